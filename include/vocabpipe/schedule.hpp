@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/pass.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Which rows of the vocabulary live on which rank: rank k holds rows first_row[k] .. first_row[k+1]-1.
+/// Shards may be uneven or empty; all rows on one rank is the ordinary, unsharded layer.
+struct ShardMap {
+    std::vector<int64_t> first_row;  ///< ranks + 1 entries, ascending, first 0, last V
+
+    /// Rows split as evenly as integers allow: first_row[k] = floor(V k / ranks).
+    [[nodiscard]] static ShardMap even(int64_t vocab_size, int ranks);
+    /// All rows on `owner`.
+    [[nodiscard]] static ShardMap whole(int64_t vocab_size, int ranks, int owner);
+
+    [[nodiscard]] int ranks() const { return static_cast<int>(first_row.size()) - 1; }
+    [[nodiscard]] int64_t vocab_size() const { return first_row.back(); }
+    [[nodiscard]] int64_t begin(int rank) const { return first_row[static_cast<size_t>(rank)]; }
+    [[nodiscard]] int64_t end(int rank) const { return first_row[static_cast<size_t>(rank) + 1]; }
+    [[nodiscard]] int64_t rows(int rank) const { return end(rank) - begin(rank); }
+    /// Ranks with at least one row, ascending.
+    [[nodiscard]] std::vector<int> owners() const;
+
+    friend bool operator==(const ShardMap&, const ShardMap&) = default;
+};
+
+/// How the output layer's backward is tied to its forward (paper sections 4.2 and 4.3).
+enum class Barriers : uint8_t {
+    in_line,  ///< S and T back to back, the input gradient is formed in T
+    one,      ///< Algorithm 2 (Vocab-2): the input gradient is formed in S, only C1 before the last B
+    two,      ///< Algorithm 1 (Vocab-1): the input gradient is formed in T, C1 and C2 before the last B
+};
+
+/// What to do about the vocabulary layers; a choice of shard maps, barriers and pass orders.
+enum class VocabMode : uint8_t { none, redistributed, interlaced, one_barrier, two_barriers };
+
+[[nodiscard]] std::string_view to_string(VocabMode mode);
+/// Throws UsageError naming the valid modes.
+[[nodiscard]] VocabMode vocab_mode_from(std::string_view name);
+
+/// A schedule is data: per rank an ordered list of passes, compute only. Communication, buffers and
+/// their lifetimes are inferred from it (lower.hpp). The same passes written by hand, read from a file
+/// or made by a generator have the same rights.
+struct Schedule {
+    int ranks = 0;
+    int stages = 0;
+    int microbatches = 0;
+    std::vector<int> rank_of_stage;  ///< stages entries
+    ShardMap input, output;          ///< E and G, S and T run exactly on the ranks that hold rows
+    Barriers barriers = Barriers::in_line;
+    std::vector<std::vector<Pass>> passes;  ///< [rank]; no backward and no T anywhere: evaluation
+
+    /// True when no rank runs a backward: F, E, S and the loss only.
+    [[nodiscard]] bool forward_only() const;
+};
+
+}  // namespace vocabpipe

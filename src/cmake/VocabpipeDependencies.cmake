@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything the project needs is found here; what is missing is named with its Debian package.
+
+macro(vocabpipe_require package debian_package)
+  find_package(${package} ${ARGN} QUIET)
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "vocabpipe: ${package} was not found. Install it: "
+                        "apt-get install ${debian_package}")
+  endif()
+endmacro()
+
+vocabpipe_require(Threads libc6-dev)
+vocabpipe_require(OpenMP libgomp1 COMPONENTS CXX)
+vocabpipe_require(DNNL libdnnl-dev)
+vocabpipe_require(nlohmann_json nlohmann-json3-dev)
+vocabpipe_require(spdlog libspdlog-dev)
+if(VOCABPIPE_ENABLE_MPI)
+  set(MPI_CXX_SKIP_MPICXX TRUE)
+  vocabpipe_require(MPI "libopenmpi-dev openmpi-bin" COMPONENTS CXX)
+endif()
+if(VOCABPIPE_BUILD_TOOLS OR VOCABPIPE_BUILD_BENCHMARKS OR VOCABPIPE_BUILD_TESTS)
+  vocabpipe_require(CLI11 libcli11-dev)
+endif()
+if(VOCABPIPE_BUILD_TOOLS)
+  vocabpipe_require(SentencePiece libsentencepiece-dev)
+endif()
+if(VOCABPIPE_BUILD_TESTS)
+  vocabpipe_require(GTest "libgtest-dev libgmock-dev")
+  vocabpipe_require(RapidCheck librapidcheck-dev)
+endif()
+if(VOCABPIPE_BUILD_BENCHMARKS)
+  vocabpipe_require(benchmark libbenchmark-dev)
+endif()

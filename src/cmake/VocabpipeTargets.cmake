@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every target gets its flags here and nowhere else: no directory-wide or global options.
+
+function(vocabpipe_compile_options target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion)
+  if(VOCABPIPE_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(VOCABPIPE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${VOCABPIPE_SANITIZE}
+                           -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${VOCABPIPE_SANITIZE})
+  endif()
+endfunction()
+
+# A static library of one room. The repository root is on the include path for private headers, which
+# are included by their full path ("kernels/linear.hpp", "src/runtime/transport.hpp").
+function(vocabpipe_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(vocabpipe_${name} STATIC ${arg_SOURCES})
+  add_library(vocabpipe::${name} ALIAS vocabpipe_${name})
+  set_target_properties(vocabpipe_${name} PROPERTIES EXPORT_NAME ${name}
+                        POSITION_INDEPENDENT_CODE ON)
+  vocabpipe_compile_options(vocabpipe_${name})
+  target_include_directories(vocabpipe_${name}
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+    PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(vocabpipe_${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
+endfunction()
+
+function(vocabpipe_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  vocabpipe_compile_options(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
+endfunction()

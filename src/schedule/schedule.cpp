@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/schedule.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kVocabModeNames{"none", "redistributed", "interlaced",
+                                                          "one_barrier", "two_barriers"};
+
+}  // namespace
+
+ShardMap ShardMap::even(int64_t vocab_size, int ranks) {
+    ShardMap map;
+    for (int rank = 0; rank <= ranks; ++rank) map.first_row.push_back(vocab_size * rank / ranks);
+    return map;
+}
+
+ShardMap ShardMap::whole(int64_t vocab_size, int ranks, int owner) {
+    ShardMap map;
+    for (int rank = 0; rank <= ranks; ++rank) map.first_row.push_back(rank > owner ? vocab_size : 0);
+    return map;
+}
+
+std::vector<int> ShardMap::owners() const {
+    std::vector<int> owners;
+    for (int rank = 0; rank < ranks(); ++rank) {
+        if (rows(rank) > 0) owners.push_back(rank);
+    }
+    return owners;
+}
+
+std::string_view to_string(VocabMode mode) { return kVocabModeNames[static_cast<size_t>(mode)]; }
+
+VocabMode vocab_mode_from(std::string_view name) {
+    const auto* found = std::find(kVocabModeNames.begin(), kVocabModeNames.end(), name);
+    if (found == kVocabModeNames.end()) {
+        throw UsageError("--vocab-mode " + std::string(name) +
+                         ": not one of none, redistributed, interlaced, one_barrier, two_barriers");
+    }
+    return static_cast<VocabMode>(found - kVocabModeNames.begin());
+}
+
+bool Schedule::forward_only() const {
+    for (const std::vector<Pass>& list : passes) {
+        for (const Pass& pass : list) {
+            if (pass.op == Op::B || pass.op == Op::I || pass.op == Op::T) return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace vocabpipe
