@@ -1,15 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
 namespace vocabpipe::kernels::host {
 
+/// What the host kernels keep for one rank between calls: oneDNN engine, created primitives, and
+/// scratch memory that grows to what the largest call needs. Used by the thread of its rank only
+/// (and by that thread's OpenMP team inside of an operator).
 class Engine {
 public:
-    explicit Engine(int threads) : threads_(threads) {}
+    explicit Engine(int threads);
+    ~Engine();
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
     [[nodiscard]] int threads() const { return threads_; }
+    /// Makes `threads()` the OpenMP team size of the calling thread: with several ranks in one
+    /// process every rank's thread has its own, and a test may hold two engines on one thread.
+    void bind_thread() const;
+
+    struct State;  ///< kernels/host/engine_state.hpp, which knows oneDNN
+    [[nodiscard]] State& state() { return *state_; }
 
 private:
     int threads_;
+    std::unique_ptr<State> state_;
 };
 
 }  // namespace vocabpipe::kernels::host

@@ -4,7 +4,8 @@
 function(vocabpipe_compile_options target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion
+                         -Wno-missing-field-initializers)
   if(VOCABPIPE_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/lower.hpp"
+#include "vocabpipe/modules.hpp"
+#include "vocabpipe/program.hpp"
+#include "vocabpipe/timeline.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace vocabpipe {
+
+struct ExecutorOptions {
+    int threads = 1;  ///< OpenMP threads of this rank's kernels
+    /// Fills memory with NaN when its buffer dies, so that a use after death shows (tests).
+    bool poison_dead_buffers = false;
+};
+
+/// Walks the program of its rank: starts communication as soon as its inputs are there, runs passes in
+/// order, polls in between. Knows no schedule's name and no model family.
+class Executor {
+public:
+    Executor(Communicator& communicator, const RankModules& modules, const StepSizes& sizes,
+             ExecutorOptions options = {});
+    ~Executor();
+    Executor(const Executor&) = delete;
+    Executor& operator=(const Executor&) = delete;
+
+    /// Takes this rank's program of `programs`; allowed between steps. Grows the arena if needed and
+    /// checks that all ranks hold the same programs (CommunicationError otherwise).
+    void load(const std::vector<Program>& programs);
+    /// Runs the program once over the step's microbatches (as many as it was lowered for). Throws
+    /// CommunicationError when a peer does not answer in time.
+    void run_step(std::span<const Microbatch> microbatches);
+
+    /// Spans of this rank from the last step.
+    [[nodiscard]] const Timeline& timeline() const;
+    /// Spans of all ranks from the last step, on every rank. Collective.
+    [[nodiscard]] Timeline gather_timeline();
+    [[nodiscard]] uint64_t arena_bytes() const;
+    [[nodiscard]] Context& context();
+    /// For messages: which step runs.
+    void set_step(int64_t step);
+
+private:
+    class Implementation;
+    std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace vocabpipe

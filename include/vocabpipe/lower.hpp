@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/program.hpp"
+#include "vocabpipe/schedule.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Bytes that one stage needs per microbatch.
+struct StageBytes {
+    int64_t saved = 0;       ///< F to B (or W)
+    int64_t for_weight = 0;  ///< I to W
+    int64_t forward_workspace = 0;
+    int64_t backward_workspace = 0;         ///< of B
+    int64_t input_gradient_workspace = 0;   ///< of I
+    int64_t weight_gradient_workspace = 0;  ///< of W
+};
+
+/// Bytes that the output shard of one rank needs per microbatch.
+struct ShardBytes {
+    int64_t numerator = 0;  ///< N * v * size of the run's type: the only tensor of shape [N, v]
+    int64_t score_workspace = 0;
+    int64_t weight_gradient_workspace = 0;
+};
+
+/// Sizes of everything that moves or lives in a step: the model's side of the memory plan.
+struct StepSizes {
+    int64_t tokens = 0;  ///< N, tokens per microbatch
+    int64_t hidden = 0;  ///< h
+    DType dtype = DType::fp32;  ///< of activations, boundaries and numerators
+    std::vector<StageBytes> stages;
+    std::vector<ShardBytes> shards;  ///< [rank]
+    bool tied = false;               ///< input and output layer share their weight
+    /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
+    int64_t report_bytes = 0;
+
+    static constexpr int64_t kStatistics = 4;  ///< fp32 per token and shard: max, sum, label, sum of z
+    static constexpr int64_t kFactors = 2;     ///< fp32 per token: softmax and label factor
+};
+
+struct LowerOptions {
+    /// Point-to-point receives are posted this many passes before the pass that uses them: 1 hides the
+    /// transfer behind one pass and keeps the buffer for no longer than that.
+    int receive_ahead = 1;
+};
+
+/// Programs of all ranks. Infers every message and collective from the passes, gives them one global
+/// order by list-scheduling under `costs`, plans the memory, and proves the result free of deadlock.
+/// Throws ScheduleError if the schedule is invalid, UsageError if sizes and schedule do not fit.
+[[nodiscard]] std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes,
+                                         const CostModel& costs, const LowerOptions& options = {});
+
+/// Proof that the programs finish whatever the timing, even if every communication is a rendezvous that
+/// blocks its lane: the graph of all actions (participants of one communication joined), lane orders and
+/// edges is acyclic, participants agree on kind, group and sizes. Empty if proven, else the reason.
+[[nodiscard]] std::optional<std::string> find_deadlock(const std::vector<Program>& programs);
+
+}  // namespace vocabpipe

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Extension points: what a rank computes. VocabPipe's GPT implements them (src/model/); a custom
+// trainer brings its own layers and losses by implementing the same three classes.
+#pragma once
+
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/lower.hpp"
+#include "vocabpipe/tensor.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// One slice of the batch as every rank sees it at the start of a step. N = sequences * seq_length.
+struct Microbatch {
+    int index = 0;
+    int64_t sequences = 0;
+    int64_t seq_length = 0;
+    std::span<const int32_t> tokens;  ///< (N)
+    std::span<const int32_t> labels;  ///< (N); negative: ignored
+    /// g (N): d(total loss) / d(loss of the token): 1 / counted tokens of the step, 0 where ignored.
+    std::span<const float> loss_gradient;
+    [[nodiscard]] int64_t size() const { return sequences * seq_length; }
+};
+
+/// A weight with everything that lives as long as it does. Matrices are (rows, cols), vectors (1, cols).
+struct Parameter {
+    std::string name;         ///< Hugging Face's name of the logical tensor
+    int64_t first_row = 0;    ///< of the logical tensor, for vocabulary shards
+    int64_t logical_rows = 0; ///< rows of the logical tensor
+    Tensor weight;            ///< run's type; what the kernels read
+    Tensor master;            ///< fp32; the same memory as weight in fp32 runs
+    Tensor gradient;          ///< fp32
+    Tensor exp_avg, exp_avg_sq;  ///< fp32, AdamW's moments
+    bool weight_decay = false;   ///< matrices yes, biases and norms no
+    /// Present on another rank too (tied embeddings): counted there for the gradient norm.
+    bool counted_elsewhere = false;
+};
+
+using Bytes = std::span<std::byte>;
+
+/// The transformer layers of one stage.
+class StageModule {
+public:
+    virtual ~StageModule() = default;
+    [[nodiscard]] virtual StageBytes bytes() const = 0;
+    [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
+    /// x, y (N, h) in the run's type; `saved` keeps what the backward needs.
+    virtual void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
+                         Bytes saved, Bytes workspace) = 0;
+    /// B: dx and the weights' gradients. overwrite: first of the step, else add.
+    virtual void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
+                          Bytes saved, Tensor dx, Bytes workspace, bool overwrite) = 0;
+    /// I: dx only; `for_weight` keeps what W needs.
+    virtual void backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
+                                ConstTensor x, Bytes saved, Tensor dx, Bytes for_weight,
+                                Bytes workspace) = 0;
+    /// W: the weights' gradients.
+    virtual void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                                 Bytes saved, Bytes for_weight, Bytes workspace, bool overwrite) = 0;
+};
+
+/// The rows of the token embedding that live on this rank.
+class InputLayer {
+public:
+    virtual ~InputLayer() = default;
+    [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
+    /// E: rows of this shard's tokens, 0 for the others. out (N, h).
+    virtual void embed(Context& ctx, const Microbatch& microbatch, Tensor out) = 0;
+    /// G: adds dy (N, h) to the rows' gradients.
+    virtual void gradient(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
+                          bool overwrite) = 0;
+};
+
+/// The rows of the output projection that live on this rank, with softmax and loss.
+class OutputLayer {
+public:
+    virtual ~OutputLayer() = default;
+    [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
+    /// S. x (N, h); numerator (N, v); statistics (N, StepSizes::kStatistics) fp32.
+    virtual void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
+                       Tensor statistics, Bytes workspace) = 0;
+    /// The un-normalised input gradient u (N, h) fp32 = numerator W: in S with one barrier, else in T.
+    virtual void input_product(Context& ctx, ConstTensor numerator, Tensor u) = 0;
+    /// After C1. statistics (K N, kStatistics): of all shards in order, this one is `member`.
+    /// factors (N, kFactors) fp32, or empty in evaluation. Records the microbatch's loss.
+    virtual void combine(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
+                         int member, Tensor factors) = 0;
+    /// Scales u in place and adds the label rows: this shard's part of dX. In combine with one
+    /// barrier, else in T.
+    virtual void finish_input_gradient(Context& ctx, const Microbatch& microbatch,
+                                       ConstTensor factors, Tensor u) = 0;
+    /// T.
+    virtual void weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                                 ConstTensor numerator, ConstTensor factors, Bytes workspace,
+                                 bool overwrite) = 0;
+};
+
+/// Norm and Update: what happens once per step when all gradients are there.
+class StepModule {
+public:
+    virtual ~StepModule() = default;
+    [[nodiscard]] virtual int64_t report_bytes() const = 0;  ///< equal on every rank
+    /// Reduce: adds the two halves of tied gradients; `received` is the other rank's half, or empty.
+    virtual void reduce_tied(Context& ctx, Bytes received) = 0;
+    /// Norm: this rank's part of the report.
+    virtual void report(Context& ctx, Bytes mine) = 0;
+    /// Update: all ranks' reports by rank; optimizer step.
+    virtual void update(Context& ctx, std::span<const std::byte> all) = 0;
+};
+
+/// Everything one rank computes with. Not owned.
+struct RankModules {
+    std::vector<StageModule*> stages;  ///< [global stage]; null where it lives elsewhere
+    InputLayer* input = nullptr;       ///< null without input rows
+    OutputLayer* output = nullptr;     ///< null without output rows
+    StepModule* step = nullptr;        ///< null: gradients only
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/pass.hpp"
+#include "vocabpipe/tensor.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What an action does. Operands are buffers of the rank's program, in the order given here; kNoBuffer
+/// stands for an operand that the pass does without.
+enum class Do : uint8_t {
+    pass,  ///< F [x, y, saved, workspace]; B [dy, x, saved, dx, workspace];
+           ///< I [dy, x, saved, dx, for_weight, workspace]; W [x, saved, for_weight, workspace];
+           ///< E [embedded]; G [gradient]; S [x, numerator, statistics, input_gradient, workspace];
+           ///< T [x, numerator, factors, input_gradient, workspace];
+           ///< Reduce [received]; Norm [report]; Update [reports]
+    send,        ///< [message] to the second rank of the group
+    receive,     ///< [message] from the first rank of the group
+    broadcast,   ///< [message] from the group's root
+    all_gather,  ///< [mine, all]: all = the members' parts, in group order
+    exchange,    ///< [partial, blocks]: rows of block i of every member's partial go to member i
+    gather,      ///< [block, whole]: the members' row blocks go to the root, in group order
+    combine,  ///< [statistics, factors, input_gradient]: softmax factors of all shards' statistics;
+              ///< with one barrier also completes the input gradient in place
+    fold,  ///< [blocks, sum]: adds the blocks in group order and converts to the sum's type
+};
+
+/// Ordered queues of a rank. Compute actions run to completion one after the other; communication
+/// actions of a lane start in order and complete on their own; combine and fold have a lane of their
+/// own so that one that still waits for a slow peer does not hold up the next broadcast.
+enum class Lane : uint8_t { compute, forward, backward, collective, combine };
+inline constexpr int kLanes = 5;
+
+[[nodiscard]] std::string_view to_string(Do what);
+[[nodiscard]] std::string_view to_string(Lane lane);
+
+inline constexpr uint32_t kNoBuffer = UINT32_MAX;
+
+/// What a buffer's bytes are for; the rows of the memory report.
+enum class Purpose : uint8_t {
+    boundary,    ///< stage inputs, outputs and their gradients
+    activation,  ///< saved by F for the backward, by I for W
+    vocabulary,  ///< X, numerator, statistics, factors, input gradient of the output layer
+    exchange,    ///< partial sums on their way
+    workspace,   ///< of one pass
+    report,      ///< norms and loss of the step
+    tied,        ///< gradient of a tied weight on its way
+};
+inline constexpr int kPurposes = 7;
+[[nodiscard]] std::string_view to_string(Purpose purpose);
+
+/// A buffer with a birth and a death, in the arena; or memory that outlives the step.
+struct Buffer {
+    enum class Space : uint8_t { arena, embedding_gradient, output_gradient };
+    uint64_t bytes = 0;
+    uint64_t offset = 0;  ///< in the arena
+    uint32_t born = 0;    ///< index of the action that writes it first
+    uint32_t dies = 0;    ///< index of the last action that uses it
+    Space space = Space::arena;
+    Purpose purpose = Purpose::boundary;
+};
+
+/// Ranks that take part in one communication, ascending for collectives.
+struct Group {
+    std::vector<int> ranks;
+    int root = -1;  ///< rank; -1 where none is special
+    friend bool operator==(const Group&, const Group&) = default;
+};
+
+/// An ordered reduction over a group: partial rows go to the owners of row blocks, are folded in group
+/// order, and go on to the root. Same volume as reduce-scatter + gather, same bits on every transport.
+struct Reduction {
+    std::vector<int64_t> first_row;  ///< group size + 1 entries: rows of block i
+    int64_t cols = 0;
+    DType partial = DType::fp32;
+    DType result = DType::fp32;
+    [[nodiscard]] int64_t rows(int member) const {
+        return first_row[static_cast<size_t>(member) + 1] - first_row[static_cast<size_t>(member)];
+    }
+};
+inline constexpr uint8_t kOutputReduction = 0;  ///< gradient of X over the output shards
+inline constexpr uint8_t kInputReduction = 1;   ///< embedded tokens over the input shards
+
+struct Action {
+    Do what = Do::pass;
+    Lane lane = Lane::compute;
+    uint8_t operand_count = 0;
+    uint8_t reduction = 0;   ///< of exchange, fold, gather
+    bool overwrites = false; ///< first pass of the step that adds to its weights' gradients
+    uint16_t group = 0;      ///< index into groups; 0 where it has none
+    uint32_t item = 0;       ///< index into passes; microbatch for everything else
+    uint32_t order = 0;      ///< position in the global order; equal on all ranks of one communication
+    uint32_t first_operand = 0;
+};
+
+/// `after` must not start before `before` has completed; both are actions of the same rank. Data and
+/// reuse of memory (write after read) both appear here.
+struct Edge {
+    uint32_t before = 0;
+    uint32_t after = 0;
+};
+
+/// Everything one rank does in one step, in the projection of one global order.
+struct Program {
+    int rank = 0;
+    int ranks = 0;
+    int microbatches = 0;
+    uint64_t hash = 0;  ///< of all ranks' programs together: equal on every rank or nothing runs
+    std::vector<Pass> passes;
+    std::vector<Group> groups;
+    std::vector<Reduction> reductions;
+    std::vector<Action> actions;
+    std::vector<uint32_t> operands;
+    std::vector<Buffer> buffers;
+    std::vector<Edge> edges;
+    uint64_t arena_bytes = 0;      ///< packed
+    uint64_t live_peak_bytes = 0;  ///< largest sum of buffers alive at one moment, <= arena_bytes
+    std::vector<uint64_t> peak_by_purpose;  ///< kPurposes entries, bytes alive at the live peak
+
+    [[nodiscard]] std::span<const uint32_t> operands_of(const Action& action) const {
+        return {operands.data() + action.first_operand, action.operand_count};
+    }
+    /// "2F0", "send 2F0 to rank 3", "C1 statistics 4": for messages and traces.
+    [[nodiscard]] std::string name_of(const Action& action) const;
+};
+
+}  // namespace vocabpipe

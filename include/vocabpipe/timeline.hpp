@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/program.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// One action that ran: simulated and executed runs fill the same type.
+struct Span {
+    uint32_t action = 0;      ///< index into the program of `rank`
+    uint32_t waited_for = UINT32_MAX;  ///< action of the same rank that was the last to let it start
+    uint16_t rank = 0;
+    Lane lane = Lane::compute;
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;
+    int64_t cpu_ns = 0;  ///< thread CPU time of compute; equals the duration when simulated
+};
+
+struct Timeline {
+    std::vector<Span> spans;
+};
+
+/// What a timeline says about one rank. Busy counts passes, combines and folds.
+struct RankSummary {
+    int64_t busy_ns = 0;
+    int64_t span_ns = 0;   ///< first start to last end of its compute lane
+    double bubble = 0;     ///< 1 - busy / makespan
+};
+
+struct TimelineSummary {
+    int64_t makespan_ns = 0;      ///< first start to last end over all ranks
+    int64_t largest_span_ns = 0;  ///< of one rank: what steady training without a barrier costs
+    double bubble = 0;            ///< mean over ranks
+    std::vector<RankSummary> ranks;
+};
+
+[[nodiscard]] TimelineSummary summarize(const Timeline& timeline,
+                                        const std::vector<Program>& programs);
+
+/// Chrome trace JSON (Perfetto, chrome://tracing): pid = rank, tid = lane, messages as flow events,
+/// counters for bytes alive. Written to a temporary name and renamed. Throws OutputFileError.
+void write_chrome_trace(const std::string& path, const Timeline& timeline,
+                        const std::vector<Program>& programs, const std::string& title);
+
+}  // namespace vocabpipe

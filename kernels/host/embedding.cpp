@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/embedding.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/bf16.hpp"
+#include "kernels/check.hpp"
+#include "kernels/host/parallel.hpp"
+
+namespace vocabpipe::kernels::host {
+
+void embedding_gather(Context& ctx, std::span<const int32_t> ids, ConstTensor shard,
+                      int64_t first_row, Tensor out) {
+    require(static_cast<int64_t>(ids.size()) == out.rows, "one id per row of out");
+    require(shard.rows == 0 || shard.cols == out.cols, "shard as wide as out");
+    with_type(shard.dtype, [&]<typename From>() {
+        with_type(out.dtype, [&]<typename To>() {
+            parallel_ranges(ctx, out.rows, out.size(), [&](int64_t begin, int64_t end) {
+                for (int64_t n = begin; n < end; ++n) {
+                    const int64_t local = ids[static_cast<size_t>(n)] - first_row;
+                    To* to = out.as<To>() + n * out.stride;
+                    if (local < 0 || local >= shard.rows) {
+                        std::memset(to, 0, static_cast<size_t>(out.cols) * sizeof(To));
+                        continue;
+                    }
+                    const From* from = shard.as<From>() + local * shard.stride;
+#pragma omp simd
+                    for (int64_t i = 0; i < out.cols; ++i)
+                        to[i] = from_float<To>(to_float(from[i]));
+                }
+            });
+        });
+    });
+}
+
+void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTensor dy,
+                           int64_t first_row, Tensor dshard, bool accumulate) {
+    require(static_cast<int64_t>(ids.size()) == dy.rows, "one id per row of dy");
+    require(dshard.rows == 0 || dshard.cols == dy.cols, "dshard as wide as dy");
+    require(dshard.dtype == DType::fp32, "fp32 dshard");
+    if (!accumulate) {
+        parallel_ranges(ctx, dshard.rows, dshard.size(), [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; ++row) {
+                float* to = dshard.as<float>() + row * dshard.stride;
+                std::fill(to, to + dshard.cols, 0.0F);
+            }
+        });
+    }
+    if (dshard.rows == 0) return;
+    with_type(dy.dtype, [&]<typename T>() {
+        // Split by columns: several rows may carry the same id and add in their order.
+        parallel_ranges(ctx, dy.cols, dy.size(), [&](int64_t begin, int64_t end) {
+            for (int64_t n = 0; n < dy.rows; ++n) {
+                const int64_t local = ids[static_cast<size_t>(n)] - first_row;
+                if (local < 0 || local >= dshard.rows) continue;
+                const T* from = dy.as<T>() + n * dy.stride;
+                float* to = dshard.as<float>() + local * dshard.stride;
+#pragma omp simd
+                for (int64_t i = begin; i < end; ++i) to[i] += to_float(from[i]);
+            }
+        });
+    });
+}
+
+void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length, Tensor y) {
+    require(same_shape(x, y) && wpe.cols == x.cols, "equal widths of x, wpe and y");
+    require(seq_length > 0 && wpe.rows >= seq_length, "seq_length rows of wpe");
+    require(x.dtype == y.dtype, "y of x's type");
+    with_type(x.dtype, [&]<typename T>() {
+        with_type(wpe.dtype, [&]<typename P>() {
+            parallel_ranges(ctx, x.rows, x.size(), [&](int64_t begin, int64_t end) {
+                for (int64_t n = begin; n < end; ++n) {
+                    const T* from = x.as<T>() + n * x.stride;
+                    const P* position = wpe.as<P>() + n % seq_length * wpe.stride;
+                    T* to = y.as<T>() + n * y.stride;
+#pragma omp simd
+                    for (int64_t i = 0; i < x.cols; ++i) {
+                        to[i] = from_float<T>(to_float(from[i]) + to_float(position[i]));
+                    }
+                }
+            });
+        });
+    });
+}
+
+void positions_gradient(Context& ctx, ConstTensor dy, int64_t seq_length, Tensor dwpe,
+                        bool accumulate) {
+    require(seq_length > 0 && dwpe.rows >= seq_length, "seq_length rows of dwpe");
+    require(dwpe.cols == dy.cols && dwpe.dtype == DType::fp32, "dwpe as wide as dy, fp32");
+    with_type(dy.dtype, [&]<typename T>() {
+        parallel_ranges(ctx, dwpe.rows, dy.size(), [&](int64_t begin, int64_t end) {
+            for (int64_t t = begin; t < end; ++t) {
+                float* to = dwpe.as<float>() + t * dwpe.stride;
+                if (!accumulate) std::fill(to, to + dwpe.cols, 0.0F);
+                if (t >= seq_length) continue;
+                for (int64_t n = t; n < dy.rows; n += seq_length) {
+                    const T* from = dy.as<T>() + n * dy.stride;
+#pragma omp simd
+                    for (int64_t i = 0; i < dy.cols; ++i) to[i] += to_float(from[i]);
+                }
+            }
+        });
+    });
+}
+
+}  // namespace vocabpipe::kernels::host

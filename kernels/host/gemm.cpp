@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/gemm.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/bf16.hpp"
+#include "kernels/check.hpp"
+#include "kernels/host/elementwise.hpp"
+#include "kernels/host/engine_state.hpp"
+
+namespace vocabpipe::kernels::host {
+
+namespace {
+
+/// Between polls of communication: about 8 ms at 250 GFLOP/s per thread.
+constexpr double kFlopPerPart = 2e9;
+/// A cut along m reads b once more per part (along n: a). Parts of this size make that negligible.
+constexpr int64_t kSmallestPart = 1024;
+/// A thread's share of c is at least this many rows and columns, and cut at multiples of half of
+/// it: a share one row wide would go to another kernel of oneDNN and get other bits.
+constexpr int64_t kSmallestShare = 32;
+/// Smaller products are not worth waking a team.
+constexpr double kParallelFlop = 1e6;
+
+/// Sums are cut along k into parts of this many terms. A property of type, transposition and k
+/// alone, because bits depend on it: the same for shards and the whole, for all numbers of threads.
+int64_t terms_per_part(DType type, bool transpose_b, int64_t k) {
+    // oneDNN 2.6 has two fp32 kernels for a b^T, chosen by m and n, that cut sums of 769 to 1200
+    // terms differently (and all others alike).
+    if (type == DType::fp32 && transpose_b && k > 768 && k <= 1200) return (k / 2 + 15) / 16 * 16;
+    // Parts of long sums let communication be polled where c is too small to be cut.
+    return k > 16384 ? 8192 : k;
+}
+
+/// The rows [begin, begin + count) of op(t).
+ConstTensor op_rows(ConstTensor t, bool transposed, int64_t begin, int64_t count) {
+    return transposed ? t.column_range(begin, count) : t.row_range(begin, count);
+}
+ConstTensor op_columns(ConstTensor t, bool transposed, int64_t begin, int64_t count) {
+    return op_rows(t, !transposed, begin, count);
+}
+
+struct Operands {
+    ConstTensor a, b;
+    bool transpose_a, transpose_b;
+    Tensor c;
+    bool accumulate;
+    ConstTensor bias;
+
+    [[nodiscard]] int64_t k() const { return transpose_a ? a.rows : a.cols; }
+    [[nodiscard]] double flop() const {
+        return 2.0 * static_cast<double>(c.size()) * static_cast<double>(k());
+    }
+    [[nodiscard]] Operands rows(int64_t begin, int64_t count) const {
+        Operands part = *this;
+        part.a = op_rows(a, transpose_a, begin, count);
+        part.c = c.row_range(begin, count);
+        return part;
+    }
+    [[nodiscard]] Operands columns(int64_t begin, int64_t count) const {
+        Operands part = *this;
+        part.b = op_columns(b, transpose_b, begin, count);
+        part.c = c.column_range(begin, count);
+        if (bias) part.bias = bias.column_range(begin, count);
+        return part;
+    }
+    [[nodiscard]] Operands terms(int64_t begin, int64_t count) const {
+        Operands part = *this;
+        part.a = op_columns(a, transpose_a, begin, count);
+        part.b = op_rows(b, transpose_b, begin, count);
+        if (begin > 0) {
+            part.accumulate = true;
+            part.bias = {};
+        }
+        return part;
+    }
+};
+
+Matmul& prepare(Engine& engine, const Operands& o) {
+    const MatmulShape shape{.m = o.c.rows,
+                            .n = o.c.cols,
+                            .k = o.k(),
+                            .a_stride = o.a.stride,
+                            .b_stride = o.b.stride,
+                            .c_stride = o.c.stride,
+                            .ab_type = o.a.dtype,
+                            .c_type = o.c.dtype,
+                            .bias_type = o.bias ? o.bias.dtype : DType::fp32,
+                            .transpose_a = o.transpose_a,
+                            .transpose_b = o.transpose_b,
+                            .accumulate = o.accumulate,
+                            .has_bias = static_cast<bool>(o.bias)};
+    return prepare_matmul(engine, shape);
+}
+
+/// Boundary `index` of `parts` nearly equal shares of `length`.
+int64_t boundary(int64_t length, int64_t index, int64_t parts) {
+    constexpr int64_t kMultiple = kSmallestShare / 2;
+    return index == parts ? length : length * index / parts / kMultiple * kMultiple;
+}
+
+/// Threads along the rows of c, the others along its columns: the grid whose shares are most
+/// square, as a share reads m_share + n_share rows of k elements.
+int64_t threads_along_rows(int64_t m, int64_t n, int64_t threads) {
+    int64_t best = 0;
+    double best_cost = 0.0;
+    for (int64_t rows = 1; rows <= threads; ++rows) {
+        const int64_t columns = threads / rows;
+        if (rows * columns != threads) continue;
+        if ((rows > 1 && m / rows < kSmallestShare) ||
+            (columns > 1 && n / columns < kSmallestShare)) {
+            continue;
+        }
+        const double cost = static_cast<double>(m) / static_cast<double>(rows) +
+                            static_cast<double>(n) / static_cast<double>(columns);
+        if (best == 0 || cost < best_cost) {
+            best = rows;
+            best_cost = cost;
+        }
+    }
+    return best;
+}
+
+/// One product on all threads. Each computes its share of c with a one-thread primitive: oneDNN's
+/// own parallel products cut sums along k in some shapes, and bits then depend on the number of
+/// threads.
+void product(Context& ctx, const Operands& o) {
+    auto& engine = ctx.engine();
+    int64_t threads = o.flop() < kParallelFlop ? 1 : ctx.threads();
+    int64_t by_rows = 0;
+    while ((by_rows = threads_along_rows(o.c.rows, o.c.cols, threads)) == 0) --threads;
+    if (threads == 1) {
+        Matmul& matmul = prepare(engine, o);
+        const OneThreadProducts guard(engine);
+        run_matmul(engine, matmul, 0, o.a.data, o.b.data, o.c.data, o.bias.data);
+        return;
+    }
+    struct Share {
+        Operands operands;
+        Matmul* matmul;
+    };
+    std::vector<Share> shares;
+    const int64_t by_columns = threads / by_rows;
+    for (int64_t row = 0; row < by_rows; ++row) {
+        const int64_t top = boundary(o.c.rows, row, by_rows);
+        const Operands strip = o.rows(top, boundary(o.c.rows, row + 1, by_rows) - top);
+        for (int64_t column = 0; column < by_columns; ++column) {
+            const int64_t left = boundary(o.c.cols, column, by_columns);
+            const Operands share =
+                strip.columns(left, boundary(o.c.cols, column + 1, by_columns) - left);
+            shares.push_back({share, &prepare(engine, share)});
+        }
+    }
+    const auto team = static_cast<int>(threads);
+#pragma omp parallel for num_threads(team) schedule(static, 1)
+    for (size_t i = 0; i < shares.size(); ++i) {
+        const Operands& share = shares[i].operands;
+        run_matmul(engine, *shares[i].matmul, omp_get_thread_num(), share.a.data, share.b.data,
+                   share.c.data, share.bias.data);
+    }
+}
+
+/// Cuts m or n so that communication is polled every few milliseconds.
+void product_in_parts(Context& ctx, const Operands& o) {
+    const double budget = kFlopPerPart * ctx.threads() * (o.a.dtype == DType::bf16 ? 2 : 1);
+    const bool by_rows = o.c.rows >= o.c.cols;
+    const int64_t length = std::max(o.c.rows, o.c.cols);
+    const auto wanted = static_cast<int64_t>(std::ceil(o.flop() / budget));
+    const int64_t parts =
+        std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, length / kSmallestPart));
+    for (int64_t part = 0; part < parts; ++part) {
+        if (part > 0) ctx.poll();
+        const int64_t begin = boundary(length, part, parts);
+        const int64_t count = boundary(length, part + 1, parts) - begin;
+        product(ctx, by_rows ? o.rows(begin, count) : o.columns(begin, count));
+    }
+}
+
+/// c = bias or 0: the product of nothing.
+void fill(Context& ctx, Tensor c, ConstTensor bias) {
+    for (int64_t row = 0; row < c.rows; ++row) {
+        const Tensor target = c.row_range(row, 1);
+        if (bias) {
+            convert(ctx, bias, target);
+        } else {
+            std::memset(target.data, 0, static_cast<size_t>(target.bytes()));
+        }
+    }
+}
+
+}  // namespace
+
+void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
+          bool accumulate, ConstTensor bias) {
+    const int64_t k = transpose_a ? a.rows : a.cols;
+    require((transpose_a ? a.cols : a.rows) == c.rows, "rows of op(a) == rows of c");
+    require((transpose_b ? b.rows : b.cols) == c.cols, "columns of op(b) == columns of c");
+    require((transpose_b ? b.cols : b.rows) == k, "columns of op(a) == rows of op(b)");
+    require(!bias || has_shape(bias, 1, c.cols), "bias of shape (1, n)");
+    require(a.dtype == b.dtype && a.dtype != DType::fp64, "a and b both fp32 or both bf16");
+    require(!accumulate || c.dtype == DType::fp32, "an fp32 c where it is accumulated into");
+    if (c.size() == 0) return;
+    if (k == 0) {
+        if (!accumulate || bias) {
+            require(!accumulate, "k > 0 where bias is added to c");
+            fill(ctx, c, bias);
+        }
+        return;
+    }
+    auto& engine = ctx.engine();
+    engine.bind_thread();
+
+    // oneDNN has no fp32 product with a bf16 result, nor an fp32 one with a bf16 bias.
+    if (a.dtype == DType::fp32 && c.dtype == DType::bf16) {
+        const auto bytes = c.size() * size_of(DType::fp32);
+        const Tensor wide(engine.state().conversion.at_least(bytes), c.rows, c.cols, DType::fp32);
+        gemm(ctx, a, transpose_a, b, transpose_b, wide, false, bias);
+        convert(ctx, wide, c);
+        return;
+    }
+    require(!bias || bias.dtype == DType::fp32 || bias.dtype == a.dtype,
+            "bias fp32 or of a's type");
+
+    const Operands operands{a, b, transpose_a, transpose_b, c, accumulate, bias};
+    const int64_t part = c.dtype == DType::fp32 ? terms_per_part(a.dtype, transpose_b, k) : k;
+    for (int64_t begin = 0; begin < k; begin += part) {
+        if (begin > 0) ctx.poll();
+        product_in_parts(ctx, operands.terms(begin, std::min(part, k - begin)));
+    }
+}
+
+}  // namespace vocabpipe::kernels::host

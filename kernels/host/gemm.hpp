@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/tensor.hpp"
+
+namespace vocabpipe::kernels::host {
+
+/// c = op(a) op(b) [+ bias] [+ c], with op(a) (m, k), op(b) (k, n), c (m, n), bias (1, n).
+/// a and b are both fp32 or both bf16, each with any row stride; the sum runs in fp32. c is fp32 or
+/// bf16; `accumulate` (c +=) needs an fp32 c. bias is fp32 or of a's type. Dimensions of 0 and 1
+/// are fine: k == 0 gives c = bias or 0. a, b and c must not overlap.
+///
+/// Primitives are cached in the engine of `ctx`. A product that takes long is computed in parts
+/// with ctx.poll() between them. Bits do not depend on the number of threads, and with oneDNN 2.x
+/// not on how the rows and columns of c are sharded as long as no shard is one row or one column
+/// wide.
+void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
+          bool accumulate, ConstTensor bias = {});
+
+}  // namespace vocabpipe::kernels::host

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/linear.hpp"
+
+#include "kernels/check.hpp"
+#include "kernels/host/column_sums.hpp"
+#include "kernels/host/gemm.hpp"
+
+namespace vocabpipe::kernels::host {
+
+void linear_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias, Tensor y) {
+    gemm(ctx, x, false, w, true, y, false, bias);
+}
+
+void linear_backward_input(Context& ctx, ConstTensor dy, ConstTensor w, Tensor dx) {
+    gemm(ctx, dy, false, w, false, dx, false);
+}
+
+void linear_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dw, Tensor dbias,
+                            bool accumulate) {
+    require(dw.dtype == DType::fp32, "fp32 dw");
+    if (dbias) {
+        column_sums(ctx, dy, dbias, accumulate);
+        ctx.poll();
+    }
+    gemm(ctx, dy, true, x, false, dw, accumulate);
+}
+
+}  // namespace vocabpipe::kernels::host

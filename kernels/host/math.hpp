@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Branch-free fp32 functions that a compiler vectorises inside `#pragma omp simd` loops.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace vocabpipe::kernels::host {
+
+/// exp(x), within 2 ulp. -inf and x < -104 give 0, x > 88.73 gives inf, NaN stays NaN; subnormal
+/// results are kept.
+[[nodiscard]] inline float fast_exp(float x) {
+    constexpr float kLog2e = 1.44269504088896341F;
+    constexpr float kLn2High = 0.693359375F;  // 9 bits, so that n * kLn2High is exact
+    constexpr float kLn2Low = -2.12194440e-4F;
+    constexpr float kToInteger = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
+    x = x < -104.0F ? -104.0F : x;             // written so that NaN passes both clamps
+    x = x > 89.0F ? 89.0F : x;
+    const float shifted = x * kLog2e + kToInteger;
+    const float n = shifted - kToInteger;
+    const float r = (x - n * kLn2High) - n * kLn2Low;  // |r| <= ln(2) / 2
+    float p = 1.9875691500e-4F;                        // minimax polynomial of Cephes' expf
+    p = p * r + 1.3981999507e-3F;
+    p = p * r + 8.3334519073e-3F;
+    p = p * r + 4.1665795894e-2F;
+    p = p * r + 1.6666665459e-1F;
+    p = p * r + 5.0000001201e-1F;
+    p = p * (r * r) + (r + 1.0F);
+    // 2^n in two factors: n reaches from -150 to 128, beyond the exponents of one fp32.
+    const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kToInteger);
+    const int32_t half = exponent >> 1;
+    const auto power = [](int32_t e) {
+        return std::bit_cast<float>(static_cast<uint32_t>(e + 127) << 23);
+    };
+    return p * power(half) * power(exponent - half);
+}
+
+/// 1 / (1 + exp(-x)), relative error a few ulp on both sides.
+[[nodiscard]] inline float fast_sigmoid(float x) {
+    return 1.0F / (1.0F + fast_exp(-x));
+}
+
+}  // namespace vocabpipe::kernels::host

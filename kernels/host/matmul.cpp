@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/matmul.hpp"
+
+#include <omp.h>
+
+#include <array>
+
+#include "kernels/host/engine_state.hpp"
+
+namespace vocabpipe::kernels::host {
+
+namespace {
+
+using dnnl::memory;
+
+memory::data_type dnnl_type(DType type) {
+    return type == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+/// A (rows, cols) operand; stored transposed if `transpose`, with `stride` between stored rows.
+memory::desc describe(int64_t rows, int64_t cols, int64_t stride, bool transpose, DType type) {
+    const auto strides = transpose ? memory::dims{1, stride} : memory::dims{stride, 1};
+    return {{rows, cols}, dnnl_type(type), strides};
+}
+
+/// The only place that differs between oneDNN 2.x and 3.x.
+dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, const memory::desc& a,
+                                             const memory::desc& b, const memory::desc* bias,
+                                             const memory::desc& c,
+                                             const dnnl::primitive_attr& attributes) {
+#if DNNL_VERSION_MAJOR >= 3
+    return bias ? dnnl::matmul::primitive_desc(engine, a, b, *bias, c, attributes)
+                : dnnl::matmul::primitive_desc(engine, a, b, c, attributes);
+#else
+    const auto operation = bias ? dnnl::matmul::desc(a, b, *bias, c) : dnnl::matmul::desc(a, b, c);
+    return {operation, attributes, engine};
+#endif
+}
+
+}  // namespace
+
+Matmul::Matmul(const dnnl::engine& engine, const MatmulShape& shape, int lane_count)
+    : has_bias(shape.has_bias) {
+    const auto& s = shape;
+    const auto a = describe(s.m, s.k, s.a_stride, s.transpose_a, s.ab_type);
+    const auto b = describe(s.k, s.n, s.b_stride, s.transpose_b, s.ab_type);
+    const auto c = describe(s.m, s.n, s.c_stride, false, s.c_type);
+    const auto bias = describe(1, s.n, s.n, false, s.bias_type);
+
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (s.accumulate) {
+        dnnl::post_ops sum;
+        sum.append_sum(1.0F);
+        attributes.set_post_ops(sum);
+    }
+    const auto description =
+        describe_matmul(engine, a, b, s.has_bias ? &bias : nullptr, c, attributes);
+    primitive = dnnl::matmul(description);
+    const auto scratch = description.scratchpad_desc();
+    scratch_bytes = static_cast<int64_t>(scratch.get_size());
+    for (int lane = 0; lane < lane_count; ++lane) {
+        const auto empty = [&](const memory::desc& desc) {
+            return memory(desc, engine, DNNL_MEMORY_NONE);
+        };
+        lanes.push_back({empty(a), empty(b), s.has_bias ? empty(bias) : memory(), empty(c),
+                         scratch_bytes > 0 ? empty(scratch) : memory()});
+    }
+}
+
+size_t MatmulShapeHash::operator()(const MatmulShape& s) const {
+    uint64_t hash = 0;
+    const auto mix = [&](int64_t value) {
+        hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15ULL;
+        hash ^= hash >> 29;
+    };
+    for (const int64_t value : {s.m, s.n, s.k, s.a_stride, s.b_stride, s.c_stride}) mix(value);
+    for (const DType type : {s.ab_type, s.c_type, s.bias_type}) mix(static_cast<int64_t>(type));
+    mix(s.transpose_a | s.transpose_b << 1 | s.accumulate << 2 | s.has_bias << 3);
+    return hash;
+}
+
+OneThreadProducts::OneThreadProducts(Engine& engine) : engine_(engine) {
+    omp_set_num_threads(1);
+}
+OneThreadProducts::~OneThreadProducts() {
+    engine_.bind_thread();
+}
+
+Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape) {
+    auto& state = engine.state();
+    if (const auto found = state.matmuls.find(shape); found != state.matmuls.end()) {
+        return found->second;
+    }
+    const OneThreadProducts guard(
+        engine);  // oneDNN plans for the team size of the moment of creation
+    const auto [created, inserted] =
+        state.matmuls.try_emplace(shape, state.engine, shape, engine.threads());
+    return created->second;
+}
+
+void run_matmul(Engine& engine, Matmul& matmul, int thread, const void* a, const void* b, void* c,
+                const void* bias) {
+    auto& lane = matmul.lanes[static_cast<size_t>(thread)];
+    auto& resources = engine.state().lanes[static_cast<size_t>(thread)];
+    lane.a.set_data_handle(
+        const_cast<void*>(a));  // oneDNN has no const memory; inputs are only read
+    lane.b.set_data_handle(const_cast<void*>(b));
+    lane.c.set_data_handle(c);
+    // The C interface: an unordered_map per call would cost as much as a small product.
+    std::array<dnnl_exec_arg_t, 5> arguments{{{DNNL_ARG_SRC, lane.a.get()},
+                                              {DNNL_ARG_WEIGHTS, lane.b.get()},
+                                              {DNNL_ARG_DST, lane.c.get()}}};
+    int count = 3;
+    const auto append = [&](int argument, const dnnl::memory& value) {
+        arguments[static_cast<size_t>(count++)] = {argument, value.get()};
+    };
+    if (matmul.has_bias) {
+        lane.bias.set_data_handle(const_cast<void*>(bias));
+        append(DNNL_ARG_BIAS, lane.bias);
+    }
+    if (matmul.scratch_bytes > 0) {
+        lane.scratch.set_data_handle(resources.scratch.at_least(matmul.scratch_bytes));
+        append(DNNL_ARG_SCRATCHPAD, lane.scratch);
+    }
+    dnnl::error::wrap_c_api(dnnl_primitive_execute(matmul.primitive.get(), resources.stream.get(),
+                                                   count, arguments.data()),
+                            "vocabpipe: oneDNN could not run a matrix product");
+}
+
+}  // namespace vocabpipe::kernels::host

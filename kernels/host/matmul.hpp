@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prepared matrix products of fixed shape, for operators that multiply many small blocks from
+// inside a parallel region. Everybody else calls gemm().
+#pragma once
+
+#include <cstdint>
+
+#include "vocabpipe/tensor.hpp"
+
+namespace vocabpipe::kernels::host {
+
+class Engine;
+class Matmul;
+
+/// c (m, n) = op(a) (m, k) op(b) (k, n) [+ bias] [+ c]; strides are elements between stored rows.
+struct MatmulShape {
+    int64_t m = 0, n = 0, k = 0;
+    int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+    DType ab_type = DType::fp32;
+    DType c_type = DType::fp32;
+    DType bias_type = DType::fp32;
+    bool transpose_a = false;
+    bool transpose_b = false;
+    bool accumulate = false;
+    bool has_bias = false;
+
+    bool operator==(const MatmulShape&) const = default;
+};
+
+/// To be held around run_matmul(): oneDNN asks at execution how many threads it may start. Teams
+/// started by our own parallel regions inherit the answer, one.
+class OneThreadProducts {
+public:
+    explicit OneThreadProducts(Engine& engine);
+    ~OneThreadProducts();
+    OneThreadProducts(const OneThreadProducts&) = delete;
+    OneThreadProducts& operator=(const OneThreadProducts&) = delete;
+
+private:
+    Engine& engine_;
+};
+
+/// Creates the primitive, or finds it. Only outside of parallel regions; the result lives as long
+/// as the engine.
+[[nodiscard]] Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape);
+
+/// Runs it on the calling thread; each thread of a team may run its own at the same time. `thread`
+/// is 0 outside of parallel regions, else the caller's number in the team.
+void run_matmul(Engine& engine, Matmul& matmul, int thread, const void* a, const void* b, void* c,
+                const void* bias = nullptr);
+
+}  // namespace vocabpipe::kernels::host

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/random.hpp"
+
+#include "kernels/check.hpp"
+#include "kernels/host/parallel.hpp"
+#include "kernels/reference/random.hpp"
+
+namespace vocabpipe::kernels::host {
+
+void fill_normal(Context& ctx, Tensor out, uint64_t seed, uint64_t parameter_id,
+                 int64_t first_element, float std) {
+    require(out.dtype == DType::fp32, "an fp32 tensor");
+    parallel_ranges(ctx, out.rows, out.size(), [&](int64_t begin, int64_t end) {
+        uint64_t block = ~uint64_t{0};
+        std::array<double, 4> normals{};
+        for (int64_t row = begin; row < end; ++row) {
+            for (int64_t col = 0; col < out.cols; ++col) {
+                const auto element = static_cast<uint64_t>(first_element + row * out.cols + col);
+                if (element / 4 != block) {
+                    block = element / 4;
+                    normals = reference::normal_block(seed, parameter_id, block);
+                }
+                out.as<float>()[row * out.stride + col] =
+                    static_cast<float>(std * normals[element % 4]);
+            }
+        }
+    });
+}
+
+}  // namespace vocabpipe::kernels::host

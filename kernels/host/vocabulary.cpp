@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/vocabulary.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/bf16.hpp"
+#include "kernels/check.hpp"
+#include "kernels/host/gemm.hpp"
+#include "kernels/host/math.hpp"
+#include "kernels/host/parallel.hpp"
+
+namespace vocabpipe::kernels::host {
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// A row's reference point m follows its logits only when one is this far above it: exp(30) = 1e13
+/// is harmless in fp32 and bf16, and rescaling what was stored costs another pass over it.
+constexpr float kSlack = 30;
+
+/// Logits are made, and turned into exponentials, in tiles that stay in the cache: rows x columns,
+/// fp32. Properties of the shape alone, because the sum over the columns depends on them.
+constexpr int64_t kTileRows = 4096;
+constexpr int64_t kTileElements = 1 << 19;  // 2 MiB
+constexpr int64_t kFewestTileColumns = 256;
+
+/// Columns that one thread sums or updates at a time.
+constexpr int64_t kStrip = 64;
+/// Bytes of W or dW read between polls of communication: below a millisecond.
+constexpr int64_t kBytesPerPoll = int64_t{16} << 20;
+
+int64_t tile_columns(int64_t tile_rows, int64_t columns) {
+    const int64_t fitting = kTileElements / std::max<int64_t>(tile_rows, 1) / 64 * 64;
+    const int64_t wanted = std::max(fitting, kFewestTileColumns);
+    // Equal tiles: a narrow last one would run far below the speed of the others.
+    const int64_t tiles = std::max<int64_t>((columns + wanted / 2) / wanted, 1);
+    return ((columns + tiles - 1) / tiles + 63) / 64 * 64;
+}
+
+int64_t token_count(std::span<const int32_t> labels) {
+    return static_cast<int64_t>(labels.size());
+}
+
+float weight_of(std::span<const int32_t> labels, std::span<const float> g, int64_t n) {
+    const auto at = static_cast<size_t>(n);
+    return labels[at] < 0 ? 0.0F : g[at];
+}
+
+/// The label's row within the shard; -1 if another shard owns it, or none.
+int64_t row_of(std::span<const int32_t> labels, const VocabularyShard& shard, int64_t n) {
+    const int32_t label = labels[static_cast<size_t>(n)];
+    return shard.owns(label) ? label - shard.first_row : -1;
+}
+
+float* row(Tensor tensor, int64_t n) {
+    return tensor.as<float>() + n * tensor.stride;
+}
+const float* row(ConstTensor tensor, int64_t n) {
+    return tensor.as<float>() + n * tensor.stride;
+}
+
+template <typename T>
+T* take(std::span<std::byte>& workspace, int64_t count) {
+    const auto bytes = static_cast<size_t>(count) * sizeof(T);
+    require(workspace.size() >= bytes,
+            "a workspace of the size that ..._workspace_bytes() returns");
+    auto* const taken = reinterpret_cast<T*>(workspace.data());
+    workspace = workspace.subspan(bytes);
+    return taken;
+}
+
+/// -infinity for none; ignores NaN, which the exponentials keep.
+float maximum(const float* z, int64_t count) {
+    constexpr int64_t kLanes = 32;
+    std::array<float, kLanes> lanes;
+    lanes.fill(-kInfinity);
+    int64_t j = 0;
+    for (; j + kLanes <= count; j += kLanes) {
+#pragma omp simd
+        for (int64_t l = 0; l < kLanes; ++l) lanes[l] = z[j + l] > lanes[l] ? z[j + l] : lanes[l];
+    }
+    for (int64_t l = 0; j + l < count; ++l) lanes[l] = std::max(lanes[l], z[j + l]);
+    return *std::max_element(lanes.begin(), lanes.end());
+}
+
+float sum(const float* z, int64_t count) {
+    float total = 0;
+#pragma omp simd reduction(+ : total)
+    for (int64_t j = 0; j < count; ++j) total += z[j];
+    return total;
+}
+
+/// e = exp(z - m) rounded to T; returns the sum of what was not rounded. e may be z.
+template <typename T>
+float exponentials(const float* z, float m, T* e, int64_t count) {
+    float total = 0;
+#pragma omp simd reduction(+ : total)
+    for (int64_t j = 0; j < count; ++j) {
+        const float exponential = fast_exp(z[j] - m);
+        total += exponential;
+        e[j] = from_float<T>(exponential);
+    }
+    return total;
+}
+
+template <typename T>
+void scale(T* e, float factor, int64_t count) {
+#pragma omp simd
+    for (int64_t j = 0; j < count; ++j) e[j] = from_float<T>(to_float(e[j]) * factor);
+}
+
+/// What is known of one row after some of its columns.
+struct RowState {
+    double sum = 0;  ///< of exp(z - m), without the label's
+    double logit_sum = 0;
+    float m = 0;
+    float label_logit = 0;
+};
+
+/// Adds the columns [begin, begin + count) to a row. `label` counts from column 0 of the shard.
+template <typename T>
+void add_columns(RowState& state, float* z, T* numerator, int64_t begin, int64_t count,
+                 int64_t label, bool want_logit_sum) {
+    const float max = maximum(z, count);
+    if (begin == 0) {
+        state = {.m = max};
+    } else if (max > state.m + kSlack) {
+        const double factor = std::exp(static_cast<double>(state.m) - max);
+        scale(numerator, static_cast<float>(factor), begin);
+        state.sum *= factor;
+        state.m = max;
+    }
+    if (want_logit_sum) state.logit_sum += sum(z, count);
+    if (label >= begin && label < begin + count) {
+        state.label_logit = z[label - begin];
+        z[label - begin] = -kInfinity;  // whose exponential is exactly 0
+    }
+    state.sum += exponentials(z, state.m, numerator + begin, count);
+}
+
+/// add[n, :] += factor of n times row `row_of(n)` of `rows`, or the other way round, for all owned
+/// labels.
+template <typename T>
+void add_scaled(float* to, const T* from, float factor, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) to[i] += factor * to_float(from[i]);
+}
+
+/// total (cols) = sum over n of weight(n) values[n, :], the rows in order within fixed blocks.
+/// Parallel over columns, so that the bits do not depend on the number of threads.
+template <typename T, typename Weight>
+void weighted_row_sum(Context& ctx, ConstTensor values, double* total, Weight&& weight) {
+    std::fill_n(total, values.cols, 0.0);
+    const int64_t strips = (values.cols + kStrip - 1) / kStrip;
+    const int64_t rows_per_poll = std::max<int64_t>(
+        kBytesPerPoll / std::max<int64_t>(values.cols * size_of(values.dtype), 1), 1);
+    for (int64_t begin = 0; begin < values.rows; begin += rows_per_poll) {
+        const int64_t end = std::min(begin + rows_per_poll, values.rows);
+        parallel_ranges(ctx, strips, values.size(), [&](int64_t first, int64_t last) {
+            for (int64_t column = first * kStrip; column < std::min(last * kStrip, values.cols);
+                 column += kStrip) {
+                const int64_t width = std::min(kStrip, values.cols - column);
+                std::array<float, kStrip> part;
+                for (int64_t n = begin; n < end;) {
+                    part.fill(0);
+                    // Short fp32 sums, collected in double: tens of thousands of rows lose no
+                    // digits.
+                    const int64_t stop = std::min(n + 64, end);
+                    for (; n < stop; ++n) {
+                        add_scaled(part.data(), values.as<T>() + n * values.stride + column,
+                                   weight(n), width);
+                    }
+                    for (int64_t i = 0; i < width; ++i) total[column + i] += part[i];
+                }
+            }
+        });
+        ctx.poll();
+    }
+}
+
+/// One row over all shards. In double: what is far from the maximum must not be lost to rounding.
+struct RowTotals {
+    double max = -std::numeric_limits<double>::infinity();  ///< M
+    double others = 0;  ///< sum over all rows but the label's of exp(z - M)
+    double label = 0;   ///< exp(z_y - M)
+    double label_logit = 0;
+    double logit_sum = 0;
+};
+
+RowTotals fold_statistics(ConstTensor by_shard, std::span<const int32_t> labels, int64_t n) {
+    const int64_t tokens = token_count(labels);
+    RowTotals totals;
+    for (int64_t at = n; at < by_shard.rows; at += tokens) {
+        totals.max = std::max<double>(totals.max, row(by_shard, at)[0]);
+    }
+    for (int64_t at = n; at < by_shard.rows; at += tokens) {
+        const float* const statistics = row(by_shard, at);
+        totals.others += statistics[1] * std::exp(statistics[0] - totals.max);
+        totals.label_logit += statistics[2];
+        totals.logit_sum += statistics[3];
+    }
+    if (labels[static_cast<size_t>(n)] >= 0) {
+        totals.label = std::exp(totals.label_logit - totals.max);
+    }
+    return totals;
+}
+
+}  // namespace
+
+int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType type) {
+    const int64_t tile_rows = std::min(tokens, kTileRows);
+    const int64_t logits = type == DType::bf16 ? tile_rows * tile_columns(tile_rows, rows) : 0;
+    return logits * size_of(DType::fp32) + tile_rows * static_cast<int64_t>(sizeof(RowState));
+}
+
+void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
+                      const VocabularyShard& shard, const LossOptions& options, Tensor numerator,
+                      Tensor statistics, std::span<std::byte> workspace) {
+    const int64_t tokens = token_count(labels);
+    require(x.rows == tokens && statistics.rows == tokens, "one row of x and statistics per label");
+    require(statistics.cols == kStatistics && statistics.dtype == DType::fp32,
+            "fp32 statistics of kStatistics columns");
+    check_labels(labels, shard);
+    if (shard.rows == 0) {
+        for (int64_t n = 0; n < tokens; ++n) {
+            const std::array<float, kStatistics> none{-kInfinity, 0, 0, 0};
+            std::copy(none.begin(), none.end(), row(statistics, n));
+        }
+        return;
+    }
+    require(has_shape(w, shard.rows, x.cols), "w of shape (rows of the shard, h)");
+    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
+    require(x.dtype == w.dtype && x.dtype == numerator.dtype, "x, w and numerator of one type");
+
+    const int64_t most_rows = std::min(tokens, kTileRows);
+    const int64_t columns = tile_columns(most_rows, shard.rows);
+    auto* const states = take<RowState>(workspace, most_rows);
+    auto* const logits =
+        x.dtype == DType::bf16 ? take<float>(workspace, most_rows * columns) : nullptr;
+    const bool smooth = options.label_smoothing > 0;
+
+    for (int64_t first = 0; first < tokens; first += kTileRows) {
+        const int64_t rows = std::min(kTileRows, tokens - first);
+        for (int64_t begin = 0; begin < shard.rows; begin += columns) {
+            const int64_t count = std::min(columns, shard.rows - begin);
+            const Tensor stored = numerator.row_range(first, rows);
+            const Tensor z = logits ? Tensor(logits, rows, count, DType::fp32)
+                                    : stored.column_range(begin, count);
+            gemm(ctx, x.row_range(first, rows), false, w.row_range(begin, count), true, z, false);
+            with_type(numerator.dtype, [&]<typename T>() {
+                parallel_ranges(ctx, rows, z.size(), [&](int64_t from, int64_t to) {
+                    for (int64_t n = from; n < to; ++n) {
+                        add_columns(states[n], row(z, n), stored.as<T>() + n * stored.stride, begin,
+                                    count, row_of(labels, shard, first + n), smooth);
+                    }
+                });
+            });
+            ctx.poll();
+        }
+        for (int64_t n = 0; n < rows; ++n) {
+            const RowState& state = states[n];
+            float* const out = row(statistics, first + n);
+            out[0] = state.m;
+            out[1] = static_cast<float>(state.sum);
+            out[2] = state.label_logit;
+            out[3] = static_cast<float>(state.logit_sum);
+        }
+    }
+}
+
+void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w, Tensor u) {
+    if (numerator.cols == 0) {
+        for (int64_t n = 0; n < u.rows; ++n) std::fill_n(row(u, n), u.cols, 0.0F);
+        return;
+    }
+    gemm(ctx, numerator, false, w, false, u, false);
+}
+
+void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
+                        std::span<const float> g, const VocabularyShard& mine, int my_shard,
+                        const LossOptions& options, Tensor factors, std::span<float> loss) {
+    const int64_t tokens = token_count(labels);
+    require(by_shard.cols == kStatistics && by_shard.dtype == DType::fp32,
+            "fp32 statistics of kStatistics columns");
+    require(
+        (my_shard + 1) * tokens <= by_shard.rows && (tokens == 0 || by_shard.rows % tokens == 0),
+        "statistics of every shard for every token");
+    require(g.size() == labels.size(), "one g per label");
+    require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
+    require(loss.empty() || loss.size() == labels.size(), "one loss per label");
+    const double eps = options.label_smoothing;
+    const double uniform = eps / static_cast<double>(mine.vocab_size);
+    // About 20 ns per exponential: worth a team from some thousand on.
+    parallel_ranges(ctx, tokens, by_shard.rows * 16, [&](int64_t begin, int64_t end) {
+        for (int64_t n = begin; n < end; ++n) {
+            const RowTotals totals = fold_statistics(by_shard, labels, n);
+            const double sum = totals.others + totals.label;  // A
+            const double log_z = totals.max + std::log(sum);
+            const double weight = weight_of(labels, g, n);
+            double c = 0;
+            double d = 0;
+            if (weight != 0 && mine.rows > 0) {
+                // s = d loss / d log Z. d_n is g (s p_y - (1 - eps)) with p_y = 1 - others / A.
+                const double excess = 2.0 * options.z_loss * log_z;  // s - 1
+                const double m = row(by_shard, my_shard * tokens + n)[0];
+                c = weight * (1 + excess) * std::exp(m - totals.max) / sum;
+                if (mine.owns(labels[static_cast<size_t>(n)])) {
+                    d = weight * (excess + eps - (1 + excess) * totals.others / sum);
+                }
+            }
+            row(factors, n)[0] = static_cast<float>(c);
+            row(factors, n)[1] = static_cast<float>(d);
+            if (loss.empty()) continue;
+            double value = 0;
+            if (labels[static_cast<size_t>(n)] >= 0) {
+                // -log p_y, from whichever form does not cancel.
+                value = totals.label > totals.others ? std::log1p(totals.others / totals.label)
+                                                     : log_z - totals.label_logit;
+                value += eps * totals.label_logit - uniform * totals.logit_sum +
+                         options.z_loss * log_z * log_z;
+            }
+            loss[static_cast<size_t>(n)] = static_cast<float>(value);
+        }
+    });
+}
+
+int64_t vocabulary_input_gradient_workspace_bytes(int64_t hidden) {
+    return hidden * static_cast<int64_t>(sizeof(double));
+}
+
+void vocabulary_input_gradient(Context& ctx, Tensor u, ConstTensor factors, ConstTensor w,
+                               std::span<const int32_t> labels, std::span<const float> g,
+                               const VocabularyShard& shard, const LossOptions& options,
+                               std::span<std::byte> workspace) {
+    const int64_t tokens = token_count(labels);
+    require(u.rows == tokens && u.dtype == DType::fp32, "fp32 u with one row per label");
+    require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
+    require(shard.rows == 0 || has_shape(w, shard.rows, u.cols),
+            "w of shape (rows of the shard, h)");
+    const bool smooth = options.label_smoothing > 0 && shard.rows > 0;
+    const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
+    double* const row_sum = smooth ? take<double>(workspace, u.cols) : nullptr;
+    with_type(w.dtype, [&]<typename T>() {
+        if (smooth) weighted_row_sum<T>(ctx, w, row_sum, [](int64_t) { return 1.0F; });
+        parallel_ranges(ctx, tokens, u.size(), [&](int64_t begin, int64_t end) {
+            for (int64_t n = begin; n < end; ++n) {
+                float* const out = row(u, n);
+                const float* const factor = row(factors, n);
+                const float c = factor[0];
+#pragma omp simd
+                for (int64_t i = 0; i < u.cols; ++i) out[i] *= c;
+                if (const int64_t label = row_of(labels, shard, n); label >= 0) {
+                    add_scaled(out, w.as<T>() + label * w.stride, factor[1], u.cols);
+                }
+                if (!smooth) continue;
+                const double share = weight_of(labels, g, n) * uniform;
+#pragma omp simd
+                for (int64_t i = 0; i < u.cols; ++i) {
+                    out[i] = static_cast<float>(out[i] - share * row_sum[i]);
+                }
+            }
+        });
+    });
+}
+
+int64_t vocabulary_weight_gradient_workspace_bytes(int64_t tokens, int64_t hidden, DType type) {
+    return hidden * static_cast<int64_t>(sizeof(double)) + tokens * hidden * size_of(type);
+}
+
+void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
+                                ConstTensor factors, std::span<const int32_t> labels,
+                                std::span<const float> g, const VocabularyShard& shard,
+                                const LossOptions& options, Tensor dw, bool accumulate,
+                                std::span<std::byte> workspace) {
+    if (shard.rows == 0) return;
+    const int64_t tokens = token_count(labels);
+    require(x.rows == tokens, "one row of x per label");
+    require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
+    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
+    require(has_shape(dw, shard.rows, x.cols) && dw.dtype == DType::fp32,
+            "fp32 dw of shape (rows of the shard, h)");
+    const int64_t hidden = x.cols;
+    auto* const row_sum = take<double>(workspace, hidden);
+
+    with_type(x.dtype, [&]<typename T>() {
+        const Tensor scaled(take<T>(workspace, tokens * hidden), tokens, hidden, x.dtype);
+        parallel_ranges(ctx, tokens, x.size(), [&](int64_t begin, int64_t end) {
+            for (int64_t n = begin; n < end; ++n) {
+                const T* const in = x.as<T>() + n * x.stride;
+                T* const out = scaled.as<T>() + n * hidden;
+                const float c = row(factors, n)[0];
+#pragma omp simd
+                for (int64_t i = 0; i < hidden; ++i) out[i] = from_float<T>(c * to_float(in[i]));
+            }
+        });
+        gemm(ctx, numerator, true, scaled, false, dw, accumulate);
+        ctx.poll();
+
+        // Two tokens may share a label: threads take columns, each the tokens in order.
+        const int64_t strips = (hidden + kStrip - 1) / kStrip;
+        parallel_ranges(ctx, strips, x.size(), [&](int64_t first, int64_t last) {
+            const int64_t begin = first * kStrip;
+            const int64_t count = std::min(last * kStrip, hidden) - begin;
+            for (int64_t n = 0; n < tokens; ++n) {
+                const int64_t label = row_of(labels, shard, n);
+                if (label < 0) continue;
+                add_scaled(row(dw, label) + begin, x.as<T>() + n * x.stride + begin,
+                           row(factors, n)[1], count);
+            }
+        });
+        if (options.label_smoothing > 0) {
+            weighted_row_sum<T>(ctx, x, row_sum,
+                                [&](int64_t n) { return weight_of(labels, g, n); });
+        }
+    });
+    if (options.label_smoothing <= 0) return;
+
+    const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
+    const int64_t rows_per_poll =
+        std::max<int64_t>(kBytesPerPoll / (hidden * size_of(DType::fp32)), 1);
+    for (int64_t begin = 0; begin < shard.rows; begin += rows_per_poll) {
+        const int64_t count = std::min(rows_per_poll, shard.rows - begin);
+        parallel_ranges(ctx, count, count * hidden, [&](int64_t from, int64_t to) {
+            for (int64_t j = begin + from; j < begin + to; ++j) {
+                float* const out = row(dw, j);
+#pragma omp simd
+                for (int64_t i = 0; i < hidden; ++i) {
+                    out[i] = static_cast<float>(out[i] - uniform * row_sum[i]);
+                }
+            }
+        });
+        ctx.poll();
+    }
+}
+
+}  // namespace vocabpipe::kernels::host

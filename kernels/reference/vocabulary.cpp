@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/reference/vocabulary.hpp"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/bf16.hpp"
+#include "kernels/reference/elements.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::kernels {
+
+void check_labels(std::span<const int32_t> labels, const VocabularyShard& shard) {
+    for (size_t n = 0; n < labels.size(); ++n) {
+        if (labels[n] >= shard.vocab_size) {
+            throw UsageError("label " + std::to_string(labels[n]) + " of token " +
+                             std::to_string(n) + " is outside the vocabulary of " +
+                             std::to_string(shard.vocab_size) +
+                             " rows; labels are below it, or negative to be ignored");
+        }
+    }
+}
+
+}  // namespace vocabpipe::kernels
+
+namespace vocabpipe::kernels::reference {
+
+namespace {
+
+double rounded_to(DType type, double value) {
+    switch (type) {
+        case DType::fp32:
+            return static_cast<float>(value);
+        case DType::bf16:
+            return to_float(to_bf16(static_cast<float>(value)));
+        case DType::fp64:
+            break;
+    }
+    return value;
+}
+
+int64_t token_count(std::span<const int32_t> labels) {
+    return static_cast<int64_t>(labels.size());
+}
+
+double weight_of(std::span<const int32_t> labels, std::span<const float> g, int64_t n) {
+    const auto at = static_cast<size_t>(n);
+    return labels[at] < 0 ? 0.0 : g[at];
+}
+
+/// Column `row - first_row` of the label within the shard; -1 if another shard owns it, or none.
+int64_t column_of(std::span<const int32_t> labels, const VocabularyShard& shard, int64_t n) {
+    const int32_t label = labels[static_cast<size_t>(n)];
+    return shard.owns(label) ? label - shard.first_row : -1;
+}
+
+/// One row over all shards.
+struct RowTotals {
+    double max = 0;     ///< M
+    double others = 0;  ///< sum over all rows but the label's of exp(z - M)
+    double label = 0;   ///< exp(z_y - M)
+    double label_logit = 0;
+    double logit_sum = 0;
+
+    [[nodiscard]] double sum() const { return others + label; }  ///< A
+    [[nodiscard]] double log_normaliser() const { return max + std::log(sum()); }
+    /// -log p_y, from whichever form does not cancel.
+    [[nodiscard]] double negative_log_likelihood() const {
+        return label > others ? std::log1p(others / label) : log_normaliser() - label_logit;
+    }
+};
+
+RowTotals fold_statistics(ConstTensor by_shard, std::span<const int32_t> labels, int64_t n) {
+    const int64_t tokens = token_count(labels);
+    RowTotals totals;
+    totals.max = -std::numeric_limits<double>::infinity();
+    for (int64_t row = n; row < by_shard.rows; row += tokens) {
+        totals.max = std::max(totals.max, get(by_shard, row, 0));
+    }
+    for (int64_t row = n; row < by_shard.rows; row += tokens) {
+        totals.others += get(by_shard, row, 1) * std::exp(get(by_shard, row, 0) - totals.max);
+        totals.label_logit += get(by_shard, row, 2);
+        totals.logit_sum += get(by_shard, row, 3);
+    }
+    if (labels[static_cast<size_t>(n)] >= 0) {
+        totals.label = std::exp(totals.label_logit - totals.max);
+    }
+    return totals;
+}
+
+}  // namespace
+
+int64_t vocabulary_score_workspace_bytes(int64_t /*tokens*/, int64_t /*rows*/, DType /*type*/) {
+    return 0;
+}
+
+void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
+                      std::span<const int32_t> labels, const VocabularyShard& shard,
+                      const LossOptions& options, Tensor numerator, Tensor statistics,
+                      std::span<std::byte> /*workspace*/) {
+    check_labels(labels, shard);
+    std::vector<double> z(static_cast<size_t>(shard.rows));
+    for (int64_t n = 0; n < token_count(labels); ++n) {
+        double max = -std::numeric_limits<double>::infinity();
+        double logit_sum = 0;
+        for (int64_t j = 0; j < shard.rows; ++j) {
+            double logit = 0;
+            for (int64_t i = 0; i < x.cols; ++i) logit += get(x, n, i) * get(w, j, i);
+            z[static_cast<size_t>(j)] = logit;
+            max = std::max(max, logit);
+            logit_sum += logit;
+        }
+        const int64_t label = column_of(labels, shard, n);
+        double sum = 0;
+        for (int64_t j = 0; j < shard.rows; ++j) {
+            const double e = std::exp(z[static_cast<size_t>(j)] - max);
+            if (j != label) sum += e;
+            set(numerator, n, j, j == label ? 0.0 : e);
+        }
+        set(statistics, n, 0, max);
+        set(statistics, n, 1, sum);
+        set(statistics, n, 2, label >= 0 ? z[static_cast<size_t>(label)] : 0.0);
+        set(statistics, n, 3, options.label_smoothing > 0 ? logit_sum : 0.0);
+    }
+}
+
+void vocabulary_input_product(Context& /*ctx*/, ConstTensor numerator, ConstTensor w, Tensor u) {
+    for (int64_t n = 0; n < u.rows; ++n) {
+        for (int64_t i = 0; i < u.cols; ++i) {
+            double sum = 0;
+            for (int64_t j = 0; j < numerator.cols; ++j) sum += get(numerator, n, j) * get(w, j, i);
+            set(u, n, i, sum);
+        }
+    }
+}
+
+void row_losses(Context& /*ctx*/, ConstTensor by_shard, std::span<const int32_t> labels,
+                const VocabularyShard& mine, const LossOptions& options, std::span<double> loss) {
+    const double eps = options.label_smoothing;
+    for (int64_t n = 0; n < token_count(labels); ++n) {
+        double& value = loss[static_cast<size_t>(n)];
+        value = 0;
+        if (labels[static_cast<size_t>(n)] < 0) continue;
+        const RowTotals totals = fold_statistics(by_shard, labels, n);
+        const double log_z = totals.log_normaliser();
+        value = totals.negative_log_likelihood() + eps * totals.label_logit +
+                options.z_loss * log_z * log_z;
+        if (eps > 0) value -= eps / static_cast<double>(mine.vocab_size) * totals.logit_sum;
+    }
+}
+
+void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
+                        std::span<const float> g, const VocabularyShard& mine, int my_shard,
+                        const LossOptions& options, Tensor factors, std::span<float> loss) {
+    check_labels(labels, mine);
+    const int64_t tokens = token_count(labels);
+    for (int64_t n = 0; n < tokens; ++n) {
+        const RowTotals totals = fold_statistics(by_shard, labels, n);
+        const int64_t row = my_shard * tokens + n;
+        const double weight = weight_of(labels, g, n);
+        double c = 0;
+        double d = 0;
+        if (mine.rows > 0 && weight != 0) {
+            // s = d loss / d log Z. d_n is g (s p_y - (1 - eps)) with p_y = 1 - others / A.
+            const double excess = 2.0 * options.z_loss * totals.log_normaliser();  // s - 1
+            c = weight * (1 + excess) * std::exp(get(by_shard, row, 0) - totals.max) / totals.sum();
+            if (column_of(labels, mine, n) >= 0) {
+                d = weight * (excess + options.label_smoothing -
+                              (1 + excess) * totals.others / totals.sum());
+            }
+        }
+        set(factors, n, 0, c);
+        set(factors, n, 1, d);
+    }
+    if (loss.empty()) return;
+    std::vector<double> exact(static_cast<size_t>(tokens));
+    row_losses(ctx, by_shard, labels, mine, options, exact);
+    for (size_t n = 0; n < exact.size(); ++n) loss[n] = static_cast<float>(exact[n]);
+}
+
+int64_t vocabulary_input_gradient_workspace_bytes(int64_t /*hidden*/) {
+    return 0;
+}
+
+void vocabulary_input_gradient(Context& /*ctx*/, Tensor u, ConstTensor factors, ConstTensor w,
+                               std::span<const int32_t> labels, std::span<const float> g,
+                               const VocabularyShard& shard, const LossOptions& options,
+                               std::span<std::byte> /*workspace*/) {
+    const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
+    for (int64_t i = 0; i < u.cols; ++i) {
+        double row_sum = 0;
+        if (options.label_smoothing > 0) {
+            for (int64_t j = 0; j < shard.rows; ++j) row_sum += get(w, j, i);
+        }
+        for (int64_t n = 0; n < token_count(labels); ++n) {
+            double value = get(factors, n, 0) * get(u, n, i);
+            const int64_t label = column_of(labels, shard, n);
+            if (label >= 0) value += get(factors, n, 1) * get(w, label, i);
+            set(u, n, i, value - weight_of(labels, g, n) * uniform * row_sum);
+        }
+    }
+}
+
+int64_t vocabulary_weight_gradient_workspace_bytes(int64_t /*tokens*/, int64_t /*hidden*/,
+                                                   DType /*type*/) {
+    return 0;
+}
+
+void vocabulary_weight_gradient(Context& /*ctx*/, ConstTensor x, ConstTensor numerator,
+                                ConstTensor factors, std::span<const int32_t> labels,
+                                std::span<const float> g, const VocabularyShard& shard,
+                                const LossOptions& options, Tensor dw, bool accumulate,
+                                std::span<std::byte> /*workspace*/) {
+    const int64_t tokens = token_count(labels);
+    const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
+    std::vector<double> column(static_cast<size_t>(shard.rows));
+    for (int64_t i = 0; i < x.cols; ++i) {
+        for (int64_t j = 0; j < shard.rows; ++j) {
+            column[static_cast<size_t>(j)] = start(dw, j, i, accumulate);
+        }
+        double weighted_sum = 0;
+        for (int64_t n = 0; n < tokens; ++n) {
+            const double scaled = rounded_to(x.dtype, get(factors, n, 0) * get(x, n, i));
+            for (int64_t j = 0; j < shard.rows; ++j) {
+                column[static_cast<size_t>(j)] += get(numerator, n, j) * scaled;
+            }
+            weighted_sum += weight_of(labels, g, n) * get(x, n, i);
+        }
+        for (int64_t n = 0; n < tokens; ++n) {
+            const int64_t label = column_of(labels, shard, n);
+            if (label >= 0) column[static_cast<size_t>(label)] += get(factors, n, 1) * get(x, n, i);
+        }
+        for (int64_t j = 0; j < shard.rows; ++j) {
+            set(dw, j, i, column[static_cast<size_t>(j)] - uniform * weighted_sum);
+        }
+    }
+}
+
+}  // namespace vocabpipe::kernels::reference

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/tensor.hpp"
+
+/// The output layer (projection, softmax, cross-entropy) of one vocabulary shard in row-factor
+/// form.
+///
+///     S   z = X W^T, e = exp(z - m), and four numbers per row     vocabulary_score
+///     C1  all-gather of those numbers                              (transport)
+///         M, A over all shards; c_n, d_n per row                   combine_statistics
+///     U   u = e W, in S (one barrier) or in T (two barriers)       vocabulary_input_product
+///     dX  = sum over shards of c u + d W_y - g eps/V sum_j W_j     vocabulary_input_gradient
+///     dW  = e^T (c X), row y_n += d_n X_n, - eps/V sum_n g_n X_n   vocabulary_weight_gradient
+///
+/// The label is kept apart: its entry of e is exactly 0 and its exponential is not in a, the sum of
+/// e; its logit is a statistic of its own. So softmax - 1 of a confident token is formed from the
+/// other exponentials, without a difference of two numbers near 1, and no digits are lost however
+/// confident. e is un-normalised, so nothing of shape (N, v) is touched after S. Every function is
+/// a function of its arguments only (same bits for any number of threads), so the one- and the
+/// two-barrier algorithm give the same bits.
+///
+/// N tokens, h hidden size, v rows of this shard, V rows over all shards, K shards.
+/// Loss of token n, with log Z the log of the softmax denominator over all V logits:
+///
+///     loss_n = log Z - (1 - eps) z_y - eps/V sum_j z_j + z_loss (log Z)^2
+namespace vocabpipe::kernels {
+
+/// Any negative label is ignored: it belongs to no shard, its loss is 0 and its g counts as 0.
+inline constexpr int32_t kIgnoredLabel = -100;
+
+/// Columns of the statistics of one row: m; a = sum exp(z - m) over all rows of the shard but the
+/// label's; z_y, or 0 if this shard does not own the label; sum of z, or 0 without label smoothing.
+/// An empty shard has m = -infinity, a = 0.
+inline constexpr int64_t kStatistics = 4;
+
+/// Rows [first_row, first_row + rows) of a vocabulary of `vocab_size` rows over all shards.
+struct VocabularyShard {
+    int64_t first_row = 0;
+    int64_t rows = 0;
+    int64_t vocab_size = 0;
+
+    [[nodiscard]] constexpr bool owns(int32_t label) const {
+        return label >= 0 && label >= first_row && label < first_row + rows;
+    }
+};
+
+struct LossOptions {
+    float label_smoothing =
+        0;             ///< eps in [0, 1): spread uniformly over all V rows, the label included
+    float z_loss = 0;  ///< weight of (log Z)^2
+
+    bool operator==(const LossOptions&) const = default;
+};
+
+/// Throws UsageError for a label >= vocab_size.
+void check_labels(std::span<const int32_t> labels, const VocabularyShard& shard);
+
+}  // namespace vocabpipe::kernels
+
+/// Plain loops in double arithmetic for every DType, fp64 numerators, statistics and factors
+/// included: the oracle of the tests. Results are rounded to the type of the tensor they go to.
+/// Workspaces are not used and may be empty. The shapes are those of kernels/host/vocabulary.hpp.
+namespace vocabpipe::kernels::reference {
+
+[[nodiscard]] int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType type);
+
+/// Here m is exactly max_j z_j.
+void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
+                      const VocabularyShard& shard, const LossOptions& options, Tensor numerator,
+                      Tensor statistics, std::span<std::byte> workspace);
+
+void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w, Tensor u);
+
+void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
+                        std::span<const float> g, const VocabularyShard& mine, int my_shard,
+                        const LossOptions& options, Tensor factors, std::span<float> loss);
+
+/// The losses that combine_statistics reports, before they are rounded to float.
+void row_losses(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
+                const VocabularyShard& mine, const LossOptions& options, std::span<double> loss);
+
+[[nodiscard]] int64_t vocabulary_input_gradient_workspace_bytes(int64_t hidden);
+
+void vocabulary_input_gradient(Context& ctx, Tensor u, ConstTensor factors, ConstTensor w,
+                               std::span<const int32_t> labels, std::span<const float> g,
+                               const VocabularyShard& shard, const LossOptions& options,
+                               std::span<std::byte> workspace);
+
+[[nodiscard]] int64_t vocabulary_weight_gradient_workspace_bytes(int64_t tokens, int64_t hidden,
+                                                                 DType type);
+
+void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
+                                ConstTensor factors, std::span<const int32_t> labels,
+                                std::span<const float> g, const VocabularyShard& shard,
+                                const LossOptions& options, Tensor dw, bool accumulate,
+                                std::span<std::byte> workspace);
+
+}  // namespace vocabpipe::kernels::reference

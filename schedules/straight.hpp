@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/generate.hpp"
+
+#include <functional>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Whether a mode puts a shard of the vocabulary on every rank, so that every rank runs E, S, T, G.
+[[nodiscard]] bool sharded(VocabMode mode);
+
+/// A schedule with stage s on rank s and the shard maps and barriers of the vocabulary mode. The
+/// list of rank r is `list_of(r)`, or the list of `evaluation_list` when only forwards are asked
+/// for.
+[[nodiscard]] Schedule straight_schedule(const GenerateOptions& options,
+                                         const std::function<std::vector<Pass>(int)>& list_of);
+
+/// E, F and S of one rank, each as early as its input is there; the same in every family.
+[[nodiscard]] std::vector<Pass> evaluation_list(const GenerateOptions& options, int rank);
+
+}  // namespace vocabpipe

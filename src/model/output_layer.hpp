@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/reference/vocabulary.hpp"
+#include "vocabpipe/modules.hpp"
+
+#include <vector>
+
+namespace vocabpipe {
+
+/// Bytes that one microbatch in flight keeps on a rank with v output rows, between S and T: the
+/// numerator N v in the run's type and, of size N only, statistics and factors; with one barrier also
+/// the fp32 input gradient N h until it is reduced.
+[[nodiscard]] ShardBytes output_shard_bytes(int64_t tokens, int64_t hidden, int64_t rows,
+                                            DType dtype);
+
+/// One shard of projection, softmax and cross-entropy in row-factor form (docs/numerics.md).
+class ShardedOutputLayer final : public OutputLayer {
+public:
+    /// `parameters`: one, the shard's rows of lm_head (or of wte when tied).
+    ShardedOutputLayer(std::span<Parameter> parameters, kernels::LossOptions options);
+
+    [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
+    void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
+               Tensor statistics, Bytes workspace) override;
+    void input_product(Context& ctx, ConstTensor numerator, Tensor u) override;
+    void combine(Context& ctx, const Microbatch& microbatch, ConstTensor statistics, int member,
+                 Tensor factors) override;
+    void finish_input_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor factors,
+                               Tensor u) override;
+    void weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                         ConstTensor numerator, ConstTensor factors, Bytes workspace,
+                         bool overwrite) override;
+
+    /// Sum over tokens of loss_n * |g_n|, per microbatch of the running step: with g = 1/count this is
+    /// the microbatch's share of the mean loss. Equal on every rank with output rows.
+    [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
+    void begin_step(int microbatches) { losses_.assign(static_cast<size_t>(microbatches), 0.0); }
+
+private:
+    std::span<Parameter> parameters_;
+    kernels::VocabularyShard shard_;
+    kernels::LossOptions options_;
+    std::vector<double> losses_;
+    std::vector<float> token_losses_;  ///< (N) scratch
+    std::vector<std::byte> column_sum_;  ///< label smoothing: sum of the shard's rows
+};
+
+}  // namespace vocabpipe

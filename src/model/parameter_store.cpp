@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/parameter_store.hpp"
+
+#include "kernels/host/elementwise.hpp"
+#include "kernels/host/random.hpp"
+#include "src/model/views.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace vocabpipe {
+
+namespace {
+
+struct Layout {
+    Views weights, masters, gradients, moments;
+};
+
+/// Cuts the four allocations into tensors; with null memory it only counts.
+std::vector<Parameter> lay_out(const GptConfig& config, const std::vector<ParameterRows>& rows,
+                               Layout& layout) {
+    const std::vector<LogicalParameter> logical = gpt_parameters(config);
+    std::vector<Parameter> parameters;
+    for (const ParameterRows& part : rows) {
+        const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
+        Parameter p;
+        p.name = of.name;
+        p.first_row = part.first_row;
+        p.logical_rows = of.rows;
+        p.weight_decay = of.weight_decay;
+        p.counted_elsewhere = part.counted_elsewhere;
+        p.gradient = layout.gradients.take(part.rows, of.cols, DType::fp32);
+        if (part.shares_previous_weight) {
+            const auto same = std::find_if(parameters.begin(), parameters.end(),
+                                           [&](const Parameter& q) { return q.name == p.name; });
+            p.weight = same->weight;
+            p.master = same->master;
+        } else {
+            p.weight = layout.weights.take(part.rows, of.cols, config.dtype);
+            p.master = config.dtype == DType::fp32
+                           ? p.weight
+                           : layout.masters.take(part.rows, of.cols, DType::fp32);
+            p.exp_avg = layout.moments.take(part.rows, of.cols, DType::fp32);
+            p.exp_avg_sq = layout.moments.take(part.rows, of.cols, DType::fp32);
+        }
+        parameters.push_back(std::move(p));
+    }
+    return parameters;
+}
+
+AlignedMemory allocate(const Views& views, const std::string& what) {
+    return AlignedMemory(static_cast<uint64_t>(views.used()), what);
+}
+
+Bytes bytes(const AlignedMemory& memory) { return {memory.data(), memory.size()}; }
+
+}  // namespace
+
+int64_t persistent_bytes(const GptConfig& config, const std::vector<ParameterRows>& rows) {
+    Layout count;
+    lay_out(config, rows, count);
+    return count.weights.used() + count.masters.used() + count.gradients.used() +
+           count.moments.used();
+}
+
+ParameterStore::ParameterStore(const GptConfig& config, const std::vector<ParameterRows>& rows,
+                               const std::string& owner) {
+    for (const ParameterRows& part : rows) ids_.push_back(part.id);
+    Layout count;
+    lay_out(config, rows, count);
+    weights_ = allocate(count.weights, owner + ": weights");
+    masters_ = allocate(count.masters, owner + ": master weights");
+    gradients_ = allocate(count.gradients, owner + ": gradients");
+    moments_ = allocate(count.moments, owner + ": optimizer state");
+    Layout layout{Views(bytes(weights_)), Views(bytes(masters_)), Views(bytes(gradients_)),
+                  Views(bytes(moments_))};
+    parameters_ = lay_out(config, rows, layout);
+}
+
+void ParameterStore::initialise(Context& ctx, const GptConfig& config, uint64_t seed) {
+    const std::vector<LogicalParameter> logical = gpt_parameters(config);
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+        Parameter& p = parameters_[i];
+        const LogicalParameter& of = logical[static_cast<size_t>(ids_[i])];
+        if (!p.exp_avg && p.weight.size() > 0) continue;  // shares a weight already filled
+        if (of.init_std > 0) {
+            kernels::host::fill_normal(ctx, p.master, seed, static_cast<uint64_t>(ids_[i]),
+                                       p.first_row * p.master.cols, of.init_std);
+        } else {
+            std::fill_n(p.master.as<float>(), p.master.size(), of.init_constant);
+        }
+        if (p.weight.data != p.master.data) kernels::host::convert(ctx, p.master, p.weight);
+    }
+}
+
+}  // namespace vocabpipe

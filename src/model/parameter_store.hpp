@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/gpt_config.hpp"
+#include "src/runtime/aligned_memory.hpp"
+#include "vocabpipe/modules.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Which rows of a logical parameter a rank holds.
+struct ParameterRows {
+    int id = 0;
+    int64_t first_row = 0;
+    int64_t rows = 0;
+    /// A tied output weight beside the input weight of the same rank: shares its memory and moments,
+    /// has a gradient of its own.
+    bool shares_previous_weight = false;
+    bool counted_elsewhere = false;
+};
+
+/// Bytes per parameter that outlive the step: weight, master (bf16 only), gradient, two moments.
+[[nodiscard]] int64_t persistent_bytes(const GptConfig& config,
+                                       const std::vector<ParameterRows>& rows);
+
+/// Owns weights, gradients and optimizer state of one rank in one allocation each, so that the planned
+/// figure is the resident one.
+class ParameterStore {
+public:
+    ParameterStore(const GptConfig& config, const std::vector<ParameterRows>& rows,
+                   const std::string& owner);
+
+    [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
+    [[nodiscard]] const std::vector<int>& ids() const { return ids_; }
+    /// Fills the weights from the seed: element (r, c) of a logical tensor depends on seed, id, r and c
+    /// only, so the model is the same for every p.
+    void initialise(Context& ctx, const GptConfig& config, uint64_t seed);
+
+private:
+    std::vector<int> ids_;
+    std::vector<Parameter> parameters_;
+    AlignedMemory weights_, masters_, gradients_, moments_;
+};
+
+}  // namespace vocabpipe

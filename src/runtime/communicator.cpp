@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/transport/transport.hpp"
+#include "src/runtime/wait.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstring>
+#include <numeric>
+#include <optional>
+
+namespace vocabpipe {
+
+Communicator::Communicator(std::unique_ptr<Transport> transport, WaitOptions wait)
+    : transport_(std::move(transport)), wait_(std::move(wait)) {}
+Communicator::~Communicator() = default;
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+
+int Communicator::rank() const { return transport_->rank(); }
+int Communicator::size() const { return transport_->size(); }
+
+std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std::byte> mine) {
+    std::vector<int> everyone(static_cast<size_t>(size()));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    const auto gather = [&](std::span<const std::byte> part) {
+        std::vector<std::byte> all(part.size() * everyone.size());
+        const Ticket ticket = transport_->start({.what = Do::all_gather,
+                                                 .channel = Channel::control,
+                                                 .ranks = everyone,
+                                                 .send = part,
+                                                 .receive = all});
+        IdleWait idle(wait_);
+        while (!transport_->test(ticket)) {
+            const IdleWait::Verdict verdict = idle.pause();
+            if (verdict == IdleWait::Verdict::go_on) continue;
+            throw CommunicationError(
+                "rank " + std::to_string(rank()) +
+                (verdict == IdleWait::Verdict::interrupted
+                     ? ": told to end while it waited for the other ranks between steps"
+                     : ": the other ranks did not answer for " +
+                           std::to_string(static_cast<int>(wait_.timeout_seconds)) +
+                           " s between steps"));
+        }
+        return all;
+    };
+    // Sizes first: parts may differ in length.
+    const uint64_t size = mine.size();
+    const std::vector<std::byte> sizes = gather(std::as_bytes(std::span(&size, 1)));
+    uint64_t longest = 0;
+    std::vector<uint64_t> length(everyone.size());
+    std::memcpy(length.data(), sizes.data(), sizes.size());
+    for (const uint64_t one : length) longest = std::max(longest, one);
+    std::vector<std::byte> padded(mine.begin(), mine.end());
+    padded.resize(longest);
+    const std::vector<std::byte> all = gather(padded);
+    std::vector<std::vector<std::byte>> parts;
+    for (size_t i = 0; i < everyone.size(); ++i) {
+        const auto begin = all.begin() + static_cast<std::ptrdiff_t>(i * longest);
+        parts.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(length[i]));
+    }
+    return parts;
+}
+
+void Communicator::barrier() { (void)all_gather({}); }
+
+void Communicator::agree(const std::function<void()>& work) {
+    std::optional<Error> mine;
+    try {
+        work();
+    } catch (const CommunicationError&) {
+        throw;  // the peers cannot be asked any more
+    } catch (const Error& error) {
+        mine = error;
+    } catch (const std::bad_alloc&) {
+        mine = OutOfMemoryError("rank " + std::to_string(rank()) + ": out of memory");
+    } catch (const std::exception& error) {
+        mine = Error(ExitCode::failed, error.what());
+    }
+    std::vector<std::byte> report;
+    if (mine) {
+        const std::string text = mine->what();
+        report.push_back(static_cast<std::byte>(mine->exit_code()));
+        for (const char c : text) report.push_back(static_cast<std::byte>(c));
+    }
+    for (const std::vector<std::byte>& other : all_gather(report)) {
+        if (other.empty()) continue;
+        std::string text(other.size() - 1, ' ');
+        std::memcpy(text.data(), other.data() + 1, text.size());
+        throw Error(static_cast<ExitCode>(other.front()), text);
+    }
+}
+
+}  // namespace vocabpipe

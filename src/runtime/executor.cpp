@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/executor.hpp"
+
+#include "kernels/host/fold.hpp"
+#include "src/runtime/aligned_memory.hpp"
+#include "src/runtime/transport/transport.hpp"
+#include "src/runtime/wait.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace vocabpipe {
+
+namespace {
+
+Channel channel_of(Lane lane) {
+    return lane == Lane::forward    ? Channel::forward
+           : lane == Lane::backward ? Channel::backward
+                                    : Channel::collective;
+}
+
+}  // namespace
+
+class Executor::Implementation {
+public:
+    Implementation(Communicator& communicator, const RankModules& modules, const StepSizes& sizes,
+                   ExecutorOptions options)
+        : communicator_(communicator),
+          transport_(communicator.transport()),
+          modules_(modules),
+          sizes_(sizes),
+          options_(options),
+          context_({.threads = options.threads, .poll = [this] { progress(); }}) {}
+
+    void load(const std::vector<Program>& programs) {
+        program_ = programs[static_cast<size_t>(communicator_.rank())];
+        agree_on_hash();
+        if (program_.arena_bytes > arena_.size()) {
+            arena_ = {};  // first give back, then take: never both at once
+            arena_ = AlignedMemory(program_.arena_bytes,
+                                   "rank " + std::to_string(communicator_.rank()) + ": the arena");
+        }
+        index_program();
+    }
+
+    void run_step(std::span<const Microbatch> microbatches) {
+        microbatches_ = microbatches;
+        missing_ = missing_at_start_;
+        users_left_ = users_;
+        waited_for_.assign(program_.actions.size(), UINT32_MAX);
+        head_.fill(0);
+        in_flight_.clear();
+        timeline_.spans.clear();
+        done_ = 0;
+        IdleWait idle(communicator_.wait_options());
+        while (done_ < program_.actions.size()) {
+            const size_t before = done_ + started_;
+            progress();
+            if (run_next_pass() || done_ + started_ != before) {
+                idle.reset();
+                continue;
+            }
+            const IdleWait::Verdict verdict = idle.pause();
+            if (verdict != IdleWait::Verdict::go_on) give_up(verdict, idle.idle_seconds());
+        }
+    }
+
+    [[nodiscard]] const Timeline& timeline() const { return timeline_; }
+
+    [[nodiscard]] Timeline gather_timeline() {
+        Timeline all;
+        const auto mine = std::as_bytes(std::span(timeline_.spans));
+        for (const std::vector<std::byte>& part : communicator_.all_gather(mine)) {
+            const size_t count = part.size() / sizeof(Span);
+            const size_t begin = all.spans.size();
+            all.spans.resize(begin + count);
+            if (count > 0) std::memcpy(all.spans.data() + begin, part.data(), part.size());
+        }
+        return all;
+    }
+
+    [[nodiscard]] uint64_t arena_bytes() const { return arena_.size(); }
+    [[nodiscard]] Context& context() { return context_; }
+    void set_step(int64_t step) { step_ = step; }
+
+private:
+    void agree_on_hash() {
+        const auto mine = std::as_bytes(std::span(&program_.hash, 1));
+        const auto all = communicator_.all_gather(mine);
+        for (size_t rank = 0; rank < all.size(); ++rank) {
+            if (!std::equal(all[rank].begin(), all[rank].end(), mine.begin(), mine.end())) {
+                throw CommunicationError(
+                    "rank " + std::to_string(communicator_.rank()) + " and rank " +
+                    std::to_string(rank) +
+                    " lowered different programs; start every rank with the same flags and binary");
+            }
+        }
+    }
+
+    void index_program() {
+        const size_t count = program_.actions.size();
+        missing_at_start_.assign(count, 0);
+        first_successor_.assign(count + 1, 0);
+        for (const Edge& edge : program_.edges) {
+            ++missing_at_start_[edge.after];
+            ++first_successor_[edge.before + 1];
+        }
+        for (size_t i = 0; i < count; ++i) first_successor_[i + 1] += first_successor_[i];
+        successors_.resize(program_.edges.size());
+        std::vector<uint32_t> fill(first_successor_.begin(), first_successor_.end() - 1);
+        for (const Edge& edge : program_.edges) successors_[fill[edge.before]++] = edge.after;
+        for (auto& lane : lanes_) lane.clear();
+        for (uint32_t i = 0; i < count; ++i) {
+            lanes_[static_cast<size_t>(program_.actions[i].lane)].push_back(i);
+        }
+        block_begin_.clear();
+        for (const Group& group : program_.groups) block_begin_.push_back(block_begins(group));
+        users_.assign(program_.buffers.size(), 0);
+        for (const uint32_t operand : program_.operands) {
+            if (operand != kNoBuffer) ++users_[operand];
+        }
+        timeline_.spans.reserve(count);
+    }
+
+    /// Byte offsets of each member's row block, per reduction. A root without rows has an empty block.
+    [[nodiscard]] std::array<std::vector<int64_t>, 2> block_begins(const Group& group) const {
+        std::array<std::vector<int64_t>, 2> begins;
+        for (size_t which = 0; which < program_.reductions.size(); ++which) {
+            const Reduction& reduction = program_.reductions[which];
+            const size_t owners = reduction.first_row.size() - 1;
+            size_t owner = 0;
+            begins[which].push_back(0);
+            for (const int rank : group.ranks) {
+                const bool owns = group.ranks.size() == owners || rank != group.root;
+                if (owns && owner < owners) ++owner;
+                begins[which].push_back(reduction.first_row[owner] * reduction.cols);
+            }
+        }
+        return begins;
+    }
+
+    // --- memory ----------------------------------------------------------------------------------
+
+    [[nodiscard]] Bytes bytes_of(uint32_t buffer) {
+        if (buffer == kNoBuffer) return {};
+        const Buffer& b = program_.buffers[buffer];
+        if (b.space == Buffer::Space::arena) return {arena_.data() + b.offset, b.bytes};
+        Parameter& p = b.space == Buffer::Space::embedding_gradient
+                           ? modules_.input->parameters().front()
+                           : modules_.output->parameters().front();
+        return {p.gradient.as<std::byte>(), b.bytes};
+    }
+    [[nodiscard]] Tensor tensor(uint32_t buffer, int64_t rows, int64_t cols, DType dtype) {
+        return {bytes_of(buffer).data(), rows, cols, dtype};
+    }
+    [[nodiscard]] Tensor boundary(uint32_t buffer) {
+        return tensor(buffer, sizes_.tokens, sizes_.hidden, sizes_.dtype);
+    }
+
+    // --- progress --------------------------------------------------------------------------------
+
+    /// Advances everything but passes. Called while idle, between passes and by passes that poll.
+    void progress() {
+        if (in_progress_) return;  // a combine inside polls as well
+        in_progress_ = true;
+        const struct Leave {
+            bool& flag;
+            ~Leave() { flag = false; }
+        } leave{in_progress_};
+        bool again = true;
+        while (again) {
+            again = false;
+            for (size_t i = 0; i < in_flight_.size();) {
+                if (!transport_.test(in_flight_[i].ticket)) {
+                    ++i;
+                    continue;
+                }
+                const uint32_t action = in_flight_[i].action;
+                timeline_.spans[in_flight_[i].span].end_ns = now_ns();
+                in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(i));
+                complete(action);
+                again = true;
+            }
+            for (const Lane lane : {Lane::collective, Lane::forward, Lane::backward}) {
+                while (const uint32_t* next = ready_head(lane)) {
+                    const uint32_t action = *next;
+                    ++head_[static_cast<size_t>(lane)];
+                    start_transfer(action);
+                    again = true;
+                }
+            }
+            while (const uint32_t* next = ready_head(Lane::combine)) {
+                const uint32_t action = *next;
+                ++head_[static_cast<size_t>(Lane::combine)];
+                run_local(action);
+                again = true;
+            }
+        }
+    }
+
+    [[nodiscard]] const uint32_t* ready_head(Lane lane) const {
+        const auto l = static_cast<size_t>(lane);
+        if (head_[l] == lanes_[l].size()) return nullptr;
+        const uint32_t* action = &lanes_[l][head_[l]];
+        return missing_[*action] == 0 ? action : nullptr;
+    }
+
+    bool run_next_pass() {
+        const uint32_t* next = ready_head(Lane::compute);
+        if (next == nullptr) return false;
+        const uint32_t action = *next;
+        ++head_[static_cast<size_t>(Lane::compute)];
+        run_local(action);
+        return true;
+    }
+
+    size_t open_span(uint32_t action) {
+        const int64_t now = now_ns();
+        timeline_.spans.push_back({action, waited_for_[action],
+                                   static_cast<uint16_t>(communicator_.rank()),
+                                   program_.actions[action].lane, now, now, 0});
+        ++started_;
+        return timeline_.spans.size() - 1;
+    }
+
+    void complete(uint32_t action) {
+        ++done_;
+        for (uint32_t i = first_successor_[action]; i < first_successor_[action + 1]; ++i) {
+            waited_for_[successors_[i]] = action;
+            --missing_[successors_[i]];
+        }
+        if (options_.poison_dead_buffers) poison_dead(program_.operands_of(program_.actions[action]));
+    }
+
+    /// A buffer is dead once all its users have completed, on whatever lane.
+    void poison_dead(std::span<const uint32_t> operands) {
+        for (const uint32_t operand : operands) {
+            if (operand == kNoBuffer || --users_left_[operand] > 0) continue;
+            if (program_.buffers[operand].space != Buffer::Space::arena) continue;
+            const Bytes bytes = bytes_of(operand);
+            std::memset(bytes.data(), 0xff, bytes.size());  // NaN in every type
+        }
+    }
+
+    void start_transfer(uint32_t index) {
+        const Action& action = program_.actions[index];
+        const auto operands = program_.operands_of(action);
+        const Group& group = program_.groups[action.group];
+        Transfer transfer{.what = action.what,
+                          .channel = channel_of(action.lane),
+                          .ranks = group.ranks,
+                          .root = group.root,
+                          .send = {},
+                          .receive = {},
+                          .block_begin = {}};
+        std::vector<int64_t>& begin = scratch_begin_;
+        switch (action.what) {
+            case Do::send: transfer.send = bytes_of(operands[0]); break;
+            case Do::receive: transfer.receive = bytes_of(operands[0]); break;
+            case Do::broadcast:
+                transfer.send = transfer.receive = bytes_of(operands[0]);
+                break;
+            default:
+                transfer.send = bytes_of(operands[0]);
+                transfer.receive = bytes_of(operands[1]);
+        }
+        if (action.what == Do::exchange || action.what == Do::gather) {
+            const Reduction& reduction = program_.reductions[action.reduction];
+            const int64_t size = size_of(action.what == Do::exchange ? reduction.partial
+                                                                     : reduction.result);
+            begin = block_begin_[action.group][action.reduction];
+            for (int64_t& offset : begin) offset *= size;
+            transfer.block_begin = begin;
+        }
+        const size_t span = open_span(index);
+        in_flight_.push_back({index, span, transport_.start(transfer)});
+    }
+
+    void run_local(uint32_t index) {
+        const Action& action = program_.actions[index];
+        const size_t span = open_span(index);
+        const int64_t cpu = thread_cpu_ns();
+        if (action.what == Do::pass) {
+            run_pass(program_.passes[action.item], action);
+        } else if (action.what == Do::combine) {
+            run_combine(action);
+        } else {
+            run_fold(action);
+        }
+        timeline_.spans[span].cpu_ns = thread_cpu_ns() - cpu;
+        timeline_.spans[span].end_ns = now_ns();
+        complete(index);
+    }
+
+    // --- what actions do -------------------------------------------------------------------------
+
+    void run_pass(const Pass& pass, const Action& action) {
+        const auto o = program_.operands_of(action);
+        StageModule* stage = traits(pass.op).has_stage ? modules_.stages[pass.stage] : nullptr;
+        const auto mb = [&]() -> const Microbatch& { return microbatches_[pass.microbatch]; };
+        switch (pass.op) {
+            case Op::F:
+                stage->forward(context_, mb(), boundary(o[0]), boundary(o[1]), bytes_of(o[2]),
+                               bytes_of(o[3]));
+                break;
+            case Op::B:
+                stage->backward(context_, mb(), boundary(o[0]), boundary(o[1]), bytes_of(o[2]),
+                                boundary(o[3]), bytes_of(o[4]), action.overwrites);
+                break;
+            case Op::I:
+                stage->backward_input(context_, mb(), boundary(o[0]), boundary(o[1]),
+                                      bytes_of(o[2]), boundary(o[3]), bytes_of(o[4]),
+                                      bytes_of(o[5]));
+                break;
+            case Op::W:
+                stage->backward_weight(context_, mb(), boundary(o[0]), bytes_of(o[1]),
+                                       bytes_of(o[2]), bytes_of(o[3]), action.overwrites);
+                break;
+            case Op::E: modules_.input->embed(context_, mb(), boundary(o[0])); break;
+            case Op::G:
+                modules_.input->gradient(context_, mb(), boundary(o[0]), action.overwrites);
+                break;
+            case Op::S: {
+                const Tensor numerator = numerator_of(o[1]);
+                modules_.output->score(context_, mb(), boundary(o[0]), numerator,
+                                       tensor(o[2], sizes_.tokens, StepSizes::kStatistics,
+                                              DType::fp32),
+                                       bytes_of(o[4]));
+                if (o[3] != kNoBuffer) {
+                    modules_.output->input_product(context_, numerator, input_gradient(o[3]));
+                }
+                break;
+            }
+            case Op::T: {
+                const Tensor numerator = numerator_of(o[1]);
+                const Tensor factors =
+                    tensor(o[2], sizes_.tokens, StepSizes::kFactors, DType::fp32);
+                if (o[3] != kNoBuffer) {
+                    modules_.output->input_product(context_, numerator, input_gradient(o[3]));
+                    modules_.output->finish_input_gradient(context_, mb(), factors,
+                                                           input_gradient(o[3]));
+                }
+                modules_.output->weight_gradient(context_, mb(), boundary(o[0]), numerator, factors,
+                                                 bytes_of(o[4]), action.overwrites);
+                break;
+            }
+            case Op::Reduce: modules_.step->reduce_tied(context_, bytes_of(o[0])); break;
+            case Op::Norm: modules_.step->report(context_, bytes_of(o[0])); break;
+            case Op::Update: modules_.step->update(context_, bytes_of(o[0])); break;
+        }
+    }
+
+    void run_combine(const Action& action) {
+        const auto o = program_.operands_of(action);
+        const Microbatch& microbatch = microbatches_[action.item];
+        const std::vector<int>& members = program_.groups[action.group].ranks;
+        const auto member = std::find(members.begin(), members.end(), communicator_.rank());
+        const Tensor factors = tensor(o[1], sizes_.tokens, StepSizes::kFactors, DType::fp32);
+        modules_.output->combine(
+            context_, microbatch,
+            tensor(o[0], static_cast<int64_t>(members.size()) * sizes_.tokens,
+                   StepSizes::kStatistics, DType::fp32),
+            static_cast<int>(member - members.begin()), factors);
+        if (o[2] != kNoBuffer) {
+            modules_.output->finish_input_gradient(context_, microbatch, factors,
+                                                   input_gradient(o[2]));
+        }
+    }
+
+    void run_fold(const Action& action) {
+        const auto o = program_.operands_of(action);
+        const Reduction& reduction = program_.reductions[action.reduction];
+        const std::vector<int>& members = program_.groups[action.group].ranks;
+        const auto count = static_cast<int64_t>(members.size());
+        const auto member = std::find(members.begin(), members.end(), communicator_.rank());
+        const int64_t rows = reduction.rows(static_cast<int>(member - members.begin()));
+        if (rows == 0) return;
+        kernels::host::fold_rows(context_,
+                                 tensor(o[0], count * rows, reduction.cols, reduction.partial),
+                                 count, tensor(o[1], rows, reduction.cols, reduction.result));
+    }
+
+    [[nodiscard]] Tensor numerator_of(uint32_t buffer) {
+        const int64_t cols = static_cast<int64_t>(bytes_of(buffer).size()) / size_of(sizes_.dtype) /
+                             sizes_.tokens;
+        return tensor(buffer, sizes_.tokens, cols, sizes_.dtype);
+    }
+    [[nodiscard]] Tensor input_gradient(uint32_t buffer) {
+        return tensor(buffer, sizes_.tokens, sizes_.hidden, DType::fp32);
+    }
+
+    // --- errors ----------------------------------------------------------------------------------
+
+    /// Says which action this rank is stuck at and which communication, with whom, it waits for.
+    [[noreturn]] void give_up(IdleWait::Verdict verdict, double seconds) {
+        std::string text = "rank " + std::to_string(communicator_.rank()) + ": step " +
+                           std::to_string(step_) + ": ";
+        const auto& compute = lanes_[static_cast<size_t>(Lane::compute)];
+        const size_t head = head_[static_cast<size_t>(Lane::compute)];
+        text += head < compute.size()
+                    ? "waits at " + program_.name_of(program_.actions[compute[head]])
+                    : "has run all its passes and waits";
+        std::string open;
+        for (const InFlight& flight : in_flight_) {
+            if (!open.empty()) open += ", ";
+            open += program_.name_of(program_.actions[flight.action]);
+            const auto& ranks = program_.groups[program_.actions[flight.action].group].ranks;
+            if (program_.actions[flight.action].lane == Lane::collective) {
+                open += " (ranks";
+                for (const int rank : ranks) {
+                    if (rank != communicator_.rank()) open += " " + std::to_string(rank);
+                }
+                open += ")";
+            }
+        }
+        text += " for " + (open.empty() ? std::string("nothing that was started") : open);
+        char waited[64];
+        std::snprintf(waited, sizeof waited, " for %.1f s", seconds);
+        text += waited;
+        text += verdict == IdleWait::Verdict::interrupted
+                    ? "; told to end by the launcher, which lost another rank"
+                    : "; no progress within --distributed-timeout-seconds";
+        throw CommunicationError(text);
+    }
+
+    struct InFlight {
+        uint32_t action;
+        size_t span;
+        Ticket ticket;
+    };
+
+    Communicator& communicator_;
+    Transport& transport_;
+    RankModules modules_;
+    StepSizes sizes_;
+    ExecutorOptions options_;
+    Program program_;
+    AlignedMemory arena_;
+    std::array<std::vector<uint32_t>, kLanes> lanes_;
+    std::vector<uint32_t> missing_at_start_, first_successor_, successors_;
+    std::vector<std::array<std::vector<int64_t>, 2>> block_begin_;  ///< [group][reduction], elements
+    std::vector<uint32_t> users_;  ///< [buffer] how many actions use it
+
+    // Of the running step.
+    std::span<const Microbatch> microbatches_;
+    std::vector<uint32_t> missing_, waited_for_, users_left_;
+    std::array<size_t, kLanes> head_{};
+    std::vector<InFlight> in_flight_;
+    std::vector<int64_t> scratch_begin_;
+    size_t done_ = 0;
+    size_t started_ = 0;
+    bool in_progress_ = false;
+    int64_t step_ = 0;
+    Timeline timeline_;
+    Context context_;
+};
+
+Executor::Executor(Communicator& communicator, const RankModules& modules, const StepSizes& sizes,
+                   ExecutorOptions options)
+    : implementation_(std::make_unique<Implementation>(communicator, modules, sizes, options)) {}
+Executor::~Executor() = default;
+void Executor::load(const std::vector<Program>& programs) { implementation_->load(programs); }
+void Executor::run_step(std::span<const Microbatch> microbatches) {
+    implementation_->run_step(microbatches);
+}
+const Timeline& Executor::timeline() const { return implementation_->timeline(); }
+Timeline Executor::gather_timeline() { return implementation_->gather_timeline(); }
+uint64_t Executor::arena_bytes() const { return implementation_->arena_bytes(); }
+Context& Executor::context() { return implementation_->context(); }
+void Executor::set_step(int64_t step) { implementation_->set_step(step); }
+
+}  // namespace vocabpipe

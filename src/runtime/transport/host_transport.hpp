@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Group communication over point-to-point messages, shared by the transports that move host memory.
+#pragma once
+
+#include "src/runtime/transport/transport.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Expands every transfer into messages, linearly: worlds of host ranks are small, and messages of one
+/// pair and channel then match in order without a tag per transfer.
+class HostTransport : public Transport {
+public:
+    [[nodiscard]] Ticket start(const Transfer& transfer) final;
+    [[nodiscard]] bool test(Ticket ticket) final;
+
+protected:
+    using Request = uint32_t;
+    [[nodiscard]] virtual Request post_send(int peer, Channel channel,
+                                            std::span<const std::byte> bytes) = 0;
+    [[nodiscard]] virtual Request post_receive(int peer, Channel channel,
+                                               std::span<std::byte> bytes) = 0;
+    /// True once complete; the request is then gone.
+    [[nodiscard]] virtual bool test_request(Request request) = 0;
+
+private:
+    void send(Ticket ticket, int peer, Channel channel, std::span<const std::byte> bytes);
+    void receive(Ticket ticket, int peer, Channel channel, std::span<std::byte> bytes);
+
+    std::vector<std::vector<Request>> tickets_;  ///< open requests of each ticket
+    std::vector<Ticket> free_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/transport/mpi/transport.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <array>
+#include <exception>
+#include <mpi.h>
+
+namespace vocabpipe::mpi {
+
+namespace {
+
+void check(int result, const char* call, int rank) {
+    if (result == MPI_SUCCESS) return;
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(result, text.data(), &length);
+    throw CommunicationError("rank " + std::to_string(rank) + ": " + call + " failed: " +
+                             std::string(text.data(), static_cast<size_t>(length)));
+}
+
+#define VOCABPIPE_MPI(call) check(call, #call, rank_)
+
+class MpiTransport final : public HostTransport {
+public:
+    explicit MpiTransport(MPI_Comm parent) {
+        MPI_Comm_rank(parent, &rank_);
+        MPI_Comm_size(parent, &size_);
+        VOCABPIPE_MPI(MPI_Comm_dup(parent, &comm_));
+        MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    }
+    ~MpiTransport() override {
+        // Freeing is collective; after a failure the communicator dies with the process.
+        if (std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
+    }
+    MpiTransport(const MpiTransport&) = delete;
+    MpiTransport& operator=(const MpiTransport&) = delete;
+
+    [[nodiscard]] int rank() const override { return rank_; }
+    [[nodiscard]] int size() const override { return size_; }
+    /// The peers learn of it when the program aborts the job (World::abort).
+    void abort(const std::string&) noexcept override {}
+
+protected:
+    Request post_send(int peer, Channel channel, std::span<const std::byte> bytes) override {
+        const Request request = new_request();
+        VOCABPIPE_MPI(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer,
+                                static_cast<int>(channel), comm_, &requests_[request]));
+        return request;
+    }
+    Request post_receive(int peer, Channel channel, std::span<std::byte> bytes) override {
+        const Request request = new_request();
+        VOCABPIPE_MPI(MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer,
+                                static_cast<int>(channel), comm_, &requests_[request]));
+        return request;
+    }
+    bool test_request(Request request) override {
+        int done = 0;
+        VOCABPIPE_MPI(MPI_Test(&requests_[request], &done, MPI_STATUS_IGNORE));
+        if (done != 0) free_.push_back(request);
+        return done != 0;
+    }
+
+private:
+    Request new_request() {
+        if (free_.empty()) {
+            requests_.push_back(MPI_REQUEST_NULL);
+            return static_cast<Request>(requests_.size() - 1);
+        }
+        const Request request = free_.back();
+        free_.pop_back();
+        return request;
+    }
+
+    MPI_Comm comm_ = MPI_COMM_NULL;
+    int rank_ = 0;
+    int size_ = 1;
+    std::vector<MPI_Request> requests_;
+    std::vector<Request> free_;
+};
+
+}  // namespace
+
+struct Session::State {
+    bool initialised_here = false;
+    bool aborted = false;
+    int rank = 0;
+    int size = 1;
+};
+
+Session::Session() : state_(std::make_unique<State>()) {
+    int initialised = 0;
+    MPI_Initialized(&initialised);
+    if (initialised == 0) {
+        int provided = MPI_THREAD_SINGLE;
+        if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+            throw CommunicationError("MPI_Init_thread failed; is this process started by mpirun?");
+        }
+        state_->initialised_here = true;
+    }
+    MPI_Comm_rank(MPI_COMM_WORLD, &state_->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &state_->size);
+}
+
+Session::~Session() {
+    if (state_->initialised_here && !state_->aborted) MPI_Finalize();
+}
+
+int Session::rank() const { return state_->rank; }
+int Session::size() const { return state_->size; }
+
+std::unique_ptr<Transport> Session::make_transport() {
+    return std::make_unique<MpiTransport>(MPI_COMM_WORLD);
+}
+
+void Session::abort(int exit_code) noexcept {
+    state_->aborted = true;
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+}
+
+}  // namespace vocabpipe::mpi

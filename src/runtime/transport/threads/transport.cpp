@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/transport/threads/transport.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+namespace vocabpipe::threads {
+
+namespace {
+
+/// One end of a message that waits for the other end. Rendezvous: the bytes are copied once, by
+/// whichever rank comes second.
+struct Post {
+    const std::byte* source = nullptr;
+    std::byte* target = nullptr;
+    size_t bytes = 0;
+    std::atomic<bool> done{false};
+};
+
+struct Mailbox {
+    std::mutex mutex;
+    std::deque<Post*> sends;
+    std::deque<Post*> receives;
+};
+
+constexpr int kChannels = 5;
+
+}  // namespace
+
+class Hub {
+public:
+    explicit Hub(int ranks) : ranks_(ranks), boxes_(static_cast<size_t>(ranks * ranks * kChannels)) {}
+
+    [[nodiscard]] int ranks() const { return ranks_; }
+    Mailbox& box(int source, int destination, Channel channel) {
+        return boxes_[static_cast<size_t>((source * ranks_ + destination) * kChannels +
+                                          static_cast<int>(channel))];
+    }
+    void abort(const std::string& reason) noexcept {
+        const std::lock_guard lock(mutex_);
+        if (aborted_.load()) return;
+        reason_ = reason;
+        aborted_.store(true);
+    }
+    void throw_if_aborted() {
+        if (!aborted_.load(std::memory_order_relaxed)) return;
+        const std::lock_guard lock(mutex_);
+        throw CommunicationError(reason_);
+    }
+
+private:
+    int ranks_;
+    std::vector<Mailbox> boxes_;
+    std::mutex mutex_;
+    std::atomic<bool> aborted_{false};
+    std::string reason_;
+};
+
+namespace {
+
+class ThreadsTransport final : public HostTransport {
+public:
+    ThreadsTransport(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+
+    ~ThreadsTransport() override {
+        // After a failure a peer may still hold pointers to posts of this rank.
+        for (int peer = 0; peer < hub_->ranks(); ++peer) {
+            for (int channel = 0; channel < kChannels; ++channel) {
+                withdraw(hub_->box(rank_, peer, static_cast<Channel>(channel)), true);
+                withdraw(hub_->box(peer, rank_, static_cast<Channel>(channel)), false);
+            }
+        }
+    }
+
+    [[nodiscard]] int rank() const override { return rank_; }
+    [[nodiscard]] int size() const override { return hub_->ranks(); }
+    void abort(const std::string& reason) noexcept override { hub_->abort(reason); }
+
+protected:
+    Request post_send(int peer, Channel channel, std::span<const std::byte> bytes) override {
+        const Request request = new_post();
+        Post& post = posts_[request];
+        post.source = bytes.data();
+        post.bytes = bytes.size();
+        Mailbox& box = hub_->box(rank_, peer, channel);
+        const std::lock_guard lock(box.mutex);
+        if (box.receives.empty()) {
+            box.sends.push_back(&post);
+        } else {
+            Post* other = box.receives.front();
+            box.receives.pop_front();
+            deliver(post, *other);
+        }
+        return request;
+    }
+
+    Request post_receive(int peer, Channel channel, std::span<std::byte> bytes) override {
+        const Request request = new_post();
+        Post& post = posts_[request];
+        post.target = bytes.data();
+        post.bytes = bytes.size();
+        Mailbox& box = hub_->box(peer, rank_, channel);
+        const std::lock_guard lock(box.mutex);
+        if (box.sends.empty()) {
+            box.receives.push_back(&post);
+        } else {
+            Post* other = box.sends.front();
+            box.sends.pop_front();
+            deliver(*other, post);
+        }
+        return request;
+    }
+
+    bool test_request(Request request) override {
+        if (!posts_[request].done.load(std::memory_order_acquire)) {
+            hub_->throw_if_aborted();
+            return false;
+        }
+        free_.push_back(request);
+        return true;
+    }
+
+private:
+    void deliver(Post& send, Post& receive) {
+        if (send.bytes != receive.bytes) {
+            throw CommunicationError("rank " + std::to_string(rank_) + ": a message of " +
+                                     std::to_string(send.bytes) + " bytes met a receive of " +
+                                     std::to_string(receive.bytes));
+        }
+        std::memcpy(receive.target, send.source, send.bytes);
+        send.done.store(true, std::memory_order_release);
+        receive.done.store(true, std::memory_order_release);
+    }
+
+    Request new_post() {
+        Request request = 0;
+        if (free_.empty()) {
+            request = static_cast<Request>(posts_.size());
+            posts_.emplace_back();
+        } else {
+            request = free_.back();
+            free_.pop_back();
+        }
+        posts_[request].done.store(false, std::memory_order_relaxed);
+        return request;
+    }
+
+    void withdraw(Mailbox& box, bool sends) {
+        const std::lock_guard lock(box.mutex);
+        (sends ? box.sends : box.receives).clear();
+    }
+
+    std::shared_ptr<Hub> hub_;
+    int rank_;
+    std::deque<Post> posts_;  ///< a deque: peers hold pointers
+    std::vector<Request> free_;
+};
+
+}  // namespace
+
+std::shared_ptr<Hub> make_hub(int ranks) { return std::make_shared<Hub>(ranks); }
+
+void abort(Hub& hub, const std::string& reason) noexcept { hub.abort(reason); }
+
+std::unique_ptr<Transport> make_transport(std::shared_ptr<Hub> hub, int rank) {
+    return std::make_unique<ThreadsTransport>(std::move(hub), rank);
+}
+
+}  // namespace vocabpipe::threads

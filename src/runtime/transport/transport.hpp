@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/program.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Messages between two ranks on one channel arrive in the order sent; channels are independent.
+enum class Channel : uint8_t { forward = 1, backward = 2, collective = 3, control = 4 };
+
+/// One communication as one rank sees it.
+struct Transfer {
+    Do what = Do::send;
+    Channel channel = Channel::collective;
+    std::span<const int> ranks;  ///< members; send and receive: source, destination
+    int root = -1;
+    std::span<const std::byte> send;
+    std::span<std::byte> receive;
+    /// exchange: bytes where each member's block begins in `send`; gather: in the root's `receive`.
+    /// Group size + 1 entries.
+    std::span<const int64_t> block_begin;
+};
+
+/// Handle of a started transfer.
+using Ticket = uint32_t;
+
+/// Moves bytes. Starts never block; completion is seen by test(). Ordered reductions are built by
+/// lowering from exchange, fold and gather, so that every transport gives the same bits.
+class Transport {
+public:
+    virtual ~Transport() = default;
+    [[nodiscard]] virtual int rank() const = 0;
+    [[nodiscard]] virtual int size() const = 0;
+    /// The spans must stay valid until test() has returned true.
+    [[nodiscard]] virtual Ticket start(const Transfer& transfer) = 0;
+    /// True once complete; the ticket is then gone. Throws CommunicationError if the world failed.
+    [[nodiscard]] virtual bool test(Ticket ticket) = 0;
+    /// Tells the other ranks that this one failed, if the transport can.
+    virtual void abort(const std::string& reason) noexcept = 0;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chrome trace JSON: https://ui.perfetto.dev and chrome://tracing open it. Times in microseconds.
+#include "src/support/output_file.hpp"
+#include "vocabpipe/timeline.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Slices of one track must nest, so communications that overlap get further tracks of their lane.
+constexpr int kTracksPerLane = 16;
+
+class Writer {
+public:
+    explicit Writer(OutputFile& file) : file_(file) {}
+
+    template <typename... Args>
+    void event(const char* format, Args... args) {
+        std::array<char, 512> text;
+        const int length = std::snprintf(text.data(), text.size(), format, args...);
+        file_.write(first_ ? "\n" : ",\n");
+        first_ = false;
+        file_.write(text.data(), static_cast<size_t>(std::min<int>(length, text.size() - 1)));
+    }
+
+private:
+    OutputFile& file_;
+    bool first_ = true;
+};
+
+double us(int64_t ns) { return static_cast<double>(ns) / 1000.0; }
+
+const char* colour_of(const Program& program, const Action& action) {
+    if (action.what != Do::pass) return "grey";
+    switch (program.passes[action.item].op) {
+        case Op::F: return "thread_state_running";
+        case Op::B:
+        case Op::I: return "thread_state_runnable";
+        case Op::W: return "thread_state_iowait";
+        case Op::S: return "rail_animation";
+        case Op::T: return "rail_response";
+        case Op::E:
+        case Op::G: return "rail_idle";
+        default: return "generic_work";
+    }
+}
+
+void write_names(Writer& out, const std::vector<Program>& programs,
+                 const std::map<std::pair<int, int>, int>& tracks) {
+    for (const Program& program : programs) {
+        out.event(R"({"name":"process_name","ph":"M","pid":%d,"args":{"name":"rank %d"}})",
+                  program.rank, program.rank);
+        out.event(R"({"name":"process_sort_index","ph":"M","pid":%d,"args":{"sort_index":%d}})",
+                  program.rank, program.rank);
+    }
+    for (const auto& [key, count] : tracks) {
+        const auto [rank, lane] = key;
+        for (int i = 0; i < count; ++i) {
+            const std::string name = std::string(to_string(static_cast<Lane>(lane))) +
+                                     (i > 0 ? " " + std::to_string(i + 1) : "");
+            out.event(R"({"name":"thread_name","ph":"M","pid":%d,"tid":%d,"args":{"name":"%s"}})",
+                      rank, lane * kTracksPerLane + i, name.c_str());
+            out.event(
+                R"({"name":"thread_sort_index","ph":"M","pid":%d,"tid":%d,"args":{"sort_index":%d}})",
+                rank, lane * kTracksPerLane + i, lane * kTracksPerLane + i);
+        }
+    }
+}
+
+/// Bytes alive and microbatches in flight over time.
+void write_counters(Writer& out, const Program& program, const std::vector<const Span*>& span_of,
+                    int64_t origin) {
+    std::vector<std::pair<int64_t, int64_t>> bytes;
+    std::vector<std::pair<int64_t, int64_t>> flight;
+    std::vector<std::pair<int64_t, int64_t>> life(program.buffers.size(), {INT64_MAX, INT64_MIN});
+    for (size_t i = 0; i < program.actions.size(); ++i) {
+        const Span* span = span_of[i];
+        if (span == nullptr) continue;
+        for (const uint32_t operand : program.operands_of(program.actions[i])) {
+            if (operand == kNoBuffer) continue;
+            life[operand].first = std::min(life[operand].first, span->begin_ns);
+            life[operand].second = std::max(life[operand].second, span->end_ns);
+        }
+        if (program.actions[i].what != Do::pass) continue;
+        const Op op = program.passes[program.actions[i].item].op;
+        if (op == Op::F) flight.emplace_back(span->begin_ns, 1);
+        if (op == Op::B || op == Op::W) flight.emplace_back(span->end_ns, -1);
+    }
+    for (size_t b = 0; b < program.buffers.size(); ++b) {
+        if (life[b].first == INT64_MAX || program.buffers[b].space != Buffer::Space::arena) continue;
+        bytes.emplace_back(life[b].first, static_cast<int64_t>(program.buffers[b].bytes));
+        bytes.emplace_back(life[b].second, -static_cast<int64_t>(program.buffers[b].bytes));
+    }
+    const auto series = [&](const char* name, const char* unit,
+                            std::vector<std::pair<int64_t, int64_t>>& changes) {
+        std::sort(changes.begin(), changes.end());
+        int64_t value = 0;
+        for (size_t i = 0; i < changes.size(); ++i) {
+            value += changes[i].second;
+            if (i + 1 < changes.size() && changes[i + 1].first == changes[i].first) continue;
+            out.event(R"({"name":"%s","ph":"C","pid":%d,"ts":%.3f,"args":{"%s":%lld}})", name,
+                      program.rank, us(changes[i].first - origin), unit,
+                      static_cast<long long>(value));
+        }
+    };
+    series("bytes alive", "bytes", bytes);
+    series("microbatches in flight", "microbatches", flight);
+}
+
+}  // namespace
+
+void write_chrome_trace(const std::string& path, const Timeline& timeline,
+                        const std::vector<Program>& programs, const std::string& title) {
+    OutputFile file(path);
+    file.write("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":" +
+               nlohmann::json(title).dump() + "},\"traceEvents\":[");
+    Writer out(file);
+
+    std::vector<const Span*> spans;
+    int64_t origin = INT64_MAX;
+    std::vector<std::vector<const Span*>> span_of(programs.size());
+    for (size_t r = 0; r < programs.size(); ++r) {
+        span_of[r].assign(programs[r].actions.size(), nullptr);
+    }
+    for (const Span& span : timeline.spans) {
+        spans.push_back(&span);
+        origin = std::min(origin, span.begin_ns);
+        span_of[span.rank][span.action] = &span;
+    }
+    std::sort(spans.begin(), spans.end(), [](const Span* a, const Span* b) {
+        return std::tie(a->begin_ns, a->rank, a->action) < std::tie(b->begin_ns, b->rank, b->action);
+    });
+
+    std::map<std::pair<int, int>, std::vector<int64_t>> busy_until;  // (rank, lane) -> per track
+    for (const Span* span : spans) {
+        const Program& program = programs[span->rank];
+        const Action& action = program.actions[span->action];
+        auto& tracks = busy_until[{span->rank, static_cast<int>(span->lane)}];
+        size_t track = 0;
+        while (track < tracks.size() && tracks[track] > span->begin_ns) ++track;
+        track = std::min<size_t>(track, kTracksPerLane - 1);
+        if (track == tracks.size()) tracks.push_back(0);
+        tracks[track] = span->end_ns;
+        const int tid = static_cast<int>(span->lane) * kTracksPerLane + static_cast<int>(track);
+        const std::string name = program.name_of(action);
+        const std::string waited = span->waited_for == UINT32_MAX
+                                       ? "nothing"
+                                       : program.name_of(program.actions[span->waited_for]);
+        out.event(
+            R"({"name":"%s","cat":"%s","cname":"%s","ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f,)"
+            R"("args":{"action":%u,"order":%u,"cpu_us":%.3f,"waited_for":"%s"}})",
+            name.c_str(), std::string(to_string(span->lane)).c_str(), colour_of(program, action),
+            static_cast<int>(span->rank), tid, us(span->begin_ns - origin),
+            us(span->end_ns - span->begin_ns), span->action, action.order, us(span->cpu_ns),
+            waited.c_str());
+        const bool sends = action.what == Do::send;
+        if (sends || action.what == Do::receive) {
+            const int64_t at = sends ? span->begin_ns : span->end_ns;
+            out.event(R"({"name":"message","cat":"message","ph":"%s","id":%u,"pid":%d,"tid":%d,)"
+                      R"("ts":%.3f%s})",
+                      sends ? "s" : "f", action.order, static_cast<int>(span->rank), tid,
+                      us(at - origin), sends ? "" : R"(,"bp":"e")");
+        }
+    }
+    std::map<std::pair<int, int>, int> tracks;
+    for (const auto& [key, until] : busy_until) tracks[key] = static_cast<int>(until.size());
+    write_names(out, programs, tracks);
+    for (size_t r = 0; r < programs.size(); ++r) {
+        write_counters(out, programs[r], span_of[r], origin);
+    }
+    file.write("\n]}\n");
+    file.commit();
+}
+
+}  // namespace vocabpipe

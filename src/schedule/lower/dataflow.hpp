@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// First half of lowering: the passes of all ranks and the communication they imply, as one graph.
+#pragma once
+
+#include "vocabpipe/lower.hpp"
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe::lowering {
+
+/// What one rank does in a node, and with which of its buffers (global ids).
+struct Part {
+    uint16_t rank = 0;
+    Do what = Do::pass;
+    uint8_t reduction = 0;
+    uint8_t operand_count = 0;
+    bool overwrites = false;
+    uint16_t group = 0;
+    uint32_t item = 0;
+    std::array<uint32_t, 6> operands{};
+};
+
+/// A pass, a local combine or fold, or a communication with all its participants.
+struct Node {
+    uint32_t first_part = 0;
+    uint32_t part_count = 0;
+    Lane lane = Lane::compute;
+    int64_t duration_ns = 0;
+};
+
+struct PlannedBuffer {
+    uint16_t rank = 0;
+    Purpose purpose = Purpose::boundary;
+    Buffer::Space space = Buffer::Space::arena;
+    int64_t bytes = 0;
+};
+
+struct Dataflow {
+    std::vector<std::vector<Pass>> passes;  ///< [rank], passes of the step appended
+    std::vector<Node> nodes;
+    std::vector<Part> parts;
+    std::vector<std::pair<uint32_t, uint32_t>> edges;  ///< nodes: first completes before second starts
+    std::vector<PlannedBuffer> buffers;
+    std::vector<Group> groups;
+    std::vector<Reduction> reductions;
+};
+
+[[nodiscard]] Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes,
+                                      const CostModel& costs, const LowerOptions& options);
+
+}  // namespace vocabpipe::lowering

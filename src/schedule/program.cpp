@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/program.hpp"
+
+#include <array>
+
+namespace vocabpipe {
+
+std::string_view to_string(Do what) {
+    constexpr std::array<std::string_view, 9> names{"pass",       "send",     "receive",
+                                                    "broadcast",  "all_gather", "exchange",
+                                                    "gather",     "combine",  "fold"};
+    return names[static_cast<size_t>(what)];
+}
+
+std::string_view to_string(Lane lane) {
+    constexpr std::array<std::string_view, kLanes> names{"compute", "forward", "backward",
+                                                         "collective", "combine"};
+    return names[static_cast<size_t>(lane)];
+}
+
+std::string_view to_string(Purpose purpose) {
+    constexpr std::array<std::string_view, kPurposes> names{
+        "boundary", "activation", "vocabulary", "exchange", "workspace", "report", "tied"};
+    return names[static_cast<size_t>(purpose)];
+}
+
+std::string Program::name_of(const Action& action) const {
+    if (action.what == Do::pass) return to_string(passes[action.item]);
+    std::string name(to_string(action.what));
+    const Group& group = groups[action.group];
+    if (action.what == Do::send) {
+        name += " to rank " + std::to_string(group.ranks[1]);
+    } else if (action.what == Do::receive) {
+        name += " from rank " + std::to_string(group.ranks[0]);
+    } else if (action.what == Do::broadcast) {
+        name += " from rank " + std::to_string(group.root);
+    } else if (action.what == Do::gather) {
+        name += " to rank " + std::to_string(group.root);
+    }
+    if (action.lane == Lane::forward) name += " activation";
+    if (action.lane == Lane::backward) name += " gradient";
+    if (action.what == Do::exchange || action.what == Do::fold || action.what == Do::gather) {
+        name += action.reduction == kOutputReduction ? " output-gradient" : " embedding";
+    }
+    return name + " of microbatch " + std::to_string(action.item);
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tests/support/single_rank_oracle.hpp"
+#include "vocabpipe/executor.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstdint>
+
+namespace vocabpipe::testing {
+
+struct PipelineOptions {
+    TableCosts costs;          ///< empty: forward 1000, backward 2000, vocabulary passes 500
+    int steps = 1;             ///< same batch again; gradients must come out the same
+    int64_t latency_ns = 10;
+    bool poison = true;        ///< memory of dead buffers becomes NaN
+};
+
+/// Lowers `schedule` and runs it on the ranks of `world`, every rank a part of the model; returns whole
+/// gradients, assembled from all ranks, on every rank (of this process: of the last one to finish).
+[[nodiscard]] Gradients run_pipeline(World& world, const GptConfig& config,
+                                     const GptPartition& partition, const Schedule& schedule,
+                                     const Batch& batch, uint64_t seed,
+                                     const PipelineOptions& options = {});
+
+/// Empty if equal bit for bit, else the first difference.
+[[nodiscard]] std::string first_difference(const Gradients& expected, const Gradients& actual);
+
+/// An even partition of the model over the schedule's stages.
+[[nodiscard]] GptPartition even_partition(const GptConfig& config, const Schedule& schedule,
+                                          int64_t micro_batch_size);
+
+}  // namespace vocabpipe::testing

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/single_rank_oracle.hpp"
+
+#include "kernels/host/elementwise.hpp"
+
+#include <algorithm>
+#include <random>
+
+namespace vocabpipe::testing {
+
+namespace {
+
+using Storage = std::vector<std::byte>;
+
+Storage storage(int64_t bytes) { return Storage(static_cast<size_t>(bytes), std::byte{0xff}); }
+
+/// Everything one microbatch leaves behind for the weight gradients.
+struct Trace {
+    std::vector<Storage> x;           ///< [stage] input, then X
+    std::vector<Storage> saved;       ///< [stage]
+    std::vector<Storage> for_weight;  ///< [stage]
+    std::vector<Storage> numerator;   ///< [shard]
+    std::vector<Storage> factors;     ///< [shard]
+    Storage dx;                       ///< gradient of the embedded tokens
+};
+
+}  // namespace
+
+std::vector<Microbatch> Batch::microbatches() const {
+    std::vector<Microbatch> all;
+    for (size_t j = 0; j < tokens.size(); ++j) {
+        all.push_back({.index = static_cast<int>(j),
+                       .sequences = sequences,
+                       .seq_length = seq_length,
+                       .tokens = tokens[j],
+                       .labels = labels[j],
+                       .loss_gradient = loss_gradient[j]});
+    }
+    return all;
+}
+
+Batch random_batch(const GptConfig& config, int microbatches, int64_t sequences, uint32_t seed,
+                   double ignored) {
+    Batch batch;
+    batch.sequences = sequences;
+    batch.seq_length = config.seq_length;
+    std::mt19937 random(seed);
+    std::uniform_int_distribution<int32_t> id(0, static_cast<int32_t>(config.vocab_size) - 1);
+    std::bernoulli_distribution drop(ignored);
+    const auto n = static_cast<size_t>(sequences * config.seq_length);
+    for (int j = 0; j < microbatches; ++j) {
+        std::vector<int32_t> tokens(n);
+        std::vector<int32_t> labels(n);
+        for (size_t i = 0; i < n; ++i) {
+            tokens[i] = id(random);
+            labels[i] = drop(random) ? -100 : id(random);
+            if (labels[i] >= 0) ++batch.counted_tokens;
+        }
+        batch.tokens.push_back(std::move(tokens));
+        batch.labels.push_back(std::move(labels));
+    }
+    for (const std::vector<int32_t>& labels : batch.labels) {
+        std::vector<float> g(n, 0.0F);
+        for (size_t i = 0; i < n; ++i) {
+            if (labels[i] >= 0) g[i] = 1.0F / static_cast<float>(batch.counted_tokens);
+        }
+        batch.loss_gradient.push_back(std::move(g));
+    }
+    return batch;
+}
+
+Gradients run_single_rank(const GptConfig& config, const GptPartition& partition,
+                          const Schedule& schedule, const Batch& batch, uint64_t seed) {
+    Schedule alone;
+    alone.ranks = 1;
+    alone.stages = schedule.stages;
+    alone.microbatches = schedule.microbatches;
+    alone.rank_of_stage.assign(static_cast<size_t>(schedule.stages), 0);
+    alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
+    alone.passes.resize(1);
+
+    Context ctx({.threads = partition.threads_per_rank, .poll = {}});
+    GptRank model(config, partition, alone, 0);
+    model.initialise(ctx, seed);
+    const RankModules modules = model.modules();
+    const StepSizes sizes = step_sizes(config, partition, alone);
+    const int64_t n = sizes.tokens;
+    const int64_t h = sizes.hidden;
+    const auto boundary = [&](Storage& bytes) { return Tensor(bytes.data(), n, h, config.dtype); };
+    const int64_t boundary_bytes = n * h * size_of(config.dtype);
+
+    // The output layer cut into the schedule's shards: views of the whole weight and gradient.
+    const std::vector<int> owners = schedule.output.owners();
+    std::vector<Parameter> shard_parameters;
+    for (const int rank : owners) {
+        Parameter part = model.output()->parameters().front();
+        part.first_row = schedule.output.begin(rank);
+        part.weight = part.weight.row_range(part.first_row, schedule.output.rows(rank));
+        part.gradient = part.gradient.row_range(part.first_row, schedule.output.rows(rank));
+        shard_parameters.push_back(part);
+    }
+    std::vector<ShardedOutputLayer> shards;
+    for (Parameter& part : shard_parameters) {
+        shards.emplace_back(std::span(&part, 1),
+                            kernels::LossOptions{.label_smoothing = config.label_smoothing,
+                                                 .z_loss = config.z_loss});
+        shards.back().begin_step(schedule.microbatches);
+    }
+
+    const std::vector<Microbatch> microbatches = batch.microbatches();
+    std::vector<Trace> traces(microbatches.size());
+    for (size_t j = 0; j < microbatches.size(); ++j) {
+        const Microbatch& mb = microbatches[j];
+        Trace& t = traces[j];
+        t.x.push_back(storage(boundary_bytes));
+        modules.input->embed(ctx, mb, boundary(t.x[0]));
+        for (size_t s = 0; s < modules.stages.size(); ++s) {
+            const StageBytes& bytes = sizes.stages[s];
+            t.saved.push_back(storage(bytes.saved));
+            t.x.push_back(storage(boundary_bytes));
+            Storage workspace = storage(bytes.forward_workspace);
+            modules.stages[s]->forward(ctx, mb, boundary(t.x[s]), boundary(t.x[s + 1]), t.saved[s],
+                                       workspace);
+        }
+
+        const Tensor x = boundary(t.x.back());
+        const auto count = static_cast<int64_t>(shards.size());
+        Storage statistics = storage(count * n * StepSizes::kStatistics * 4);
+        const Tensor all(statistics.data(), count * n, StepSizes::kStatistics, DType::fp32);
+        const auto numerator = [&](size_t k) {
+            return Tensor(t.numerator[k].data(), n, shard_parameters[k].weight.rows, config.dtype);
+        };
+        const auto factors = [&](size_t k) {
+            return Tensor(t.factors[k].data(), n, StepSizes::kFactors, DType::fp32);
+        };
+        for (size_t k = 0; k < shards.size(); ++k) {
+            const ShardBytes bytes =
+                output_shard_bytes(n, h, shard_parameters[k].weight.rows, config.dtype);
+            t.numerator.push_back(storage(bytes.numerator));
+            t.factors.push_back(storage(n * StepSizes::kFactors * 4));
+            Storage workspace = storage(bytes.score_workspace);
+            shards[k].score(ctx, mb, x, numerator(k), all.row_range(static_cast<int64_t>(k) * n, n),
+                            workspace);
+        }
+        std::vector<float> sum(static_cast<size_t>(n * h));
+        std::vector<float> partial(sum.size());
+        const Tensor u(partial.data(), n, h, DType::fp32);
+        for (size_t k = 0; k < shards.size(); ++k) {
+            shards[k].combine(ctx, mb, all, static_cast<int>(k), factors(k));
+            shards[k].input_product(ctx, numerator(k), u);
+            shards[k].finish_input_gradient(ctx, mb, factors(k), u);
+            for (size_t i = 0; i < sum.size(); ++i) {
+                sum[i] = k == 0 ? partial[i] : sum[i] + partial[i];
+            }
+        }
+        Storage dy = storage(boundary_bytes);
+        kernels::host::convert(ctx, ConstTensor(sum.data(), n, h, DType::fp32), boundary(dy));
+        t.for_weight.resize(modules.stages.size());
+        for (size_t s = modules.stages.size(); s-- > 0;) {
+            const StageBytes& bytes = sizes.stages[s];
+            t.for_weight[s] = storage(bytes.for_weight);
+            t.dx = storage(boundary_bytes);
+            Storage workspace = storage(bytes.input_gradient_workspace);
+            modules.stages[s]->backward_input(ctx, mb, boundary(dy), boundary(t.x[s]), t.saved[s],
+                                              boundary(t.dx), t.for_weight[s], workspace);
+            std::swap(dy, t.dx);
+        }
+        std::swap(dy, t.dx);
+    }
+
+    // Weight gradients in each rank's own order.
+    std::vector<bool> begun_stage(modules.stages.size(), false);
+    for (size_t rank = 0; rank < schedule.passes.size(); ++rank) {
+        bool begun_output = false;
+        bool begun_input_rows = false;
+        const auto shard = std::find(owners.begin(), owners.end(), static_cast<int>(rank));
+        for (const Pass& pass : schedule.passes[rank]) {
+            if (pass.op != Op::B && pass.op != Op::W && pass.op != Op::T && pass.op != Op::G) {
+                continue;
+            }
+            const Microbatch& mb = microbatches[pass.microbatch];
+            Trace& t = traces[pass.microbatch];
+            if (pass.op == Op::B || pass.op == Op::W) {
+                const size_t s = pass.stage;
+                Storage workspace = storage(sizes.stages[s].weight_gradient_workspace);
+                modules.stages[s]->backward_weight(ctx, mb, boundary(t.x[s]), t.saved[s],
+                                                   t.for_weight[s], workspace, !begun_stage[s]);
+                begun_stage[s] = true;
+            } else if (pass.op == Op::T) {
+                const auto k = static_cast<size_t>(shard - owners.begin());
+                const ShardBytes bytes =
+                    output_shard_bytes(n, h, shard_parameters[k].weight.rows, config.dtype);
+                Storage workspace = storage(bytes.weight_gradient_workspace);
+                shards[k].weight_gradient(
+                    ctx, mb, boundary(t.x.back()),
+                    Tensor(t.numerator[k].data(), n, shard_parameters[k].weight.rows, config.dtype),
+                    Tensor(t.factors[k].data(), n, StepSizes::kFactors, DType::fp32), workspace,
+                    !begun_output);
+                begun_output = true;
+            } else {
+                // Rows of this rank only; a row's gradient comes from its own rank's G passes.
+                Parameter part = modules.input->parameters().front();
+                const int64_t first = schedule.input.begin(static_cast<int>(rank));
+                const int64_t rows = schedule.input.rows(static_cast<int>(rank));
+                part.first_row = first;
+                part.gradient = part.gradient.row_range(first, rows);
+                ShardedInputLayer rows_of_rank(std::span(&part, 1));
+                rows_of_rank.gradient(ctx, mb, boundary(t.dx), !begun_input_rows);
+                begun_input_rows = true;
+            }
+        }
+    }
+
+    Gradients result;
+    result.losses = shards.front().losses();
+    for (const Parameter& p : model.store().parameters()) {
+        const bool output_side = config.tied && p.counted_elsewhere;
+        const float* begin = p.gradient.as<float>();
+        result.by_name[p.name + (output_side ? " (output)" : "")].assign(begin,
+                                                                         begin + p.gradient.size());
+    }
+    return result;
+}
+
+}  // namespace vocabpipe::testing

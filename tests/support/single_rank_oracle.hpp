@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/gpt.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+
+/// A batch that every rank can make by itself.
+struct Batch {
+    int64_t sequences = 1;  ///< per microbatch
+    int64_t seq_length = 1;
+    std::vector<std::vector<int32_t>> tokens, labels;  ///< [microbatch]
+    std::vector<std::vector<float>> loss_gradient;
+    int64_t counted_tokens = 0;
+
+    [[nodiscard]] std::vector<Microbatch> microbatches() const;
+};
+
+/// Random tokens and labels, about `ignored` of the labels ignored; g = 1 / counted tokens.
+[[nodiscard]] Batch random_batch(const GptConfig& config, int microbatches, int64_t sequences,
+                                 uint32_t seed, double ignored = 0.2);
+
+/// Gradient of every logical tensor, whole, by name ("transformer.wte.weight (output)" is the output
+/// side of a tied weight), and the loss of every microbatch.
+struct Gradients {
+    std::map<std::string, std::vector<float>> by_name;
+    std::vector<double> losses;
+};
+
+/// One process computes everything: each microbatch through all stages, the output shards of
+/// `schedule` one after the other, partial sums added in rank order, weight gradients accumulated in
+/// the order in which the schedule's ranks do it. No lowering, no executor, no transport.
+[[nodiscard]] Gradients run_single_rank(const GptConfig& config, const GptPartition& partition,
+                                        const Schedule& schedule, const Batch& batch,
+                                        uint64_t seed);
+
+}  // namespace vocabpipe::testing
