@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/error.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,11 +17,19 @@ class Transport;
 
 /// When a rank that waits gives up.
 struct WaitOptions {
-    /// No progress for this long is an error (exit code 5) that says who waited at which action for whom.
+    /// No progress for this long is an error (exit code 5) that says who waited at which action for
+    /// whom.
     double timeout_seconds = 600;
-    /// Looked at while waiting: true ends the wait with the same error (SIGTERM from a launcher that
-    /// lost a rank). Empty: never.
+    /// Looked at while waiting: true ends the wait with the same error (SIGTERM from a launcher
+    /// that lost a rank). Empty: never.
     std::function<bool()> interrupted;
+};
+
+/// An error that every rank of the world knows of (Communicator::agree): all end alike, and it is
+/// enough that one of them reports it.
+class AgreedError : public Error {
+public:
+    using Error::Error;
 };
 
 /// One rank's end of a world. Used by the rank's thread only.
@@ -35,14 +45,14 @@ public:
     [[nodiscard]] Transport& transport() { return *transport_; }
     [[nodiscard]] const WaitOptions& wait_options() const { return wait_; }
 
-    // Set-up and agreement, outside of steps: every rank calls them in the same order; blocking, with the
-    // deadline of the wait options.
+    // Set-up and agreement, outside of steps: every rank calls them in the same order; blocking,
+    // with the deadline of the wait options.
 
     /// What every rank contributed, by rank.
     [[nodiscard]] std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine);
     void barrier();
-    /// Runs `work` on every rank; if it throws an Error anywhere, throws that of the lowest such rank
-    /// everywhere, so that all ranks end alike and one of them reports it.
+    /// Runs `work` on every rank; if it throws anywhere, throws the error of the lowest such rank
+    /// as AgreedError everywhere.
     void agree(const std::function<void()>& work);
 
 private:
@@ -50,8 +60,8 @@ private:
     WaitOptions wait_;
 };
 
-/// Who the ranks are: threads of this process, or the processes that mpirun started. Several worlds may
-/// live in one process; nothing is global.
+/// Who the ranks are: threads of this process, or the processes that mpirun started. Several worlds
+/// may live in one process; nothing is global.
 class World {
 public:
     /// `ranks` threads of this process.
@@ -66,10 +76,11 @@ public:
 
     [[nodiscard]] int size() const;
     /// Calls `body` once for every rank that this process owns. If it throws on one rank, the other
-    /// ranks of the process are woken with a CommunicationError and the first exception is rethrown.
+    /// ranks of the process are woken with a CommunicationError and the first exception is
+    /// rethrown.
     void run(const std::function<void(Communicator&)>& body);
-    /// Tells the launcher that this process failed alone, so that it ends the others (MPI_Abort); in a
-    /// world of threads it does nothing. Errors that all ranks agreed on need no abort.
+    /// Tells the launcher that this process failed alone, so that it ends the others (MPI_Abort);
+    /// in a world of threads it does nothing. Errors that all ranks agreed on need no abort.
     void abort(int exit_code) noexcept;
 
     class Implementation;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/bf16.hpp"
@@ -131,21 +133,43 @@ int64_t mask(float* scores, int64_t visible) {
     return vectors;
 }
 
+/// Of `padded` scores, a multiple of kVector.
+float row_maximum(const float* scores, int64_t padded) {
+    // A vector by hand: compilers that honour NaN do not vectorise a max reduction.
+    using Lanes [[gnu::vector_size(kVector * sizeof(float))]] = float;
+    Lanes lanes;
+    std::memcpy(&lanes, scores, sizeof(Lanes));
+    for (int64_t j = kVector; j < padded; j += kVector) {
+        Lanes next;
+        std::memcpy(&next, scores + j, sizeof(Lanes));
+        lanes = lanes > next ? lanes : next;
+    }
+    float largest = lanes[0];
+    for (int lane = 1; lane < kVector; ++lane) largest = std::max(largest, float{lanes[lane]});
+    return largest;
+}
+
+/// scores = exp(scale * (scores - maximum)). Not inlined: clang 14 then merges loads of the loop
+/// before into this one and gives up vectorising it.
+[[gnu::noinline]] void exponentials(float* scores, int64_t padded, float scale, float maximum) {
+#pragma omp simd
+    for (int64_t j = 0; j < padded; ++j) scores[j] = fast_exp(scale * (scores[j] - maximum));
+}
+
 /// Turns a row of raw scores q k^T into exp(scale * (score - maximum)), un-normalised, over the
 /// visible keys and zeros after them. Returns the sum; `maximum` is that of the raw scores.
 template <typename T>
 float softmax_row(float* scores, int64_t visible, int64_t keys, float scale, float& maximum,
                   T* probabilities) {
     const int64_t padded = mask(scores, visible) * kVector;
-    float largest = -std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(max : largest)
-    for (int64_t j = 0; j < padded; ++j) largest = largest > scores[j] ? largest : scores[j];
+    const float largest = row_maximum(scores, padded);
+    exponentials(scores, padded, scale, largest);
     float sum = 0.0F;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < padded; ++j) {
-        const float e = fast_exp(scale * (scores[j] - largest));
-        sum += e;
-        probabilities[j] = from_float<T>(e);
+    for (int64_t j = 0; j < padded; ++j) sum += scores[j];
+    if constexpr (!std::is_same_v<T, float>) {  // fp32 probabilities are the scores' memory
+#pragma omp simd
+        for (int64_t j = 0; j < padded; ++j) probabilities[j] = from_float<T>(scores[j]);
     }
     if (padded < keys) std::fill(probabilities + padded, probabilities + keys, T{});
     maximum = largest;

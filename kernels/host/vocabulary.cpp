@@ -31,7 +31,7 @@ constexpr int64_t kFewestTileColumns = 256;
 
 /// Columns that one thread sums or updates at a time.
 constexpr int64_t kStrip = 64;
-/// Bytes of W or dW read between polls of communication: below a millisecond.
+/// Bytes of W or X read between polls of communication: below a millisecond.
 constexpr int64_t kBytesPerPoll = int64_t{16} << 20;
 
 int64_t tile_columns(int64_t tile_rows, int64_t columns) {
@@ -143,8 +143,6 @@ void add_columns(RowState& state, float* z, T* numerator, int64_t begin, int64_t
     state.sum += exponentials(z, state.m, numerator + begin, count);
 }
 
-/// add[n, :] += factor of n times row `row_of(n)` of `rows`, or the other way round, for all owned
-/// labels.
 template <typename T>
 void add_scaled(float* to, const T* from, float factor, int64_t count) {
 #pragma omp simd
@@ -168,8 +166,7 @@ void weighted_row_sum(Context& ctx, ConstTensor values, double* total, Weight&& 
                 std::array<float, kStrip> part;
                 for (int64_t n = begin; n < end;) {
                     part.fill(0);
-                    // Short fp32 sums, collected in double: tens of thousands of rows lose no
-                    // digits.
+                    // Short fp32 sums, collected in double, lose no digits over many rows.
                     const int64_t stop = std::min(n + 64, end);
                     for (; n < stop; ++n) {
                         add_scaled(part.data(), values.as<T>() + n * values.stride + column,
@@ -398,8 +395,31 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerat
                 for (int64_t i = 0; i < hidden; ++i) out[i] = from_float<T>(c * to_float(in[i]));
             }
         });
-        gemm(ctx, numerator, true, scaled, false, dw, accumulate);
-        ctx.poll();
+        const bool smooth = options.label_smoothing > 0;
+        const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
+        if (smooth) {
+            weighted_row_sum<T>(ctx, x, row_sum,
+                                [&](int64_t n) { return weight_of(labels, g, n); });
+        }
+        // Tiles of dw that stay in the cache: a few percent faster than one product.
+        const int64_t tile_rows = tile_columns(hidden, shard.rows);
+        for (int64_t begin = 0; begin < shard.rows; begin += tile_rows) {
+            const int64_t count = std::min(tile_rows, shard.rows - begin);
+            const Tensor tile = dw.row_range(begin, count);
+            gemm(ctx, numerator.column_range(begin, count), true, scaled, false, tile, accumulate);
+            if (smooth) {
+                parallel_ranges(ctx, count, tile.size(), [&](int64_t from, int64_t to) {
+                    for (int64_t j = from; j < to; ++j) {
+                        float* const out = row(tile, j);
+#pragma omp simd
+                        for (int64_t i = 0; i < hidden; ++i) {
+                            out[i] = static_cast<float>(out[i] - uniform * row_sum[i]);
+                        }
+                    }
+                });
+            }
+            ctx.poll();
+        }
 
         // Two tokens may share a label: threads take columns, each the tokens in order.
         const int64_t strips = (hidden + kStrip - 1) / kStrip;
@@ -413,29 +433,7 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerat
                            row(factors, n)[1], count);
             }
         });
-        if (options.label_smoothing > 0) {
-            weighted_row_sum<T>(ctx, x, row_sum,
-                                [&](int64_t n) { return weight_of(labels, g, n); });
-        }
     });
-    if (options.label_smoothing <= 0) return;
-
-    const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
-    const int64_t rows_per_poll =
-        std::max<int64_t>(kBytesPerPoll / (hidden * size_of(DType::fp32)), 1);
-    for (int64_t begin = 0; begin < shard.rows; begin += rows_per_poll) {
-        const int64_t count = std::min(rows_per_poll, shard.rows - begin);
-        parallel_ranges(ctx, count, count * hidden, [&](int64_t from, int64_t to) {
-            for (int64_t j = begin + from; j < begin + to; ++j) {
-                float* const out = row(dw, j);
-#pragma omp simd
-                for (int64_t i = 0; i < hidden; ++i) {
-                    out[i] = static_cast<float>(out[i] - uniform * row_sum[i]);
-                }
-            }
-        });
-        ctx.poll();
-    }
 }
 
 }  // namespace vocabpipe::kernels::host

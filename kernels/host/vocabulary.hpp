@@ -53,8 +53,8 @@ void vocabulary_input_gradient(Context& ctx, Tensor u, ConstTensor factors, Cons
 [[nodiscard]] int64_t vocabulary_weight_gradient_workspace_bytes(int64_t tokens, int64_t hidden,
                                                                  DType type);
 
-/// dw (v, h) = or += numerator^T (c x), with c x rounded to the type of x, then row y_n += d_n x_n
-/// in ascending order of n, then every row -= eps/V sum_n g_n x_n.
+/// dw (v, h) = or += numerator^T (c x), with c x rounded to the type of x; then every row -= eps/V
+/// sum_n g_n x_n; then row y_n += d_n x_n, in ascending order of n.
 void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
                                 ConstTensor factors, std::span<const int32_t> labels,
                                 std::span<const float> g, const VocabularyShard& shard,

@@ -16,8 +16,12 @@ Communicator::~Communicator() = default;
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 
-int Communicator::rank() const { return transport_->rank(); }
-int Communicator::size() const { return transport_->size(); }
+int Communicator::rank() const {
+    return transport_->rank();
+}
+int Communicator::size() const {
+    return transport_->size();
+}
 
 std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std::byte> mine) {
     std::vector<int> everyone(static_cast<size_t>(size()));
@@ -61,7 +65,9 @@ std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std
     return parts;
 }
 
-void Communicator::barrier() { (void)all_gather({}); }
+void Communicator::barrier() {
+    (void)all_gather({});
+}
 
 void Communicator::agree(const std::function<void()>& work) {
     std::optional<Error> mine;
@@ -86,7 +92,7 @@ void Communicator::agree(const std::function<void()>& work) {
         if (other.empty()) continue;
         std::string text(other.size() - 1, ' ');
         std::memcpy(text.data(), other.data() + 1, text.size());
-        throw Error(static_cast<ExitCode>(other.front()), text);
+        throw AgreedError(static_cast<ExitCode>(other.front()), text);
     }
 }
 

@@ -124,7 +124,8 @@ private:
         timeline_.spans.reserve(count);
     }
 
-    /// Byte offsets of each member's row block, per reduction. A root without rows has an empty block.
+    /// Byte offsets of each member's row block, per reduction. A root without rows has an empty
+    /// block.
     [[nodiscard]] std::array<std::vector<int64_t>, 2> block_begins(const Group& group) const {
         std::array<std::vector<int64_t>, 2> begins;
         for (size_t which = 0; which < program_.reductions.size(); ++which) {
@@ -231,7 +232,8 @@ private:
             waited_for_[successors_[i]] = action;
             --missing_[successors_[i]];
         }
-        if (options_.poison_dead_buffers) poison_dead(program_.operands_of(program_.actions[action]));
+        if (options_.poison_dead_buffers)
+            poison_dead(program_.operands_of(program_.actions[action]));
     }
 
     /// A buffer is dead once all its users have completed, on whatever lane.
@@ -257,8 +259,12 @@ private:
                           .block_begin = {}};
         std::vector<int64_t>& begin = scratch_begin_;
         switch (action.what) {
-            case Do::send: transfer.send = bytes_of(operands[0]); break;
-            case Do::receive: transfer.receive = bytes_of(operands[0]); break;
+            case Do::send:
+                transfer.send = bytes_of(operands[0]);
+                break;
+            case Do::receive:
+                transfer.receive = bytes_of(operands[0]);
+                break;
             case Do::broadcast:
                 transfer.send = transfer.receive = bytes_of(operands[0]);
                 break;
@@ -268,8 +274,8 @@ private:
         }
         if (action.what == Do::exchange || action.what == Do::gather) {
             const Reduction& reduction = program_.reductions[action.reduction];
-            const int64_t size = size_of(action.what == Do::exchange ? reduction.partial
-                                                                     : reduction.result);
+            const int64_t size =
+                size_of(action.what == Do::exchange ? reduction.partial : reduction.result);
             begin = block_begin_[action.group][action.reduction];
             for (int64_t& offset : begin) offset *= size;
             transfer.block_begin = begin;
@@ -282,6 +288,7 @@ private:
         const Action& action = program_.actions[index];
         const size_t span = open_span(index);
         const int64_t cpu = thread_cpu_ns();
+        const int64_t nested = local_cpu_ns_;  // a pass that polls may run a combine in its midst
         if (action.what == Do::pass) {
             run_pass(program_.passes[action.item], action);
         } else if (action.what == Do::combine) {
@@ -289,7 +296,9 @@ private:
         } else {
             run_fold(action);
         }
-        timeline_.spans[span].cpu_ns = thread_cpu_ns() - cpu;
+        const int64_t own = thread_cpu_ns() - cpu - (local_cpu_ns_ - nested);
+        local_cpu_ns_ += own;
+        timeline_.spans[span].cpu_ns = own;
         timeline_.spans[span].end_ns = now_ns();
         complete(index);
     }
@@ -318,16 +327,18 @@ private:
                 stage->backward_weight(context_, mb(), boundary(o[0]), bytes_of(o[1]),
                                        bytes_of(o[2]), bytes_of(o[3]), action.overwrites);
                 break;
-            case Op::E: modules_.input->embed(context_, mb(), boundary(o[0])); break;
+            case Op::E:
+                modules_.input->embed(context_, mb(), boundary(o[0]));
+                break;
             case Op::G:
                 modules_.input->gradient(context_, mb(), boundary(o[0]), action.overwrites);
                 break;
             case Op::S: {
                 const Tensor numerator = numerator_of(o[1]);
-                modules_.output->score(context_, mb(), boundary(o[0]), numerator,
-                                       tensor(o[2], sizes_.tokens, StepSizes::kStatistics,
-                                              DType::fp32),
-                                       bytes_of(o[4]));
+                modules_.output->score(
+                    context_, mb(), boundary(o[0]), numerator,
+                    tensor(o[2], sizes_.tokens, StepSizes::kStatistics, DType::fp32),
+                    bytes_of(o[4]));
                 if (o[3] != kNoBuffer) {
                     modules_.output->input_product(context_, numerator, input_gradient(o[3]));
                 }
@@ -346,9 +357,15 @@ private:
                                                  bytes_of(o[4]), action.overwrites);
                 break;
             }
-            case Op::Reduce: modules_.step->reduce_tied(context_, bytes_of(o[0])); break;
-            case Op::Norm: modules_.step->report(context_, bytes_of(o[0])); break;
-            case Op::Update: modules_.step->update(context_, bytes_of(o[0])); break;
+            case Op::Reduce:
+                modules_.step->reduce_tied(context_, bytes_of(o[0]));
+                break;
+            case Op::Norm:
+                modules_.step->report(context_, bytes_of(o[0]));
+                break;
+            case Op::Update:
+                modules_.step->update(context_, bytes_of(o[0]));
+                break;
         }
     }
 
@@ -358,11 +375,10 @@ private:
         const std::vector<int>& members = program_.groups[action.group].ranks;
         const auto member = std::find(members.begin(), members.end(), communicator_.rank());
         const Tensor factors = tensor(o[1], sizes_.tokens, StepSizes::kFactors, DType::fp32);
-        modules_.output->combine(
-            context_, microbatch,
-            tensor(o[0], static_cast<int64_t>(members.size()) * sizes_.tokens,
-                   StepSizes::kStatistics, DType::fp32),
-            static_cast<int>(member - members.begin()), factors);
+        modules_.output->combine(context_, microbatch,
+                                 tensor(o[0], static_cast<int64_t>(members.size()) * sizes_.tokens,
+                                        StepSizes::kStatistics, DType::fp32),
+                                 static_cast<int>(member - members.begin()), factors);
         if (o[2] != kNoBuffer) {
             modules_.output->finish_input_gradient(context_, microbatch, factors,
                                                    input_gradient(o[2]));
@@ -383,8 +399,8 @@ private:
     }
 
     [[nodiscard]] Tensor numerator_of(uint32_t buffer) {
-        const int64_t cols = static_cast<int64_t>(bytes_of(buffer).size()) / size_of(sizes_.dtype) /
-                             sizes_.tokens;
+        const int64_t cols =
+            static_cast<int64_t>(bytes_of(buffer).size()) / size_of(sizes_.dtype) / sizes_.tokens;
         return tensor(buffer, sizes_.tokens, cols, sizes_.dtype);
     }
     [[nodiscard]] Tensor input_gradient(uint32_t buffer) {
@@ -440,7 +456,8 @@ private:
     AlignedMemory arena_;
     std::array<std::vector<uint32_t>, kLanes> lanes_;
     std::vector<uint32_t> missing_at_start_, first_successor_, successors_;
-    std::vector<std::array<std::vector<int64_t>, 2>> block_begin_;  ///< [group][reduction], elements
+    std::vector<std::array<std::vector<int64_t>, 2>>
+        block_begin_;              ///< [group][reduction], elements
     std::vector<uint32_t> users_;  ///< [buffer] how many actions use it
 
     // Of the running step.
@@ -451,6 +468,7 @@ private:
     std::vector<int64_t> scratch_begin_;
     size_t done_ = 0;
     size_t started_ = 0;
+    int64_t local_cpu_ns_ = 0;  ///< of all passes, combines and folds so far
     bool in_progress_ = false;
     int64_t step_ = 0;
     Timeline timeline_;
@@ -461,14 +479,26 @@ Executor::Executor(Communicator& communicator, const RankModules& modules, const
                    ExecutorOptions options)
     : implementation_(std::make_unique<Implementation>(communicator, modules, sizes, options)) {}
 Executor::~Executor() = default;
-void Executor::load(const std::vector<Program>& programs) { implementation_->load(programs); }
+void Executor::load(const std::vector<Program>& programs) {
+    implementation_->load(programs);
+}
 void Executor::run_step(std::span<const Microbatch> microbatches) {
     implementation_->run_step(microbatches);
 }
-const Timeline& Executor::timeline() const { return implementation_->timeline(); }
-Timeline Executor::gather_timeline() { return implementation_->gather_timeline(); }
-uint64_t Executor::arena_bytes() const { return implementation_->arena_bytes(); }
-Context& Executor::context() { return implementation_->context(); }
-void Executor::set_step(int64_t step) { implementation_->set_step(step); }
+const Timeline& Executor::timeline() const {
+    return implementation_->timeline();
+}
+Timeline Executor::gather_timeline() {
+    return implementation_->gather_timeline();
+}
+uint64_t Executor::arena_bytes() const {
+    return implementation_->arena_bytes();
+}
+Context& Executor::context() {
+    return implementation_->context();
+}
+void Executor::set_step(int64_t step) {
+    implementation_->set_step(step);
+}
 
 }  // namespace vocabpipe

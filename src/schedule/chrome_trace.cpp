@@ -24,9 +24,10 @@ public:
     void event(const char* format, Args... args) {
         std::array<char, 512> text;
         const int length = std::snprintf(text.data(), text.size(), format, args...);
-        file_.write(first_ ? "\n" : ",\n");
+        file_.write(std::string_view(first_ ? "\n" : ",\n"));
         first_ = false;
-        file_.write(text.data(), static_cast<size_t>(std::min<int>(length, text.size() - 1)));
+        file_.write(
+            std::string_view(text.data(), std::min(static_cast<size_t>(length), text.size() - 1)));
     }
 
 private:
@@ -34,20 +35,29 @@ private:
     bool first_ = true;
 };
 
-double us(int64_t ns) { return static_cast<double>(ns) / 1000.0; }
+double us(int64_t ns) {
+    return static_cast<double>(ns) / 1000.0;
+}
 
 const char* colour_of(const Program& program, const Action& action) {
     if (action.what != Do::pass) return "grey";
     switch (program.passes[action.item].op) {
-        case Op::F: return "thread_state_running";
+        case Op::F:
+            return "thread_state_running";
         case Op::B:
-        case Op::I: return "thread_state_runnable";
-        case Op::W: return "thread_state_iowait";
-        case Op::S: return "rail_animation";
-        case Op::T: return "rail_response";
+        case Op::I:
+            return "thread_state_runnable";
+        case Op::W:
+            return "thread_state_iowait";
+        case Op::S:
+            return "rail_animation";
+        case Op::T:
+            return "rail_response";
         case Op::E:
-        case Op::G: return "rail_idle";
-        default: return "generic_work";
+        case Op::G:
+            return "rail_idle";
+        default:
+            return "generic_work";
     }
 }
 
@@ -62,8 +72,8 @@ void write_names(Writer& out, const std::vector<Program>& programs,
     for (const auto& [key, count] : tracks) {
         const auto [rank, lane] = key;
         for (int i = 0; i < count; ++i) {
-            const std::string name = std::string(to_string(static_cast<Lane>(lane))) +
-                                     (i > 0 ? " " + std::to_string(i + 1) : "");
+            std::string name(to_string(static_cast<Lane>(lane)));
+            if (i > 0) name.append(" ").append(std::to_string(i + 1));
             out.event(R"({"name":"thread_name","ph":"M","pid":%d,"tid":%d,"args":{"name":"%s"}})",
                       rank, lane * kTracksPerLane + i, name.c_str());
             out.event(
@@ -93,7 +103,8 @@ void write_counters(Writer& out, const Program& program, const std::vector<const
         if (op == Op::B || op == Op::W) flight.emplace_back(span->end_ns, -1);
     }
     for (size_t b = 0; b < program.buffers.size(); ++b) {
-        if (life[b].first == INT64_MAX || program.buffers[b].space != Buffer::Space::arena) continue;
+        if (life[b].first == INT64_MAX || program.buffers[b].space != Buffer::Space::arena)
+            continue;
         bytes.emplace_back(life[b].first, static_cast<int64_t>(program.buffers[b].bytes));
         bytes.emplace_back(life[b].second, -static_cast<int64_t>(program.buffers[b].bytes));
     }
@@ -134,7 +145,8 @@ void write_chrome_trace(const std::string& path, const Timeline& timeline,
         span_of[span.rank][span.action] = &span;
     }
     std::sort(spans.begin(), spans.end(), [](const Span* a, const Span* b) {
-        return std::tie(a->begin_ns, a->rank, a->action) < std::tie(b->begin_ns, b->rank, b->action);
+        return std::tie(a->begin_ns, a->rank, a->action) <
+               std::tie(b->begin_ns, b->rank, b->action);
     });
 
     std::map<std::pair<int, int>, std::vector<int64_t>> busy_until;  // (rank, lane) -> per track
@@ -174,8 +186,8 @@ void write_chrome_trace(const std::string& path, const Timeline& timeline,
     for (size_t r = 0; r < programs.size(); ++r) {
         write_counters(out, programs[r], span_of[r], origin);
     }
-    file.write("\n]}\n");
-    file.commit();
+    file.write(std::string_view("\n]}\n"));
+    file.publish();
 }
 
 }  // namespace vocabpipe

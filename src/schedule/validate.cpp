@@ -180,9 +180,8 @@ private:
         uint8_t& before = seen(line, pass.microbatch);
         if ((before & bit(pass.op)) != 0) return "appears twice";
         const auto other = [&](Op op) { return with_letter(op, pass.stage, pass.microbatch); };
-        if (pass.op == B && (before & (bit(I) | bit(W))) != 0) {
-            return "is a full backward next to " + other((before & bit(I)) != 0 ? I : W) +
-                   "; a microbatch has B, or I and W";
+        if (pass.op == B && (before & bit(I)) != 0) {
+            return "is a full backward next to " + other(I) + "; a microbatch has B, or I and W";
         }
         if ((pass.op == I || pass.op == W) && (before & bit(B)) != 0) {
             return "is half a backward next to " + other(B) + "; a microbatch has B, or I and W";

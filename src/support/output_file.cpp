@@ -1,54 +1,125 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/output_file.hpp"
 
-#include "vocabpipe/error.hpp"
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <fcntl.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
 
-OutputFile::OutputFile(std::string path)
-    : path_(std::move(path)), temporary_(path_ + ".tmp" + std::to_string(getpid())) {
-    file_.reset(std::fopen(temporary_.c_str(), "wb"));
-    if (!file_) fail("create");
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr int kMaxNames = 100;  // temporary names to try
+
+[[noreturn]] void fail(const std::string& path, const char* what, int error) {
+    std::string remedy;
+    if (error == ENOSPC || error == EDQUOT) {
+        remedy = ": free some space or choose another folder";
+    } else if (error == ENOENT) {
+        remedy = ": create the folder first";
+    } else if (error == EACCES || error == EROFS) {
+        remedy = ": choose a folder that you can write to";
+    }
+    throw OutputFileError(path + ": " + what + ": " + std::generic_category().message(error) +
+                          remedy);
 }
 
-OutputFile::~OutputFile() {
-    if (!file_) return;
-    file_.reset();
-    std::remove(temporary_.c_str());
-}
+}  // namespace
 
-void OutputFile::write(const void* data, size_t bytes) {
-    if (bytes > 0 && std::fwrite(data, 1, bytes, file_.get()) != bytes) fail("write");
-}
-
-void OutputFile::commit() {
-    if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) fail("write");
-    if (std::fclose(file_.release()) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-        const int reason = errno;
-        std::remove(temporary_.c_str());
-        errno = reason;
-        fail("finish");
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path_, ignored)) {
+        fail(path_, "cannot create", EISDIR);
+    }
+    buffer_.reserve(kBufferBytes);
+    for (int attempt = 0; file_ < 0; ++attempt) {
+        temporary_ =
+            path_ + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(attempt);
+        file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file_ < 0 && (errno != EEXIST || attempt == kMaxNames)) {
+            fail(path_, "cannot create", errno);
+        }
     }
 }
 
-void OutputFile::fail(const char* doing) {
-    const int reason = errno;
-    std::string message = path_ + ": cannot " + doing + " the file: " + std::strerror(reason);
-    if (reason == ENOSPC || reason == EDQUOT) message += "; free space or choose another folder";
-    throw OutputFileError(message);
+OutputFile::~OutputFile() {
+    if (file_ >= 0) {
+        ::close(file_);
+    }
+    if (!published_) {
+        ::unlink(temporary_.c_str());
+    }
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+    size_ += static_cast<int64_t>(bytes.size());
+    while (!bytes.empty()) {
+        const auto part = bytes.first(std::min(bytes.size(), kBufferBytes - buffer_.size()));
+        buffer_.insert(buffer_.end(), part.begin(), part.end());
+        bytes = bytes.subspan(part.size());
+        if (buffer_.size() == kBufferBytes) {
+            flush();
+        }
+    }
+}
+
+void OutputFile::flush() {
+    for (size_t done = 0; done < buffer_.size();) {
+        const ssize_t written = ::write(file_, buffer_.data() + done, buffer_.size() - done);
+        if (written < 0 && errno != EINTR) {
+            fail(path_, "cannot write", errno);
+        }
+        done += static_cast<size_t>(written > 0 ? written : 0);
+    }
+    buffer_.clear();
+}
+
+void OutputFile::sync() {
+    if (file_ < 0) {
+        return;
+    }
+    flush();
+    if (::fsync(file_) != 0) {
+        fail(path_, "cannot write", errno);
+    }
+    if (::close(std::exchange(file_, -1)) != 0) {
+        fail(path_, "cannot write", errno);
+    }
+}
+
+void OutputFile::publish() {
+    sync();
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+        fail(path_, "cannot create", errno);
+    }
+    published_ = true;
+}
+
+void sync_folder_of(const std::string& path) noexcept {
+    const size_t slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file >= 0) {
+        ::fsync(file);  // some file systems refuse; the files themselves are durable already
+        ::close(file);
+    }
 }
 
 void make_directories(const std::string& path, std::string_view flag) {
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (error) {
-        throw OutputFileError(std::string(flag) + " " + path + ": cannot create the folder: " +
-                              error.message());
+        throw OutputFileError(std::string(flag) + " " + path +
+                              ": cannot create the folder: " + error.message());
     }
 }
 

@@ -1,38 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdio>
-#include <memory>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace vocabpipe {
 
-/// A file that appears under its name only when it is complete: written to a temporary name in the same
-/// folder, flushed to disk and renamed by commit(). Without commit() nothing remains. Every failure is
-/// an OutputFileError with the file, the reason and what to do.
+/// A file that appears under its name only when it is complete. Bytes go to a temporary name in the
+/// same folder; publish() renames. Every failure is an OutputFileError with the file and the
+/// reason; a file not published is removed with the object.
 class OutputFile {
 public:
+    /// Creates the temporary file.
     explicit OutputFile(std::string path);
     ~OutputFile();
     OutputFile(const OutputFile&) = delete;
     OutputFile& operator=(const OutputFile&) = delete;
 
-    void write(const void* data, size_t bytes);
-    void write(std::string_view text) { write(text.data(), text.size()); }
-    void commit();
+    /// Appends; buffered.
+    void write(std::span<const std::byte> bytes);
+    void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+
+    /// Writes out what is buffered, makes it durable and closes. Nothing may be written afterwards.
+    void sync();
+
+    /// Gives the file its name, replacing an older one. Calls sync() if that was not done.
+    void publish();
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+    /// Bytes given to write() so far.
+    [[nodiscard]] int64_t size() const { return size_; }
 
 private:
-    [[noreturn]] void fail(const char* doing);
-    struct Close {
-        void operator()(std::FILE* file) const { std::fclose(file); }
-    };
-    std::string path_;
-    std::string temporary_;
-    std::unique_ptr<std::FILE, Close> file_;
+    void flush();
+
+    std::string path_, temporary_;
+    std::vector<std::byte> buffer_;
+    int64_t size_ = 0;
+    int file_ = -1;
+    bool published_ = false;
 };
 
-/// Creates `path` and its parents; throws OutputFileError naming the flag that asked for it.
+/// Creates the folder `path` and its parents; OutputFileError names the flag that asked for it.
 void make_directories(const std::string& path, std::string_view flag);
+
+/// Makes renames in the folder of `path` durable, where the file system can.
+void sync_folder_of(const std::string& path) noexcept;
 
 }  // namespace vocabpipe

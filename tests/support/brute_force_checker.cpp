@@ -60,7 +60,10 @@ Names wanted(const Schedule& s, bool forward_only) {
 
 /// The passes (of those that must be there) whose results `name` takes.
 Names inputs_of(const Schedule& s, const Names& all, const Name& name) {
-    const auto& [letter, stage, rank, j] = name;
+    const char letter = std::get<0>(name);
+    const int stage = std::get<1>(name);
+    const int rank = std::get<2>(name);
+    const int j = std::get<3>(name);
     const int last = s.stages - 1;
     Names inputs;
     const auto take = [&](char wanted_letter, int wanted_stage) {

@@ -40,6 +40,8 @@ void check_sizes(const Schedule& schedule, const StepSizes& sizes) {
         if (!ok) throw UsageError("lowering: " + what);
     };
     expect(sizes.tokens >= 1 && sizes.hidden >= 1, "tokens and hidden size must be at least 1");
+    expect(!schedule.input.owners().empty() && !schedule.output.owners().empty(),
+           "the input and the output layer need at least one row each");
     expect(sizes.stages.size() == static_cast<size_t>(schedule.stages),
            "sizes are given for " + std::to_string(sizes.stages.size()) +
                " stages, the schedule has " + std::to_string(schedule.stages));
@@ -87,7 +89,8 @@ public:
         program_.reductions = flow.reductions;
     }
 
-    /// `parts`: this rank's parts with their nodes, in global order. `buffers`: this rank's buffers.
+    /// `parts`: this rank's parts with their nodes, in global order. `buffers`: this rank's
+    /// buffers.
     Program project(const std::vector<std::pair<uint32_t, uint32_t>>& parts,
                     const std::vector<uint32_t>& buffers, std::vector<uint32_t>& action_of_node,
                     std::vector<uint32_t>& index_of_buffer) {
@@ -106,9 +109,8 @@ public:
             action.order = places_[node].order;
             action.first_operand = static_cast<uint32_t>(program_.operands.size());
             for (uint8_t i = 0; i < part.operand_count; ++i) {
-                program_.operands.push_back(part.operands[i] == kNoBuffer
-                                                ? kNoBuffer
-                                                : index_of_buffer[part.operands[i]]);
+                program_.operands.push_back(
+                    part.operands[i] == kNoBuffer ? kNoBuffer : index_of_buffer[part.operands[i]]);
             }
             program_.actions.push_back(action);
         }

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast are the host operators alone?
+//   bench_kernels [--benchmark_filter=regex] ...
+// Columns: GFLOP/s counts 2mnk per product (attention: the visible half of the square), "peak" is
+// the ratio to the FMA units' peak, measured in this process by a loop on registers (bf16: twice
+// the fp32 rate); GB/s counts every tensor read or written once. Benchmark arguments end with the
+// number of threads; keep threads <= idle cores.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/bf16.hpp"
+#include "kernels/host/attention.hpp"
+#include "kernels/host/elementwise.hpp"
+#include "kernels/host/embedding.hpp"
+#include "kernels/host/gelu.hpp"
+#include "kernels/host/layer_norm.hpp"
+#include "kernels/host/linear.hpp"
+#include "vocabpipe/context.hpp"
+
+namespace {
+
+using namespace vocabpipe;
+using namespace vocabpipe::kernels;
+
+/// GFLOP/s of one core from 16 independent chains of 64-byte fused multiply-adds.
+double measure_core_peak() {
+    using Vector = float __attribute__((vector_size(64)));
+    double best = 0.0;
+    for (int run = 0; run < 20; ++run) {
+        constexpr int kChains = 16;
+        constexpr int kRounds = 100000;
+        Vector sums[kChains] = {};
+        Vector factor = Vector{} + 0.999F;
+        Vector term = Vector{} + 1e-3F;
+        benchmark::DoNotOptimize(factor);
+        benchmark::DoNotOptimize(term);
+        const auto begin = std::chrono::steady_clock::now();
+        for (int round = 0; round < kRounds; ++round) {
+#pragma GCC unroll 16
+            for (auto& sum : sums) sum = sum * factor + term;
+        }
+        const auto end = std::chrono::steady_clock::now();
+        for (auto& sum : sums) benchmark::DoNotOptimize(sum);
+        const double flop = 2.0 * 16 * kChains * kRounds;
+        best = std::max(best, flop / std::chrono::duration<double>(end - begin).count() / 1e9);
+    }
+    return best;
+}
+
+double peak(DType type, int threads) {
+    static const double core = measure_core_peak();
+    return core * threads * (type == DType::bf16 ? 2.0 : 1.0);
+}
+
+/// A dense tensor that owns its memory, filled with values near 1 / 16.
+class Buffer {
+public:
+    Buffer(int64_t rows, int64_t cols, DType type)
+        : bytes_(static_cast<size_t>(rows * cols * size_of(type)) + 64) {
+        const auto address = reinterpret_cast<uintptr_t>(bytes_.data());
+        view_ = Tensor(bytes_.data() + (64 - address % 64) % 64, rows, cols, type);
+        std::minstd_rand random(1);
+        std::uniform_real_distribution<float> value(-0.1F, 0.1F);
+        for (int64_t i = 0; i < view_.size(); ++i) {
+            if (type == DType::bf16) {
+                view_.as<Bf16>()[i] = to_bf16(value(random));
+            } else {
+                view_.as<float>()[i] = value(random);
+            }
+        }
+    }
+    operator Tensor() const { return view_; }
+    operator ConstTensor() const { return view_; }
+    [[nodiscard]] int64_t bytes() const { return view_.bytes(); }
+    [[nodiscard]] std::span<std::byte> span() const {
+        return {view_.as<std::byte>(), static_cast<size_t>(view_.bytes())};
+    }
+
+private:
+    std::vector<std::byte> bytes_;
+    Tensor view_;
+};
+
+DType type_of(const benchmark::State& state) {
+    return state.range(0) == 0 ? DType::fp32 : DType::bf16;
+}
+
+void report(benchmark::State& state, double flop, double bytes, int threads) {
+    const auto rate = [&](double amount) {
+        return benchmark::Counter(amount / 1e9, benchmark::Counter::kIsIterationInvariantRate);
+    };
+    if (flop > 0) {
+        state.counters["GFLOP/s"] = rate(flop);
+        state.counters["peak"] = benchmark::Counter(flop / 1e9 / peak(type_of(state), threads),
+                                                    benchmark::Counter::kIsIterationInvariantRate);
+    } else {
+        state.counters["GB/s"] = rate(bytes);
+    }
+}
+
+// ---- linear: type, which (0 forward, 1 dx, 2 dw), N, in, out, threads ----
+
+void Linear(benchmark::State& state) {
+    const DType type = type_of(state);
+    const int64_t n = state.range(2), in = state.range(3), out = state.range(4);
+    const int threads = static_cast<int>(state.range(5));
+    Context ctx({.threads = threads, .poll = {}});
+    const Buffer x(n, in, type), w(out, in, type), bias(1, out, type), y(n, out, type);
+    const Buffer dx(n, in, type), dw(out, in, DType::fp32), dbias(1, out, DType::fp32);
+    for (auto _ : state) {
+        switch (state.range(1)) {
+            case 0:
+                host::linear_forward(ctx, x, w, bias, y);
+                break;
+            case 1:
+                host::linear_backward_input(ctx, y, w, dx);
+                break;
+            default:
+                host::linear_backward_weight(ctx, y, x, dw, dbias, true);
+                break;
+        }
+    }
+    report(state, 2.0 * static_cast<double>(n * in * out), 0, threads);
+    state.SetLabel(state.range(1) == 0 ? "forward" : state.range(1) == 1 ? "dx" : "dw");
+}
+void linear_shapes(benchmark::internal::Benchmark* bench) {
+    struct Shape {
+        int64_t n, in, out;
+    };
+    // GPT-2 124M with 4 sequences of 64 tokens, then hidden 512 with 512 tokens, then a square.
+    for (const int64_t threads : {1, 2}) {
+        for (const int64_t type : {0, 1}) {
+            for (const Shape& s : {Shape{256, 768, 2304},
+                                   {256, 768, 768},
+                                   {256, 768, 3072},
+                                   {256, 3072, 768},
+                                   {256, 768, 50257},
+                                   {512, 512, 1536},
+                                   {512, 512, 512},
+                                   {512, 512, 2048},
+                                   {512, 2048, 512},
+                                   {512, 512, 8192},
+                                   {1024, 1024, 1024}}) {
+                for (const int64_t which : {0, 1, 2}) {
+                    bench->Args({type, which, s.n, s.in, s.out, threads});
+                }
+            }
+        }
+    }
+}
+BENCHMARK(Linear)->Apply(linear_shapes)->UseRealTime();
+
+// ---- attention: type, backward?, sequences, seq_length, heads, head_size, threads ----
+
+void Attention(benchmark::State& state) {
+    const DType type = type_of(state);
+    const AttentionShape shape{state.range(2), state.range(3), state.range(4), state.range(5)};
+    const int threads = static_cast<int>(state.range(6));
+    const bool backward = state.range(1) != 0;
+    Context ctx({.threads = threads, .poll = {}});
+    const int64_t n = shape.tokens(), h = shape.hidden();
+    const Buffer qkv(n, 3 * h, type), out(n, h, type), dout(n, h, type), dqkv(n, 3 * h, type);
+    const Buffer sums(n, shape.heads, DType::fp32);
+    const Buffer workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
+                           DType::fp32);
+    host::causal_attention_forward(ctx, qkv, shape, out, sums, workspace.span());
+    for (auto _ : state) {
+        if (backward) {
+            host::causal_attention_backward(ctx, dout, qkv, out, sums, shape, dqkv,
+                                            workspace.span());
+        } else {
+            host::causal_attention_forward(ctx, qkv, shape, out, sums, workspace.span());
+        }
+    }
+    const double products = backward ? 5.0 : 2.0;
+    const auto visible = static_cast<double>(shape.seq_length * (shape.seq_length + 1) / 2);
+    report(state, products * 2.0 * visible * static_cast<double>(shape.sequences * h), 0, threads);
+    state.SetLabel(backward ? "backward" : "forward");
+}
+BENCHMARK(Attention)
+    ->ArgsProduct({{0, 1}, {0, 1}, {4}, {64}, {12}, {64}, {2}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {512}, {8}, {64}, {1}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {1024}, {12}, {64}, {2}})
+    ->UseRealTime();
+
+// ---- loops over rows: type, N, h, threads ----
+
+void rows_and_threads(benchmark::internal::Benchmark* bench) {
+    bench->ArgsProduct({{0, 1}, {256}, {768}, {1, 2}})
+        ->ArgsProduct({{0, 1}, {4096}, {1024}, {1, 2}});
+    bench->UseRealTime();
+}
+
+void LayerNormForward(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), y(n, h, type_of(state)), gamma(1, h, type_of(state));
+    const Buffer statistics(n, 2, DType::fp32);
+    for (auto _ : state) host::layer_norm_forward(ctx, x, gamma, gamma, 1e-5F, y, statistics);
+    report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
+}
+BENCHMARK(LayerNormForward)->Apply(rows_and_threads);
+
+void LayerNormBackwardInput(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), gamma(1, h, type_of(state));
+    const Buffer dx(n, h, type_of(state)), residual(n, h, type_of(state));
+    const Buffer statistics(n, 2, DType::fp32);
+    for (auto _ : state) {
+        host::layer_norm_backward_input(ctx, dy, x, gamma, statistics, residual, dx);
+    }
+    report(state, 0, static_cast<double>(4 * x.bytes()), ctx.threads());
+}
+BENCHMARK(LayerNormBackwardInput)->Apply(rows_and_threads);
+
+void LayerNormBackwardWeight(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), statistics(n, 2, DType::fp32);
+    const Buffer dgamma(1, h, DType::fp32), dbeta(1, h, DType::fp32);
+    for (auto _ : state) {
+        host::layer_norm_backward_weight(ctx, dy, x, statistics, dgamma, dbeta, true);
+    }
+    report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
+}
+BENCHMARK(LayerNormBackwardWeight)->Apply(rows_and_threads);
+
+void GeluForward(benchmark::State& state) {
+    const int64_t n = state.range(1), h = 4 * state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), y(n, h, type_of(state));
+    for (auto _ : state) host::gelu_forward(ctx, x, y);
+    report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
+}
+BENCHMARK(GeluForward)->Apply(rows_and_threads);
+
+void GeluBackward(benchmark::State& state) {
+    const int64_t n = state.range(1), h = 4 * state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), dx(n, h, type_of(state));
+    for (auto _ : state) host::gelu_backward(ctx, dy, x, dx);
+    report(state, 0, static_cast<double>(3 * x.bytes()), ctx.threads());
+}
+BENCHMARK(GeluBackward)->Apply(rows_and_threads);
+
+void Add(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer a(n, h, type_of(state)), b(n, h, type_of(state)), out(n, h, type_of(state));
+    for (auto _ : state) host::add(ctx, a, b, out);
+    report(state, 0, static_cast<double>(3 * a.bytes()), ctx.threads());
+}
+BENCHMARK(Add)->Apply(rows_and_threads);
+
+/// type: of the source; the result has the other one.
+void Convert(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer from(n, h, type_of(state));
+    const Buffer to(n, h, type_of(state) == DType::fp32 ? DType::bf16 : DType::fp32);
+    for (auto _ : state) host::convert(ctx, from, to);
+    report(state, 0, static_cast<double>(from.bytes() + to.bytes()), ctx.threads());
+}
+BENCHMARK(Convert)->Apply(rows_and_threads);
+
+}  // namespace
+
+BENCHMARK_MAIN();

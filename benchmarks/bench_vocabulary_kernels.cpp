@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Output layer of one vocabulary shard: S and T against plain products of the same FLOPs, in one
+// process.
+//
+//     bench_vocabulary_kernels [--benchmark_filter=...]
+//
+// FLOPs: 2 N h v for the logits, the same for e W and for e^T (c X): 6 N h v per microbatch.
+// `GFLOP/s` counts these only, so the exponentials show as a rate below that of `Gemm`.
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "kernels/host/adamw.hpp"
+#include "kernels/host/elementwise.hpp"
+#include "kernels/host/gemm.hpp"
+#include "kernels/host/norm.hpp"
+#include "kernels/host/random.hpp"
+#include "kernels/host/vocabulary.hpp"
+
+namespace {
+
+using namespace vocabpipe;
+using namespace vocabpipe::kernels;
+
+class Buffer {
+public:
+    Buffer(int64_t rows, int64_t cols, DType type)
+        : bytes_(static_cast<size_t>(rows * cols * size_of(type))),
+          tensor(bytes_.data(), rows, cols, type) {}
+
+private:
+    std::vector<std::byte> bytes_;
+
+public:
+    Tensor tensor;
+};
+
+Buffer normal(Context& ctx, int64_t rows, int64_t cols, DType type, uint64_t id, float std) {
+    Buffer wide(rows, cols, DType::fp32);
+    host::fill_normal(ctx, wide.tensor, 1, id, 0, std);
+    Buffer out(rows, cols, type);
+    host::convert(ctx, wide.tensor, out.tensor);
+    return out;
+}
+
+struct Layer {
+    Layer(int64_t tokens, int64_t hidden, int64_t rows, DType type)
+        : ctx({.threads = 1, .poll = {}}),
+          shard{.first_row = 0, .rows = rows, .vocab_size = rows},
+          x(normal(ctx, tokens, hidden, type, 1, 1)),
+          w(normal(ctx, rows, hidden, type, 2, 0.02F)),
+          numerator(tokens, rows, type),
+          statistics(tokens, kStatistics, DType::fp32),
+          factors(tokens, 2, DType::fp32),
+          u(tokens, hidden, DType::fp32),
+          dw(rows, hidden, DType::fp32),
+          labels(static_cast<size_t>(tokens)),
+          g(static_cast<size_t>(tokens), 1.0F / static_cast<float>(tokens)) {
+        for (size_t n = 0; n < labels.size(); ++n) {
+            labels[n] = static_cast<int32_t>((n * 7919) % static_cast<size_t>(rows));
+        }
+        score_workspace.resize(
+            static_cast<size_t>(host::vocabulary_score_workspace_bytes(tokens, rows, type)));
+        gradient_workspace.resize(static_cast<size_t>(
+            host::vocabulary_weight_gradient_workspace_bytes(tokens, hidden, type)));
+        input_workspace.resize(
+            static_cast<size_t>(host::vocabulary_input_gradient_workspace_bytes(hidden)));
+    }
+
+    void score() {
+        host::vocabulary_score(ctx, x.tensor, w.tensor, labels, shard, options, numerator.tensor,
+                               statistics.tensor, score_workspace);
+    }
+    void combine() {
+        host::combine_statistics(ctx, statistics.tensor, labels, g, shard, 0, options,
+                                 factors.tensor, {});
+    }
+    void input_gradient() {
+        host::vocabulary_input_product(ctx, numerator.tensor, w.tensor, u.tensor);
+        host::vocabulary_input_gradient(ctx, u.tensor, factors.tensor, w.tensor, labels, g, shard,
+                                        options, input_workspace);
+    }
+    void weight_gradient() {
+        host::vocabulary_weight_gradient(ctx, x.tensor, numerator.tensor, factors.tensor, labels, g,
+                                         shard, options, dw.tensor, true, gradient_workspace);
+    }
+
+    Context ctx;
+    VocabularyShard shard;
+    LossOptions options;
+    Buffer x, w, numerator, statistics, factors, u, dw;
+    std::vector<int32_t> labels;
+    std::vector<float> g;
+    std::vector<std::byte> score_workspace, gradient_workspace, input_workspace;
+};
+
+void report(benchmark::State& state, int products) {
+    const auto flop = 2.0 * static_cast<double>(state.range(0) * state.range(1) * state.range(2));
+    state.counters["GFLOP/s"] =
+        benchmark::Counter(flop * products * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+template <DType type>
+void logits_gemm(benchmark::State& state) {
+    Layer layer(state.range(0), state.range(1), state.range(2), type);
+    for (auto _ : state) {
+        host::gemm(layer.ctx, layer.x.tensor, false, layer.w.tensor, true, layer.numerator.tensor,
+                   false);
+    }
+    report(state, 1);
+}
+
+template <DType type>
+void input_gemm(benchmark::State& state) {
+    Layer layer(state.range(0), state.range(1), state.range(2), type);
+    layer.score();
+    for (auto _ : state) {
+        host::gemm(layer.ctx, layer.numerator.tensor, false, layer.w.tensor, false, layer.u.tensor,
+                   false);
+    }
+    report(state, 1);
+}
+
+template <DType type>
+void weight_gemm(benchmark::State& state) {
+    Layer layer(state.range(0), state.range(1), state.range(2), type);
+    layer.score();
+    for (auto _ : state) {
+        host::gemm(layer.ctx, layer.numerator.tensor, true, layer.x.tensor, false, layer.dw.tensor,
+                   true);
+    }
+    report(state, 1);
+}
+
+/// The three products of S and T and nothing else.
+template <DType type>
+void all_gemms(benchmark::State& state) {
+    Layer layer(state.range(0), state.range(1), state.range(2), type);
+    layer.score();
+    Buffer z(state.range(0), state.range(2), type);
+    for (auto _ : state) {
+        host::gemm(layer.ctx, layer.x.tensor, false, layer.w.tensor, true, z.tensor, false);
+        host::gemm(layer.ctx, layer.numerator.tensor, false, layer.w.tensor, false, layer.u.tensor,
+                   false);
+        host::gemm(layer.ctx, layer.numerator.tensor, true, layer.x.tensor, false, layer.dw.tensor,
+                   true);
+    }
+    report(state, 3);
+}
+
+template <DType type>
+void score(benchmark::State& state) {
+    Layer layer(state.range(0), state.range(1), state.range(2), type);
+    for (auto _ : state) layer.score();
+    report(state, 1);
+}
+
+template <DType type>
+void input_gradient(benchmark::State& state) {
+    Layer layer(state.range(0), state.range(1), state.range(2), type);
+    layer.score();
+    layer.combine();
+    for (auto _ : state) layer.input_gradient();
+    report(state, 1);
+}
+
+template <DType type>
+void weight_gradient(benchmark::State& state) {
+    Layer layer(state.range(0), state.range(1), state.range(2), type);
+    layer.score();
+    layer.combine();
+    for (auto _ : state) layer.weight_gradient();
+    report(state, 1);
+}
+
+template <DType type>
+void score_and_gradients(benchmark::State& state) {
+    Layer layer(state.range(0), state.range(1), state.range(2), type);
+    for (auto _ : state) {
+        layer.score();
+        layer.combine();
+        layer.input_gradient();
+        layer.weight_gradient();
+    }
+    report(state, 3);
+}
+
+void adamw(benchmark::State& state) {
+    Context ctx({.threads = 1, .poll = {}});
+    const auto count = static_cast<size_t>(state.range(0));
+    std::vector<float> p(count, 1), g(count, 1e-3F), m(count), v(count);
+    for (auto _ : state) {
+        host::adamw_step(ctx, p, g, m, v, {}, {.lr = 1e-6F, .bias_correction1 = 0.5F});
+    }
+    state.SetBytesProcessed(state.iterations() * state.range(0) * 28);
+}
+
+void norm(benchmark::State& state) {
+    Context ctx({.threads = 1, .poll = {}});
+    const std::vector<float> g(static_cast<size_t>(state.range(0)), 1e-3F);
+    const ConstTensor values(g.data(), 1, state.range(0), DType::fp32);
+    for (auto _ : state) benchmark::DoNotOptimize(host::sum_of_squares(ctx, values));
+    state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
+}
+
+void normal_numbers(benchmark::State& state) {
+    Context ctx({.threads = 1, .poll = {}});
+    std::vector<float> values(static_cast<size_t>(state.range(0)));
+    const Tensor out(values.data(), 1, state.range(0), DType::fp32);
+    for (auto _ : state) host::fill_normal(ctx, out, 1, 2, 0, 0.02F);
+    state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+
+void shapes(benchmark::internal::Benchmark* benchmark) {
+    benchmark->ArgNames({"N", "h", "v"})
+        ->Args({512, 512, 64000})
+        ->Unit(benchmark::kMillisecond)
+        ->MinTime(1);
+}
+
+BENCHMARK(logits_gemm<DType::fp32>)->Apply(shapes);
+BENCHMARK(score<DType::fp32>)->Apply(shapes);
+BENCHMARK(input_gemm<DType::fp32>)->Apply(shapes);
+BENCHMARK(input_gradient<DType::fp32>)->Apply(shapes);
+BENCHMARK(weight_gemm<DType::fp32>)->Apply(shapes);
+BENCHMARK(weight_gradient<DType::fp32>)->Apply(shapes);
+BENCHMARK(all_gemms<DType::fp32>)->Apply(shapes);
+BENCHMARK(score_and_gradients<DType::fp32>)->Apply(shapes);
+BENCHMARK(logits_gemm<DType::bf16>)->Apply(shapes);
+BENCHMARK(score<DType::bf16>)->Apply(shapes);
+BENCHMARK(input_gemm<DType::bf16>)->Apply(shapes);
+BENCHMARK(input_gradient<DType::bf16>)->Apply(shapes);
+BENCHMARK(weight_gemm<DType::bf16>)->Apply(shapes);
+BENCHMARK(weight_gradient<DType::bf16>)->Apply(shapes);
+BENCHMARK(all_gemms<DType::bf16>)->Apply(shapes);
+BENCHMARK(score_and_gradients<DType::bf16>)->Apply(shapes);
+BENCHMARK(adamw)->Arg(1 << 24)->Unit(benchmark::kMillisecond);
+BENCHMARK(norm)->Arg(1 << 25)->Unit(benchmark::kMillisecond);
+BENCHMARK(normal_numbers)->Arg(1 << 20)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/flop_costs.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace vocabpipe {
+
+TableCosts flop_costs(const GptConfig& config, const GptPartition& partition,
+                      const Schedule& schedule) {
+    constexpr double kFlopsPerNs = 200;  // one core; only ratios matter for an order
+    constexpr double kBytesPerNs = 20;
+    const auto tokens = static_cast<double>(partition.micro_batch_size * config.seq_length);
+    const auto h = static_cast<double>(config.hidden_size);
+    const double output_flops = 2 * h * static_cast<double>(config.vocab_size);
+    const double layer_flops =
+        config.num_layers == 0
+            ? 0
+            : (forward_flops_per_token(config) - output_flops) / config.num_layers;
+    const auto ns = [](double value) { return std::max<int64_t>(std::llround(value), 1); };
+    const auto set = [](TableCosts::OpCosts& costs, Op op, int64_t value) {
+        costs[static_cast<size_t>(op)] = value;
+    };
+    TableCosts costs;
+    for (const int layers : partition.layers_per_stage) {
+        TableCosts::OpCosts stage{};
+        const double forward = layers * layer_flops * tokens / kFlopsPerNs;
+        set(stage, Op::F, ns(forward));
+        set(stage, Op::B, ns(2 * forward));
+        set(stage, Op::I, ns(forward));
+        set(stage, Op::W, ns(forward));
+        costs.stage_ns.push_back(stage);
+    }
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        TableCosts::OpCosts shard{};
+        const double gemm =
+            2 * tokens * h * static_cast<double>(schedule.output.rows(rank)) / kFlopsPerNs;
+        const bool one = schedule.barriers == Barriers::one;
+        set(shard, Op::S, ns(one ? 2 * gemm : gemm));
+        set(shard, Op::T, ns(one ? gemm : 2 * gemm));
+        const int64_t rows =
+            ns(tokens * h * static_cast<double>(size_of(config.dtype)) / kBytesPerNs);
+        set(shard, Op::E, rows);
+        set(shard, Op::G, rows);
+        costs.rank_ns.push_back(shard);
+    }
+    costs.latency_ns = 1000;
+    costs.bytes_per_ns = 3.7;
+    costs.local_bytes_per_ns = kBytesPerNs;
+    return costs;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace vocabpipe::tool {
+
+// Each function adds one subcommand, whose callback does the work: results go to stdout, progress
+// to stderr, failures are thrown and reported by main(). One file each.
+
+/// `vocabpipe data prepare`
+void add_data_prepare(CLI::App& data);
+/// `vocabpipe data inspect`
+void add_data_inspect(CLI::App& data);
+
+}  // namespace vocabpipe::tool

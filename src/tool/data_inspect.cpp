@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "src/tool/commands.hpp"
+#include "src/tool/text.hpp"
+#include "src/train/data/byte_tokenizer.hpp"
+#include "src/train/data/check_tokens.hpp"
+#include "src/train/data/open_tokens.hpp"
+#include "src/train/data/sentencepiece_tokenizer.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+constexpr int64_t kFirstTokens = 16;   // printed as numbers
+constexpr int64_t kTextTokens = 1024;  // decoded, up to the end of the first document
+constexpr size_t kTextBytes = 300;     // printed
+
+struct Options {
+    std::string path;
+    int64_t vocab_size = 0;  // 0: not given
+    std::string tokenizer_model;
+    std::string format = "auto";
+};
+
+void print(const char* key, const std::string& value) {
+    std::printf("%-14s %s\n", key, value.c_str());
+}
+
+void print(const char* key, int64_t value) {
+    print(key, std::to_string(value));
+}
+
+/// The model that was given, else bytes if the ids look like bytes, else PREFIX.model if it has
+/// enough pieces, else none.
+std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const TokenSource& source,
+                                          const TokenRange& range) {
+    if (!options.tokenizer_model.empty()) {
+        auto given = std::make_unique<SentencePieceTokenizer>(
+            SentencePieceTokenizer::load(options.tokenizer_model));
+        check_tokens(source, given->vocab_size());
+        return given;
+    }
+    if (range.max == ByteTokenizer::kEndOfDocument && range.min >= 0) {
+        return std::make_unique<ByteTokenizer>();
+    }
+    std::error_code ignored;
+    const std::string beside = source.info().name + ".model";
+    if (std::filesystem::is_regular_file(beside, ignored)) {
+        auto found = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::load(beside));
+        if (range.max < found->vocab_size()) {
+            return found;
+        }
+    }
+    return nullptr;
+}
+
+void print_text(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
+    const auto end = std::find(tokens.begin(), tokens.end(), tokenizer.end_of_document());
+    print("first text", quoted(tokenizer.decode({tokens.begin(), end}), kTextBytes));
+}
+
+void inspect(const Options& options) {
+    const auto source = open_tokens(options.path, parse_data_format(options.format));
+    const TokenSourceInfo& info = source->info();
+    const TokenRange range =
+        options.vocab_size > 0 ? check_tokens(*source, options.vocab_size) : token_range(*source);
+    print("data", info.name);
+    print("format", info.format);
+    if (info.files.size() != 1) {
+        print("files", static_cast<int64_t>(info.files.size()));
+    }
+    if (info.documents >= 0) {
+        print("documents", info.documents);
+    }
+    if (info.sequences >= 0 && info.sequences != info.documents) {
+        print("sequences", info.sequences);
+    }
+    print("tokens", source->size());
+    print("token type", std::string(token_type_name(info.type)));
+    print("bytes", info.bytes);
+    if (source->size() == 0) {
+        return;
+    }
+    print("token ids", std::to_string(range.min) + " to " + std::to_string(range.max));
+    const std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(options, *source, range);
+    std::vector<int32_t> tokens(static_cast<size_t>(std::min(kTextTokens, source->size())));
+    source->read(0, tokens);
+    std::string first;
+    for (size_t i = 0; i < tokens.size() && i < static_cast<size_t>(kFirstTokens); ++i) {
+        first += (i == 0 ? "" : " ") + std::to_string(tokens[i]);
+    }
+    print("first tokens", first + (source->size() > kFirstTokens ? " ..." : ""));
+    if (tokenizer) {
+        print("tokenizer", tokenizer->name());
+        print_text(*tokenizer, tokens);
+    }
+    const int64_t vocab_size = options.vocab_size > 0 ? options.vocab_size
+                               : tokenizer            ? tokenizer->vocab_size()
+                                                      : int64_t{range.max} + 1;
+    print("train with", "--data-path " + info.name + " --vocab-size " +
+                            std::to_string(std::max(vocab_size, int64_t{range.max} + 1)) +
+                            (options.format == "auto" ? "" : " --data-format " + options.format));
+}
+
+}  // namespace
+
+void add_data_inspect(CLI::App& data) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command = data.add_subcommand("inspect", "Check token files and show what they hold");
+    command
+        ->add_option("path", options->path,
+                     "Prefix of a .bin/.idx pair, or llm.c or raw files: a name, a quoted pattern "
+                     "or a comma-separated list")
+        ->required();
+    command
+        ->add_option("--vocab-size", options->vocab_size,
+                     "Fail if a token id is not below this size")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+    command->add_option("--tokenizer-model", options->tokenizer_model,
+                        "SentencePiece .model file to show text with (default: PREFIX.model)");
+    command
+        ->add_option("--data-format", options->format,
+                     "auto, or raw-u16 or raw-u32 for headerless files")
+        ->check(CLI::IsMember({"auto", "raw-u16", "raw-u32"}))
+        ->capture_default_str();
+    command->callback([options] { inspect(*options); });
+}
+
+}  // namespace vocabpipe::tool

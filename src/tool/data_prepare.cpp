@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "src/support/output_file.hpp"
+#include "src/tool/commands.hpp"
+#include "src/tool/interrupt.hpp"
+#include "src/tool/progress.hpp"
+#include "src/train/data/byte_tokenizer.hpp"
+#include "src/train/data/document_splitter.hpp"
+#include "src/train/data/megatron_writer.hpp"
+#include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "src/train/data/sentencepiece_training.hpp"
+#include "src/train/data/text_file.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+struct Options {
+    std::vector<std::string> inputs;
+    std::string output;
+    std::string tokenizer;   // empty: bytes, or sentencepiece with a model file
+    int64_t vocab_size = 0;  // 0: not given
+    std::string tokenizer_model;
+    std::string separator = "file";
+};
+
+/// The tokenizer, and the bytes of its model if it was trained here.
+struct Vocabulary {
+    std::unique_ptr<Tokenizer> tokenizer;
+    std::string trained_model;
+};
+
+/// The prefix, also if one of the two files was named.
+std::string output_prefix(const std::string& output) {
+    std::string prefix = output;
+    if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) {
+        prefix.resize(prefix.size() - 4);
+    }
+    if (prefix.empty() || prefix.ends_with('/')) {
+        throw UsageError("--output '" + output +
+                         "' names a folder: give a prefix, as in data/mytext, from which "
+                         "data/mytext.bin and data/mytext.idx get their names");
+    }
+    return prefix;
+}
+
+void check_options(const Options& options) {
+    const bool model_given = !options.tokenizer_model.empty();
+    if (options.tokenizer == "bytes" && model_given) {
+        throw UsageError("--tokenizer-model needs --tokenizer sentencepiece, not bytes");
+    }
+    const bool bytes = options.tokenizer == "bytes" || (options.tokenizer.empty() && !model_given);
+    if (bytes && options.vocab_size != 0 && options.vocab_size != ByteTokenizer::kVocabSize) {
+        throw UsageError("--vocab-size " + std::to_string(options.vocab_size) +
+                         ": the bytes tokenizer has 257 ids, leave out --vocab-size or give "
+                         "--tokenizer sentencepiece");
+    }
+    if (!bytes && !model_given && options.vocab_size == 0) {
+        throw UsageError(
+            "--tokenizer sentencepiece needs --vocab-size N to train a vocabulary, or "
+            "--tokenizer-model FILE to use one");
+    }
+}
+
+/// The outputs replace older ones, but never an input.
+void check_distinct(const std::vector<std::string>& inputs, const std::string& prefix) {
+    for (const char* suffix : {".bin", ".idx", ".model"}) {
+        const std::string output = prefix + suffix;
+        for (const std::string& input : inputs) {
+            std::error_code ignored;
+            if (std::filesystem::equivalent(input, output, ignored)) {
+                throw UsageError("--output " + prefix + ": " + output +
+                                 " would replace the input " + input + ", give another prefix");
+            }
+        }
+    }
+}
+
+Vocabulary make_vocabulary(const Options& options, ProgressLine& progress) {
+    if (!options.tokenizer_model.empty()) {
+        auto loaded = std::make_unique<SentencePieceTokenizer>(
+            SentencePieceTokenizer::load(options.tokenizer_model));
+        if (options.vocab_size != 0 && options.vocab_size != loaded->vocab_size()) {
+            throw UsageError("--vocab-size " + std::to_string(options.vocab_size) + ": " +
+                             options.tokenizer_model + " has " +
+                             std::to_string(loaded->vocab_size()) +
+                             " pieces, leave out --vocab-size");
+        }
+        return {std::move(loaded), {}};
+    }
+    if (options.tokenizer == "sentencepiece") {
+        progress.announce("training the vocabulary ...");
+        SentencePieceTrainingOptions training;
+        training.vocab_size = options.vocab_size;
+        std::string model = train_sentencepiece(options.inputs, training);
+        auto trained = std::make_unique<SentencePieceTokenizer>(model, options.output + ".model");
+        return {std::move(trained), std::move(model)};
+    }
+    return {std::make_unique<ByteTokenizer>(), {}};
+}
+
+/// Reads, splits, encodes and writes all inputs; nothing is visible before the writer finishes.
+void tokenize(const Options& options, const Tokenizer& tokenizer, int64_t total_bytes,
+              ProgressLine& progress, MegatronWriter& writer) {
+    const InterruptGuard interrupt;
+    std::vector<int32_t> ids;
+    int64_t bytes = 0;
+    int64_t tokens = 0;
+    DocumentSplitter splitter(parse_document_separator(options.separator),
+                              {.piece =
+                                   [&](std::string_view text) {
+                                       interrupt.check();
+                                       ids.clear();
+                                       tokenizer.encode(text, ids);
+                                       writer.append(ids);
+                                       tokens += static_cast<int64_t>(ids.size());
+                                       progress.show(bytes, total_bytes, tokens);
+                                   },
+                               .end =
+                                   [&] {
+                                       const int32_t end = tokenizer.end_of_document();
+                                       writer.append({&end, 1});
+                                       writer.end_document();
+                                       ++tokens;
+                                   }});
+    for (const std::string& input : options.inputs) {
+        read_text_file(input, [&](std::string_view block) {
+            interrupt.check();
+            bytes += static_cast<int64_t>(block.size());
+            splitter.feed(block);
+        });
+        splitter.end_file();
+    }
+    if (tokens == 0) {
+        throw InputFileError(options.inputs.front() +
+                             (options.inputs.size() > 1 ? " and the other inputs" : "") +
+                             ": no text, so there is nothing to write");
+    }
+}
+
+/// Publishes the model, if one was trained, and the token files; all of them or none.
+MegatronTotals publish(const Options& options, const std::string& model, MegatronWriter& writer) {
+    if (model.empty()) {
+        return writer.finish();
+    }
+    OutputFile file(options.output + ".model");
+    file.write(std::as_bytes(std::span(model)));
+    file.sync();
+    file.publish();
+    try {
+        return writer.finish();
+    } catch (...) {
+        std::error_code ignored;
+        std::filesystem::remove(file.path(), ignored);
+        throw;
+    }
+}
+
+void prepare(Options options) {
+    const auto begin = std::chrono::steady_clock::now();
+    options.output = output_prefix(options.output);
+    check_options(options);
+    int64_t total_bytes = 0;
+    for (const std::string& input : options.inputs) {
+        total_bytes += text_file_bytes(input);
+    }
+    check_distinct(options.inputs, options.output);
+    { const OutputFile probe(options.output + ".bin"); }  // rather now than after the training
+
+    ProgressLine progress;
+    const Vocabulary vocabulary = make_vocabulary(options, progress);
+    const Tokenizer& tokenizer = *vocabulary.tokenizer;
+    MegatronWriter writer(options.output, tokenizer.vocab_size());
+    tokenize(options, tokenizer, total_bytes, progress, writer);
+    progress.announce("writing ...");
+    const MegatronTotals totals = publish(options, vocabulary.trained_model, writer);
+    progress.clear();
+
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    const std::string type(token_type_name(totals.type));
+    std::printf(
+        "%s: %lld documents, %lld tokens, token type %s, vocabulary size %lld, %lld bytes, %.1f "
+        "s\n",
+        options.output.c_str(), static_cast<long long>(totals.documents),
+        static_cast<long long>(totals.tokens), type.c_str(),
+        static_cast<long long>(tokenizer.vocab_size()), static_cast<long long>(totals.bytes),
+        elapsed.count());
+    std::printf("train with: --data-path %s --vocab-size %lld\n", options.output.c_str(),
+                static_cast<long long>(tokenizer.vocab_size()));
+}
+
+}  // namespace
+
+void add_data_prepare(CLI::App& data) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command =
+        data.add_subcommand("prepare", "Turn text files into PREFIX.bin and PREFIX.idx");
+    command->add_option("--input", options->inputs, "Text files, UTF-8 (any bytes for bytes)")
+        ->required();
+    command
+        ->add_option("--output", options->output,
+                     "PREFIX of the files to write: PREFIX.bin, PREFIX.idx and, when a vocabulary "
+                     "is trained, PREFIX.model")
+        ->required();
+    command
+        ->add_option("--tokenizer", options->tokenizer,
+                     "bytes: 257 ids, no model (default); sentencepiece: a trained vocabulary")
+        ->check(CLI::IsMember({"bytes", "sentencepiece"}));
+    command
+        ->add_option("--vocab-size", options->vocab_size,
+                     "Size of the sentencepiece vocabulary to train on the input")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+    command->add_option("--tokenizer-model", options->tokenizer_model,
+                        "Use this SentencePiece .model file instead of training one");
+    command
+        ->add_option("--document-separator", options->separator,
+                     "What ends a document: the end of a file, blank-lines, or every line")
+        ->check(CLI::IsMember({"file", "blank-lines", "line"}))
+        ->capture_default_str();
+    command->callback([options] { prepare(*options); });
+}
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include "src/tool/commands.hpp"
+#include "src/tool/interrupt.hpp"
+#include "src/tool/text.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+int report(const std::string& message, ExitCode code) {
+    std::cerr << "vocabpipe: error: " + one_line(message) + "\n";
+    return static_cast<int>(code);
+}
+
+/// The deepest subcommand that was given, with its --help.
+std::string help_hint(const CLI::App& app) {
+    std::string command = "vocabpipe";
+    const CLI::App* at = &app;
+    while (!at->get_subcommands().empty()) {
+        at = at->get_subcommands().front();
+        command += " " + at->get_name();
+    }
+    return " (see " + command + " --help)";
+}
+
+int run(int argc, char** argv) {
+    CLI::App app("VocabPipe: pipeline-parallel training with vocabulary parallelism", "vocabpipe");
+    app.set_version_flag("--version", "vocabpipe " VOCABPIPE_VERSION);
+    app.require_subcommand(1);
+    CLI::App* data = app.add_subcommand("data", "Make and look at token files");
+    data->require_subcommand(1);
+    add_data_prepare(*data);
+    add_data_inspect(*data);
+    try {
+        app.parse(argc, argv);
+        std::cout.flush();
+        if (!std::cout) {
+            return report("standard output: cannot write", ExitCode::failed);
+        }
+        return static_cast<int>(ExitCode::ok);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+            return app.exit(error);  // --help and --version
+        }
+        return report(error.what() + help_hint(app), ExitCode::usage);
+    }
+}
+
+}  // namespace
+
+}  // namespace vocabpipe::tool
+
+int main(int argc, char** argv) {
+    using namespace vocabpipe;
+    std::signal(SIGXFSZ,
+                SIG_IGN);  // a file size limit is then an error of write(), as a full disk is
+    try {
+        return tool::run(argc, argv);
+    } catch (const Error& error) {
+        return tool::report(error.what(), error.exit_code());
+    } catch (const tool::Interrupted& interrupted) {
+        return 128 + interrupted.signal;
+    } catch (const std::bad_alloc&) {
+        return tool::report("out of memory", ExitCode::out_of_memory);
+    } catch (const std::exception& error) {
+        return tool::report(std::string("internal: ") + error.what(), ExitCode::failed);
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/text.hpp"
+
+#include <array>
+#include <cstdio>
+
+namespace vocabpipe::tool {
+
+namespace {
+
+/// Bytes of the UTF-8 character that starts `text`, 0 if it is damaged.
+size_t character_bytes(std::string_view text) {
+    const auto lead = static_cast<unsigned char>(text.front());
+    const size_t bytes = lead < 0x80                   ? 1
+                         : lead >= 0xc2 && lead < 0xe0 ? 2
+                         : lead >= 0xe0 && lead < 0xf0 ? 3
+                         : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                       : 0;
+    if (bytes == 0 || bytes > text.size()) {
+        return 0;
+    }
+    for (const char c : text.substr(1, bytes - 1)) {
+        if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    return bytes;
+}
+
+}  // namespace
+
+std::string one_line(std::string_view text) {
+    std::string line(text);
+    for (char& c : line) {
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+            c = ' ';
+        }
+    }
+    return line;
+}
+
+std::string quoted(std::string_view text, size_t max_bytes) {
+    std::string result = "\"";
+    while (!text.empty()) {
+        if (result.size() > max_bytes) {
+            return result + "\"...";
+        }
+        const size_t bytes = character_bytes(text);
+        const char c = text.front();
+        if (c == '\n') {
+            result += "\\n";
+        } else if (c == '"' || c == '\\') {
+            result += {'\\', c};
+        } else if (bytes == 0 ||
+                   (bytes == 1 && (static_cast<unsigned char>(c) < 0x20 || c == 0x7f))) {
+            std::array<char, 8> hex{};
+            std::snprintf(hex.data(), hex.size(), "\\x%02x",
+                          static_cast<unsigned>(static_cast<unsigned char>(c)));
+            result += hex.data();
+        } else {
+            result += text.substr(0, bytes);
+        }
+        text.remove_prefix(bytes == 0 ? 1 : bytes);
+    }
+    return result + '"';
+}
+
+}  // namespace vocabpipe::tool

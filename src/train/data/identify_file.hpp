@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "src/train/data/mapped_file.hpp"
+
+namespace vocabpipe {
+
+/// What a file that is no token file turned out to be.
+struct FileIdentity {
+    std::string description;  // "an llm.c model checkpoint", "gzip-compressed data"
+    std::string remedy;       // what to do about it; never empty
+    bool compressed = false;
+};
+
+/// Looks at the first bytes of a file that nobody could read as tokens.
+[[nodiscard]] FileIdentity identify_bytes(std::span<const std::byte> head);
+
+/// The same for a mapped file.
+[[nodiscard]] FileIdentity identify_file(const MappedFile& file);
+
+}  // namespace vocabpipe

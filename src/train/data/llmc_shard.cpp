@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/data/llmc_shard.hpp"
+
+#include <array>
+#include <utility>
+
+#include "src/train/data/identify_file.hpp"
+#include "src/train/data/mapped_tokens.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+using std::to_string;
+
+constexpr uint64_t kHeaderBytes = 1024;  // 256 i32: magic, version, number of tokens, zeros
+
+struct Family {
+    int32_t magic, version;
+    TokenType type;
+    const char* name;
+};
+
+constexpr std::array<Family, 2> kFamilies{{
+    {20240520, 1, TokenType::u16, "llm.c GPT-2 shard"},
+    {20240801, 7, TokenType::u32, "llm.c Llama 3 shard"},
+}};
+
+const Family* family_of(const MappedFile& file) {
+    if (file.size() < sizeof(int32_t)) {
+        return nullptr;
+    }
+    const auto magic = file.load<int32_t>(0);
+    for (const Family& family : kFamilies) {
+        if (family.magic == magic) {
+            return &family;
+        }
+    }
+    return nullptr;
+}
+
+[[noreturn]] void fail(const MappedFile& file, const std::string& reason) {
+    throw InputFileError(file.path() + ": " + reason);
+}
+
+/// Returns the number of tokens.
+int64_t check_shard(const MappedFile& file, const Family& family) {
+    if (file.size() < kHeaderBytes) {
+        fail(file, "has " + to_string(file.size()) + " bytes, but the header of an " +
+                       std::string(family.name) + " has 1024: the file is incomplete");
+    }
+    const auto version = file.load<int32_t>(4);
+    if (version != family.version) {
+        fail(file, "version " + to_string(version) + " of an " + family.name +
+                       " is not supported, only " + to_string(family.version));
+    }
+    const auto count = file.load<int32_t>(8);
+    if (count < 0) {
+        fail(file, "the header gives " + to_string(count) + " tokens");
+    }
+    const auto expected = kHeaderBytes + static_cast<uint64_t>(count) *
+                                             static_cast<uint64_t>(token_bytes(family.type));
+    if (file.size() != expected) {
+        fail(file, "has " + to_string(file.size()) + " bytes, but its header gives " +
+                       to_string(count) + " tokens of type " +
+                       std::string(token_type_name(family.type)) + ", that is " +
+                       to_string(expected) + " bytes: the file is damaged or incomplete");
+    }
+    return count;
+}
+
+}  // namespace
+
+bool is_llmc_shard(const MappedFile& file) {
+    return family_of(file) != nullptr;
+}
+
+std::unique_ptr<TokenSource> open_llmc_shards(const std::string& name,
+                                              std::vector<MappedFile> shards) {
+    if (shards.empty()) {
+        throw InputFileError(name + ": no shard");
+    }
+    const Family* family = family_of(shards.front());
+    const std::string first = shards.front().path();
+    std::unique_ptr<MappedTokens> tokens;
+    for (MappedFile& shard : shards) {
+        const Family* other = family_of(shard);
+        if (other == nullptr) {
+            fail(shard, "not an llm.c token shard but " + identify_file(shard).description);
+        }
+        if (other != family) {
+            fail(shard, "is an " + std::string(other->name) + ", but " + first + " is an " +
+                            family->name + ": give shards of one family");
+        }
+        const int64_t count = check_shard(shard, *family);
+        if (!tokens) {
+            TokenSourceInfo info;
+            info.name = name;
+            info.format = family->name;
+            info.type = family->type;
+            tokens = std::make_unique<MappedTokens>(std::move(info));
+        }
+        tokens->append(std::move(shard), kHeaderBytes, count);
+    }
+    return tokens;
+}
+
+}  // namespace vocabpipe

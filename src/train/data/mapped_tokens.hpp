@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/train/data/mapped_file.hpp"
+#include "src/train/data/token_source.hpp"
+
+namespace vocabpipe {
+
+/// Tokens of one type in one or more mapped files: what every supported format comes down to.
+/// Move-only.
+class MappedTokens final : public TokenSource {
+public:
+    explicit MappedTokens(TokenSourceInfo info) : info_(std::move(info)) {}
+
+    /// Appends `count` tokens of info().type that start `offset` bytes into `file`; the range must
+    /// lie in the file.
+    void append(MappedFile file, uint64_t offset, int64_t count);
+
+    [[nodiscard]] int64_t size() const override { return size_; }
+    void read(int64_t first, std::span<int32_t> out) const override;
+    [[nodiscard]] TokenPlace place(int64_t index) const override;
+    [[nodiscard]] const TokenSourceInfo& info() const override { return info_; }
+
+private:
+    struct Segment {
+        MappedFile file;
+        const std::byte* data;  // first token; possibly misaligned
+        int64_t first, count;   // tokens
+    };
+    [[nodiscard]] size_t segment_of(int64_t index) const;
+
+    TokenSourceInfo info_;
+    std::vector<Segment> segments_;  // none is empty
+    int64_t size_ = 0;
+};
+
+}  // namespace vocabpipe

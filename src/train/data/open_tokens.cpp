@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/data/open_tokens.hpp"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <new>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "src/train/data/identify_file.hpp"
+#include "src/train/data/llmc_shard.hpp"
+#include "src/train/data/mapped_file.hpp"
+#include "src/train/data/mapped_tokens.hpp"
+#include "src/train/data/megatron_reader.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+bool exists(const std::string& path) {
+    std::error_code error;
+    return std::filesystem::exists(path, error);
+}
+
+std::string without_suffix(const std::string& path, std::string_view suffix) {
+    return path.ends_with(suffix) ? path.substr(0, path.size() - suffix.size()) : std::string();
+}
+
+/// The prefix if `path` means a Megatron pair, else empty.
+std::string megatron_prefix(const std::string& path) {
+    if (path.ends_with(".idx")) {
+        return without_suffix(path, ".idx");
+    }
+    const std::string prefix = without_suffix(path, ".bin");
+    if (!prefix.empty() && exists(prefix + ".idx")) {
+        return prefix;
+    }
+    return exists(path + ".idx") ? path : std::string();
+}
+
+void append_matches(const std::string& pattern, std::vector<std::string>& files) {
+    if (exists(pattern) || pattern.find_first_of("*?[") == std::string::npos) {
+        files.push_back(pattern);
+        return;
+    }
+    glob_t matches{};
+    const int result = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &matches);
+    for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i) {
+        files.emplace_back(matches.gl_pathv[i]);  // sorted by glob()
+    }
+    ::globfree(&matches);
+    if (result == GLOB_NOSPACE) {
+        throw std::bad_alloc();
+    }
+    if (result != 0) {
+        throw InputFileError(pattern + ": no file matches this pattern");
+    }
+}
+
+/// The files of a comma-separated list of names and patterns. A file whose name has a comma wins.
+std::vector<std::string> expand(const std::string& list) {
+    if (exists(list)) {
+        return {list};
+    }
+    std::vector<std::string> files;
+    for (size_t begin = 0; begin <= list.size();) {
+        const size_t end = std::min(list.find(',', begin), list.size());
+        if (end > begin) {
+            append_matches(list.substr(begin, end - begin), files);
+        }
+        begin = end + 1;
+    }
+    if (files.empty()) {
+        throw InputFileError("the data path is empty: give the prefix of a dataset");
+    }
+    return files;
+}
+
+[[noreturn]] void fail_missing(const std::string& path) {
+    if (exists(path + ".bin")) {
+        throw InputFileError(path + ".idx: no such file, although " + path +
+                             ".bin exists: a Megatron dataset needs both, for headerless tokens "
+                             "give the full file name and --data-format raw-u16 or raw-u32");
+    }
+    throw InputFileError(path + ": no such file, neither " + path + ".idx and .bin");
+}
+
+std::unique_ptr<TokenSource> open_raw(const std::string& name, std::vector<MappedFile> files,
+                                      TokenType type) {
+    TokenSourceInfo info;
+    info.name = name;
+    info.format = "raw " + std::string(token_type_name(type));
+    info.type = type;
+    auto tokens = std::make_unique<MappedTokens>(std::move(info));
+    const auto bytes = static_cast<uint64_t>(token_bytes(type));
+    for (MappedFile& file : files) {
+        if (file.size() % bytes != 0) {
+            throw InputFileError(file.path() + ": has " + std::to_string(file.size()) +
+                                 " bytes, which is no multiple of " + std::to_string(bytes) +
+                                 ": the file is not " + std::string(token_type_name(type)) +
+                                 " tokens or is incomplete");
+        }
+        const auto count = static_cast<int64_t>(file.size() / bytes);
+        tokens->append(std::move(file), 0, count);
+    }
+    return tokens;
+}
+
+}  // namespace
+
+DataFormat parse_data_format(std::string_view text) {
+    if (text == "auto") {
+        return DataFormat::automatic;
+    }
+    if (text == "raw-u16") {
+        return DataFormat::raw_u16;
+    }
+    if (text == "raw-u32") {
+        return DataFormat::raw_u32;
+    }
+    throw UsageError("--data-format: '" + std::string(text) +
+                     "' is unknown: give auto, raw-u16 or raw-u32");
+}
+
+std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat format) {
+    if (format == DataFormat::automatic) {
+        const std::string prefix = megatron_prefix(path);
+        if (!prefix.empty()) {
+            return open_megatron(prefix);
+        }
+    }
+    std::vector<MappedFile> files;
+    for (const std::string& file : expand(path)) {
+        if (!exists(file)) {
+            fail_missing(file);
+        }
+        files.emplace_back(file);
+    }
+    if (format != DataFormat::automatic) {
+        return open_raw(path, std::move(files),
+                        format == DataFormat::raw_u16 ? TokenType::u16 : TokenType::u32);
+    }
+    if (is_llmc_shard(files.front())) {
+        return open_llmc_shards(path, std::move(files));
+    }
+    const FileIdentity found = identify_file(files.front());
+    throw InputFileError(files.front().path() + ": not a token file but " + found.description +
+                         ": " + found.remedy);
+}
+
+}  // namespace vocabpipe

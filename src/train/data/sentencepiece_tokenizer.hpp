@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "src/train/data/tokenizer.hpp"
+
+namespace vocabpipe {
+
+/// A SentencePiece model. Its end-of-document id is </s>, or else <|endoftext|> or <eod>.
+class SentencePieceTokenizer final : public Tokenizer {
+public:
+    /// Loads a .model file. InputFileError if it is no such model or has no end-of-document piece.
+    [[nodiscard]] static SentencePieceTokenizer load(const std::string& path);
+
+    /// From the bytes of a .model file; `name` stands for the file in errors.
+    SentencePieceTokenizer(std::string_view model, const std::string& name);
+    ~SentencePieceTokenizer() override;
+    SentencePieceTokenizer(SentencePieceTokenizer&&) noexcept;
+    SentencePieceTokenizer& operator=(SentencePieceTokenizer&&) noexcept;
+
+    [[nodiscard]] std::string name() const override { return "sentencepiece"; }
+    [[nodiscard]] int64_t vocab_size() const override;
+    [[nodiscard]] int32_t end_of_document() const override;
+    void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+    [[nodiscard]] std::string decode(std::span<const int32_t> ids) const override;
+
+private:
+    struct Model;
+    std::unique_ptr<Model> model_;
+};
+
+}  // namespace vocabpipe

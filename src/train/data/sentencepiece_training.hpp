@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+struct SentencePieceTrainingOptions {
+    int64_t vocab_size = 0;
+    // Enough for a stable vocabulary; larger inputs are sampled line by line, always the same
+    // lines.
+    int64_t max_bytes = int64_t{64} << 20;
+};
+
+/// Learns a byte-pair vocabulary of exactly vocab_size pieces from text files and returns the bytes
+/// of a .model file. Ids: 0 unknown, 1 </s>, 256 single bytes, then learned pieces; text is kept as
+/// it is, so decoding gives back valid UTF-8 byte for byte (except U+2581, which SentencePiece uses
+/// for a space). Silent; the same input and size give the same model. UsageError with the smallest
+/// or largest possible size if the text does not admit vocab_size pieces; InputFileError for
+/// unreadable files.
+[[nodiscard]] std::string train_sentencepiece(const std::vector<std::string>& files,
+                                              const SentencePieceTrainingOptions& options);
+
+}  // namespace vocabpipe

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/data/text_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "src/train/data/identify_file.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr size_t kBlockBytes = size_t{1} << 20;
+
+/// An open file descriptor. Read in blocks and not mapped: the input may be on a slow network disk
+/// and may grow.
+class TextFile {
+public:
+    explicit TextFile(const std::string& path)
+        : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+        if (file_ < 0) {
+            fail(errno);
+        }
+    }
+    ~TextFile() { ::close(file_); }
+    TextFile(const TextFile&) = delete;
+    TextFile& operator=(const TextFile&) = delete;
+
+    [[nodiscard]] int64_t bytes() const {
+        struct stat status {};
+        if (::fstat(file_, &status) != 0) {
+            fail(errno);
+        }
+        if (!S_ISREG(status.st_mode)) {
+            throw InputFileError(path_ + ": not a regular file" +
+                                 (S_ISDIR(status.st_mode) ? " but a folder" : ""));
+        }
+        return status.st_size;
+    }
+
+    /// Fills as much of `block` as the file has; returns the bytes read, 0 at its end.
+    size_t read(std::span<char> block) const {
+        size_t filled = 0;
+        while (filled < block.size()) {
+            const ssize_t got = ::read(file_, block.data() + filled, block.size() - filled);
+            if (got < 0 && errno == EINTR) {
+                continue;
+            }
+            if (got < 0) {
+                fail(errno);
+            }
+            if (got == 0) {
+                break;
+            }
+            filled += static_cast<size_t>(got);
+        }
+        return filled;
+    }
+
+private:
+    [[noreturn]] void fail(int error) const {
+        throw InputFileError(path_ + ": cannot read: " + std::generic_category().message(error));
+    }
+
+    const std::string& path_;
+    int file_;
+};
+
+void check_content(const std::string& path, std::string_view head) {
+    const FileIdentity found = identify_bytes(std::as_bytes(std::span(head)));
+    if (found.compressed) {
+        throw InputFileError(path + ": not text but " + found.description + ": " + found.remedy);
+    }
+}
+
+}  // namespace
+
+int64_t text_file_bytes(const std::string& path) {
+    const TextFile file(path);
+    const int64_t bytes = file.bytes();
+    std::string head(64, '\0');
+    head.resize(file.read(head));
+    check_content(path, head);
+    return bytes;
+}
+
+void read_text_file(const std::string& path, const std::function<void(std::string_view)>& take) {
+    const TextFile file(path);
+    (void)file.bytes();
+    std::string block(kBlockBytes, '\0');
+    for (bool first = true;; first = false) {
+        const size_t filled = file.read(block);
+        const auto text = std::string_view(block).substr(0, filled);
+        if (first) {
+            check_content(path, text);
+        }
+        if (text.empty()) {
+            return;
+        }
+        take(text);
+    }
+}
+
+}  // namespace vocabpipe

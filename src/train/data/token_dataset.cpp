@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/data/token_dataset.hpp"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+int64_t count_samples(const TokenSource& source, int64_t seq_length) {
+    if (seq_length < 1) {
+        throw UsageError("--seq-length " + std::to_string(seq_length) + " must be at least 1");
+    }
+    if (source.size() <= seq_length) {
+        throw InputFileError(source.info().name + ": holds " + std::to_string(source.size()) +
+                             " tokens, but one sample of --seq-length " +
+                             std::to_string(seq_length) + " needs " +
+                             std::to_string(static_cast<uint64_t>(seq_length) + 1) +
+                             ": give more data or a shorter --seq-length");
+    }
+    return (source.size() - 1) / seq_length;
+}
+
+}  // namespace
+
+TokenDataset::TokenDataset(std::shared_ptr<const TokenSource> source,
+                           const TokenDatasetOptions& options)
+    : source_(std::move(source)),
+      options_(options),
+      samples_(count_samples(*source_, options.seq_length)),
+      order_(samples_, options.seed, options.shuffle) {}
+
+void TokenDataset::sample(int64_t index, std::span<int32_t> tokens_and_next) const {
+    if (std::cmp_not_equal(tokens_and_next.size(), options_.seq_length + 1)) {
+        throw std::invalid_argument("TokenDataset::sample: needs seq_length + 1 elements");
+    }
+    source_->read(order_(index) * options_.seq_length, tokens_and_next);
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/train/data/token_type.hpp"
+
+namespace vocabpipe {
+
+/// A position in the stream, as a file and the index of the token in this file.
+struct TokenPlace {
+    std::string file;
+    int64_t position = 0;
+};
+
+/// What a source is, for people.
+struct TokenSourceInfo {
+    std::string name;                // as the user gave it: prefix, file or pattern
+    std::string format;              // "Megatron indexed dataset", "llm.c GPT-2 shards", "raw u16"
+    TokenType type = TokenType::u8;  // on disk
+    int64_t documents = -1;          // -1: the format does not say
+    int64_t sequences = -1;          // -1: the format does not say
+    int64_t bytes = 0;               // tokens and headers
+    std::vector<std::string> files;  // in stream order
+};
+
+/// A stream of token ids. Reading is const and safe from several threads.
+class TokenSource {
+public:
+    virtual ~TokenSource() = default;
+
+    /// Tokens in the stream, all documents and files one after the other.
+    [[nodiscard]] virtual int64_t size() const = 0;
+
+    /// Copies the tokens first, first + 1, ... to `out`. The range must lie in [0, size()), else
+    /// std::out_of_range. A stored value that is no int32 is an InputFileError.
+    virtual void read(int64_t first, std::span<int32_t> out) const = 0;
+
+    /// Where token `index` is stored; for messages.
+    [[nodiscard]] virtual TokenPlace place(int64_t index) const = 0;
+
+    [[nodiscard]] virtual const TokenSourceInfo& info() const = 0;
+};
+
+}  // namespace vocabpipe

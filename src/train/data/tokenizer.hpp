@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Text to token ids and back. Const functions are safe from several threads.
+class Tokenizer {
+public:
+    virtual ~Tokenizer() = default;
+
+    /// "bytes" or "sentencepiece".
+    [[nodiscard]] virtual std::string name() const = 0;
+    /// All ids are in [0, vocab_size()).
+    [[nodiscard]] virtual int64_t vocab_size() const = 0;
+    /// The id that stands behind every document.
+    [[nodiscard]] virtual int32_t end_of_document() const = 0;
+    /// Appends the ids of `text` to `ids`.
+    virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
+    /// Ids outside of the vocabulary and end_of_document() give no text.
+    [[nodiscard]] virtual std::string decode(std::span<const int32_t> ids) const = 0;
+};
+
+}  // namespace vocabpipe

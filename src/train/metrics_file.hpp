@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+namespace vocabpipe {
+
+/// One line of the metrics file; keys are the member names.
+struct StepMetrics {
+    int64_t step = 0;
+    double loss = 0;
+    double grad_norm = 0;
+    double lr = 0;
+    double tokens_per_second = 0;
+    double step_seconds = 0;
+    bool updated = true;
+};
+
+/// JSON lines, one object per step, flushed line by line so that a run can be watched. A line that
+/// cannot be written whole (disk full) is taken back and reported as OutputFileError.
+class MetricsFile {
+public:
+    explicit MetricsFile(std::string path);
+    void add(const StepMetrics& metrics);
+    /// Reports what only closing shows.
+    void close();
+
+private:
+    [[noreturn]] void fail(const char* doing);
+    struct Close {
+        void operator()(std::FILE* file) const { std::fclose(file); }
+    };
+    std::string path_;
+    std::unique_ptr<std::FILE, Close> file_;
+    int64_t whole_bytes_ = 0;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/process_memory.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Value of "Key:  123 kB" in a /proc file, in bytes; -1 where it is missing.
+int64_t field(const char* file, const std::string& key) {
+    std::ifstream in(file);
+    std::string word;
+    while (in >> word) {
+        int64_t kib = 0;
+        if (word == key && in >> kib) return kib * 1024;
+        in.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+    }
+    return -1;
+}
+
+/// A number in a cgroup file; -1 where there is none ("max", or no such file).
+int64_t number(const char* file) {
+    std::ifstream in(file);
+    int64_t value = -1;
+    return in >> value ? value : -1;
+}
+
+}  // namespace
+
+ProcessMemory process_memory() {
+    return {.resident = field("/proc/self/status", "VmRSS:"),
+            .peak = field("/proc/self/status", "VmHWM:")};
+}
+
+int64_t available_memory() {
+    int64_t available = field("/proc/meminfo", "MemAvailable:");
+    if (available < 0) available = std::numeric_limits<int64_t>::max();
+    const int64_t limit = number("/sys/fs/cgroup/memory.max");
+    const int64_t used = number("/sys/fs/cgroup/memory.current");
+    return limit >= 0 && used >= 0 ? std::min(available, limit - used) : available;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/rank_placement.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace vocabpipe {
+
+namespace {
+
+struct Wire {
+    std::array<char, 256> host{};
+    cpu_set_t cores{};
+};
+
+}  // namespace
+
+std::vector<RankPlacement> find_placements(Communicator& communicator) {
+    Wire mine;
+    gethostname(mine.host.data(), mine.host.size() - 1);
+    sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+    const auto parts = communicator.all_gather(std::as_bytes(std::span(&mine, 1)));
+    std::vector<Wire> all(parts.size());
+    for (size_t i = 0; i < parts.size(); ++i) std::memcpy(&all[i], parts[i].data(), sizeof(Wire));
+    std::vector<RankPlacement> placements;
+    for (const Wire& wire : all) {
+        RankPlacement placement{.host = wire.host.data(),
+                                .cores = std::max(CPU_COUNT(&wire.cores), 1),
+                                .ranks_sharing = 0,
+                                .ranks_on_host = 0};
+        for (const Wire& other : all) {
+            if (std::strcmp(other.host.data(), wire.host.data()) != 0) continue;
+            ++placement.ranks_on_host;
+            if (CPU_EQUAL(&other.cores, &wire.cores)) ++placement.ranks_sharing;
+        }
+        placements.push_back(placement);
+    }
+    return placements;
+}
+
+}  // namespace vocabpipe

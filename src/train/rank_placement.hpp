@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/world.hpp"
+
+#include <string>
+
+namespace vocabpipe {
+
+/// Where a rank runs.
+struct RankPlacement {
+    std::string host;
+    int cores = 1;          ///< that this rank may use
+    int ranks_sharing = 1;  ///< ranks that may use the same cores
+    int ranks_on_host = 1;
+    /// Cores divided by those who share them: ranks x threads beyond the cores is a cliff, not a
+    /// slope.
+    [[nodiscard]] int threads() const {
+        return cores / ranks_sharing > 0 ? cores / ranks_sharing : 1;
+    }
+};
+
+/// Of every rank, by rank. Collective. mpirun binds small worlds to one core per rank; the affinity
+/// mask says so.
+[[nodiscard]] std::vector<RankPlacement> find_placements(Communicator& communicator);
+
+}  // namespace vocabpipe

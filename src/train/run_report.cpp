@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/run_report.hpp"
+
+#include "src/support/output_file.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace vocabpipe {
+
+namespace {
+
+/// oneDNN's compiled kernels, its primitive cache, stacks and the allocator's slack, once per
+/// process after a step of a transformer (docs/memory.md, "measured constants").
+constexpr int64_t kKernelBytes = int64_t{24} << 20;
+
+double mib(int64_t bytes) {
+    return static_cast<double>(bytes) / (1 << 20);
+}
+
+double share(int64_t part, int64_t whole) {
+    return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+}  // namespace
+
+void RankUsage::add_step(const Timeline& timeline, int64_t duration_ns) {
+    if (steps_++ == 0) return;
+    int64_t first = INT64_MAX;
+    int64_t last = INT64_MIN;
+    for (const Span& span : timeline.spans) {
+        if (span.lane != Lane::compute && span.lane != Lane::combine) continue;
+        busy_ns_ += span.cpu_ns;
+        if (span.lane != Lane::compute) continue;
+        first = std::min(first, span.begin_ns);
+        last = std::max(last, span.end_ns);
+    }
+    if (last > first) span_ns_ += last - first;
+    wall_ns_ += duration_ns;
+    durations_.push_back(duration_ns);
+}
+
+double RankUsage::busy_share() const {
+    return share(busy_ns_, wall_ns_);
+}
+
+double RankUsage::bubble() const {
+    return span_ns_ == 0 ? 0 : 1 - share(busy_ns_, span_ns_);
+}
+
+int64_t RankUsage::median_step_ns() const {
+    if (durations_.empty()) return 0;
+    std::vector<int64_t> sorted = durations_;
+    std::nth_element(sorted.begin(),
+                     sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
+    return sorted[sorted.size() / 2];
+}
+
+int64_t RankReport::predicted_peak_bytes() const {
+    return arena_bytes + persistent_bytes + start_bytes + kKernelBytes;
+}
+
+double RunReport::tokens_per_second() const {
+    const int64_t step = ranks.empty() ? 0 : ranks.front().median_step_ns;
+    return step == 0 ? 0 : static_cast<double>(tokens_per_step) * 1e9 / static_cast<double>(step);
+}
+
+double RunReport::simulated_tokens_per_second() const {
+    return simulated_step_ns == 0 ? 0
+                                  : static_cast<double>(tokens_per_step) * 1e9 /
+                                        static_cast<double>(simulated_step_ns);
+}
+
+double RunReport::bubble() const {
+    double sum = 0;
+    for (const RankReport& rank : ranks) sum += rank.bubble;
+    return ranks.empty() ? 0 : sum / static_cast<double>(ranks.size());
+}
+
+std::vector<RankReport> gather_rank_reports(Communicator& communicator, const RankReport& mine) {
+    std::vector<RankReport> all;
+    for (const auto& part : communicator.all_gather(std::as_bytes(std::span(&mine, 1)))) {
+        RankReport report;
+        std::memcpy(&report, part.data(), sizeof report);
+        all.push_back(report);
+    }
+    return all;
+}
+
+void print_report(const RunReport& report) {
+    std::printf("\n%4s %6s %6s %7s | %10s %10s %12s %12s %12s %7s\n", "rank", "busy", "idle",
+                "bubble", "live peak", "arena", "persistent", "predicted", "measured", "error");
+    std::printf("%4s %6s %6s %7s | %10s %10s %12s %12s %12s %7s\n", "", "%", "%", "%", "MiB", "MiB",
+                "MiB", "MiB", "MiB", "%");
+    int64_t threads_predicted = 0;
+    for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
+        const RankReport& r = report.ranks[rank];
+        threads_predicted += r.arena_bytes + r.persistent_bytes;
+        std::printf("%4zu %6.1f %6.1f %7.1f | %10.1f %10.1f %12.1f", rank, 100 * r.busy_share,
+                    100 * (1 - r.busy_share), 100 * r.bubble, mib(r.live_peak_bytes),
+                    mib(r.arena_bytes), mib(r.persistent_bytes));
+        if (report.ranks_are_threads) {
+            std::printf(" %12s %12s %7s\n", "-", "-", "-");
+        } else {
+            std::printf(" %12.1f %12.1f %+7.1f\n", mib(r.predicted_peak_bytes()),
+                        mib(r.measured_peak_bytes),
+                        100 * (share(r.measured_peak_bytes, r.predicted_peak_bytes()) - 1));
+        }
+    }
+    if (report.ranks_are_threads && !report.ranks.empty()) {
+        const RankReport& any = report.ranks.front();
+        const int64_t predicted = threads_predicted + any.start_bytes +
+                                  kKernelBytes * static_cast<int64_t>(report.ranks.size());
+        std::printf("process of all ranks: predicted %.1f MiB, measured %.1f MiB\n", mib(predicted),
+                    mib(any.measured_peak_bytes));
+    }
+    std::printf(
+        "tokens/s %.1f | loss %.4f -> %.4f | bubble %.1f %% | one core per rank (simulated): "
+        "tokens/s %.1f, bubble %.1f %%\n",
+        report.tokens_per_second(), report.first_loss, report.last_loss, 100 * report.bubble(),
+        report.simulated_tokens_per_second(), 100 * report.simulated_bubble);
+}
+
+void write_report(const std::string& path, const RunReport& report) {
+    nlohmann::json ranks = nlohmann::json::array();
+    for (const RankReport& r : report.ranks) {
+        ranks.push_back({{"busy_share", r.busy_share},
+                         {"bubble", r.bubble},
+                         {"live_peak_bytes", r.live_peak_bytes},
+                         {"arena_bytes", r.arena_bytes},
+                         {"persistent_bytes", r.persistent_bytes},
+                         {"predicted_peak_bytes", r.predicted_peak_bytes()},
+                         {"measured_peak_bytes", r.measured_peak_bytes}});
+    }
+    const nlohmann::json all{{"schedule", report.schedule},
+                             {"vocab_mode", report.vocab_mode},
+                             {"tokens_per_second", report.tokens_per_second()},
+                             {"first_loss", report.first_loss},
+                             {"last_loss", report.last_loss},
+                             {"bubble", report.bubble()},
+                             {"simulated_tokens_per_second", report.simulated_tokens_per_second()},
+                             {"simulated_bubble", report.simulated_bubble},
+                             {"ranks", ranks}};
+    OutputFile file(path);
+    const std::string text = all.dump(2) + "\n";
+    file.write(text);
+    file.publish();
+}
+
+}  // namespace vocabpipe

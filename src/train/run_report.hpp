@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/timeline.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// How one rank spent its steps; the first step is left out (kernels are compiled in it).
+class RankUsage {
+public:
+    void add_step(const Timeline& timeline, int64_t duration_ns);
+    /// CPU time of passes, combines and folds over the steps' duration.
+    [[nodiscard]] double busy_share() const;
+    /// 1 - busy time / time of the compute lane from its first to its last pass.
+    [[nodiscard]] double bubble() const;
+    [[nodiscard]] int64_t median_step_ns() const;
+
+private:
+    int64_t steps_ = 0;
+    int64_t busy_ns_ = 0;
+    int64_t wall_ns_ = 0;
+    int64_t span_ns_ = 0;
+    std::vector<int64_t> durations_;
+};
+
+struct RankReport {
+    double busy_share = 0;
+    double bubble = 0;
+    int64_t median_step_ns = 0;
+    int64_t live_peak_bytes = 0;      ///< planned
+    int64_t arena_bytes = 0;          ///< packed
+    int64_t persistent_bytes = 0;     ///< weights, gradients, optimizer
+    int64_t start_bytes = 0;          ///< resident before anything was allocated: MPI, libraries
+    int64_t measured_peak_bytes = 0;  ///< of the process
+
+    /// arena + persistent + start + what oneDNN's compiled kernels and buffers take (measured
+    /// constant, docs/memory.md).
+    [[nodiscard]] int64_t predicted_peak_bytes() const;
+};
+
+struct RunReport {
+    std::string schedule, vocab_mode;
+    bool ranks_are_threads = false;
+    int64_t tokens_per_step = 0;
+    double first_loss = 0;
+    double last_loss = 0;
+    int64_t simulated_step_ns = 0;  ///< from measured pass costs, one core per rank
+    double simulated_bubble = 0;
+    std::vector<RankReport> ranks;
+
+    [[nodiscard]] double tokens_per_second() const;
+    [[nodiscard]] double simulated_tokens_per_second() const;
+    [[nodiscard]] double bubble() const;  ///< mean over ranks
+};
+
+/// Every rank's report, by rank. Collective.
+[[nodiscard]] std::vector<RankReport> gather_rank_reports(Communicator& communicator,
+                                                          const RankReport& mine);
+
+/// Per rank: busy, idle, bubble; planned and measured memory.
+void print_report(const RunReport& report);
+
+/// One JSON object. Throws OutputFileError.
+void write_report(const std::string& path, const RunReport& report);
+
+}  // namespace vocabpipe

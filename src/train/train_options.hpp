@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/gpt_config.hpp"
+#include "src/train/optimizer_step.hpp"
+#include "vocabpipe/schedule.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace vocabpipe {
+
+/// A training run; the comments name the flags of train_gpt.
+struct TrainOptions {
+    GptConfig model;
+    std::string data_path;             // --data-path
+    std::string data_format = "auto";  // --data-format
+    int64_t micro_batch_size = 1;      // --micro-batch-size, sequences
+    int64_t global_batch_size = 8;     // --global-batch-size, sequences
+    int64_t train_iters = 100;         // --train-iters
+    double lr = 3e-4;                  // --lr; suits models of this size with AdamW
+    double min_lr = 0;                 // --min-lr
+    int64_t lr_warmup_iters = 0;       // --lr-warmup-iters
+    OptimizerOptions optimizer;
+    uint64_t seed = 1234;  // --seed; Megatron's default
+
+    std::string schedule = "1f1b";  // --schedule
+    VocabMode vocab_mode =
+        VocabMode::one_barrier;  // --vocab-mode; least memory of the balanced ones
+    /// --schedule-costs F,B; none: auto, measured in the first steps.
+    std::optional<std::pair<int64_t, int64_t>> schedule_costs = std::pair<int64_t, int64_t>{1, 2};
+    int64_t c0_margin = 0;     // --c0-margin, in the unit of the costs
+    int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores
+
+    std::string trace_dir;                 // --trace-dir; empty: none
+    std::string metrics;                   // --metrics, JSON lines; empty: none
+    std::string report;                    // --report, one JSON object at the end; empty: none
+    int64_t log_interval = 1;              // --log-interval
+    bool ranks_are_threads = false;        // memory is the process's, not the rank's
+    std::function<bool()> stop_requested;  // SIGUSR1; empty: never
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/trainer.hpp"
+
+#include "src/model/flop_costs.hpp"
+#include "src/model/gpt.hpp"
+#include "src/runtime/wait.hpp"
+#include "src/support/output_file.hpp"
+#include "src/train/data/check_tokens.hpp"
+#include "src/train/data/open_tokens.hpp"
+#include "src/train/data/token_dataset.hpp"
+#include "src/train/learning_rate.hpp"
+#include "src/train/measured_costs.hpp"
+#include "src/train/metrics_file.hpp"
+#include "src/train/process_memory.hpp"
+#include "src/train/rank_placement.hpp"
+#include "src/train/run_report.hpp"
+#include "src/train/step_batch.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/executor.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/simulate.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+namespace vocabpipe {
+
+namespace {
+
+/// The first step pays for kernels that are compiled on first use; the last of these is measured.
+constexpr int64_t kStepsBeforeCosts = 3;
+
+std::string mib(int64_t bytes) {
+    return std::to_string((bytes + (1 << 19)) >> 20) + " MiB";
+}
+
+class Trainer {
+public:
+    Trainer(Communicator& communicator, const TrainOptions& options)
+        : communicator_(communicator),
+          options_(options),
+          rank_(communicator.rank()),
+          start_memory_(process_memory().resident) {}
+
+    void run() {
+        communicator_.agree([this] { prepare(); });
+        print_placement();
+        communicator_.agree([this] { allocate(); });
+        executor_->load(programs_);
+        for (int64_t step = 1; step <= options_.train_iters; ++step) {
+            const StepResult result = run_step(step);
+            if (result.stop_requested) {
+                if (rank_ == 0) {
+                    std::printf("stop requested: ended after step %lld of %lld\n",
+                                static_cast<long long>(step),
+                                static_cast<long long>(options_.train_iters));
+                }
+                break;
+            }
+            if (step == kStepsBeforeCosts && !options_.schedule_costs &&
+                step < options_.train_iters) {
+                reorder();
+            }
+        }
+        finish();
+    }
+
+private:
+    // --- before the first step
+    // ---------------------------------------------------------------------
+
+    /// Everything that can be wrong without memory for a model.
+    void prepare() {
+        options_.model.check();
+        check_batch();
+        microbatches_ = static_cast<int>(options_.global_batch_size / options_.micro_batch_size);
+        placements_ = find_placements(communicator_);
+        threads_ = options_.threads_per_rank;
+        if (threads_ == 0) {
+            threads_ = placements_.front().threads();
+            for (const RankPlacement& p : placements_) threads_ = std::min(threads_, p.threads());
+        }
+        schedule_ =
+            make_schedule(options_.schedule_costs.value_or(std::pair<int64_t, int64_t>{1, 2}));
+        partition_ = {.layers_per_stage = layers_per_stage(options_.model.num_layers,
+                                                           schedule_.stages, options_.vocab_mode,
+                                                           output_layer_in_layers(options_.model)),
+                      .micro_batch_size = options_.micro_batch_size,
+                      .threads_per_rank = threads_};
+        sizes_ = step_sizes(options_.model, partition_, schedule_);
+        costs_ = flop_costs(options_.model, partition_, schedule_);
+        programs_ = lower(schedule_, sizes_, costs_);
+        check_memory();
+        open_data();
+        if (rank_ == 0) {
+            if (!options_.trace_dir.empty()) make_directories(options_.trace_dir, "--trace-dir");
+            if (!options_.metrics.empty()) metrics_.emplace(options_.metrics);
+        }
+    }
+
+    void check_batch() const {
+        const auto at_least_one = [](const char* flag, int64_t value) {
+            if (value < 1) {
+                throw UsageError(std::string(flag) + " " + std::to_string(value) +
+                                 ": must be at least 1");
+            }
+        };
+        at_least_one("--micro-batch-size", options_.micro_batch_size);
+        at_least_one("--global-batch-size", options_.global_batch_size);
+        at_least_one("--train-iters", options_.train_iters);
+        if (options_.global_batch_size % options_.micro_batch_size != 0) {
+            throw UsageError("--global-batch-size " + std::to_string(options_.global_batch_size) +
+                             ": must be a multiple of --micro-batch-size " +
+                             std::to_string(options_.micro_batch_size));
+        }
+        if (options_.lr_warmup_iters < 0 || options_.lr_warmup_iters > options_.train_iters) {
+            throw UsageError("--lr-warmup-iters " + std::to_string(options_.lr_warmup_iters) +
+                             ": must be between 0 and --train-iters " +
+                             std::to_string(options_.train_iters));
+        }
+        if (options_.model.num_layers < communicator_.size() &&
+            options_.vocab_mode != VocabMode::redistributed) {
+            throw UsageError("--num-layers " + std::to_string(options_.model.num_layers) +
+                             ": must be at least the number of ranks, " +
+                             std::to_string(communicator_.size()) +
+                             "; use more layers or fewer ranks");
+        }
+    }
+
+    [[nodiscard]] Schedule make_schedule(std::pair<int64_t, int64_t> costs) const {
+        return generate(options_.schedule, {.ranks = communicator_.size(),
+                                            .microbatches = microbatches_,
+                                            .vocab_mode = options_.vocab_mode,
+                                            .vocab_size = options_.model.vocab_size,
+                                            .forward_cost = costs.first,
+                                            .backward_cost = costs.second,
+                                            .c0_margin = options_.c0_margin});
+    }
+
+    [[nodiscard]] int64_t planned_bytes(int rank) const {
+        return persistent_bytes(options_.model, partition_, schedule_, rank) +
+               static_cast<int64_t>(programs_[static_cast<size_t>(rank)].arena_bytes);
+    }
+
+    /// All ranks of this host together must fit into what is free now.
+    void check_memory() const {
+        const std::string& host = placements_[static_cast<size_t>(rank_)].host;
+        int64_t planned = 0;
+        int64_t largest = 0;
+        int largest_rank = 0;
+        for (int rank = 0; rank < communicator_.size(); ++rank) {
+            if (placements_[static_cast<size_t>(rank)].host != host) continue;
+            const int64_t bytes = planned_bytes(rank);
+            planned += bytes;
+            if (bytes > largest) {
+                largest = bytes;
+                largest_rank = rank;
+            }
+        }
+        const int64_t available = available_memory();
+        if (planned <= available) return;
+        throw OutOfMemoryError(
+            host + ": the plan needs " + mib(planned) + " (most on rank " +
+            std::to_string(largest_rank) + ": " + mib(largest) + "), " + mib(available) +
+            " are available; reduce --micro-batch-size, --hidden-size or --num-layers, use more "
+            "hosts, or --vocab-mode one_barrier");
+    }
+
+    void open_data() {
+        if (options_.data_path.empty()) throw UsageError("--data-path: is required");
+        std::shared_ptr<const TokenSource> source =
+            open_tokens(options_.data_path, parse_data_format(options_.data_format));
+        // One rank scans; agree() tells the others.
+        if (rank_ == 0) check_tokens(*source, options_.model.vocab_size);
+        dataset_.emplace(
+            std::move(source),
+            TokenDatasetOptions{.seq_length = options_.model.seq_length, .seed = options_.seed});
+    }
+
+    void print_placement() const {
+        if (rank_ != 0) return;
+        std::printf(
+            "%s, vocab mode %s, %d ranks x %d threads, %d microbatches of %lld x %lld tokens, "
+            "%s, %.2f M parameters\n",
+            options_.schedule.c_str(), std::string(to_string(options_.vocab_mode)).c_str(),
+            communicator_.size(), threads_, microbatches_,
+            static_cast<long long>(options_.micro_batch_size),
+            static_cast<long long>(options_.model.seq_length),
+            options_.model.dtype == DType::bf16 ? "bf16" : "fp32", parameter_count() / 1e6);
+        std::printf("%4s  %-20s %6s %14s %14s %12s\n", "rank", "host", "layers", "embedding rows",
+                    "output rows", "planned MiB");
+        for (int rank = 0; rank < communicator_.size(); ++rank) {
+            int layers = 0;
+            for (size_t s = 0; s < partition_.layers_per_stage.size(); ++s) {
+                if (schedule_.rank_of_stage[s] == rank) layers += partition_.layers_per_stage[s];
+            }
+            std::printf("%4d  %-20s %6d %14lld %14lld %12.1f\n", rank,
+                        placements_[static_cast<size_t>(rank)].host.c_str(), layers,
+                        static_cast<long long>(schedule_.input.rows(rank)),
+                        static_cast<long long>(schedule_.output.rows(rank)),
+                        static_cast<double>(planned_bytes(rank)) / (1 << 20));
+        }
+        std::fflush(stdout);
+    }
+
+    [[nodiscard]] double parameter_count() const {
+        double count = 0;
+        for (const LogicalParameter& p : gpt_parameters(options_.model)) {
+            count += static_cast<double>(p.rows * p.cols);
+        }
+        return count;
+    }
+
+    void allocate() {
+        model_ = std::make_unique<GptRank>(options_.model, partition_, schedule_, rank_);
+        optimizer_ = std::make_unique<OptimizerStep>(*model_, schedule_, rank_, options_.optimizer);
+        RankModules modules = model_->modules();
+        modules.step = optimizer_.get();
+        executor_ = std::make_unique<Executor>(communicator_, modules, sizes_,
+                                               ExecutorOptions{.threads = threads_});
+        model_->initialise(executor_->context(), options_.seed);
+        batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size, microbatches_);
+    }
+
+    // --- steps
+    // -------------------------------------------------------------------------------------
+
+    StepResult run_step(int64_t step) {
+        const LearningRateSchedule learning_rate{options_.lr, options_.min_lr,
+                                                 options_.lr_warmup_iters, options_.train_iters};
+        const int64_t begin = now_ns();
+        batch_->load(step);
+        const double lr = learning_rate.at(step);
+        if (model_->output() != nullptr) model_->output()->begin_step(microbatches_);
+        optimizer_->begin_step(step, static_cast<float>(lr), batch_->counted_tokens(),
+                               options_.stop_requested && options_.stop_requested());
+        executor_->set_step(step);
+        executor_->run_step(batch_->microbatches());
+        const int64_t duration = now_ns() - begin;
+
+        const StepResult& result = optimizer_->result();
+        const double seconds = static_cast<double>(duration) * 1e-9;
+        const double tokens = static_cast<double>(options_.global_batch_size) *
+                              static_cast<double>(options_.model.seq_length);
+        usage_.add_step(executor_->timeline(), duration);
+        if (step == 1) report_.first_loss = result.loss;
+        report_.last_loss = result.loss;
+        if (rank_ == 0) {
+            if (step % options_.log_interval == 0 || step == options_.train_iters) {
+                std::printf(
+                    " iteration %8lld/%8lld | consumed samples: %12lld | elapsed time per "
+                    "iteration (ms): %.1f | tokens per second: %.1f | learning rate: %.6E | "
+                    "global batch size: %5lld | lm loss: %.6E | grad norm: %.3f |%s\n",
+                    static_cast<long long>(step), static_cast<long long>(options_.train_iters),
+                    static_cast<long long>(step * options_.global_batch_size), seconds * 1e3,
+                    tokens / seconds, lr, static_cast<long long>(options_.global_batch_size),
+                    result.loss, result.grad_norm,
+                    result.updated ? ""
+                                   : " update skipped: no counted token or non-finite gradient |");
+                std::fflush(stdout);
+            }
+            if (metrics_) {
+                metrics_->add({.step = step,
+                               .loss = result.loss,
+                               .grad_norm = result.grad_norm,
+                               .lr = lr,
+                               .tokens_per_second = tokens / seconds,
+                               .step_seconds = seconds,
+                               .updated = result.updated});
+            }
+        }
+        return result;
+    }
+
+    /// Builds the order again from what the passes really cost. All ranks see the same timeline, so
+    /// all make the same programs; accumulation orders, and thus bits, stay.
+    void reorder() {
+        costs_ = measured_costs(executor_->gather_timeline(), programs_, schedule_.stages,
+                                threads_ == 1);
+        const ForwardBackwardCosts fb = forward_backward(costs_);
+        schedule_ = make_schedule({fb.forward_ns, fb.backward_ns});
+        programs_ = lower(schedule_, sizes_, costs_);
+        executor_->load(programs_);
+        if (rank_ == 0) {
+            std::printf("schedule rebuilt from measured costs: F %.3f ms, B %.3f ms, b/f %.3f\n",
+                        static_cast<double>(fb.forward_ns) * 1e-6,
+                        static_cast<double>(fb.backward_ns) * 1e-6,
+                        static_cast<double>(fb.backward_ns) / static_cast<double>(fb.forward_ns));
+        }
+    }
+
+    // --- after the last step
+    // -----------------------------------------------------------------------
+
+    void finish() {
+        const Timeline timeline = executor_->gather_timeline();
+        const TableCosts measured =
+            measured_costs(timeline, programs_, schedule_.stages, threads_ == 1);
+        report_.schedule = options_.schedule;
+        report_.vocab_mode = std::string(to_string(options_.vocab_mode));
+        report_.ranks_are_threads = options_.ranks_are_threads;
+        report_.tokens_per_step = options_.global_batch_size * options_.model.seq_length;
+        const Program& program = programs_[static_cast<size_t>(rank_)];
+        RankReport mine;
+        mine.busy_share = usage_.busy_share();
+        mine.bubble = usage_.bubble();
+        mine.median_step_ns = usage_.median_step_ns();
+        mine.live_peak_bytes = static_cast<int64_t>(program.live_peak_bytes);
+        mine.arena_bytes = static_cast<int64_t>(executor_->arena_bytes());
+        mine.persistent_bytes = persistent_bytes(options_.model, partition_, schedule_, rank_);
+        mine.start_bytes = start_memory_;
+        mine.measured_peak_bytes = process_memory().peak;
+        report_.ranks = gather_rank_reports(communicator_, mine);
+        if (rank_ != 0) return;
+        const Simulation simulation = simulate(programs_, measured);
+        report_.simulated_step_ns = simulation.summary.makespan_ns;
+        report_.simulated_bubble = simulation.summary.bubble;
+        print_report(report_);
+        if (!options_.report.empty()) write_report(options_.report, report_);
+        if (metrics_) metrics_->close();
+        if (!options_.trace_dir.empty()) {
+            const std::string name = options_.schedule + "-" + report_.vocab_mode + "-p" +
+                                     std::to_string(communicator_.size());
+            const std::string path = options_.trace_dir + "/" + name;
+            write_chrome_trace(path + ".json", timeline, programs_, name + ", last step, executed");
+            write_chrome_trace(path + ".simulated.json", simulation.timeline, programs_,
+                               name + ", simulated from measured pass costs");
+            std::printf("timeline: %s.json (open in https://ui.perfetto.dev)\n", path.c_str());
+        }
+        std::fflush(stdout);
+    }
+
+    Communicator& communicator_;
+    const TrainOptions& options_;
+    int rank_;
+    int64_t start_memory_;
+    int microbatches_ = 1;
+    int threads_ = 1;
+    std::vector<RankPlacement> placements_;
+    Schedule schedule_;
+    GptPartition partition_;
+    StepSizes sizes_;
+    TableCosts costs_;
+    std::vector<Program> programs_;
+    std::optional<TokenDataset> dataset_;
+    std::optional<MetricsFile> metrics_;
+    std::unique_ptr<GptRank> model_;
+    std::unique_ptr<OptimizerStep> optimizer_;
+    std::unique_ptr<Executor> executor_;
+    std::unique_ptr<StepBatch> batch_;
+    RankUsage usage_;
+    RunReport report_;
+};
+
+}  // namespace
+
+void train(Communicator& communicator, const TrainOptions& options) {
+    Trainer(communicator, options).run();
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/gelu.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "kernels/bf16.hpp"
+#include "kernels/host/math.hpp"
+#include "kernels/reference/gelu.hpp"
+#include "tests/kernels/matrix.hpp"
+
+namespace vocabpipe::kernels::test {
+namespace {
+
+TEST(FastExp, IsWithinTwoUlpAndKeepsSpecialValues) {
+    for (int i = -1040000; i <= 890000; ++i) {
+        const float x = static_cast<float>(i) * 1e-4F;
+        const double exact = std::exp(static_cast<double>(x));
+        if (exact > static_cast<double>(std::numeric_limits<float>::max())) continue;
+        // an ulp is 2 eps of the value, and never less than the smallest subnormal
+        const double ulp = std::max(2 * kEps32 * exact, 0x1p-149);
+        ASSERT_NEAR(static_cast<double>(host::fast_exp(x)), exact, 2 * ulp) << x;
+    }
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    EXPECT_EQ(host::fast_exp(0.0F), 1.0F);
+    EXPECT_EQ(host::fast_exp(-kInfinity), 0.0F);
+    EXPECT_EQ(host::fast_exp(-1e30F), 0.0F);
+    EXPECT_EQ(host::fast_exp(kInfinity), kInfinity);
+    EXPECT_EQ(host::fast_exp(88.8F), kInfinity);
+    EXPECT_TRUE(std::isnan(host::fast_exp(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST(Bf16, RoundsToNearestEvenAndKeepsSpecialValues) {
+    EXPECT_EQ(to_bf16(1.0F).bits, 0x3f80);
+    EXPECT_EQ(to_bf16(1.0F + 0x1p-8F).bits, 0x3f80);             // tie, to even
+    EXPECT_EQ(to_bf16(1.0F + 0x1p-8F + 0x1p-20F).bits, 0x3f81);  // above the tie
+    EXPECT_EQ(to_bf16(1.0F + 3 * 0x1p-8F).bits, 0x3f82);         // tie, to even
+    EXPECT_EQ(to_bf16(std::numeric_limits<float>::infinity()).bits, 0x7f80);
+    EXPECT_EQ(to_bf16(std::numeric_limits<float>::max()).bits, 0x7f80);
+    EXPECT_EQ(to_bf16(-0.0F).bits, 0x8000);
+    EXPECT_TRUE(std::isnan(to_float(to_bf16(std::numeric_limits<float>::quiet_NaN()))));
+    EXPECT_TRUE(std::isnan(to_float(to_bf16(std::bit_cast<float>(0x7f800001U)))));
+}
+
+class GeluOfType : public testing::TestWithParam<DType> {
+protected:
+    Context ctx{{.threads = 1, .poll = {}}};
+};
+
+// sigmoid(2u): the argument errs by 6 eps |2u|, exp by 2 ulp = 4 eps and the quotient by 2 eps, so
+// the relative error is below (6 |2u| + 8) eps (1 - sigmoid) + 2 eps; |2u| (1 - sigmoid) is at most
+// |2u| for negative x, and |2u| <= 100 for |x| <= 10 (where gelu itself vanishes).
+double slope_magnitude(double x) {
+    return 1.6 * (std::abs(x) + 0.045 * std::pow(std::abs(x), 3));
+}
+
+TEST_P(GeluOfType, AgreesWithTheReferenceInBothDirections) {
+    const DType type = GetParam();
+    for (const auto& [n, h] : {std::pair{1, 1}, {3, 17}, {17, 129}, {64, 1000}}) {
+        const auto x = Matrix::random(n, h, type, 1, -8.0, 8.0);
+        const auto dy = Matrix::random(n, h, type, 2);
+        Matrix y(n, h, type), dx(n, h, type);
+        Matrix exact_y(n, h, DType::fp64), exact_dx(n, h, DType::fp64);
+        host::gelu_forward(ctx, x, y);
+        host::gelu_backward(ctx, dy, x, dx);
+        reference::gelu_forward(ctx, x, exact_y);
+        reference::gelu_backward(ctx, dy, x, exact_dx);
+        expect_close(y, exact_y, [&](int64_t row, int64_t col) {
+            const double value = std::abs(exact_y.get(row, col));
+            // The reference cancels in 1 + tanh: 2^-53 |x|.
+            return (6 * slope_magnitude(x.get(row, col)) + 12) * kEps32 * value + 1e-14 +
+                   unit_roundoff(type) * value * 1.01;
+        });
+        expect_close(dx, exact_dx, [&](int64_t row, int64_t col) {
+            // s errs absolutely by (6 |2u| s (1 - s) + 8) eps <= 16 eps; v s (1 - s) 2u' has
+            // magnitude below 2 and the relative error of s (1 - s) is that of s plus that of 1 -
+            // s: bounded by 64 eps (1 + |v|) altogether.
+            return 64 * (1 + std::abs(x.get(row, col))) * kEps32 +
+                   unit_roundoff(type) * std::abs(exact_dx.get(row, col)) * 1.01;
+        });
+
+        auto aliased = dy.as(type);
+        host::gelu_backward(ctx, aliased, x, aliased);
+        EXPECT_TRUE(aliased.same_bits(dx));
+
+        Context two({.threads = 2, .poll = {}});
+        Matrix y2(n, h, type), dx2(n, h, type);
+        host::gelu_forward(two, x, y2);
+        host::gelu_backward(two, dy, x, dx2);
+        EXPECT_TRUE(y2.same_bits(y));
+        EXPECT_TRUE(dx2.same_bits(dx));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GeluOfType, testing::Values(DType::fp32, DType::bf16),
+                         [](const auto& info) { return name_of(info.param); });
+
+TEST(ReferenceGelu, GradientIsThatOfFiniteDifferences) {
+    Context ctx({.threads = 1, .poll = {}});
+    auto x = Matrix::random(3, 20, DType::fp64, 1, -4.0, 4.0);
+    const auto dy = Matrix::random(3, 20, DType::fp64, 2);
+    Matrix dx(3, 20, DType::fp64);
+    reference::gelu_backward(ctx, dy, x, dx);
+    const auto loss = [&] {
+        Matrix y(3, 20, DType::fp64);
+        reference::gelu_forward(ctx, x, y);
+        return dot(y, dy);
+    };
+    expect_close(dx, numeric_gradient(x, loss), [](int64_t, int64_t) { return kDifferenceBound; });
+}
+
+}  // namespace
+}  // namespace vocabpipe::kernels::test

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "kernels/host/gemm.hpp"
+#include "kernels/host/linear.hpp"
+#include "kernels/reference/linear.hpp"
+#include "tests/kernels/matrix.hpp"
+
+namespace vocabpipe::kernels::test {
+namespace {
+
+struct Sizes {
+    int64_t n, in, out;
+};
+const Sizes kSizes[] = {{1, 1, 1},   {1, 17, 3},   {3, 1, 17},    {17, 3, 1},
+                        {17, 33, 9}, {64, 64, 64}, {129, 65, 40}, {40, 129, 257}};
+
+/// A sum of k fp32 products in any order errs by at most (k + 2) eps times the sum of magnitudes;
+/// the result is then rounded to its type.
+std::function<double(int64_t, int64_t)> sum_bound(const Matrix& magnitude, const Matrix& exact,
+                                                  int64_t terms, DType result) {
+    return [&magnitude, &exact, terms, result](int64_t row, int64_t col) {
+        return static_cast<double>(terms + 2) * kEps32 * magnitude.get(row, col) +
+               unit_roundoff(result) * std::abs(exact.get(row, col)) * 1.01;
+    };
+}
+
+class LinearOfType : public testing::TestWithParam<std::tuple<DType, DType>> {
+protected:
+    DType in_type() const { return std::get<0>(GetParam()); }
+    DType out_type() const { return std::get<1>(GetParam()); }
+    Context ctx{{.threads = 1, .poll = {}}};
+};
+
+TEST_P(LinearOfType, ForwardAgreesWithTheReference) {
+    for (const auto& [n, in, out] : kSizes) {
+        for (const bool with_bias : {false, true}) {
+            SCOPED_TRACE(testing::Message() << n << " x " << in << " x " << out);
+            const auto x = Matrix::random(n, in, in_type(), 1);
+            const auto w = Matrix::random(out, in, in_type(), 2);
+            const auto bias = Matrix::random(1, out, in_type(), 3);
+            const auto bias_magnitude = bias.magnitude();
+            Matrix y(n, out, out_type()), exact(n, out, DType::fp64), scale(n, out, DType::fp64);
+            const auto some = [&](const Matrix& m) { return with_bias ? m.view() : ConstTensor{}; };
+            host::linear_forward(ctx, x, w, some(bias), y);
+            reference::linear_forward(ctx, x, w, some(bias), exact);
+            reference::linear_forward(ctx, x.magnitude(), w.magnitude(), some(bias_magnitude),
+                                      scale);
+            expect_close(y, exact, sum_bound(scale, exact, in + 1, out_type()));
+        }
+    }
+}
+
+TEST_P(LinearOfType, InputGradientAgreesWithTheReference) {
+    for (const auto& [n, in, out] : kSizes) {
+        SCOPED_TRACE(testing::Message() << n << " x " << in << " x " << out);
+        const auto dy = Matrix::random(n, out, in_type(), 1);
+        const auto w = Matrix::random(out, in, in_type(), 2);
+        Matrix dx(n, in, out_type()), exact(n, in, DType::fp64), scale(n, in, DType::fp64);
+        host::linear_backward_input(ctx, dy, w, dx);
+        reference::linear_backward_input(ctx, dy, w, exact);
+        reference::linear_backward_input(ctx, dy.magnitude(), w.magnitude(), scale);
+        expect_close(dx, exact, sum_bound(scale, exact, out, out_type()));
+    }
+}
+
+TEST_P(LinearOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
+    for (const auto& [n, in, out] : kSizes) {
+        for (const bool accumulate : {false, true}) {
+            SCOPED_TRACE(testing::Message() << n << " x " << in << " x " << out << accumulate);
+            const auto dy = Matrix::random(n, out, in_type(), 1);
+            const auto x = Matrix::random(n, in, in_type(), 2);
+            auto dw =
+                accumulate ? Matrix::random(out, in, DType::fp32, 3) : Matrix(out, in, DType::fp32);
+            auto dbias =
+                accumulate ? Matrix::random(1, out, DType::fp32, 4) : Matrix(1, out, DType::fp32);
+            auto exact = dw.as(DType::fp64), exact_bias = dbias.as(DType::fp64);
+            auto scale = dw.magnitude(), scale_bias = dbias.magnitude();
+            host::linear_backward_weight(ctx, dy, x, dw, dbias, accumulate);
+            reference::linear_backward_weight(ctx, dy, x, exact, exact_bias, accumulate);
+            reference::linear_backward_weight(ctx, dy.magnitude(), x.magnitude(), scale, scale_bias,
+                                              accumulate);
+            expect_close(dw, exact, sum_bound(scale, exact, n + 1, DType::fp32));
+            expect_close(dbias, exact_bias, sum_bound(scale_bias, exact_bias, n + 1, DType::fp32));
+        }
+    }
+}
+
+TEST_P(LinearOfType, BitsAreTheSameForOneAndTwoThreads) {
+    Context two({.threads = 2, .poll = {}});
+    const int64_t n = 130, in = 257, out = 515;
+    const auto x = Matrix::random(n, in, in_type(), 1);
+    const auto dy = Matrix::random(n, out, in_type(), 2);
+    const auto w = Matrix::random(out, in, in_type(), 3);
+    Matrix y1(n, out, out_type()), y2(n, out, out_type());
+    Matrix dx1(n, in, out_type()), dx2(n, in, out_type());
+    Matrix dw1(out, in, DType::fp32), dw2(out, in, DType::fp32);
+    Matrix db1(1, out, DType::fp32), db2(1, out, DType::fp32);
+    host::linear_forward(ctx, x, w, {}, y1);
+    host::linear_backward_input(ctx, dy, w, dx1);
+    host::linear_backward_weight(ctx, dy, x, dw1, db1, false);
+    host::linear_forward(two, x, w, {}, y2);
+    host::linear_backward_input(two, dy, w, dx2);
+    host::linear_backward_weight(two, dy, x, dw2, db2, false);
+    EXPECT_TRUE(y1.same_bits(y2));
+    EXPECT_TRUE(dx1.same_bits(dx2));
+    EXPECT_TRUE(dw1.same_bits(dw2));
+    EXPECT_TRUE(db1.same_bits(db2));
+}
+
+// oneDNN 2.x sums every element of c alike, wherever a matrix is cut; a newer one does so for
+// dimensions >= 2. The vocabulary layer's exact tests stand on this.
+TEST_P(LinearOfType, RowShardsOfTheWeightGiveTheBitsOfTheWhole) {
+    const int64_t n = 37, in = 130, out = 301;
+    const auto x = Matrix::random(n, in, in_type(), 1);
+    const auto w = Matrix::random(out, in, in_type(), 2);
+    Matrix whole(n, out, out_type()), parts(n, out, out_type());
+    host::linear_forward(ctx, x, w, {}, whole);
+    for (const std::vector<int64_t>& cuts :
+         {std::vector<int64_t>{0, 150, 301}, {0, 2, 101, 290, 301}, {0, 64, 128, 301}}) {
+        for (size_t part = 0; part + 1 < cuts.size(); ++part) {
+            const int64_t begin = cuts[part], count = cuts[part + 1] - begin;
+            Matrix own(n, count, out_type());
+            host::linear_forward(ctx, x, w.view().row_range(begin, count), {}, own);
+            host::linear_forward(ctx, x, w.view().row_range(begin, count), {},
+                                 parts.view().column_range(begin, count));
+            const Tensor expected = whole.view().column_range(begin, count);
+            for (int64_t row = 0; row < n; ++row) {
+                ASSERT_EQ(0, std::memcmp(own.view().row_range(row, 1).data,
+                                         expected.row_range(row, 1).data,
+                                         static_cast<size_t>(count * size_of(out_type()))));
+            }
+        }
+        EXPECT_TRUE(parts.same_bits(whole));
+    }
+}
+
+TEST_P(LinearOfType, HalfABatchGivesTheBitsOfTheWholeBatch) {
+    const int64_t n = 50, in = 130, out = 101;
+    const auto x = Matrix::random(n, in, in_type(), 1);
+    const auto w = Matrix::random(out, in, in_type(), 2);
+    Matrix whole(n, out, out_type()), halves(n, out, out_type());
+    host::linear_forward(ctx, x, w, {}, whole);
+    for (const int64_t begin : {0, 25}) {
+        host::linear_forward(ctx, x.view().row_range(begin, 25), w, {},
+                             halves.view().row_range(begin, 25));
+    }
+    EXPECT_TRUE(halves.same_bits(whole));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, LinearOfType,
+                         testing::Combine(testing::Values(DType::fp32, DType::bf16),
+                                          testing::Values(DType::fp32, DType::bf16)),
+                         [](const auto& info) {
+                             return std::string(name_of(std::get<0>(info.param))) + "_to_" +
+                                    name_of(std::get<1>(info.param));
+                         });
+
+TEST(ReferenceLinear, GradientsAreThoseOfFiniteDifferences) {
+    Context ctx({.threads = 1, .poll = {}});
+    const int64_t n = 5, in = 4, out = 3;
+    auto x = Matrix::random(n, in, DType::fp64, 1);
+    auto w = Matrix::random(out, in, DType::fp64, 2);
+    auto bias = Matrix::random(1, out, DType::fp64, 3);
+    const auto dy = Matrix::random(n, out, DType::fp64, 4);
+    const auto loss = [&] {
+        Matrix y(n, out, DType::fp64);
+        reference::linear_forward(ctx, x, w, bias, y);
+        return dot(y, dy);
+    };
+    Matrix dx(n, in, DType::fp64), dw(out, in, DType::fp64), dbias(1, out, DType::fp64);
+    reference::linear_backward_input(ctx, dy, w, dx);
+    reference::linear_backward_weight(ctx, dy, x, dw, dbias, false);
+    const auto bound = [](int64_t, int64_t) { return kDifferenceBound; };
+    expect_close(dx, numeric_gradient(x, loss), bound);
+    expect_close(dw, numeric_gradient(w, loss), bound);
+    expect_close(dbias, numeric_gradient(bias, loss), bound);
+}
+
+TEST(Gemm, MultipliesEveryCombinationOfTransposes) {
+    Context ctx({.threads = 1, .poll = {}});
+    const int64_t m = 19, n = 35, k = 70;
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        for (const bool transpose_a : {false, true}) {
+            for (const bool transpose_b : {false, true}) {
+                const auto a = Matrix::random(transpose_a ? k : m, transpose_a ? m : k, type, 1);
+                const auto b = Matrix::random(transpose_b ? n : k, transpose_b ? k : n, type, 2);
+                Matrix c(m, n, DType::fp32), exact(m, n, DType::fp64);
+                for (int64_t row = 0; row < m; ++row) {
+                    for (int64_t col = 0; col < n; ++col) {
+                        double sum = 0;
+                        for (int64_t i = 0; i < k; ++i) {
+                            sum += (transpose_a ? a.get(i, row) : a.get(row, i)) *
+                                   (transpose_b ? b.get(col, i) : b.get(i, col));
+                        }
+                        exact.set(row, col, sum);
+                    }
+                }
+                host::gemm(ctx, a, transpose_a, b, transpose_b, c, false);
+                // magnitudes: at most k products of values below 1
+                expect_close(c, exact, [](int64_t, int64_t) { return (k + 2) * kEps32 * k; });
+            }
+        }
+    }
+}
+
+TEST(Gemm, OfNothingIsZeroOrTheBiasAndLeavesAnAccumulatorAlone) {
+    Context ctx({.threads = 1, .poll = {}});
+    Matrix a(3, 0, DType::fp32), b(0, 5, DType::fp32), c(3, 5, DType::fp32);
+    const auto bias = Matrix::random(1, 5, DType::fp32, 1);
+    host::gemm(ctx, a, false, b, false, c, false, bias);
+    host::gemm(ctx, a, false, b, false, c, true);
+    for (int64_t row = 0; row < 3; ++row) {
+        for (int64_t col = 0; col < 5; ++col) EXPECT_EQ(c.get(row, col), bias.get(0, col));
+    }
+    host::gemm(ctx, a, false, b, false, c, false);
+    expect_close(c, c.mapped(DType::fp64, [](double) { return 0.0; }),
+                 [](int64_t, int64_t) { return 0.0; });
+    Matrix no_rows(0, 4, DType::fp32), w(4, 5, DType::fp32), nothing(0, 5, DType::fp32);
+    EXPECT_NO_THROW(host::gemm(ctx, no_rows, false, w, false, nothing, false));
+}
+
+TEST(Gemm, SumsLongProductsInChunksAndPollsBetweenParts) {
+    int polls = 0;
+    Context ctx({.threads = 1, .poll = [&] { ++polls; }});
+    const int64_t m = 2, n = 3, k = 20000;
+    const auto a = Matrix::random(m, k, DType::fp32, 1);
+    const auto b = Matrix::random(k, n, DType::fp32, 2);
+    Matrix c(m, n, DType::fp32), exact(m, n, DType::fp64);
+    for (int64_t row = 0; row < m; ++row) {
+        for (int64_t col = 0; col < n; ++col) {
+            double sum = 0;
+            for (int64_t i = 0; i < k; ++i) sum += a.get(row, i) * b.get(i, col);
+            exact.set(row, col, sum);
+        }
+    }
+    host::gemm(ctx, a, false, b, false, c, false);
+    EXPECT_EQ(polls, 2);  // three chunks of at most 8192
+    expect_close(c, exact, [](int64_t, int64_t) { return k * kEps32 * k; });
+}
+
+// Where oneDNN left to itself cuts the sum between threads, or picks a kernel by the size of a
+// shard.
+TEST(Gemm, BitsDependNeitherOnThreadsNorOnShardsInAwkwardShapes) {
+    struct Shape {
+        int64_t m, n, k;
+        bool transpose_a, transpose_b;
+        DType type;
+    };
+    for (const auto& [m, n, k, transpose_a, transpose_b, type] :
+         {Shape{1, 48, 130, false, false, DType::bf16},
+          {33, 1, 4096, true, false, DType::bf16},
+          {16, 2, 8192, false, false, DType::bf16},
+          {33, 65, 4096, false, true, DType::bf16},
+          {1, 768, 1000, true, false, DType::fp32},
+          {33, 768, 1000, false, true, DType::fp32},
+          {100, 128, 1000, false, true, DType::fp32},
+          {256, 300, 1024, false, true, DType::fp32},
+          {64, 48, 8192, true, true, DType::bf16},
+          {130, 70, 1201, true, true, DType::fp32}}) {
+        SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k);
+        const auto a = Matrix::random(transpose_a ? k : m, transpose_a ? m : k, type, 1);
+        const auto b = Matrix::random(transpose_b ? n : k, transpose_b ? k : n, type, 2);
+        Matrix on_one(m, n, DType::fp32);
+        Context one({.threads = 1, .poll = {}});
+        host::gemm(one, a, transpose_a, b, transpose_b, on_one, false);
+        for (const int threads : {2, 3}) {
+            Context several({.threads = threads, .poll = {}});
+            Matrix result(m, n, DType::fp32);
+            host::gemm(several, a, transpose_a, b, transpose_b, result, false);
+            EXPECT_TRUE(result.same_bits(on_one)) << threads << " threads";
+        }
+        if (n < 4) continue;  // no shard is one column wide
+        Matrix shards(m, n, DType::fp32);
+        for (const int64_t begin : {int64_t{0}, n / 2}) {
+            const int64_t count = begin == 0 ? n / 2 : n - n / 2;
+            const auto part = transpose_b ? b.view().row_range(begin, count)
+                                          : b.view().column_range(begin, count);
+            host::gemm(one, a, transpose_a, part, transpose_b,
+                       shards.view().column_range(begin, count), false);
+        }
+        EXPECT_TRUE(m == 1 || shards.same_bits(on_one));
+    }
+}
+
+TEST(Gemm, CutIntoPartsGivesTheBitsOfOneProduct) {
+    int polls = 0;
+    Context ctx({.threads = 1, .poll = [&] { ++polls; }});
+    const int64_t m = 300, n = 3000, k = 1200;  // 2.2e9 operations: two parts
+    const auto a = Matrix::random(m, k, DType::fp32, 1);
+    const auto b = Matrix::random(n, k, DType::fp32, 2);
+    Matrix c(m, n, DType::fp32), by_hand(m, n, DType::fp32);
+    host::gemm(ctx, a, false, b, true, c, false);
+    EXPECT_GE(polls, 1);
+    for (const int64_t begin : {0, 1000, 2000}) {
+        host::gemm(ctx, a, false, b.view().row_range(begin, 1000), true,
+                   by_hand.view().column_range(begin, 1000), false);
+    }
+    EXPECT_TRUE(c.same_bits(by_hand));
+}
+
+TEST(Gemm, RefusesWhatItCannotDo) {
+    Context ctx({.threads = 1, .poll = {}});
+    Matrix a(2, 3, DType::fp32), b(3, 4, DType::fp32), c(2, 4, DType::fp32);
+    Matrix narrow(2, 4, DType::bf16), wrong(4, 4, DType::fp32), half(3, 4, DType::bf16);
+    EXPECT_THROW(host::gemm(ctx, a, false, wrong, false, c, false), UsageError);
+    EXPECT_THROW(host::gemm(ctx, a, false, half, false, c, false), UsageError);
+    EXPECT_THROW(host::gemm(ctx, a, false, b, false, narrow, true), UsageError);
+}
+
+}  // namespace
+}  // namespace vocabpipe::kernels::test

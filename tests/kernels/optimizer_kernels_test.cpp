@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/bf16.hpp"
+#include "kernels/host/adamw.hpp"
+#include "kernels/host/norm.hpp"
+#include "kernels/host/random.hpp"
+#include "kernels/reference/norm.hpp"
+#include "kernels/reference/random.hpp"
+
+namespace vocabpipe::kernels {
+namespace {
+
+std::vector<float> normals(int64_t count, uint64_t id, float std) {
+    Context ctx({.threads = 1, .poll = {}});
+    std::vector<float> values(static_cast<size_t>(count));
+    host::fill_normal(ctx, {values.data(), 1, count, DType::fp32}, 1, id, 0, std);
+    return values;
+}
+
+struct Optimizer {
+    std::vector<float> p, m, v;
+    std::vector<Bf16> weight;
+};
+
+/// Five steps with a new gradient each.
+Optimizer train(int64_t count, int threads, bool reference_kernels) {
+    Context ctx({.threads = threads, .poll = {}});
+    const auto size = static_cast<size_t>(count);
+    Optimizer o{normals(count, 1, 0.5F), std::vector<float>(size), std::vector<float>(size),
+                std::vector<Bf16>(size)};
+    for (int step = 1; step <= 5; ++step) {
+        const auto gradient = normals(count, 100 + static_cast<uint64_t>(step), 1e-2F);
+        const AdamWOptions options{
+            .lr = 1e-2F,
+            .weight_decay = 0.1F,
+            .gradient_scale = 0.7F,
+            .bias_correction1 = static_cast<float>(1 - std::pow(0.9, step)),
+            .bias_correction2 = static_cast<float>(1 - std::pow(0.999, step)),
+        };
+        const Tensor weight(o.weight.data(), 1, count, DType::bf16);
+        (reference_kernels ? reference::adamw_step : host::adamw_step)(ctx, o.p, gradient, o.m, o.v,
+                                                                       weight, options);
+    }
+    return o;
+}
+
+TEST(AdamW, FollowsTheTextbookInDoubleOverFiveSteps) {
+    constexpr int64_t kCount = 1009;
+    for (const bool reference_kernels : {false, true}) {
+        const Optimizer actual = train(kCount, 1, reference_kernels);
+        const auto start = normals(kCount, 1, 0.5F);
+        std::vector<double> p(start.begin(), start.end()), m(kCount), v(kCount);
+        for (int step = 1; step <= 5; ++step) {
+            const auto gradient = normals(kCount, 100 + static_cast<uint64_t>(step), 1e-2F);
+            for (size_t i = 0; i < p.size(); ++i) {
+                const double g = 0.7 * gradient[i];
+                p[i] -= 1e-2 * 0.1 * p[i];
+                m[i] = 0.9 * m[i] + 0.1 * g;
+                v[i] = 0.999 * v[i] + 0.001 * g * g;
+                const double m_hat = m[i] / (1 - std::pow(0.9, step));
+                const double v_hat = v[i] / (1 - std::pow(0.999, step));
+                p[i] -= 1e-2 * m_hat / (std::sqrt(v_hat) + 1e-8);
+            }
+        }
+        for (size_t i = 0; i < p.size(); ++i) {
+            // 0.999 is an fp32, so 1 - 0.999 is off by 1.3e-5: half of that is in sqrt(v), in a
+            // step of at most a few lr, five times.
+            EXPECT_NEAR(actual.p[i], p[i], 5 * (3e-2 * 1e-5 + std::abs(p[i]) * 0x1p-23)) << i;
+            EXPECT_NEAR(actual.m[i], m[i], 1e-6 * std::abs(m[i]) + 1e-8) << i;
+            EXPECT_NEAR(actual.v[i], v[i], 2e-5 * v[i]) << i;
+        }
+    }
+}
+
+TEST(AdamW, MatchesTheReferenceKernel) {
+    const Optimizer host = train(10007, 1, false);
+    const Optimizer reference = train(10007, 1, true);
+    for (size_t i = 0; i < host.p.size(); ++i) {
+        ASSERT_NEAR(host.p[i], reference.p[i], 5e-6) << i;
+        ASSERT_NEAR(host.m[i], reference.m[i], 1e-8) << i;
+        ASSERT_NEAR(host.v[i], reference.v[i], 1e-6 * reference.v[i]) << i;
+    }
+}
+
+TEST(AdamW, RefreshesTheBf16CopyAndGivesTheSameBitsForAnyNumberOfThreads) {
+    const Optimizer one = train(100003, 1, false);
+    const Optimizer two = train(100003, 2, false);
+    EXPECT_EQ(one.p, two.p);
+    EXPECT_EQ(one.v, two.v);
+    for (size_t i = 0; i < one.p.size(); ++i) {
+        ASSERT_EQ(one.weight[i].bits, to_bf16(one.p[i]).bits) << i;
+    }
+}
+
+TEST(AdamW, UpdatesAParameterAlikeWhereverTheSpanStarts) {
+    Context ctx({.threads = 1, .poll = {}});
+    const auto gradient = normals(5000, 3, 1);
+    auto p = normals(5000, 4, 1), whole = p;
+    std::vector<float> m(5000), v(5000), m_whole(5000), v_whole(5000);
+    host::adamw_step(ctx, whole, gradient, m_whole, v_whole, {}, {});
+    for (size_t begin = 0; begin < 5000; begin += 1250 - 3) {
+        const size_t count = std::min<size_t>(1250 - 3, 5000 - begin);
+        host::adamw_step(
+            ctx, std::span(p).subspan(begin, count), std::span(gradient).subspan(begin, count),
+            std::span(m).subspan(begin, count), std::span(v).subspan(begin, count), {}, {});
+    }
+    EXPECT_EQ(p, whole);
+}
+
+TEST(SumOfSquares, EqualsTheSumInDouble) {
+    Context ctx({.threads = 1, .poll = {}});
+    for (const int64_t count : {0, 1, 15, 4096, 4097, 1000003}) {
+        auto values = normals(count, 5, 3);
+        const ConstTensor view(values.data(), 1, count, DType::fp32);
+        const double expected = reference::sum_of_squares(ctx, view);
+        // The reference adds a million numbers one by one: 1e6 times 2^-53 at most.
+        EXPECT_NEAR(host::sum_of_squares(ctx, view), expected, 1e-10 * expected);
+    }
+}
+
+TEST(SumOfSquares, HasTheSameBitsForAnyThreadsStridesAndCutsAtBlocks) {
+    Context one({.threads = 1, .poll = {}});
+    Context two({.threads = 2, .poll = {}});
+    constexpr int64_t kRows = 1001;
+    constexpr int64_t kCols = 77;
+    const auto dense = normals(kRows * kCols, 6, 1);
+    std::vector<float> strided(kRows * (kCols + 9), NAN);
+    for (int64_t row = 0; row < kRows; ++row) {
+        std::copy_n(dense.begin() + row * kCols, kCols, strided.begin() + row * (kCols + 9));
+    }
+    const double expected = host::sum_of_squares(one, {dense.data(), kRows, kCols, DType::fp32});
+    EXPECT_EQ(host::sum_of_squares(two, {dense.data(), kRows, kCols, DType::fp32}), expected);
+    EXPECT_EQ(host::sum_of_squares(two, {strided.data(), kRows, kCols, kCols + 9, DType::fp32}),
+              expected);
+    double parts = 0;  // one block after another, as a shard of whole blocks would
+    for (int64_t begin = 0; begin < kRows * kCols; begin += host::kNormBlock) {
+        const int64_t count = std::min(host::kNormBlock, kRows * kCols - begin);
+        parts += host::sum_of_squares(one, {dense.data() + begin, 1, count, DType::fp32});
+    }
+    EXPECT_EQ(parts, expected);
+}
+
+TEST(SumOfSquares, IsNotFiniteIfAnyElementIsNotAndFiniteForEveryFiniteFloat) {
+    Context ctx({.threads = 1, .poll = {}});
+    constexpr float kMax = std::numeric_limits<float>::max();
+    for (const int64_t at : {0, 17, 4999}) {
+        for (const float bad : {NAN, INFINITY, -INFINITY}) {
+            std::vector<float> values(5000, 1);
+            values[static_cast<size_t>(at)] = bad;
+            EXPECT_FALSE(
+                std::isfinite(host::sum_of_squares(ctx, {values.data(), 1, 5000, DType::fp32})));
+        }
+    }
+    const std::vector<float> large(5000, kMax);
+    EXPECT_TRUE(std::isfinite(host::sum_of_squares(ctx, {large.data(), 1, 5000, DType::fp32})));
+}
+
+TEST(FillNormal, KnowsThePublishedPhiloxVectors) {
+    // Known answers of Random123: kat_vectors, philox4x32 10.
+    using Words = std::array<uint32_t, 4>;
+    EXPECT_EQ(reference::philox({0, 0, 0, 0}, {0, 0}),
+              (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+    EXPECT_EQ(reference::philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                                {0xffffffff, 0xffffffff}),
+              (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+    EXPECT_EQ(reference::philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                                {0xa4093822, 0x299f31d0}),
+              (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(FillNormal, GivesEveryShardTheRowsOfTheWholeMatrix) {
+    Context one({.threads = 1, .poll = {}});
+    Context two({.threads = 2, .poll = {}});
+    constexpr int64_t kRows = 1003;
+    constexpr int64_t kCols = 37;  // rows start inside of a block of four
+    std::vector<float> whole(kRows * kCols);
+    host::fill_normal(two, {whole.data(), kRows, kCols, DType::fp32}, 42, 7, 0, 0.02F);
+    std::vector<float> reference_values(kRows * kCols);
+    reference::fill_normal({reference_values.data(), kRows, kCols, DType::fp32}, 42, 7, 0, 0.02F);
+    EXPECT_EQ(whole, reference_values);
+    for (const int64_t shards : {2, 3, 8}) {
+        for (int64_t k = 0; k < shards; ++k) {
+            const int64_t begin = kRows * k / shards;
+            const int64_t rows = kRows * (k + 1) / shards - begin;
+            constexpr int64_t kStride = kCols + 2;
+            std::vector<float> part(static_cast<size_t>(rows * kStride));
+            host::fill_normal(one, {part.data(), rows, kCols, kStride, DType::fp32}, 42, 7,
+                              begin * kCols, 0.02F);
+            for (int64_t row = 0; row < rows; ++row) {
+                ASSERT_TRUE(std::equal(part.begin() + row * kStride,
+                                       part.begin() + row * kStride + kCols,
+                                       whole.begin() + (begin + row) * kCols));
+            }
+        }
+    }
+}
+
+TEST(FillNormal, HasTheMomentsOfANormalDistribution) {
+    constexpr int64_t kCount = 1 << 18;
+    const auto values = normals(kCount, 9, 2);
+    double mean = 0;
+    double square = 0;
+    double fourth = 0;
+    double neighbours = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+        const double z = values[i] / 2;
+        mean += z / kCount;
+        square += z * z / kCount;
+        fourth += z * z * z * z / kCount;
+        neighbours += z * (values[(i + 1) % values.size()] / 2) / kCount;
+    }
+    // Five standard errors: 1 / sqrt(n) = 0.002, times 1, sqrt(2), sqrt(96), 1.
+    EXPECT_NEAR(mean, 0, 0.01);
+    EXPECT_NEAR(square, 1, 0.014);
+    EXPECT_NEAR(fourth, 3, 0.1);
+    EXPECT_NEAR(neighbours, 0, 0.01);
+    EXPECT_NE(normals(16, 9, 2), normals(16, 10, 2));
+}
+
+}  // namespace
+}  // namespace vocabpipe::kernels

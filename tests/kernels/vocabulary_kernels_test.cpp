@@ -1,0 +1,554 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "kernels/host/fold.hpp"
+#include "kernels/host/vocabulary.hpp"
+#include "kernels/reference/fold.hpp"
+#include "tests/kernels/vocabulary_oracle.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::kernels::test {
+namespace {
+
+// The two implementations, so that one sequence of calls drives either.
+#define VOCABPIPE_FORWARD(function)                                                       \
+    static auto function(auto&&... arguments) {                                           \
+        return VOCABPIPE_ROOM::function(std::forward<decltype(arguments)>(arguments)...); \
+    }
+#define VOCABPIPE_FORWARD_ALL                                     \
+    VOCABPIPE_FORWARD(vocabulary_score_workspace_bytes)           \
+    VOCABPIPE_FORWARD(vocabulary_score)                           \
+    VOCABPIPE_FORWARD(vocabulary_input_product)                   \
+    VOCABPIPE_FORWARD(combine_statistics)                         \
+    VOCABPIPE_FORWARD(vocabulary_input_gradient_workspace_bytes)  \
+    VOCABPIPE_FORWARD(vocabulary_input_gradient)                  \
+    VOCABPIPE_FORWARD(vocabulary_weight_gradient_workspace_bytes) \
+    VOCABPIPE_FORWARD(vocabulary_weight_gradient)
+#define VOCABPIPE_ROOM reference
+struct Reference {
+    VOCABPIPE_FORWARD_ALL
+};
+#undef VOCABPIPE_ROOM
+#define VOCABPIPE_ROOM host
+struct Host {
+    VOCABPIPE_FORWARD_ALL
+};
+
+/// When u = e W runs: in T, after the barrier (Algorithm 1), or in S, before it (Algorithm 2).
+enum class Order { two_barriers, one_barrier };
+
+struct Mode {
+    DType type = DType::fp32;   ///< of the numerators; x and w have it already
+    DType exact = DType::fp32;  ///< of statistics, factors and gradients
+    Order order = Order::one_barrier;
+    int threads = 1;
+    int64_t gap = 0;  ///< elements between rows
+};
+
+/// Everything a sequence of calls over all shards leaves behind.
+struct Outputs {
+    std::vector<Matrix> numerators;
+    Matrix statistics;
+    std::vector<Matrix> factors;
+    Result result;
+    int polls = 0;
+};
+
+Matrix rows_of(const Matrix& whole, int64_t first, int64_t count, int64_t gap) {
+    Matrix part(count, whole.cols(), whole.type(), gap);
+    for (int64_t i = 0; i < count; ++i) {
+        for (int64_t j = 0; j < whole.cols(); ++j) part.set(i, j, whole.get(first + i, j));
+    }
+    return part;
+}
+
+std::vector<std::byte> workspace(int64_t bytes) {
+    return std::vector<std::byte>(static_cast<size_t>(bytes), std::byte{0xff});
+}
+
+template <typename Kernels>
+Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_rows,
+                   const Mode& run) {
+    int polls = 0;
+    Context ctx({.threads = run.threads, .poll = [&] { ++polls; }});
+    const int64_t tokens = problem.tokens();
+    const int64_t hidden = problem.hidden();
+    const auto shards = static_cast<int64_t>(shard_rows.size());
+    Outputs out{{},
+                Matrix(shards * tokens, kStatistics, run.exact, run.gap),
+                {},
+                {{}, Matrix(tokens, hidden, run.exact), Matrix(problem.vocab(), hidden, run.exact)},
+                0};
+    std::vector<VocabularyShard> shard;
+    std::vector<Matrix> w, u;
+    int64_t first = 0;
+    for (const int64_t rows : shard_rows) {
+        shard.push_back({.first_row = first, .rows = rows, .vocab_size = problem.vocab()});
+        w.push_back(rows_of(problem.w, first, rows, run.gap));
+        out.numerators.emplace_back(tokens, rows, run.type, run.gap);
+        out.factors.emplace_back(tokens, 2, run.exact, run.gap);
+        u.emplace_back(tokens, hidden, run.exact, run.gap);
+        first += rows;
+    }
+    const auto product = [&](size_t k) {
+        Kernels::vocabulary_input_product(ctx, out.numerators[k].view(), w[k].view(), u[k].view());
+    };
+    for (size_t k = 0; k < shard.size(); ++k) {
+        auto space =
+            workspace(Kernels::vocabulary_score_workspace_bytes(tokens, shard[k].rows, run.type));
+        Kernels::vocabulary_score(
+            ctx, problem.x.view(), w[k].view(), problem.labels, shard[k], problem.options,
+            out.numerators[k].view(),
+            out.statistics.view().row_range(static_cast<int64_t>(k) * tokens, tokens), space);
+        if (run.order == Order::one_barrier) product(k);
+    }
+    std::vector<float> loss(static_cast<size_t>(tokens), NAN);
+    for (size_t k = 0; k < shard.size(); ++k) {
+        const std::vector<float> before = loss;
+        Kernels::combine_statistics(ctx, out.statistics.view(), problem.labels, problem.g, shard[k],
+                                    static_cast<int>(k), problem.options, out.factors[k].view(),
+                                    loss);
+        if (k > 0) {
+            EXPECT_EQ(std::memcmp(loss.data(), before.data(), loss.size() * sizeof(float)), 0)
+                << "the same bits on every rank";
+        }
+    }
+    // Back to front: the order of the shards must not matter.
+    for (size_t k = shard.size(); k-- > 0;) {
+        auto space = workspace(
+            Kernels::vocabulary_weight_gradient_workspace_bytes(tokens, hidden, run.type));
+        Matrix dw(shard[k].rows, hidden, run.exact, run.gap);
+        Kernels::vocabulary_weight_gradient(ctx, problem.x.view(), out.numerators[k].view(),
+                                            out.factors[k].view(), problem.labels, problem.g,
+                                            shard[k], problem.options, dw.view(), false, space);
+        EXPECT_TRUE(dw.gaps_are_intact());
+        for (int64_t j = 0; j < shard[k].rows; ++j) {
+            for (int64_t i = 0; i < hidden; ++i) {
+                out.result.dw.set(shard[k].first_row + j, i, dw.get(j, i));
+            }
+        }
+        if (run.order == Order::two_barriers) product(k);
+        auto sums = workspace(Kernels::vocabulary_input_gradient_workspace_bytes(hidden));
+        Kernels::vocabulary_input_gradient(ctx, u[k].view(), out.factors[k].view(), w[k].view(),
+                                           problem.labels, problem.g, shard[k], problem.options,
+                                           sums);
+        EXPECT_TRUE(u[k].gaps_are_intact());
+        EXPECT_TRUE(out.numerators[k].gaps_are_intact());
+    }
+    for (int64_t n = 0; n < tokens; ++n) {
+        for (int64_t i = 0; i < hidden; ++i) {
+            double sum = 0;
+            for (const Matrix& part : u) sum += part.get(n, i);
+            out.result.dx.set(n, i, sum);
+        }
+    }
+    EXPECT_TRUE(out.statistics.gaps_are_intact());
+    out.result.loss.assign(loss.begin(), loss.end());
+    if constexpr (std::is_same_v<Kernels, Reference>) {
+        reference::row_losses(ctx, out.statistics.view(), problem.labels, shard[0], problem.options,
+                              out.result.loss);
+    }
+    out.polls = polls;
+    return out;
+}
+
+constexpr Mode kDouble{.type = DType::fp64, .exact = DType::fp64};
+
+struct ShardCase {
+    const char* name;
+    std::vector<int64_t> rows;
+    LossOptions options;
+    double logit_std = 1;
+
+    [[nodiscard]] int64_t vocab() const {
+        return std::accumulate(rows.begin(), rows.end(), int64_t{0});
+    }
+};
+
+std::vector<ShardCase> shard_cases() {
+    const LossOptions smooth{.label_smoothing = 0.1F};
+    const LossOptions both{.label_smoothing = 0.1F, .z_loss = 1e-3F};
+    return {
+        {"one_shard", {97}, {}},
+        {"even", {32, 32, 32}, {}},
+        {"not_divisible", {33, 32, 32}, {}},
+        {"uneven", {1, 60, 5, 31}, {}},
+        {"empty_first", {0, 50, 47}, {}},
+        {"empty_middle_and_last", {50, 0, 47, 0}, {}},
+        {"large_logits", {33, 32, 32}, {}, 30},
+        {"smoothing", {33, 0, 64}, smooth},
+        {"z_loss", {33, 0, 64}, {.z_loss = 1e-2F}},
+        {"smoothing_and_z_loss_large_logits", {33, 0, 64}, both, 30},
+    };
+}
+
+class Sharded : public testing::TestWithParam<ShardCase> {};
+
+TEST_P(Sharded, ReferenceReproducesTheUnpartitionedLayer) {
+    const ShardCase& c = GetParam();
+    const auto problem = random_problem(7, 23, 12, c.vocab(), DType::fp64, c.logit_std, c.options);
+    const Result expected = oracle(problem);
+    const Result actual = run_shards<Reference>(problem, c.rows, kDouble).result;
+    for (size_t n = 0; n < expected.loss.size(); ++n) {
+        EXPECT_NEAR(actual.loss[n], expected.loss[n], 1e-12 * (1 + std::abs(expected.loss[n])));
+        if (problem.labels[n] < 0) {
+            EXPECT_EQ(actual.loss[n], 0);
+        }
+    }
+    EXPECT_LT(relative_error(actual.dx, expected.dx), 1e-12);
+    EXPECT_LT(relative_error(actual.dw, expected.dw), 1e-12);
+}
+
+TEST_P(Sharded, ReferenceGradientsAreThoseOfItsLossByFiniteDifferences) {
+    const ShardCase& c = GetParam();
+    Problem problem = random_problem(8, 6, 3, c.vocab(), DType::fp64, c.logit_std, c.options);
+    const Result gradients = run_shards<Reference>(problem, c.rows, kDouble).result;
+    const auto total = [&] {
+        const auto loss = run_shards<Reference>(problem, c.rows, kDouble).result.loss;
+        double sum = 0;
+        for (size_t n = 0; n < loss.size(); ++n) sum += problem.g[n] * loss[n];
+        return sum;
+    };
+    // Third derivatives (logit slopes up to logit_std cubed) times step^2 / 6, rounding over step.
+    const double scale = 1 + c.logit_std * c.logit_std * c.logit_std;
+    const double tolerance = scale * 1e-10 + (1 + c.logit_std) * 1e-7;
+    const auto bound = [&](int64_t, int64_t) { return tolerance; };
+    expect_close(gradients.dx, numeric_gradient(problem.x, total), bound);
+    expect_close(gradients.dw, numeric_gradient(problem.w, total), bound);
+}
+
+/// Elementwise bound of the error of fp32 results against exact arithmetic, u = 2^-24. A logit is
+/// off by at most h u sum |x w| =: delta_n; an exponential and the normaliser each by a factor 1 +
+/// delta_n, and a few u of their own; sums of v (N) terms by v u (N u) times the sum of their
+/// magnitudes.
+struct Bound {
+    Matrix dx, dw;
+    std::vector<double> loss;
+};
+
+Bound fp32_bound(const Problem& problem) {
+    constexpr double kUnit = 0x1p-24;
+    const int64_t vocab = problem.vocab();
+    const int64_t hidden = problem.hidden();
+    Bound bound{
+        Matrix(problem.tokens(), hidden, DType::fp64), Matrix(vocab, hidden, DType::fp64), {}};
+    std::vector<double> dw(static_cast<size_t>(vocab * hidden));
+    for (int64_t n = 0; n < problem.tokens(); ++n) {
+        const auto at = static_cast<size_t>(n);
+        const Row row = softmax_row(problem, n);
+        double delta = 0;
+        double largest = 0;  // |z| and differences of two z are rounded to fp32, too
+        for (int64_t j = 0; j < vocab; ++j) {
+            double magnitude = 0;
+            double z = 0;
+            for (int64_t i = 0; i < hidden; ++i) {
+                magnitude += std::abs(problem.x.get(n, i) * problem.w.get(j, i));
+                z += problem.x.get(n, i) * problem.w.get(j, i);
+            }
+            delta = std::max(delta, static_cast<double>(hidden) * kUnit * magnitude);
+            largest = std::max(largest, std::abs(z));
+        }
+        delta += 4 * kUnit * largest;
+        bound.loss.push_back(problem.labels[at] < 0
+                                 ? 0
+                                 : (2 * delta + 8 * kUnit) * (1 + std::abs(row.softmax_factor)) +
+                                       kUnit * std::abs(row.loss));
+        const double eps = problem.options.label_smoothing;
+        const double weight = problem.labels[at] < 0 ? 0.0 : std::abs(problem.g[at]);
+        const auto terms = static_cast<double>(vocab + problem.tokens());
+        for (int64_t i = 0; i < hidden; ++i) {
+            double dx = 0;
+            for (int64_t j = 0; j < vocab; ++j) {
+                const double size =
+                    weight *
+                    (std::abs(row.softmax_factor) * row.p[static_cast<size_t>(j)] +
+                     (j == problem.labels[at] ? 1.0 : 0.0) + eps / static_cast<double>(vocab));
+                const double error = size * (3 * delta + (terms + 32) * kUnit);
+                dx += error * std::abs(problem.w.get(j, i));
+                dw[static_cast<size_t>(j * hidden + i)] += error * std::abs(problem.x.get(n, i));
+            }
+            bound.dx.set(n, i, dx);
+        }
+    }
+    for (int64_t j = 0; j < vocab; ++j) {
+        for (int64_t i = 0; i < hidden; ++i) {
+            bound.dw.set(j, i, dw[static_cast<size_t>(j * hidden + i)]);
+        }
+    }
+    return bound;
+}
+
+void expect_within(const Matrix& actual, const Matrix& expected, const Matrix& bound) {
+    expect_close(actual, expected, [&](int64_t row, int64_t col) { return bound.get(row, col); });
+}
+
+TEST_P(Sharded, HostStaysWithinTheFp32BoundOfTheUnpartitionedLayer) {
+    const ShardCase& c = GetParam();
+    for (const int64_t gap : {0, 3}) {
+        const auto problem =
+            random_problem(9, 23, 12, c.vocab(), DType::fp32, c.logit_std, c.options, gap);
+        const Result expected = oracle(problem);
+        const Bound bound = fp32_bound(problem);
+        const Result actual = run_shards<Host>(problem, c.rows, {.gap = gap}).result;
+        for (size_t n = 0; n < expected.loss.size(); ++n) {
+            EXPECT_NEAR(actual.loss[n], expected.loss[n], bound.loss[n]);
+        }
+        expect_within(actual.dx, expected.dx, bound.dx);
+        expect_within(actual.dw, expected.dw, bound.dw);
+    }
+}
+
+TEST_P(Sharded, HostInBf16MatchesTheReferenceInBf16) {
+    const ShardCase& c = GetParam();
+    const auto problem =
+        random_problem(10, 23, 12, c.vocab(), DType::bf16, c.logit_std, c.options, 2);
+    const Mode run{.type = DType::bf16, .gap = 2};
+    const Outputs actual = run_shards<Host>(problem, c.rows, run);
+    const Outputs expected = run_shards<Reference>(problem, c.rows, run);
+    // Equal but for single numerators on the other side of a rounding boundary.
+    EXPECT_LT(relative_error(actual.result.dx, expected.result.dx), 3e-4);
+    EXPECT_LT(relative_error(actual.result.dw, expected.result.dw), 3e-4);
+}
+
+TEST_P(Sharded, BothAlgorithmsGiveTheSameBits) {
+    const ShardCase& c = GetParam();
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        const auto problem = random_problem(11, 23, 12, c.vocab(), type, c.logit_std, c.options);
+        const Outputs one = run_shards<Host>(problem, c.rows, {.type = type});
+        const Outputs two =
+            run_shards<Host>(problem, c.rows, {.type = type, .order = Order::two_barriers});
+        EXPECT_TRUE(one.result.dx.same_bits(two.result.dx));
+        EXPECT_TRUE(one.result.dw.same_bits(two.result.dw));
+        EXPECT_EQ(one.result.loss, two.result.loss);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Sharded, testing::ValuesIn(shard_cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+/// Every label's logit leads the largest other one by `lead`.
+Problem problem_with_lead(double lead) {
+    Problem problem = random_problem(12, 64, 128, 2048, DType::bf16, 1, {});
+    std::vector<double> base(static_cast<size_t>(problem.hidden()));
+    for (int64_t n = 0; n < problem.tokens(); ++n) {
+        auto& label = problem.labels[static_cast<size_t>(n)];
+        if (label < 0) label = static_cast<int32_t>(n * 31);
+        problem.g[static_cast<size_t>(n)] = 1.0F / 64;
+        double norm = 0;
+        for (int64_t i = 0; i < problem.hidden(); ++i) {
+            base[static_cast<size_t>(i)] = problem.x.get(n, i);
+            norm += problem.w.get(label, i) * problem.w.get(label, i);
+        }
+        double along = 0;
+        for (int round = 0; round < 4; ++round) {  // rounding x to bf16 moves the logits a little
+            for (int64_t i = 0; i < problem.hidden(); ++i) {
+                problem.x.set(n, i, base[static_cast<size_t>(i)] + along * problem.w.get(label, i));
+            }
+            double own = 0;
+            double others = -1e300;
+            for (int64_t j = 0; j < problem.vocab(); ++j) {
+                double z = 0;
+                for (int64_t i = 0; i < problem.hidden(); ++i)
+                    z += problem.x.get(n, i) * problem.w.get(j, i);
+                if (j == label) {
+                    own = z;
+                } else {
+                    others = std::max(others, z);
+                }
+            }
+            along += (lead - (own - others)) / norm;
+        }
+    }
+    return problem;
+}
+
+struct Errors {
+    double dx, dw;
+};
+
+TEST(VocabularyInBf16, ConfidentTokensLoseNoMoreThanUncertainOnesUnlikeInTheConventionalForm) {
+    constexpr double kLimit = 5e-4;
+    const auto rounded = [](double value) {
+        return static_cast<double>(to_float(to_bf16(static_cast<float>(value))));
+    };
+    std::vector<Errors> host;
+    for (const double lead : {0.0, 6.0, 12.0, 18.0}) {
+        const Problem problem = problem_with_lead(lead);
+        const Result exact = oracle(problem);
+        const Result actual =
+            run_shards<Host>(problem, {512, 512, 512, 512}, {.type = DType::bf16}).result;
+        const Result conventional = oracle(problem, rounded);
+        host.push_back({relative_error(actual.dx, exact.dx), relative_error(actual.dw, exact.dw)});
+        EXPECT_LT(host.back().dx, kLimit) << "lead " << lead;
+        EXPECT_LT(host.back().dw, kLimit) << "lead " << lead;
+        EXPECT_GT(relative_error(conventional.dx, exact.dx), kLimit) << "lead " << lead;
+        EXPECT_GT(relative_error(conventional.dw, exact.dw), kLimit) << "lead " << lead;
+        std::printf("lead %4.1f: dX %.2e (conventional %.2e), dW %.2e (conventional %.2e)\n", lead,
+                    host.back().dx, relative_error(conventional.dx, exact.dx), host.back().dw,
+                    relative_error(conventional.dw, exact.dw));
+    }
+    // The larger the lead, the fewer other tokens make up the rest, and the less their rounding
+    // errors average out; nothing else may grow.
+    for (const Errors& errors : host) {
+        EXPECT_LT(errors.dx, 4 * host[0].dx);
+        EXPECT_LT(errors.dw, 4 * host[0].dw);
+    }
+}
+
+/// Columns so many that the host needs several tiles of logits.
+constexpr int64_t kManyTokens = 128;
+constexpr int64_t kManyRows = 20000;
+
+TEST(VocabularyScore, FollowsLogitsThatRiseFarAboveThoseOfTheFirstTile) {
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        Problem problem = random_problem(13, kManyTokens, 4, kManyRows, type, 1, {});
+        for (int64_t n = 0; n < kManyTokens; ++n) problem.x.set(n, 0, n % 2 == 0 ? 1.0 : 0.25);
+        // Three plateaus: rising by 100 and 50 for even tokens, by less than the slack for the
+        // others.
+        for (int64_t j = 0; j < kManyRows; ++j) {
+            problem.w.set(j, 0, j < 7000 ? -50.0 : j < 19000 ? 50.0 : 100.0);
+        }
+        const Result exact = oracle(problem);
+        const Outputs out = run_shards<Host>(problem, {kManyRows}, {.type = type});
+        const double limit = type == DType::fp32 ? 1e-5 : 1e-3;
+        EXPECT_LT(relative_error(out.result.dx, exact.dx), limit);
+        EXPECT_LT(relative_error(out.result.dw, exact.dw), limit);
+        for (size_t n = 0; n < exact.loss.size(); ++n) {
+            EXPECT_NEAR(out.result.loss[n], exact.loss[n], 1e-4);
+        }
+        EXPECT_GT(out.polls, 3) << "communication must advance between tiles";
+    }
+}
+
+TEST(VocabularyScore, TakesMoreTokensThanOneTileHolds) {
+    const auto problem = random_problem(21, 4100, 6, 150, DType::fp32, 2, {});
+    const Result expected = oracle(problem);
+    const Bound bound = fp32_bound(problem);
+    const Result actual = run_shards<Host>(problem, {150}, {.threads = 2}).result;
+    expect_within(actual.dx, expected.dx, bound.dx);
+    expect_within(actual.dw, expected.dw, bound.dw);
+}
+
+TEST(VocabularyScore, StoresAnExactZeroForTheLabelAndSumsUnroundedExponentials) {
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        const Problem problem = random_problem(14, 33, 16, 3000, type, 2, {});
+        const Outputs out = run_shards<Host>(problem, {1500, 1500}, {.type = type});
+        for (int64_t n = 0; n < problem.tokens(); ++n) {
+            const Row row = softmax_row(problem, n);
+            double sum = 0;
+            for (int64_t k = 0; k < 2; ++k) {
+                const int64_t at = k * problem.tokens() + n;
+                sum += out.statistics.get(at, 1) * std::exp(out.statistics.get(at, 0) - row.log_z);
+                const int64_t label = problem.labels[static_cast<size_t>(n)] - k * 1500;
+                if (label >= 0 && label < 1500) {
+                    EXPECT_EQ(out.numerators[static_cast<size_t>(k)].get(n, label), 0.0);
+                    const double p = row.p[static_cast<size_t>(label + k * 1500)];
+                    EXPECT_NEAR(out.statistics.get(at, 2) - row.log_z, std::log(p), 1e-5);
+                    sum += p;
+                } else {
+                    EXPECT_EQ(out.statistics.get(at, 2), 0.0);
+                }
+                EXPECT_EQ(out.statistics.get(at, 3), 0.0) << "no smoothing, no sum of logits";
+            }
+            // Rounded exponentials would be off by 2^-9 / sqrt(3000), about 3e-5.
+            EXPECT_NEAR(sum, 1, 3e-6);
+        }
+    }
+}
+
+TEST(VocabularyScore, KeepsNotANumberVisible) {
+    Problem problem = random_problem(15, 8, 4, 300, DType::fp32, 1, {});
+    problem.labels.assign(8, 5);
+    problem.w.set(200, 1, NAN);
+    const Result result = run_shards<Host>(problem, {150, 150}, {}).result;
+    for (const double loss : result.loss) EXPECT_TRUE(std::isnan(loss));
+    EXPECT_TRUE(std::isnan(result.dx.get(0, 0)));
+}
+
+TEST(VocabularyScore, RefusesALabelBeyondTheVocabulary) {
+    Problem problem = random_problem(16, 8, 4, 30, DType::fp32, 1, {});
+    problem.labels[3] = 30;
+    EXPECT_THROW(run_shards<Host>(problem, {30}, {}), UsageError);
+    EXPECT_THROW(run_shards<Reference>(problem, {30}, {}), UsageError);
+}
+
+TEST(Vocabulary, BitsDoNotDependOnTheNumberOfThreads) {
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        const auto problem =
+            random_problem(17, kManyTokens, 96, 9000, type, 2, {.label_smoothing = 0.1F});
+        const Outputs one = run_shards<Host>(problem, {5000, 4000}, {.type = type});
+        const Outputs two = run_shards<Host>(problem, {5000, 4000}, {.type = type, .threads = 2});
+        for (size_t k = 0; k < 2; ++k) {
+            EXPECT_TRUE(one.numerators[k].same_bits(two.numerators[k]));
+        }
+        EXPECT_TRUE(one.statistics.same_bits(two.statistics));
+        EXPECT_EQ(one.result.loss, two.result.loss);
+        EXPECT_TRUE(one.result.dx.same_bits(two.result.dx));
+        EXPECT_TRUE(one.result.dw.same_bits(two.result.dw));
+    }
+}
+
+TEST(Vocabulary, AStepWithoutAnyLabelHasLossAndGradientsOfZero) {
+    Problem problem = random_problem(18, 16, 8, 64, DType::fp32, 1, {.label_smoothing = 0.1F});
+    problem.labels.assign(16, kIgnoredLabel);
+    problem.g.assign(16, 1);  // must not count
+    const Result result = run_shards<Host>(problem, {32, 32}, {}).result;
+    for (const double loss : result.loss) EXPECT_EQ(loss, 0);
+    for (int64_t i = 0; i < 8; ++i) {
+        for (int64_t n = 0; n < 16; ++n) EXPECT_EQ(result.dx.get(n, i), 0);
+        for (int64_t j = 0; j < 64; ++j) EXPECT_EQ(result.dw.get(j, i), 0);
+    }
+}
+
+TEST(VocabularyWeightGradient, AddsToWhatIsThere) {
+    const Problem problem =
+        random_problem(19, 16, 8, 64, DType::fp32, 1, {.label_smoothing = 0.1F});
+    const Outputs out = run_shards<Host>(problem, {64}, {});
+    Context ctx({.threads = 1, .poll = {}});
+    Matrix dw(64, 8, DType::fp32);
+    for (int64_t j = 0; j < 64; ++j) {
+        for (int64_t i = 0; i < 8; ++i) dw.set(j, i, static_cast<double>(j));
+    }
+    auto space = workspace(host::vocabulary_weight_gradient_workspace_bytes(16, 8, DType::fp32));
+    host::vocabulary_weight_gradient(ctx, problem.x.view(), out.numerators[0].view(),
+                                     out.factors[0].view(), problem.labels, problem.g,
+                                     {.first_row = 0, .rows = 64, .vocab_size = 64},
+                                     problem.options, dw.view(), true, space);
+    for (int64_t j = 0; j < 64; ++j) {
+        for (int64_t i = 0; i < 8; ++i) {
+            EXPECT_NEAR(dw.get(j, i), static_cast<double>(j) + out.result.dw.get(j, i),
+                        1e-5 * static_cast<double>(1 + j));
+        }
+    }
+}
+
+TEST(FoldRows, AddsTheBlocksInOrder) {
+    for (const DType from : {DType::fp32, DType::bf16}) {
+        for (const DType to : {DType::fp32, DType::bf16}) {
+            for (const int64_t count : {1, 2, 5}) {
+                const auto blocks = random_problem(20, 1, 1300, count * 7, from, 1, {}, 5).w;
+                Matrix actual(7, 1300, to, 3);
+                Matrix expected(7, 1300, to, 3);
+                for (const int threads : {1, 2}) {
+                    Context ctx({.threads = threads, .poll = {}});
+                    host::fold_rows(ctx, blocks.view(), count, actual.view());
+                    reference::fold_rows(ctx, blocks.view(), count, expected.view());
+                    EXPECT_TRUE(actual.same_bits(expected));
+                }
+                float sum = 0;
+                for (int64_t k = 0; k < count; ++k) {
+                    sum += static_cast<float>(blocks.get(k * 7 + 2, 1299));
+                }
+                if (to == DType::fp32) {
+                    EXPECT_EQ(static_cast<float>(actual.get(2, 1299)), sum);
+                }
+                EXPECT_TRUE(actual.gaps_are_intact());
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::kernels::test

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every family, vocabulary mode and size: one table, two independent verdicts.
+#include "vocabpipe/validate.hpp"
+
+#include "tests/schedules/notation.hpp"
+#include "tests/support/brute_force_checker.hpp"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace vocabpipe::testing {
+namespace {
+
+struct Kind {
+    std::string family;
+    VocabMode mode;
+    bool forward_only;
+};
+
+std::string name_of(const Kind& kind) {
+    std::string family = kind.family == "1f1b" ? "one_f_one_b" : kind.family;
+    return family + "_" + std::string(to_string(kind.mode)) +
+           (kind.forward_only ? "_forward_only" : "");
+}
+
+void PrintTo(const Kind& kind, std::ostream* out) {
+    *out << name_of(kind);
+}
+
+std::vector<Kind> every_kind() {
+    std::vector<Kind> kinds;
+    for (const char* family : {"1f1b", "gpipe"}) {
+        for (const VocabMode mode : kEveryMode) {
+            for (const bool forward_only : {false, true}) {
+                kinds.push_back({family, mode, forward_only});
+            }
+        }
+    }
+    return kinds;
+}
+
+class EverySchedule : public ::testing::TestWithParam<Kind> {
+protected:
+    template <typename Check>
+    void for_each_size(const Check& check) {
+        for (int p = 1; p <= 8; ++p) {
+            for (int m = 1; m <= 3 * p; ++m) {
+                SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m));
+                check(GenerateOptions{.ranks = p,
+                                      .microbatches = m,
+                                      .vocab_mode = GetParam().mode,
+                                      .vocab_size = 1000,
+                                      .forward_only = GetParam().forward_only});
+                if (HasFatalFailure()) return;
+            }
+        }
+    }
+    Schedule generated(const GenerateOptions& options) {
+        return generate(GetParam().family, options);
+    }
+};
+
+TEST_P(EverySchedule, IsAcceptedByTheValidatorAndByBruteForce) {
+    for_each_size([&](const GenerateOptions& options) {
+        const Schedule schedule = generated(options);
+        const auto violation = find_violation(schedule);
+        ASSERT_FALSE(violation.has_value()) << violation->message();
+        ASSERT_EQ(brute_force_fault(schedule), "");
+    });
+}
+
+TEST_P(EverySchedule, IsValidForEveryRatioOfCosts) {
+    const std::pair<int64_t, int64_t> costs[] = {{1, 1}, {20, 37}, {1, 3}, {3, 1}, {1, 100}};
+    for_each_size([&](GenerateOptions options) {
+        for (const auto& [forward, backward] : costs) {
+            options.forward_cost = forward;
+            options.backward_cost = backward;
+            options.c0_margin = backward / 4;
+            ASSERT_EQ(brute_force_fault(generated(options)), "") << forward << ":" << backward;
+        }
+    });
+}
+
+TEST_P(EverySchedule, IsValidWithFewerRowsThanRanks) {
+    for_each_size([&](GenerateOptions options) {
+        for (const int64_t rows : {1, 2, 5}) {
+            options.vocab_size = rows;
+            const Schedule schedule = generated(options);
+            ASSERT_EQ(schedule.output.vocab_size(), rows);
+            ASSERT_EQ(brute_force_fault(schedule), "") << rows << " rows";
+            ASSERT_FALSE(find_violation(schedule).has_value()) << rows << " rows";
+        }
+    });
+}
+
+// The numerator of S_j is the largest buffer of the output layer and is freed by T_j.
+TEST_P(EverySchedule, KeepsAtMostOneNumeratorAlivePerRank) {
+    for_each_size([&](const GenerateOptions& options) {
+        if (options.forward_only) return;  // evaluation keeps no numerators
+        for (const auto& list : generated(options).passes) {
+            int alive = 0;
+            for (const Pass& pass : list) {
+                if (pass.op == Op::S) {
+                    ASSERT_LE(++alive, 1) << text_of(list);
+                } else if (pass.op == Op::T) {
+                    --alive;
+                }
+            }
+        }
+    });
+}
+
+TEST_P(EverySchedule, OnlyEvaluationHasNoBackward) {
+    for_each_size([&](const GenerateOptions& options) {
+        ASSERT_EQ(generated(options).forward_only(), GetParam().forward_only);
+    });
+}
+
+TEST_P(EverySchedule, RunsSAndTBackToBackWithoutAsynchronousBarriers) {
+    for_each_size([&](const GenerateOptions& options) {
+        const Schedule schedule = generated(options);
+        if (schedule.barriers != Barriers::in_line || options.forward_only) return;
+        for (const auto& list : schedule.passes) {
+            for (size_t i = 0; i < list.size(); ++i) {
+                if (list[i].op != Op::S) continue;
+                ASSERT_LT(i + 1, list.size());
+                ASSERT_EQ(list[i + 1], (Pass{Op::T, 0, list[i].microbatch}));
+            }
+        }
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(, EverySchedule, ::testing::ValuesIn(every_kind()),
+                         [](const auto& info) { return name_of(info.param); });
+
+}  // namespace
+}  // namespace vocabpipe::testing

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/generate.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string refusal(std::string_view name, const GenerateOptions& options) {
+    try {
+        (void)generate(name, options);
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "accepted";
+}
+
+GenerateOptions usual() {
+    return {.ranks = 2, .microbatches = 4, .vocab_size = 100};
+}
+
+TEST(Registry, ListsTheFamilies) {
+    std::vector<std::string_view> names;
+    for (const Generator& generator : generators()) names.push_back(generator.name);
+    EXPECT_THAT(names, ElementsAre("1f1b", "gpipe"));
+}
+
+TEST(Registry, NamesTheKnownFamiliesForAnUnknownOne) {
+    EXPECT_THAT(refusal("1b1f", usual()),
+                AllOf(HasSubstr("1b1f"), HasSubstr("1f1b"), HasSubstr("gpipe")));
+}
+
+TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
+    const auto refused = [](auto change) {
+        GenerateOptions options = usual();
+        change(options);
+        return refusal("1f1b", options);
+    };
+    EXPECT_EQ(refused([](auto& o) { o.ranks = 0; }), "--ranks 0: must be at least 1");
+    EXPECT_EQ(refused([](auto& o) { o.ranks = 65536; }), "--ranks 65536: must be at most 65535");
+    EXPECT_EQ(refused([](auto& o) { o.microbatches = -3; }),
+              "--microbatches -3: must be at least 1");
+    EXPECT_EQ(refused([](auto& o) { o.microbatches = std::numeric_limits<int>::max(); }),
+              "--microbatches 2147483647: must be at most 16777216");
+    EXPECT_EQ(refused([](auto& o) { o.vocab_size = 0; }), "--vocab-size 0: must be at least 1");
+    EXPECT_EQ(refused([](auto& o) { o.forward_cost = 0; }), "--forward-cost 0: must be at least 1");
+    EXPECT_EQ(refused([](auto& o) { o.backward_cost = -1; }),
+              "--backward-cost -1: must be at least 1");
+    EXPECT_EQ(refused([](auto& o) { o.c0_margin = -1; }), "--c0-margin -1: must be at least 0");
+}
+
+TEST(Registry, AcceptsTheLargestCosts) {
+    GenerateOptions options = usual();
+    options.vocab_mode = VocabMode::one_barrier;
+    options.forward_cost = options.backward_cost = options.c0_margin =
+        std::numeric_limits<int64_t>::max();
+    EXPECT_EQ(refusal("1f1b", options), "accepted");
+}
+
+TEST(Registry, SetsPlacementShardMapsAndBarriersOfTheMode) {
+    const auto made = [](VocabMode mode) {
+        return generate("gpipe",
+                        {.ranks = 3, .microbatches = 2, .vocab_mode = mode, .vocab_size = 10});
+    };
+    for (const VocabMode mode : {VocabMode::none, VocabMode::redistributed}) {
+        const Schedule whole = made(mode);
+        EXPECT_THAT(whole.rank_of_stage, ElementsAre(0, 1, 2));
+        EXPECT_THAT(whole.input.first_row, ElementsAre(0, 10, 10, 10));
+        EXPECT_THAT(whole.output.first_row, ElementsAre(0, 0, 0, 10));
+        EXPECT_EQ(whole.barriers, Barriers::in_line);
+    }
+    const std::pair<VocabMode, Barriers> sharded[] = {{VocabMode::interlaced, Barriers::in_line},
+                                                      {VocabMode::one_barrier, Barriers::one},
+                                                      {VocabMode::two_barriers, Barriers::two}};
+    for (const auto& [mode, barriers] : sharded) {
+        EXPECT_THAT(made(mode).input.first_row, ElementsAre(0, 3, 6, 10));
+        EXPECT_THAT(made(mode).output.first_row, ElementsAre(0, 3, 6, 10));
+        EXPECT_EQ(made(mode).barriers, barriers);
+    }
+}
+
+// Vocabulary-parallelism reference 3.6: the 8-GPU runs, q = 6V / (72h + 12s).
+TEST(LayersPerStage, MovesLayersAwayFromTheOutputLayerAsPublished) {
+    const auto last_stage = [](double vocab_size) {
+        const double q = 6 * vocab_size / (72 * 3072 + 12 * 2048);
+        return layers_per_stage(32, 8, VocabMode::redistributed, q).back();
+    };
+    EXPECT_EQ(last_stage(32000), 4);
+    EXPECT_EQ(last_stage(64000), 3);
+    EXPECT_EQ(last_stage(128000), 2);
+    EXPECT_EQ(last_stage(256000), 0);
+    EXPECT_THAT(layers_per_stage(32, 8, VocabMode::redistributed, 100),
+                ElementsAre(4, 4, 4, 5, 5, 5, 5, 0));
+}
+
+TEST(LayersPerStage, SplitsEvenlyInEveryOtherMode) {
+    for (const VocabMode mode : {VocabMode::none, VocabMode::interlaced, VocabMode::one_barrier,
+                                 VocabMode::two_barriers}) {
+        EXPECT_THAT(layers_per_stage(10, 4, mode, 5), ElementsAre(3, 3, 2, 2));
+        EXPECT_THAT(layers_per_stage(2, 3, mode, 5), ElementsAre(1, 1, 0));
+    }
+    EXPECT_THAT(layers_per_stage(7, 1, VocabMode::redistributed, 5), ElementsAre(7));
+}
+
+// (L + q) / p - q is a whole number here, but not in floating point.
+TEST(LayersPerStage, DoesNotRoundUpWhatIsWhole) {
+    EXPECT_EQ(layers_per_stage(32, 4, VocabMode::redistributed, 4.0 / 3 * 0.1 * 10).back(), 7);
+    for (int p = 2; p <= 8; ++p) {
+        const double q = static_cast<double>(p) / (p - 1);  // then (L + q)/p - q = L/p - 1
+        EXPECT_EQ(layers_per_stage(4 * p, p, VocabMode::redistributed, q).back(), 3) << p;
+    }
+}
+
+TEST(LayersPerStage, RefusesWhatIsNoNumberOfLayers) {
+    EXPECT_THROW((void)layers_per_stage(-1, 2, VocabMode::none, 0), UsageError);
+    EXPECT_THROW((void)layers_per_stage(4, 0, VocabMode::none, 0), UsageError);
+    EXPECT_THROW((void)layers_per_stage(4, 2, VocabMode::redistributed, -1), UsageError);
+    EXPECT_THROW((void)layers_per_stage(4, 2, VocabMode::redistributed,
+                                        std::numeric_limits<double>::infinity()),
+                 UsageError);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

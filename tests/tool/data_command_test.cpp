@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+#include "src/train/data/open_tokens.hpp"
+#include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "tests/tool/run_program.hpp"
+
+namespace vocabpipe {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using testing::Outcome;
+using ::testing::StartsWith;
+using testing::TempFolder;
+using Names = std::set<std::string>;
+
+/// Runs the program in the folder `in`.
+Outcome vocabpipe_in(const TempFolder& in, const std::string& arguments) {
+    return testing::run_shell("cd '" + (in / "") + "' && '" VOCABPIPE_PROGRAM "' " + arguments);
+}
+
+std::vector<int32_t> tokens_of(const std::string& path) {
+    const auto source = open_tokens(path);
+    std::vector<int32_t> tokens(static_cast<size_t>(source->size()));
+    source->read(0, tokens);
+    return tokens;
+}
+
+std::string prose() {
+    std::string text;
+    for (int i = 0; i < 300; ++i) {
+        text += "The pipeline of rank " + std::to_string(i % 17) + " waits for the vocabulary.\n";
+        text += i % 10 == 9 ? "\n" : "";
+    }
+    return text;
+}
+
+TEST(DataPrepare, WritesBytesThatInspectShows) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.txt", "Hi\n\nyou\n");
+    testing::write_file(folder / "b.txt", "\xc3\xa9");
+    const Outcome made = vocabpipe_in(folder, "data prepare --input a.txt b.txt --output set");
+    EXPECT_EQ(made.exit_code, 0);
+    EXPECT_EQ(made.error, "");
+    EXPECT_THAT(made.output,
+                MatchesRegex("set: 2 documents, 12 tokens, token type u16, vocabulary size 257, "
+                             "106 bytes, [0-9]+\\.[0-9] s\n"
+                             "train with: --data-path set --vocab-size 257\n"));
+    EXPECT_EQ(folder.names(), (Names{"a.txt", "b.txt", "set.bin", "set.idx"}));
+    EXPECT_EQ(tokens_of(folder / "set"), (std::vector<int32_t>{'H', 'i', '\n', '\n', 'y', 'o', 'u',
+                                                               '\n', 256, 0xc3, 0xa9, 256}));
+    const Outcome seen = vocabpipe_in(folder, "data inspect set --vocab-size 257");
+    EXPECT_EQ(seen.exit_code, 0);
+    for (const char* line :
+         {"format         Megatron indexed dataset\n", "documents      2\n", "tokens         12\n",
+          "token type     u16\n", "token ids      10 to 256\n", "tokenizer      bytes\n",
+          "first tokens   72 105 10 10 121 111 117 10 256 195 169 256\n",
+          "first text     \"Hi\\n\\nyou\\n\"\n",
+          "train with     --data-path set --vocab-size 257\n"}) {
+        EXPECT_THAT(seen.output, HasSubstr(line));
+    }
+}
+
+TEST(DataPrepare, SplitsDocumentsByBlankLinesOrLines) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.txt", "a\nb\n\nc\n");
+    EXPECT_THAT(vocabpipe_in(folder,
+                             "data prepare --input a.txt --output set --tokenizer bytes "
+                             "--document-separator blank-lines")
+                    .output,
+                HasSubstr("2 documents, 6 tokens"));
+    EXPECT_THAT(vocabpipe_in(folder,
+                             "data prepare --input a.txt --output set.bin "
+                             "--document-separator line")
+                    .output,
+                HasSubstr("set: 3 documents, 6 tokens"));
+}
+
+TEST(DataPrepare, TrainsAVocabularyQuietlyAndReproducibly) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.txt", prose());
+    const std::string arguments =
+        "data prepare --input a.txt --tokenizer sentencepiece --vocab-size 320 "
+        "--document-separator blank-lines --output ";
+    const Outcome made = vocabpipe_in(folder, arguments + "one");
+    EXPECT_EQ(made.exit_code, 0);
+    EXPECT_EQ(made.error, "");
+    EXPECT_THAT(made.output, HasSubstr("one: 30 documents, "));
+    EXPECT_THAT(made.output, HasSubstr("vocabulary size 320"));
+    EXPECT_EQ(folder.names(), (Names{"a.txt", "one.bin", "one.idx", "one.model"}));
+
+    const auto tokenizer = SentencePieceTokenizer::load(folder / "one.model");
+    EXPECT_EQ(tokenizer.vocab_size(), 320);
+    const auto tokens = tokens_of(folder / "one");
+    EXPECT_EQ(std::count(tokens.begin(), tokens.end(), tokenizer.end_of_document()), 30);
+    const std::string text = prose();
+    EXPECT_EQ(tokenizer.decode({tokens.begin(), std::find(tokens.begin(), tokens.end(), 1)}),
+              text.substr(0, text.find("\n\n")));
+
+    EXPECT_EQ(vocabpipe_in(folder, arguments + "two").exit_code, 0);
+    for (const char* suffix : {".bin", ".idx", ".model"}) {
+        EXPECT_EQ(testing::read_file((folder / "one") + suffix),
+                  testing::read_file((folder / "two") + suffix));
+    }
+
+    // The model of one set serves another; inspect finds it beside the tokens or as given.
+    EXPECT_EQ(vocabpipe_in(folder,
+                           "data prepare --input a.txt --tokenizer-model one.model "
+                           "--document-separator blank-lines --output three")
+                  .exit_code,
+              0);
+    EXPECT_EQ(testing::read_file(folder / "three.bin"), testing::read_file(folder / "one.bin"));
+    EXPECT_EQ(folder.names().count("three.model"), 0u);
+    for (const char* arguments_of :
+         {"data inspect one", "data inspect three --tokenizer-model one.model"}) {
+        const Outcome seen = vocabpipe_in(folder, arguments_of);
+        EXPECT_THAT(seen.output, HasSubstr("first text     \"The pipeline of rank 0 waits"));
+        EXPECT_THAT(seen.output, HasSubstr("--vocab-size 320\n"));
+    }
+}
+
+TEST(DataPrepare, LeavesNothingBehindAtAFileSizeLimit) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.txt", std::string(100'000, 'x'));
+    const Outcome made = testing::run_shell("cd '" + (folder / "") +
+                                            "' && (ulimit -f 10; '" VOCABPIPE_PROGRAM
+                                            "' data prepare --input a.txt --output set)");
+    EXPECT_EQ(made.exit_code, 1);
+    EXPECT_EQ(made.output, "");
+    EXPECT_EQ(made.error, "vocabpipe: error: set.bin: cannot write: File too large\n");
+    EXPECT_EQ(folder.names(), Names{"a.txt"});
+}
+
+TEST(DataPrepare, LeavesNothingBehindWhenTerminated) {
+    const TempFolder folder;
+    {
+        std::ofstream large(folder / "a.txt");
+        for (int i = 0; i < 100'000; ++i) {
+            large << "the pipeline of rank " << i << " waits for the vocabulary of " << i * 7
+                  << "\n";
+        }
+    }
+    testing::write_file(folder / "small.txt", prose());
+    ASSERT_EQ(vocabpipe_in(folder,
+                           "data prepare --input small.txt --output m --tokenizer "
+                           "sentencepiece --vocab-size 320")
+                  .exit_code,
+              0);
+    const Names before = folder.names();
+    std::string inputs;
+    for (int i = 0; i < 100; ++i) {
+        inputs += " a.txt";  // a minute of work
+    }
+    const Outcome made =
+        testing::run_shell("cd '" + (folder / "") +
+                           "' && '" VOCABPIPE_PROGRAM
+                           "' data prepare --output set "
+                           "--tokenizer-model m.model --input" +
+                           inputs +
+                           " & job=$!; "
+                           "cd '" +
+                           (folder / "") +
+                           "'; until ls set.bin.partial-* >/dev/null 2>&1; do sleep 0.05; "
+                           "done; sleep 0.3; kill $job; wait $job");
+    EXPECT_EQ(made.exit_code, 128 + 15);
+    EXPECT_EQ(folder.names(), before);
+}
+
+TEST(DataInspect, ReadsLlmcAndRawFiles) {
+    const TempFolder folder;
+    std::string shard = testing::bytes_of<int32_t>({20240520, 1, 3});
+    shard.resize(1024, '\0');
+    shard += testing::bytes_of<uint16_t>({5, 50256, 7});
+    testing::write_file(folder / "x_000.bin", shard);
+    testing::write_file(folder / "x_001.bin", shard);
+    const Outcome llmc = vocabpipe_in(folder, "data inspect 'x_*.bin'");
+    EXPECT_EQ(llmc.exit_code, 0);
+    EXPECT_THAT(llmc.output, HasSubstr("llm.c GPT-2 shard\nfiles          2\ntokens         6\n"));
+    EXPECT_THAT(llmc.output, HasSubstr("--vocab-size 50257\n"));
+    testing::write_file(folder / "raw", testing::bytes_of<uint32_t>({100000, 1}));
+    const Outcome raw = vocabpipe_in(folder, "data inspect raw --data-format raw-u32");
+    EXPECT_THAT(raw.output, HasSubstr("token ids      1 to 100000\n"));
+    EXPECT_THAT(raw.output, HasSubstr("--vocab-size 100001 --data-format raw-u32\n"));
+    testing::write_file(folder / "empty", "");
+    const Outcome empty = vocabpipe_in(folder, "data inspect empty --data-format raw-u16");
+    EXPECT_EQ(empty.exit_code, 0);
+    EXPECT_THAT(empty.output, HasSubstr("tokens         0\n"));
+}
+
+TEST(Tool, SaysItsVersionAndHelp) {
+    const TempFolder folder;
+    const Outcome version = vocabpipe_in(folder, "--version");
+    EXPECT_EQ(version.exit_code, 0);
+    EXPECT_EQ(version.output, "vocabpipe " VOCABPIPE_VERSION "\n");
+    for (const char* command :
+         {"--help", "data --help", "data prepare --help", "data inspect --help"}) {
+        const Outcome help = vocabpipe_in(folder, command);
+        EXPECT_EQ(help.exit_code, 0) << command;
+        EXPECT_EQ(help.error, "");
+        EXPECT_THAT(help.output, HasSubstr("Usage: vocabpipe"));
+    }
+}
+
+struct BadInput {
+    const char* arguments;
+    int exit_code;
+    const char* message;
+};
+
+/// Its number and its arguments, as far as a test name takes them.
+std::string row_name(const ::testing::TestParamInfo<BadInput>& info) {
+    std::string name = std::to_string(info.index) + "_";
+    for (const char* c = info.param.arguments; *c != 0; ++c) {
+        if (std::isalnum(static_cast<unsigned char>(*c)) != 0) {
+            name += *c;
+        } else if (name.back() != '_') {
+            name += '_';
+        }
+    }
+    return name;
+}
+
+void PrintTo(const BadInput& row, std::ostream* out) {
+    *out << "vocabpipe " << row.arguments;
+}
+
+class BadInputs : public ::testing::TestWithParam<BadInput> {};
+
+TEST_P(BadInputs, AreOneLineOnStderrWithTheExitCode) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.txt", prose());
+    testing::write_file(folder / "a\nb.txt", "");
+    testing::write_file(folder / "empty.txt", "");
+    testing::write_file(folder / "blank.txt", "\n \n\n");
+    testing::write_file(folder / "a.gz", "\x1f\x8b\x08 abc");
+    testing::write_file(folder / "self.bin", "text");
+    testing::write_file(folder / "raw", testing::bytes_of<uint16_t>({1, 2, 60000}));
+    testing::write_file(folder / "half.bin", "xx");
+    testing::write_file(folder / "cut.idx", "MMIDIDX");
+    std::filesystem::create_directory(folder / "sub");
+    const Names before = folder.names();
+    const Outcome outcome = vocabpipe_in(folder, GetParam().arguments);
+    EXPECT_EQ(outcome.exit_code, GetParam().exit_code) << GetParam().arguments;
+    EXPECT_THAT(outcome.error, StartsWith("vocabpipe: error: "));
+    EXPECT_THAT(outcome.error, HasSubstr(GetParam().message)) << GetParam().arguments;
+    EXPECT_EQ(std::count(outcome.error.begin(), outcome.error.end(), '\n'), 1) << outcome.error;
+    EXPECT_EQ(outcome.output, "");
+    EXPECT_EQ(folder.names(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadInputs,
+    ::testing::Values(
+        // The command line: 2.
+        BadInput{"", 2, "subcommand is required (see vocabpipe --help)"},
+        BadInput{"nonsense", 2, "see vocabpipe --help"},
+        BadInput{"data", 2, "subcommand is required (see vocabpipe data --help)"},
+        BadInput{"data prepare", 2, "--input is required (see vocabpipe data prepare --help)"},
+        BadInput{"data prepare --input a.txt", 2, "--output is required"},
+        BadInput{"data prepare --input --output x", 2, "is required"},
+        BadInput{"data prepare --input a.txt --output x --colour", 2, "--colour"},
+        BadInput{"data prepare --input a.txt --output x --tokenizer words", 2, "words"},
+        BadInput{"data prepare --input a.txt --output x --document-separator tab", 2, "tab"},
+        BadInput{"data prepare --input a.txt --output x --vocab-size 0", 2, "--vocab-size"},
+        BadInput{"data prepare --input a.txt --output x --vocab-size -7", 2, "--vocab-size"},
+        BadInput{"data prepare --input a.txt --output x --vocab-size 1e4", 2, "--vocab-size"},
+        BadInput{"data prepare --input a.txt --output x --vocab-size 99999999999999999999", 2,
+                 "--vocab-size"},
+        BadInput{"data prepare --input a.txt --output x --vocab-size 300", 2,
+                 "give --tokenizer sentencepiece"},
+        BadInput{"data prepare --input a.txt --output x --tokenizer sentencepiece", 2,
+                 "needs --vocab-size"},
+        BadInput{"data prepare --input a.txt --output x --tokenizer bytes --tokenizer-model m", 2,
+                 "--tokenizer-model needs --tokenizer sentencepiece"},
+        BadInput{"data prepare --input a.txt --output x --tokenizer sentencepiece --vocab-size 200",
+                 2, "is too small for this text"},
+        BadInput{"data prepare --input a.txt --output x --tokenizer sentencepiece --vocab-size "
+                 "50000",
+                 2, "is too large for this text: at most"},
+        BadInput{"data prepare --input a.txt --output ''", 2, "--output"},
+        BadInput{"data prepare --input a.txt --output sub/", 2, "names a folder"},
+        BadInput{"data prepare --input self.bin --output self", 2, "would replace the input"},
+        BadInput{"data inspect", 2, "path is required"},
+        BadInput{"data inspect raw --data-format raw-u8", 2, "raw-u8"},
+        BadInput{"data inspect raw --data-format raw-u16 --vocab-size 0", 2, "--vocab-size"},
+        // Input files: 3.
+        BadInput{"data prepare --input none.txt --output x", 3, "none.txt: cannot read: No such"},
+        BadInput{"data prepare --input a.txt none.txt --output x", 3, "none.txt"},
+        BadInput{"data prepare --input 'no\nsuch' --output x", 3, "no such: cannot read"},
+        BadInput{"data prepare --input sub --output x", 3, "sub: not a regular file but a folder"},
+        BadInput{"data prepare --input /dev/null --output x", 3, "not a regular file"},
+        BadInput{"data prepare --input empty.txt --output x", 3, "empty.txt: no text"},
+        BadInput{"data prepare --input blank.txt --output x --document-separator line", 3,
+                 "no text"},
+        BadInput{"data prepare --input empty.txt --output x --tokenizer sentencepiece "
+                 "--vocab-size 300",
+                 3, "no text to train a vocabulary on"},
+        BadInput{"data prepare --input a.gz --output x", 3, "gzip-compressed data"},
+        BadInput{"data prepare --input a.txt --output x --tokenizer-model none", 3, "none: cannot"},
+        BadInput{"data prepare --input a.txt --output x --tokenizer-model a.txt", 3,
+                 "a.txt: not a SentencePiece model"},
+        BadInput{"data inspect none", 3, "none: no such file"},
+        BadInput{"data inspect ''", 3, "data path is empty"},
+        BadInput{"data inspect a.txt", 3, "plain text"},
+        BadInput{"data inspect a.gz", 3, "gzip-compressed data"},
+        BadInput{"data inspect raw", 3, "--data-format raw-u16 or raw-u32"},
+        BadInput{"data inspect raw --data-format raw-u32", 3, "no multiple of 4"},
+        BadInput{"data inspect raw --data-format raw-u16 --vocab-size 60000", 3,
+                 "raw: token 2 is 60000, but --vocab-size 60000 allows only 0 to 59999"},
+        BadInput{"data inspect half", 3, "half.idx: no such file"},
+        BadInput{"data inspect cut", 3, "cut.idx: not an index"},
+        BadInput{"data inspect sub", 3, "a folder"},
+        // Output files: 1.
+        BadInput{"data prepare --input a.txt --output none/x", 1,
+                 "none/x.bin: cannot create: No such file or directory"},
+        BadInput{"data prepare --input a.txt --output /proc/x", 1, "/proc/x.bin: cannot create"}),
+    row_name);
+
+}  // namespace
+}  // namespace vocabpipe

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/data/document_splitter.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/train/data/expect_error.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+namespace {
+
+using Documents = std::vector<std::string>;
+
+/// The documents of several files, fed in blocks of `block` bytes.
+Documents split(DocumentSeparator separator, const std::vector<std::string>& files, size_t block) {
+    Documents documents;
+    std::string current;
+    DocumentSplitter splitter(separator, {.piece = [&](std::string_view text) { current += text; },
+                                          .end =
+                                              [&] {
+                                                  documents.push_back(current);
+                                                  current.clear();
+                                              }});
+    for (const std::string& file : files) {
+        for (size_t at = 0; at < file.size(); at += block) {
+            splitter.feed(std::string_view(file).substr(at, block));
+        }
+        splitter.end_file();
+    }
+    EXPECT_EQ(current, "");
+    return documents;
+}
+
+TEST(DocumentSplitter, CutsByItsSeparatorWhateverTheBlocks) {
+    const auto file = DocumentSeparator::file;
+    const auto blank = DocumentSeparator::blank_lines;
+    const auto line = DocumentSeparator::line;
+    const std::vector<std::tuple<DocumentSeparator, std::vector<std::string>, Documents>> table{
+        {file, {"one\n\ntwo\n", "", "three"}, {"one\n\ntwo\n", "three"}},
+        {file, {"\n\n"}, {"\n\n"}},
+        {file, {" \r\n x"}, {" \r\n x"}},
+        {blank, {"a\nb\n\nc\n", "d"}, {"a\nb", "c", "d"}},
+        {blank, {"\n\n a\n \t\n\n\nb\n\n\n"}, {" a", "b"}},
+        {blank, {"a\r\nb\r\n\r\nc\r\n"}, {"a\r\nb\r", "c\r"}},
+        {blank, {"", "\n\n", "   "}, {}},
+        {line, {"a\n\nb c\r\n\r\nd", "e\n"}, {"a", "b c", "d", "e"}},
+        {line, {"\n"}, {}},
+    };
+    for (const auto& [separator, files, expected] : table) {
+        for (const size_t block : {size_t{1}, size_t{2}, size_t{3}, size_t{1000}}) {
+            EXPECT_EQ(split(separator, files, block), expected) << "block " << block;
+        }
+    }
+}
+
+TEST(DocumentSplitter, CutsLongTextIntoPiecesWithoutLosingAnything) {
+    std::string words;
+    while (words.size() < 5'000'000) {
+        words += "word" + std::to_string(words.size()) + (words.size() % 7 == 0 ? "\n" : " ");
+    }
+    std::string spaceless;
+    while (spaceless.size() < 3'000'000) {
+        spaceless += "\xe2\x82\xac";  // three bytes
+    }
+    for (const std::string& text :
+         {words, spaceless, std::string(3'000'000, ' '), words + spaceless}) {
+        std::string joined;
+        size_t largest = 0;
+        bool whole_characters = true;
+        int ends = 0;
+        DocumentSplitter splitter(
+            DocumentSeparator::file,
+            {.piece =
+                 [&](std::string_view piece) {
+                     joined += piece;
+                     largest = std::max(largest, piece.size());
+                     whole_characters &= (static_cast<unsigned char>(piece[0]) & 0xc0) != 0x80;
+                 },
+             .end = [&] { ++ends; }});
+        for (size_t at = 0; at < text.size(); at += 1 << 20) {
+            splitter.feed(std::string_view(text).substr(at, 1 << 20));
+        }
+        splitter.end_file();
+        EXPECT_TRUE(joined == text);
+        EXPECT_LE(largest, 3u << 20);
+        EXPECT_TRUE(whole_characters);
+        EXPECT_EQ(ends, 1);
+    }
+}
+
+TEST(DocumentSplitter, BreaksBeforeWhiteSpaceElseBetweenCharacters) {
+    EXPECT_EQ(last_break("ab cd ef"), 5u);
+    EXPECT_EQ(last_break("ab  cd"), 2u);
+    EXPECT_EQ(last_break("abcd"), 3u);
+    EXPECT_EQ(last_break("ab\xe2\x82\xac"), 2u);
+    EXPECT_EQ(last_break("ab\xe2\x82"), 2u);
+    EXPECT_EQ(last_break("\x80\x80\x80\x80\x80\x80"), 6u);
+    EXPECT_EQ(last_break(" a"), 1u);
+    EXPECT_EQ(last_break("a"), 1u);
+}
+
+TEST(DocumentSplitter, SeparatorNamesAreParsed) {
+    EXPECT_EQ(parse_document_separator("file"), DocumentSeparator::file);
+    EXPECT_EQ(parse_document_separator("blank-lines"), DocumentSeparator::blank_lines);
+    EXPECT_EQ(parse_document_separator("line"), DocumentSeparator::line);
+    EXPECT_THROW((void)parse_document_separator("paragraph"), UsageError);
+}
+
+}  // namespace
+}  // namespace vocabpipe

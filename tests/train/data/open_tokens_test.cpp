@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/data/open_tokens.hpp"
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "tests/train/data/expect_error.hpp"
+#include "tests/train/data/temp_folder.hpp"
+#include "tests/train/data/worked_example.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+namespace {
+
+using testing::bytes_of;
+using ::testing::HasSubstr;
+using testing::TempFolder;
+
+std::vector<int32_t> read_all(const TokenSource& source) {
+    std::vector<int32_t> tokens(static_cast<size_t>(source.size()));
+    source.read(0, tokens);
+    return tokens;
+}
+
+TEST(RawTokens, AreReadInBothWidthsAndFromSeveralFiles) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.bin", bytes_of<uint16_t>({1, 65535}));
+    testing::write_file(folder / "b.bin", bytes_of<uint16_t>({3, 0}));
+    EXPECT_EQ(read_all(*open_tokens(folder / "?.bin", DataFormat::raw_u16)),
+              (std::vector<int32_t>{1, 65535, 3, 0}));
+    EXPECT_EQ(read_all(*open_tokens(folder / "b.bin", DataFormat::raw_u32)),
+              (std::vector<int32_t>{3}));
+}
+
+TEST(RawTokens, RefuseAPartialTokenAndAHugeValue) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.bin", "abc");
+    EXPECT_THAT(testing::message_of<InputFileError>(
+                    [&] { (void)open_tokens(folder / "a.bin", DataFormat::raw_u16); }),
+                HasSubstr("has 3 bytes, which is no multiple of 2"));
+    testing::write_file(folder / "a.bin", bytes_of<uint32_t>({7, 4294967295}));
+    const auto source = open_tokens(folder / "a.bin", DataFormat::raw_u32);
+    EXPECT_THAT(testing::message_of<InputFileError>([&] { (void)read_all(*source); }),
+                HasSubstr("a.bin: token 1 is 4294967295"));
+}
+
+TEST(OpenTokens, SaysWhatItFoundAndWhatToDo) {
+    const std::string prepare = "vocabpipe data prepare";
+    const std::vector<std::tuple<std::string, std::string, std::string>> table{
+        {"", "an empty file", prepare},
+        {"In the beginning", "plain text", prepare},
+        {"Gr\xc3\xbc\xc3\x9f"
+         "e",
+         "plain text", prepare},
+        {"{\"text\": 1}", "JSON text", prepare},
+        {"\x1f\x8b\x08 abc", "gzip-compressed data", "decompress"},
+        {"\x28\xb5\x2f\xfd abc", "zstd-compressed data", "decompress"},
+        {"PK\x03\x04", "a zip archive", "decompress"},
+        {"\x93NUMPY\x01", "a NumPy array", "raw-u16"},
+        {std::string("BIN.TOK\n\2\0\0\0", 12), "an LLMQ token file", "raw-u32"},
+        {"PAR1", "a Parquet file", prepare},
+        {bytes_of<uint16_t>({15496, 995, 50256, 1}), "first bytes 88 3c e3 03 50 c4 01 00",
+         "--data-format raw-u16 or raw-u32"},
+        {std::string(1, '\0'), "first bytes 00", "--data-format"},
+    };
+    for (const auto& [bytes, found, remedy] : table) {
+        const TempFolder folder;
+        testing::write_file(folder / "x", bytes);
+        const auto message =
+            testing::message_of<InputFileError>([&] { (void)open_tokens(folder / "x"); });
+        EXPECT_THAT(message, HasSubstr(folder / "x: not a token file but "));
+        EXPECT_THAT(message, HasSubstr(found));
+        EXPECT_THAT(message, HasSubstr(remedy));
+    }
+}
+
+TEST(OpenTokens, NamesWhatIsMissing) {
+    const TempFolder folder;
+    const auto message = [](const std::string& path) {
+        return testing::message_of<InputFileError>([&] { (void)open_tokens(path); });
+    };
+    EXPECT_THAT(message(folder / "none"), HasSubstr("no such file"));
+    EXPECT_THAT(message(folder / "none*"), HasSubstr("no file matches"));
+    EXPECT_THAT(message(""), HasSubstr("data path is empty"));
+    EXPECT_THAT(message(",,"), HasSubstr("data path is empty"));
+    testing::write_file(folder / "half.bin", testing::example_bin());
+    EXPECT_THAT(message(folder / "half"), HasSubstr("half.idx: no such file, although"));
+    std::filesystem::create_directory(folder / "folder");
+    EXPECT_THAT(message(folder / "folder"), HasSubstr("a folder"));
+}
+
+TEST(OpenTokens, FormatNamesAreParsed) {
+    EXPECT_EQ(parse_data_format("auto"), DataFormat::automatic);
+    EXPECT_EQ(parse_data_format("raw-u16"), DataFormat::raw_u16);
+    EXPECT_EQ(parse_data_format("raw-u32"), DataFormat::raw_u32);
+    EXPECT_THAT(testing::message_of<UsageError>([] { (void)parse_data_format("u8"); }),
+                HasSubstr("'u8' is unknown"));
+}
+
+}  // namespace
+}  // namespace vocabpipe

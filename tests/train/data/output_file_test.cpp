@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/support/output_file.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <vector>
+
+#include "src/train/data/megatron_writer.hpp"
+#include "tests/train/data/expect_error.hpp"
+#include "tests/train/data/temp_folder.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::TempFolder;
+using Names = std::set<std::string>;
+
+std::span<const std::byte> bytes(std::string_view text) {
+    return std::as_bytes(std::span(text));
+}
+
+/// While it lives, files of this process end at `limit` bytes, as on a full disk.
+class FileSizeLimit {
+public:
+    explicit FileSizeLimit(rlim_t limit) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+        ::getrlimit(RLIMIT_FSIZE, &before_);
+        const rlimit now{limit, before_.rlim_max};
+        ::setrlimit(RLIMIT_FSIZE, &now);
+    }
+    ~FileSizeLimit() {
+        ::setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, handler_);
+    }
+    FileSizeLimit(const FileSizeLimit&) = delete;
+    FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+private:
+    rlimit before_{};
+    void (*handler_)(int);
+};
+
+TEST(OutputFile, AppearsOnlyWhenPublished) {
+    const TempFolder folder;
+    {
+        OutputFile file(folder / "x");
+        file.write(bytes("abc"));
+        EXPECT_EQ(folder.names().count("x"), 0u);
+        file.publish();
+        EXPECT_EQ(file.size(), 3);
+    }
+    EXPECT_EQ(folder.names(), Names{"x"});
+    EXPECT_EQ(testing::read_file(folder / "x"), "abc");
+}
+
+TEST(OutputFile, LeavesNothingAndTheOlderFileIfNotPublished) {
+    const TempFolder folder;
+    testing::write_file(folder / "x", "old");
+    {
+        OutputFile file(folder / "x");
+        file.write(bytes(std::string(3'000'000, 'n')));
+        file.sync();
+    }
+    EXPECT_EQ(folder.names(), Names{"x"});
+    EXPECT_EQ(testing::read_file(folder / "x"), "old");
+}
+
+TEST(OutputFile, TwoWritersOfOneNameDoNotShareATemporaryFile) {
+    const TempFolder folder;
+    OutputFile first(folder / "x");
+    OutputFile second(folder / "x");
+    first.write(bytes("first"));
+    second.write(bytes("second"));
+    first.publish();
+    second.publish();
+    EXPECT_EQ(testing::read_file(folder / "x"), "second");
+    EXPECT_EQ(folder.names(), Names{"x"});
+}
+
+TEST(OutputFile, FailuresNameFileAndReason) {
+    const TempFolder folder;
+    EXPECT_THAT(testing::message_of<OutputFileError>([&] { OutputFile(folder / "no/x"); }),
+                AllOf(HasSubstr("no/x: cannot create: No such file or directory"),
+                      HasSubstr("create the folder")));
+    EXPECT_THAT(testing::message_of<OutputFileError>([&] { OutputFile(folder / "."); }),
+                HasSubstr("Is a directory"));
+    if (::geteuid() != 0) {  // root may write everywhere
+        ASSERT_EQ(::chmod((folder / ".").c_str(), 0500), 0);
+        EXPECT_THAT(testing::message_of<OutputFileError>([&] { OutputFile(folder / "x"); }),
+                    HasSubstr("Permission denied"));
+        ::chmod((folder / ".").c_str(), 0700);
+    }
+}
+
+TEST(OutputFile, ThatCannotBeNamedIsRemoved) {
+    const TempFolder folder;
+    {
+        OutputFile file(folder / "x");
+        std::filesystem::create_directory(folder / "x");  // since it was opened
+        EXPECT_THAT(testing::message_of<OutputFileError>([&] { file.publish(); }),
+                    HasSubstr("x: cannot create: Is a directory"));
+    }
+    EXPECT_EQ(folder.names(), Names{"x"});
+}
+
+/// Writes tokens until finished or failed; the .bin needs 2 bytes per token.
+void write_tokens(const std::string& prefix, int64_t tokens) {
+    MegatronWriter writer(prefix, 1000);
+    const std::vector<int32_t> block(1000, 7);
+    for (int64_t done = 0; done < tokens; done += 1000) {
+        writer.append(block);
+        writer.end_document();
+    }
+    writer.finish();
+}
+
+TEST(MegatronWriter, LeavesNothingBehindAtAFileSizeLimit) {
+    // Fails while writing, at the last flush of the .bin, and at that of the .idx.
+    for (const auto& [limit, tokens] :
+         {std::pair<rlim_t, int64_t>{1 << 20, 3'000'000}, {1000, 10'000}, {60, 1000}}) {
+        const TempFolder folder;
+        std::string message;
+        {
+            const FileSizeLimit full(limit);
+            message = testing::message_of<OutputFileError>(
+                [&, tokens = tokens] { write_tokens(folder / "set", tokens); });
+        }
+        EXPECT_THAT(message, AllOf(HasSubstr("cannot write"), HasSubstr("File too large")));
+        EXPECT_EQ(folder.names(), Names{});
+    }
+}
+
+TEST(MegatronWriter, ThatFailsKeepsAnOlderSet) {
+    const TempFolder folder;
+    write_tokens(folder / "set", 1000);
+    const std::string bin = testing::read_file(folder / "set.bin");
+    {
+        const FileSizeLimit full(1000);
+        EXPECT_THROW(write_tokens(folder / "set", 10'000), OutputFileError);
+    }
+    EXPECT_EQ(folder.names(), (Names{"set.bin", "set.idx"}));
+    EXPECT_EQ(testing::read_file(folder / "set.bin"), bin);
+}
+
+TEST(MegatronWriter, WhoseIndexCannotBeNamedRemovesTheTokens) {
+    const TempFolder folder;
+    {
+        MegatronWriter writer(folder / "set", 1000);
+        writer.append(std::vector<int32_t>{1, 2, 3});
+        std::filesystem::create_directory(folder / "set.idx");
+        EXPECT_THROW(writer.finish(), OutputFileError);
+    }
+    EXPECT_EQ(folder.names(), Names{"set.idx"});
+}
+
+TEST(MegatronWriter, LeavesNothingBehindOnAFullDisk) {
+    const TempFolder folder;
+    if (::mount("tmpfs", (folder / ".").c_str(), "tmpfs", 0, "size=1m") != 0) {
+        GTEST_SKIP() << "only root can mount a small disk";
+    }
+    const auto message =
+        testing::message_of<OutputFileError>([&] { write_tokens(folder / "set", 3'000'000); });
+    const Names left = folder.names();
+    ::umount((folder / ".").c_str());
+    EXPECT_THAT(message, AllOf(HasSubstr("set.bin: cannot write: No space left on device"),
+                               HasSubstr("free some space")));
+    EXPECT_EQ(left, Names{});
+}
+
+}  // namespace
+}  // namespace vocabpipe
