@@ -16,14 +16,15 @@ install_bible() {
     local root=()
     if [ "$(id -u)" -ne 0 ]; then
         command -v sudo >/dev/null ||
-            fail "the program 'bible' is missing, run as root: apt-get install bible-kjv bible-kjv-text"
+            fail "'bible' is missing, run as root: apt-get install bible-kjv bible-kjv-text"
         root=(sudo -n)
     fi
     local log
     log=$(mktemp)
     if ! { "${root[@]}" apt-get update &&
         "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y --no-install-recommends bible-kjv bible-kjv-text; } >"$log" 2>&1; then
+            apt-get install -y --no-install-recommends bible-kjv bible-kjv-text; } \
+        >"$log" 2>&1; then
         tail -n 5 "$log" >&2
         rm -f "$log"
         fail "apt-get install bible-kjv bible-kjv-text failed"

@@ -12,5 +12,7 @@ namespace vocabpipe::tool {
 void add_data_prepare(CLI::App& data);
 /// `vocabpipe data inspect`
 void add_data_inspect(CLI::App& data);
+/// `vocabpipe compare`
+void add_compare(CLI::App& app);
 
 }  // namespace vocabpipe::tool

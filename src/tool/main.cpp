@@ -38,6 +38,7 @@ int run(int argc, char** argv) {
     data->require_subcommand(1);
     add_data_prepare(*data);
     add_data_inspect(*data);
+    add_compare(app);
     try {
         app.parse(argc, argv);
         std::cout.flush();

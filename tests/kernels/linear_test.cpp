@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <thread>
 #include <tuple>
+#include <vector>
 
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/linear.hpp"
@@ -299,6 +301,21 @@ TEST(Gemm, CutIntoPartsGivesTheBitsOfOneProduct) {
                    by_hand.view().column_range(begin, 1000), false);
     }
     EXPECT_TRUE(c.same_bits(by_hand));
+}
+
+TEST(Gemm, RunsOnSeveralRanksOfOneProcessAtTheSameTime) {
+    const auto a = Matrix::random(70, 90, DType::bf16, 1);
+    const auto b = Matrix::random(50, 90, DType::bf16, 2);
+    std::vector<Matrix> results(4, Matrix(70, 50, DType::fp32));
+    std::vector<std::thread> ranks;
+    for (Matrix& result : results) {
+        ranks.emplace_back([&] {
+            Context ctx({.threads = 1, .poll = {}});
+            for (int i = 0; i < 50; ++i) host::gemm(ctx, a, false, b, true, result, i > 0);
+        });
+    }
+    for (auto& rank : ranks) rank.join();
+    for (const Matrix& result : results) EXPECT_TRUE(result.same_bits(results[0]));
 }
 
 TEST(Gemm, RefusesWhatItCannotDo) {

@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs the Debian packages that VocabPipe needs; does nothing if they are there. Root or sudo.
+#
+#   examples/install_packages.sh          to build the programs and train
+#   examples/install_packages.sh --tests  also what the tests and benchmarks need
+set -euo pipefail
+
+packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev libcli11-dev
+    nlohmann-json3-dev libsentencepiece-dev bible-kjv bible-kjv-text)
+if [ "${1:-}" = --tests ]; then
+    packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format procps)
+elif [ $# -gt 0 ]; then
+    echo "install_packages.sh: error: $1: the only option is --tests" >&2
+    exit 2
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
+        missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+root=()
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || {
+        echo "install_packages.sh: error: run as root: apt-get install ${missing[*]}" >&2
+        exit 1
+    }
+    root=(sudo)
+fi
+echo "installing: ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { "${root[@]}" apt-get update &&
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 5 "$log" >&2
+    echo "install_packages.sh: error: apt-get install ${missing[*]} failed" >&2
+    exit 1
+fi

@@ -1,0 +1,80 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# From a fresh Debian 12 machine (root or sudo) to a trained model: packages, build, real text, and three
+# training runs under mpirun. A second run reuses what is there.
+#
+#   examples/quickstart.sh
+#
+# VOCABPIPE_QUICKSTART_STEPS changes the number of training steps (40).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=${VOCABPIPE_BUILD_DIR:-build}
+work=$build/quickstart
+steps=${VOCABPIPE_QUICKSTART_STEPS:-40}
+vocab_size=16000
+phases=()
+
+begin() {
+    echo
+    echo "=== $1"
+    phase=$1
+    phase_start=$SECONDS
+}
+finish() {
+    phases+=("$(printf '%4d s  %s' $((SECONDS - phase_start)) "$phase")")
+    echo "=== $phase: $((SECONDS - phase_start)) s"
+}
+
+begin "packages"
+examples/install_packages.sh
+finish
+
+begin "build"
+if [ ! -f "$build/CMakeCache.txt" ]; then
+    cmake -G Ninja -B "$build" -DVOCABPIPE_BUILD_TESTS=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF
+fi
+cmake --build "$build" --target train_gpt vocabpipe_tool
+finish
+
+begin "data"
+mkdir -p "$work"
+examples/make_text.sh "$work/kjv.txt"
+if [ ! -f "$work/kjv.idx" ]; then
+    "$build/bin/vocabpipe" data prepare --input "$work/kjv.txt" --output "$work/kjv" \
+        --tokenizer sentencepiece --vocab-size $vocab_size --document-separator blank-lines
+fi
+"$build/bin/vocabpipe" data inspect "$work/kjv"
+finish
+
+# More ranks than cores, and root in a container, are fine here.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1
+
+train() { # ranks, vocab mode
+    begin "train on $1 ranks, 1F1B, vocab mode $2"
+    mpirun -np "$1" "$build/bin/train_gpt" --data-path "$work/kjv" --vocab-size $vocab_size \
+        --num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 256 \
+        --untie-embeddings-and-output-weights \
+        --micro-batch-size 1 --global-batch-size 16 --train-iters "$steps" \
+        --lr 2e-3 --lr-warmup-iters 5 --schedule 1f1b --vocab-mode "$2" \
+        --trace-dir "$work/traces" --metrics "$work/$2-p$1.jsonl" --report "$work/$2-p$1.json"
+    finish
+}
+
+train 2 none
+train 2 one_barrier
+echo
+echo "2 ranks: plain 1F1B and 1F1B with vocabulary parallelism"
+"$build/bin/vocabpipe" compare "$work/none-p2.json" "$work/one_barrier-p2.json"
+
+train 4 one_barrier
+echo
+echo "4 ranks on $(nproc) cores, and what one core per rank would give"
+"$build/bin/vocabpipe" compare --simulated "$work/one_barrier-p4.json"
+
+echo
+echo "time by phase:"
+printf '%s\n' "${phases[@]}"
+echo "timelines, one per run (open in https://ui.perfetto.dev):"
+ls "$work"/traces/*-p[0-9].json

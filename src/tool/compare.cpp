@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe compare: reports of train_gpt side by side.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "src/tool/commands.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+using nlohmann::json;
+
+json read_report(const std::string& path) {
+    std::ifstream in(path);
+    if (!in) throw InputFileError(path + ": cannot be read; give a file that train_gpt --report wrote");
+    json report = json::parse(in, nullptr, false);
+    for (const char* key : {"schedule", "vocab_mode", "tokens_per_second", "first_loss", "last_loss",
+                            "bubble", "simulated_tokens_per_second", "simulated_bubble", "ranks"}) {
+        if (report.is_discarded() || !report.is_object() || !report.contains(key)) {
+            throw InputFileError(path + ": is not a report of train_gpt (no \"" + key +
+                                 "\"); give a file that train_gpt --report wrote");
+        }
+    }
+    return report;
+}
+
+std::string number(double value, int digits) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.*f", digits, value);
+    return text;
+}
+
+/// One value per rank, separated by " / ".
+std::string per_rank(const json& report, const std::function<double(const json&)>& value,
+                     int digits) {
+    std::string text;
+    for (const json& rank : report.at("ranks")) {
+        text += (text.empty() ? "" : " / ") + number(value(rank), digits);
+    }
+    return text;
+}
+
+struct Row {
+    std::string name;
+    std::vector<std::string> cells;
+};
+
+void print(const std::vector<Row>& rows) {
+    std::vector<size_t> width;
+    for (const Row& row : rows) {
+        if (width.empty()) width.resize(row.cells.size() + 1, 0);
+        width[0] = std::max(width[0], row.name.size());
+        for (size_t i = 0; i < row.cells.size(); ++i) {
+            width[i + 1] = std::max(width[i + 1], row.cells[i].size());
+        }
+    }
+    for (const Row& row : rows) {
+        std::printf("%-*s", static_cast<int>(width[0]), row.name.c_str());
+        for (size_t i = 0; i < row.cells.size(); ++i) {
+            std::printf("  %*s", static_cast<int>(width[i + 1]), row.cells[i].c_str());
+        }
+        std::printf("\n");
+    }
+}
+
+void compare(const std::vector<std::string>& paths, bool simulated) {
+    std::vector<json> reports;
+    for (const std::string& path : paths) reports.push_back(read_report(path));
+    const auto row = [&](const std::string& name, const std::function<std::string(const json&)>& cell) {
+        Row row{name, {}};
+        for (const json& report : reports) row.cells.push_back(cell(report));
+        return row;
+    };
+    const auto mib = [](const char* key) {
+        return [key](const json& rank) { return rank.at(key).get<double>() / (1 << 20); };
+    };
+    std::vector<Row> rows{
+        row("schedule", [](const json& r) { return r.at("schedule").get<std::string>(); }),
+        row("vocab mode", [](const json& r) { return r.at("vocab_mode").get<std::string>(); }),
+        row("ranks", [](const json& r) { return std::to_string(r.at("ranks").size()); }),
+        row("tokens/s", [](const json& r) { return number(r.at("tokens_per_second"), 0); }),
+        row("loss, first step", [](const json& r) { return number(r.at("first_loss"), 4); }),
+        row("loss, last step", [](const json& r) { return number(r.at("last_loss"), 4); }),
+        row("bubble %", [](const json& r) { return number(100 * r.at("bubble").get<double>(), 1); }),
+        row("busy % by rank (thread CPU time)",
+            [&](const json& r) {
+                return per_rank(
+                    r, [](const json& k) { return 100 * k.at("busy_share").get<double>(); }, 1);
+            }),
+        row("memory by rank, MiB",
+            [&](const json& r) { return per_rank(r, mib("measured_peak_bytes"), 0); }),
+        row("predicted, MiB",
+            [&](const json& r) { return per_rank(r, mib("predicted_peak_bytes"), 0); })};
+    if (simulated) {
+        rows.push_back(row("one core per rank (simulated): tokens/s", [](const json& r) {
+            return number(r.at("simulated_tokens_per_second"), 0);
+        }));
+        rows.push_back(row("one core per rank (simulated): bubble %", [](const json& r) {
+            return number(100 * r.at("simulated_bubble").get<double>(), 1);
+        }));
+    }
+    print(rows);
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app) {
+    CLI::App* command = app.add_subcommand("compare", "Show reports of train_gpt side by side");
+    auto paths = std::make_shared<std::vector<std::string>>();
+    auto simulated = std::make_shared<bool>(false);
+    command->add_option("REPORT", *paths, "Files that train_gpt --report wrote")->required();
+    command->add_flag("--simulated", *simulated,
+                      "Also what one core per rank would reach, simulated from measured passes");
+    command->callback([paths, simulated] { compare(*paths, *simulated); });
+}
+
+}  // namespace vocabpipe::tool

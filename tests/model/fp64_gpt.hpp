@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/model/gpt_config.hpp"
+#include "tests/support/single_rank_oracle.hpp"
+
+namespace vocabpipe::testing {
+
+/// Logical tensors by name, whole, row-major.
+using Tensors = std::map<std::string, std::vector<double>>;
+
+/// A training step of the GPT in double: what the single-rank oracle is checked against. Written from
+/// the definition of GPT-2 in plain loops, one token after the other; it shares the names of the
+/// parameters with the library and no code.
+///
+///     loss_n = log Z - (1 - eps) z_y - eps/V sum_j z_j + z_loss (log Z)^2,  0 where ignored
+///     losses[j] = sum over the tokens of microbatch j of g_n loss_n
+///
+/// Gradients are those of the sum of `losses`. A tied weight has two: "transformer.wte.weight" is
+/// the embedding's side, "transformer.wte.weight (output)" the projection's.
+struct Fp64Step {
+    std::vector<double> losses;
+    Tensors gradients;
+};
+[[nodiscard]] Fp64Step fp64_step(const GptConfig& config, const Batch& batch,
+                                 const Tensors& weights);
+
+/// The sum of the losses, without gradients.
+[[nodiscard]] double fp64_loss(const GptConfig& config, const Batch& batch, const Tensors& weights);
+
+}  // namespace vocabpipe::testing

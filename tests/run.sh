@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs, builds and runs all tests.
+#
+#   tests/run.sh          everything but what is slow or heavy
+#   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, and the quickstart
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+full=0
+if [ "${1:-}" = --full ]; then
+    full=1
+elif [ $# -gt 0 ]; then
+    echo "tests/run.sh: error: $1: the only option is --full" >&2
+    exit 2
+fi
+[ $full = 1 ] && export VOCABPIPE_FULL=1
+
+build=${VOCABPIPE_BUILD_DIR:-build}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1
+
+step() { echo "=== $1 ($SECONDS s)"; }
+
+step "packages"
+examples/install_packages.sh --tests
+
+step "build"
+cmake -G Ninja -B "$build" -DVOCABPIPE_BUILD_TESTS=ON -DVOCABPIPE_BUILD_BENCHMARKS=ON \
+    -DVOCABPIPE_WERROR=ON
+cmake --build "$build"
+
+# The parts that share memory between threads or cut it into buffers, under sanitizers. MPI itself is not
+# clean under them, so these builds go without it.
+sanitize() { # name, sanitizers, ctest pattern
+    step "$1"
+    cmake -G Ninja -B "$build-$1" -DVOCABPIPE_SANITIZE="$2" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+        -DVOCABPIPE_ENABLE_MPI=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF -DVOCABPIPE_BUILD_TOOLS=OFF \
+        -DVOCABPIPE_BUILD_EXAMPLES=OFF >/dev/null
+    cmake --build "$build-$1" --target schedule_test runtime_test
+    ctest --test-dir "$build-$1" --output-on-failure --no-tests=error -j 2 -R "$3" -LE mpi
+}
+if [ $full = 1 ]; then
+    sanitize asan address,undefined '.'
+    sanitize tsan thread '.'
+fi
+
+step "tests"
+ctest --test-dir "$build" --output-on-failure --no-tests=error -j 2
+step "done"
