@@ -14,7 +14,7 @@ namespace {
 
 /// oneDNN's compiled kernels, its primitive cache, stacks and the allocator's slack, once per
 /// process after a step of a transformer (docs/memory.md, "measured constants").
-constexpr int64_t kKernelBytes = int64_t{24} << 20;
+constexpr int64_t kKernelBytes = int64_t{16} << 20;
 
 double mib(int64_t bytes) {
     return static_cast<double>(bytes) / (1 << 20);

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/gpt.hpp"
+#include "vocabpipe/schedule.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace vocabpipe::bench {
+
+/// A training run on random tokens, timed.
+struct StepCase {
+    GptConfig model;
+    std::string schedule = "1f1b";
+    VocabMode vocab_mode = VocabMode::none;
+    int microbatches = 1;
+    int64_t micro_batch_size = 1;
+    int threads = 1;
+    int warmup = 2;  ///< kernels are compiled and caches filled
+    int steps = 7;   ///< the median is reported
+};
+
+struct StepTiming {
+    double median_seconds = 0;  ///< of a step, optimizer included
+    double fastest_seconds = 0;
+    double first_loss = 0;      ///< of the first step: must not depend on schedule and vocab mode
+    double flops = 0;           ///< model FLOPs of a step, 3 * tokens * forward FLOPs per token
+    double busy_share = 0;      ///< of this rank: CPU time of passes over time
+};
+
+/// Collective; the timing is this rank's.
+[[nodiscard]] StepTiming time_steps(Communicator& communicator, const StepCase& which);
+
+/// Rate of plain matrix products of the model's own shapes, in FLOP/s: the products of one layer's
+/// forward, input-gradient and weight-gradient passes and of the whole output layer, weighted by their
+/// FLOPs, `threads` threads, no epilogues.
+[[nodiscard]] double gemm_rate(const StepCase& which);
+
+/// The busiest rank's share of the work over the mean rank's, from FLOPs alone: what balancing the
+/// vocabulary layers can gain at most.
+[[nodiscard]] double ideal_speedup(const GptConfig& model, int ranks);
+
+}  // namespace vocabpipe::bench

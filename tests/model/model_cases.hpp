@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "tests/support/single_rank_oracle.hpp"
+
+namespace vocabpipe::testing {
+
+/// Small enough for plain loops in double. init_std keeps the gradients of every tensor away from 0.
+[[nodiscard]] inline GptConfig small_model(int num_layers, int64_t seq_length, int64_t vocab_size,
+                                           bool tied) {
+    GptConfig config;
+    config.num_layers = num_layers;
+    config.hidden_size = 16;
+    config.ffn_hidden_size = 40;  // not 4 h
+    config.num_attention_heads = 2;
+    config.seq_length = seq_length;
+    config.max_position_embeddings = seq_length + 2;  // some positions are never used
+    config.vocab_size = vocab_size;
+    config.tied = tied;
+    config.init_std = 0.3F;
+    return config;
+}
+
+struct ModelCase {
+    std::string name;
+    GptConfig config;
+    int microbatches = 2;
+    int64_t sequences = 1;
+    double ignored = 0;  ///< share of the labels
+    int all_ignored_microbatch = -1;
+    bool uneven_g = false;  ///< a g of its own per token instead of 1 / count
+    int ranks = 2;  ///< of the pipelined run
+
+    [[nodiscard]] Batch batch() const {
+        Batch batch = random_batch(config, microbatches, sequences, 11, ignored);
+        for (size_t j = 0; j < batch.labels.size(); ++j) {
+            for (size_t n = 0; n < batch.labels[j].size(); ++n) {
+                if (static_cast<int>(j) == all_ignored_microbatch) {
+                    batch.labels[j][n] = -100;
+                    batch.loss_gradient[j][n] = 0;
+                }
+                if (uneven_g && batch.labels[j][n] >= 0) {
+                    batch.loss_gradient[j][n] *= 0.25F * static_cast<float>(n % 7 + 1);
+                }
+            }
+        }
+        return batch;
+    }
+    friend void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
+};
+
+[[nodiscard]] inline std::vector<ModelCase> model_cases() {
+    const auto with = [](GptConfig config, float smoothing, float z_loss) {
+        config.label_smoothing = smoothing;
+        config.z_loss = z_loss;
+        return config;
+    };
+    return {
+        {.name = "Untied", .config = small_model(2, 6, 29, false)},
+        {.name = "Tied", .config = small_model(2, 6, 29, true)},
+        {.name = "OneLayerLabelSmoothing",
+         .config = with(small_model(1, 6, 29, false), 0.1F, 0),
+         .ignored = 0.2,
+         .ranks = 1},
+        {.name = "TiedZLoss", .config = with(small_model(2, 5, 29, true), 0, 0.01F), .sequences = 2},
+        {.name = "ThreeLayersSmoothingZLossIgnored",
+         .config = with(small_model(3, 7, 31, false), 0.2F, 0.02F),
+         .microbatches = 3,
+         .sequences = 3,
+         .ignored = 0.3,
+         .ranks = 3},
+        {.name = "TiedThreeLayersSmoothingZLossIgnored",
+         .config = with(small_model(3, 7, 31, true), 0.2F, 0.02F),
+         .microbatches = 3,
+         .sequences = 2,
+         .ignored = 0.3,
+         .ranks = 3},
+        {.name = "OneMicrobatchAllIgnored",
+         .config = with(small_model(2, 5, 29, false), 0.1F, 0.01F),
+         .microbatches = 3,
+         .ignored = 0.2,
+         .all_ignored_microbatch = 1},
+        {.name = "UnevenG",
+         .config = with(small_model(2, 6, 29, false), 0.1F, 0.01F),
+         .ignored = 0.2,
+         .uneven_g = true},
+        {.name = "SequenceOfOneToken",
+         .config = small_model(2, 1, 29, false),
+         .microbatches = 3,
+         .sequences = 3},
+        {.name = "SequenceOfOneTokenTiedOneSequence", .config = small_model(1, 1, 5, true)},
+        {.name = "FewerRowsThanRanks",
+         .config = with(small_model(4, 5, 3, false), 0.1F, 0.01F),
+         .sequences = 2,
+         .ranks = 4},
+        {.name = "FewerRowsThanRanksTied", .config = small_model(4, 5, 3, true), .ranks = 4},
+    };
+}
+
+[[nodiscard]] inline std::string name_of_model(const ::testing::TestParamInfo<ModelCase>& info) {
+    return info.param.name;
+}
+
+}  // namespace vocabpipe::testing

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/model/model_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+#include <random>
+
+#include "kernels/bf16.hpp"
+
+namespace vocabpipe::testing {
+
+namespace {
+
+float rounded(double value, DType type) {
+    const auto narrow = static_cast<float>(value);
+    return type == DType::bf16 ? kernels::to_float(kernels::to_bf16(narrow)) : narrow;
+}
+
+void set_weights(GptRank& model, const Tensors& weights) {
+    for (Parameter& p : model.store().parameters()) {
+        const double* from = weights.at(p.name).data() + p.first_row * p.weight.cols;
+        for (int64_t i = 0; i < p.weight.size(); ++i) {
+            p.master.as<float>()[i] = static_cast<float>(from[i]);
+            if (p.weight.dtype == DType::bf16) {
+                p.weight.as<kernels::Bf16>()[i] = kernels::to_bf16(static_cast<float>(from[i]));
+            }
+        }
+    }
+}
+
+}  // namespace
+
+Tensors initial_weights(const GptConfig& config, uint64_t seed) {
+    Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
+    alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
+    Context ctx({.threads = 1, .poll = {}});
+    GptRank model(config, {.layers_per_stage = {config.num_layers}}, alone, 0);
+    model.initialise(ctx, seed);
+    Tensors weights;
+    for (const Parameter& p : model.store().parameters()) {
+        std::vector<double>& whole = weights[p.name];
+        whole.clear();
+        for (int64_t i = 0; i < p.master.size(); ++i) {
+            whole.push_back(rounded(p.master.as<float>()[i], config.dtype));
+        }
+    }
+    return weights;
+}
+
+Tensors random_weights(const GptConfig& config, uint64_t seed) {
+    Tensors weights = initial_weights(config, seed);
+    std::mt19937_64 random(seed + 1);
+    std::normal_distribution<double> noise(0, 0.3);
+    for (const LogicalParameter& p : gpt_parameters(config)) {
+        if (p.init_std > 0) continue;
+        for (double& v : weights.at(p.name)) v = rounded(v + noise(random), config.dtype);
+    }
+    return weights;
+}
+
+Gradients run_with_weights(const GptConfig& config, const Schedule& schedule, const Batch& batch,
+                           const Tensors& weights) {
+    const GptPartition partition = even_partition(config, schedule, batch.sequences);
+    const StepSizes sizes = step_sizes(config, partition, schedule);
+    const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
+    Gradients result;
+    std::mutex mutex;
+    World::threads(schedule.ranks, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
+        GptRank model(config, partition, schedule, communicator.rank());
+        Executor executor(communicator, model.modules(), sizes, {.poison_dead_buffers = true});
+        set_weights(model, weights);
+        executor.load(lower(schedule, sizes, costs));
+        if (model.output() != nullptr) model.output()->begin_step(schedule.microbatches);
+        executor.run_step(batch.microbatches());
+        const std::lock_guard lock(mutex);
+        for (const Parameter& p : model.store().parameters()) {
+            const bool output_side = config.tied && p.counted_elsewhere;
+            std::vector<float>& whole = result.by_name[p.name + (output_side ? " (output)" : "")];
+            whole.resize(static_cast<size_t>(p.logical_rows * p.gradient.cols));
+            std::copy_n(p.gradient.as<float>(), p.gradient.size(),
+                        whole.begin() + p.first_row * p.gradient.cols);
+        }
+        if (model.output() != nullptr) result.losses = model.output()->losses();
+    });
+    return result;
+}
+
+double relative_error(const std::vector<float>& actual, const std::vector<double>& expected) {
+    if (actual.size() != expected.size()) return INFINITY;
+    double error = 0;
+    double norm = 0;
+    for (size_t i = 0; i < actual.size(); ++i) {
+        error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+        norm += expected[i] * expected[i];
+    }
+    return error == 0 ? 0 : std::sqrt(error / norm);  // NaN stays NaN
+}
+
+WorstError worst_error(const Gradients& actual, const Tensors& expected) {
+    WorstError worst;
+    EXPECT_EQ(actual.by_name.size(), expected.size());
+    for (const auto& [name, want] : expected) {
+        const auto found = actual.by_name.find(name);
+        const double error =
+            found == actual.by_name.end() ? INFINITY : relative_error(found->second, want);
+        if (!(error <= worst.value)) worst = {error, name};
+    }
+    return worst;
+}
+
+}  // namespace vocabpipe::testing
