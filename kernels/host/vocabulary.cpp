@@ -288,7 +288,8 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
         (my_shard + 1) * tokens <= by_shard.rows && (tokens == 0 || by_shard.rows % tokens == 0),
         "statistics of every shard for every token");
     require(g.size() == labels.size(), "one g per label");
-    require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
+    require(!factors || (has_shape(factors, tokens, 2) && factors.dtype == DType::fp32),
+            "fp32 factors (N, 2), or none");
     require(loss.empty() || loss.size() == labels.size(), "one loss per label");
     const double eps = options.label_smoothing;
     const double uniform = eps / static_cast<double>(mine.vocab_size);
@@ -310,8 +311,10 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                     d = weight * (excess + eps - (1 + excess) * totals.others / sum);
                 }
             }
-            row(factors, n)[0] = static_cast<float>(c);
-            row(factors, n)[1] = static_cast<float>(d);
+            if (factors) {
+                row(factors, n)[0] = static_cast<float>(c);
+                row(factors, n)[1] = static_cast<float>(d);
+            }
             if (loss.empty()) continue;
             double value = 0;
             if (labels[static_cast<size_t>(n)] >= 0) {

@@ -36,7 +36,7 @@ void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w
 ///                     d_n = c_n exp(z_y - m) - g_n (1 - eps) where `mine` owns the label, else 0
 ///     loss (N): loss_n, not weighted by g; 0 for ignored labels; may be empty
 ///
-/// g_n is d(total loss) / d(loss_n).
+/// g_n is d(total loss) / d(loss_n). In evaluation `factors` is empty: only the losses are formed.
 void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
                         std::span<const float> g, const VocabularyShard& mine, int my_shard,
                         const LossOptions& options, Tensor factors, std::span<float> loss);

@@ -171,6 +171,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                               (1 + excess) * totals.others / totals.sum());
             }
         }
+        if (!factors) continue;
         set(factors, n, 0, c);
         set(factors, n, 1, d);
     }

@@ -19,3 +19,26 @@ function(vocabpipe_test name)
     TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
     ENVIRONMENT "OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
 endfunction()
+
+set(VOCABPIPE_MPI_ENVIRONMENT
+    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
+
+# One GoogleTest program with the main() of tests/support/mpi_main.cpp, one CTest entry per number of
+# ranks: a launch costs half a second, so all tests of a program share one.
+function(vocabpipe_mpi_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;RANKS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
+  vocabpipe_compile_options(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vocabpipe::runtime GTest::gtest GTest::gmock)
+  foreach(ranks IN LISTS arg_RANKS)
+    add_test(NAME ${name}_np${ranks}
+             COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe -np ${ranks} $<TARGET_FILE:${name}>)
+    set_tests_properties(${name}_np${ranks} PROPERTIES
+      TIMEOUT ${arg_TIMEOUT} LABELS mpi PROCESSORS ${ranks}
+      ENVIRONMENT "${VOCABPIPE_MPI_ENVIRONMENT}")
+  endforeach()
+endfunction()

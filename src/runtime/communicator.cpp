@@ -5,10 +5,28 @@
 #include "vocabpipe/world.hpp"
 
 #include <cstring>
+#include <exception>
+#include <new>
 #include <numeric>
 #include <optional>
 
 namespace vocabpipe {
+
+namespace {
+
+/// On the way out with an error no peer may write into memory that is about to go.
+struct CancelUnlessDone {
+    explicit CancelUnlessDone(Transport& t) : transport(t) {}
+    ~CancelUnlessDone() {
+        if (std::uncaught_exceptions() > before) transport.cancel();
+    }
+    CancelUnlessDone(const CancelUnlessDone&) = delete;
+    CancelUnlessDone& operator=(const CancelUnlessDone&) = delete;
+    Transport& transport;
+    int before = std::uncaught_exceptions();
+};
+
+}  // namespace
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, WaitOptions wait)
     : transport_(std::move(transport)), wait_(std::move(wait)) {}
@@ -33,6 +51,7 @@ std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std
                                                  .ranks = everyone,
                                                  .send = part,
                                                  .receive = all});
+        const CancelUnlessDone cancel(*transport_);
         IdleWait idle(wait_);
         while (!transport_->test(ticket)) {
             const IdleWait::Verdict verdict = idle.pause();
@@ -78,7 +97,8 @@ void Communicator::agree(const std::function<void()>& work) {
     } catch (const Error& error) {
         mine = error;
     } catch (const std::bad_alloc&) {
-        mine = OutOfMemoryError("rank " + std::to_string(rank()) + ": out of memory");
+        mine = OutOfMemoryError("rank " + std::to_string(rank()) + ": out of memory; use a smaller model or microbatch, or fewer "
+                                "ranks per host");
     } catch (const std::exception& error) {
         mine = Error(ExitCode::failed, error.what());
     }

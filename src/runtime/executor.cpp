@@ -34,14 +34,21 @@ public:
           options_(options),
           context_({.threads = options.threads, .poll = [this] { progress(); }}) {}
 
+    ~Implementation() {
+        if (!in_flight_.empty()) transport_.cancel();  // before the arena goes
+    }
+    Implementation(const Implementation&) = delete;
+    Implementation& operator=(const Implementation&) = delete;
+
     void load(const std::vector<Program>& programs) {
         program_ = programs[static_cast<size_t>(communicator_.rank())];
         agree_on_hash();
-        if (program_.arena_bytes > arena_.size()) {
+        communicator_.agree([this] {
+            if (program_.arena_bytes <= arena_.size()) return;
             arena_ = {};  // first give back, then take: never both at once
             arena_ = AlignedMemory(program_.arena_bytes,
                                    "rank " + std::to_string(communicator_.rank()) + ": the arena");
-        }
+        });
         index_program();
     }
 
@@ -89,13 +96,12 @@ private:
     void agree_on_hash() {
         const auto mine = std::as_bytes(std::span(&program_.hash, 1));
         const auto all = communicator_.all_gather(mine);
-        for (size_t rank = 0; rank < all.size(); ++rank) {
-            if (!std::equal(all[rank].begin(), all[rank].end(), mine.begin(), mine.end())) {
-                throw CommunicationError(
-                    "rank " + std::to_string(communicator_.rank()) + " and rank " +
-                    std::to_string(rank) +
+        for (size_t rank = 1; rank < all.size(); ++rank) {
+            if (all[rank] == all.front()) continue;
+            throw AgreedError(
+                ExitCode::communication,
+                "rank 0 and rank " + std::to_string(rank) +
                     " lowered different programs; start every rank with the same flags and binary");
-            }
         }
     }
 
@@ -358,7 +364,10 @@ private:
                 break;
             }
             case Op::Reduce:
-                modules_.step->reduce_tied(context_, bytes_of(o[0]));
+                // Without a step module, gradients only: the two halves stay apart.
+                if (modules_.step != nullptr) {
+                    modules_.step->reduce_tied(context_, bytes_of(o[0]));
+                }
                 break;
             case Op::Norm:
                 modules_.step->report(context_, bytes_of(o[0]));
@@ -436,7 +445,7 @@ private:
         std::snprintf(waited, sizeof waited, " for %.1f s", seconds);
         text += waited;
         text += verdict == IdleWait::Verdict::interrupted
-                    ? "; told to end by the launcher, which lost another rank"
+                    ? "; told to end: the launcher lost another rank or is ending itself"
                     : "; no progress within --distributed-timeout-seconds";
         throw CommunicationError(text);
     }

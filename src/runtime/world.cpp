@@ -11,9 +11,18 @@ World::World(World&&) noexcept = default;
 World& World::operator=(World&&) noexcept = default;
 World::~World() = default;
 
+namespace {
+/// Mailboxes grow with the square: 256 ranks take half a GiB of them.
+constexpr int kMostThreads = 256;
+}  // namespace
+
 World World::threads(int ranks, WaitOptions wait) {
     if (ranks < 1) {
         throw UsageError("--ranks " + std::to_string(ranks) + ": a world needs at least 1 rank");
+    }
+    if (ranks > kMostThreads) {
+        throw UsageError("--ranks " + std::to_string(ranks) + ": a world of threads has at most " +
+                         std::to_string(kMostThreads) + " ranks; use mpirun for more");
     }
     return World(threads::make_world(ranks, std::move(wait)));
 }

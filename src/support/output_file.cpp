@@ -41,6 +41,11 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
         fail(path_, "cannot create", EISDIR);
     }
     buffer_.reserve(kBufferBytes);
+    if (std::filesystem::exists(path_, ignored) &&
+        !std::filesystem::is_regular_file(path_, ignored)) {
+        file_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+        if (file_ < 0) fail(path_, "cannot open", errno);
+    }
     for (int attempt = 0; file_ < 0; ++attempt) {
         temporary_ =
             path_ + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(attempt);
@@ -55,7 +60,7 @@ OutputFile::~OutputFile() {
     if (file_ >= 0) {
         ::close(file_);
     }
-    if (!published_) {
+    if (!published_ && !temporary_.empty()) {
         ::unlink(temporary_.c_str());
     }
 }
@@ -88,7 +93,7 @@ void OutputFile::sync() {
         return;
     }
     flush();
-    if (::fsync(file_) != 0) {
+    if (::fsync(file_) != 0 && !temporary_.empty()) {
         fail(path_, "cannot write", errno);
     }
     if (::close(std::exchange(file_, -1)) != 0) {
@@ -98,7 +103,7 @@ void OutputFile::sync() {
 
 void OutputFile::publish() {
     sync();
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    if (!temporary_.empty() && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
         fail(path_, "cannot create", errno);
     }
     published_ = true;

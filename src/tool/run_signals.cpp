@@ -32,7 +32,7 @@ void install_run_signals() {
 }
 
 bool stop_requested() {
-    return stop_flag != 0;
+    return stop_flag != 0 || terminate_flag != 0;
 }
 bool terminated() {
     return terminate_flag != 0;

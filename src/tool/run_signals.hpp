@@ -3,8 +3,8 @@
 
 namespace vocabpipe {
 
-/// SIGUSR1: finish the step and end cleanly. SIGTERM: a launcher that lost a rank (or a person)
-/// wants this process to end; a rank that waits says for whom. A handler can only set a flag of the
+/// SIGUSR1: finish the step and end cleanly. SIGTERM: so too, but a launcher that lost a rank may be
+/// behind it: a rank that waits for others ends at once and says for whom. A handler can only set a flag of the
 /// process, so these flags are the program's, not the library's.
 void install_run_signals();
 [[nodiscard]] bool stop_requested();

@@ -2,6 +2,7 @@
 // train_gpt: trains a GPT under mpirun (or on threads of one process); flags as Megatron names
 // them.
 #include "src/tool/run_signals.hpp"
+#include "src/tool/text.hpp"
 #include "src/train/trainer.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <sstream>
 #include <thread>
 
 namespace {
@@ -51,6 +53,7 @@ void add_flags(CLI::App& app, Launch& launch, std::string& vocab_mode, std::stri
                std::string& dtype, bool& bf16, bool& untie) {
     TrainOptions& t = launch.train;
     GptConfig& m = t.model;
+    app.option_defaults()->take_last();  // as argparse does: scripts append what they override
     app.add_option("--num-layers", m.num_layers, "Transformer layers")->capture_default_str();
     app.add_option("--hidden-size", m.hidden_size, "Hidden size h")->capture_default_str();
     app.add_option("--ffn-hidden-size", m.ffn_hidden_size, "Feed-forward size (default 4 h)");
@@ -66,10 +69,8 @@ void add_flags(CLI::App& app, Launch& launch, std::string& vocab_mode, std::stri
     app.add_option("--init-method-std", m.init_std, "Standard deviation of initial weights")
         ->capture_default_str();
     app.add_option("--label-smoothing", m.label_smoothing, "Label smoothing in [0, 1)")
-        ->check(CLI::Range(0.0, 0.999))
         ->capture_default_str();
     app.add_option("--z-loss", m.z_loss, "Weight of the squared log partition function")
-        ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
 
     app.add_option("--micro-batch-size", t.micro_batch_size, "Sequences per microbatch")
@@ -119,14 +120,12 @@ void add_flags(CLI::App& app, Launch& launch, std::string& vocab_mode, std::stri
     app.add_flag("--bf16", bf16, "Same as --dtype bf16");
     app.add_option("--distributed-timeout-seconds", launch.timeout_seconds,
                    "A rank that waits this long without progress gives up")
-        ->check(CLI::PositiveNumber)
         ->capture_default_str();
 
     app.add_option("--trace-dir", t.trace_dir, "Folder for Chrome traces of the last step");
     app.add_option("--metrics", t.metrics, "File for one JSON object per step");
     app.add_option("--report", t.report, "File for the final report as JSON");
     app.add_option("--log-interval", t.log_interval, "Steps per log line")
-        ->check(CLI::PositiveNumber)
         ->capture_default_str();
 }
 
@@ -151,25 +150,44 @@ void resolve(const CLI::App& app, Launch& launch, const std::string& vocab_mode,
         throw UsageError("--ranks " + std::to_string(launch.ranks) +
                          ": with --transport mpi the ranks are those of mpirun -np P");
     }
+    if (!(launch.timeout_seconds > 0)) {
+        std::ostringstream value;
+        value << launch.timeout_seconds;
+        throw UsageError("--distributed-timeout-seconds " + value.str() +
+                         ": must be a positive number of seconds");
+    }
     if (app.count("--threads-per-rank") > 0 && t.threads_per_rank < 1) {
         throw UsageError("--threads-per-rank " + std::to_string(t.threads_per_rank) +
                          ": must be at least 1");
     }
 }
 
-/// Errors before there is a world are the same on every rank; one of them prints. The environment
-/// is only trusted for who prints.
+/// Errors before there is a world are the same on every rank that was started with the same flags;
+/// the first of them prints. The environment is only trusted for who prints.
 bool first_of_launch() {
     const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-    return rank == nullptr || std::atoi(rank) == 0;
+    if (rank == nullptr) return true;
+    const char* parts = std::getenv("OMPI_APP_CTX_NUM_PROCS");  // of "mpirun -np 1 A : -np 2 B"
+    std::istringstream in(parts == nullptr ? "" : parts);
+    int first = 0;
+    for (int ranks = 0; in >> ranks && first < std::atoi(rank);) first += ranks;
+    return first == std::atoi(rank);
 }
 
 int report(const char* what, ExitCode code, bool print) {
     if (print) {
         std::fflush(stdout);
-        std::fprintf(stderr, "train_gpt: error: %s\n", what);
+        std::fprintf(stderr, "train_gpt: error: %s\n", tool::one_line(what).c_str());
     }
     return static_cast<int>(code);
+}
+
+/// For errors before there is a world. mpirun ends everything at the first rank that fails: those that
+/// do not print leave time to the one that does.
+int report_before_launch(const std::string& what, ExitCode code) {
+    const bool print = first_of_launch();
+    if (!print) std::this_thread::sleep_for(std::chrono::seconds(2));
+    return report(what.c_str(), code, print);
 }
 
 int run(const Launch& launch) {
@@ -199,7 +217,8 @@ int run(const Launch& launch) {
         return fail(error.what(), error.exit_code());
     } catch (const std::bad_alloc&) {
         const std::string text =
-            "rank " + std::to_string(rank) + ": out of memory; use a smaller model or microbatch";
+            (launch.train.ranks_are_threads ? std::string() : "rank " + std::to_string(rank) + ": ") +
+            "out of memory; use a smaller model or microbatch, or fewer ranks per host";
         return fail(text.c_str(), ExitCode::out_of_memory);
     } catch (const std::exception& error) {
         return fail(error.what(), ExitCode::failed);
@@ -224,17 +243,25 @@ int main(int argc, char** argv) {
     add_flags(app, launch, vocab_mode, costs, dtype, bf16, untie);
     try {
         app.parse(argc, argv);
+    } catch (const CLI::ConversionError& error) {
+        return report_before_launch(std::string(error.what()) +
+                                        ": not a number or out of range; see train_gpt --help",
+                                    ExitCode::usage);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-        return report((std::string(error.what()) + "; see train_gpt --help").c_str(),
-                      ExitCode::usage, first_of_launch());
+        return report_before_launch(std::string(error.what()) + "; see train_gpt --help",
+                                    ExitCode::usage);
     }
     try {
         resolve(app, launch, vocab_mode, costs, dtype, bf16, untie);
         install_run_signals();
         launch.train.stop_requested = stop_requested;
-        return run(launch);
     } catch (const Error& error) {
+        return report_before_launch(error.what(), error.exit_code());
+    }
+    try {
+        return run(launch);
+    } catch (const Error& error) {  // no world
         return report(error.what(), error.exit_code(), first_of_launch());
     }
 }

@@ -5,6 +5,7 @@
 #include "src/model/gpt.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
+#include "src/train/check_options.hpp"
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/open_tokens.hpp"
 #include "src/train/data/token_dataset.hpp"
@@ -21,7 +22,7 @@
 #include "vocabpipe/simulate.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -45,6 +46,9 @@ public:
           start_memory_(process_memory().resident) {}
 
     void run() {
+        check_same_options(communicator_, options_);
+        communicator_.agree([this] { check_options(options_, communicator_.size()); });
+        placements_ = find_placements(communicator_);
         communicator_.agree([this] { prepare(); });
         print_placement();
         communicator_.agree([this] { allocate(); });
@@ -52,7 +56,7 @@ public:
         for (int64_t step = 1; step <= options_.train_iters; ++step) {
             const StepResult result = run_step(step);
             if (result.stop_requested) {
-                if (rank_ == 0) {
+                if (rank_ == 0 && !output_failure_) {
                     std::printf("stop requested: ended after step %lld of %lld\n",
                                 static_cast<long long>(step),
                                 static_cast<long long>(options_.train_iters));
@@ -64,6 +68,9 @@ public:
                 reorder();
             }
         }
+        communicator_.agree([this] {
+            if (output_failure_) std::rethrow_exception(output_failure_);
+        });
         finish();
     }
 
@@ -73,10 +80,7 @@ private:
 
     /// Everything that can be wrong without memory for a model.
     void prepare() {
-        options_.model.check();
-        check_batch();
         microbatches_ = static_cast<int>(options_.global_batch_size / options_.micro_batch_size);
-        placements_ = find_placements(communicator_);
         threads_ = options_.threads_per_rank;
         if (threads_ == 0) {
             threads_ = placements_.front().threads();
@@ -95,37 +99,14 @@ private:
         check_memory();
         open_data();
         if (rank_ == 0) {
-            if (!options_.trace_dir.empty()) make_directories(options_.trace_dir, "--trace-dir");
-            if (!options_.metrics.empty()) metrics_.emplace(options_.metrics);
-        }
-    }
-
-    void check_batch() const {
-        const auto at_least_one = [](const char* flag, int64_t value) {
-            if (value < 1) {
-                throw UsageError(std::string(flag) + " " + std::to_string(value) +
-                                 ": must be at least 1");
+            if (!options_.trace_dir.empty()) {
+                make_directories(options_.trace_dir, "--trace-dir");
+                const OutputFile probe(trace_path());  // rather now than after the last step
             }
-        };
-        at_least_one("--micro-batch-size", options_.micro_batch_size);
-        at_least_one("--global-batch-size", options_.global_batch_size);
-        at_least_one("--train-iters", options_.train_iters);
-        if (options_.global_batch_size % options_.micro_batch_size != 0) {
-            throw UsageError("--global-batch-size " + std::to_string(options_.global_batch_size) +
-                             ": must be a multiple of --micro-batch-size " +
-                             std::to_string(options_.micro_batch_size));
-        }
-        if (options_.lr_warmup_iters < 0 || options_.lr_warmup_iters > options_.train_iters) {
-            throw UsageError("--lr-warmup-iters " + std::to_string(options_.lr_warmup_iters) +
-                             ": must be between 0 and --train-iters " +
-                             std::to_string(options_.train_iters));
-        }
-        if (options_.model.num_layers < communicator_.size() &&
-            options_.vocab_mode != VocabMode::redistributed) {
-            throw UsageError("--num-layers " + std::to_string(options_.model.num_layers) +
-                             ": must be at least the number of ranks, " +
-                             std::to_string(communicator_.size()) +
-                             "; use more layers or fewer ranks");
+            if (!options_.report.empty()) {
+                const OutputFile probe(options_.report);
+            }
+            if (!options_.metrics.empty()) metrics_.emplace(options_.metrics);
         }
     }
 
@@ -235,7 +216,8 @@ private:
         const double lr = learning_rate.at(step);
         if (model_->output() != nullptr) model_->output()->begin_step(microbatches_);
         optimizer_->begin_step(step, static_cast<float>(lr), batch_->counted_tokens(),
-                               options_.stop_requested && options_.stop_requested());
+                               output_failure_ || (options_.stop_requested &&
+                                                   options_.stop_requested()));
         executor_->set_step(step);
         executor_->run_step(batch_->microbatches());
         const int64_t duration = now_ns() - begin;
@@ -261,8 +243,8 @@ private:
                                    : " update skipped: no counted token or non-finite gradient |");
                 std::fflush(stdout);
             }
-            if (metrics_) {
-                metrics_->add({.step = step,
+            if (metrics_ && !output_failure_) {
+                add_metrics({.step = step,
                                .loss = result.loss,
                                .grad_norm = result.grad_norm,
                                .lr = lr,
@@ -272,6 +254,22 @@ private:
             }
         }
         return result;
+    }
+
+    /// A full disk ends the run, but not in the middle of a step: the other ranks learn of it with the
+    /// next one, and all end alike.
+    void add_metrics(const StepMetrics& metrics) {
+        try {
+            metrics_->add(metrics);
+        } catch (const OutputFileError&) {
+            output_failure_ = std::current_exception();
+        }
+    }
+
+    [[nodiscard]] std::string trace_path() const {
+        return options_.trace_dir + "/" + options_.schedule + "-" +
+               std::string(to_string(options_.vocab_mode)) + "-p" +
+               std::to_string(communicator_.size());
     }
 
     /// Builds the order again from what the passes really cost. All ranks see the same timeline, so
@@ -313,7 +311,12 @@ private:
         mine.start_bytes = start_memory_;
         mine.measured_peak_bytes = process_memory().peak;
         report_.ranks = gather_rank_reports(communicator_, mine);
-        if (rank_ != 0) return;
+        communicator_.agree([&] {
+            if (rank_ == 0) write_results(timeline, measured);
+        });
+    }
+
+    void write_results(const Timeline& timeline, const TableCosts& measured) {
         const Simulation simulation = simulate(programs_, measured);
         report_.simulated_step_ns = simulation.summary.makespan_ns;
         report_.simulated_bubble = simulation.summary.bubble;
@@ -321,9 +324,8 @@ private:
         if (!options_.report.empty()) write_report(options_.report, report_);
         if (metrics_) metrics_->close();
         if (!options_.trace_dir.empty()) {
-            const std::string name = options_.schedule + "-" + report_.vocab_mode + "-p" +
-                                     std::to_string(communicator_.size());
-            const std::string path = options_.trace_dir + "/" + name;
+            const std::string path = trace_path();
+            const std::string name = path.substr(options_.trace_dir.size() + 1);
             write_chrome_trace(path + ".json", timeline, programs_, name + ", last step, executed");
             write_chrome_trace(path + ".simulated.json", simulation.timeline, programs_,
                                name + ", simulated from measured pass costs");
@@ -346,6 +348,7 @@ private:
     std::vector<Program> programs_;
     std::optional<TokenDataset> dataset_;
     std::optional<MetricsFile> metrics_;
+    std::exception_ptr output_failure_;  ///< of the metrics file, on rank 0
     std::unique_ptr<GptRank> model_;
     std::unique_ptr<OptimizerStep> optimizer_;
     std::unique_ptr<Executor> executor_;

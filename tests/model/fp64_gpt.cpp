@@ -256,8 +256,8 @@ public:
         std::vector<LayerTrace> layers;
         for (int l = 0; l < config_.num_layers; ++l) x = layer_forward(l, x, layers);
         const double epsilon = config_.layer_norm_epsilon;
-        const Rows final = layer_norm(x, at("transformer.ln_f.weight"), at("transformer.ln_f.bias"),
-                                      epsilon);
+        const Rows final =
+            layer_norm(x, at("transformer.ln_f.weight"), at("transformer.ln_f.bias"), epsilon);
         Rows dx(final.size(), Vector(h, 0.0));
         const double loss = output(final, dx);
         if (!wanted_) return loss;
@@ -296,8 +296,8 @@ private:
         t.ln1 = layer_norm(x, at(name + "ln_1.weight"), at(name + "ln_1.bias"), epsilon);
         t.qkv = linear(t.ln1, at(name + "attn.c_attn.weight"), at(name + "attn.c_attn.bias"));
         t.attention = attention_.forward(t.qkv);
-        t.middle = sum(x, linear(t.attention, at(name + "attn.c_proj.weight"),
-                                 at(name + "attn.c_proj.bias")));
+        t.middle = sum(
+            x, linear(t.attention, at(name + "attn.c_proj.weight"), at(name + "attn.c_proj.bias")));
         t.ln2 = layer_norm(t.middle, at(name + "ln_2.weight"), at(name + "ln_2.bias"), epsilon);
         t.fc = linear(t.ln2, at(name + "mlp.c_fc.weight"), at(name + "mlp.c_fc.bias"));
         t.activated = gelu(t.fc);
@@ -380,8 +380,7 @@ private:
 Fp64Step fp64_step(const GptConfig& config, const Batch& batch, const Tensors& weights) {
     Fp64Step step;
     for (size_t j = 0; j < batch.tokens.size(); ++j) {
-        step.losses.push_back(
-            MicrobatchStep(config, batch, j, weights, &step.gradients).run());
+        step.losses.push_back(MicrobatchStep(config, batch, j, weights, &step.gradients).run());
     }
     return step;
 }

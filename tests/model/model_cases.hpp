@@ -9,7 +9,8 @@
 
 namespace vocabpipe::testing {
 
-/// Small enough for plain loops in double. init_std keeps the gradients of every tensor away from 0.
+/// Small enough for plain loops in double. init_std keeps the gradients of every tensor away from
+/// 0.
 [[nodiscard]] inline GptConfig small_model(int num_layers, int64_t seq_length, int64_t vocab_size,
                                            bool tied) {
     GptConfig config;
@@ -33,7 +34,7 @@ struct ModelCase {
     double ignored = 0;  ///< share of the labels
     int all_ignored_microbatch = -1;
     bool uneven_g = false;  ///< a g of its own per token instead of 1 / count
-    int ranks = 2;  ///< of the pipelined run
+    int ranks = 2;          ///< of the pipelined run
 
     [[nodiscard]] Batch batch() const {
         Batch batch = random_batch(config, microbatches, sequences, 11, ignored);
@@ -66,7 +67,9 @@ struct ModelCase {
          .config = with(small_model(1, 6, 29, false), 0.1F, 0),
          .ignored = 0.2,
          .ranks = 1},
-        {.name = "TiedZLoss", .config = with(small_model(2, 5, 29, true), 0, 0.01F), .sequences = 2},
+        {.name = "TiedZLoss",
+         .config = with(small_model(2, 5, 29, true), 0, 0.01F),
+         .sequences = 2},
         {.name = "ThreeLayersSmoothingZLossIgnored",
          .config = with(small_model(3, 7, 31, false), 0.2F, 0.02F),
          .microbatches = 3,

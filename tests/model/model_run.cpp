@@ -105,7 +105,11 @@ WorstError worst_error(const Gradients& actual, const Tensors& expected) {
         const auto found = actual.by_name.find(name);
         const double error =
             found == actual.by_name.end() ? INFINITY : relative_error(found->second, want);
-        if (!(error <= worst.value)) worst = {error, name};
+        if (!(error <= worst.value)) {
+            worst.value = error;
+            worst.name = name;
+        }
+        worst.mean += error / static_cast<double>(expected.size());
     }
     return worst;
 }

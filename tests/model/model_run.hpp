@@ -22,10 +22,11 @@ namespace vocabpipe::testing {
 [[nodiscard]] double relative_error(const std::vector<float>& actual,
                                     const std::vector<double>& expected);
 
-/// The largest of the relative errors of all tensors, and whose it is.
+/// The largest of the relative errors of all tensors, whose it is, and the mean of all.
 struct WorstError {
     double value = 0;
     std::string name;
+    double mean = 0;
 };
 [[nodiscard]] WorstError worst_error(const Gradients& actual, const Tensors& expected);
 

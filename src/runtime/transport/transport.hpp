@@ -41,6 +41,9 @@ public:
     [[nodiscard]] virtual Ticket start(const Transfer& transfer) = 0;
     /// True once complete; the ticket is then gone. Throws CommunicationError if the world failed.
     [[nodiscard]] virtual bool test(Ticket ticket) = 0;
+    /// Forgets every open transfer of this rank, whose memory may then go. Its channels are useless
+    /// afterwards: only for a rank that ends with an error.
+    virtual void cancel() noexcept = 0;
     /// Tells the other ranks that this one failed, if the transport can.
     virtual void abort(const std::string& reason) noexcept = 0;
 };

@@ -12,9 +12,14 @@ namespace {
 /// All participants of one communication, or a single action, as one node.
 struct Joint {
     Do what = Do::pass;
-    uint16_t group = 0;
-    uint32_t participants = 0;
+    uint32_t order = 0;
+    const Group* group = nullptr;  ///< null: a single action
+    size_t participants = 0;
     int first_rank = -1;
+    int last_rank = -1;
+    uint64_t each = 0;             ///< bytes of the first participant's first operand
+    uint64_t first_operands = 0;   ///< bytes, over all participants
+    uint64_t second_operands = 0;  ///< the same of the second operand
 };
 
 /// send and receive are the two ends of one message.
@@ -22,6 +27,82 @@ Do kind_of(const Action& action) { return action.what == Do::receive ? Do::send 
 
 bool is_communication(Do what) {
     return what != Do::pass && what != Do::combine && what != Do::fold;
+}
+
+std::string at_order(const Joint& joint) {
+    return "the " + std::string(to_string(joint.what)) + " at order " + std::to_string(joint.order);
+}
+
+uint64_t bytes_of(const Program& program, const Action& action, size_t operand) {
+    const auto operands = program.operands_of(action);
+    if (operand >= operands.size() || operands[operand] == kNoBuffer) return 0;
+    return program.buffers[operands[operand]].bytes;
+}
+
+/// Adds one rank's action to its node; says what is wrong with it.
+std::optional<std::string> join(Joint& joint, const Program& program, const Action& action) {
+    const bool first = joint.participants == 0;
+    const std::string rank = "rank " + std::to_string(program.rank);
+    const bool communicates = is_communication(joint.what);
+    const Group* group = communicates ? &program.groups[action.group] : nullptr;
+    if (first) joint.group = group;
+    if (joint.what != kind_of(action) || (!first && !communicates) ||
+        (communicates && *joint.group != *group)) {
+        return rank + " and rank " + std::to_string(joint.first_rank) + " disagree at order " +
+               std::to_string(action.order) + ": " + program.name_of(action);
+    }
+    ++joint.participants;
+    if (!communicates) return std::nullopt;
+    const bool twice = !first && joint.last_rank == program.rank;
+    joint.last_rank = program.rank;
+    const auto member = std::find(group->ranks.begin(), group->ranks.end(), program.rank);
+    if (twice || member == group->ranks.end()) {
+        return rank + (twice ? " takes part twice in " : " is no member of ") + at_order(joint);
+    }
+    if (joint.what == Do::send) {
+        const bool sender = member == group->ranks.begin();
+        if (sender != (action.what == Do::send)) {
+            return rank + " is at the wrong end of " + at_order(joint);
+        }
+    }
+    const uint64_t bytes = bytes_of(program, action, 0);
+    const uint64_t all = bytes_of(program, action, 1);
+    if (first) joint.each = bytes;
+    joint.first_operands += bytes;
+    joint.second_operands += all;
+    if ((joint.what != Do::gather && bytes != joint.each) ||
+        (joint.what == Do::all_gather && all != joint.each * group->ranks.size())) {
+        return rank + " has other sizes than rank " + std::to_string(joint.first_rank) + " in " +
+               at_order(joint);
+    }
+    return std::nullopt;
+}
+
+/// What is wrong with a node that all programs have added to.
+std::optional<std::string> incomplete(const Joint& joint, const std::vector<Program>& programs) {
+    if (joint.group == nullptr) return std::nullopt;
+    if (joint.participants == joint.group->ranks.size()) {
+        const uint64_t wanted = joint.what == Do::exchange
+                                    ? joint.each * joint.group->ranks.size()
+                                    : joint.first_operands;
+        const bool in_blocks = joint.what == Do::exchange || joint.what == Do::gather;
+        if (!in_blocks || joint.second_operands == wanted) return std::nullopt;
+        return "rank " + std::to_string(joint.first_rank) + " and others: the blocks of " +
+               at_order(joint) + " are " + std::to_string(joint.second_operands) + " of " +
+               std::to_string(wanted) + " bytes";
+    }
+    std::string absent;
+    for (const int rank : joint.group->ranks) {
+        bool there = false;
+        for (const Program& program : programs) {
+            there = there || (program.rank == rank &&
+                              std::any_of(program.actions.begin(), program.actions.end(),
+                                          [&](const Action& a) { return a.order == joint.order; }));
+        }
+        if (!there) absent += (absent.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    }
+    return at_order(joint) + " has " + std::to_string(joint.participants) + " of " +
+           std::to_string(joint.group->ranks.size()) + " participants; missing: " + absent;
 }
 
 }  // namespace
@@ -34,31 +115,19 @@ std::optional<std::string> find_deadlock(const std::vector<Program>& programs) {
     for (const Program& program : programs) {
         const auto rank = static_cast<size_t>(program.rank);
         for (const Action& action : program.actions) {
-            const Do kind = kind_of(action);
             const auto [found, added] =
                 joint_of_order.try_emplace(action.order, static_cast<uint32_t>(joints.size()));
-            if (added) joints.push_back({kind, action.group, 0, program.rank});
-            Joint& joint = joints[found->second];
-            if (joint.what != kind || (is_communication(kind) && joint.group != action.group) ||
-                (!added && !is_communication(kind))) {
-                return "rank " + std::to_string(program.rank) + " and rank " +
-                       std::to_string(joint.first_rank) + " disagree at order " +
-                       std::to_string(action.order) + ": " + program.name_of(action);
+            if (added) {
+                joints.push_back({.what = kind_of(action),
+                                  .order = action.order,
+                                  .first_rank = program.rank});
             }
-            ++joint.participants;
+            if (auto fault = join(joints[found->second], program, action)) return fault;
             joint_of[rank].push_back(found->second);
         }
     }
-    for (const auto& [order, index] : joint_of_order) {
-        const Joint& joint = joints[index];
-        const size_t expected = is_communication(joint.what)
-                                    ? programs.front().groups[joint.group].ranks.size()
-                                    : 1;
-        if (joint.participants != expected) {
-            return "the " + std::string(to_string(joint.what)) + " at order " +
-                   std::to_string(order) + " has " + std::to_string(joint.participants) + " of " +
-                   std::to_string(expected) + " participants";
-        }
+    for (const Joint& joint : joints) {
+        if (auto fault = incomplete(joint, programs)) return fault;
     }
 
     std::vector<std::pair<uint32_t, uint32_t>> edges;

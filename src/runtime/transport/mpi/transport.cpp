@@ -4,6 +4,7 @@
 #include "vocabpipe/error.hpp"
 
 #include <array>
+#include <deque>
 #include <exception>
 #include <mpi.h>
 
@@ -41,42 +42,68 @@ public:
     [[nodiscard]] int size() const override { return size_; }
     /// The peers learn of it when the program aborts the job (World::abort).
     void abort(const std::string&) noexcept override {}
+    void cancel() noexcept override {
+        for (Open& open : requests_) {
+            if (open.handle == MPI_REQUEST_NULL || open.expected < 0) continue;
+            MPI_Cancel(&open.handle);
+            MPI_Request_free(&open.handle);
+        }
+    }
 
 protected:
     Request post_send(int peer, Channel channel, std::span<const std::byte> bytes) override {
         const Request request = new_request();
         VOCABPIPE_MPI(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer,
-                                static_cast<int>(channel), comm_, &requests_[request]));
+                                static_cast<int>(channel), comm_, &requests_[request].handle));
         return request;
     }
     Request post_receive(int peer, Channel channel, std::span<std::byte> bytes) override {
         const Request request = new_request();
+        requests_[request].expected = static_cast<int>(bytes.size());
         VOCABPIPE_MPI(MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer,
-                                static_cast<int>(channel), comm_, &requests_[request]));
+                                static_cast<int>(channel), comm_, &requests_[request].handle));
         return request;
     }
     bool test_request(Request request) override {
         int done = 0;
-        VOCABPIPE_MPI(MPI_Test(&requests_[request], &done, MPI_STATUS_IGNORE));
-        if (done != 0) free_.push_back(request);
-        return done != 0;
+        MPI_Status status;
+        Open& open = requests_[request];
+        VOCABPIPE_MPI(MPI_Test(&open.handle, &done, &status));
+        if (done == 0) return false;
+        free_.push_back(request);
+        if (open.expected >= 0) {  // MPI itself objects to messages that are too long, not too short
+            int received = 0;
+            MPI_Get_count(&status, MPI_BYTE, &received);
+            if (received != open.expected) {
+                throw CommunicationError("rank " + std::to_string(rank_) + ": a message of " +
+                                         std::to_string(received) + " bytes met a receive of " +
+                                         std::to_string(open.expected));
+            }
+        }
+        return true;
     }
 
 private:
     Request new_request() {
         if (free_.empty()) {
-            requests_.push_back(MPI_REQUEST_NULL);
+            requests_.emplace_back();
             return static_cast<Request>(requests_.size() - 1);
         }
         const Request request = free_.back();
         free_.pop_back();
+        requests_[request] = {};
         return request;
     }
+
+    struct Open {
+        MPI_Request handle = MPI_REQUEST_NULL;
+        int expected = -1;  ///< bytes of a receive; a send has none
+    };
 
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0;
     int size_ = 1;
-    std::vector<MPI_Request> requests_;
+    std::deque<Open> requests_;  ///< a deque: MPI may hold on to the place of a handle
     std::vector<Request> free_;
 };
 
@@ -92,6 +119,12 @@ struct Session::State {
 Session::Session() : state_(std::make_unique<State>()) {
     int initialised = 0;
     MPI_Initialized(&initialised);
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (finalised != 0) {
+        throw CommunicationError("MPI was finalised in this process and cannot start again; keep one "
+                                 "World::mpi() alive as long as others follow");
+    }
     if (initialised == 0) {
         int provided = MPI_THREAD_SINGLE;
         if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {

@@ -7,8 +7,8 @@
 
 namespace vocabpipe::mpi {
 
-/// This process's rank among those that mpirun started. Initialises MPI if nobody has; the last
-/// session object finalises it unless abort() was called.
+/// This process's rank among those that mpirun started. Initialises MPI if nobody has; the
+/// session that did so finalises it unless abort() was called, so it must be the last to go.
 class Session {
 public:
     Session();

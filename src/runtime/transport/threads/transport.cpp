@@ -68,7 +68,10 @@ public:
     ThreadsTransport(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
 
     ~ThreadsTransport() override {
-        // After a failure a peer may still hold pointers to posts of this rank.
+        cancel();  // after a failure a peer may still hold pointers to posts of this rank
+    }
+
+    void cancel() noexcept override {
         for (int peer = 0; peer < hub_->ranks(); ++peer) {
             for (int channel = 0; channel < kChannels; ++channel) {
                 withdraw(hub_->box(rank_, peer, static_cast<Channel>(channel)), true);

@@ -28,7 +28,7 @@ public:
             ends.emplace_back(make_transport(hub, rank), wait_);
         }
         std::vector<std::jthread> ranks;
-        for (int rank = 0; rank < ranks_; ++rank) {
+        const auto start = [&](int rank) {
             ranks.emplace_back([&, rank] {
                 const auto failed = [&](const std::string& reason) {
                     {
@@ -45,6 +45,16 @@ public:
                     failed("unknown exception");
                 }
             });
+        };
+        try {
+            for (int rank = 0; rank < ranks_; ++rank) start(rank);
+        } catch (const std::exception& error) {  // those that run must not wait for the others
+            const std::string reason = "--ranks " + std::to_string(ranks_) + ": the thread of rank " +
+                                       std::to_string(ranks.size()) +
+                                       " cannot be started: " + error.what() + "; use fewer ranks";
+            const std::lock_guard lock(mutex);
+            first = std::make_exception_ptr(Error(ExitCode::failed, reason));
+            threads::abort(*hub, reason);
         }
         ranks.clear();  // joins
         if (first) std::rethrow_exception(first);

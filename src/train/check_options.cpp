@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/check_options.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Programs list every pass of a step on every rank: beyond this they fill the memory by themselves.
+constexpr int64_t kMostMicrobatches = int64_t{1} << 16;
+/// Keeps every product of two sizes far inside 64 bits; no real model comes near.
+constexpr int64_t kLargestSize = int64_t{1} << 24;
+
+template <typename T>
+std::string text(T value) {
+    std::ostringstream out;
+    out << value;
+    return out.str();
+}
+
+void within(const char* flag, int64_t value, int64_t least, int64_t most) {
+    if (value < least) {
+        throw UsageError(std::string(flag) + " " + text(value) + ": must be at least " +
+                         text(least));
+    }
+    if (value > most) {
+        throw UsageError(std::string(flag) + " " + text(value) + ": must be at most " + text(most));
+    }
+}
+
+/// Written so that NaN fails as well.
+void demand(bool good, const char* flag, double value, const char* limit) {
+    if (!good || !std::isfinite(value)) {
+        throw UsageError(std::string(flag) + " " + text(value) + ": must be " + limit);
+    }
+}
+
+void not_negative(const char* flag, double value) {
+    demand(value >= 0, flag, value, "a finite number that is not negative");
+}
+
+/// What must be the same on every rank, one "--flag value" each.
+std::vector<std::string> shared_flags(const TrainOptions& o) {
+    std::vector<std::string> flags;
+    const auto add = [&](const char* flag, const auto& value) {
+        std::ostringstream out;
+        out.precision(17);
+        out << flag << " " << value;
+        flags.push_back(out.str());
+    };
+    const GptConfig& m = o.model;
+    add("--num-layers", m.num_layers);
+    add("--hidden-size", m.hidden_size);
+    add("--ffn-hidden-size", m.ffn_hidden_size);
+    add("--num-attention-heads", m.num_attention_heads);
+    add("--seq-length", m.seq_length);
+    add("--max-position-embeddings", m.max_position_embeddings);
+    add("--vocab-size", m.vocab_size);
+    add("--untie-embeddings-and-output-weights", m.tied ? "not given" : "given");
+    add("--dtype", m.dtype == DType::bf16 ? "bf16" : "fp32");
+    add("--init-method-std", m.init_std);
+    add("--label-smoothing", m.label_smoothing);
+    add("--z-loss", m.z_loss);
+    add("--micro-batch-size", o.micro_batch_size);
+    add("--global-batch-size", o.global_batch_size);
+    add("--train-iters", o.train_iters);
+    add("--lr", o.lr);
+    add("--min-lr", o.min_lr);
+    add("--lr-warmup-iters", o.lr_warmup_iters);
+    add("--weight-decay", o.optimizer.weight_decay);
+    add("--clip-grad", o.optimizer.clip_grad);
+    add("--adam-beta1", o.optimizer.beta1);
+    add("--adam-beta2", o.optimizer.beta2);
+    add("--adam-eps", o.optimizer.epsilon);
+    add("--seed", o.seed);
+    add("--schedule", o.schedule);
+    add("--vocab-mode", to_string(o.vocab_mode));
+    add("--schedule-costs", o.schedule_costs ? text(o.schedule_costs->first) + "," +
+                                                   text(o.schedule_costs->second)
+                                             : std::string("auto"));
+    add("--c0-margin", o.c0_margin);
+    add("--threads-per-rank", o.threads_per_rank);
+    return flags;
+}
+
+}  // namespace
+
+void check_options(const TrainOptions& o, int ranks) {
+    const GptConfig& m = o.model;
+    within("--num-layers", m.num_layers, 1, UINT16_MAX);
+    within("--hidden-size", m.hidden_size, 1, kLargestSize);
+    within("--ffn-hidden-size", m.ffn_hidden_size, 1, kLargestSize);
+    within("--seq-length", m.seq_length, 1, kLargestSize);
+    within("--max-position-embeddings", m.max_position_embeddings, 1, INT32_MAX);
+    m.check();
+    not_negative("--init-method-std", m.init_std);
+    demand(m.label_smoothing >= 0 && m.label_smoothing < 1, "--label-smoothing", m.label_smoothing,
+           "at least 0 and below 1");
+    not_negative("--z-loss", m.z_loss);
+
+    within("--micro-batch-size", o.micro_batch_size, 1, kLargestSize);
+    within("--global-batch-size", o.global_batch_size, 1, INT64_MAX);
+    within("--train-iters", o.train_iters, 1, INT64_MAX);
+    if (o.global_batch_size % o.micro_batch_size != 0) {
+        throw UsageError("--global-batch-size " + text(o.global_batch_size) +
+                         ": must be a multiple of --micro-batch-size " + text(o.micro_batch_size));
+    }
+    if (o.global_batch_size / o.micro_batch_size > kMostMicrobatches) {
+        throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": is " +
+                         text(o.global_batch_size / o.micro_batch_size) +
+                         " microbatches, at most " + text(kMostMicrobatches) +
+                         " fit into a step; use a larger --micro-batch-size");
+    }
+    if (o.lr_warmup_iters < 0 || o.lr_warmup_iters > o.train_iters) {
+        throw UsageError("--lr-warmup-iters " + text(o.lr_warmup_iters) +
+                         ": must be between 0 and --train-iters " + text(o.train_iters));
+    }
+    not_negative("--lr", o.lr);
+    demand(o.min_lr >= 0 && o.min_lr <= o.lr, "--min-lr", o.min_lr,
+           ("between 0 and --lr " + text(o.lr)).c_str());
+    not_negative("--weight-decay", o.optimizer.weight_decay);
+    not_negative("--clip-grad", o.optimizer.clip_grad);
+    const char* fraction = "at least 0 and below 1";
+    demand(o.optimizer.beta1 >= 0 && o.optimizer.beta1 < 1, "--adam-beta1", o.optimizer.beta1,
+           fraction);
+    demand(o.optimizer.beta2 >= 0 && o.optimizer.beta2 < 1, "--adam-beta2", o.optimizer.beta2,
+           fraction);
+    demand(o.optimizer.epsilon > 0, "--adam-eps", o.optimizer.epsilon, "a finite positive number");
+    within("--log-interval", o.log_interval, 1, INT64_MAX);
+    within("--threads-per-rank", o.threads_per_rank, 0, 1024);
+    if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed) {
+        throw UsageError("--num-layers " + text(m.num_layers) +
+                         ": must be at least the number of ranks, " + text(ranks) +
+                         "; use more layers or fewer ranks");
+    }
+}
+
+void check_same_options(Communicator& communicator, const TrainOptions& options) {
+    const std::vector<std::string> mine = shared_flags(options);
+    std::string joined;
+    for (const std::string& flag : mine) joined += flag + "\n";
+    const auto all = communicator.all_gather(std::as_bytes(std::span(joined)));
+    const auto lines = [](const std::vector<std::byte>& bytes) {
+        std::istringstream in(
+            std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+        std::vector<std::string> result;
+        for (std::string line; std::getline(in, line);) result.push_back(line);
+        return result;
+    };
+    const std::vector<std::string> first = lines(all.front());
+    for (size_t rank = 1; rank < all.size(); ++rank) {
+        if (all[rank] == all.front()) continue;
+        const std::vector<std::string> other = lines(all[rank]);
+        std::string what = "another program version";
+        const size_t common = std::min(first.size(), other.size());
+        for (size_t i = 0; i < common; ++i) {
+            if (first[i] == other[i]) continue;
+            what = first[i] + " on rank 0 but " + other[i] + " on rank " + text(rank);
+            break;
+        }
+        throw AgreedError(ExitCode::usage,
+                          what + ": start every rank with the same flags and the same program");
+    }
+}
+
+}  // namespace vocabpipe

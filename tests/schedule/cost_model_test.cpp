@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/cost_model.hpp"
+
+#include "tests/schedule/program_tools.hpp"
+#include "tests/support/random_schedule.hpp"
+#include "vocabpipe/simulate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace vocabpipe::testing {
+namespace {
+
+TEST(TableCosts, AreByStageForTheTransformerAndByRankForTheVocabulary) {
+    TableCosts costs = TableCosts::uniform(2, 3, 10, 21, 5);
+    costs.stage_ns[2][static_cast<size_t>(Op::B)] = 77;
+    costs.rank_ns[1][static_cast<size_t>(Op::T)] = 99;
+    EXPECT_EQ(costs.pass_ns(0, {Op::F, 1, 3}), 10);
+    EXPECT_EQ(costs.pass_ns(0, {Op::B, 1, 3}), 21);
+    EXPECT_EQ(costs.pass_ns(0, {Op::I, 1, 0}) + costs.pass_ns(0, {Op::W, 1, 0}), 21);
+    EXPECT_EQ(costs.pass_ns(0, {Op::B, 2, 3}), 77);
+    EXPECT_EQ(costs.pass_ns(0, {Op::T, 0, 3}), 5);
+    EXPECT_EQ(costs.pass_ns(1, {Op::T, 0, 3}), 99);
+    EXPECT_EQ(costs.pass_ns(1, {Op::Update, 0, 0}), 0);
+}
+
+TEST(TableCosts, ChargeLatencyAndRatePerLink) {
+    TableCosts costs = TableCosts::uniform(4, 4, 1, 1, 1);
+    const Group pair{{0, 1}, -1};
+    const Group all{{0, 1, 2, 3}, 0};
+    EXPECT_EQ(costs.transfer_ns(Do::send, pair, 1000), 0);
+    costs.latency_ns = 7;
+    EXPECT_EQ(costs.transfer_ns(Do::send, pair, 1000), 7);
+    costs.bytes_per_ns = 2;
+    EXPECT_EQ(costs.transfer_ns(Do::send, pair, 1000), 507);
+    EXPECT_EQ(costs.transfer_ns(Do::broadcast, all, 1000), 7 + 3 * 500);  // root to one by one
+    EXPECT_EQ(costs.transfer_ns(Do::exchange, all, 1000), 507);
+    EXPECT_EQ(costs.local_ns(Do::fold, 1000), 0);
+    costs.local_bytes_per_ns = 4;
+    EXPECT_EQ(costs.local_ns(Do::fold, 1000), 250);
+}
+
+/// What was asked: (what, size of group or 0, bytes).
+using Question = std::tuple<Do, size_t, int64_t>;
+
+class AskedCosts final : public CostModel {
+public:
+    int64_t pass_ns(int /*rank*/, const Pass& /*pass*/) const override { return 10; }
+    int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override {
+        asked.emplace(what, group.ranks.size(), bytes);
+        return 3;
+    }
+    int64_t local_ns(Do what, int64_t bytes) const override {
+        asked.emplace(what, 0, bytes);
+        return 1;
+    }
+    mutable std::multiset<Question> asked;
+};
+
+// The order is made from these costs and the prediction from those: they must be the same.
+TEST(CostModel, IsAskedTheSameByLoweringAndSimulation) {
+    std::mt19937 random(6);
+    for (int i = 0; i < 200; ++i) {
+        const Schedule schedule = random_schedule(random, {.most_ranks = 4});
+        StepSizes sizes = sizes_for(schedule, 24, 8);  // 24 rows divide among 1 to 4 owners
+        sizes.dtype = random() % 2 == 0 ? DType::fp32 : DType::bf16;
+        sizes.report_bytes = 40;
+        const AskedCosts by_lowering;
+        const std::vector<Program> programs = lower(schedule, sizes, by_lowering);
+        const AskedCosts by_simulation;
+        (void)simulate(programs, by_simulation);
+        ASSERT_EQ(by_lowering.asked, by_simulation.asked) << describe(schedule);
+    }
+}
+
+TEST(CostModel, IsAskedForTheBytesThatAreSentAndRead) {
+    // Two ranks, both with half of the rows: N=24, h=8; fp32 sums of bf16 activations.
+    const Schedule schedule = generated({"1f1b", VocabMode::one_barrier, false}, 2, 1, 10);
+    StepSizes sizes = sizes_for(schedule, 24, 8);
+    sizes.dtype = DType::bf16;
+    const AskedCosts costs;
+    const std::vector<Program> programs = lower(schedule, sizes, costs);
+    const int64_t boundary = 24 * 8 * 2;
+    const int64_t statistics = 24 * 4 * 4;
+    const int64_t sum = 24 * 8 * 4;
+    const std::multiset<Question> expected{
+        {Do::exchange, 2, boundary},       // E: partial rows in the run's type
+        {Do::fold, 0, boundary},           // both ranks: two halves of 12 rows
+        {Do::fold, 0, boundary},
+        {Do::gather, 2, boundary / 2},
+        {Do::send, 2, boundary},           // activation
+        {Do::broadcast, 2, boundary},      // C0
+        {Do::all_gather, 2, statistics},   // C1
+        {Do::combine, 0, 2 * statistics + sum},
+        {Do::combine, 0, 2 * statistics + sum},
+        {Do::exchange, 2, sum},
+        {Do::fold, 0, sum},
+        {Do::fold, 0, sum},
+        {Do::gather, 2, boundary / 2},
+        {Do::send, 2, boundary},           // gradient
+        {Do::broadcast, 2, boundary},      // G
+    };
+    EXPECT_EQ(costs.asked, expected);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

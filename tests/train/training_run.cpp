@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/train/training_run.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <random>
+
+#include "vocabpipe/generate.hpp"
+
+namespace vocabpipe::testing {
+
+namespace {
+
+void place(std::map<std::string, std::vector<float>>& all, const std::string& name,
+           const Parameter& of, Tensor part) {
+    std::vector<float>& whole = all[name];
+    whole.resize(static_cast<size_t>(of.logical_rows * part.cols));
+    std::copy_n(part.as<float>(), part.size(), whole.begin() + of.first_row * part.cols);
+}
+
+}  // namespace
+
+Batch toy_batch(const TrainingSetup& setup, int step) {
+    Batch batch = random_batch(setup.config, setup.microbatches, setup.sequences,
+                               static_cast<uint32_t>(step), setup.all_ignored ? 1 : 0);
+    const auto length = static_cast<size_t>(setup.config.seq_length);
+    for (size_t j = 0; j < batch.tokens.size(); ++j) {
+        for (size_t n = 0; n < batch.tokens[j].size(); ++n) {
+            if (n % length > 0) batch.tokens[j][n] = batch.labels[j][n - 1];
+            if (setup.all_ignored) continue;
+            batch.labels[j][n] =
+                static_cast<int32_t>((5 * batch.tokens[j][n] + 3) % setup.config.vocab_size);
+        }
+        if (setup.all_ignored) std::fill(batch.tokens[j].begin(), batch.tokens[j].end(), 1);
+    }
+    return batch;
+}
+
+Training train_on_threads(const TrainingSetup& setup) {
+    const Schedule schedule = generate(setup.family, {.ranks = setup.ranks,
+                                                      .microbatches = setup.microbatches,
+                                                      .vocab_mode = setup.mode,
+                                                      .vocab_size = setup.config.vocab_size});
+    GptPartition partition = even_partition(setup.config, schedule, setup.sequences);
+    partition.optimizer = true;
+    const StepSizes sizes = step_sizes(setup.config, partition, schedule);
+    const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
+    Training result;
+    std::mutex mutex;
+    World world = World::threads(setup.ranks, {.timeout_seconds = 30});
+    world.run([&](Communicator& communicator) {
+        const int rank = communicator.rank();
+        GptRank model(setup.config, partition, schedule, rank);
+        OptimizerStep optimizer(model, schedule, rank, setup.optimizer);
+        RankModules modules = model.modules();
+        modules.step = &optimizer;
+        Executor executor(communicator, modules, sizes, {.poison_dead_buffers = true});
+        model.initialise(executor.context(), setup.seed);
+        executor.load(lower(schedule, sizes, costs));
+        std::vector<StepResult> results;
+        for (int step = 1; step <= setup.steps; ++step) {
+            const Batch batch = toy_batch(setup, step);
+            if (model.output() != nullptr) model.output()->begin_step(setup.microbatches);
+            optimizer.begin_step(step, static_cast<float>(setup.learning_rate.at(step)),
+                                 batch.counted_tokens, false);
+            executor.run_step(batch.microbatches());
+            results.push_back(optimizer.result());
+        }
+        const std::lock_guard lock(mutex);
+        for (const Parameter& p : model.store().parameters()) {
+            if (!p.exp_avg) continue;  // shares a weight
+            place(result.weights, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.master);
+            place(result.gradients, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.gradient);
+        }
+        if (rank != 0) return;
+        for (const StepResult& r : results) {
+            result.losses.push_back(r.loss);
+            result.grad_norms.push_back(r.grad_norm);
+            result.updated.push_back(r.updated);
+        }
+    });
+    return result;
+}
+
+std::string first_difference(const Training& expected, const Training& actual) {
+    for (size_t i = 0; i < expected.losses.size(); ++i) {
+        if (expected.losses[i] != actual.losses[i]) {
+            return "loss of step " + std::to_string(i + 1);
+        }
+        if (expected.grad_norms[i] != actual.grad_norms[i]) {
+            return "grad_norm of step " + std::to_string(i + 1);
+        }
+    }
+    for (const auto& [name, want] : expected.weights) {
+        const auto found = actual.weights.find(name);
+        if (found == actual.weights.end() || found->second.size() != want.size() ||
+            std::memcmp(found->second.data(), want.data(), want.size() * sizeof(float)) != 0) {
+            return "weight " + name;
+        }
+    }
+    return {};
+}
+
+}  // namespace vocabpipe::testing

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/learning_rate.hpp"
+#include "src/train/optimizer_step.hpp"
+#include "tests/support/pipeline_run.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+
+struct TrainingSetup {
+    GptConfig config;
+    std::string family = "1f1b";
+    int ranks = 1;
+    int microbatches = 4;
+    VocabMode mode = VocabMode::none;
+    int steps = 30;
+    int64_t sequences = 2;
+    LearningRateSchedule learning_rate{
+        .lr = 1e-2, .min_lr = 1e-3, .warmup_iters = 3, .decay_iters = 30};
+    OptimizerOptions optimizer{};
+    uint64_t seed = 7;
+    bool all_ignored = false;
+};
+
+struct Training {
+    std::vector<double> losses, grad_norms;
+    std::vector<bool> updated;
+    /// Master weights and the gradients of the last step, whole, by logical name; of a tied weight
+    /// that lives on two ranks, the second is "... (copy)".
+    std::map<std::string, std::vector<float>> weights, gradients;
+};
+
+/// Runs the steps as the trainer does, through Executor and OptimizerStep, on a world of threads.
+/// The batch of a step is toy_batch(step).
+[[nodiscard]] Training train_on_threads(const TrainingSetup& setup);
+
+/// Sequences that can be learned: the next token is (5 token + 3) mod V, from a random start.
+[[nodiscard]] Batch toy_batch(const TrainingSetup& setup, int step);
+
+/// Empty if equal bit for bit, else the first difference.
+[[nodiscard]] std::string first_difference(const Training& expected, const Training& actual);
+
+}  // namespace vocabpipe::testing
