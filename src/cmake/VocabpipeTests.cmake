@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 include(GoogleTest)
 
+# mpirun runs as root in containers and with more ranks than cores; OpenMP teams stay at one and do not spin.
+set(VOCABPIPE_TEST_ENVIRONMENT
+    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
+
 # One GoogleTest program, one CTest entry per test. Every test has a timeout; ranks share two cores, so
 # teams of OpenMP threads stay at one and do not spin.
 function(vocabpipe_test name)
@@ -15,13 +19,12 @@ function(vocabpipe_test name)
   vocabpipe_compile_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
+  # gtest_discover_tests() loses all but the first entry of an ENVIRONMENT list; a launcher does not.
+  set_target_properties(${name} PROPERTIES
+    CROSSCOMPILING_EMULATOR "/usr/bin/env;${VOCABPIPE_TEST_ENVIRONMENT}")
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES
-    TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
-    ENVIRONMENT "OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
+    TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
 endfunction()
-
-set(VOCABPIPE_MPI_ENVIRONMENT
-    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
 
 # One GoogleTest program with the main() of tests/support/mpi_main.cpp, one CTest entry per number of
 # ranks: a launch costs half a second, so all tests of a program share one.
@@ -39,6 +42,6 @@ function(vocabpipe_mpi_test name)
              COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe -np ${ranks} $<TARGET_FILE:${name}>)
     set_tests_properties(${name}_np${ranks} PROPERTIES
       TIMEOUT ${arg_TIMEOUT} LABELS mpi PROCESSORS ${ranks}
-      ENVIRONMENT "${VOCABPIPE_MPI_ENVIRONMENT}")
+      ENVIRONMENT "${VOCABPIPE_TEST_ENVIRONMENT}")
   endforeach()
 endfunction()

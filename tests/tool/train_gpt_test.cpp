@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// train_gpt as a user runs it: same bits wherever they must be, reports that say the truth.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/tool/run_program.hpp"
+
+namespace vocabpipe {
+namespace {
+
+using nlohmann::json;
+using testing::Outcome;
+using testing::TempFolder;
+
+/// A folder with a token file of bytes, 256 ids and an end of document.
+class TrainGpt : public ::testing::Test {
+protected:
+    TrainGpt() {
+        std::string text;
+        for (int i = 0; i < 2000; ++i) {
+            text += "Rank " + std::to_string(i % 7) + " sends microbatch " + std::to_string(i % 5) +
+                    " to rank " + std::to_string((i + 1) % 7) + ". ";
+        }
+        testing::write_file(folder_ / "text.txt", text);
+        const Outcome made = testing::run_shell("cd '" + (folder_ / "") + "' && '" VOCABPIPE_PROGRAM
+                                                "' data prepare --input text.txt --output set");
+        EXPECT_EQ(made.exit_code, 0) << made.error;
+    }
+
+    /// Runs in the folder; the model has 4 layers and trains for 6 steps of 6 microbatches.
+    [[nodiscard]] Outcome train(const std::string& launcher, const std::string& arguments) const {
+        return testing::run_shell(
+            "cd '" + (folder_ / "") + "' && " + launcher + " '" TRAIN_GPT_PROGRAM
+            "' --data-path set --vocab-size 257 --num-layers 4 --hidden-size 32 "
+            "--num-attention-heads 2 --seq-length 16 --global-batch-size 6 --train-iters 6 --lr 1e-2 "
+            "--distributed-timeout-seconds 30 " +
+            arguments);
+    }
+    [[nodiscard]] Outcome threads(int ranks, const std::string& arguments) const {
+        return train("", "--transport threads --ranks " + std::to_string(ranks) + " " + arguments);
+    }
+    [[nodiscard]] Outcome mpi(int ranks, const std::string& arguments) const {
+        return train("mpirun --oversubscribe -np " + std::to_string(ranks), arguments);
+    }
+
+    /// Loss and gradient norm of every step of a metrics file, as text: equal text, equal bits.
+    [[nodiscard]] std::vector<std::string> curve(const std::string& metrics) const {
+        std::istringstream lines(testing::read_file(folder_ / metrics));
+        std::vector<std::string> steps;
+        for (std::string line; std::getline(lines, line);) {
+            const json step = json::parse(line);
+            steps.push_back(step.at("loss").dump() + " " + step.at("grad_norm").dump());
+        }
+        return steps;
+    }
+
+    TempFolder folder_;
+};
+
+TEST_F(TrainGpt, GivesTheSameBitsOnThreadsAndUnderMpirun) {
+    for (const std::string mode : {"none", "interlaced", "one_barrier", "two_barriers"}) {
+        const std::string flags = " --dtype bf16 --vocab-mode " + mode;
+        ASSERT_EQ(threads(3, "--metrics threads.jsonl" + flags).exit_code, 0);
+        const Outcome launched = mpi(3, "--metrics mpi.jsonl" + flags);
+        ASSERT_EQ(launched.exit_code, 0) << launched.error;
+        EXPECT_EQ(curve("threads.jsonl").size(), 6U);
+        EXPECT_EQ(curve("threads.jsonl"), curve("mpi.jsonl")) << mode;
+    }
+}
+
+TEST_F(TrainGpt, RebuildsTheOrderFromMeasuredCostsWithoutChangingABit) {
+    ASSERT_EQ(threads(4, "--metrics given.jsonl --schedule-costs 1,2").exit_code, 0);
+    const Outcome measured = threads(4, "--metrics auto.jsonl --schedule-costs auto");
+    ASSERT_EQ(measured.exit_code, 0) << measured.error;
+    EXPECT_THAT(measured.output, ::testing::HasSubstr("schedule rebuilt from measured costs"));
+    EXPECT_EQ(curve("given.jsonl"), curve("auto.jsonl"));
+}
+
+TEST_F(TrainGpt, HasTheSameCurveWithOneRankAndWithSeveralWithoutSharding) {
+    ASSERT_EQ(threads(1, "--metrics p1.jsonl --vocab-mode none").exit_code, 0);
+    for (const std::string schedule : {"gpipe", "1f1b"}) {
+        ASSERT_EQ(threads(4, "--metrics p4.jsonl --vocab-mode none --schedule " + schedule).exit_code,
+                  0);
+        EXPECT_EQ(curve("p1.jsonl"), curve("p4.jsonl")) << schedule;
+    }
+}
+
+TEST_F(TrainGpt, LearnsFromText) {
+    ASSERT_EQ(threads(2, "--metrics m.jsonl --lr-warmup-iters 1").exit_code, 0);
+    const std::vector<std::string> steps = curve("m.jsonl");
+    EXPECT_NEAR(std::stod(steps.front()), std::log(257.0), 0.1);
+    EXPECT_LT(std::stod(steps.back()), std::stod(steps.front()) - 0.5);
+}
+
+TEST_F(TrainGpt, WritesOneObjectPerStepOneTraceAndOneReport) {
+    ASSERT_EQ(threads(2, "--metrics m.jsonl --report r.json --trace-dir traces").exit_code, 0);
+    std::istringstream lines(testing::read_file(folder_ / "m.jsonl"));
+    int step = 0;
+    for (std::string line; std::getline(lines, line);) {
+        const json one = json::parse(line);
+        EXPECT_EQ(one.at("step"), ++step);
+        for (const char* key : {"loss", "grad_norm", "lr", "tokens_per_second", "step_seconds"}) {
+            EXPECT_TRUE(one.at(key).is_number()) << key;
+        }
+    }
+    EXPECT_EQ(step, 6);
+    const json report = json::parse(testing::read_file(folder_ / "r.json"));
+    EXPECT_EQ(report.at("ranks").size(), 2U);
+    for (const char* name : {"1f1b-one_barrier-p2.json", "1f1b-one_barrier-p2.simulated.json"}) {
+        const json trace = json::parse(testing::read_file(folder_ / "traces/" + name));
+        EXPECT_GT(trace.at("traceEvents").size(), 100U) << name;
+    }
+}
+
+TEST_F(TrainGpt, PredictsTheProcessPeakWithinFivePercent) {
+    // Large enough that the 16 MiB of constants do not decide: about 200 MiB per rank.
+    const Outcome large = testing::run_shell(
+        "cd '" + (folder_ / "") + "' && mpirun --oversubscribe -np 2 '" TRAIN_GPT_PROGRAM
+        "' --data-path set --vocab-size 20000 --num-layers 4 --hidden-size 384 "
+        "--num-attention-heads 8 --seq-length 128 --micro-batch-size 2 --global-batch-size 12 "
+        "--train-iters 3 --report r.json");
+    ASSERT_EQ(large.exit_code, 0) << large.error;
+    const json report = json::parse(testing::read_file(folder_ / "r.json"));
+    for (const json& rank : report.at("ranks")) {
+        const double predicted = rank.at("predicted_peak_bytes");
+        const double measured = rank.at("measured_peak_bytes");
+        EXPECT_NEAR(measured / predicted, 1.0, 0.05);
+        EXPECT_GE(rank.at("arena_bytes").get<int64_t>(), rank.at("live_peak_bytes").get<int64_t>());
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe
