@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step, optimizer included, against the rate of plain matrix products of the model's own
-// shapes in the same process.
+// One training step, optimizer included, against the rate of plain matrix products of the model's
+// own shapes in the same process.
 //
 //     bench_step [--num-layers 12 --hidden-size 768 ... --dtype fp32,bf16 --threads-per-rank 2]
 //
@@ -52,17 +52,17 @@ int main(int argc, char** argv) {
     m.tied = !untie;
 
     std::FILE* out = json.empty() ? nullptr : std::fopen(json.c_str(), "w");
-    std::printf("# bench_step: %d layers, hidden %lld, %lld heads, V %lld, %lld x %lld tokens, %d "
-                "microbatches, %d threads\n",
-                m.num_layers, static_cast<long long>(m.hidden_size),
-                static_cast<long long>(m.num_attention_heads),
-                static_cast<long long>(m.vocab_size),
-                static_cast<long long>(which.micro_batch_size),
-                static_cast<long long>(m.seq_length), which.microbatches, which.threads);
-    std::printf("# %6s %12s %12s %12s %12s %8s %8s %7s\n", "dtype", "step", "tokens/s", "model", "gemm",
-                "ratio", "ratio", "#wrong");
-    std::printf("# %6s %12s %12s %12s %12s %8s %8s %7s\n", "", "ms", "", "GFLOP/s", "GFLOP/s", "median",
-                "best", "");
+    std::printf(
+        "# bench_step: %d layers, hidden %lld, %lld heads, V %lld, %lld x %lld tokens, %d "
+        "microbatches, %d threads\n",
+        m.num_layers, static_cast<long long>(m.hidden_size),
+        static_cast<long long>(m.num_attention_heads), static_cast<long long>(m.vocab_size),
+        static_cast<long long>(which.micro_batch_size), static_cast<long long>(m.seq_length),
+        which.microbatches, which.threads);
+    std::printf("# %6s %12s %12s %12s %12s %8s %8s %7s\n", "dtype", "step", "tokens/s", "model",
+                "gemm", "ratio", "ratio", "#wrong");
+    std::printf("# %6s %12s %12s %12s %12s %8s %8s %7s\n", "", "ms", "", "GFLOP/s", "GFLOP/s",
+                "median", "best", "");
     int wrong_total = 0;
     try {
         m.check();
@@ -74,8 +74,8 @@ int main(int argc, char** argv) {
             });
             const double gemm = bench::gemm_rate(which);
             const double rate = timing.flops / timing.median_seconds;
-            const double tokens = static_cast<double>(which.micro_batch_size * m.seq_length *
-                                                      which.microbatches);
+            const double tokens =
+                static_cast<double>(which.micro_batch_size * m.seq_length * which.microbatches);
             // Random weights know nothing: the first loss is close to log V.
             const bool wrong =
                 std::abs(timing.first_loss / std::log(static_cast<double>(m.vocab_size)) - 1) > 0.1;

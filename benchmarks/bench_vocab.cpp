@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does the vocabulary still unbalance the pipeline? The same model with growing vocabularies, plain and
-// with vocabulary parallelism, on the ranks of one mpirun.
+// Does the vocabulary still unbalance the pipeline? The same model with growing vocabularies, plain
+// and with vocabulary parallelism, on the ranks of one mpirun.
 //
 //     mpirun -np 2 bench_vocab [--vocab-size 8192,32768,131072 --vocab-mode none,one_barrier]
 //
-// kept: model FLOP/s over those at the first vocabulary size, same mode. speedup: over the first mode
-// (plain). ideal: busiest rank's FLOPs in the plain pipeline over the mean rank's.
+// kept: model FLOP/s over those at the first vocabulary size, same mode. speedup: over the first
+// mode (plain). ideal: busiest rank's FLOPs in the plain pipeline over the mean rank's.
 #include "benchmarks/step_bench.hpp"
 #include "vocabpipe/error.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/step_bench.hpp"
 
+#include "kernels/host/elementwise.hpp"
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/random.hpp"
-#include "kernels/host/elementwise.hpp"
 #include "src/model/flop_costs.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/train/optimizer_step.hpp"
@@ -90,8 +90,7 @@ StepTiming time_steps(Communicator& communicator, const StepCase& which) {
     std::sort(seconds.begin(), seconds.end());
     timing.median_seconds = seconds[seconds.size() / 2];
     timing.fastest_seconds = seconds.front();
-    timing.flops =
-        3 * forward_flops_per_token(model) * static_cast<double>(batch.g.size());
+    timing.flops = 3 * forward_flops_per_token(model) * static_cast<double>(batch.g.size());
     timing.busy_share = static_cast<double>(busy_ns) / static_cast<double>(wall_ns);
     return timing;
 }
@@ -113,7 +112,8 @@ double gemm_rate(const StepCase& which) {
     double flops = 0;
     double seconds = 0;
     for (const Shape& shape : shapes) {
-        const auto matrix = [&](int64_t rows, int64_t cols, DType type, std::vector<float>& memory) {
+        const auto matrix = [&](int64_t rows, int64_t cols, DType type,
+                                std::vector<float>& memory) {
             memory.assign(static_cast<size_t>(rows * cols), 0.0F);
             const Tensor wide(memory.data(), rows, cols, DType::fp32);
             kernels::host::fill_normal(ctx, wide, 1, 1, 0, 0.05F);

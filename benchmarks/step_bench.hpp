@@ -25,17 +25,17 @@ struct StepCase {
 struct StepTiming {
     double median_seconds = 0;  ///< of a step, optimizer included
     double fastest_seconds = 0;
-    double first_loss = 0;      ///< of the first step: must not depend on schedule and vocab mode
-    double flops = 0;           ///< model FLOPs of a step, 3 * tokens * forward FLOPs per token
-    double busy_share = 0;      ///< of this rank: CPU time of passes over time
+    double first_loss = 0;  ///< of the first step: must not depend on schedule and vocab mode
+    double flops = 0;       ///< model FLOPs of a step, 3 * tokens * forward FLOPs per token
+    double busy_share = 0;  ///< of this rank: CPU time of passes over time
 };
 
 /// Collective; the timing is this rank's.
 [[nodiscard]] StepTiming time_steps(Communicator& communicator, const StepCase& which);
 
 /// Rate of plain matrix products of the model's own shapes, in FLOP/s: the products of one layer's
-/// forward, input-gradient and weight-gradient passes and of the whole output layer, weighted by their
-/// FLOPs, `threads` threads, no epilogues.
+/// forward, input-gradient and weight-gradient passes and of the whole output layer, weighted by
+/// their FLOPs, `threads` threads, no epilogues.
 [[nodiscard]] double gemm_rate(const StepCase& which);
 
 /// The busiest rank's share of the work over the mean rank's, from FLOPs alone: what balancing the

@@ -18,7 +18,7 @@ public:
     /// Time from the moment every participant is ready to the moment every participant is done; `bytes`
     /// is what the busiest participant sends.
     [[nodiscard]] virtual int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const = 0;
-    /// combine and fold; `bytes` is what they read.
+    /// combine and fold; `bytes` is what they read and write.
     [[nodiscard]] virtual int64_t local_ns(Do what, int64_t bytes) const = 0;
 };
 

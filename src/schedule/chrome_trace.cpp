@@ -14,7 +14,7 @@ namespace vocabpipe {
 namespace {
 
 /// Slices of one track must nest, so communications that overlap get further tracks of their lane.
-constexpr int kTracksPerLane = 16;
+constexpr int kTracksPerLane = 4096;
 
 class Writer {
 public:
@@ -89,6 +89,9 @@ void write_counters(Writer& out, const Program& program, const std::vector<const
     std::vector<std::pair<int64_t, int64_t>> bytes;
     std::vector<std::pair<int64_t, int64_t>> flight;
     std::vector<std::pair<int64_t, int64_t>> life(program.buffers.size(), {INT64_MAX, INT64_MIN});
+    const bool evaluation =
+        std::none_of(program.passes.begin(), program.passes.end(),
+                     [](const Pass& pass) { return pass.op == Op::B || pass.op == Op::W; });
     for (size_t i = 0; i < program.actions.size(); ++i) {
         const Span* span = span_of[i];
         if (span == nullptr) continue;
@@ -99,7 +102,10 @@ void write_counters(Writer& out, const Program& program, const std::vector<const
         }
         if (program.actions[i].what != Do::pass) continue;
         const Op op = program.passes[program.actions[i].item].op;
-        if (op == Op::F) flight.emplace_back(span->begin_ns, 1);
+        if (op == Op::F) {
+            flight.emplace_back(span->begin_ns, 1);
+            if (evaluation) flight.emplace_back(span->end_ns, -1);
+        }
         if (op == Op::B || op == Op::W) flight.emplace_back(span->end_ns, -1);
     }
     for (size_t b = 0; b < program.buffers.size(); ++b) {

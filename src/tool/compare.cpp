@@ -20,10 +20,12 @@ using nlohmann::json;
 
 json read_report(const std::string& path) {
     std::ifstream in(path);
-    if (!in) throw InputFileError(path + ": cannot be read; give a file that train_gpt --report wrote");
+    if (!in)
+        throw InputFileError(path + ": cannot be read; give a file that train_gpt --report wrote");
     json report = json::parse(in, nullptr, false);
-    for (const char* key : {"schedule", "vocab_mode", "tokens_per_second", "first_loss", "last_loss",
-                            "bubble", "simulated_tokens_per_second", "simulated_bubble", "ranks"}) {
+    for (const char* key :
+         {"schedule", "vocab_mode", "tokens_per_second", "first_loss", "last_loss", "bubble",
+          "simulated_tokens_per_second", "simulated_bubble", "ranks"}) {
         if (report.is_discarded() || !report.is_object() || !report.contains(key)) {
             throw InputFileError(path + ": is not a report of train_gpt (no \"" + key +
                                  "\"); give a file that train_gpt --report wrote");
@@ -74,7 +76,8 @@ void print(const std::vector<Row>& rows) {
 void compare(const std::vector<std::string>& paths, bool simulated) {
     std::vector<json> reports;
     for (const std::string& path : paths) reports.push_back(read_report(path));
-    const auto row = [&](const std::string& name, const std::function<std::string(const json&)>& cell) {
+    const auto row = [&](const std::string& name,
+                         const std::function<std::string(const json&)>& cell) {
         Row row{name, {}};
         for (const json& report : reports) row.cells.push_back(cell(report));
         return row;
@@ -89,7 +92,8 @@ void compare(const std::vector<std::string>& paths, bool simulated) {
         row("tokens/s", [](const json& r) { return number(r.at("tokens_per_second"), 0); }),
         row("loss, first step", [](const json& r) { return number(r.at("first_loss"), 4); }),
         row("loss, last step", [](const json& r) { return number(r.at("last_loss"), 4); }),
-        row("bubble %", [](const json& r) { return number(100 * r.at("bubble").get<double>(), 1); }),
+        row("bubble %",
+            [](const json& r) { return number(100 * r.at("bubble").get<double>(), 1); }),
         row("busy % by rank (thread CPU time)",
             [&](const json& r) {
                 return per_rank(

@@ -97,6 +97,9 @@ void add_flags(CLI::App& app, Launch& launch, std::string& vocab_mode, std::stri
         ->required();
     app.add_option("--data-format", t.data_format, "auto, raw-u16, raw-u32")->capture_default_str();
 
+    app.add_option("--pipeline-model-parallel-size", t.pipeline_model_parallel_size,
+                   "Checked against the ranks that were started")
+        ->check(CLI::PositiveNumber);
     app.add_option("--schedule", t.schedule, "Schedule: " + schedule_names())
         ->capture_default_str();
     app.add_option("--vocab-mode", vocab_mode,
@@ -125,8 +128,7 @@ void add_flags(CLI::App& app, Launch& launch, std::string& vocab_mode, std::stri
     app.add_option("--trace-dir", t.trace_dir, "Folder for Chrome traces of the last step");
     app.add_option("--metrics", t.metrics, "File for one JSON object per step");
     app.add_option("--report", t.report, "File for the final report as JSON");
-    app.add_option("--log-interval", t.log_interval, "Steps per log line")
-        ->capture_default_str();
+    app.add_option("--log-interval", t.log_interval, "Steps per log line")->capture_default_str();
 }
 
 /// Completes options that depend on others. Throws UsageError.
@@ -182,8 +184,8 @@ int report(const char* what, ExitCode code, bool print) {
     return static_cast<int>(code);
 }
 
-/// For errors before there is a world. mpirun ends everything at the first rank that fails: those that
-/// do not print leave time to the one that does.
+/// For errors before there is a world. mpirun ends everything at the first rank that fails: those
+/// that do not print leave time to the one that does.
 int report_before_launch(const std::string& what, ExitCode code) {
     const bool print = first_of_launch();
     if (!print) std::this_thread::sleep_for(std::chrono::seconds(2));
@@ -217,7 +219,8 @@ int run(const Launch& launch) {
         return fail(error.what(), error.exit_code());
     } catch (const std::bad_alloc&) {
         const std::string text =
-            (launch.train.ranks_are_threads ? std::string() : "rank " + std::to_string(rank) + ": ") +
+            (launch.train.ranks_are_threads ? std::string()
+                                            : "rank " + std::to_string(rank) + ": ") +
             "out of memory; use a smaller model or microbatch, or fewer ranks per host";
         return fail(text.c_str(), ExitCode::out_of_memory);
     } catch (const std::exception& error) {
@@ -244,9 +247,9 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ConversionError& error) {
-        return report_before_launch(std::string(error.what()) +
-                                        ": not a number or out of range; see train_gpt --help",
-                                    ExitCode::usage);
+        return report_before_launch(
+            std::string(error.what()) + ": not a number or out of range; see train_gpt --help",
+            ExitCode::usage);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
         return report_before_launch(std::string(error.what()) + "; see train_gpt --help",

@@ -27,7 +27,8 @@ struct TrainOptions {
     OptimizerOptions optimizer;
     uint64_t seed = 1234;  // --seed; Megatron's default
 
-    std::string schedule = "1f1b";  // --schedule
+    int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are
+    std::string schedule = "1f1b";         // --schedule
     VocabMode vocab_mode =
         VocabMode::one_barrier;  // --vocab-mode; least memory of the balanced ones
     /// --schedule-costs F,B; none: auto, measured in the first steps.

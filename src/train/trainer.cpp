@@ -215,9 +215,9 @@ private:
         batch_->load(step);
         const double lr = learning_rate.at(step);
         if (model_->output() != nullptr) model_->output()->begin_step(microbatches_);
-        optimizer_->begin_step(step, static_cast<float>(lr), batch_->counted_tokens(),
-                               output_failure_ || (options_.stop_requested &&
-                                                   options_.stop_requested()));
+        optimizer_->begin_step(
+            step, static_cast<float>(lr), batch_->counted_tokens(),
+            output_failure_ || (options_.stop_requested && options_.stop_requested()));
         executor_->set_step(step);
         executor_->run_step(batch_->microbatches());
         const int64_t duration = now_ns() - begin;
@@ -245,19 +245,19 @@ private:
             }
             if (metrics_ && !output_failure_) {
                 add_metrics({.step = step,
-                               .loss = result.loss,
-                               .grad_norm = result.grad_norm,
-                               .lr = lr,
-                               .tokens_per_second = tokens / seconds,
-                               .step_seconds = seconds,
-                               .updated = result.updated});
+                             .loss = result.loss,
+                             .grad_norm = result.grad_norm,
+                             .lr = lr,
+                             .tokens_per_second = tokens / seconds,
+                             .step_seconds = seconds,
+                             .updated = result.updated});
             }
         }
         return result;
     }
 
-    /// A full disk ends the run, but not in the middle of a step: the other ranks learn of it with the
-    /// next one, and all end alike.
+    /// A full disk ends the run, but not in the middle of a step: the other ranks learn of it with
+    /// the next one, and all end alike.
     void add_metrics(const StepMetrics& metrics) {
         try {
             metrics_->add(metrics);

@@ -96,6 +96,10 @@ struct ModelCase {
          .microbatches = 3,
          .sequences = 3},
         {.name = "SequenceOfOneTokenTiedOneSequence", .config = small_model(1, 1, 5, true)},
+        {.name = "SequenceLongerThanAnAttentionBlock",  // of 64 rows
+         .config = with(small_model(2, 70, 11, true), 0.1F, 0.01F),
+         .microbatches = 1,
+         .ignored = 0.1},
         {.name = "FewerRowsThanRanks",
          .config = with(small_model(4, 5, 3, false), 0.1F, 0.01F),
          .sequences = 2,

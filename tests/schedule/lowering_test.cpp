@@ -23,7 +23,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// --- the rules --------------------------------------------------------------------------------------
+// --- the rules
+// --------------------------------------------------------------------------------------
 
 using Counts = std::map<Do, int64_t>;
 
@@ -105,8 +106,8 @@ std::multiset<Crossing> expected_crossings(const Schedule& s) {
     return all;
 }
 
-/// The pass of a rank that writes (as its output) or reads (as its input) a message's buffer. I counts
-/// as B, since either hands the gradient on.
+/// The pass of a rank that writes (as its output) or reads (as its input) a message's buffer. I
+/// counts as B, since either hands the gradient on.
 std::string pass_at_end_of_message(const Program& program, uint32_t buffer, bool writes) {
     std::string found;
     for (const Action& action : program.actions) {
@@ -312,7 +313,8 @@ void expect_sound(const Schedule& schedule, const StepSizes& sizes,
     }
 }
 
-// --- every family, mode and size --------------------------------------------------------------------
+// --- every family, mode and size
+// --------------------------------------------------------------------
 
 class EveryLoweredSchedule : public ::testing::TestWithParam<Kind> {};
 
@@ -394,11 +396,9 @@ TEST(Lowering, SendsNothingBetweenStagesOfOneRank) {
                         pass(Op::T, 0), pass(Op::B, 3), pass(Op::B, 0), pass(Op::G, 0)},
                        {pass(Op::F, 1), pass(Op::F, 2), pass(Op::B, 2), pass(Op::B, 1)}};
     const std::vector<Program> programs = lowered(schedule);
-    EXPECT_EQ(counted(programs), (Counts{{Do::pass, 12},
-                                         {Do::send, 4},
-                                         {Do::receive, 4},
-                                         {Do::combine, 1},
-                                         {Do::fold, 1}}));
+    EXPECT_EQ(
+        counted(programs),
+        (Counts{{Do::pass, 12}, {Do::send, 4}, {Do::receive, 4}, {Do::combine, 1}, {Do::fold, 1}}));
     // 1F hands its output to 2F in the same buffer.
     const Program& middle = programs[1];
     std::map<std::string, std::vector<uint32_t>> operands;
@@ -431,8 +431,8 @@ TEST(Lowering, HashesDifferWhenScheduleSizesOrOrderDiffer) {
         hashes.insert(lower(schedule, sizes, costs, {.receive_ahead = ahead}).front().hash);
         ++made;
     };
-    for (const VocabMode mode :
-         {VocabMode::none, VocabMode::interlaced, VocabMode::one_barrier, VocabMode::two_barriers}) {
+    for (const VocabMode mode : {VocabMode::none, VocabMode::interlaced, VocabMode::one_barrier,
+                                 VocabMode::two_barriers}) {
         for (const int m : {4, 5}) {
             const Schedule schedule = generated({"1f1b", mode, false}, 3, m);
             add(schedule, sizes_for(schedule), uneven_costs(schedule), 1);
@@ -443,7 +443,8 @@ TEST(Lowering, HashesDifferWhenScheduleSizesOrOrderDiffer) {
     EXPECT_EQ(hashes.size(), made);
 }
 
-// --- end of the step and bad input ------------------------------------------------------------------
+// --- end of the step and bad input
+// ------------------------------------------------------------------
 
 TEST(Lowering, AddsNormReportAndUpdateOncePerRankAfterAllPasses) {
     const Schedule schedule = generated({"1f1b", VocabMode::one_barrier, false}, 3, 4);

@@ -71,8 +71,8 @@ StepSizes random_sizes(const Schedule& schedule, std::mt19937& random) {
         sizes.stages.push_back({bytes(), bytes(), bytes(), bytes(), bytes(), bytes()});
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        sizes.shards.push_back({sizes.tokens * schedule.output.rows(rank) * size_of(sizes.dtype),
-                                bytes(), bytes()});
+        sizes.shards.push_back(
+            {sizes.tokens * schedule.output.rows(rank) * size_of(sizes.dtype), bytes(), bytes()});
     }
     return sizes;
 }

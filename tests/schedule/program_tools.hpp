@@ -25,8 +25,10 @@ void PrintTo(const Kind& kind, std::ostream* out);
 [[nodiscard]] Schedule generated(const Kind& kind, int ranks, int microbatches,
                                  int64_t vocab_size = 1000);
 
-/// Sizes of a step of `tokens` tokens in which no two buffers of different purposes are equally large.
-[[nodiscard]] StepSizes sizes_for(const Schedule& schedule, int64_t tokens = 24, int64_t hidden = 8);
+/// Sizes of a step of `tokens` tokens in which no two buffers of different purposes are equally
+/// large.
+[[nodiscard]] StepSizes sizes_for(const Schedule& schedule, int64_t tokens = 24,
+                                  int64_t hidden = 8);
 /// Every size at random, some of them 0.
 [[nodiscard]] StepSizes random_sizes(const Schedule& schedule, std::mt19937& random);
 
@@ -42,8 +44,8 @@ void PrintTo(const Kind& kind, std::ostream* out);
 /// Indices of the actions that use a buffer, ascending.
 [[nodiscard]] std::vector<std::vector<uint32_t>> users_of_buffers(const Program& program);
 
-/// Which actions of one rank are over before which others begin, from what the executor promises and
-/// nothing else: edges; passes run one after the other; actions of another lane begin in order.
+/// Which actions of one rank are over before which others begin, from what the executor promises
+/// and nothing else: edges; passes run one after the other; actions of another lane begin in order.
 class HappensBefore {
 public:
     /// Edges must point forward in the list of actions.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/schedule/rendezvous.hpp"
 
-
 namespace vocabpipe::testing {
 
 namespace {

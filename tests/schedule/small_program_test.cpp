@@ -8,8 +8,8 @@
 //            F1 5510-6510  S1 6510-7010  T1 7010-7510  B1 7510-9510
 //
 // Messages: the first activation at 1500; the second is posted one pass before 1F1, that is when T0
-// ends at 3510; gradients when 1B0 and 1B1 end, at 5510 and 9510. Of actions that become ready at the
-// same time passes come first, then what belongs to the earlier microbatch.
+// ends at 3510; gradients when 1B0 and 1B1 end, at 5510 and 9510. Of actions that become ready at
+// the same time passes come first, then what belongs to the earlier microbatch.
 #include "tests/schedule/program_tools.hpp"
 #include "vocabpipe/simulate.hpp"
 
@@ -39,20 +39,10 @@ const std::vector<std::vector<Expected>> kPrograms{
      {5, "0F1", Lane::compute, {"x1", "y1", "saved1", "F workspace 1"}, 2000, 3000},
      {11, "send to rank 1 activation of microbatch 1", Lane::forward, {"y1"}, 3510, 3520},
      {13, "receive from rank 1 gradient of microbatch 0", Lane::backward, {"dy0"}, 5510, 5520},
-     {14,
-      "0B0",
-      Lane::compute,
-      {"dy0", "x0", "saved0", "dx0", "B workspace 0"},
-      5520,
-      7520},
+     {14, "0B0", Lane::compute, {"dy0", "x0", "saved0", "dx0", "B workspace 0"}, 5520, 7520},
      {20, "G0", Lane::compute, {"dx0"}, 7520, 8020},
      {21, "receive from rank 1 gradient of microbatch 1", Lane::backward, {"dy1"}, 9510, 9520},
-     {22,
-      "0B1",
-      Lane::compute,
-      {"dy1", "x1", "saved1", "dx1", "B workspace 1"},
-      9520,
-      11520},
+     {22, "0B1", Lane::compute, {"dy1", "x1", "saved1", "dx1", "B workspace 1"}, 9520, 11520},
      {23, "G1", Lane::compute, {"dx1"}, 11520, 12020}},
     {{3, "receive from rank 0 activation of microbatch 0", Lane::forward, {"x0"}, 1500, 1510},
      {4, "1F0", Lane::compute, {"x0", "X0", "saved0", "F workspace 0"}, 1510, 2510},
@@ -62,25 +52,10 @@ const std::vector<std::vector<Expected>> kPrograms{
       {"X0", "numerator0", "statistics0", "-", "S workspace 0"},
       2510,
       3010},
-     {7,
-      "combine of microbatch 0",
-      Lane::combine,
-      {"statistics0", "factors0", "-"},
-      3010,
-      3010},
-     {8,
-      "T0",
-      Lane::compute,
-      {"X0", "numerator0", "factors0", "u0", "T workspace 0"},
-      3010,
-      3510},
+     {7, "combine of microbatch 0", Lane::combine, {"statistics0", "factors0", "-"}, 3010, 3010},
+     {8, "T0", Lane::compute, {"X0", "numerator0", "factors0", "u0", "T workspace 0"}, 3010, 3510},
      {9, "fold output-gradient of microbatch 0", Lane::combine, {"u0", "dy0"}, 3510, 3510},
-     {10,
-      "1B0",
-      Lane::compute,
-      {"dy0", "x0", "saved0", "dx0", "B workspace 0"},
-      3510,
-      5510},
+     {10, "1B0", Lane::compute, {"dy0", "x0", "saved0", "dx0", "B workspace 0"}, 3510, 5510},
      {11, "receive from rank 0 activation of microbatch 1", Lane::forward, {"x1"}, 3510, 3520},
      {12, "1F1", Lane::compute, {"x1", "X1", "saved1", "F workspace 1"}, 5510, 6510},
      {13, "send to rank 0 gradient of microbatch 0", Lane::backward, {"dx0"}, 5510, 5520},
@@ -90,25 +65,10 @@ const std::vector<std::vector<Expected>> kPrograms{
       {"X1", "numerator1", "statistics1", "-", "S workspace 1"},
       6510,
       7010},
-     {16,
-      "combine of microbatch 1",
-      Lane::combine,
-      {"statistics1", "factors1", "-"},
-      7010,
-      7010},
-     {17,
-      "T1",
-      Lane::compute,
-      {"X1", "numerator1", "factors1", "u1", "T workspace 1"},
-      7010,
-      7510},
+     {16, "combine of microbatch 1", Lane::combine, {"statistics1", "factors1", "-"}, 7010, 7010},
+     {17, "T1", Lane::compute, {"X1", "numerator1", "factors1", "u1", "T workspace 1"}, 7010, 7510},
      {18, "fold output-gradient of microbatch 1", Lane::combine, {"u1", "dy1"}, 7510, 7510},
-     {19,
-      "1B1",
-      Lane::compute,
-      {"dy1", "x1", "saved1", "dx1", "B workspace 1"},
-      7510,
-      9510},
+     {19, "1B1", Lane::compute, {"dy1", "x1", "saved1", "dx1", "B workspace 1"}, 7510, 9510},
      {21, "send to rank 0 gradient of microbatch 1", Lane::backward, {"dx1"}, 9510, 9520}}};
 
 /// Positions in the lists above: the first must end before the second begins.
@@ -216,10 +176,10 @@ TEST_F(SmallProgram, HasBuffersOfTheRightSizeAndPurpose) {
     EXPECT_EQ(buffer(0, 1, 3).dies, 1U);
     EXPECT_EQ(buffer(1, 2, 1).bytes, 24U * 1000 * 4);  // [N, v]
     EXPECT_EQ(buffer(1, 2, 1).purpose, Purpose::vocabulary);
-    EXPECT_EQ(buffer(1, 2, 1).dies, 4U);               // by T0
-    EXPECT_EQ(buffer(1, 2, 2).bytes, 24U * 4 * 4);     // four statistics per token
-    EXPECT_EQ(buffer(1, 3, 1).bytes, 24U * 2 * 4);     // two factors per token
-    EXPECT_EQ(buffer(1, 4, 3).bytes, 24U * 8 * 4);     // fp32 whatever the run's type
+    EXPECT_EQ(buffer(1, 2, 1).dies, 4U);            // by T0
+    EXPECT_EQ(buffer(1, 2, 2).bytes, 24U * 4 * 4);  // four statistics per token
+    EXPECT_EQ(buffer(1, 3, 1).bytes, 24U * 2 * 4);  // two factors per token
+    EXPECT_EQ(buffer(1, 4, 3).bytes, 24U * 8 * 4);  // fp32 whatever the run's type
 }
 
 TEST_F(SmallProgram, RunsAtTheTimesDerivedByHand) {

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <stdexcept>
-#include <unistd.h>
 
 namespace vocabpipe::testing {
 
@@ -62,9 +62,8 @@ void read_event(const Json& event, Trace& trace) {
 
 Trace written_and_read_back(const Timeline& timeline, const std::vector<Program>& programs,
                             const std::string& title) {
-    const std::filesystem::path path =
-        std::filesystem::temp_directory_path() /
-        ("vocabpipe-trace-" + std::to_string(getpid()) + ".json");
+    const std::filesystem::path path = std::filesystem::temp_directory_path() /
+                                       ("vocabpipe-trace-" + std::to_string(getpid()) + ".json");
     write_chrome_trace(path.string(), timeline, programs, title);
     std::ifstream file(path);
     const Json json = Json::parse(file);

@@ -40,7 +40,7 @@ struct Trace {
     std::vector<Slice> slices;
     std::vector<FlowEnd> flow_ends;
     std::vector<Counter> counters;
-    std::map<int, std::string> processes;                       ///< by rank
+    std::map<int, std::string> processes;               ///< by rank
     std::map<std::pair<int, int>, std::string> tracks;  ///< by rank and track
 };
 

@@ -20,8 +20,9 @@ ShardMap random_shard_map(int ranks, int64_t vocab_size, std::mt19937& random) {
     if (kind == 1) return ShardMap::even(vocab_size, ranks);
     // Random cuts; with few of them different, shards are empty.
     ShardMap map;
-    const int64_t grain = kind == 2 ? vocab_size : kind == 3 ? std::max<int64_t>(vocab_size / 2, 1)
-                                                             : 1;
+    const int64_t grain = kind == 2   ? vocab_size
+                          : kind == 3 ? std::max<int64_t>(vocab_size / 2, 1)
+                                      : 1;
     for (int i = 1; i < ranks; ++i) {
         const int64_t cut = static_cast<int64_t>(random() % static_cast<uint64_t>(vocab_size + 1));
         map.first_row.push_back(std::min(vocab_size, cut / grain * grain));
@@ -53,8 +54,8 @@ Schedule random_schedule(std::mt19937& random, const RandomScheduleOptions& opti
     const int ranks = 1 + up_to(options.most_ranks - 1, random);
     const int stages = 1 + up_to(options.most_stages - 1, random);
     const int microbatches = 1 + up_to(options.most_microbatches - 1, random);
-    const bool forward_only = options.one_in_forward_only > 0 &&
-                              up_to(options.one_in_forward_only - 1, random) == 0;
+    const bool forward_only =
+        options.one_in_forward_only > 0 && up_to(options.one_in_forward_only - 1, random) == 0;
     return random_schedule(random, ranks, stages, microbatches, options.vocab_size, forward_only);
 }
 

@@ -27,8 +27,8 @@ struct RandomScheduleOptions {
 [[nodiscard]] Schedule random_schedule(std::mt19937& random, int ranks, int stages,
                                        int microbatches, int64_t vocab_size, bool forward_only);
 
-/// Changes a schedule in one place: swaps, moves, drops, doubles or alters a pass, moves a stage or a
-/// boundary between shards, changes the barriers or the number of microbatches. The result may be
+/// Changes a schedule in one place: swaps, moves, drops, doubles or alters a pass, moves a stage or
+/// a boundary between shards, changes the barriers or the number of microbatches. The result may be
 /// valid or not. Returns what was done.
 std::string mutate(Schedule& schedule, std::mt19937& random);
 

@@ -28,7 +28,8 @@ protected:
                     " to rank " + std::to_string((i + 1) % 7) + ". ";
         }
         testing::write_file(folder_ / "text.txt", text);
-        const Outcome made = testing::run_shell("cd '" + (folder_ / "") + "' && '" VOCABPIPE_PROGRAM
+        const Outcome made = testing::run_shell("cd '" + (folder_ / "") +
+                                                "' && '" VOCABPIPE_PROGRAM
                                                 "' data prepare --input text.txt --output set");
         EXPECT_EQ(made.exit_code, 0) << made.error;
     }
@@ -36,9 +37,11 @@ protected:
     /// Runs in the folder; the model has 4 layers and trains for 6 steps of 6 microbatches.
     [[nodiscard]] Outcome train(const std::string& launcher, const std::string& arguments) const {
         return testing::run_shell(
-            "cd '" + (folder_ / "") + "' && " + launcher + " '" TRAIN_GPT_PROGRAM
+            "cd '" + (folder_ / "") + "' && " + launcher +
+            " '" TRAIN_GPT_PROGRAM
             "' --data-path set --vocab-size 257 --num-layers 4 --hidden-size 32 "
-            "--num-attention-heads 2 --seq-length 16 --global-batch-size 6 --train-iters 6 --lr 1e-2 "
+            "--num-attention-heads 2 --seq-length 16 --global-batch-size 6 --train-iters 6 --lr "
+            "1e-2 "
             "--distributed-timeout-seconds 30 " +
             arguments);
     }
@@ -85,8 +88,8 @@ TEST_F(TrainGpt, RebuildsTheOrderFromMeasuredCostsWithoutChangingABit) {
 TEST_F(TrainGpt, HasTheSameCurveWithOneRankAndWithSeveralWithoutSharding) {
     ASSERT_EQ(threads(1, "--metrics p1.jsonl --vocab-mode none").exit_code, 0);
     for (const std::string schedule : {"gpipe", "1f1b"}) {
-        ASSERT_EQ(threads(4, "--metrics p4.jsonl --vocab-mode none --schedule " + schedule).exit_code,
-                  0);
+        ASSERT_EQ(
+            threads(4, "--metrics p4.jsonl --vocab-mode none --schedule " + schedule).exit_code, 0);
         EXPECT_EQ(curve("p1.jsonl"), curve("p4.jsonl")) << schedule;
     }
 }
@@ -121,7 +124,8 @@ TEST_F(TrainGpt, WritesOneObjectPerStepOneTraceAndOneReport) {
 TEST_F(TrainGpt, PredictsTheProcessPeakWithinFivePercent) {
     // Large enough that the 16 MiB of constants do not decide: about 200 MiB per rank.
     const Outcome large = testing::run_shell(
-        "cd '" + (folder_ / "") + "' && mpirun --oversubscribe -np 2 '" TRAIN_GPT_PROGRAM
+        "cd '" + (folder_ / "") +
+        "' && mpirun --oversubscribe -np 2 '" TRAIN_GPT_PROGRAM
         "' --data-path set --vocab-size 20000 --num-layers 4 --hidden-size 384 "
         "--num-attention-heads 8 --seq-length 128 --micro-batch-size 2 --global-batch-size 12 "
         "--train-iters 3 --report r.json");

@@ -245,8 +245,10 @@ private:
                 Part& part = add_part(node, owners[i], Do::fold, microbatch, {blocks[i], out});
                 part.group = members;
                 part.reduction = which;
-                flow_.nodes[node].duration_ns = costs_.local_ns(
-                    Do::fold, bytes * static_cast<int64_t>(owners.size()));
+                const int64_t read = reduction.rows(static_cast<int>(i)) * reduction.cols *
+                                     size_of(reduction.partial) *
+                                     static_cast<int64_t>(owners.size());
+                flow_.nodes[node].duration_ns = costs_.local_ns(Do::fold, read + bytes);
                 edge(ready[i], node);
                 ready[i] = node;
                 blocks[i] = out;
@@ -384,6 +386,7 @@ private:
                 .group = members;
             flow_.nodes[shard.combine].duration_ns = costs_.local_ns(
                 Do::combine, statistics_bytes * static_cast<int64_t>(owners) +
+                                 (shard.factors == kNoBuffer ? 0 : factors_bytes) +
                                  (in_combine == kNoBuffer ? 0 : gradient_bytes));
             edge(owners > 1 ? c1 : shard.score, shard.combine);
             if (!backward_) continue;

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of a run when a rank dies, stops or is told to end: signals to real processes.
+#include "tests/faults/launch.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <thread>
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kStart{30};  // on a machine that others use as well
+constexpr seconds kEnd{15};
+
+/// A dataset and a run on it that goes on for ever.
+class Fault : public ::testing::Test {
+protected:
+    Fault() { write_dataset(data_, some_tokens(5000)); }
+
+    [[nodiscard]] Arguments endless() const {
+        return small_model(data_) + Arguments{"--train-iters", "10000000"};
+    }
+    /// Waits until steps run; all ranks' processes by rank.
+    std::vector<pid_t> running(Job& job, int ranks) {
+        std::vector<pid_t> by_rank(static_cast<size_t>(ranks), -1);
+        if (!job.wait_for_output(" iteration        3/", kStart)) return {};
+        for (const pid_t pid : train_processes(data_)) {
+            by_rank[static_cast<size_t>(rank_of(pid))] = pid;
+        }
+        return by_rank;
+    }
+    /// Every rank but `missing` says at which step and action it waited for which communication.
+    static void expect_reports(const std::string& error, int ranks, int missing) {
+        for (int rank = 0; rank < ranks; ++rank) {
+            const auto lines = lines_with(
+                error, "train_gpt: error: rank " + std::to_string(rank) + ": ");
+            if (rank == missing) {
+                EXPECT_THAT(lines, IsEmpty());
+                continue;
+            }
+            ASSERT_EQ(lines.size(), 1u) << "rank " << rank << " in:\n" << error;
+            EXPECT_THAT(lines.front(), ContainsRegex("step [0-9]+: "));
+            EXPECT_THAT(lines.front(), AnyOf(HasSubstr(": waits at "),
+                                             HasSubstr(": has run all its passes and waits")));
+            EXPECT_THAT(lines.front(), ContainsRegex(" for [A-Za-z].* for [0-9.]+ s; "));
+        }
+    }
+    void expect_nothing_left(const std::set<std::string>& outputs = {}) {
+        EXPECT_THAT(left_over(data_, seconds(5)), IsEmpty()) << "orphans";
+        std::set<std::string> expected{"toy.bin", "toy.idx", "stdout", "stderr"};
+        expected.insert(outputs.begin(), outputs.end());
+        EXPECT_EQ(folder_.names(), expected);
+    }
+
+    TempFolder folder_;
+    std::string data_ = folder_ / "toy";
+};
+
+TEST_F(Fault, KilledRankEndsTheRunAndTheSurvivorsSayWhatTheyWaitedFor) {
+    const int rounds = std::getenv("VOCABPIPE_FULL") != nullptr ? 30 : 4;
+    const unsigned seed = std::random_device()();
+    std::mt19937 random(seed);
+    for (int round = 0; round < rounds; ++round) {
+        SCOPED_TRACE("seed " + std::to_string(seed) + " round " + std::to_string(round));
+        constexpr int kRanks = 4;
+        const char* modes[] = {"none", "one_barrier", "two_barriers", "interlaced"};
+        Job job(folder_, under_mpirun(kRanks, endless() + Arguments{"--vocab-mode",
+                                                                    modes[round % 4]}));
+        const std::vector<pid_t> pids = running(job, kRanks);
+        ASSERT_EQ(pids.size(), static_cast<size_t>(kRanks));
+        std::this_thread::sleep_for(milliseconds(random() % 300));
+        const int victim = static_cast<int>(random() % kRanks);
+        ASSERT_GT(pids[static_cast<size_t>(victim)], 0);
+        ::kill(pids[static_cast<size_t>(victim)], SIGKILL);
+        EXPECT_NE(job.wait(kEnd), 0);
+        expect_reports(job.error(), kRanks, victim);
+        expect_nothing_left();
+    }
+}
+
+TEST_F(Fault, StoppedRankEndsTheRunAtTheDeadlineWithExitCode5) {
+    constexpr int kRanks = 3;
+    for (const int victim : {0, 2}) {
+        Job job(folder_,
+                under_mpirun(kRanks, endless() + Arguments{"--distributed-timeout-seconds", "2"}));
+        const std::vector<pid_t> pids = running(job, kRanks);
+        ASSERT_EQ(pids.size(), static_cast<size_t>(kRanks));
+        ::kill(pids[static_cast<size_t>(victim)], SIGSTOP);
+        EXPECT_EQ(job.wait(kEnd), 5);
+        expect_reports(job.error(), kRanks, victim);
+        EXPECT_THAT(job.error(), HasSubstr("no progress within --distributed-timeout-seconds"));
+        expect_nothing_left();
+    }
+}
+
+/// The metrics file has whole lines, one for each step from the first to the last that was printed.
+void expect_whole_metrics(const std::string& path, const std::string& output) {
+    const std::string text = read_file(path);
+    ASSERT_FALSE(text.empty());
+    EXPECT_EQ(text.back(), '\n');
+    std::istringstream in(text);
+    int64_t step = 0;
+    for (std::string line; std::getline(in, line);) {
+        const auto object = nlohmann::json::parse(line);
+        EXPECT_EQ(object.at("step").get<int64_t>(), ++step);
+        for (const char* key : {"loss", "grad_norm", "lr", "tokens_per_second", "step_seconds"}) {
+            EXPECT_TRUE(object.at(key).is_number()) << key;
+        }
+    }
+    EXPECT_THAT(output, HasSubstr("ended after step " + std::to_string(step) + " of 10000000"));
+}
+
+TEST_F(Fault, Sigusr1ToMpirunEndsTheRunCleanlyAfterTheStep) {
+    Job job(folder_, under_mpirun(2, endless() + Arguments{"--metrics", folder_ / "metrics"}));
+    ASSERT_FALSE(running(job, 2).empty());
+    job.signal(SIGUSR1);
+    EXPECT_EQ(job.wait(kEnd), 0) << job.error();
+    expect_whole_metrics(folder_ / "metrics", job.output());
+    EXPECT_THAT(job.output(), HasSubstr("tokens/s "));
+    EXPECT_THAT(lines_with(job.error(), "train_gpt: error:"), IsEmpty());
+    expect_nothing_left({"metrics"});
+}
+
+TEST_F(Fault, Sigusr1AndSigtermEndAWorldOfThreadsCleanlyAfterTheStep) {
+    for (const int number : {SIGUSR1, SIGTERM}) {
+        Job job(folder_, on_threads(3, endless() + Arguments{"--metrics", folder_ / "metrics"}));
+        ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+        job.signal(number);
+        EXPECT_EQ(job.wait(kEnd), 0) << job.error();
+        expect_whole_metrics(folder_ / "metrics", job.output());
+        EXPECT_THAT(job.output(), HasSubstr("tokens/s "));
+        EXPECT_EQ(job.error(), "");
+        expect_nothing_left({"metrics"});
+    }
+}
+
+TEST_F(Fault, SigtermEndsASingleRankThatNeverWaits) {
+    Job job(folder_, Arguments{VOCABPIPE_TRAIN_GPT} + endless());  // without mpirun: one rank
+    ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+    job.signal(SIGTERM);
+    EXPECT_EQ(job.wait(kEnd), 0) << job.error();
+    expect_nothing_left();
+}
+
+TEST_F(Fault, SigtermAndSigintToMpirunEndEveryRank) {
+    for (const int number : {SIGTERM, SIGINT}) {
+        Job job(folder_, under_mpirun(4, endless() + Arguments{"--metrics", folder_ / "metrics"}));
+        ASSERT_FALSE(running(job, 4).empty());
+        job.signal(number);
+        (void)job.wait(kEnd);  // the launcher's own code
+        expect_nothing_left({"metrics"});
+        EXPECT_EQ(read_file(folder_ / "metrics").back(), '\n');
+    }
+}
+
+TEST_F(Fault, RanksEndWhenMpirunItselfIsKilled) {
+    Job job(folder_, under_mpirun(3, endless()));
+    ASSERT_FALSE(running(job, 3).empty());
+    job.signal(SIGKILL);
+    EXPECT_EQ(job.wait(kEnd), 128 + SIGKILL);
+    EXPECT_THAT(left_over(data_, kEnd), IsEmpty());
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/faults/launch.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace vocabpipe::testing {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kLook{10};
+
+std::string whole_file(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void redirect(int to, const std::string& path, int flags) {
+    const int file = ::open(path.c_str(), flags, 0600);
+    if (file < 0 || ::dup2(file, to) < 0) ::_exit(126);
+    ::close(file);
+}
+
+}  // namespace
+
+Job::Job(const TempFolder& folder, const Arguments& command)
+    : out_(folder / "stdout"), err_(folder / "stderr") {
+    std::vector<char*> argv;
+    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ < 0) throw std::runtime_error("fork failed");
+    if (pid_ > 0) return;
+    ::setpgid(0, 0);
+    redirect(0, "/dev/null", O_RDONLY);
+    redirect(1, out_, O_WRONLY | O_CREAT | O_TRUNC);
+    redirect(2, err_, O_WRONLY | O_CREAT | O_TRUNC);
+    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                             "OMPI_MCA_rmaps_base_oversubscribe"}) {
+        ::setenv(name, "1", 1);
+    }
+    ::execvp(argv[0], argv.data());
+    ::_exit(127);
+}
+
+Job::~Job() {
+    if (waited_) return;
+    ::kill(-pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+}
+
+void Job::signal(int number) const { ::kill(pid_, number); }
+
+bool Job::ended() {
+    if (!waited_) waited_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    return waited_;
+}
+
+int Job::wait(std::chrono::seconds limit) {
+    const auto deadline = Clock::now() + limit;
+    while (!ended()) {
+        if (Clock::now() > deadline) {
+            ADD_FAILURE() << "did not end within " << limit.count() << " s; its output:\n"
+                          << whole_file(out_) << whole_file(err_);
+            return -1;
+        }
+        std::this_thread::sleep_for(kLook);
+    }
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+}
+
+bool Job::wait_for_output(const std::string& text, std::chrono::seconds limit) {
+    const auto deadline = Clock::now() + limit;
+    while (whole_file(out_).find(text) == std::string::npos) {
+        if (ended() || Clock::now() > deadline) {
+            ADD_FAILURE() << "no '" << text << "' in the output:\n"
+                          << whole_file(out_) << whole_file(err_);
+            return false;
+        }
+        std::this_thread::sleep_for(kLook);
+    }
+    return true;
+}
+
+std::vector<std::string> lines_with(const std::string& text, const std::string& prefix) {
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+        if (line.starts_with(prefix)) lines.push_back(line);
+    }
+    return lines;
+}
+
+std::vector<pid_t> train_processes(const std::string& marker) {
+    std::vector<pid_t> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+        const pid_t pid = std::atoi(entry.path().filename().c_str());
+        if (pid <= 0) continue;
+        const std::string command = whole_file(entry.path().string() + "/cmdline");
+        const std::string program = std::filesystem::path(command.c_str()).filename();
+        if (program == "train_gpt" && command.find(marker) != std::string::npos) {
+            found.push_back(pid);
+        }
+    }
+    return found;
+}
+
+int rank_of(pid_t pid) {
+    const std::string environment = whole_file("/proc/" + std::to_string(pid) + "/environ");
+    const std::string name = "OMPI_COMM_WORLD_RANK=";
+    const size_t at = environment.find(name);
+    return at == std::string::npos ? -1 : std::atoi(environment.c_str() + at + name.size());
+}
+
+std::vector<pid_t> left_over(const std::string& marker, std::chrono::seconds limit) {
+    const auto deadline = Clock::now() + limit;
+    std::vector<pid_t> left = train_processes(marker);
+    while (!left.empty() && Clock::now() < deadline) {
+        std::this_thread::sleep_for(kLook);
+        left = train_processes(marker);
+    }
+    for (const pid_t pid : left) ::kill(pid, SIGKILL);  // not into the next test
+    return left;
+}
+
+void write_dataset(const std::string& prefix, const std::vector<uint16_t>& tokens) {
+    const auto count = static_cast<int32_t>(tokens.size());
+    write_file(prefix + ".bin", std::string(reinterpret_cast<const char*>(tokens.data()),
+                                            tokens.size() * sizeof(uint16_t)));
+    write_file(prefix + ".idx", std::string("MMIDIDX\0\0", 9) + bytes_of<uint64_t>({1}) +
+                                    bytes_of<uint8_t>({8}) + bytes_of<uint64_t>({1, 2}) +
+                                    bytes_of<int32_t>({count}) + bytes_of<int64_t>({0, 0, 1}));
+}
+
+std::vector<uint16_t> some_tokens(size_t count) {
+    std::vector<uint16_t> tokens(count);
+    for (size_t i = 0; i < count; ++i) tokens[i] = static_cast<uint16_t>(i * i % 257);
+    return tokens;
+}
+
+Arguments under_mpirun(int ranks, const Arguments& arguments) {
+    return Arguments{VOCABPIPE_MPIRUN, "--oversubscribe", "-np", std::to_string(ranks),
+                     VOCABPIPE_TRAIN_GPT} +
+           arguments;
+}
+
+Arguments on_threads(int ranks, const Arguments& arguments) {
+    return Arguments{VOCABPIPE_TRAIN_GPT, "--transport", "threads", "--ranks",
+                     std::to_string(ranks)} +
+           arguments;
+}
+
+Arguments small_model(const std::string& data_path) {
+    return {"--num-layers", "4", "--hidden-size", "32", "--num-attention-heads", "2",
+            "--seq-length", "32", "--vocab-size", "257", "--global-batch-size", "8",
+            "--train-iters", "2", "--threads-per-rank", "1", "--data-path", data_path};
+}
+
+Arguments operator+(Arguments left, const Arguments& right) {
+    left.insert(left.end(), right.begin(), right.end());
+    return left;
+}
+
+}  // namespace vocabpipe::testing
