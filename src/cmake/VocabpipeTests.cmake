@@ -39,7 +39,8 @@ function(vocabpipe_mpi_test name)
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vocabpipe::runtime GTest::gtest GTest::gmock)
   foreach(ranks IN LISTS arg_RANKS)
     add_test(NAME ${name}_np${ranks}
-             COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe -np ${ranks} $<TARGET_FILE:${name}>)
+             COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe -np ${ranks} $<TARGET_FILE:${name}>
+                     --gtest_color=no)
     set_tests_properties(${name}_np${ranks} PROPERTIES
       TIMEOUT ${arg_TIMEOUT} LABELS mpi PROCESSORS ${ranks}
       ENVIRONMENT "${VOCABPIPE_TEST_ENVIRONMENT}")

@@ -29,9 +29,9 @@ std::string Program::name_of(const Action& action) const {
     std::string name(to_string(action.what));
     const Group& group = groups[action.group];
     if (action.what == Do::send) {
-        name += " to rank " + std::to_string(group.ranks[1]);
+        name += " to rank " + std::to_string(group.ranks.back());
     } else if (action.what == Do::receive) {
-        name += " from rank " + std::to_string(group.ranks[0]);
+        name += " from rank " + std::to_string(group.ranks.front());
     } else if (action.what == Do::broadcast) {
         name += " from rank " + std::to_string(group.root);
     } else if (action.what == Do::gather) {

@@ -31,14 +31,23 @@ void redirect(int to, const std::string& path, int flags) {
 
 }  // namespace
 
+void signal_process(pid_t pid, int number) {
+    if (pid <= 1) throw std::runtime_error("no process to signal: " + std::to_string(pid));
+    ::kill(pid, number);
+}
+
 Job::Job(const TempFolder& folder, const Arguments& command)
     : out_(folder / "stdout"), err_(folder / "stderr") {
+    for (const std::string& old : {out_, err_}) std::filesystem::remove(old);  // of another job
     std::vector<char*> argv;
     for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
     pid_ = ::fork();
     if (pid_ < 0) throw std::runtime_error("fork failed");
-    if (pid_ > 0) return;
+    if (pid_ > 0) {
+        ::setpgid(pid_, pid_);  // both do it: whoever comes first
+        return;
+    }
     ::setpgid(0, 0);
     redirect(0, "/dev/null", O_RDONLY);
     redirect(1, out_, O_WRONLY | O_CREAT | O_TRUNC);
@@ -52,12 +61,10 @@ Job::Job(const TempFolder& folder, const Arguments& command)
 }
 
 Job::~Job() {
-    if (waited_) return;
+    if (waited_ || pid_ <= 1) return;
     ::kill(-pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
 }
-
-void Job::signal(int number) const { ::kill(pid_, number); }
 
 bool Job::ended() {
     if (!waited_) waited_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
@@ -113,11 +120,30 @@ std::vector<pid_t> train_processes(const std::string& marker) {
     return found;
 }
 
+namespace {
+
+/// The rank that mpirun gave to a process; -1 if it is none of mpirun's.
 int rank_of(pid_t pid) {
     const std::string environment = whole_file("/proc/" + std::to_string(pid) + "/environ");
     const std::string name = "OMPI_COMM_WORLD_RANK=";
     const size_t at = environment.find(name);
     return at == std::string::npos ? -1 : std::atoi(environment.c_str() + at + name.size());
+}
+
+}  // namespace
+
+std::vector<pid_t> rank_processes(const std::string& marker, int ranks) {
+    std::vector<pid_t> by_rank(static_cast<size_t>(ranks), -1);
+    int found = 0;
+    for (const pid_t pid : train_processes(marker)) {
+        const int rank = rank_of(pid);
+        if (rank < 0 || rank >= ranks || by_rank[static_cast<size_t>(rank)] > 0) continue;
+        by_rank[static_cast<size_t>(rank)] = pid;
+        ++found;
+    }
+    if (found == ranks) return by_rank;
+    ADD_FAILURE() << "found " << found << " of " << ranks << " processes";
+    return {};
 }
 
 std::vector<pid_t> left_over(const std::string& marker, std::chrono::seconds limit) {
@@ -127,7 +153,7 @@ std::vector<pid_t> left_over(const std::string& marker, std::chrono::seconds lim
         std::this_thread::sleep_for(kLook);
         left = train_processes(marker);
     }
-    for (const pid_t pid : left) ::kill(pid, SIGKILL);  // not into the next test
+    for (const pid_t pid : left) signal_process(pid, SIGKILL);  // not into the next test
     return left;
 }
 

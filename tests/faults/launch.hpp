@@ -15,6 +15,9 @@ namespace vocabpipe::testing {
 
 using Arguments = std::vector<std::string>;
 
+/// kill() for one process only: -1 and 0, which mean "everybody", throw.
+void signal_process(pid_t pid, int number);
+
 /// A running command, in a process group of its own, with its output in files of a folder.
 class Job {
 public:
@@ -24,7 +27,7 @@ public:
     Job& operator=(const Job&) = delete;
 
     [[nodiscard]] pid_t pid() const { return pid_; }
-    void signal(int number) const;
+    void signal(int number) const { signal_process(pid_, number); }
     /// The exit code, 128 + n for signal n; a job that does not end in time is a failure and -1.
     int wait(std::chrono::seconds limit);
     /// Waits until the standard output has `text`; false if the job ends before.
@@ -45,8 +48,9 @@ private:
 
 /// Processes of train_gpt with `marker` in their command line, the launcher not among them.
 [[nodiscard]] std::vector<pid_t> train_processes(const std::string& marker);
-/// The rank that mpirun gave to a process; -1 if it is none of mpirun's.
-[[nodiscard]] int rank_of(pid_t pid);
+/// The processes of the ranks that mpirun started with `marker` in their command line, by rank; fails
+/// the test and is empty unless there is exactly one for each.
+[[nodiscard]] std::vector<pid_t> rank_processes(const std::string& marker, int ranks);
 /// Waits until no process with `marker` is left; returns those that are.
 [[nodiscard]] std::vector<pid_t> left_over(const std::string& marker, std::chrono::seconds limit);
 

@@ -15,7 +15,8 @@ using std::chrono::seconds;
 
 Arguments launch(const std::string& filter) {
     return {"env", "VOCABPIPE_TEST_TIMEOUT=1", VOCABPIPE_MPIRUN, "--oversubscribe", "-np", "2",
-            VOCABPIPE_MPI_MAIN_TEST, "--gtest_also_run_disabled_tests", "--gtest_filter=" + filter};
+            VOCABPIPE_MPI_MAIN_TEST, "--gtest_also_run_disabled_tests", "--gtest_filter=" + filter,
+            "--gtest_color=no"};
 }
 
 TEST(MpiMain, FailureOnOneRankFailsTheLaunchAndNamesTheRankOnEveryLine) {
