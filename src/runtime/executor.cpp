@@ -32,7 +32,13 @@ public:
           modules_(modules),
           sizes_(sizes),
           options_(options),
-          context_({.threads = options.threads, .poll = [this] { progress(); }}) {}
+          context_({.threads = options.threads, .poll = [this] { progress(); }}) {
+        if (sizes.report_bytes > 0 && modules.step == nullptr) {
+            throw UsageError(
+                "executor: StepSizes::report_bytes asks for an optimizer step, but "
+                "RankModules::step is null; set one or report_bytes = 0");
+        }
+    }
 
     ~Implementation() {
         if (!in_flight_.empty()) transport_.cancel();  // before the arena goes

@@ -3,7 +3,7 @@
 // else run on a world of threads, with the bits of the single-rank oracle. Nothing hangs: ranks
 // that make no progress end with an error.
 //
-// VOCABPIPE_PROPERTY_CASES: schedules per property (default 5000).
+// VOCABPIPE_PROPERTY_CASES: schedules per property (default 5000, with sanitizers 1000).
 #include "tests/support/brute_force_checker.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/random_schedule.hpp"
@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -25,9 +26,15 @@ constexpr int kMostRanks = 4;
 constexpr int kMostStages = 6;
 constexpr int kMostMicrobatches = 5;
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kCases = 1000;  // ten times slower
+#else
+constexpr int kCases = 5000;
+#endif
+
 int number_of_cases() {
     const char* text = std::getenv("VOCABPIPE_PROPERTY_CASES");
-    return text == nullptr ? 5000 : std::max(1, std::atoi(text));
+    return text == nullptr ? kCases : std::max(1, std::atoi(text));
 }
 
 /// Messages are small and passes short: this long without progress is a hang on any machine.
