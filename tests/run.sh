@@ -14,7 +14,7 @@ elif [ $# -gt 0 ]; then
     echo "tests/run.sh: error: $1: the only option is --full" >&2
     exit 2
 fi
-[ $full = 1 ] && export VOCABPIPE_FULL=1
+[ $full = 1 ] && export VOCABPIPE_FULL=1 VOCABPIPE_PROPERTY_CASES=50000
 
 build=${VOCABPIPE_BUILD_DIR:-build}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -48,4 +48,8 @@ sanitize asan address,undefined "runtime_test schedule_test model_test" "$slice"
 
 step "tests"
 ctest --test-dir "$build" --output-on-failure --no-tests=error -j 2
+if [ $full = 1 ]; then
+    step "quickstart"
+    VOCABPIPE_QUICKSTART_STEPS=5 examples/quickstart.sh
+fi
 step "done"

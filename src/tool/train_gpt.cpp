@@ -148,6 +148,12 @@ void resolve(const CLI::App& app, Launch& launch, const std::string& vocab_mode,
         throw UsageError("--ranks " + std::to_string(launch.ranks) +
                          ": --transport threads needs --ranks P with P >= 1");
     }
+    const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
+    if (t.ranks_are_threads && started != nullptr && std::atoi(started) > 1) {
+        throw UsageError("--transport threads: mpirun started " + std::string(started) +
+                         " processes, each would train alone; leave mpirun out, or use "
+                         "--transport mpi");
+    }
     if (!t.ranks_are_threads && app.count("--ranks") > 0) {
         throw UsageError("--ranks " + std::to_string(launch.ranks) +
                          ": with --transport mpi the ranks are those of mpirun -np P");
