@@ -101,6 +101,13 @@ int posix_memalign(void** result, size_t alignment, size_t bytes) {
 }
 #endif
 
+#ifdef __SANITIZE_THREAD__
+/// oneDNN is not built with the sanitizer, which does not see the locks of its primitive cache.
+extern "C" const char* __tsan_default_suppressions() {
+    return "called_from_lib:libdnnl.so\n";
+}
+#endif
+
 namespace vocabpipe::testing {
 namespace {
 

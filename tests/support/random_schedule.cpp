@@ -70,7 +70,7 @@ std::string mutate(Schedule& schedule, std::mt19937& random) {
     const auto any_index = [&](const std::vector<Pass>& list) {
         return static_cast<size_t>(up_to(static_cast<int>(list.size()) - 1, random));
     };
-    switch (up_to(11, random)) {
+    switch (up_to(14, random)) {
         case 0: {
             auto& list = any_list();
             const size_t a = any_index(list);
@@ -133,6 +133,22 @@ std::string mutate(Schedule& schedule, std::mt19937& random) {
         case 10:
             schedule.barriers = static_cast<Barriers>(up_to(2, random));
             return "changed the barriers";
+        case 11:
+        case 12:
+        case 13: {
+            // Sound on its own rank, but in another order than on the others.
+            auto& list = any_list();
+            const auto a = static_cast<uint32_t>(up_to(schedule.microbatches, random));
+            const auto b = static_cast<uint32_t>(up_to(schedule.microbatches, random));
+            const bool vocabulary_only = random() % 2 == 0;
+            for (Pass& pass : list) {
+                if (vocabulary_only && !traits(pass.op).vocabulary) continue;
+                pass.microbatch = pass.microbatch == a   ? b
+                                  : pass.microbatch == b ? a
+                                                         : pass.microbatch;
+            }
+            return "exchanged microbatches " + std::to_string(a) + " and " + std::to_string(b);
+        }
         default:
             schedule.microbatches += up_to(2, random) - 1;
             return "changed the number of microbatches";
