@@ -25,6 +25,7 @@ TEST(MpiMain, FailureOnOneRankFailsTheLaunchAndNamesTheRankOnEveryLine) {
     EXPECT_EQ(job.wait(seconds(30)), 1);
     EXPECT_THAT(job.output(), HasSubstr("[rank 1] OnPurpose.DISABLED_FailsOnRankOneOnly: "));
     EXPECT_THAT(job.output(), HasSubstr("[rank 1] second line"));
+    EXPECT_THAT(job.output(), HasSubstr("FAILED on another rank"));
 }
 
 TEST(MpiMain, WatchdogEndsATestThatHangs) {
