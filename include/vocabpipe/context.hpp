@@ -14,7 +14,8 @@ class Engine;
 
 struct ContextOptions {
     int threads = 1;  ///< one OpenMP thread per rank: ranks x threads beyond the cores is a cliff
-    std::function<void()> poll;  ///< progresses communication; called between operators, may be empty
+    std::function<void()>
+        poll;  ///< progresses communication; called between operators, may be empty
 };
 
 /// What an operator needs of the rank it runs on. Owned by one rank and used by its thread only.
@@ -25,8 +26,8 @@ public:
     Context(const Context&) = delete;
     Context& operator=(const Context&) = delete;
 
-    /// Lets communication advance; long passes call it between operators (Open MPI has no progress of
-    /// its own). May run a `combine` or `fold` of another microbatch, never a pass.
+    /// Lets communication advance; long passes call it between operators (Open MPI has no progress
+    /// of its own). May run a `combine` or `fold` of another microbatch, never a pass.
     void poll() {
         if (options_.poll) options_.poll();
     }

@@ -16,8 +16,9 @@ enum class ExitCode : int {
     communication = 5,
 };
 
-/// Base of all exceptions that the library throws on purpose. The message is one line that names the
-/// flag or file, the value, the limit and the remedy; the library never exits or aborts by itself.
+/// Base of all exceptions that the library throws on purpose. The message is one line that names
+/// the flag or file, the value, the limit and the remedy; the library never exits or aborts by
+/// itself.
 class Error : public std::runtime_error {
 public:
     Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}

@@ -20,8 +20,8 @@ struct ExecutorOptions {
     bool poison_dead_buffers = false;
 };
 
-/// Walks the program of its rank: starts communication as soon as its inputs are there, runs passes in
-/// order, polls in between. Knows no schedule's name and no model family.
+/// Walks the program of its rank: starts communication as soon as its inputs are there, runs passes
+/// in order, polls in between. Knows no schedule's name and no model family.
 class Executor {
 public:
     Executor(Communicator& communicator, const RankModules& modules, const StepSizes& sizes,
@@ -30,8 +30,8 @@ public:
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
 
-    /// Takes this rank's program of `programs`; allowed between steps. Grows the arena if needed and
-    /// checks that all ranks hold the same programs (CommunicationError otherwise).
+    /// Takes this rank's program of `programs`; allowed between steps. Grows the arena if needed
+    /// and checks that all ranks hold the same programs (CommunicationError otherwise).
     void load(const std::vector<Program>& programs);
     /// Runs the program once over the step's microbatches (as many as it was lowered for). Throws
     /// CommunicationError when a peer does not answer in time.

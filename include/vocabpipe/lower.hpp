@@ -31,8 +31,8 @@ struct ShardBytes {
 
 /// Sizes of everything that moves or lives in a step: the model's side of the memory plan.
 struct StepSizes {
-    int64_t tokens = 0;  ///< N, tokens per microbatch
-    int64_t hidden = 0;  ///< h
+    int64_t tokens = 0;         ///< N, tokens per microbatch
+    int64_t hidden = 0;         ///< h
     DType dtype = DType::fp32;  ///< of activations, boundaries and numerators
     std::vector<StageBytes> stages;
     std::vector<ShardBytes> shards;  ///< [rank]
@@ -40,25 +40,28 @@ struct StepSizes {
     /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
     int64_t report_bytes = 0;
 
-    static constexpr int64_t kStatistics = 4;  ///< fp32 per token and shard: max, sum, label, sum of z
-    static constexpr int64_t kFactors = 2;     ///< fp32 per token: softmax and label factor
+    static constexpr int64_t kStatistics =
+        4;                                  ///< fp32 per token and shard: max, sum, label, sum of z
+    static constexpr int64_t kFactors = 2;  ///< fp32 per token: softmax and label factor
 };
 
 struct LowerOptions {
-    /// Point-to-point receives are posted this many passes before the pass that uses them: 1 hides the
-    /// transfer behind one pass and keeps the buffer for no longer than that.
+    /// Point-to-point receives are posted this many passes before the pass that uses them: 1 hides
+    /// the transfer behind one pass and keeps the buffer for no longer than that.
     int receive_ahead = 1;
 };
 
-/// Programs of all ranks. Infers every message and collective from the passes, gives them one global
-/// order by list-scheduling under `costs`, plans the memory, and proves the result free of deadlock.
-/// Throws ScheduleError if the schedule is invalid, UsageError if sizes and schedule do not fit.
+/// Programs of all ranks. Infers every message and collective from the passes, gives them one
+/// global order by list-scheduling under `costs`, plans the memory, and proves the result free of
+/// deadlock. Throws ScheduleError if the schedule is invalid, UsageError if sizes and schedule do
+/// not fit.
 [[nodiscard]] std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes,
                                          const CostModel& costs, const LowerOptions& options = {});
 
-/// Proof that the programs finish whatever the timing, even if every communication is a rendezvous that
-/// blocks its lane: the graph of all actions (participants of one communication joined), lane orders and
-/// edges is acyclic, participants agree on kind, group and sizes. Empty if proven, else the reason.
+/// Proof that the programs finish whatever the timing, even if every communication is a rendezvous
+/// that blocks its lane: the graph of all actions (participants of one communication joined), lane
+/// orders and edges is acyclic, participants agree on kind, group and sizes. Empty if proven, else
+/// the reason.
 [[nodiscard]] std::optional<std::string> find_deadlock(const std::vector<Program>& programs);
 
 }  // namespace vocabpipe

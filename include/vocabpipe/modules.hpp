@@ -22,19 +22,21 @@ struct Microbatch {
     int64_t seq_length = 0;
     std::span<const int32_t> tokens;  ///< (N)
     std::span<const int32_t> labels;  ///< (N); negative: ignored
-    /// g (N): d(total loss) / d(loss of the token): 1 / counted tokens of the step, 0 where ignored.
+    /// g (N): d(total loss) / d(loss of the token): 1 / counted tokens of the step, 0 where
+    /// ignored.
     std::span<const float> loss_gradient;
     [[nodiscard]] int64_t size() const { return sequences * seq_length; }
 };
 
-/// A weight with everything that lives as long as it does. Matrices are (rows, cols), vectors (1, cols).
+/// A weight with everything that lives as long as it does. Matrices are (rows, cols), vectors (1,
+/// cols).
 struct Parameter {
-    std::string name;         ///< Hugging Face's name of the logical tensor
-    int64_t first_row = 0;    ///< of the logical tensor, for vocabulary shards
-    int64_t logical_rows = 0; ///< rows of the logical tensor
-    Tensor weight;            ///< run's type; what the kernels read
-    Tensor master;            ///< fp32; the same memory as weight in fp32 runs
-    Tensor gradient;          ///< fp32
+    std::string name;            ///< Hugging Face's name of the logical tensor
+    int64_t first_row = 0;       ///< of the logical tensor, for vocabulary shards
+    int64_t logical_rows = 0;    ///< rows of the logical tensor
+    Tensor weight;               ///< run's type; what the kernels read
+    Tensor master;               ///< fp32; the same memory as weight in fp32 runs
+    Tensor gradient;             ///< fp32
     Tensor exp_avg, exp_avg_sq;  ///< fp32, AdamW's moments
     bool weight_decay = false;   ///< matrices yes, biases and norms no
     /// Present on another rank too (tied embeddings): counted there for the gradient norm.
@@ -61,7 +63,8 @@ public:
                                 Bytes workspace) = 0;
     /// W: the weights' gradients.
     virtual void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
-                                 Bytes saved, Bytes for_weight, Bytes workspace, bool overwrite) = 0;
+                                 Bytes saved, Bytes for_weight, Bytes workspace,
+                                 bool overwrite) = 0;
 };
 
 /// The rows of the token embedding that live on this rank.
@@ -84,7 +87,8 @@ public:
     /// S. x (N, h); numerator (N, v); statistics (N, StepSizes::kStatistics) fp32.
     virtual void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
                        Tensor statistics, Bytes workspace) = 0;
-    /// The un-normalised input gradient u (N, h) fp32 = numerator W: in S with one barrier, else in T.
+    /// The un-normalised input gradient u (N, h) fp32 = numerator W: in S with one barrier, else in
+    /// T.
     virtual void input_product(Context& ctx, ConstTensor numerator, Tensor u) = 0;
     /// After C1. statistics (K N, kStatistics): of all shards in order, this one is `member`.
     /// factors (N, kFactors) fp32, or empty in evaluation. Records the microbatch's loss.
@@ -105,7 +109,8 @@ class StepModule {
 public:
     virtual ~StepModule() = default;
     [[nodiscard]] virtual int64_t report_bytes() const = 0;  ///< equal on every rank
-    /// Reduce: adds the two halves of tied gradients; `received` is the other rank's half, or empty.
+    /// Reduce: adds the two halves of tied gradients; `received` is the other rank's half, or
+    /// empty.
     virtual void reduce_tied(Context& ctx, Bytes received) = 0;
     /// Norm: this rank's part of the report.
     virtual void report(Context& ctx, Bytes mine) = 0;

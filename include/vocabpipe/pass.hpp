@@ -8,8 +8,8 @@
 
 namespace vocabpipe {
 
-/// A unit of compute on one rank. The letters are the ones of PyTorch's schedule files, of the paper
-/// (S, T) and of docs/schedules.md.
+/// A unit of compute on one rank. The letters are the ones of PyTorch's schedule files, of the
+/// paper (S, T) and of docs/schedules.md.
 enum class Op : uint8_t {
     F,       ///< forward of a stage
     B,       ///< full backward of a stage: I, then W
@@ -46,7 +46,9 @@ inline constexpr std::array<OpTraits, 11> kOpTraits{{
     {"Update", false, false, true},
 }};
 
-[[nodiscard]] constexpr const OpTraits& traits(Op op) { return kOpTraits[static_cast<size_t>(op)]; }
+[[nodiscard]] constexpr const OpTraits& traits(Op op) {
+    return kOpTraits[static_cast<size_t>(op)];
+}
 
 struct Pass {
     Op op = Op::F;
@@ -56,7 +58,8 @@ struct Pass {
     friend bool operator==(const Pass&, const Pass&) = default;
 };
 
-/// "2F0" (stage, letter, microbatch), "S3" for passes without a stage, "Update" for passes of the step.
+/// "2F0" (stage, letter, microbatch), "S3" for passes without a stage, "Update" for passes of the
+/// step.
 [[nodiscard]] std::string to_string(const Pass& pass);
 
 }  // namespace vocabpipe

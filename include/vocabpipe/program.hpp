@@ -12,15 +12,15 @@
 
 namespace vocabpipe {
 
-/// What an action does. Operands are buffers of the rank's program, in the order given here; kNoBuffer
-/// stands for an operand that the pass does without.
+/// What an action does. Operands are buffers of the rank's program, in the order given here;
+/// kNoBuffer stands for an operand that the pass does without.
 enum class Do : uint8_t {
     pass,  ///< F [x, y, saved, workspace]; B [dy, x, saved, dx, workspace];
            ///< I [dy, x, saved, dx, for_weight, workspace]; W [x, saved, for_weight, workspace];
            ///< E [embedded]; G [gradient]; S [x, numerator, statistics, input_gradient, workspace];
            ///< T [x, numerator, factors, input_gradient, workspace];
            ///< Reduce [received]; Norm [report]; Update [reports]
-    send,        ///< [message] to the second rank of the group
+    send,  ///< [message] to the second rank of the group
     receive,     ///< [message] from the first rank of the group
     broadcast,   ///< [message] from the group's root
     all_gather,  ///< [mine, all]: all = the members' parts, in group order
@@ -28,12 +28,12 @@ enum class Do : uint8_t {
     gather,      ///< [block, whole]: the members' row blocks go to the root, in group order
     combine,  ///< [statistics, factors, input_gradient]: softmax factors of all shards' statistics;
               ///< with one barrier also completes the input gradient in place
-    fold,  ///< [blocks, sum]: adds the blocks in group order and converts to the sum's type
+    fold,     ///< [blocks, sum]: adds the blocks in group order and converts to the sum's type
 };
 
 /// Ordered queues of a rank. Compute actions run to completion one after the other; communication
-/// actions of a lane start in order and complete on their own; combine and fold have a lane of their
-/// own so that one that still waits for a slow peer does not hold up the next broadcast.
+/// actions of a lane start in order and complete on their own; combine and fold have a lane of
+/// their own so that one that still waits for a slow peer does not hold up the next broadcast.
 enum class Lane : uint8_t { compute, forward, backward, collective, combine };
 inline constexpr int kLanes = 5;
 
@@ -73,8 +73,9 @@ struct Group {
     friend bool operator==(const Group&, const Group&) = default;
 };
 
-/// An ordered reduction over a group: partial rows go to the owners of row blocks, are folded in group
-/// order, and go on to the root. Same volume as reduce-scatter + gather, same bits on every transport.
+/// An ordered reduction over a group: partial rows go to the owners of row blocks, are folded in
+/// group order, and go on to the root. Same volume as reduce-scatter + gather, same bits on every
+/// transport.
 struct Reduction {
     std::vector<int64_t> first_row;  ///< group size + 1 entries: rows of block i
     int64_t cols = 0;
@@ -91,16 +92,16 @@ struct Action {
     Do what = Do::pass;
     Lane lane = Lane::compute;
     uint8_t operand_count = 0;
-    uint8_t reduction = 0;   ///< of exchange, fold, gather
-    bool overwrites = false; ///< first pass of the step that adds to its weights' gradients
-    uint16_t group = 0;      ///< index into groups; 0 where it has none
-    uint32_t item = 0;       ///< index into passes; microbatch for everything else
-    uint32_t order = 0;      ///< position in the global order; equal on all ranks of one communication
+    uint8_t reduction = 0;    ///< of exchange, fold, gather
+    bool overwrites = false;  ///< first pass of the step that adds to its weights' gradients
+    uint16_t group = 0;       ///< index into groups; 0 where it has none
+    uint32_t item = 0;        ///< index into passes; microbatch for everything else
+    uint32_t order = 0;  ///< position in the global order; equal on all ranks of one communication
     uint32_t first_operand = 0;
 };
 
-/// `after` must not start before `before` has completed; both are actions of the same rank. Data and
-/// reuse of memory (write after read) both appear here.
+/// `after` must not start before `before` has completed; both are actions of the same rank. Data
+/// and reuse of memory (write after read) both appear here.
 struct Edge {
     uint32_t before = 0;
     uint32_t after = 0;

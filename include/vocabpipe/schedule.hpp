@@ -10,8 +10,9 @@
 
 namespace vocabpipe {
 
-/// Which rows of the vocabulary live on which rank: rank k holds rows first_row[k] .. first_row[k+1]-1.
-/// Shards may be uneven or empty; all rows on one rank is the ordinary, unsharded layer.
+/// Which rows of the vocabulary live on which rank: rank k holds rows first_row[k] ..
+/// first_row[k+1]-1. Shards may be uneven or empty; all rows on one rank is the ordinary, unsharded
+/// layer.
 struct ShardMap {
     std::vector<int64_t> first_row;  ///< ranks + 1 entries, ascending, first 0, last V
 
@@ -34,8 +35,8 @@ struct ShardMap {
 /// How the output layer's backward is tied to its forward (paper sections 4.2 and 4.3).
 enum class Barriers : uint8_t {
     in_line,  ///< S and T back to back, the input gradient is formed in T
-    one,      ///< Algorithm 2 (Vocab-2): the input gradient is formed in S, only C1 before the last B
-    two,      ///< Algorithm 1 (Vocab-1): the input gradient is formed in T, C1 and C2 before the last B
+    one,  ///< Algorithm 2 (Vocab-2): the input gradient is formed in S, only C1 before the last B
+    two,  ///< Algorithm 1 (Vocab-1): the input gradient is formed in T, C1 and C2 before the last B
 };
 
 /// What to do about the vocabulary layers; a choice of shard maps, barriers and pass orders.
@@ -46,8 +47,8 @@ enum class VocabMode : uint8_t { none, redistributed, interlaced, one_barrier, t
 [[nodiscard]] VocabMode vocab_mode_from(std::string_view name);
 
 /// A schedule is data: per rank an ordered list of passes, compute only. Communication, buffers and
-/// their lifetimes are inferred from it (lower.hpp). The same passes written by hand, read from a file
-/// or made by a generator have the same rights.
+/// their lifetimes are inferred from it (lower.hpp). The same passes written by hand, read from a
+/// file or made by a generator have the same rights.
 struct Schedule {
     int ranks = 0;
     int stages = 0;

@@ -16,9 +16,9 @@ struct Simulation {
     std::vector<uint64_t> peak_bytes;  ///< [rank] largest sum of buffers alive in simulated time
 };
 
-/// Runs the programs in simulated, integer time under the executor's rules: a compute action starts when
-/// its lane is free and its edges are done; a communication starts when all participants have reached it
-/// in their lanes. Throws UsageError if the programs get stuck.
+/// Runs the programs in simulated, integer time under the executor's rules: a compute action starts
+/// when its lane is free and its edges are done; a communication starts when all participants have
+/// reached it in their lanes. Throws UsageError if the programs get stuck.
 [[nodiscard]] Simulation simulate(const std::vector<Program>& programs, const CostModel& costs);
 
 }  // namespace vocabpipe

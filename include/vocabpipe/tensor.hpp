@@ -14,8 +14,8 @@ enum class DType : uint8_t { fp32, bf16, fp64 };
     return type == DType::bf16 ? 2 : type == DType::fp32 ? 4 : 8;
 }
 
-/// A view of a row-major matrix (rows, cols) whose rows are `stride` elements apart. Vectors are one row.
-/// Owns nothing; an empty view (data == nullptr) stands for "none".
+/// A view of a row-major matrix (rows, cols) whose rows are `stride` elements apart. Vectors are
+/// one row. Owns nothing; an empty view (data == nullptr) stands for "none".
 template <typename Pointer>
 struct BasicTensor {
     Pointer data = nullptr;

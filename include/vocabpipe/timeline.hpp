@@ -11,8 +11,9 @@ namespace vocabpipe {
 
 /// One action that ran: simulated and executed runs fill the same type.
 struct Span {
-    uint32_t action = 0;      ///< index into the program of `rank`
-    uint32_t waited_for = UINT32_MAX;  ///< action of the same rank that was the last to let it start
+    uint32_t action = 0;  ///< index into the program of `rank`
+    uint32_t waited_for =
+        UINT32_MAX;  ///< action of the same rank that was the last to let it start
     uint16_t rank = 0;
     Lane lane = Lane::compute;
     int64_t begin_ns = 0;
@@ -27,8 +28,8 @@ struct Timeline {
 /// What a timeline says about one rank. Busy counts passes, combines and folds.
 struct RankSummary {
     int64_t busy_ns = 0;
-    int64_t span_ns = 0;   ///< first start to last end of its compute lane
-    double bubble = 0;     ///< 1 - busy / makespan
+    int64_t span_ns = 0;  ///< first start to last end of its compute lane
+    double bubble = 0;    ///< 1 - busy / makespan
 };
 
 struct TimelineSummary {

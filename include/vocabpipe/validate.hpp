@@ -9,8 +9,8 @@
 
 namespace vocabpipe {
 
-/// Why a schedule cannot run. `index` is the position in the rank's list, -1 where the fault is a pass
-/// that is missing or a fault of the whole schedule (rank -1).
+/// Why a schedule cannot run. `index` is the position in the rank's list, -1 where the fault is a
+/// pass that is missing or a fault of the whole schedule (rank -1).
 struct Violation {
     int rank = -1;
     int index = -1;
@@ -29,12 +29,13 @@ private:
     Violation violation_;
 };
 
-/// The first violation, or none. A valid schedule has, for every microbatch: one F and one backward (B,
-/// or I and W) per stage, on the stage's rank; one E and G (S and T) on every rank that holds input
-/// (output) rows and nowhere else; F before its backward, I before W, S before T; and its lists finish
-/// when each rank runs its passes in order and waits for inputs:
+/// The first violation, or none. A valid schedule has, for every microbatch: one F and one backward
+/// (B, or I and W) per stage, on the stage's rank; one E and G (S and T) on every rank that holds
+/// input (output) rows and nowhere else; F before its backward, I before W, S before T; and its
+/// lists finish when each rank runs its passes in order and waits for inputs:
 ///   E(k,j) of all k -> F(0,j) -> ... -> F(n-1,j) -> S(k,j) of all k -> T(k,j),
-///   S(k,j) of all k (one barrier) or T(k,j) of all k (otherwise) -> B(n-1,j) -> ... -> B(0,j) -> G(k,j).
+///   S(k,j) of all k (one barrier) or T(k,j) of all k (otherwise) -> B(n-1,j) -> ... -> B(0,j) ->
+///   G(k,j).
 [[nodiscard]] std::optional<Violation> find_violation(const Schedule& schedule);
 
 /// Throws ScheduleError with rank, index, pass and reason.

@@ -3,7 +3,6 @@
 
 #include "vocabpipe/error.hpp"
 
-
 namespace vocabpipe {
 
 namespace {

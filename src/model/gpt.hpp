@@ -24,8 +24,8 @@ struct GptPartition {
     bool optimizer = true;         ///< false: gradients only (tests)
 };
 
-/// Doubles that every rank reports at the end of a step: a sum of squares per logical parameter, then
-/// loss and a request to stop.
+/// Doubles that every rank reports at the end of a step: a sum of squares per logical parameter,
+/// then loss and a request to stop.
 [[nodiscard]] int64_t report_slots(const GptConfig& config);
 
 /// The model's side of the memory plan, from the configuration alone.

@@ -38,8 +38,7 @@ std::vector<LogicalParameter> gpt_parameters(const GptConfig& c) {
     const int64_t h = c.hidden_size;
     const int64_t f = c.ffn_hidden_size;
     // GPT-2 scales the projections into the residual stream by 1/sqrt(2 L).
-    const float into_residual =
-        c.init_std / std::sqrt(2.0F * static_cast<float>(c.num_layers));
+    const float into_residual = c.init_std / std::sqrt(2.0F * static_cast<float>(c.num_layers));
     std::vector<LogicalParameter> all;
     const auto matrix = [&](const std::string& name, int64_t rows, int64_t cols, float std) {
         all.push_back({name, rows, cols, std, 0, true});

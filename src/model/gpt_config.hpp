@@ -30,22 +30,28 @@ struct GptConfig {
     void check() const;
 };
 
-/// One logical tensor of the model, whatever ranks hold it. The index in gpt_parameters() is its id:
-/// it seeds the initialisation and orders the gradient norm, so neither depends on p.
+/// One logical tensor of the model, whatever ranks hold it. The index in gpt_parameters() is its
+/// id: it seeds the initialisation and orders the gradient norm, so neither depends on p.
 struct LogicalParameter {
     std::string name;  ///< Hugging Face's; linear weights are held as [out, in]
     int64_t rows = 0;
     int64_t cols = 0;
-    float init_std = 0;      ///< 0: constant
+    float init_std = 0;  ///< 0: constant
     float init_constant = 0;
     bool weight_decay = false;
 };
 
 /// Ids: 0 wte, 1 wpe, then 12 per layer, then ln_f weight and bias, then lm_head unless tied.
 [[nodiscard]] std::vector<LogicalParameter> gpt_parameters(const GptConfig& config);
-[[nodiscard]] constexpr int wte_id() { return 0; }
-[[nodiscard]] constexpr int wpe_id() { return 1; }
-[[nodiscard]] constexpr int layer_id(int layer) { return 2 + 12 * layer; }
+[[nodiscard]] constexpr int wte_id() {
+    return 0;
+}
+[[nodiscard]] constexpr int wpe_id() {
+    return 1;
+}
+[[nodiscard]] constexpr int layer_id(int layer) {
+    return 2 + 12 * layer;
+}
 [[nodiscard]] inline int final_norm_id(const GptConfig& config) {
     return layer_id(config.num_layers);
 }
@@ -53,7 +59,8 @@ struct LogicalParameter {
     return config.tied ? wte_id() : final_norm_id(config) + 2;
 }
 
-/// Forward FLOPs per token (docs/performance.md): matrix products only, causal attention counted half.
+/// Forward FLOPs per token (docs/performance.md): matrix products only, causal attention counted
+/// half.
 [[nodiscard]] double forward_flops_per_token(const GptConfig& config);
 /// The output layer in units of one transformer layer, by FLOPs: q of layer redistribution.
 [[nodiscard]] double output_layer_in_layers(const GptConfig& config);

@@ -37,8 +37,8 @@ void ShardedOutputLayer::input_product(Context& ctx, ConstTensor numerator, Tens
     op::vocabulary_input_product(ctx, numerator, parameters_.front().weight, u);
 }
 
-void ShardedOutputLayer::combine(Context& ctx, const Microbatch& microbatch,
-                                 ConstTensor statistics, int member, Tensor factors) {
+void ShardedOutputLayer::combine(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
+                                 int member, Tensor factors) {
     token_losses_.resize(static_cast<size_t>(microbatch.size()));
     op::combine_statistics(ctx, statistics, microbatch.labels, microbatch.loss_gradient, shard_,
                            member, options_, factors, token_losses_);

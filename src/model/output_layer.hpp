@@ -9,8 +9,8 @@
 namespace vocabpipe {
 
 /// Bytes that one microbatch in flight keeps on a rank with v output rows, between S and T: the
-/// numerator N v in the run's type and, of size N only, statistics and factors; with one barrier also
-/// the fp32 input gradient N h until it is reduced.
+/// numerator N v in the run's type and, of size N only, statistics and factors; with one barrier
+/// also the fp32 input gradient N h until it is reduced.
 [[nodiscard]] ShardBytes output_shard_bytes(int64_t tokens, int64_t hidden, int64_t rows,
                                             DType dtype);
 
@@ -32,8 +32,8 @@ public:
                          ConstTensor numerator, ConstTensor factors, Bytes workspace,
                          bool overwrite) override;
 
-    /// Sum over tokens of loss_n * |g_n|, per microbatch of the running step: with g = 1/count this is
-    /// the microbatch's share of the mean loss. Equal on every rank with output rows.
+    /// Sum over tokens of loss_n * |g_n|, per microbatch of the running step: with g = 1/count this
+    /// is the microbatch's share of the mean loss. Equal on every rank with output rows.
     [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
     void begin_step(int microbatches) { losses_.assign(static_cast<size_t>(microbatches), 0.0); }
 
@@ -42,7 +42,7 @@ private:
     kernels::VocabularyShard shard_;
     kernels::LossOptions options_;
     std::vector<double> losses_;
-    std::vector<float> token_losses_;  ///< (N) scratch
+    std::vector<float> token_losses_;    ///< (N) scratch
     std::vector<std::byte> column_sum_;  ///< label smoothing: sum of the shard's rows
 };
 

@@ -52,7 +52,9 @@ AlignedMemory allocate(const Views& views, const std::string& what) {
     return AlignedMemory(static_cast<uint64_t>(views.used()), what);
 }
 
-Bytes bytes(const AlignedMemory& memory) { return {memory.data(), memory.size()}; }
+Bytes bytes(const AlignedMemory& memory) {
+    return {memory.data(), memory.size()};
+}
 
 }  // namespace
 

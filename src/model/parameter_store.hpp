@@ -16,8 +16,8 @@ struct ParameterRows {
     int id = 0;
     int64_t first_row = 0;
     int64_t rows = 0;
-    /// A tied output weight beside the input weight of the same rank: shares its memory and moments,
-    /// has a gradient of its own.
+    /// A tied output weight beside the input weight of the same rank: shares its memory and
+    /// moments, has a gradient of its own.
     bool shares_previous_weight = false;
     bool counted_elsewhere = false;
 };
@@ -26,8 +26,8 @@ struct ParameterRows {
 [[nodiscard]] int64_t persistent_bytes(const GptConfig& config,
                                        const std::vector<ParameterRows>& rows);
 
-/// Owns weights, gradients and optimizer state of one rank in one allocation each, so that the planned
-/// figure is the resident one.
+/// Owns weights, gradients and optimizer state of one rank in one allocation each, so that the
+/// planned figure is the resident one.
 class ParameterStore {
 public:
     ParameterStore(const GptConfig& config, const std::vector<ParameterRows>& rows,
@@ -35,8 +35,8 @@ public:
 
     [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
     [[nodiscard]] const std::vector<int>& ids() const { return ids_; }
-    /// Fills the weights from the seed: element (r, c) of a logical tensor depends on seed, id, r and c
-    /// only, so the model is the same for every p.
+    /// Fills the weights from the seed: element (r, c) of a logical tensor depends on seed, id, r
+    /// and c only, so the model is the same for every p.
     void initialise(Context& ctx, const GptConfig& config, uint64_t seed);
 
 private:

@@ -18,8 +18,18 @@ namespace {
 
 /// Offsets of a layer's parameters from layer_id().
 enum LayerParameter : uint8_t {
-    kLn1Weight, kLn1Bias, kQkvWeight, kQkvBias, kProjWeight, kProjBias,
-    kLn2Weight, kLn2Bias, kFcWeight, kFcBias, kFcProjWeight, kFcProjBias,
+    kLn1Weight,
+    kLn1Bias,
+    kQkvWeight,
+    kQkvBias,
+    kProjWeight,
+    kProjBias,
+    kLn2Weight,
+    kLn2Bias,
+    kFcWeight,
+    kFcBias,
+    kFcProjWeight,
+    kFcProjBias,
     kPerLayer
 };
 
@@ -43,8 +53,7 @@ std::vector<ParameterRows> stage_parameters(const GptConfig& config, const Stage
 }
 
 TransformerStage::TransformerStage(const GptConfig& config, const StageLayers& layers,
-                                   int64_t sequences, int threads,
-                                   std::span<Parameter> parameters)
+                                   int64_t sequences, int threads, std::span<Parameter> parameters)
     : config_(config),
       layers_(layers),
       tokens_(sequences * config.seq_length),
@@ -52,7 +61,8 @@ TransformerStage::TransformerStage(const GptConfig& config, const StageLayers& l
       attention_{sequences, config.seq_length, config.num_attention_heads, config.head_size()},
       parameters_(parameters) {}
 
-// --- layouts ---------------------------------------------------------------------------------------
+// --- layouts
+// ---------------------------------------------------------------------------------------
 
 Tensor TransformerStage::hidden(Views& views) const {
     return views.take(tokens_, config_.hidden_size, config_.dtype);
@@ -133,7 +143,8 @@ ConstTensor TransformerStage::layer_input(int layer, ConstTensor x, const Saved&
     return own ? ConstTensor(own) : x;
 }
 
-// --- forward ---------------------------------------------------------------------------------------
+// --- forward
+// ---------------------------------------------------------------------------------------
 
 void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                                Bytes saved_bytes, Bytes workspace) {
@@ -149,8 +160,7 @@ void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, Const
         return layers_.final_norm ? saved.final_input : y;
     };
     if (layers_.positions) {
-        const Parameter& wpe =
-            parameters_[static_cast<size_t>(layers_.count) * kPerLayer];
+        const Parameter& wpe = parameters_[static_cast<size_t>(layers_.count) * kPerLayer];
         op::add_positions(ctx, x, wpe.weight, microbatch.seq_length, input_of(0));
         x = input_of(0);
     } else if (layers_.count == 0 && !layers_.final_norm) {
@@ -187,7 +197,8 @@ void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
     op::add(ctx, saved.x_mid, scratch, out);
 }
 
-// --- backward --------------------------------------------------------------------------------------
+// --- backward
+// --------------------------------------------------------------------------------------
 
 void TransformerStage::layer_backward_input(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
                                             const LayerSaved& saved,
@@ -273,8 +284,8 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
 // layer's dy, then the stage's dy and dx.
 
 void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTensor dy,
-                                      ConstTensor x, Bytes saved_bytes, Tensor dx,
-                                      Bytes for_weight, Bytes workspace) {
+                                      ConstTensor x, Bytes saved_bytes, Tensor dx, Bytes for_weight,
+                                      Bytes workspace) {
     Views saved_memory(saved_bytes);
     const Saved saved = saved_views(saved_memory);
     Views kept(for_weight);

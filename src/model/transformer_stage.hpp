@@ -26,8 +26,8 @@ struct StageLayers {
 
 /// Consecutive pre-LayerNorm decoder layers:
 ///     x_mid = x + proj(attention(ln_1(x))),  out = x_mid + mlp(ln_2(x_mid)).
-/// Saved per layer, in elements of the run's type per token: 11 h + 2 f for GPT-2's f = 4 h, i.e. 19 h
-/// (bf16: 38 bytes per hidden unit), plus fp32 row statistics; no tensor of shape [s, s].
+/// Saved per layer, in elements of the run's type per token: 11 h + 2 f for GPT-2's f = 4 h, i.e.
+/// 19 h (bf16: 38 bytes per hidden unit), plus fp32 row statistics; no tensor of shape [s, s].
 class TransformerStage final : public StageModule {
 public:
     /// `parameters`: this stage's part of a ParameterStore.

@@ -8,8 +8,8 @@
 
 namespace vocabpipe {
 
-/// Cuts a range of bytes into tensors, one after the other. With null memory it only counts, so that
-/// sizes and layouts come from the same code.
+/// Cuts a range of bytes into tensors, one after the other. With null memory it only counts, so
+/// that sizes and layouts come from the same code.
 class Views {
 public:
     Views() = default;
@@ -21,8 +21,8 @@ public:
         return view;
     }
     Bytes take_bytes(int64_t bytes) {
-        const Bytes view = memory_ == nullptr ? Bytes{}
-                                              : Bytes(memory_ + used_, static_cast<size_t>(bytes));
+        const Bytes view =
+            memory_ == nullptr ? Bytes{} : Bytes(memory_ + used_, static_cast<size_t>(bytes));
         used_ += aligned(bytes);
         return view;
     }

@@ -3,16 +3,16 @@
 
 #include "vocabpipe/error.hpp"
 
+#include <sys/mman.h>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <sys/mman.h>
 
 namespace vocabpipe {
 
-/// Page-aligned, zeroed host memory taken straight from the system, so that freeing gives it back and
-/// the planned figure is the resident one. Every page is touched at once: a step never faults.
+/// Page-aligned, zeroed host memory taken straight from the system, so that freeing gives it back
+/// and the planned figure is the resident one. Every page is touched at once: a step never faults.
 class AlignedMemory {
 public:
     AlignedMemory() = default;

@@ -97,7 +97,8 @@ void Communicator::agree(const std::function<void()>& work) {
     } catch (const Error& error) {
         mine = error;
     } catch (const std::bad_alloc&) {
-        mine = OutOfMemoryError("rank " + std::to_string(rank()) + ": out of memory; use a smaller model or microbatch, or fewer "
+        mine = OutOfMemoryError("rank " + std::to_string(rank()) +
+                                ": out of memory; use a smaller model or microbatch, or fewer "
                                 "ranks per host");
     } catch (const std::exception& error) {
         mine = Error(ExitCode::failed, error.what());

@@ -441,7 +441,7 @@ private:
             if (program_.actions[flight.action].lane == Lane::collective) {
                 open += " (ranks";
                 for (const int rank : ranks) {
-                    if (rank != communicator_.rank()) open += " " + std::to_string(rank);
+                    if (rank != communicator_.rank()) open.append(" ").append(std::to_string(rank));
                 }
                 open += ")";
             }

@@ -3,10 +3,10 @@
 
 #include "vocabpipe/world.hpp"
 
+#include <sched.h>
 #include <chrono>
 #include <cstdint>
 #include <ctime>
-#include <sched.h>
 
 namespace vocabpipe {
 
@@ -23,8 +23,8 @@ namespace vocabpipe {
     return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-/// Polls hard for the first microseconds, then gives the core away, then sleeps: a rank that waits must
-/// not keep one that works from a shared core. Expires after the deadline without progress.
+/// Polls hard for the first microseconds, then gives the core away, then sleeps: a rank that waits
+/// must not keep one that works from a shared core. Expires after the deadline without progress.
 class IdleWait {
 public:
     explicit IdleWait(const WaitOptions& options) : options_(options) {}

@@ -32,13 +32,20 @@ World World::mpi(WaitOptions wait) {
     return World(mpi::make_world(std::move(wait)));
 #else
     (void)wait;
-    throw UsageError("--transport mpi: this build has no MPI; configure with "
-                     "-DVOCABPIPE_ENABLE_MPI=ON or use --transport threads");
+    throw UsageError(
+        "--transport mpi: this build has no MPI; configure with "
+        "-DVOCABPIPE_ENABLE_MPI=ON or use --transport threads");
 #endif
 }
 
-int World::size() const { return implementation_->size(); }
-void World::run(const std::function<void(Communicator&)>& body) { implementation_->run(body); }
-void World::abort(int exit_code) noexcept { implementation_->abort(exit_code); }
+int World::size() const {
+    return implementation_->size();
+}
+void World::run(const std::function<void(Communicator&)>& body) {
+    implementation_->run(body);
+}
+void World::abort(int exit_code) noexcept {
+    implementation_->abort(exit_code);
+}
 
 }  // namespace vocabpipe

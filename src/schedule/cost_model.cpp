@@ -33,17 +33,22 @@ TableCosts TableCosts::uniform(int ranks, int stages, int64_t forward, int64_t b
 }
 
 int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
-    return traits(pass.op).has_stage ? stage_ns[pass.stage][static_cast<size_t>(pass.op)]
-                                     : rank_ns[static_cast<size_t>(rank)][static_cast<size_t>(pass.op)];
+    return traits(pass.op).has_stage
+               ? stage_ns[pass.stage][static_cast<size_t>(pass.op)]
+               : rank_ns[static_cast<size_t>(rank)][static_cast<size_t>(pass.op)];
 }
 
 int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {
-    // Linear algorithms: a broadcast's root and a gather's root serve the others one after the other.
+    // Linear algorithms: a broadcast's root and a gather's root serve the others one after the
+    // other.
     const auto peers = static_cast<int64_t>(group.ranks.size()) - 1;
     const bool one_to_all = what == Do::broadcast || what == Do::gather || what == Do::all_gather;
-    return latency_ns + at_rate(bytes, bytes_per_ns) * (one_to_all ? std::max<int64_t>(peers, 1) : 1);
+    return latency_ns +
+           at_rate(bytes, bytes_per_ns) * (one_to_all ? std::max<int64_t>(peers, 1) : 1);
 }
 
-int64_t TableCosts::local_ns(Do, int64_t bytes) const { return at_rate(bytes, local_bytes_per_ns); }
+int64_t TableCosts::local_ns(Do, int64_t bytes) const {
+    return at_rate(bytes, local_bytes_per_ns);
+}
 
 }  // namespace vocabpipe

@@ -6,9 +6,9 @@
 namespace vocabpipe {
 
 std::string_view to_string(Do what) {
-    constexpr std::array<std::string_view, 9> names{"pass",       "send",     "receive",
-                                                    "broadcast",  "all_gather", "exchange",
-                                                    "gather",     "combine",  "fold"};
+    constexpr std::array<std::string_view, 9> names{"pass",      "send",       "receive",
+                                                    "broadcast", "all_gather", "exchange",
+                                                    "gather",    "combine",    "fold"};
     return names[static_cast<size_t>(what)];
 }
 

@@ -23,7 +23,8 @@ ShardMap ShardMap::even(int64_t vocab_size, int ranks) {
 
 ShardMap ShardMap::whole(int64_t vocab_size, int ranks, int owner) {
     ShardMap map;
-    for (int rank = 0; rank <= ranks; ++rank) map.first_row.push_back(rank > owner ? vocab_size : 0);
+    for (int rank = 0; rank <= ranks; ++rank)
+        map.first_row.push_back(rank > owner ? vocab_size : 0);
     return map;
 }
 
@@ -35,7 +36,9 @@ std::vector<int> ShardMap::owners() const {
     return owners;
 }
 
-std::string_view to_string(VocabMode mode) { return kVocabModeNames[static_cast<size_t>(mode)]; }
+std::string_view to_string(VocabMode mode) {
+    return kVocabModeNames[static_cast<size_t>(mode)];
+}
 
 VocabMode vocab_mode_from(std::string_view name) {
     const auto* found = std::find(kVocabModeNames.begin(), kVocabModeNames.end(), name);

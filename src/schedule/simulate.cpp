@@ -19,9 +19,9 @@ bool is_communication(Do what) {
 
 /// One rank's program while it runs.
 struct RankState {
-    std::vector<uint32_t> missing;    ///< [action] edges and lane predecessor still to come
-    std::vector<int64_t> ready_ns;    ///< [action] when the last of them came
-    std::vector<uint32_t> waited_for; ///< [action] which one that was
+    std::vector<uint32_t> missing;            ///< [action] edges and lane predecessor still to come
+    std::vector<int64_t> ready_ns;            ///< [action] when the last of them came
+    std::vector<uint32_t> waited_for;         ///< [action] which one that was
     std::vector<uint32_t> first, successors;  ///< CSR over edges
     std::vector<uint32_t> next_in_lane;
 };
@@ -194,7 +194,8 @@ private:
     Timeline timeline_;
 };
 
-/// Largest sum of bytes alive: a buffer lives from the start of its first user to the last user's end.
+/// Largest sum of bytes alive: a buffer lives from the start of its first user to the last user's
+/// end.
 std::vector<uint64_t> peaks(const std::vector<Program>& programs, const Timeline& timeline) {
     std::vector<std::vector<std::pair<int64_t, int64_t>>> span_of(programs.size());
     for (size_t rank = 0; rank < programs.size(); ++rank) {

@@ -12,8 +12,8 @@ namespace vocabpipe {
 
 /// A file that appears under its name only when it is complete. Bytes go to a temporary name in the
 /// same folder; publish() renames. Every failure is an OutputFileError with the file and the
-/// reason; a file not published is removed with the object. Devices and pipes (/dev/null) are written
-/// directly: a rename would replace them.
+/// reason; a file not published is removed with the object. Devices and pipes (/dev/null) are
+/// written directly: a rename would replace them.
 class OutputFile {
 public:
     /// Creates the temporary file.

@@ -14,7 +14,8 @@ namespace vocabpipe {
 
 namespace {
 
-/// Programs list every pass of a step on every rank: beyond this they fill the memory by themselves.
+/// Programs list every pass of a step on every rank: beyond this they fill the memory by
+/// themselves.
 constexpr int64_t kMostMicrobatches = int64_t{1} << 16;
 /// Keeps every product of two sizes far inside 64 bits; no real model comes near.
 constexpr int64_t kLargestSize = int64_t{1} << 24;
@@ -83,9 +84,9 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--seed", o.seed);
     add("--schedule", o.schedule);
     add("--vocab-mode", to_string(o.vocab_mode));
-    add("--schedule-costs", o.schedule_costs ? text(o.schedule_costs->first) + "," +
-                                                   text(o.schedule_costs->second)
-                                             : std::string("auto"));
+    add("--schedule-costs",
+        o.schedule_costs ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
+                         : std::string("auto"));
     add("--c0-margin", o.c0_margin);
     add("--threads-per-rank", o.threads_per_rank);
     return flags;

@@ -9,8 +9,8 @@ namespace vocabpipe {
 /// Throws UsageError naming flag, value and limit for what can be told from the options alone.
 void check_options(const TrainOptions& options, int ranks);
 
-/// mpirun can start ranks with different flags, which must not train on: throws AgreedError on every
-/// rank, naming the first flag that differs. Paths may differ from host to host. Collective.
+/// mpirun can start ranks with different flags, which must not train on: throws AgreedError on
+/// every rank, naming the first flag that differs. Paths may differ from host to host. Collective.
 void check_same_options(Communicator& communicator, const TrainOptions& options);
 
 }  // namespace vocabpipe

@@ -13,9 +13,7 @@ namespace vocabpipe {
 
 OptimizerStep::OptimizerStep(GptRank& model, const Schedule& schedule, int rank,
                              OptimizerOptions options)
-    : model_(model),
-      reports_loss_(schedule.output.owners().front() == rank),
-      options_(options) {}
+    : model_(model), reports_loss_(schedule.output.owners().front() == rank), options_(options) {}
 
 void OptimizerStep::begin_step(int64_t step, float learning_rate, int64_t counted_tokens,
                                bool stop_requested) {
@@ -31,9 +29,9 @@ void OptimizerStep::reduce_tied(Context& ctx, Bytes received) {
     Parameter& mine = model_.input() != nullptr ? model_.input()->parameters().front()
                                                 : model_.output()->parameters().front();
     const ConstTensor other =
-        received.empty() ? ConstTensor(model_.output()->parameters().front().gradient)
-                         : ConstTensor(received.data(), mine.gradient.rows, mine.gradient.cols,
-                                       DType::fp32);
+        received.empty()
+            ? ConstTensor(model_.output()->parameters().front().gradient)
+            : ConstTensor(received.data(), mine.gradient.rows, mine.gradient.cols, DType::fp32);
     kernels::host::add(ctx, mine.gradient, other, mine.gradient);
 }
 

@@ -10,7 +10,7 @@ namespace vocabpipe {
 
 struct OptimizerOptions {
     float beta1 = 0.9F;
-    float beta2 = 0.95F;   // GPT-3's; 0.999 reacts too slowly within short runs
+    float beta2 = 0.95F;  // GPT-3's; 0.999 reacts too slowly within short runs
     float epsilon = 1e-8F;
     float weight_decay = 0.1F;
     float clip_grad = 1.0F;  ///< largest global gradient norm; 0: no clipping
@@ -20,8 +20,8 @@ struct OptimizerOptions {
 struct StepResult {
     double loss = 0;  ///< mean over the counted tokens
     double grad_norm = 0;
-    bool updated = false;        ///< false: no counted token, or a non-finite norm
-    bool stop_requested = false; ///< by any rank
+    bool updated = false;         ///< false: no counted token, or a non-finite norm
+    bool stop_requested = false;  ///< by any rank
 };
 
 /// Reduce, Norm and Update of the GPT: tied gradients, global norm, clipping, AdamW.
@@ -29,11 +29,14 @@ class OptimizerStep final : public StepModule {
 public:
     OptimizerStep(GptRank& model, const Schedule& schedule, int rank, OptimizerOptions options);
 
-    /// Before every step. `step` counts from 1 (bias correction); counted_tokens 0 skips the update.
+    /// Before every step. `step` counts from 1 (bias correction); counted_tokens 0 skips the
+    /// update.
     void begin_step(int64_t step, float learning_rate, int64_t counted_tokens, bool stop_requested);
     [[nodiscard]] const StepResult& result() const { return result_; }
 
-    [[nodiscard]] int64_t report_bytes() const override { return report_slots(model_.config()) * 8; }
+    [[nodiscard]] int64_t report_bytes() const override {
+        return report_slots(model_.config()) * 8;
+    }
     void reduce_tied(Context& ctx, Bytes received) override;
     void report(Context& ctx, Bytes mine) override;
     void update(Context& ctx, std::span<const std::byte> all) override;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of bad input: for each row the exit code and the one line that says what is wrong, with
-// value, limit and remedy. Each row runs on threads and under mpirun, where still one line is printed.
+// value, limit and remedy. Each row runs on threads and under mpirun, where still one line is
+// printed.
 #include "tests/faults/launch.hpp"
 
 #include <gmock/gmock.h>
@@ -14,10 +15,10 @@
 namespace vocabpipe::testing {
 namespace {
 
+using std::chrono::seconds;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using std::chrono::seconds;
 
 constexpr seconds kLimit{60};
 constexpr int kRanks = 2;
@@ -34,11 +35,17 @@ struct Row {
     friend void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 };
 
-void cut_file(const std::string& path, uint64_t bytes) { std::filesystem::resize_file(path, bytes); }
+void cut_file(const std::string& path, uint64_t bytes) {
+    std::filesystem::resize_file(path, bytes);
+}
 
 /// The first bytes of a file of another kind.
 Row wrong_file(const std::string& name, const std::string& head, const std::string& says) {
-    return {name, {"--data-path", "@/other"}, 3, {"/other", says}, On::both,
+    return {name,
+            {"--data-path", "@/other"},
+            3,
+            {"/other", says},
+            On::both,
             [head](const TempFolder& folder) {
                 write_file(folder / "other", head + std::string(4096, '\3'));
             }};
@@ -51,39 +58,79 @@ std::vector<Row> rows() {
         {"UnknownFlag", {"--number-of-layers", "3"}, 2, {"--number-of-layers", "train_gpt --help"}},
         {"FlagWithoutValue", {"--lr"}, 2, {"--lr"}},
         {"NotANumber", {"--hidden-size", "wide"}, 2, {"--hidden-size", "wide", "not a number"}},
-        {"NumberOutOfRange", {"--num-layers", "99999999999999"}, 2, {"--num-layers", "99999999999999"}},
+        {"NumberOutOfRange",
+         {"--num-layers", "99999999999999"},
+         2,
+         {"--num-layers", "99999999999999"}},
         {"UnknownSchedule", {"--schedule", "2f2b"}, 2, {"--schedule 2f2b", "1f1b", "gpipe"}},
         {"UnknownVocabMode", {"--vocab-mode", "three"}, 2, {"--vocab-mode three", "two_barriers"}},
         {"UnknownType", {"--dtype", "fp8"}, 2, {"--dtype", "fp8", "bf16"}},
         {"UnknownTransport", {"--transport", "pigeon"}, 2, {"--transport", "pigeon", "threads"}},
-        {"UnknownDataFormat", {"--data-format", "raw-u8"}, 2, {"--data-format", "raw-u8", "raw-u16"}},
+        {"UnknownDataFormat",
+         {"--data-format", "raw-u8"},
+         2,
+         {"--data-format", "raw-u8", "raw-u16"}},
         {"RanksUnderMpi", {"--ranks", "2"}, 2, {"--ranks 2", "mpirun -np P"}, On::mpi},
         {"ThreadsWithoutRanks", {"--ranks", "0"}, 2, {"--ranks 0", "--ranks P"}, On::threads},
-        {"TooManyThreads", {"--ranks", "100000"}, 2, {"--ranks 100000", "at most", "mpirun"}, On::threads},
+        {"TooManyThreads",
+         {"--ranks", "100000"},
+         2,
+         {"--ranks 100000", "at most", "mpirun"},
+         On::threads},
         {"CostsWithZero", {"--schedule-costs", "0,1"}, 2, {"--schedule-costs 0,1", "positive"}},
         {"CostsThatAreNone", {"--schedule-costs", "abc"}, 2, {"--schedule-costs abc", "auto"}},
         {"CostsWithATail", {"--schedule-costs", "1,2,3"}, 2, {"--schedule-costs 1,2,3"}},
-        {"NoDeadline", {"--distributed-timeout-seconds", "0"}, 2, {"--distributed-timeout-seconds 0", "positive"}},
+        {"NoDeadline",
+         {"--distributed-timeout-seconds", "0"},
+         2,
+         {"--distributed-timeout-seconds 0", "positive"}},
         {"NegativeThreads", {"--threads-per-rank", "-1"}, 2, {"--threads-per-rank -1", at_least_1}},
-        {"TooManyThreadsPerRank", {"--threads-per-rank", "100000"}, 2, {"--threads-per-rank 100000", "at most 1024"}},
+        {"TooManyThreadsPerRank",
+         {"--threads-per-rank", "100000"},
+         2,
+         {"--threads-per-rank 100000", "at most 1024"}},
         // Sizes.
         {"NoVocabulary", {"--vocab-size", "0"}, 2, {"--vocab-size 0", at_least_1}},
-        {"VocabularyBeyond32Bits", {"--vocab-size", "3000000000"}, 2, {"--vocab-size 3000000000", "2147483647"}},
+        {"VocabularyBeyond32Bits",
+         {"--vocab-size", "3000000000"},
+         2,
+         {"--vocab-size 3000000000", "2147483647"}},
         {"NegativeHiddenSize", {"--hidden-size", "-8"}, 2, {"--hidden-size -8", at_least_1}},
-        {"AbsurdHiddenSize", {"--hidden-size", "1000000000"}, 2, {"--hidden-size 1000000000", "at most 16777216"}},
+        {"AbsurdHiddenSize",
+         {"--hidden-size", "1000000000"},
+         2,
+         {"--hidden-size 1000000000", "at most 16777216"}},
         {"NegativeLayers", {"--num-layers", "-2"}, 2, {"--num-layers -2", at_least_1}},
         {"NoFeedForward", {"--ffn-hidden-size", "0"}, 2, {"--ffn-hidden-size 0", at_least_1}},
-        {"HeadsThatDoNotDivide", {"--num-attention-heads", "3"}, 2, {"--num-attention-heads 3", "--hidden-size 32"}},
+        {"HeadsThatDoNotDivide",
+         {"--num-attention-heads", "3"},
+         2,
+         {"--num-attention-heads 3", "--hidden-size 32"}},
         {"NoHeads", {"--num-attention-heads", "0"}, 2, {"--num-attention-heads 0", at_least_1}},
         {"NoSequence", {"--seq-length", "0"}, 2, {"--seq-length 0", at_least_1}},
-        {"FewerPositionsThanTokens", {"--max-position-embeddings", "8"}, 2, {"--max-position-embeddings 8", "--seq-length 32"}},
-        {"FewerLayersThanRanks", {"--num-layers", "1"}, 2, {"--num-layers 1", "number of ranks, 2", "use more layers or fewer ranks"}},
-        {"BatchNoMultiple", {"--micro-batch-size", "3"}, 2, {"--global-batch-size 8", "multiple of --micro-batch-size 3"}},
+        {"FewerPositionsThanTokens",
+         {"--max-position-embeddings", "8"},
+         2,
+         {"--max-position-embeddings 8", "--seq-length 32"}},
+        {"FewerLayersThanRanks",
+         {"--num-layers", "1"},
+         2,
+         {"--num-layers 1", "number of ranks, 2", "use more layers or fewer ranks"}},
+        {"BatchNoMultiple",
+         {"--micro-batch-size", "3"},
+         2,
+         {"--global-batch-size 8", "multiple of --micro-batch-size 3"}},
         {"NoMicroBatch", {"--micro-batch-size", "0"}, 2, {"--micro-batch-size 0", at_least_1}},
         {"NegativeBatch", {"--global-batch-size", "-8"}, 2, {"--global-batch-size -8", at_least_1}},
-        {"TooManyMicrobatches", {"--global-batch-size", "1000000"}, 2, {"--global-batch-size 1000000", "at most 65536", "use a larger --micro-batch-size"}},
+        {"TooManyMicrobatches",
+         {"--global-batch-size", "1000000"},
+         2,
+         {"--global-batch-size 1000000", "at most 65536", "use a larger --micro-batch-size"}},
         {"NoSteps", {"--train-iters", "0"}, 2, {"--train-iters 0", at_least_1}},
-        {"WarmUpBeyondTheEnd", {"--lr-warmup-iters", "3"}, 2, {"--lr-warmup-iters 3", "between 0 and --train-iters 2"}},
+        {"WarmUpBeyondTheEnd",
+         {"--lr-warmup-iters", "3"},
+         2,
+         {"--lr-warmup-iters 3", "between 0 and --train-iters 2"}},
         {"NegativeMargin", {"--c0-margin", "-1"}, 2, {"-1"}},
         {"LearningRateNotANumber", {"--lr", "nan"}, 2, {"--lr nan"}},
         {"NegativeLearningRate", {"--lr", "-0.1"}, 2, {"--lr -0.1", "not negative"}},
@@ -97,41 +144,99 @@ std::vector<Row> rows() {
         {"MissingFile", {"--data-path", "@/none"}, 3, {"/none: no such file", ".idx and .bin"}},
         {"EmptyPath", {"--data-path", ""}, 2, {"--data-path"}},
         {"Folder", {"--data-path", "@"}, 3, {"folder"}},
-        {"TruncatedIndex", {}, 3, {"toy.idx", "has 50 bytes", "damaged or incomplete"}, On::both,
+        {"TruncatedIndex",
+         {},
+         3,
+         {"toy.idx", "has 50 bytes", "damaged or incomplete"},
+         On::both,
          [](const TempFolder& f) { cut_file(f / "toy.idx", 50); }},
-        {"EmptyIndex", {}, 3, {"toy.idx"}, On::both,
+        {"EmptyIndex",
+         {},
+         3,
+         {"toy.idx"},
+         On::both,
          [](const TempFolder& f) { cut_file(f / "toy.idx", 0); }},
-        {"ShortTokens", {}, 3, {"toy.bin", "9998", "10000"}, On::both,
+        {"ShortTokens",
+         {},
+         3,
+         {"toy.bin", "9998", "10000"},
+         On::both,
          [](const TempFolder& f) { cut_file(f / "toy.bin", 9998); }},
-        {"IndexWithoutTokens", {}, 3, {"toy.bin"}, On::both,
+        {"IndexWithoutTokens",
+         {},
+         3,
+         {"toy.bin"},
+         On::both,
          [](const TempFolder& f) { std::filesystem::remove(f / "toy.bin"); }},
-        {"TokensWithoutIndex", {}, 3, {"toy.idx: no such file"}, On::both,
+        {"TokensWithoutIndex",
+         {},
+         3,
+         {"toy.idx: no such file"},
+         On::both,
          [](const TempFolder& f) { std::filesystem::remove(f / "toy.idx"); }},
-        {"IndexOfAnotherKind", {}, 3, {"toy.idx"}, On::both,
+        {"IndexOfAnotherKind",
+         {},
+         3,
+         {"toy.idx"},
+         On::both,
          [](const TempFolder& f) { write_file(f / "toy.idx", std::string(200, 'x')); }},
         wrong_file("Gzip", "\x1f\x8b\x08", "gzip"),
         wrong_file("Text", std::string(5000, 'a') + "\n", "text"),
-        wrong_file("LlmcModel", bytes_of<int32_t>({20240326, 3, 1024, 50257, 12, 12, 768}), "llm.c"),
-        wrong_file("UnknownMagic", std::string("\x91\x92\x93\x94\x00\x01\xfe\xff", 8), "--data-format"),
-        {"RawWithoutFormat", {"--data-path", "@/raw"}, 3, {"/raw", "--data-format raw-u16"}, On::both,
+        wrong_file("LlmcModel", bytes_of<int32_t>({20240326, 3, 1024, 50257, 12, 12, 768}),
+                   "llm.c"),
+        wrong_file("UnknownMagic", std::string("\x91\x92\x93\x94\x00\x01\xfe\xff", 8),
+                   "--data-format"),
+        {"RawWithoutFormat",
+         {"--data-path", "@/raw"},
+         3,
+         {"/raw", "--data-format raw-u16"},
+         On::both,
          [](const TempFolder& f) { std::filesystem::rename(f / "toy.bin", f / "raw"); }},
-        {"RawOfOddLength", {"--data-path", "@/odd", "--data-format", "raw-u16"}, 3, {"/odd", "10001 bytes"},
-         On::both, [](const TempFolder& f) { write_file(f / "odd", std::string(10001, '\1')); }},
-        {"TokenIdsBeyondTheVocabulary", {"--vocab-size", "200"}, 3,
+        {"RawOfOddLength",
+         {"--data-path", "@/odd", "--data-format", "raw-u16"},
+         3,
+         {"/odd", "10001 bytes"},
+         On::both,
+         [](const TempFolder& f) { write_file(f / "odd", std::string(10001, '\1')); }},
+        {"TokenIdsBeyondTheVocabulary",
+         {"--vocab-size", "200"},
+         3,
          {"toy.bin", "--vocab-size 200", "--vocab-size 257 or more"}},
-        {"SequenceLongerThanTheData", {"--seq-length", "5000"}, 3,
+        {"SequenceLongerThanTheData",
+         {"--seq-length", "5000"},
+         3,
          {"holds 5000 tokens", "--seq-length 5000", "5001", "shorter --seq-length"}},
         // Output.
-        {"TraceFolderUnderAFile", {"--trace-dir", "@/toy.bin/traces"}, 1, {"--trace-dir", "cannot create the folder"}},
-        {"MetricsInAMissingFolder", {"--metrics", "@/none/metrics"}, 1, {"--metrics", "No such file or directory"}},
-        {"ReportInAMissingFolder", {"--report", "@/none/report"}, 1, {"/none/report", "create the folder first"}},
-        {"MetricsOnAFullDisk", {"--metrics", "/dev/full"}, 1, {"--metrics /dev/full", "No space left on device", "free space"}},
-        {"MetricsOnAFullDiskAtTheLastStep", {"--train-iters", "1", "--metrics", "/dev/full"}, 1,
+        {"TraceFolderUnderAFile",
+         {"--trace-dir", "@/toy.bin/traces"},
+         1,
+         {"--trace-dir", "cannot create the folder"}},
+        {"MetricsInAMissingFolder",
+         {"--metrics", "@/none/metrics"},
+         1,
+         {"--metrics", "No such file or directory"}},
+        {"ReportInAMissingFolder",
+         {"--report", "@/none/report"},
+         1,
+         {"/none/report", "create the folder first"}},
+        {"MetricsOnAFullDisk",
+         {"--metrics", "/dev/full"},
+         1,
+         {"--metrics /dev/full", "No space left on device", "free space"}},
+        {"MetricsOnAFullDiskAtTheLastStep",
+         {"--train-iters", "1", "--metrics", "/dev/full"},
+         1,
          {"--metrics /dev/full", "No space left on device"}},
-        {"ReportOnAFullDisk", {"--report", "/dev/full"}, 1, {"/dev/full", "No space left on device", "free some space"}},
+        {"ReportOnAFullDisk",
+         {"--report", "/dev/full"},
+         1,
+         {"/dev/full", "No space left on device", "free some space"}},
         // Memory.
-        {"ModelBeyondTheMemory", {"--hidden-size", "65536", "--num-layers", "96"}, 4,
-         {"the plan needs ", " MiB (most on rank ", " MiB are available", "reduce --micro-batch-size"}},
+        {"ModelBeyondTheMemory",
+         {"--hidden-size", "65536", "--num-layers", "96"},
+         4,
+         {"the plan needs ", " MiB (most on rank ", " MiB are available",
+          "reduce --micro-batch-size"}},
     };
     return all;
 }
@@ -188,11 +293,14 @@ std::vector<Row> rows_on(On transport) {
     return selected;
 }
 
-std::string name_of(const ::testing::TestParamInfo<Row>& info) { return info.param.name; }
+std::string name_of(const ::testing::TestParamInfo<Row>& info) {
+    return info.param.name;
+}
 INSTANTIATE_TEST_SUITE_P(Table, OnThreads, ::testing::ValuesIn(rows_on(On::threads)), name_of);
 INSTANTIATE_TEST_SUITE_P(Table, UnderMpirun, ::testing::ValuesIn(rows_on(On::mpi)), name_of);
 
-// --- what is no row of the table --------------------------------------------------------------------
+// --- what is no row of the table
+// --------------------------------------------------------------------
 
 class Launch : public ::testing::Test {
 protected:
@@ -218,9 +326,9 @@ TEST_F(Launch, WithoutADataPathIsAUsageError) {
 }
 
 TEST_F(Launch, ThreadsNeedANumberOfRanks) {
-    EXPECT_THAT(only_line(Arguments{VOCABPIPE_TRAIN_GPT, "--transport", "threads"} + small_model(data_),
-                          2),
-                HasSubstr("--transport threads needs --ranks P"));
+    EXPECT_THAT(
+        only_line(Arguments{VOCABPIPE_TRAIN_GPT, "--transport", "threads"} + small_model(data_), 2),
+        HasSubstr("--transport threads needs --ranks P"));
 }
 
 TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
@@ -228,8 +336,12 @@ TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
         Arguments first, second;
         std::string says;
     } const cases[] = {
-        {{"--num-layers", "2"}, {"--num-layers", "4"}, "--num-layers 2 on rank 0 but --num-layers 4 on rank 1"},
-        {{"--num-layers", "4"}, {"--num-layers", "1"}, "--num-layers 4 on rank 0 but --num-layers 1 on rank 1"},
+        {{"--num-layers", "2"},
+         {"--num-layers", "4"},
+         "--num-layers 2 on rank 0 but --num-layers 4 on rank 1"},
+        {{"--num-layers", "4"},
+         {"--num-layers", "1"},
+         "--num-layers 4 on rank 0 but --num-layers 1 on rank 1"},
         {{"--seed", "1"}, {"--seed", "2"}, "--seed 1 on rank 0 but --seed 2 on rank 1"},
         {{}, {"--train-iters", "3"}, "--train-iters 2 on rank 0 but --train-iters 3 on rank 1"},
         {{}, {"--bf16"}, "--dtype fp32 on rank 0 but --dtype bf16 on rank 1"},
@@ -237,9 +349,9 @@ TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
         {{"--no-such-flag"}, {}, "--no-such-flag"},
     };
     for (const auto& one : cases) {
-        const Arguments command =
-            under_mpirun(1, small_model(data_) + one.first) +
-            Arguments{":", "-np", "1", VOCABPIPE_TRAIN_GPT} + small_model(data_) + one.second;
+        const Arguments command = under_mpirun(1, small_model(data_) + one.first) +
+                                  Arguments{":", "-np", "1", VOCABPIPE_TRAIN_GPT} +
+                                  small_model(data_) + one.second;
         EXPECT_THAT(only_line(command, 2), HasSubstr(one.says));
     }
 }
@@ -251,17 +363,17 @@ Arguments with_limit(const std::string& limit, const Arguments& command) {
 
 TEST_F(Launch, MemoryThatTheSystemRefusesIsReportedAndEndsWithExitCode4) {
     // Room for the program and the libraries, not for 1.5 GiB of weights, gradients and moments.
-    const Arguments big = small_model(data_) + Arguments{"--hidden-size", "1024", "--num-layers", "8"};
+    const Arguments big =
+        small_model(data_) + Arguments{"--hidden-size", "1024", "--num-layers", "8"};
     for (const char* limit : {"ulimit -v 600000", "ulimit -v 1000000"}) {
         EXPECT_THAT(only_line(with_limit(limit, on_threads(1, big)), 4),
                     AnyOf(HasSubstr("cannot be allocated; use a smaller model"),
                           HasSubstr("out of memory; use a smaller model")));
     }
     const Arguments ranks{VOCABPIPE_MPIRUN, "--oversubscribe", "-np", "2"};
-    EXPECT_THAT(only_line(ranks + with_limit("ulimit -v 700000",
-                                             Arguments{VOCABPIPE_TRAIN_GPT} + big),
-                          4),
-                HasSubstr("use a smaller model"));
+    EXPECT_THAT(
+        only_line(ranks + with_limit("ulimit -v 700000", Arguments{VOCABPIPE_TRAIN_GPT} + big), 4),
+        HasSubstr("use a smaller model"));
 }
 
 TEST_F(Launch, TraceThatCannotBeWrittenWholeLeavesNoFile) {

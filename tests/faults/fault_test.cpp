@@ -15,13 +15,13 @@
 namespace vocabpipe::testing {
 namespace {
 
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr seconds kStart{30};  // on a machine that others use as well
 constexpr seconds kEnd{15};
@@ -42,9 +42,10 @@ protected:
     /// Every rank but `silent` says at which step and action it waited for which communication.
     static void expect_reports(const std::string& error, int ranks, int silent) {
         for (int rank = 0; rank < ranks; ++rank) {
-            const auto lines = lines_with(
-                error, "train_gpt: error: rank " + std::to_string(rank) + ": ");
-            if (rank == silent) continue;  // one that was stopped may wake for the launcher's SIGTERM
+            const auto lines =
+                lines_with(error, "train_gpt: error: rank " + std::to_string(rank) + ": ");
+            if (rank == silent)
+                continue;  // one that was stopped may wake for the launcher's SIGTERM
             ASSERT_EQ(lines.size(), 1u) << "rank " << rank << " in:\n" << error;
             EXPECT_THAT(lines.front(), ContainsRegex("step [0-9]+: "));
             EXPECT_THAT(lines.front(), AnyOf(HasSubstr(": waits at "),
@@ -73,8 +74,8 @@ TEST_F(Fault, KilledRankEndsTheRunAndTheSurvivorsSayWhatTheyWaitedFor) {
         SCOPED_TRACE("seed " + std::to_string(seed) + " round " + std::to_string(round));
         constexpr int kRanks = 4;
         const char* modes[] = {"none", "one_barrier", "two_barriers", "interlaced"};
-        Job job(folder_, under_mpirun(kRanks, endless() + Arguments{"--vocab-mode",
-                                                                    modes[round % 4]}));
+        Job job(folder_,
+                under_mpirun(kRanks, endless() + Arguments{"--vocab-mode", modes[round % 4]}));
         const std::vector<pid_t> pids = running(job, kRanks);
         ASSERT_EQ(pids.size(), static_cast<size_t>(kRanks));
         std::this_thread::sleep_for(milliseconds(random() % 300));

@@ -56,6 +56,7 @@ Job::Job(const TempFolder& folder, const Arguments& command)
                              "OMPI_MCA_rmaps_base_oversubscribe"}) {
         ::setenv(name, "1", 1);
     }
+    ::setenv("OMPI_MCA_btl_vader_backing_directory", (shared_memory_ / "").c_str(), 1);
     ::execvp(argv[0], argv.data());
     ::_exit(127);
 }
@@ -185,9 +186,9 @@ Arguments on_threads(int ranks, const Arguments& arguments) {
 }
 
 Arguments small_model(const std::string& data_path) {
-    return {"--num-layers", "4", "--hidden-size", "32", "--num-attention-heads", "2",
-            "--seq-length", "32", "--vocab-size", "257", "--global-batch-size", "8",
-            "--train-iters", "2", "--threads-per-rank", "1", "--data-path", data_path};
+    return {"--num-layers",  "4",  "--hidden-size",      "32",  "--num-attention-heads", "2",
+            "--seq-length",  "32", "--vocab-size",       "257", "--global-batch-size",   "8",
+            "--train-iters", "2",  "--threads-per-rank", "1",   "--data-path",           data_path};
 }
 
 Arguments operator+(Arguments left, const Arguments& right) {

@@ -37,6 +37,7 @@ public:
 
 private:
     bool ended();
+    TempFolder shared_memory_;  ///< what Open MPI leaves behind when a process is killed
     std::string out_, err_;
     pid_t pid_ = -1;
     int status_ = -1;
@@ -44,12 +45,13 @@ private:
 };
 
 /// Lines of `text` that start with `prefix`.
-[[nodiscard]] std::vector<std::string> lines_with(const std::string& text, const std::string& prefix);
+[[nodiscard]] std::vector<std::string> lines_with(const std::string& text,
+                                                  const std::string& prefix);
 
 /// Processes of train_gpt with `marker` in their command line, the launcher not among them.
 [[nodiscard]] std::vector<pid_t> train_processes(const std::string& marker);
-/// The processes of the ranks that mpirun started with `marker` in their command line, by rank; fails
-/// the test and is empty unless there is exactly one for each.
+/// The processes of the ranks that mpirun started with `marker` in their command line, by rank;
+/// fails the test and is empty unless there is exactly one for each.
 [[nodiscard]] std::vector<pid_t> rank_processes(const std::string& marker, int ranks);
 /// Waits until no process with `marker` is left; returns those that are.
 [[nodiscard]] std::vector<pid_t> left_over(const std::string& marker, std::chrono::seconds limit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main() of the tests under mpirun: a failure on one rank fails the launch and names the rank, a
-// hang is ended by the watchdog.
+// The main() of the tests under mpirun: a failure on one rank fails the launch and names the rank,
+// a hang is ended by the watchdog.
 #include "tests/faults/launch.hpp"
 
 #include <gmock/gmock.h>
@@ -9,13 +9,20 @@
 namespace vocabpipe::testing {
 namespace {
 
+using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using std::chrono::seconds;
 
 Arguments launch(const std::string& filter) {
-    return {"env", "VOCABPIPE_TEST_TIMEOUT=1", VOCABPIPE_MPIRUN, "--oversubscribe", "-np", "2",
-            VOCABPIPE_MPI_MAIN_TEST, "--gtest_also_run_disabled_tests", "--gtest_filter=" + filter,
+    return {"env",
+            "VOCABPIPE_TEST_TIMEOUT=1",
+            VOCABPIPE_MPIRUN,
+            "--oversubscribe",
+            "-np",
+            "2",
+            VOCABPIPE_MPI_MAIN_TEST,
+            "--gtest_also_run_disabled_tests",
+            "--gtest_filter=" + filter,
             "--gtest_color=no"};
 }
 

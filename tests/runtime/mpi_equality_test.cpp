@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Under mpirun: loss and every gradient of the processes' run equal those of the single-rank oracle bit
-// for bit, and so those of a world of threads.
+// Under mpirun: loss and every gradient of the processes' run equal those of the single-rank oracle
+// bit for bit, and so those of a world of threads.
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/generate.hpp"
 
@@ -44,7 +44,8 @@ std::vector<Variant> variants(int p) {
         for (const int64_t v : {48, 53, 3}) {
             for (const bool tied : {false, true}) {
                 for (const DType dtype : {DType::fp32, DType::bf16}) {
-                    if (product || turn % 4 == (turn / 4 * 3) % 4) all.push_back({m, v, dtype, tied});
+                    if (product || turn % 4 == (turn / 4 * 3) % 4)
+                        all.push_back({m, v, dtype, tied});
                     ++turn;
                 }
             }
@@ -86,7 +87,8 @@ protected:
                                            .vocab_mode = mode,
                                            .vocab_size = v.vocab_size});
             s.partition = even_partition(s.config, s.schedule, 2);
-            s.batch = random_batch(s.config, v.microbatches, 2, static_cast<uint32_t>(v.microbatches));
+            s.batch =
+                random_batch(s.config, v.microbatches, 2, static_cast<uint32_t>(v.microbatches));
             return s;
         };
         std::vector<Gradients> actual;
@@ -130,7 +132,8 @@ TEST_P(MpiEquality, LossAndGradientsHaveTheBitsOfTheSingleRankOracle) {
 
 TEST_P(MpiEquality, AndSoWithMessagesTooLongToBeSentBeforeTheirReceive) {
     const int p = world_.size();
-    // 12 tokens of 256 values: 12 KiB in fp32, 6 KiB in bf16; Open MPI sends at most 4 KiB eagerly on one host.
+    // 12 tokens of 256 values: 12 KiB in fp32, 6 KiB in bf16; Open MPI sends at most 4 KiB eagerly
+    // on one host.
     expect_equality({{p + 1, 53, DType::fp32, false}, {p, 48, DType::bf16, true}}, 256);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that go wrong on purpose; tests/faults/mpi_main_test.cpp runs them under mpirun and looks at
-// what becomes of it. Disabled, so that nobody else does.
+// Tests that go wrong on purpose; tests/faults/mpi_main_test.cpp runs them under mpirun and looks
+// at what becomes of it. Disabled, so that nobody else does.
 #include "vocabpipe/world.hpp"
 
 #include <gtest/gtest.h>

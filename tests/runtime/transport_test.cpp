@@ -25,8 +25,8 @@ namespace vocabpipe {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-using ::testing::HasSubstr;
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
 
 #ifdef VOCABPIPE_TEST_MPI
 constexpr bool kThreads = false;
@@ -87,12 +87,14 @@ Bytes receive(Transport& t, int from, size_t size, Channel channel = Channel::fo
     return bytes;
 }
 
-// --- contents ---------------------------------------------------------------------------------------
+// --- contents
+// ---------------------------------------------------------------------------------------
 
 TEST_P(Ranks, MessagesOfAnySizeArriveWholeBetweenEveryPair) {
     world().run([](Communicator& c) {
         Transport& t = c.transport();
-        for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{4096}, size_t{3'000'001}}) {
+        for (const size_t size :
+             {size_t{0}, size_t{1}, size_t{7}, size_t{4096}, size_t{3'000'001}}) {
             for (int from = 0; from < t.size(); ++from) {
                 for (int to = 0; to < t.size(); ++to) {
                     if (from == to) continue;
@@ -121,8 +123,10 @@ TEST_P(Ranks, MessagesOfOneChannelKeepTheirOrderAndChannelsAreIndependent) {
         for (int message = 0; message < kMessages; ++message) {
             for (const int which : {0, 1}) {
                 sent.push_back(content(t.rank(), 1000 * which + message, 100));
-                tickets.push_back(t.start(
-                    {.what = Do::send, .channel = channel(which), .ranks = out, .send = sent.back()}));
+                tickets.push_back(t.start({.what = Do::send,
+                                           .channel = channel(which),
+                                           .ranks = out,
+                                           .send = sent.back()}));
             }
         }
         for (const int which : {1, 0}) {
@@ -194,11 +198,14 @@ struct RandomTransfer {
 /// The same on every rank: it depends on the seed only.
 std::vector<RandomTransfer> random_program(unsigned seed, int size, int count) {
     std::mt19937 random(seed);
-    const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    const auto below = [&](int limit) {
+        return static_cast<int>(random() % static_cast<unsigned>(limit));
+    };
     std::vector<RandomTransfer> program;
     for (int i = 0; i < count; ++i) {
         RandomTransfer t{};
-        constexpr std::array kinds{Do::send, Do::broadcast, Do::all_gather, Do::exchange, Do::gather};
+        constexpr std::array kinds{Do::send, Do::broadcast, Do::all_gather, Do::exchange,
+                                   Do::gather};
         t.what = kinds[static_cast<size_t>(below(kinds.size()))];
         t.channel = static_cast<Channel>(1 + below(3));
         std::vector<int> ranks = all_of(size);
@@ -227,8 +234,8 @@ struct Part {
 Part part_of(const RandomTransfer& t, int id, int rank) {
     Part part;
     const auto bytes = static_cast<size_t>(t.bytes);
-    const auto member = static_cast<size_t>(std::find(t.ranks.begin(), t.ranks.end(), rank) -
-                                            t.ranks.begin());
+    const auto member =
+        static_cast<size_t>(std::find(t.ranks.begin(), t.ranks.end(), rank) - t.ranks.begin());
     const auto block = [&](const Bytes& all, size_t i) {
         return Bytes(all.begin() + t.begin[i], all.begin() + t.begin[i + 1]);
     };
@@ -335,7 +342,9 @@ TEST_P(Ranks, GatherOfAGroupWhoseRootHasNoBlockTakesTheBlocksOfTheOthers) {
 TEST_P(Ranks, CommunicatorGathersPartsOfDifferentLength) {
     world().run([](Communicator& c) {
         for (int round = 0; round < 20; ++round) {
-            const auto length = [&](int rank) { return static_cast<size_t>(rank * 13 + round) % 40; };
+            const auto length = [&](int rank) {
+                return static_cast<size_t>(rank * 13 + round) % 40;
+            };
             const auto all = c.all_gather(content(c.rank(), round, length(c.rank())));
             ASSERT_EQ(all.size(), static_cast<size_t>(c.size()));
             for (int rank = 0; rank < c.size(); ++rank) {
@@ -347,7 +356,8 @@ TEST_P(Ranks, CommunicatorGathersPartsOfDifferentLength) {
 
 TEST_P(Ranks, AgreeDeliversTheErrorOfTheLowestRankToEveryRank) {
     world().run([](Communicator& c) {
-        const auto expect = [&](const std::function<void()>& work, ExitCode code, const char* text) {
+        const auto expect = [&](const std::function<void()>& work, ExitCode code,
+                                const char* text) {
             try {
                 c.agree(work);
                 ADD_FAILURE() << "rank " << c.rank() << " did not learn of the error";
@@ -359,12 +369,21 @@ TEST_P(Ranks, AgreeDeliversTheErrorOfTheLowestRankToEveryRank) {
         EXPECT_NO_THROW(c.agree([] {}));
         const int last = c.size() - 1;
         const std::string name = "rank " + std::to_string(last);
-        expect([&] { if (c.rank() == last) throw InputFileError(name); }, ExitCode::input_file,
-               name.c_str());
-        expect([&] { if (c.rank() == last) throw std::bad_alloc(); }, ExitCode::out_of_memory,
-               (name + ": out of memory").c_str());
-        expect([&] { if (c.rank() == last) throw std::runtime_error("plain"); }, ExitCode::failed,
-               "plain");
+        expect(
+            [&] {
+                if (c.rank() == last) throw InputFileError(name);
+            },
+            ExitCode::input_file, name.c_str());
+        expect(
+            [&] {
+                if (c.rank() == last) throw std::bad_alloc();
+            },
+            ExitCode::out_of_memory, (name + ": out of memory").c_str());
+        expect(
+            [&] {
+                if (c.rank() == last) throw std::runtime_error("plain");
+            },
+            ExitCode::failed, "plain");
         expect(
             [&] {
                 if (c.rank() == 0) throw UsageError("of the lowest");

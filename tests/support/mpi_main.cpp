@@ -23,7 +23,8 @@ constexpr int kWatchdogExitCode = 124;
 /// Seconds per test; VOCABPIPE_TEST_TIMEOUT changes it.
 constexpr int kDefaultTimeout = 60;
 
-/// Failures of ranks > 0, each line with its rank: the default printer of p ranks would be p-fold noise.
+/// Failures of ranks > 0, each line with its rank: the default printer of p ranks would be p-fold
+/// noise.
 class FailurePrinter final : public ::testing::EmptyTestEventListener {
 public:
     explicit FailurePrinter(int rank) : prefix_("[rank " + std::to_string(rank) + "] ") {}
@@ -35,8 +36,8 @@ private:
     void OnTestPartResult(const ::testing::TestPartResult& result) override {
         if (!result.failed()) return;
         const char* file = result.file_name() == nullptr ? "unknown file" : result.file_name();
-        std::string text = test_ + ": " + file + ":" + std::to_string(result.line_number()) + ":\n" +
-                           result.message() + "\n";
+        std::string text = test_ + ": " + file + ":" + std::to_string(result.line_number()) +
+                           ":\n" + result.message() + "\n";
         std::string lines = prefix_;
         for (size_t i = 0; i < text.size(); ++i) {
             lines += text[i];
@@ -80,9 +81,8 @@ private:
         std::unique_lock lock(mutex_);
         while (!ended_) {
             const int watched = tests_;
-            const bool moved = changed_.wait_for(lock, std::chrono::seconds(seconds_), [&] {
-                return ended_ || tests_ != watched;
-            });
+            const bool moved = changed_.wait_for(lock, std::chrono::seconds(seconds_),
+                                                 [&] { return ended_ || tests_ != watched; });
             if (moved || test_.empty()) continue;
             std::fprintf(stderr, "[rank %d] watchdog: %s did not end within %d s\n", rank_,
                          test_.c_str(), seconds_);

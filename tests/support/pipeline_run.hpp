@@ -10,14 +10,15 @@
 namespace vocabpipe::testing {
 
 struct PipelineOptions {
-    TableCosts costs;          ///< empty: forward 1000, backward 2000, vocabulary passes 500
-    int steps = 1;             ///< same batch again; gradients must come out the same
+    TableCosts costs;  ///< empty: forward 1000, backward 2000, vocabulary passes 500
+    int steps = 1;     ///< same batch again; gradients must come out the same
     int64_t latency_ns = 10;
-    bool poison = true;        ///< memory of dead buffers becomes NaN
+    bool poison = true;  ///< memory of dead buffers becomes NaN
 };
 
-/// Lowers `schedule` and runs it on the ranks of `world`, every rank a part of the model; returns whole
-/// gradients, assembled from all ranks, on every rank (of this process: of the last one to finish).
+/// Lowers `schedule` and runs it on the ranks of `world`, every rank a part of the model; returns
+/// whole gradients, assembled from all ranks, on every rank (of this process: of the last one to
+/// finish).
 [[nodiscard]] Gradients run_pipeline(World& world, const GptConfig& config,
                                      const GptPartition& partition, const Schedule& schedule,
                                      const Batch& batch, uint64_t seed,

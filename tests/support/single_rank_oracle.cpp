@@ -12,7 +12,9 @@ namespace {
 
 using Storage = std::vector<std::byte>;
 
-Storage storage(int64_t bytes) { return Storage(static_cast<size_t>(bytes), std::byte{0xff}); }
+Storage storage(int64_t bytes) {
+    return Storage(static_cast<size_t>(bytes), std::byte{0xff});
+}
 
 /// Everything one microbatch leaves behind for the weight gradients.
 struct Trace {

@@ -25,16 +25,16 @@ struct Batch {
 [[nodiscard]] Batch random_batch(const GptConfig& config, int microbatches, int64_t sequences,
                                  uint32_t seed, double ignored = 0.2);
 
-/// Gradient of every logical tensor, whole, by name ("transformer.wte.weight (output)" is the output
-/// side of a tied weight), and the loss of every microbatch.
+/// Gradient of every logical tensor, whole, by name ("transformer.wte.weight (output)" is the
+/// output side of a tied weight), and the loss of every microbatch.
 struct Gradients {
     std::map<std::string, std::vector<float>> by_name;
     std::vector<double> losses;
 };
 
 /// One process computes everything: each microbatch through all stages, the output shards of
-/// `schedule` one after the other, partial sums added in rank order, weight gradients accumulated in
-/// the order in which the schedule's ranks do it. No lowering, no executor, no transport.
+/// `schedule` one after the other, partial sums added in rank order, weight gradients accumulated
+/// in the order in which the schedule's ranks do it. No lowering, no executor, no transport.
 [[nodiscard]] Gradients run_single_rank(const GptConfig& config, const GptPartition& partition,
                                         const Schedule& schedule, const Batch& batch,
                                         uint64_t seed);

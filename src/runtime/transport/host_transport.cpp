@@ -47,12 +47,16 @@ Ticket HostTransport::start(const Transfer& t) {
         ticket = free_.back();
         free_.pop_back();
     }
-    const auto self = static_cast<size_t>(std::find(t.ranks.begin(), t.ranks.end(), rank()) -
-                                          t.ranks.begin());
+    const auto self =
+        static_cast<size_t>(std::find(t.ranks.begin(), t.ranks.end(), rank()) - t.ranks.begin());
     const size_t members = t.ranks.size();
     switch (t.what) {
-        case Do::send: send(ticket, t.ranks[1], t.channel, t.send); break;
-        case Do::receive: receive(ticket, t.ranks[0], t.channel, t.receive); break;
+        case Do::send:
+            send(ticket, t.ranks[1], t.channel, t.send);
+            break;
+        case Do::receive:
+            receive(ticket, t.ranks[0], t.channel, t.receive);
+            break;
         case Do::broadcast:
             if (rank() != t.root) {
                 receive(ticket, t.root, t.channel, t.receive);
@@ -104,7 +108,8 @@ Ticket HostTransport::start(const Transfer& t) {
             break;
         case Do::pass:
         case Do::combine:
-        case Do::fold: break;
+        case Do::fold:
+            break;
     }
     return ticket;
 }

@@ -9,8 +9,8 @@
 
 namespace vocabpipe {
 
-/// Expands every transfer into messages, linearly: worlds of host ranks are small, and messages of one
-/// pair and channel then match in order without a tag per transfer.
+/// Expands every transfer into messages, linearly: worlds of host ranks are small, and messages of
+/// one pair and channel then match in order without a tag per transfer.
 class HostTransport : public Transport {
 public:
     [[nodiscard]] Ticket start(const Transfer& transfer) final;

@@ -170,8 +170,7 @@ private:
         add_part(node, source, Do::send, microbatch, {from}).group = pair;
         add_part(node, destination, Do::receive, microbatch, {to}).group = pair;
         const int64_t bytes = from == kNoBuffer ? 0 : flow_.buffers[from].bytes;
-        flow_.nodes[node].duration_ns =
-            costs_.transfer_ns(Do::send, flow_.groups[pair], bytes);
+        flow_.nodes[node].duration_ns = costs_.transfer_ns(Do::send, flow_.groups[pair], bytes);
         edge(producer, node);
         edge(node, consumer);
         // Posted `receive_ahead` passes before use: not earlier, or the buffer lives for nothing.
@@ -180,8 +179,8 @@ private:
         if (position >= ahead) edge(consumer - ahead, node);
     }
 
-    /// `x` on the root to every other rank of `owners`; returns the buffers by owner. `ready` becomes the
-    /// node after which each owner has it.
+    /// `x` on the root to every other rank of `owners`; returns the buffers by owner. `ready`
+    /// becomes the node after which each owner has it.
     std::vector<uint32_t> broadcast(const std::vector<int>& owners, int root, uint32_t x,
                                     uint32_t producer, uint32_t microbatch, Purpose purpose,
                                     uint32_t& ready) {
@@ -191,8 +190,7 @@ private:
         const Group members = with_root(owners, root);
         const uint16_t index = group(members);
         const uint32_t node = add_node(Lane::collective);
-        flow_.nodes[node].duration_ns =
-            costs_.transfer_ns(Do::broadcast, members, boundary_bytes_);
+        flow_.nodes[node].duration_ns = costs_.transfer_ns(Do::broadcast, members, boundary_bytes_);
         for (const int rank : members.ranks) {
             const uint32_t copy = rank == root ? x : buffer(rank, boundary_bytes_, purpose);
             add_part(node, rank, Do::broadcast, microbatch, {copy}).group = index;
@@ -204,8 +202,8 @@ private:
         return copies;
     }
 
-    /// Adds up `partial[i]` of owner i, ready after producer[i], into `sum` on the root, in group order.
-    /// Returns the node after which the sum is complete.
+    /// Adds up `partial[i]` of owner i, ready after producer[i], into `sum` on the root, in group
+    /// order. Returns the node after which the sum is complete.
     uint32_t reduce(uint8_t which, const std::vector<int>& owners,
                     const std::vector<uint32_t>& partial, const std::vector<uint32_t>& producer,
                     int root, uint32_t sum, uint32_t microbatch) {
@@ -229,9 +227,9 @@ private:
                 part.reduction = which;
                 edge(producer[i], node);
             }
-            flow_.nodes[node].duration_ns = costs_.transfer_ns(
-                Do::exchange, flow_.groups[members],
-                sizes_.tokens * reduction.cols * size_of(reduction.partial));
+            flow_.nodes[node].duration_ns =
+                costs_.transfer_ns(Do::exchange, flow_.groups[members],
+                                   sizes_.tokens * reduction.cols * size_of(reduction.partial));
             ready.assign(owners.size(), node);
         }
         // A single partial needs no adding, only the conversion to the result's type, if any.
@@ -268,15 +266,16 @@ private:
             part.group = index;
             part.reduction = which;
         }
-        flow_.nodes[node].duration_ns = costs_.transfer_ns(
-            Do::gather, all,
-            sizes_.tokens * reduction.cols * size_of(reduction.result) /
-                static_cast<int64_t>(owners.size()));
+        flow_.nodes[node].duration_ns =
+            costs_.transfer_ns(Do::gather, all,
+                               sizes_.tokens * reduction.cols * size_of(reduction.result) /
+                                   static_cast<int64_t>(owners.size()));
         for (const uint32_t before : ready) edge(before, node);
         return node;
     }
 
-    // --- one microbatch, front to back ------------------------------------------------------------
+    // --- one microbatch, front to back
+    // ------------------------------------------------------------
 
     /// E on every input shard; returns x of stage 0, the sum of the shards' rows.
     uint32_t embed(uint32_t j) {
@@ -303,11 +302,11 @@ private:
             const int rank = schedule_.rank_of_stage[static_cast<size_t>(s)];
             const uint32_t forward = stage_node(Op::F, s, j);
             const bool last = s + 1 == schedule_.stages;
-            const uint32_t y = buffer(rank, boundary_bytes_,
-                                      last ? Purpose::vocabulary : Purpose::boundary);
+            const uint32_t y =
+                buffer(rank, boundary_bytes_, last ? Purpose::vocabulary : Purpose::boundary);
             const uint32_t saved = buffer(rank, bytes.saved, Purpose::activation);
-            set_operands(forward, {x, y, saved,
-                                   buffer(rank, bytes.forward_workspace, Purpose::workspace)});
+            set_operands(forward,
+                         {x, y, saved, buffer(rank, bytes.forward_workspace, Purpose::workspace)});
             if (backward_) stage_input_.push_back({x, saved});
             x = y;
             if (last) break;
@@ -329,8 +328,8 @@ private:
         const size_t owners = output_owners_.size();
         const uint32_t last_forward = stage_node(Op::F, schedule_.stages - 1, j);
         uint32_t c0 = kNoNode;
-        const std::vector<uint32_t> copies = broadcast(output_owners_, last_rank_, x, last_forward,
-                                                       j, Purpose::vocabulary, c0);
+        const std::vector<uint32_t> copies =
+            broadcast(output_owners_, last_rank_, x, last_forward, j, Purpose::vocabulary, c0);
         const int64_t statistics_bytes = sizes_.tokens * StepSizes::kStatistics * 4;
         const int64_t factors_bytes = sizes_.tokens * StepSizes::kFactors * 4;
         const int64_t gradient_bytes = sizes_.tokens * sizes_.hidden * 4;
@@ -362,9 +361,9 @@ private:
             flow_.nodes[c1].duration_ns =
                 costs_.transfer_ns(Do::all_gather, flow_.groups[members], statistics_bytes);
             for (size_t i = 0; i < owners; ++i) {
-                shards[i].all = buffer(output_owners_[i],
-                                       statistics_bytes * static_cast<int64_t>(owners),
-                                       Purpose::vocabulary);
+                shards[i].all =
+                    buffer(output_owners_[i], statistics_bytes * static_cast<int64_t>(owners),
+                           Purpose::vocabulary);
                 add_part(c1, output_owners_[i], Do::all_gather, j,
                          {shards[i].statistics, shards[i].all})
                     .group = members;
@@ -384,10 +383,10 @@ private:
             shard.combine = add_node(Lane::combine);
             add_part(shard.combine, rank, Do::combine, j, {shard.all, shard.factors, in_combine})
                 .group = members;
-            flow_.nodes[shard.combine].duration_ns = costs_.local_ns(
-                Do::combine, statistics_bytes * static_cast<int64_t>(owners) +
-                                 (shard.factors == kNoBuffer ? 0 : factors_bytes) +
-                                 (in_combine == kNoBuffer ? 0 : gradient_bytes));
+            flow_.nodes[shard.combine].duration_ns =
+                costs_.local_ns(Do::combine, statistics_bytes * static_cast<int64_t>(owners) +
+                                                 (shard.factors == kNoBuffer ? 0 : factors_bytes) +
+                                                 (in_combine == kNoBuffer ? 0 : gradient_bytes));
             edge(owners > 1 ? c1 : shard.score, shard.combine);
             if (!backward_) continue;
             const uint32_t backward = rank_node(Op::T, rank, j);
@@ -403,8 +402,8 @@ private:
         }
         if (!backward_) return kNoBuffer;
         const uint32_t dy = buffer(last_rank_, boundary_bytes_, Purpose::boundary);
-        const uint32_t done = reduce(kOutputReduction, output_owners_, gradients, producers,
-                                     last_rank_, dy, j);
+        const uint32_t done =
+            reduce(kOutputReduction, output_owners_, gradients, producers, last_rank_, dy, j);
         edge(done, backward_node(schedule_.stages - 1, j));
         return dy;
     }
@@ -428,13 +427,13 @@ private:
             const uint32_t node = backward_node(s, j);
             if (is_split(s, j)) {
                 const uint32_t for_weight = buffer(rank, bytes.for_weight, Purpose::activation);
-                set_operands(node, {dy, x, saved, dx, for_weight,
-                                    buffer(rank, bytes.input_gradient_workspace,
-                                           Purpose::workspace)});
+                set_operands(node,
+                             {dy, x, saved, dx, for_weight,
+                              buffer(rank, bytes.input_gradient_workspace, Purpose::workspace)});
                 const uint32_t weight = stage_node(Op::W, s, j);
-                set_operands(weight, {x, saved, for_weight,
-                                      buffer(rank, bytes.weight_gradient_workspace,
-                                             Purpose::workspace)});
+                set_operands(weight,
+                             {x, saved, for_weight,
+                              buffer(rank, bytes.weight_gradient_workspace, Purpose::workspace)});
                 edge(node, weight);
             } else {
                 set_operands(node, {dy, x, saved, dx,
@@ -459,8 +458,8 @@ private:
     void embed_gradient(uint32_t j, uint32_t dx) {
         uint32_t arrived = kNoNode;
         const uint32_t producer = backward_node(0, j);
-        const std::vector<uint32_t> copies = broadcast(input_owners_, first_rank_, dx, producer, j,
-                                                       Purpose::boundary, arrived);
+        const std::vector<uint32_t> copies =
+            broadcast(input_owners_, first_rank_, dx, producer, j, Purpose::boundary, arrived);
         for (size_t i = 0; i < input_owners_.size(); ++i) {
             const uint32_t gradient = rank_node(Op::G, input_owners_[i], j);
             set_operands(gradient, {copies[i]});
@@ -504,8 +503,8 @@ private:
         }
     }
 
-    /// A tied weight has a gradient from G and one from T; they are added once, E side first. Shards
-    /// that coincide do it locally; whole layers on two ranks exchange their halves.
+    /// A tied weight has a gradient from G and one from T; they are added once, E side first.
+    /// Shards that coincide do it locally; whole layers on two ranks exchange their halves.
     void reduce_tied_gradients() {
         if (schedule_.input == schedule_.output) {
             for (const int rank : input_owners_) {
@@ -536,8 +535,7 @@ private:
             const uint32_t node = add_node(Lane::collective);
             add_part(node, from, Do::send, 0, {sent}).group = pair;
             add_part(node, to, Do::receive, 0, {received}).group = pair;
-            flow_.nodes[node].duration_ns =
-                costs_.transfer_ns(Do::send, flow_.groups[pair], bytes);
+            flow_.nodes[node].duration_ns = costs_.transfer_ns(Do::send, flow_.groups[pair], bytes);
             edge(producer, node);
             edge(node, consumer);
             // The sum overwrites what the other side still reads.
@@ -563,7 +561,8 @@ private:
     std::array<std::vector<uint32_t>, 4> of_stage_;  ///< F B I W: [stage * m + microbatch]
     std::array<std::vector<uint32_t>, 4> of_rank_;   ///< E G S T: [rank * m + microbatch]
     std::vector<uint32_t> last_pass_;                ///< [rank]
-    std::vector<std::pair<uint32_t, uint32_t>> stage_input_;  ///< [microbatch * n + stage]: x, saved
+    std::vector<std::pair<uint32_t, uint32_t>>
+        stage_input_;  ///< [microbatch * n + stage]: x, saved
 };
 
 }  // namespace

@@ -42,7 +42,8 @@ struct Dataflow {
     std::vector<std::vector<Pass>> passes;  ///< [rank], passes of the step appended
     std::vector<Node> nodes;
     std::vector<Part> parts;
-    std::vector<std::pair<uint32_t, uint32_t>> edges;  ///< nodes: first completes before second starts
+    std::vector<std::pair<uint32_t, uint32_t>>
+        edges;  ///< nodes: first completes before second starts
     std::vector<PlannedBuffer> buffers;
     std::vector<Group> groups;
     std::vector<Reduction> reductions;

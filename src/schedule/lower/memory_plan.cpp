@@ -18,7 +18,8 @@ public:
     uint64_t take(uint64_t bytes) {
         auto best = free_.end();
         for (auto it = free_.begin(); it != free_.end(); ++it) {
-            if (it->second >= bytes && (best == free_.end() || it->second < best->second)) best = it;
+            if (it->second >= bytes && (best == free_.end() || it->second < best->second))
+                best = it;
         }
         if (best != free_.end()) {
             const uint64_t offset = best->first;

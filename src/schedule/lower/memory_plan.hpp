@@ -8,8 +8,8 @@
 
 namespace vocabpipe::lowering {
 
-/// A buffer of one rank in the time of the list schedule. Born when its first user starts, dead when
-/// all users have ended.
+/// A buffer of one rank in the time of the list schedule. Born when its first user starts, dead
+/// when all users have ended.
 struct Lifetime {
     uint64_t bytes = 0;
     int64_t born_ns = 0;
@@ -23,16 +23,16 @@ struct MemoryPlan {
     uint64_t arena_bytes = 0;
     uint64_t live_peak_bytes = 0;
     uint32_t peak_at = 0;  ///< index of the lifetime whose birth makes the live peak
-    /// (earlier, later): the later buffer lies where the earlier one was; its first user must wait for
-    /// all users of the earlier one.
+    /// (earlier, later): the later buffer lies where the earlier one was; its first user must wait
+    /// for all users of the earlier one.
     std::vector<std::pair<uint32_t, uint32_t>> reuses;
 };
 
 inline constexpr uint64_t kAlignment = 256;  ///< bytes; cache lines, vectors and pages stay apart
 
-/// Best fit in order of birth. Memory is reused only if every user of the old buffer comes before the
-/// new buffer in the global order and in time, so that reuse never adds waiting to the list schedule.
-/// Fills in `offset`.
+/// Best fit in order of birth. Memory is reused only if every user of the old buffer comes before
+/// the new buffer in the global order and in time, so that reuse never adds waiting to the list
+/// schedule. Fills in `offset`.
 [[nodiscard]] MemoryPlan plan_memory(std::vector<Lifetime>& lifetimes);
 
 }  // namespace vocabpipe::lowering

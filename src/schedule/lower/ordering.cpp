@@ -42,8 +42,9 @@ std::vector<Place> order_globally(const Dataflow& flow) {
         }
     }
     if (done != count) {
-        throw UsageError("the schedule cannot finish: its passes and the communication they imply "
-                         "wait for each other");
+        throw UsageError(
+            "the schedule cannot finish: its passes and the communication they imply "
+            "wait for each other");
     }
     return places;
 }

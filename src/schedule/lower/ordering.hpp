@@ -16,8 +16,9 @@ struct Place {
     int64_t end_ns = 0;
 };
 
-/// Starts every node as soon as what it needs is done, in order of time. Every dependency then points
-/// forward in `order`, which is why projections of it cannot deadlock. Throws UsageError on a cycle.
+/// Starts every node as soon as what it needs is done, in order of time. Every dependency then
+/// points forward in `order`, which is why projections of it cannot deadlock. Throws UsageError on
+/// a cycle.
 [[nodiscard]] std::vector<Place> order_globally(const Dataflow& flow);
 
 }  // namespace vocabpipe::lowering

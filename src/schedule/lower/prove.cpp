@@ -23,7 +23,9 @@ struct Joint {
 };
 
 /// send and receive are the two ends of one message.
-Do kind_of(const Action& action) { return action.what == Do::receive ? Do::send : action.what; }
+Do kind_of(const Action& action) {
+    return action.what == Do::receive ? Do::send : action.what;
+}
 
 bool is_communication(Do what) {
     return what != Do::pass && what != Do::combine && what != Do::fold;
@@ -82,9 +84,8 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
 std::optional<std::string> incomplete(const Joint& joint, const std::vector<Program>& programs) {
     if (joint.group == nullptr) return std::nullopt;
     if (joint.participants == joint.group->ranks.size()) {
-        const uint64_t wanted = joint.what == Do::exchange
-                                    ? joint.each * joint.group->ranks.size()
-                                    : joint.first_operands;
+        const uint64_t wanted = joint.what == Do::exchange ? joint.each * joint.group->ranks.size()
+                                                           : joint.first_operands;
         const bool in_blocks = joint.what == Do::exchange || joint.what == Do::gather;
         if (!in_blocks || joint.second_operands == wanted) return std::nullopt;
         return "rank " + std::to_string(joint.first_rank) + " and others: the blocks of " +
@@ -118,9 +119,8 @@ std::optional<std::string> find_deadlock(const std::vector<Program>& programs) {
             const auto [found, added] =
                 joint_of_order.try_emplace(action.order, static_cast<uint32_t>(joints.size()));
             if (added) {
-                joints.push_back({.what = kind_of(action),
-                                  .order = action.order,
-                                  .first_rank = program.rank});
+                joints.push_back(
+                    {.what = kind_of(action), .order = action.order, .first_rank = program.rank});
             }
             if (auto fault = join(joints[found->second], program, action)) return fault;
             joint_of[rank].push_back(found->second);

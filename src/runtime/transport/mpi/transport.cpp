@@ -3,10 +3,10 @@
 
 #include "vocabpipe/error.hpp"
 
+#include <mpi.h>
 #include <array>
 #include <deque>
 #include <exception>
-#include <mpi.h>
 
 namespace vocabpipe::mpi {
 
@@ -17,8 +17,8 @@ void check(int result, const char* call, int rank) {
     std::array<char, MPI_MAX_ERROR_STRING> text{};
     int length = 0;
     MPI_Error_string(result, text.data(), &length);
-    throw CommunicationError("rank " + std::to_string(rank) + ": " + call + " failed: " +
-                             std::string(text.data(), static_cast<size_t>(length)));
+    throw CommunicationError("rank " + std::to_string(rank) + ": " + call +
+                             " failed: " + std::string(text.data(), static_cast<size_t>(length)));
 }
 
 #define VOCABPIPE_MPI(call) check(call, #call, rank_)
@@ -71,7 +71,8 @@ protected:
         VOCABPIPE_MPI(MPI_Test(&open.handle, &done, &status));
         if (done == 0) return false;
         free_.push_back(request);
-        if (open.expected >= 0) {  // MPI itself objects to messages that are too long, not too short
+        if (open.expected >=
+            0) {  // MPI itself objects to messages that are too long, not too short
             int received = 0;
             MPI_Get_count(&status, MPI_BYTE, &received);
             if (received != open.expected) {
@@ -122,8 +123,9 @@ Session::Session() : state_(std::make_unique<State>()) {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (finalised != 0) {
-        throw CommunicationError("MPI was finalised in this process and cannot start again; keep one "
-                                 "World::mpi() alive as long as others follow");
+        throw CommunicationError(
+            "MPI was finalised in this process and cannot start again; keep one "
+            "World::mpi() alive as long as others follow");
     }
     if (initialised == 0) {
         int provided = MPI_THREAD_SINGLE;
@@ -140,8 +142,12 @@ Session::~Session() {
     if (state_->initialised_here && !state_->aborted) MPI_Finalize();
 }
 
-int Session::rank() const { return state_->rank; }
-int Session::size() const { return state_->size; }
+int Session::rank() const {
+    return state_->rank;
+}
+int Session::size() const {
+    return state_->size;
+}
 
 std::unique_ptr<Transport> Session::make_transport() {
     return std::make_unique<MpiTransport>(MPI_COMM_WORLD);

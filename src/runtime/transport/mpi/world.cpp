@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/runtime/transport/mpi/transport.hpp"
 #include "src/runtime/world.hpp"
+#include "src/runtime/transport/mpi/transport.hpp"
 
 namespace vocabpipe::mpi {
 

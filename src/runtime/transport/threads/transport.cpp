@@ -34,7 +34,8 @@ constexpr int kChannels = 5;
 
 class Hub {
 public:
-    explicit Hub(int ranks) : ranks_(ranks), boxes_(static_cast<size_t>(ranks * ranks * kChannels)) {}
+    explicit Hub(int ranks)
+        : ranks_(ranks), boxes_(static_cast<size_t>(ranks * ranks * kChannels)) {}
 
     [[nodiscard]] int ranks() const { return ranks_; }
     Mailbox& box(int source, int destination, Channel channel) {
@@ -166,9 +167,13 @@ private:
 
 }  // namespace
 
-std::shared_ptr<Hub> make_hub(int ranks) { return std::make_shared<Hub>(ranks); }
+std::shared_ptr<Hub> make_hub(int ranks) {
+    return std::make_shared<Hub>(ranks);
+}
 
-void abort(Hub& hub, const std::string& reason) noexcept { hub.abort(reason); }
+void abort(Hub& hub, const std::string& reason) noexcept {
+    hub.abort(reason);
+}
 
 std::unique_ptr<Transport> make_transport(std::shared_ptr<Hub> hub, int rank) {
     return std::make_unique<ThreadsTransport>(std::move(hub), rank);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/runtime/transport/threads/transport.hpp"
 #include "src/runtime/world.hpp"
+#include "src/runtime/transport/threads/transport.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <exception>
@@ -49,8 +49,8 @@ public:
         try {
             for (int rank = 0; rank < ranks_; ++rank) start(rank);
         } catch (const std::exception& error) {  // those that run must not wait for the others
-            const std::string reason = "--ranks " + std::to_string(ranks_) + ": the thread of rank " +
-                                       std::to_string(ranks.size()) +
+            const std::string reason = "--ranks " + std::to_string(ranks_) +
+                                       ": the thread of rank " + std::to_string(ranks.size()) +
                                        " cannot be started: " + error.what() + "; use fewer ranks";
             const std::lock_guard lock(mutex);
             first = std::make_exception_ptr(Error(ExitCode::failed, reason));
