@@ -41,6 +41,7 @@ sanitize() { # name, sanitizers, targets, ctest pattern
     cmake --build "$build-$1" --target $3
     ctest --test-dir "$build-$1" --output-on-failure --no-tests=error -j 2 -R "$4"
 }
+export TSAN_OPTIONS="suppressions=$PWD/tests/config/tsan-suppressions.txt"
 slice='p3|p4_|Transport|Abort|Deadline'
 [ $full = 1 ] && slice='.'
 sanitize tsan thread "runtime_test transport_test" "$slice"
