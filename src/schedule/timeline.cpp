@@ -15,10 +15,7 @@ TimelineSummary summarize(const Timeline& timeline, const std::vector<Program>& 
         first = std::min(first, span.begin_ns);
         last = std::max(last, span.end_ns);
         if (span.lane != Lane::compute && span.lane != Lane::combine) continue;
-        // A combine that polling runs inside a pass is part of that pass's time already.
-        if (span.lane == Lane::compute || span.cpu_ns > 0) {
-            summary.ranks[span.rank].busy_ns += span.cpu_ns;
-        }
+        summary.ranks[span.rank].busy_ns += span.cpu_ns;
         if (span.lane == Lane::compute) {
             auto& [begin, end] = compute[span.rank];
             begin = std::min(begin, span.begin_ns);
@@ -32,10 +29,11 @@ TimelineSummary summarize(const Timeline& timeline, const std::vector<Program>& 
         if (compute[rank].first != INT64_MAX) {
             of_rank.span_ns = compute[rank].second - compute[rank].first;
         }
-        of_rank.bubble = summary.makespan_ns > 0
-                             ? 1.0 - static_cast<double>(of_rank.busy_ns) /
-                                         static_cast<double>(summary.makespan_ns)
-                             : 0.0;
+        if (summary.makespan_ns > 0) {
+            // In simulated time a combine runs beside a pass, so that busy can exceed the makespan.
+            of_rank.bubble = std::max(0.0, 1.0 - static_cast<double>(of_rank.busy_ns) /
+                                                     static_cast<double>(summary.makespan_ns));
+        }
         summary.largest_span_ns = std::max(summary.largest_span_ns, of_rank.span_ns);
         summary.bubble += of_rank.bubble / static_cast<double>(programs.size());
     }
