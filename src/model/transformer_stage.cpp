@@ -109,6 +109,15 @@ TransformerStage::LayerGradients TransformerStage::gradient_views(Views& views) 
     return gradients;
 }
 
+TransformerStage::KeptForWeight TransformerStage::kept_views(Views& views) const {
+    KeptForWeight kept;
+    for (int i = 0; i < layers_.count; ++i) kept.gradients.push_back(gradient_views(views));
+    for (int i = 0; i < layers_.count; ++i) kept.layer_dy.push_back(hidden(views));
+    kept.stage_dy = hidden(views);
+    kept.stage_dx = hidden(views);
+    return kept;
+}
+
 StageBytes TransformerStage::bytes() const {
     StageBytes bytes;
     Views saved;
@@ -128,8 +137,7 @@ StageBytes TransformerStage::bytes() const {
     input_gradient.take_bytes(attention_bytes());
     bytes.input_gradient_workspace = input_gradient.used();
     Views for_weight;
-    for (int i = 0; i < layers_.count; ++i) gradient_views(for_weight);
-    for (int i = 0; i < layers_.count + 2; ++i) hidden(for_weight);
+    kept_views(for_weight);
     bytes.for_weight = for_weight.used();
     return bytes;
 }
@@ -280,71 +288,58 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
     }
 }
 
-// For I and W the gradients that B consumes on the spot are kept: per layer LayerGradients and the
-// layer's dy, then the stage's dy and dx.
-
 void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTensor dy,
                                       ConstTensor x, Bytes saved_bytes, Tensor dx, Bytes for_weight,
                                       Bytes workspace) {
     Views saved_memory(saved_bytes);
     const Saved saved = saved_views(saved_memory);
-    Views kept(for_weight);
-    std::vector<LayerGradients> gradients;
-    for (int i = 0; i < layers_.count; ++i) gradients.push_back(gradient_views(kept));
-    std::vector<Tensor> layer_dy;
-    for (int i = 0; i < layers_.count; ++i) layer_dy.push_back(hidden(kept));
-    const Tensor stage_dy = hidden(kept);
-    const Tensor stage_dx = hidden(kept);
+    Views kept_memory(for_weight);
+    const KeptForWeight kept = kept_views(kept_memory);
     Views memory(workspace);
     const Tensor scratch = hidden(memory);
     const Bytes attention_workspace = memory.take_bytes(attention_bytes());
 
-    op::convert(ctx, dy, stage_dy);
+    op::convert(ctx, dy, kept.stage_dy);
     if (layers_.final_norm) {
         const auto norm = parameters_.last(2);
         const ConstTensor input = saved.final_input ? ConstTensor(saved.final_input) : x;
         op::layer_norm_backward_input(ctx, dy, input, norm[0].weight, saved.final_stats, {},
-                                      layers_.count == 0 ? dx : layer_dy.back());
+                                      layers_.count == 0 ? dx : kept.layer_dy.back());
     } else if (layers_.count == 0) {
         op::convert(ctx, dy, dx);
     } else {
-        op::convert(ctx, dy, layer_dy.back());
+        op::convert(ctx, dy, kept.layer_dy.back());
     }
     for (int i = layers_.count - 1; i >= 0; --i) {
         const auto at = static_cast<size_t>(i);
-        layer_backward_input(ctx, i, layer_dy[at], layer_input(i, x, saved), saved.layers[at],
-                             gradients[at], i == 0 ? dx : layer_dy[at - 1], scratch,
+        layer_backward_input(ctx, i, kept.layer_dy[at], layer_input(i, x, saved), saved.layers[at],
+                             kept.gradients[at], i == 0 ? dx : kept.layer_dy[at - 1], scratch,
                              attention_workspace);
     }
-    op::convert(ctx, dx, stage_dx);
+    op::convert(ctx, dx, kept.stage_dx);
 }
 
 void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                        Bytes saved_bytes, Bytes for_weight, Bytes, bool overwrite) {
     Views saved_memory(saved_bytes);
     const Saved saved = saved_views(saved_memory);
-    Views kept(for_weight);
-    std::vector<LayerGradients> gradients;
-    for (int i = 0; i < layers_.count; ++i) gradients.push_back(gradient_views(kept));
-    std::vector<Tensor> layer_dy;
-    for (int i = 0; i < layers_.count; ++i) layer_dy.push_back(hidden(kept));
-    const Tensor stage_dy = hidden(kept);
-    const Tensor stage_dx = hidden(kept);
+    Views kept_memory(for_weight);
+    const KeptForWeight kept = kept_views(kept_memory);
 
     if (layers_.final_norm) {
         const auto norm = parameters_.last(2);
         const ConstTensor input = saved.final_input ? ConstTensor(saved.final_input) : x;
-        op::layer_norm_backward_weight(ctx, stage_dy, input, saved.final_stats, norm[0].gradient,
-                                       norm[1].gradient, !overwrite);
+        op::layer_norm_backward_weight(ctx, kept.stage_dy, input, saved.final_stats,
+                                       norm[0].gradient, norm[1].gradient, !overwrite);
     }
     for (int i = layers_.count - 1; i >= 0; --i) {
         const auto at = static_cast<size_t>(i);
-        layer_backward_weight(ctx, i, layer_dy[at], layer_input(i, x, saved), saved.layers[at],
-                              gradients[at], overwrite);
+        layer_backward_weight(ctx, i, kept.layer_dy[at], layer_input(i, x, saved), saved.layers[at],
+                              kept.gradients[at], overwrite);
     }
     if (layers_.positions) {
         Parameter& wpe = parameters_[static_cast<size_t>(layers_.count) * kPerLayer];
-        op::positions_gradient(ctx, stage_dx, microbatch.seq_length, wpe.gradient, !overwrite);
+        op::positions_gradient(ctx, kept.stage_dx, microbatch.seq_length, wpe.gradient, !overwrite);
     }
 }
 

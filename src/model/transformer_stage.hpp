@@ -26,8 +26,8 @@ struct StageLayers {
 
 /// Consecutive pre-LayerNorm decoder layers:
 ///     x_mid = x + proj(attention(ln_1(x))),  out = x_mid + mlp(ln_2(x_mid)).
-/// Saved per layer, in elements of the run's type per token: 11 h + 2 f for GPT-2's f = 4 h, i.e.
-/// 19 h (bf16: 38 bytes per hidden unit), plus fp32 row statistics; no tensor of shape [s, s].
+/// Saved per layer, in elements of the run's type per token: 8 h + 2 f, so 16 h for GPT-2's f = 4 h
+/// (bf16: 32 bytes per hidden unit), plus fp32 row statistics; no tensor of shape [s, s].
 class TransformerStage final : public StageModule {
 public:
     /// `parameters`: this stage's part of a ParameterStore.
@@ -74,7 +74,16 @@ private:
         Tensor fc;     ///< (N, f)
     };
 
+    /// What I keeps for W: all that B consumes on the spot.
+    struct KeptForWeight {
+        std::vector<LayerGradients> gradients;  ///< per layer
+        std::vector<Tensor> layer_dy;           ///< per layer (N, h): gradient of its output
+        Tensor stage_dy;                        ///< (N, h)
+        Tensor stage_dx;                        ///< (N, h)
+    };
+
     Saved saved_views(Views& views) const;
+    KeptForWeight kept_views(Views& views) const;
     LayerGradients gradient_views(Views& views) const;
     Tensor hidden(Views& views) const;
     [[nodiscard]] int64_t attention_bytes() const;
