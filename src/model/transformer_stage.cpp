@@ -62,7 +62,6 @@ TransformerStage::TransformerStage(const GptConfig& config, const StageLayers& l
       parameters_(parameters) {}
 
 // --- layouts
-// ---------------------------------------------------------------------------------------
 
 Tensor TransformerStage::hidden(Views& views) const {
     return views.take(tokens_, config_.hidden_size, config_.dtype);
@@ -152,7 +151,6 @@ ConstTensor TransformerStage::layer_input(int layer, ConstTensor x, const Saved&
 }
 
 // --- forward
-// ---------------------------------------------------------------------------------------
 
 void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                                Bytes saved_bytes, Bytes workspace) {
@@ -206,7 +204,6 @@ void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
 }
 
 // --- backward
-// --------------------------------------------------------------------------------------
 
 void TransformerStage::layer_backward_input(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
                                             const LayerSaved& saved,

@@ -5,6 +5,7 @@
 #include "src/runtime/aligned_memory.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/runtime/wait.hpp"
+#include "src/schedule/successors.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -60,7 +61,7 @@ public:
 
     void run_step(std::span<const Microbatch> microbatches) {
         microbatches_ = microbatches;
-        missing_ = missing_at_start_;
+        missing_ = successors_.missing;
         users_left_ = users_;
         waited_for_.assign(program_.actions.size(), UINT32_MAX);
         head_.fill(0);
@@ -113,16 +114,7 @@ private:
 
     void index_program() {
         const size_t count = program_.actions.size();
-        missing_at_start_.assign(count, 0);
-        first_successor_.assign(count + 1, 0);
-        for (const Edge& edge : program_.edges) {
-            ++missing_at_start_[edge.after];
-            ++first_successor_[edge.before + 1];
-        }
-        for (size_t i = 0; i < count; ++i) first_successor_[i + 1] += first_successor_[i];
-        successors_.resize(program_.edges.size());
-        std::vector<uint32_t> fill(first_successor_.begin(), first_successor_.end() - 1);
-        for (const Edge& edge : program_.edges) successors_[fill[edge.before]++] = edge.after;
+        successors_ = Successors(count, program_.edges);
         for (auto& lane : lanes_) lane.clear();
         for (uint32_t i = 0; i < count; ++i) {
             lanes_[static_cast<size_t>(program_.actions[i].lane)].push_back(i);
@@ -240,9 +232,9 @@ private:
 
     void complete(uint32_t action) {
         ++done_;
-        for (uint32_t i = first_successor_[action]; i < first_successor_[action + 1]; ++i) {
-            waited_for_[successors_[i]] = action;
-            --missing_[successors_[i]];
+        for (const uint32_t next : successors_.of(action)) {
+            waited_for_[next] = action;
+            --missing_[next];
         }
         if (options_.poison_dead_buffers)
             poison_dead(program_.operands_of(program_.actions[action]));
@@ -470,7 +462,7 @@ private:
     Program program_;
     AlignedMemory arena_;
     std::array<std::vector<uint32_t>, kLanes> lanes_;
-    std::vector<uint32_t> missing_at_start_, first_successor_, successors_;
+    Successors successors_;
     std::vector<std::array<std::vector<int64_t>, 2>>
         block_begin_;              ///< [group][reduction], elements
     std::vector<uint32_t> users_;  ///< [buffer] how many actions use it

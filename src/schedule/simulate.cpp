@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/simulate.hpp"
 
+#include "src/schedule/communication.hpp"
+#include "src/schedule/successors.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -13,16 +15,12 @@ namespace vocabpipe {
 
 namespace {
 
-bool is_communication(Do what) {
-    return what != Do::pass && what != Do::combine && what != Do::fold;
-}
-
 /// One rank's program while it runs.
 struct RankState {
-    std::vector<uint32_t> missing;            ///< [action] edges and lane predecessor still to come
-    std::vector<int64_t> ready_ns;            ///< [action] when the last of them came
-    std::vector<uint32_t> waited_for;         ///< [action] which one that was
-    std::vector<uint32_t> first, successors;  ///< CSR over edges
+    std::vector<uint32_t> missing;     ///< [action] edges and lane predecessor still to come
+    std::vector<int64_t> ready_ns;     ///< [action] when the last of them came
+    std::vector<uint32_t> waited_for;  ///< [action] which one that was
+    Successors edges;
     std::vector<uint32_t> next_in_lane;
 };
 
@@ -89,19 +87,11 @@ private:
     static RankState prepare(const Program& program) {
         const size_t count = program.actions.size();
         RankState state;
-        state.missing.assign(count, 0);
+        state.edges = Successors(count, program.edges);
+        state.missing = state.edges.missing;
         state.ready_ns.assign(count, 0);
         state.waited_for.assign(count, UINT32_MAX);
-        state.first.assign(count + 1, 0);
         state.next_in_lane.assign(count, UINT32_MAX);
-        for (const Edge& edge : program.edges) {
-            ++state.first[edge.before + 1];
-            ++state.missing[edge.after];
-        }
-        for (size_t i = 0; i < count; ++i) state.first[i + 1] += state.first[i];
-        state.successors.resize(program.edges.size());
-        std::vector<uint32_t> fill(state.first.begin(), state.first.end() - 1);
-        for (const Edge& edge : program.edges) state.successors[fill[edge.before]++] = edge.after;
         std::array<uint32_t, kLanes> last;
         last.fill(UINT32_MAX);
         for (uint32_t i = 0; i < count; ++i) {
@@ -177,8 +167,8 @@ private:
 
     void end(uint32_t rank, uint32_t index, int64_t at) {
         const RankState& state = ranks_[rank];
-        for (uint32_t i = state.first[index]; i < state.first[index + 1]; ++i) {
-            satisfied(rank, state.successors[i], index, at);
+        for (const uint32_t next : state.edges.of(index)) {
+            satisfied(rank, next, index, at);
         }
         if (programs_[rank].actions[index].lane == Lane::compute &&
             state.next_in_lane[index] != UINT32_MAX) {

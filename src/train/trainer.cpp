@@ -76,7 +76,6 @@ public:
 
 private:
     // --- before the first step
-    // ---------------------------------------------------------------------
 
     /// Everything that can be wrong without memory for a model.
     void prepare() {
@@ -206,7 +205,6 @@ private:
     }
 
     // --- steps
-    // -------------------------------------------------------------------------------------
 
     StepResult run_step(int64_t step) {
         const LearningRateSchedule learning_rate{options_.lr, options_.min_lr,
@@ -290,7 +288,6 @@ private:
     }
 
     // --- after the last step
-    // -----------------------------------------------------------------------
 
     void finish() {
         const Timeline timeline = executor_->gather_timeline();

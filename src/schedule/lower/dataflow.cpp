@@ -275,7 +275,6 @@ private:
     }
 
     // --- one microbatch, front to back
-    // ------------------------------------------------------------
 
     /// E on every input shard; returns x of stage 0, the sum of the shards' rows.
     uint32_t embed(uint32_t j) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/lower/ordering.hpp"
 
+#include "src/schedule/successors.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -11,22 +12,13 @@ namespace vocabpipe::lowering {
 
 std::vector<Place> order_globally(const Dataflow& flow) {
     const size_t count = flow.nodes.size();
-    std::vector<uint32_t> first(count + 1, 0);
-    std::vector<uint32_t> missing(count, 0);
-    for (const auto& [before, after] : flow.edges) {
-        ++first[before + 1];
-        ++missing[after];
-    }
-    for (size_t i = 0; i < count; ++i) first[i + 1] += first[i];
-    std::vector<uint32_t> successors(flow.edges.size());
-    std::vector<uint32_t> fill(first.begin(), first.end() - 1);
-    for (const auto& [before, after] : flow.edges) successors[fill[before]++] = after;
+    Successors successors(count, flow.edges);
 
     using Entry = std::pair<int64_t, uint32_t>;  // ready time, node: ties go to the node made first
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
     std::vector<Place> places(count);
     for (uint32_t node = 0; node < count; ++node) {
-        if (missing[node] == 0) ready.emplace(0, node);
+        if (successors.missing[node] == 0) ready.emplace(0, node);
     }
     uint32_t done = 0;
     while (!ready.empty()) {
@@ -34,11 +26,10 @@ std::vector<Place> order_globally(const Dataflow& flow) {
         ready.pop();
         const int64_t end = start + flow.nodes[node].duration_ns;
         places[node] = {done++, start, end};
-        for (uint32_t i = first[node]; i < first[node + 1]; ++i) {
-            const uint32_t next = successors[i];
+        for (const uint32_t next : successors.of(node)) {
             // start_ns collects the latest predecessor until the node itself is placed.
             places[next].start_ns = std::max(places[next].start_ns, end);
-            if (--missing[next] == 0) ready.emplace(places[next].start_ns, next);
+            if (--successors.missing[next] == 0) ready.emplace(places[next].start_ns, next);
         }
     }
     if (done != count) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/schedule/communication.hpp"
+#include "src/schedule/successors.hpp"
 #include "vocabpipe/lower.hpp"
 
 #include <algorithm>
@@ -25,10 +27,6 @@ struct Joint {
 /// send and receive are the two ends of one message.
 Do kind_of(const Action& action) {
     return action.what == Do::receive ? Do::send : action.what;
-}
-
-bool is_communication(Do what) {
-    return what != Do::pass && what != Do::combine && what != Do::fold;
 }
 
 std::string at_order(const Joint& joint) {
@@ -144,34 +142,25 @@ std::optional<std::string> find_deadlock(const std::vector<Program>& programs) {
             edges.emplace_back(joint[edge.before], joint[edge.after]);
         }
     }
-    std::vector<uint32_t> missing(joints.size(), 0);
-    std::vector<uint32_t> first(joints.size() + 1, 0);
-    for (const auto& [before, after] : edges) {
-        ++missing[after];
-        ++first[before + 1];
-    }
-    for (size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
-    std::vector<uint32_t> next(edges.size());
-    std::vector<uint32_t> fill(first.begin(), first.end() - 1);
-    for (const auto& [before, after] : edges) next[fill[before]++] = after;
+    Successors successors(joints.size(), edges);
     std::vector<uint32_t> ready;
     for (uint32_t i = 0; i < joints.size(); ++i) {
-        if (missing[i] == 0) ready.push_back(i);
+        if (successors.missing[i] == 0) ready.push_back(i);
     }
     size_t done = 0;
     while (!ready.empty()) {
         const uint32_t node = ready.back();
         ready.pop_back();
         ++done;
-        for (uint32_t i = first[node]; i < first[node + 1]; ++i) {
-            if (--missing[next[i]] == 0) ready.push_back(next[i]);
+        for (const uint32_t next : successors.of(node)) {
+            if (--successors.missing[next] == 0) ready.push_back(next);
         }
     }
     if (done == joints.size()) return std::nullopt;
     for (const Program& program : programs) {
         const std::vector<uint32_t>& joint = joint_of[static_cast<size_t>(program.rank)];
         for (uint32_t i = 0; i < program.actions.size(); ++i) {
-            if (missing[joint[i]] > 0) {
+            if (successors.missing[joint[i]] > 0) {
                 return "rank " + std::to_string(program.rank) + " cannot reach action " +
                        std::to_string(i) + " (" + program.name_of(program.actions[i]) + "); " +
                        std::to_string(joints.size() - done) + " actions wait for each other";
