@@ -145,7 +145,7 @@ Schedule one_f_one_b(const GenerateOptions& options) {
     }
     const int barriers = options.vocab_mode == VocabMode::two_barriers ? 2 : 1;
     const std::vector<UnitSlot> slots =
-        unit_slots(options.ranks, options.forward_cost, options.backward_cost - options.c0_margin);
+        unit_slots(options.ranks, options.costs.mean(F), options.costs.mean(B) - options.c0_margin);
     return straight_schedule(
         options, [&](int rank) { return with_barriers(options, rank, barriers, slots); });
 }

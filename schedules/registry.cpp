@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/insert_vocabulary.hpp"
 
 #include "schedules/gpipe.hpp"
 #include "schedules/one_f_one_b.hpp"
@@ -16,9 +17,12 @@ namespace vocabpipe {
 namespace {
 
 constexpr std::array kGenerators{
-    Generator{"1f1b", "one forward, one backward; at most p-r microbatches in flight on rank r",
-              one_f_one_b},
-    Generator{"gpipe", "all forwards, then all backwards; all microbatches in flight", gpipe},
+    Generator{.name = "1f1b",
+              .summary = "one forward, one backward; at most p-r microbatches in flight on rank r",
+              .make = one_f_one_b},
+    Generator{.name = "gpipe",
+              .summary = "all forwards, then all backwards; all microbatches in flight",
+              .make = gpipe},
 };
 
 void require_at_least(std::string_view option, int64_t value, int64_t least) {
@@ -43,9 +47,37 @@ void check(const GenerateOptions& options) {
     require_at_least("--vocab-size", options.vocab_size, 1);
     // Keeps vocab_size * ranks within 64 bits (ShardMap::even).
     require_at_most("--vocab-size", options.vocab_size, int64_t{1} << 40);
-    require_at_least("--forward-cost", options.forward_cost, 1);
-    require_at_least("--backward-cost", options.backward_cost, 1);
     require_at_least("--c0-margin", options.c0_margin, 0);
+    require_at_least("--chunks", options.chunks, 0);
+    require_at_least("--warm-up-depth", options.warm_up_depth, 0);
+    require_at_least("--group-size", options.group_size, 0);
+    require_at_least("--memory-limit", options.memory_limit, 0);
+}
+
+/// Costs must be there for every stage and rank (or for one, which stands for all).
+void check_costs(const PassCosts& costs, int stages, int ranks) {
+    const auto check_table = [](const std::vector<PassCosts::OpCosts>& table, const char* of,
+                                int count, std::initializer_list<Op> ops) {
+        if (table.size() != 1 && table.size() != static_cast<size_t>(count)) {
+            throw UsageError("costs are given for " + std::to_string(table.size()) + " " + of +
+                             "s, the schedule has " + std::to_string(count));
+        }
+        for (size_t i = 0; i < table.size(); ++i) {
+            for (const Op op : ops) {
+                const int64_t cost = table[i][static_cast<size_t>(op)];
+                // 2^40 of any unit: sums over a step stay within 64 bits.
+                if (cost >= 0 && cost <= int64_t{1} << 40) continue;
+                throw UsageError("cost of " + std::string(traits(op).name) + " of " + of + " " +
+                                 std::to_string(i) + " is " + std::to_string(cost) +
+                                 ": must be from 0 to 2^40");
+            }
+        }
+    };
+    check_table(costs.stage, "stage", stages, {Op::F, Op::B, Op::I, Op::W});
+    check_table(costs.rank, "rank", ranks, {Op::E, Op::G, Op::S, Op::T});
+    for (const int64_t latency : {costs.hop, costs.c0, costs.c1, costs.reduce, costs.gradient}) {
+        require_at_least("cost of communication", latency, 0);
+    }
 }
 
 void drop_passes_on_empty_shards(Schedule& schedule) {
@@ -59,13 +91,20 @@ void drop_passes_on_empty_shards(Schedule& schedule) {
     }
 }
 
+void keep_forwards(Schedule& schedule) {
+    for (std::vector<Pass>& list : schedule.passes) {
+        std::erase_if(list, [](const Pass& pass) { return pass.op != Op::F; });
+        for (Pass& pass : list) pass.with_next = false;
+    }
+}
+
 }  // namespace
 
 std::span<const Generator> generators() {
     return kGenerators;
 }
 
-Schedule generate(std::string_view name, const GenerateOptions& options) {
+const Generator& generator(std::string_view name) {
     const auto* found = std::find_if(kGenerators.begin(), kGenerators.end(),
                                      [&](const Generator& g) { return g.name == name; });
     if (found == kGenerators.end()) {
@@ -75,8 +114,29 @@ Schedule generate(std::string_view name, const GenerateOptions& options) {
         }
         throw UsageError("--schedule " + std::string(name) + ": not one of " + known);
     }
-    check(options);
-    Schedule schedule = found->make(options);
+    return *found;
+}
+
+Schedule generate(std::string_view name, const GenerateOptions& asked) {
+    const Generator& family = generator(name);
+    check(asked);
+    GenerateOptions options = asked;
+    if (options.chunks == 0) options.chunks = family.chunks;
+    if (options.chunks != family.chunks && !family.any_chunks) {
+        throw UsageError("--chunks " + std::to_string(options.chunks) + ": " +
+                         std::string(family.name) + " has " + std::to_string(family.chunks));
+    }
+    // Stage numbers have 16 bits (Pass::stage).
+    require_at_most("--chunks", int64_t{options.ranks} * options.chunks,
+                    std::numeric_limits<uint16_t>::max());
+    check_costs(options.costs, options.ranks * options.chunks, options.ranks);
+    Schedule schedule = family.make(options);
+    if (schedule.output.vocab_size() == 0) {
+        if (options.forward_only) keep_forwards(schedule);
+        schedule = insert_vocabulary(
+            schedule,
+            {.mode = options.vocab_mode, .vocab_size = options.vocab_size, .costs = options.costs});
+    }
     drop_passes_on_empty_shards(schedule);
     return schedule;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/schedule.hpp"
 
 #include <cstdint>
@@ -14,26 +15,45 @@ struct GenerateOptions {
     int microbatches = 1;
     VocabMode vocab_mode = VocabMode::none;
     int64_t vocab_size = 0;  ///< rows to shard; with fewer rows than ranks some shards stay empty
-    /// Pass costs in integer units, so that the slot rule compares exactly; only their ratio
-    /// matters. 1 : 2 is the usual transformer; measured costs move ranks between B,S,F and B,F,S.
-    int64_t forward_cost = 1;
-    int64_t backward_cost = 2;
-    /// Latency to hide between the last stage's F and the earliest S, same unit; the orders are
-    /// built for backward_cost - c0_margin. 0 keeps the paper's lists.
+    int chunks = 0;          ///< v, stages per rank; 0: what the family is made for
+    int warm_up_depth = 0;   ///< D of 1F1B; 0: the family's own (1, eager 2)
+    int group_size = 0;      ///< N of interleaved families; 0: one microbatch per rank (p)
+    /// Cap on the activations alive on any rank, in chunks, of families that trade memory for
+    /// bubble (zb, v-search); vocabulary barriers add their microbatches on top. 0: the family's
+    /// own.
+    int memory_limit = 0;
+    /// What passes take; only ratios matter. Orders are made for these costs where a family's rule
+    /// depends on them, and vocabulary passes are placed by them.
+    PassCosts costs;
+    /// Latency to hide between the last stage's F and the earliest S, in the unit of the costs:
+    /// 1F1B's orders are built for B - c0_margin. 0 keeps the paper's lists.
     int64_t c0_margin = 0;
     bool forward_only =
         false;  ///< evaluation: E, F, S and the loss, no limit from passes in flight
 };
 
-/// One schedule family. `make` may assume 1 <= ranks, 1 <= microbatches and costs >= 1.
+/// Where the stages live: stage s of p ranks on rank s; on rank s mod p; or down the ranks and up
+/// again (schedules reference, section 2).
+enum class Placement : uint8_t { straight, loop, v_shape };
+
+/// One schedule family. `make` may assume 1 <= ranks, 1 <= microbatches, costs >= 1 and chunks >= 1
+/// (the family's own where the caller gave none). It returns the transformer passes alone, with
+/// shard maps of 0 rows, and generate() inserts the vocabulary passes; or all passes, where the
+/// family has an order of its own for them.
 struct Generator {
     std::string_view name;     ///< as typed after --schedule
     std::string_view summary;  ///< one line for listings
-    Schedule (*make)(const GenerateOptions&);
+    Placement placement = Placement::straight;
+    int chunks = 1;           ///< v when none is asked for
+    bool any_chunks = false;  ///< whether other v are possible
+    Schedule (*make)(const GenerateOptions&) = nullptr;
 };
 
 /// Every built-in family, in the order in which listings show them.
 [[nodiscard]] std::span<const Generator> generators();
+
+/// The family of that name. Throws UsageError naming the known ones.
+[[nodiscard]] const Generator& generator(std::string_view name);
 
 /// The schedule of family `name`; passes on empty shards are left out. Throws UsageError for an
 /// unknown name (naming the known ones) or impossible options.

@@ -54,6 +54,9 @@ struct Pass {
     Op op = Op::F;
     uint16_t stage = 0;       ///< global stage index; 0 where traits(op).has_stage is false
     uint32_t microbatch = 0;  ///< 0-based; 0 where traits(op).of_step is true
+    /// This pass and the next one of the rank are an overlapped pair: a forward and a backward that
+    /// a runtime may interleave. Neither may depend on the other.
+    bool with_next = false;
 
     friend bool operator==(const Pass&, const Pass&) = default;
 };

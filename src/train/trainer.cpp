@@ -110,13 +110,15 @@ private:
     }
 
     [[nodiscard]] Schedule make_schedule(std::pair<int64_t, int64_t> costs) const {
-        return generate(options_.schedule, {.ranks = communicator_.size(),
-                                            .microbatches = microbatches_,
-                                            .vocab_mode = options_.vocab_mode,
-                                            .vocab_size = options_.model.vocab_size,
-                                            .forward_cost = costs.first,
-                                            .backward_cost = costs.second,
-                                            .c0_margin = options_.c0_margin});
+        constexpr int64_t kUnit = 12;  // so that halves and thirds of small ratios stay whole
+        return generate(options_.schedule,
+                        {.ranks = communicator_.size(),
+                         .microbatches = microbatches_,
+                         .vocab_mode = options_.vocab_mode,
+                         .vocab_size = options_.model.vocab_size,
+                         .costs = PassCosts::uniform(kUnit * costs.first, kUnit * costs.second,
+                                                     kUnit * costs.first / 3),
+                         .c0_margin = kUnit * options_.c0_margin});
     }
 
     [[nodiscard]] int64_t planned_bytes(int rank) const {

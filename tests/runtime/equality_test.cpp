@@ -325,8 +325,7 @@ TEST_P(SameBits, ForOrdersBuiltFromOtherCosts) {
                                    {1, 2, 0, 0},
                                    {5, 1, 0, 10}}) {
                 RunSetup other = s;
-                other.generate.forward_cost = c.forward;
-                other.generate.backward_cost = c.backward;
+                other.generate.costs = PassCosts::uniform(c.forward, c.backward, 1);
                 other.generate.c0_margin = c.margin;
                 other.run.costs = TableCosts::uniform(4, 4, 100 * c.forward, 100 * c.backward, 70);
                 other.run.costs.latency_ns = c.latency_ns;

@@ -221,8 +221,7 @@ double loss_built_for(int p, VocabMode mode, double true_ratio, double built_rat
                             .microbatches = 1,
                             .vocab_mode = mode,
                             .vocab_size = 1000,
-                            .forward_cost = f,
-                            .backward_cost = built},
+                            .costs = PassCosts::uniform(f, built, 0)},
                            costs, f + b + unit);
 }
 

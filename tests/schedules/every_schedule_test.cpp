@@ -74,8 +74,7 @@ TEST_P(EverySchedule, IsValidForEveryRatioOfCosts) {
     const std::pair<int64_t, int64_t> costs[] = {{1, 1}, {20, 37}, {1, 3}, {3, 1}, {1, 100}};
     for_each_size([&](GenerateOptions options) {
         for (const auto& [forward, backward] : costs) {
-            options.forward_cost = forward;
-            options.backward_cost = backward;
+            options.costs = PassCosts::uniform(forward, backward, 1);
             options.c0_margin = backward / 4;
             ASSERT_EQ(brute_force_fault(generated(options)), "") << forward << ":" << backward;
         }

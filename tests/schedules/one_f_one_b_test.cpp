@@ -101,8 +101,7 @@ TEST(OneFOneB, BuildsTheOrderForTheBackwardLessTheMargin) {
                                                     .microbatches = 8,
                                                     .vocab_mode = VocabMode::one_barrier,
                                                     .vocab_size = 1000,
-                                                    .forward_cost = 100,
-                                                    .backward_cost = 200,
+                                                    .costs = PassCosts::uniform(100, 200, 30),
                                                     .c0_margin = margin});
         return text_of(schedule.passes[1]);
     };

@@ -51,17 +51,21 @@ TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
     EXPECT_EQ(refused([](auto& o) { o.microbatches = std::numeric_limits<int>::max(); }),
               "--microbatches 2147483647: must be at most 16777216");
     EXPECT_EQ(refused([](auto& o) { o.vocab_size = 0; }), "--vocab-size 0: must be at least 1");
-    EXPECT_EQ(refused([](auto& o) { o.forward_cost = 0; }), "--forward-cost 0: must be at least 1");
-    EXPECT_EQ(refused([](auto& o) { o.backward_cost = -1; }),
-              "--backward-cost -1: must be at least 1");
+    EXPECT_EQ(refused([](auto& o) { o.costs.stage[0][0] = -1; }),
+              "cost of F of stage 0 is -1: must be from 0 to 2^40");
+    EXPECT_EQ(refused([](auto& o) { o.costs.stage.resize(3); }),
+              "costs are given for 3 stages, the schedule has 2");
+    EXPECT_EQ(refused([](auto& o) { o.costs.rank.clear(); }),
+              "costs are given for 0 ranks, the schedule has 2");
     EXPECT_EQ(refused([](auto& o) { o.c0_margin = -1; }), "--c0-margin -1: must be at least 0");
 }
 
 TEST(Registry, AcceptsTheLargestCosts) {
     GenerateOptions options = usual();
     options.vocab_mode = VocabMode::one_barrier;
-    options.forward_cost = options.backward_cost = options.c0_margin =
-        std::numeric_limits<int64_t>::max();
+    const int64_t largest = int64_t{1} << 40;
+    options.costs = PassCosts::uniform(largest, largest, largest);
+    options.c0_margin = std::numeric_limits<int64_t>::max();
     EXPECT_EQ(refusal("1f1b", options), "accepted");
 }
 

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/pass_costs.hpp"
+#include "vocabpipe/schedule.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+/// How long an overlapped pair takes: its members one after the other, each with its own inputs and
+/// outputs (what a runtime without real overlap does); or as one pass that waits for the inputs of
+/// both, and lasts the sum or the longer of the two.
+enum class Pairs : uint8_t { apart, sum, longest };
+
+/// When every pass of a schedule runs if ranks run their lists in order, messages occupy nobody and
+/// nothing else is waited for. The quick look that searches need (about 50 ns per pass); simulate()
+/// runs the lowered program and knows buffers, lanes and collectives.
+struct PassTimes {
+    std::vector<std::vector<int64_t>> begin, end;  ///< [rank][position in the list]
+    int64_t makespan = 0;                          ///< first begin to last end over all ranks
+    int64_t largest_span = 0;                      ///< the same within one rank
+    std::vector<int64_t> span;                     ///< [rank]
+    std::vector<int64_t> busy;                     ///< [rank]
+};
+
+/// Throws ScheduleError if the lists wait for each other. The schedule must be valid otherwise; its
+/// shard maps may have 0 rows (transformer passes alone).
+[[nodiscard]] PassTimes time_passes(const Schedule& schedule, const PassCosts& costs,
+                                    Pairs pairs = Pairs::apart);
+
+/// Largest number of activations alive on every rank, in chunks: one from the start of F to the end
+/// of W or B (schedules reference, section 1).
+[[nodiscard]] std::vector<int> peak_chunks(const Schedule& schedule);
+
+}  // namespace vocabpipe

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/insert_vocabulary.hpp"
+
+#include "vocabpipe/pass_times.hpp"
+#include "vocabpipe/validate.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace vocabpipe {
+
+namespace {
+
+using enum Op;
+
+bool is_backward(Op op) {
+    return op == B || op == I || op == W;
+}
+
+/// A pass with the time at which it would like to run. A schedule sorted by times that respect
+/// every dependency is valid, whatever the passes really take.
+struct Timed {
+    int64_t at;
+    Pass pass;
+};
+
+/// Where the passes of a rank go when all of them have a time: transformer passes keep their order;
+/// a vocabulary pass goes in front of the first transformer pass that starts strictly later.
+std::vector<Pass> merge(std::vector<Timed> transformer, std::vector<Timed> vocabulary) {
+    const auto by_time = [](const Timed& a, const Timed& b) { return a.at < b.at; };
+    std::stable_sort(transformer.begin(), transformer.end(), by_time);
+    std::stable_sort(vocabulary.begin(), vocabulary.end(), by_time);
+    std::vector<Pass> list;
+    list.reserve(transformer.size() + vocabulary.size());
+    size_t v = 0;
+    for (const Timed& t : transformer) {
+        for (; v < vocabulary.size() && vocabulary[v].at < t.at; ++v) {
+            list.push_back(vocabulary[v].pass);
+        }
+        list.push_back(t.pass);
+    }
+    for (; v < vocabulary.size(); ++v) list.push_back(vocabulary[v].pass);
+    return list;
+}
+
+class Inserter {
+public:
+    Inserter(const Schedule& base, const InsertOptions& options)
+        : base_(base), mode_(options.mode), costs_(options.costs) {
+        for (auto& table : {&costs_.stage, &costs_.rank}) {
+            for (auto& row : *table) {
+                for (int64_t& cost : row) cost = std::max<int64_t>(cost, 1);  // strictly in order
+            }
+        }
+        times_ = time_passes(base, costs_);
+        result_ = base;
+        const int p = base.ranks;
+        sharded_ = mode_ != VocabMode::none && mode_ != VocabMode::redistributed;
+        if (sharded_) {
+            result_.input = result_.output = ShardMap::even(options.vocab_size, p);
+        } else {
+            result_.input = ShardMap::whole(options.vocab_size, p, base.rank_of_stage.front());
+            result_.output = ShardMap::whole(options.vocab_size, p, base.rank_of_stage.back());
+        }
+        result_.barriers = mode_ == VocabMode::one_barrier    ? Barriers::one
+                           : mode_ == VocabMode::two_barriers ? Barriers::two
+                                                              : Barriers::in_line;
+    }
+
+    Schedule run() {
+        if (sharded_) {
+            shard();
+        } else {
+            attach();
+        }
+        return std::move(result_);
+    }
+
+private:
+    /// Whole layers: E right before the first stage's F, S and T right after the last stage's, G
+    /// right after the first stage's backward; around a pair, not between its members.
+    void attach() {
+        const auto last = static_cast<uint16_t>(base_.stages - 1);
+        const bool train = !base_.forward_only();
+        for (std::vector<Pass>& list : result_.passes) {
+            std::vector<Pass> with;
+            with.reserve(2 * list.size());
+            for (size_t i = 0; i < list.size(); ++i) {
+                const size_t end = i + (list[i].with_next && i + 1 < list.size() ? 2 : 1);
+                for (size_t k = i; k < end; ++k) {
+                    if (list[k].op == F && list[k].stage == 0) {
+                        with.push_back({E, 0, list[k].microbatch});
+                    }
+                }
+                for (size_t k = i; k < end; ++k) with.push_back(list[k]);
+                for (size_t k = i; k < end; ++k) {
+                    const uint32_t j = list[k].microbatch;
+                    if (list[k].op == F && list[k].stage == last) {
+                        with.push_back({S, 0, j});
+                        if (train) with.push_back({T, 0, j});
+                    }
+                    if ((list[k].op == B || list[k].op == I) && list[k].stage == 0) {
+                        with.push_back({G, 0, j});
+                    }
+                }
+                i = end - 1;
+            }
+            list = std::move(with);
+        }
+    }
+
+    void shard() {
+        collect();
+        const int barriers = mode_ == VocabMode::two_barriers ? 2 : 1;
+        for (size_t j = 0; j < head_.size(); ++j) {
+            score_.push_back(head_[j] + costs_.c0);
+            weight_.push_back(score_.back());  // in line: right after S
+        }
+        if (mode_ == VocabMode::one_barrier) {
+            // Nothing but the optimizer waits for T: just before the next S, so that one numerator
+            // is alive, but not before every rank can have run S.
+            for (size_t j = 0; j < head_.size(); ++j) {
+                const int64_t next = j + 1 < head_.size() ? score_[j + 1] : score_[j] + interval_;
+                weight_[j] = std::max(next, score_[j] + longest_ + costs_.c1);
+            }
+        } else if (mode_ == VocabMode::two_barriers) {
+            for (size_t j = 0; j < head_.size(); ++j) weight_[j] = score_[j] + interval_;
+        }
+        // Every barrier needs each rank to have done its part, which costs up to an interval.
+        int64_t delay = 0;
+        for (size_t j = 0; j < tail_.size(); ++j) {
+            const int64_t gap = tail_[j] - head_[j];
+            delay = std::max(delay, barriers * interval_ + costs_.c0 - gap);
+        }
+        for (size_t rank = 0; rank < base_.passes.size(); ++rank) place(rank, delay);
+    }
+
+    void collect() {
+        const auto m = static_cast<size_t>(base_.microbatches);
+        const auto last = static_cast<uint16_t>(base_.stages - 1);
+        head_.assign(m, 0);
+        first_.assign(m, 0);
+        if (!base_.forward_only()) tail_.assign(m, 0), end_.assign(m, 0);
+        for (size_t rank = 0; rank < base_.passes.size(); ++rank) {
+            int64_t work = 0;
+            for (size_t i = 0; i < base_.passes[rank].size(); ++i) {
+                const Pass& pass = base_.passes[rank][i];
+                const size_t j = pass.microbatch;
+                const int64_t begin = times_.begin[rank][i];
+                const int64_t end = times_.end[rank][i];
+                work += end - begin;
+                longest_ = std::max(longest_, end - begin);
+                const bool backward = pass.op == B || pass.op == I;
+                if (pass.op == F && pass.stage == 0) first_[j] = begin;
+                if (pass.op == F && pass.stage == last) head_[j] = end;
+                if (backward && pass.stage == last) tail_[j] = begin;
+                if (backward && pass.stage == 0) end_[j] = end;
+            }
+            interval_ = std::max(interval_, work / base_.microbatches);
+        }
+    }
+
+    void place(size_t rank, int64_t delay) {
+        std::vector<Timed> transformer;
+        std::vector<Timed> vocabulary;
+        for (size_t i = 0; i < base_.passes[rank].size(); ++i) {
+            Pass pass = base_.passes[rank][i];
+            pass.with_next = false;
+            transformer.push_back(
+                {times_.begin[rank][i] + (is_backward(pass.op) ? delay : 0), pass});
+        }
+        const bool train = !tail_.empty();
+        for (size_t j = 0; j < head_.size(); ++j) {
+            const auto microbatch = static_cast<uint32_t>(j);
+            // One interval ahead: every rank looks up its rows and rank 0 sums them in time.
+            const int64_t ahead = first_[j] - longest_ - costs_.reduce;
+            if (result_.input.rows(static_cast<int>(rank)) > 0) {
+                vocabulary.push_back({ahead, {E, 0, microbatch}});
+                if (train) {
+                    vocabulary.push_back({end_[j] + delay + costs_.gradient, {G, 0, microbatch}});
+                }
+            }
+            if (result_.output.rows(static_cast<int>(rank)) > 0) {
+                vocabulary.push_back({score_[j], {S, 0, microbatch}});
+                if (train) vocabulary.push_back({weight_[j], {T, 0, microbatch}});
+            }
+        }
+        result_.passes[rank] = merge(std::move(transformer), std::move(vocabulary));
+    }
+
+    const Schedule& base_;
+    const VocabMode mode_;
+    PassCosts costs_;
+    PassTimes times_;
+    Schedule result_;
+    bool sharded_ = false;
+    int64_t interval_ = 0;  ///< work of one microbatch on the busiest rank
+    int64_t longest_ = 0;   ///< longest pass: the most that a rank makes others wait for its part
+    std::vector<int64_t> first_, head_;  ///< [j] begin of the first stage's F, end of the last's
+    std::vector<int64_t> tail_, end_;  ///< [j] begin of the last stage's B or I, end of the first's
+    std::vector<int64_t> score_, weight_;  ///< [j] when S and T would like to run
+};
+
+}  // namespace
+
+Schedule insert_vocabulary(const Schedule& base, const InsertOptions& options) {
+    validate(base);
+    return Inserter(base, options).run();
+}
+
+}  // namespace vocabpipe

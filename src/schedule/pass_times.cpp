@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/pass_times.hpp"
+
+#include "vocabpipe/validate.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace vocabpipe {
+
+namespace {
+
+using enum Op;
+
+/// What passes wait for on other ranks: per microbatch the forward and the backward of every stage,
+/// and the E, S and T of all ranks together. Times are when the consumer may start.
+class Clock {
+public:
+    Clock(const Schedule& schedule, const PassCosts& costs, Pairs pairs)
+        : schedule_(schedule),
+          costs_(costs),
+          pairs_(pairs),
+          stages_(static_cast<size_t>(schedule.stages)),
+          microbatches_(static_cast<size_t>(schedule.microbatches)),
+          events_((2 * stages_ + 3) * microbatches_),
+          next_waiter_(static_cast<size_t>(schedule.ranks), kNobody),
+          position_(static_cast<size_t>(schedule.ranks), 0),
+          free_at_(static_cast<size_t>(schedule.ranks), 0) {
+        const auto inputs = static_cast<int>(schedule.input.owners().size());
+        const auto outputs = static_cast<int>(schedule.output.owners().size());
+        for (size_t j = 0; j < microbatches_; ++j) {
+            events_[joint(E, j)].remaining = inputs;
+            events_[joint(S, j)].remaining = events_[joint(T, j)].remaining = outputs;
+        }
+        sharded_ = outputs > 1;
+        embeds_apart_ = inputs > 1 || (inputs == 1 && schedule.input.rows(first_rank()) == 0);
+    }
+
+    PassTimes run() {
+        for (const std::vector<Pass>& list : schedule_.passes) {
+            times_.begin.emplace_back(list.size());
+            times_.end.emplace_back(list.size());
+        }
+        std::vector<int> ready;
+        for (int rank = schedule_.ranks - 1; rank >= 0; --rank) ready.push_back(rank);
+        while (!ready.empty()) {
+            const int rank = ready.back();
+            ready.pop_back();
+            advance(rank, ready);
+        }
+        for (int rank = 0; rank < schedule_.ranks; ++rank) {
+            if (position_[static_cast<size_t>(rank)] < list(rank).size()) stuck(rank);
+        }
+        summarize();
+        return std::move(times_);
+    }
+
+private:
+    static constexpr int kNobody = -1;
+    static constexpr size_t kNothing = std::numeric_limits<size_t>::max();
+
+    struct Event {
+        int64_t at = 0;
+        int remaining = 1;
+        int first_waiter = kNobody;
+    };
+
+    int first_rank() const { return schedule_.rank_of_stage.front(); }
+    int rank_of(size_t stage) const { return schedule_.rank_of_stage[stage]; }
+    const std::vector<Pass>& list(int rank) const {
+        return schedule_.passes[static_cast<size_t>(rank)];
+    }
+    size_t forward(size_t stage, size_t j) const { return stage * microbatches_ + j; }
+    size_t backward(size_t stage, size_t j) const { return forward(stages_ + stage, j); }
+    size_t joint(Op op, size_t j) const {
+        return forward(2 * stages_ + (op == E ? 0U : op == S ? 1U : 2U), j);
+    }
+
+    struct Need {
+        size_t event = kNothing;
+        int64_t latency = 0;
+    };
+    Need need(int rank, const Pass& pass) const {
+        const size_t j = pass.microbatch;
+        const auto hop_from = [&](size_t stage) {
+            return rank_of(stage) == rank ? int64_t{0} : costs_.hop;
+        };
+        switch (pass.op) {
+            case F:
+                if (pass.stage > 0) {
+                    return {forward(pass.stage - 1U, j), hop_from(pass.stage - 1U)};
+                }
+                return {joint(E, j), embeds_apart_ ? costs_.reduce : 0};
+            case B:
+            case I:
+                if (pass.stage + 1U < stages_) {
+                    return {backward(pass.stage + 1U, j), hop_from(pass.stage + 1U)};
+                }
+                if (schedule_.barriers == Barriers::one) {
+                    return {joint(S, j), sharded_ ? costs_.c1 + costs_.reduce : 0};
+                }
+                return {joint(T, j), sharded_ ? costs_.reduce : 0};
+            case S:
+                return {forward(stages_ - 1, j), rank_of(stages_ - 1) == rank ? 0 : costs_.c0};
+            case T:
+                return {joint(S, j), sharded_ ? costs_.c1 : 0};
+            case G:
+                return {backward(0, j), first_rank() == rank ? 0 : costs_.gradient};
+            default:
+                return {};
+        }
+    }
+    size_t produced(const Pass& pass) const {
+        const size_t j = pass.microbatch;
+        switch (pass.op) {
+            case F:
+                return forward(pass.stage, j);
+            case B:
+            case I:
+                return backward(pass.stage, j);
+            case E:
+            case S:
+            case T:
+                return joint(pass.op, j);
+            default:
+                return kNothing;
+        }
+    }
+
+    /// Whether the input is there; otherwise the rank waits for it. `at` grows to when it came.
+    bool available(int rank, const Pass& pass, int64_t& at) {
+        const Need input = need(rank, pass);
+        if (input.event == kNothing) return true;
+        Event& event = events_[input.event];
+        if (event.remaining > 0) {
+            next_waiter_[static_cast<size_t>(rank)] = event.first_waiter;
+            event.first_waiter = rank;
+            return false;
+        }
+        at = std::max(at, event.at + input.latency);
+        return true;
+    }
+
+    void finish(const Pass& pass, int64_t at, std::vector<int>& ready) {
+        const size_t done = produced(pass);
+        if (done == kNothing) return;
+        Event& event = events_[done];
+        event.at = std::max(event.at, at);
+        if (--event.remaining > 0) return;
+        for (int waiter = event.first_waiter; waiter != kNobody;
+             waiter = next_waiter_[static_cast<size_t>(waiter)]) {
+            ready.push_back(waiter);
+        }
+    }
+
+    void advance(int rank, std::vector<int>& ready) {
+        const auto r = static_cast<size_t>(rank);
+        const std::vector<Pass>& passes = list(rank);
+        for (size_t& i = position_[r]; i < passes.size();) {
+            const bool joined =
+                pairs_ != Pairs::apart && passes[i].with_next && i + 1 < passes.size();
+            int64_t at = free_at_[r];
+            if (!available(rank, passes[i], at)) return;
+            if (joined && !available(rank, passes[i + 1], at)) return;
+            const int64_t first = costs_(rank, passes[i]);
+            int64_t end = at + first;
+            if (joined) {
+                const int64_t second = costs_(rank, passes[i + 1]);
+                end = at + (pairs_ == Pairs::sum ? first + second : std::max(first, second));
+            }
+            for (size_t k = i; k <= i + (joined ? 1 : 0); ++k) {
+                times_.begin[r][k] = at;
+                times_.end[r][k] = end;
+                finish(passes[k], end, ready);
+            }
+            free_at_[r] = end;
+            i += joined ? 2 : 1;
+        }
+    }
+
+    [[noreturn]] void stuck(int rank) const {
+        const size_t i = position_[static_cast<size_t>(rank)];
+        if (auto violation = find_violation(schedule_)) throw ScheduleError(*std::move(violation));
+        throw ScheduleError({rank, static_cast<int>(i), to_string(list(rank)[i]),
+                             "waits for a pass of an overlapped pair that waits for it"});
+    }
+
+    void summarize() {
+        int64_t first = std::numeric_limits<int64_t>::max();
+        int64_t last = 0;
+        for (size_t r = 0; r < times_.begin.size(); ++r) {
+            int64_t busy = 0;
+            for (size_t i = 0; i < times_.begin[r].size(); ++i) {
+                const bool again = i > 0 && times_.begin[r][i] == times_.begin[r][i - 1] &&
+                                   pairs_ != Pairs::apart && schedule_.passes[r][i - 1].with_next;
+                if (!again) busy += times_.end[r][i] - times_.begin[r][i];
+            }
+            times_.busy.push_back(busy);
+            times_.span.push_back(0);
+            if (times_.begin[r].empty()) continue;
+            times_.span.back() = times_.end[r].back() - times_.begin[r].front();
+            times_.largest_span = std::max(times_.largest_span, times_.span.back());
+            first = std::min(first, times_.begin[r].front());
+            last = std::max(last, times_.end[r].back());
+        }
+        times_.makespan = std::max<int64_t>(0, last - first);
+    }
+
+    const Schedule& schedule_;
+    const PassCosts& costs_;
+    const Pairs pairs_;
+    const size_t stages_;
+    const size_t microbatches_;
+    bool sharded_ = false;
+    bool embeds_apart_ = false;
+    std::vector<Event> events_;
+    std::vector<int> next_waiter_;
+    std::vector<size_t> position_;
+    std::vector<int64_t> free_at_;
+    PassTimes times_;
+};
+
+}  // namespace
+
+PassTimes time_passes(const Schedule& schedule, const PassCosts& costs, Pairs pairs) {
+    return Clock(schedule, costs, pairs).run();
+}
+
+std::vector<int> peak_chunks(const Schedule& schedule) {
+    std::vector<int> peaks;
+    for (const std::vector<Pass>& list : schedule.passes) {
+        int alive = 0;
+        int peak = 0;
+        for (size_t i = 0; i < list.size(); ++i) {
+            // The members of a pair all start before any of them ends.
+            const bool paired = list[i].with_next && i + 1 < list.size();
+            for (size_t k = i; k <= i + (paired ? 1 : 0); ++k) alive += list[k].op == F ? 1 : 0;
+            peak = std::max(peak, alive);
+            for (size_t k = i; k <= i + (paired ? 1 : 0); ++k) {
+                alive -= list[k].op == W || list[k].op == B ? 1 : 0;
+            }
+            i += paired ? 1 : 0;
+        }
+        peaks.push_back(peak);
+    }
+    return peaks;
+}
+
+}  // namespace vocabpipe
