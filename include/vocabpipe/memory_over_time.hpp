@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/profile.hpp"
 #include "vocabpipe/timeline.hpp"
 
 #include <array>
@@ -24,13 +25,6 @@ enum class MemoryUse : uint8_t {
 inline constexpr size_t kMemoryUses = 7;
 [[nodiscard]] std::string_view to_string(MemoryUse use);
 [[nodiscard]] MemoryUse memory_use(Purpose purpose);
-
-/// Bytes that one rank holds before, during and after a step.
-struct PersistentBytes {
-    uint64_t weights = 0;
-    uint64_t gradients = 0;
-    uint64_t optimizer = 0;
-};
 
 using BytesByUse = std::array<uint64_t, kMemoryUses>;
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/profile.hpp"
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/timeline.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,16 +39,19 @@ struct RecordedRun {
     /// Times are nanoseconds; false: in the unit of the costs that the run was simulated with.
     bool in_ns = true;
     int ranks = 0;
+    int64_t fixed_ns = 0;            ///< of the step, belongs to no slice (Timeline::fixed_ns)
+    bool barrier = false;            ///< steps cannot overlap (TimelineSummary::barrier)
     std::vector<std::string> names;  ///< "2F", "S", "send to rank 1 gradient of microbatch "
     std::vector<Slice> slices;       ///< ascending by rank, lane, begin
     std::vector<std::string> purposes;
     std::vector<std::vector<MemoryChange>> memory;  ///< [rank], ascending by time
 };
 
-/// The run of `programs` that `timeline` tells of; its memory is the bytes of arena buffers, from
-/// the first user's begin to the last user's end.
+/// The run of `programs` that `timeline` tells of, with its memory_over_time(). `persistent`: by
+/// rank, or empty for none.
 [[nodiscard]] RecordedRun record(const Timeline& timeline, const std::vector<Program>& programs,
-                                 const std::string& title);
+                                 const std::string& title,
+                                 std::span<const PersistentBytes> persistent = {});
 
 /// Reads a file that write_chrome_trace() wrote. Throws InputFileError with the line and column, or
 /// the event, that does not fit.

@@ -3,6 +3,7 @@
 
 #include "src/schedule/communication.hpp"
 #include "src/schedule/run_recorder.hpp"
+#include "vocabpipe/memory_over_time.hpp"
 
 #include <algorithm>
 
@@ -10,58 +11,43 @@ namespace vocabpipe {
 
 namespace {
 
-/// Changes of the bytes alive: one per moment and purpose, those that cancel out left out.
-std::vector<RecordedRun::MemoryChange> memory_of(const Program& program,
-                                                 const std::vector<const Span*>& span_of,
-                                                 int64_t origin) {
-    std::vector<std::pair<int64_t, int64_t>> life(program.buffers.size(), {INT64_MAX, INT64_MIN});
-    for (size_t i = 0; i < program.actions.size(); ++i) {
-        if (span_of[i] == nullptr) continue;
-        for (const uint32_t operand : program.operands_of(program.actions[i])) {
-            if (operand == kNoBuffer) continue;
-            life[operand].first = std::min(life[operand].first, span_of[i]->begin_ns);
-            life[operand].second = std::max(life[operand].second, span_of[i]->end_ns);
-        }
-    }
+/// One change per moment and use; those that cancel out are left out.
+std::vector<RecordedRun::MemoryChange> merged(const RankMemory& memory, int64_t origin) {
     std::vector<RecordedRun::MemoryChange> changes;
-    for (size_t b = 0; b < program.buffers.size(); ++b) {
-        const Buffer& buffer = program.buffers[b];
-        if (life[b].first == INT64_MAX || buffer.space != Buffer::Space::arena) continue;
-        const auto purpose = static_cast<uint32_t>(buffer.purpose);
-        const auto bytes = static_cast<int64_t>(buffer.bytes);
-        changes.push_back({life[b].first - origin, purpose, bytes});
-        changes.push_back({life[b].second - origin, purpose, -bytes});
+    const auto add = [&](int64_t at, MemoryUse use, int64_t bytes) {
+        changes.push_back({at, static_cast<uint32_t>(use), bytes});
+    };
+    add(0, MemoryUse::weights, memory.persistent.weights);
+    add(0, MemoryUse::gradients, memory.persistent.gradients);
+    add(0, MemoryUse::optimizer, memory.persistent.optimizer);
+    for (const MemoryChange& change : memory.changes) {
+        add(change.at_ns - origin, change.use, change.bytes);
     }
     const auto key = [](const RecordedRun::MemoryChange& change) {
         return std::pair(change.at_ns, change.purpose);
     };
     std::sort(changes.begin(), changes.end(),
               [&](const auto& a, const auto& b) { return key(a) < key(b); });
-    std::vector<RecordedRun::MemoryChange> merged;
+    std::vector<RecordedRun::MemoryChange> result;
     for (const RecordedRun::MemoryChange& change : changes) {
-        if (!merged.empty() && key(merged.back()) == key(change)) {
-            merged.back().bytes += change.bytes;
+        if (!result.empty() && key(result.back()) == key(change)) {
+            result.back().bytes += change.bytes;
         } else {
-            merged.push_back(change);
+            result.push_back(change);
         }
     }
-    std::erase_if(merged, [](const auto& change) { return change.bytes == 0; });
-    return merged;
+    std::erase_if(result, [](const auto& change) { return change.bytes == 0; });
+    return result;
 }
 
 }  // namespace
 
 RecordedRun record(const Timeline& timeline, const std::vector<Program>& programs,
-                   const std::string& title) {
+                   const std::string& title, std::span<const PersistentBytes> persistent) {
     int64_t origin = INT64_MAX;
     for (const Span& span : timeline.spans) origin = std::min(origin, span.begin_ns);
-    std::vector<std::vector<const Span*>> span_of(programs.size());
-    for (size_t rank = 0; rank < programs.size(); ++rank) {
-        span_of[rank].assign(programs[rank].actions.size(), nullptr);
-    }
     RunRecorder recorder(title);
     for (const Span& span : timeline.spans) {
-        span_of[span.rank][span.action] = &span;
         const Program& program = programs[span.rank];
         const Action& action = program.actions[span.action];
         recorder.add({.begin_ns = span.begin_ns - origin,
@@ -73,11 +59,13 @@ RecordedRun record(const Timeline& timeline, const std::vector<Program>& program
                      program.name_of(action), span.action, span.waited_for);
     }
     RecordedRun run = std::move(recorder).take(static_cast<int>(programs.size()));
-    for (int purpose = 0; purpose < kPurposes; ++purpose) {
-        run.purposes.emplace_back(to_string(static_cast<Purpose>(purpose)));
+    run.fixed_ns = timeline.fixed_ns;
+    run.barrier = summarize(timeline, programs).barrier;
+    for (size_t use = 0; use < kMemoryUses; ++use) {
+        run.purposes.emplace_back(to_string(static_cast<MemoryUse>(use)));
     }
-    for (size_t rank = 0; rank < programs.size(); ++rank) {
-        run.memory.push_back(memory_of(programs[rank], span_of[rank], origin));
+    for (const RankMemory& memory : memory_over_time(timeline, programs, persistent)) {
+        run.memory.push_back(merged(memory, origin));
     }
     return run;
 }
@@ -92,7 +80,13 @@ TimelineSummary summarize(const RecordedRun& run) {
                                   .end_ns = slice.end_ns,
                                   .cpu_ns = slice.cpu_ns});
     }
-    return summarize(timeline, std::vector<Program>(static_cast<size_t>(run.ranks)));
+    timeline.fixed_ns = run.fixed_ns;
+    TimelineSummary summary =
+        summarize(timeline, std::vector<Program>(static_cast<size_t>(run.ranks)));
+    summary.barrier = run.barrier;
+    summary.step_ns =
+        (run.barrier ? summary.makespan_ns : summary.largest_span_ns) + summary.fixed_ns;
+    return summary;
 }
 
 }  // namespace vocabpipe
