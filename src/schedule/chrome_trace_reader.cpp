@@ -58,6 +58,7 @@ public:
         }
         RecordedRun run = std::move(recorder).take(ranks_);
         run.purposes = {"bytes alive"};
+        run.barrier = std::find(run.names.begin(), run.names.end(), "Update") != run.names.end();
         memory_.resize(static_cast<size_t>(ranks_));
         for (auto& values : memory_) {
             std::stable_sort(values.begin(), values.end(),

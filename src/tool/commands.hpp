@@ -14,5 +14,9 @@ void add_data_prepare(CLI::App& data);
 void add_data_inspect(CLI::App& data);
 /// `vocabpipe compare`
 void add_compare(CLI::App& app);
+/// `vocabpipe simulate`
+void add_simulate(CLI::App& app);
+/// `vocabpipe timeline`
+void add_timeline(CLI::App& app);
 
 }  // namespace vocabpipe::tool
