@@ -19,7 +19,8 @@ const kKinds = [
 const kPurposeColours = [[114, 147, 203], [225, 151, 76], [177, 126, 200], [132, 186, 91],
                          [211, 94, 96], [128, 133, 133], [171, 104, 87]];
 const kGutter = 104, kAxis = 24, kTitle = 24, kThin = 5;
-const kWide = 2;  // slices narrower than this many pixels share columns
+const kWide = 2;      // slices narrower than this many pixels share columns
+const kSmooth = 24;   // slices that a column should hold where all are narrow: fewer flicker
 
 const pack = ([r, g, b]) => (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
 const mix = (a, b, share) => a.map((value, i) => Math.round(value + (b[i] - value) * share));
@@ -55,7 +56,7 @@ function layoutOf(runs, view, height) {
     fixed += kTitle + 8 + run.ranks * (thin.length * (kThin + 1) + (memory ? 3 : 0) + 6);
     lanes += run.ranks * (memory ? 1.9 : 1);
   }
-  const fit = Math.max(9, Math.min(30, (height - kAxis - fixed - 4) / Math.max(lanes, 1)));
+  const fit = Math.max(13, Math.min(30, (height - kAxis - fixed - 4) / Math.max(lanes, 1)));
   const lane = Math.max(4, Math.round(fit * view.laneScale));
   const rows = [];
   let y = 0;
@@ -130,6 +131,7 @@ class Painter {
     this.plot = this.width - this.left;
     this.perTime = this.plot / (view.to - view.from);
     this.shares = new Float32Array(this.plot * kKinds.length);
+    this.inColumn = new Float32Array(kKinds.length);
     this.texts = [];
     this.layout = layoutOf(runs, view, size.height);
     this.pixels.fill(palette.backPixel);
@@ -188,7 +190,7 @@ class Painter {
     const kinds = kKinds.length;
     const wide = kWide * this.ratio;
     const gap = Math.max(1, Math.round(this.ratio * 0.75));
-    let firstColumn = this.plot, lastColumn = -1;
+    let firstColumn = this.plot, lastColumn = -1, narrow = 0;
     for (let i = firstVisible(run, track, from); i < track.last && run.begin[i] < to; ++i) {
       const a = (run.begin[i] - from) * this.perTime;
       const b = (run.end[i] - from) * this.perTime;
@@ -211,35 +213,41 @@ class Painter {
       const column0 = Math.max(0, Math.floor(a));
       const column1 = Math.min(this.plot - 1, Math.floor(b));
       if (column1 < column0) continue;
+      ++narrow;
       firstColumn = Math.min(firstColumn, column0);
       lastColumn = Math.max(lastColumn, column1);
       for (let c = column0; c <= column1; ++c) {
         this.shares[c * kinds + kind] += Math.min(b, c + 1) - Math.max(a, c);
       }
     }
-    this.columns(run, firstColumn, lastColumn, y0, y1);
+    const perColumn = narrow / (lastColumn - firstColumn + 1);
+    const width = perColumn < 0.7 ? 1 : Math.ceil(Math.min(kSmooth / perColumn, 10 * this.ratio));
+    for (let c = firstColumn; c <= lastColumn; c += width) this.column(run, c, width, y0, y1);
   }
 
-  /** Columns that several slices share: kinds one above the other, by their part of the time. */
-  columns(run, firstColumn, lastColumn, y0, y1) {
+  /** A column that several slices share: kinds one above the other, by their part of the time. */
+  column(run, first, width, y0, y1) {
     const kinds = kKinds.length;
     const shade = run.marks === null ? 'even' : 'dim';
-    for (let c = firstColumn; c <= lastColumn; ++c) {
-      let sum = 0;
-      for (let k = 0; k < kinds; ++k) sum += this.shares[c * kinds + k];
-      if (sum === 0) continue;
-      const scale = (y1 - y0) / Math.max(1, sum);
-      let level = y1;
-      let exact = y1;
-      for (let k = 0; k < kinds; ++k) {
-        const share = this.shares[c * kinds + k];
-        if (share === 0) continue;
-        this.shares[c * kinds + k] = 0;
-        exact -= share * scale;
-        const next = Math.round(exact);
-        this.fill(this.left + c, next, this.left + c + 1, level, this.palette.kinds[k][shade]);
-        level = next;
-      }
+    const last = Math.min(first + width, this.plot);
+    const shares = this.inColumn.fill(0);
+    let sum = 0;
+    for (let i = first * kinds; i < last * kinds; ++i) {
+      if (this.shares[i] === 0) continue;
+      shares[i % kinds] += this.shares[i];
+      sum += this.shares[i];
+      this.shares[i] = 0;
+    }
+    if (sum === 0) return;
+    const scale = (y1 - y0) / Math.max(last - first, sum);
+    let level = y1;
+    let exact = y1;
+    for (let k = 0; k < kinds; ++k) {
+      if (shares[k] === 0) continue;
+      exact -= shares[k] * scale;
+      const next = Math.round(exact);
+      this.fill(this.left + first, next, this.left + last, level, this.palette.kinds[k][shade]);
+      level = next;
     }
   }
 
@@ -348,7 +356,8 @@ class Painter {
       context.fillText((time / by).toFixed(digits) + (unit ? ' ' + unit : ''), x + 4 * ratio,
                        this.top / 2);
     }
-    context.fillText('busy', 10 * ratio, this.top / 2);
+    context.textAlign = 'right';
+    context.fillText('busy', this.left - 8 * ratio, this.top / 2);
   }
 
   /** Top and bottom of the row of slice i in device pixels; null where its lane is not shown. */
