@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/profile.hpp"
+#include "vocabpipe/memory_over_time.hpp"
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/timeline.hpp"
 

@@ -3,7 +3,6 @@
 
 #include "src/schedule/communication.hpp"
 #include "src/schedule/run_recorder.hpp"
-#include "vocabpipe/memory_over_time.hpp"
 
 #include <algorithm>
 
@@ -17,9 +16,9 @@ std::vector<RecordedRun::MemoryChange> merged(const RankMemory& memory, int64_t 
     const auto add = [&](int64_t at, MemoryUse use, int64_t bytes) {
         changes.push_back({at, static_cast<uint32_t>(use), bytes});
     };
-    add(0, MemoryUse::weights, memory.persistent.weights);
-    add(0, MemoryUse::gradients, memory.persistent.gradients);
-    add(0, MemoryUse::optimizer, memory.persistent.optimizer);
+    add(0, MemoryUse::weights, static_cast<int64_t>(memory.persistent.weights));
+    add(0, MemoryUse::gradients, static_cast<int64_t>(memory.persistent.gradients));
+    add(0, MemoryUse::optimizer, static_cast<int64_t>(memory.persistent.optimizer));
     for (const MemoryChange& change : memory.changes) {
         add(change.at_ns - origin, change.use, change.bytes);
     }

@@ -221,7 +221,7 @@ class Painter {
       }
     }
     const perColumn = narrow / (lastColumn - firstColumn + 1);
-    const width = perColumn < 0.7 ? 1 : Math.ceil(Math.min(kSmooth / perColumn, 10 * this.ratio));
+    const width = perColumn < 0.7 ? 1 : Math.ceil(Math.min(kSmooth / perColumn, 6 * this.ratio));
     for (let c = firstColumn; c <= lastColumn; c += width) this.column(run, c, width, y0, y1);
   }
 

@@ -9,7 +9,7 @@ const canvas = element('canvas');
 const painter = new Painter(canvas);
 const longest = Math.max(1, ...runs.map((run) => run.makespan));
 const ranks = runs.reduce((sum, run) => sum + run.ranks, 0);
-const view = {from: 0, to: 1, top: 0, laneScale: 1, lanes: ranks <= 8, memory: ranks <= 32};
+const view = {from: 0, to: 1, top: 0, laneScale: 1, lanes: ranks <= 8, memory: ranks <= 16};
 const state = {
   dark: matchMedia('(prefers-color-scheme: dark)').matches,
   hover: null,     // {run, slice}
