@@ -52,8 +52,8 @@ struct RankMemory {
     BytesByUse largest{};               ///< of each use by itself, at whatever time
 };
 
-/// `persistent`: by rank, or empty for none. Simulated and executed timelines alike; actions without
-/// a span are taken not to have run. Throws UsageError if persistent has another size.
+/// `persistent`: by rank, or empty for none. Simulated and executed timelines alike; actions
+/// without a span are taken not to have run. Throws UsageError if persistent has another size.
 [[nodiscard]] std::vector<RankMemory> memory_over_time(
     const Timeline& timeline, const std::vector<Program>& programs,
     std::span<const PersistentBytes> persistent = {});
