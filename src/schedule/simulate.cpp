@@ -222,18 +222,10 @@ private:
         const Pass& pass = program.passes[action.item];
         state.running = index;
         state.slowdown = costs_.overlap_slowdown_permille(static_cast<int>(rank), pass);
-        state.work = duration_of(program, action.item) * (kFull + state.slowdown);
+        state.work = (kFull + state.slowdown) *
+                     pass_duration(costs_, program.rank, program.passes, action.item, program.pairs);
         state.since_ns = now;
         schedule_end(rank);
-    }
-
-    /// A pair as long as its longer member: what the first has not filled is left to the second.
-    int64_t duration_of(const Program& program, uint32_t item) const {
-        const int64_t own = costs_.pass_ns(program.rank, program.passes[item]);
-        const bool second =
-            program.pairs == Pairs::longest && item > 0 && program.passes[item - 1].with_next;
-        if (!second) return own;
-        return std::max<int64_t>(0, own - costs_.pass_ns(program.rank, program.passes[item - 1]));
     }
 
     [[nodiscard]] static int64_t speed(const RankState& state) {
