@@ -222,8 +222,8 @@ private:
         const Pass& pass = program.passes[action.item];
         state.running = index;
         state.slowdown = costs_.overlap_slowdown_permille(static_cast<int>(rank), pass);
-        state.work = (kFull + state.slowdown) *
-                     pass_duration(costs_, program.rank, program.passes, action.item, program.pairs);
+        state.work = (kFull + state.slowdown) * pass_duration(costs_, program.rank, program.passes,
+                                                              action.item, program.pairs);
         state.since_ns = now;
         schedule_end(rank);
     }

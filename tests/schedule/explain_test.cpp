@@ -57,7 +57,7 @@ struct TwoRanks {
         const Schedule schedule = generated({"1f1b", VocabMode::none, false}, 2, 2);
         costs = TableCosts::uniform(2, 2, 1, 2, 0);
         costs.latency_ns = 1;
-        programs = lower(schedule, sizes_for(schedule), costs, {.receive_ahead = 1 << 20});
+        programs = lower(schedule, sizes_for(schedule), costs, {.receive_ahead = kAsSoonAsSent});
         timeline = simulate(programs, costs).timeline;
     }
     TableCosts costs;
@@ -150,7 +150,7 @@ TEST(Explanation, OfACollectiveGoesOnAtItsLastParticipant) {
     }
     costs.latency_ns = 1;
     const std::vector<Program> programs =
-        lower(schedule, sizes_for(schedule), costs, {.receive_ahead = 1 << 20});
+        lower(schedule, sizes_for(schedule), costs, {.receive_ahead = kAsSoonAsSent});
     const Timeline timeline = simulate(programs, costs).timeline;
     // E exchange 0-1, gather 1-2, F 2-12, 13-23, 24-34, C0 34-35, S on 0 and 1 from 35, on 2 from
     // 34; S on rank 1 until 44, C1 44-45, exchange 45-46, gather 46-47, B on rank 2 from 47.
@@ -233,7 +233,7 @@ TEST(CriticalPath, ShowsReceivesThatWerePostedLate) {
             lower(schedule, sizes_for(schedule), costs, {.receive_ahead = ahead});
         return shares(critical_path(simulate(programs, costs).timeline, programs));
     };
-    EXPECT_EQ(path_with(1 << 20).count("late receive"), 0U);
+    EXPECT_EQ(path_with(kAsSoonAsSent).count("late receive"), 0U);
     EXPECT_GT(path_with(1)["late receive"], 0);
 }
 
