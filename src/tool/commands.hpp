@@ -16,6 +16,8 @@ void add_data_inspect(CLI::App& data);
 void add_compare(CLI::App& app);
 /// `vocabpipe simulate`
 void add_simulate(CLI::App& app);
+/// `vocabpipe explain`
+void add_explain(CLI::App& app);
 /// `vocabpipe timeline`
 void add_timeline(CLI::App& app);
 

@@ -81,11 +81,12 @@ void complete(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode,
 }  // namespace
 
 void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
-    command.add_option("--pp", flags.pp, "Ranks of the pipeline")->check(CLI::PositiveNumber);
+    const CLI::Range count(int64_t{1}, int64_t{1} << 30);
+    command.add_option("--pp", flags.pp, "Ranks of the pipeline")->check(count);
     command.add_option("--microbatches", flags.microbatches, "Microbatches per step")
-        ->check(CLI::PositiveNumber);
+        ->check(count);
     command.add_option("--chunks", flags.chunks, "Stages per rank (default: the schedule's own)")
-        ->check(CLI::PositiveNumber);
+        ->check(count);
     command
         .add_option("--vocab-mode", flags.vocab_mode,
                     "none, redistributed, interlaced, one_barrier or two_barriers")
@@ -93,7 +94,7 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
     command
         .add_option("--vocab-size", flags.vocab_size,
                     "Vocabulary rows (default: the profile's, else 32000 per rank)")
-        ->check(CLI::PositiveNumber);
+        ->check(count);
     command
         .add_option(
             "--costs", flags.costs,
@@ -103,35 +104,35 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
     command
         .add_option("--latency", flags.latency,
                     "Cost of a message, in the unit of --costs F,B (default 0)")
-        ->check(CLI::NonNegativeNumber);
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
     command
         .add_option("--memory-limit", flags.memory_limit,
                     "Activations alive on a rank, in chunks, of schedules that trade memory")
-        ->check(CLI::PositiveNumber);
+        ->check(count);
     command.add_option("--group-size", flags.group_size, "Microbatches per group when interleaved")
-        ->check(CLI::PositiveNumber);
+        ->check(count);
     command
         .add_option("--warm-up-depth", flags.warm_up_depth,
                     "How eagerly 1F1B runs forwards ahead (default: the schedule's own)")
-        ->check(CLI::PositiveNumber);
+        ->check(count);
     command
         .add_option("--num-layers", flags.num_layers,
                     "Transformer layers (default: the profile's, else one per stage)")
-        ->check(CLI::PositiveNumber);
+        ->check(count);
     command
         .add_option("--hidden-size", flags.hidden_size,
                     "For memory, with --costs F,B: hidden size of a bf16 transformer")
-        ->check(CLI::PositiveNumber)
+        ->check(count)
         ->capture_default_str();
     command
         .add_option("--seq-length", flags.seq_length,
                     "For memory, with --costs F,B: tokens per sequence")
-        ->check(CLI::PositiveNumber)
+        ->check(count)
         ->capture_default_str();
     command
         .add_option("--micro-batch-size", flags.micro_batch_size,
                     "For memory, with --costs F,B: sequences per microbatch")
-        ->check(CLI::PositiveNumber)
+        ->check(count)
         ->capture_default_str();
     command.add_flag("--no-optimizer-barrier", flags.no_optimizer_barrier,
                      "The optimizer step does not wait for other ranks (post-validation)");
