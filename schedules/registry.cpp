@@ -5,6 +5,9 @@
 
 #include "schedules/gpipe.hpp"
 #include "schedules/one_f_one_b.hpp"
+#include "schedules/v_half.hpp"
+#include "schedules/v_one_f_one_b.hpp"
+#include "schedules/v_search.hpp"
 
 #include <algorithm>
 #include <array>
@@ -23,6 +26,26 @@ constexpr std::array kGenerators{
     Generator{.name = "gpipe",
               .summary = "all forwards, then all backwards; all microbatches in flight",
               .make = gpipe},
+    Generator{.name = "v-half",
+              .summary = "split backward, V placement; half the activations of 1f1b on every rank",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = v_half},
+    Generator{.name = "v-min",
+              .summary = "split backward, V placement; a third of the activations of 1f1b",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = v_min},
+    Generator{.name = "v-search",
+              .summary = "split backward, V placement; best pattern for the costs and memory limit",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = v_search},
+    Generator{.name = "v-1f1b",
+              .summary = "one backward pass, V placement; two thirds of the activations of 1f1b",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = v_one_f_one_b},
 };
 
 void require_at_least(std::string_view option, int64_t value, int64_t least) {

@@ -4,6 +4,7 @@
 #include "schedules/placement.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace vocabpipe::v_pattern {
 
@@ -11,28 +12,39 @@ namespace {
 
 constexpr std::array<Op, kKinds> kOps{Op::F, Op::F, Op::I, Op::I, Op::W, Op::W};
 
-int stage_of(Kind kind, int rank, int ranks) {
+uint16_t stage_of(Kind kind, int rank, int ranks) {
     const bool chunk_1 = kind == F1 || kind == I1 || kind == W1;
-    return chunk_1 ? 2 * ranks - 1 - rank : rank;
+    return static_cast<uint16_t>(chunk_1 ? 2 * ranks - 1 - rank : rank);
 }
 
 }  // namespace
 
-Input input_of(Kind kind, int rank, int ranks) {
-    switch (kind) {
-        case F0:
-            return {F0, rank - 1};
-        case F1:
-            return rank + 1 < ranks ? Input{F1, rank + 1} : Input{F0, rank};
-        case I1:
-            return rank > 0 ? Input{I1, rank - 1} : Input{F1, rank};
-        case I0:
-            return rank + 1 < ranks ? Input{I0, rank + 1} : Input{I1, rank};
-        case W1:
-            return {I1, rank};
-        default:
-            return {I0, rank};
+Rows repeat(const Pattern& pattern, std::span<const Kind> kinds, int microbatches) {
+    Rows rows;
+    for (const auto& slots : pattern) {
+        // Cells of one interval, in order, as if every kind had started already; those that have
+        // not are left out.
+        std::vector<std::pair<int64_t, Kind>> block;  // slot within the interval
+        int64_t first = slots[kinds.front()] / kInterval;
+        int64_t last = first;
+        for (const Kind kind : kinds) {
+            block.emplace_back(slots[kind] % kInterval, kind);
+            first = std::min(first, slots[kind] / kInterval);
+            last = std::max(last, slots[kind] / kInterval);
+        }
+        std::sort(block.begin(), block.end());
+        Row row;
+        row.reserve(kinds.size() * static_cast<size_t>(microbatches));
+        for (int64_t interval = first; interval < last + microbatches; ++interval) {
+            for (const auto& [within, kind] : block) {
+                const int64_t microbatch = interval - slots[kind] / kInterval;
+                if (microbatch < 0 || microbatch >= microbatches) continue;
+                row.push_back({interval * kInterval + within, kind});
+            }
+        }
+        rows.push_back(std::move(row));
     }
+    return rows;
 }
 
 Costs Costs::unit(int ranks) {
@@ -46,56 +58,69 @@ Costs Costs::of(const GenerateOptions& options) {
     costs.hop = options.costs.hop;
     for (const Kind kind : kEveryKind) {
         for (int rank = 0; rank < options.ranks; ++rank) {
-            const auto stage = static_cast<uint16_t>(stage_of(kind, rank, options.ranks));
+            const uint16_t stage = stage_of(kind, rank, options.ranks);
             costs.duration[kind].push_back(options.costs(rank, {.op = kOps[kind], .stage = stage}));
         }
     }
     return costs;
 }
 
-bool start_early(Rows& rows, const Costs& costs) {
-    const auto ranks = static_cast<int>(rows.size());
-    // Ends of the passes so far, [kind][rank][microbatch].
-    std::vector<std::vector<int64_t>> ends(rows.size() * kKinds);
-    const auto ends_of = [&](Kind kind, int rank) -> std::vector<int64_t>& {
-        return ends[static_cast<size_t>(kind) * rows.size() + static_cast<size_t>(rank)];
-    };
-    for (const Kind kind : kEveryKind) {
-        for (int rank = 0; rank < ranks; ++rank) {
-            ends_of(kind, rank).reserve(rows[static_cast<size_t>(rank)].size() / 4 + 1);
+bool Clock::run(Rows& rows, const Costs& costs) {
+    ranks_ = static_cast<int>(rows.size());
+    microbatches_ = 0;
+    for (const Row& row : rows) {
+        for (const int passes : count(row)) {
+            microbatches_ = std::max(microbatches_, static_cast<size_t>(passes));
         }
     }
-    std::vector<size_t> next(rows.size(), 0);
-    std::vector<int64_t> free_at(rows.size(), 0);
-    const auto advance = [&](int rank) {
-        const auto r = static_cast<size_t>(rank);
-        const size_t first = next[r];
-        for (; next[r] < rows[r].size(); ++next[r]) {
-            Cell& cell = rows[r][next[r]];
-            std::vector<int64_t>& mine = ends_of(cell.kind, rank);
-            const Input input = input_of(cell.kind, rank, ranks);
-            int64_t at = free_at[r];
-            if (input.rank >= 0) {
-                const std::vector<int64_t>& of_input = ends_of(input.kind, input.rank);
-                if (of_input.size() <= mine.size()) break;
-                at = std::max(at, of_input[mine.size()] + (input.rank == rank ? 0 : costs.hop));
-            }
-            cell.at = at;
-            free_at[r] = at + costs.duration[cell.kind][r];
-            mine.push_back(free_at[r]);
-        }
-        return next[r] > first;
-    };
-    // Work flows down the ranks and up again.
+    ends_.resize(rows.size() * kKinds * microbatches_);
+    run_.assign(rows.size(), {});
+    next_.assign(rows.size(), 0);
+    free_at_.assign(rows.size(), 0);
+    // Work goes down the ranks and up again.
     for (bool moved = true; moved;) {
         moved = false;
-        for (int rank = 0; rank < ranks; ++rank) moved = advance(rank) || moved;
-        for (int rank = ranks - 2; rank >= 0; --rank) moved = advance(rank) || moved;
+        for (int rank = 0; rank < ranks_; ++rank) {
+            moved = advance(rows[static_cast<size_t>(rank)], rank, costs) || moved;
+        }
+        for (int rank = ranks_ - 2; rank >= 0; --rank) {
+            moved = advance(rows[static_cast<size_t>(rank)], rank, costs) || moved;
+        }
     }
+    makespan_ = largest_span_ = 0;
     for (size_t r = 0; r < rows.size(); ++r) {
-        if (next[r] < rows[r].size()) return false;
+        if (next_[r] < rows[r].size()) return false;
+        if (rows[r].empty()) continue;
+        makespan_ = std::max(makespan_, free_at_[r]);
+        largest_span_ = std::max(largest_span_, free_at_[r] - rows[r].front().at);
     }
     return true;
+}
+
+bool Clock::advance(Row& row, int rank, const Costs& costs) {
+    const auto r = static_cast<size_t>(rank);
+    const size_t first = next_[r];
+    size_t i = first;
+    int64_t now = free_at_[r];
+    for (; i < row.size(); ++i) {
+        Cell& cell = row[i];
+        const size_t microbatch = run_[r][cell.kind];
+        const Input input = input_of(cell.kind, rank, ranks_);
+        if (input.rank >= 0) {
+            const auto other = static_cast<size_t>(input.rank);
+            if (run_[other][input.kind] <= microbatch) break;
+            const int64_t latency = other == r ? 0 : costs.hop;
+            now = std::max(
+                now, ends_[(other * kKinds + input.kind) * microbatches_ + microbatch] + latency);
+        }
+        cell.at = now;
+        now += costs.duration[cell.kind][r];
+        ends_[(r * kKinds + cell.kind) * microbatches_ + microbatch] = now;
+        ++run_[r][cell.kind];
+    }
+    next_[r] = i;
+    free_at_[r] = now;
+    return i > first;
 }
 
 int peak(const Row& row) {
@@ -114,6 +139,12 @@ int peak(const Rows& rows) {
     return most;
 }
 
+std::array<int, kKinds> count(std::span<const Cell> row) {
+    std::array<int, kKinds> passes{};
+    for (const Cell& cell : row) ++passes[cell.kind];
+    return passes;
+}
+
 void drop_microbatches(Rows& rows, int kept) {
     for (Row& row : rows) {
         std::array<int, kKinds> seen{};
@@ -126,9 +157,9 @@ Schedule schedule_of(const Rows& rows, const GenerateOptions& options, bool spli
         std::vector<Pass> list;
         std::array<uint32_t, kKinds> next{};
         for (const Cell& cell : rows[static_cast<size_t>(rank)]) {
-            const auto stage = static_cast<uint16_t>(stage_of(cell.kind, rank, options.ranks));
             const Op op = split || is_forward(cell.kind) ? kOps[cell.kind] : Op::B;
-            list.push_back({op, stage, next[cell.kind]++});
+            const uint16_t stage = stage_of(cell.kind, rank, options.ranks);
+            list.push_back({.op = op, .stage = stage, .microbatch = next[cell.kind]++});
         }
         return list;
     };
