@@ -23,8 +23,10 @@ using namespace v_pattern;
 constexpr int kMostChanges = 30;
 /// Candidates that a search on fewer microbatches hands on to the full size.
 constexpr size_t kFinalists = 4;
-/// Passes that all refinements together may time: about 50 ms on one core.
-constexpr int64_t kBudget = 8'000'000;
+/// Passes that all refinements of a search may time: about 80 ms on one core; less where the lists
+/// are so short that this many moves per pass find what there is.
+constexpr int64_t kMostRefined = 8'000'000;
+constexpr int64_t kMovesPerPass = 100;
 
 int64_t wrap(int64_t slot) {
     return (slot % kInterval + kInterval) % kInterval;
@@ -124,6 +126,7 @@ public:
         : ranks_(options.ranks),
           microbatches_(options.microbatches),
           limit_(limit),
+          forward_only_(options.forward_only),
           unit_(Costs::unit(options.ranks)),
           costs_(Costs::of(options)) {}
 
@@ -145,23 +148,31 @@ public:
             finalists.emplace(place, estimate, *std::move(pattern));
             if (finalists.size() > kFinalists) finalists.pop_back();
         });
-        // Half of the budget on all of them, half on the best.
+        const int64_t budget = forward_only_ ? 0 : refinement();
+        // Half of the budget for all of them, what is left for the best.
+        int64_t left = budget;
         std::optional<Rows> best;
         int64_t best_score = 0;
-        const int64_t share = kBudget / 2 / static_cast<int64_t>(kFinalists);
+        const int64_t share = budget / 2 / static_cast<int64_t>(kFinalists);
         for (const auto& [estimate, pattern] : finalists) {
             std::optional<Rows> rows = rows_of(pattern, microbatches_);
             if (!rows) continue;
+            left -= share;
             const int64_t refined = refine(*rows, costs_, {.limit = limit_, .budget = share});
             if (best && refined >= best_score) continue;
             best = std::move(rows);
             best_score = refined;
         }
-        if (best) refine(*best, costs_, {.limit = limit_, .budget = kBudget / 2});
+        if (best) refine(*best, costs_, {.limit = limit_, .budget = left});
         return best;
     }
 
 private:
+    int64_t refinement() const {
+        const int64_t passes = int64_t{kKinds} * microbatches_ * ranks_;
+        return std::min(kMostRefined / passes, kMovesPerPass * passes) * passes;
+    }
+
     /// Steps 2 to 8, timed with the costs; none if the rows break or need too much memory.
     std::optional<Rows> rows_of(const Pattern& pattern, int microbatches) {
         // The ends are laid out for a steady state in between.
@@ -200,6 +211,7 @@ private:
     int ranks_;
     int microbatches_;
     int limit_;
+    bool forward_only_;
     Costs unit_;
     Costs costs_;
     Clock clock_;
