@@ -40,11 +40,12 @@ public:
     void event(const Json& event) {
         const std::string& kind = event.at("ph").get_ref<const std::string&>();
         if (kind == "X") slice(event);
+        if (kind == "M") static_cast<void>(rank(event));  // of ranks without a slice
         if (kind == "C" && event.at("name") == "bytes alive") counter(event);
         ++events_;
     }
 
-    /// Rank ids may not be larger than this number: every rank has events.
+    /// Read so far, for messages.
     [[nodiscard]] size_t events() const { return events_; }
 
     RecordedRun take(const std::string& title) && {

@@ -26,10 +26,12 @@ std::string whole_name(const RecordedRun& run, const Slice& slice) {
            (slice.number == RecordedRun::kNone ? "" : std::to_string(slice.number));
 }
 
-/// Slices by rank and name; names of these runs are unique on a rank.
-std::map<std::pair<int, std::string>, const Slice*> by_name(const RecordedRun& run) {
-    std::map<std::pair<int, std::string>, const Slice*> result;
-    for (const Slice& slice : run.slices) result[{slice.rank, whole_name(run, slice)}] = &slice;
+/// Slices by rank, name and, because two messages may have the same name, order.
+std::map<std::tuple<int, std::string, uint32_t>, const Slice*> by_name(const RecordedRun& run) {
+    std::map<std::tuple<int, std::string, uint32_t>, const Slice*> result;
+    for (const Slice& slice : run.slices) {
+        result[{slice.rank, whole_name(run, slice), slice.order}] = &slice;
+    }
     return result;
 }
 
@@ -44,12 +46,12 @@ void expect_is_timeline(const RecordedRun& run, const Timeline& timeline,
     for (const Span& span : timeline.spans) {
         const Program& program = programs[span.rank];
         const Action& action = program.actions[span.action];
-        const Slice& slice = *slices.at({span.rank, program.name_of(action)});
+        const uint32_t order = has_participants(action) ? action.order : RecordedRun::kNone;
+        const Slice& slice = *slices.at({span.rank, program.name_of(action), order});
         ASSERT_EQ(slice.begin_ns, span.begin_ns - origin);
         ASSERT_EQ(slice.end_ns, span.end_ns - origin);
         ASSERT_EQ(slice.cpu_ns, span.cpu_ns);
         ASSERT_EQ(slice.lane, span.lane);
-        ASSERT_EQ(slice.order, has_participants(action) ? action.order : RecordedRun::kNone);
         if (span.waited_for == UINT32_MAX) {
             ASSERT_EQ(slice.waited_for, RecordedRun::kNone);
         } else {
@@ -144,6 +146,7 @@ TEST(ChromeTraceReader, ReadsBackWhatWasWritten) {
         EXPECT_EQ(read.title, direct.title);
         EXPECT_EQ(read.barrier, direct.barrier);
         EXPECT_TRUE(read.in_ns);
+        ASSERT_EQ(read.ranks, direct.ranks);
         ASSERT_EQ(read.slices.size(), direct.slices.size());
         for (size_t i = 0; i < read.slices.size(); ++i) {
             const Slice& a = read.slices[i];
