@@ -94,7 +94,8 @@ function timeScale(size) {
 function timeText(time) {
   const {by, unit} = timeScale(Math.abs(time));
   const value = time / by;
-  const digits = by === 1 ? 0 : Math.max(0, 3 - Math.floor(Math.log10(Math.max(Math.abs(value), 1))));
+  if (by === 1) return Math.round(time).toLocaleString('en') + (unit ? ' ' + unit : '');
+  const digits = Math.max(0, 3 - Math.floor(Math.log10(Math.max(Math.abs(value), 1))));
   return value.toFixed(digits) + (unit ? ' ' + unit : '');
 }
 
@@ -353,8 +354,8 @@ class Painter {
     for (const time of this.tickTimes) {
       const x = Math.round(this.x(time));
       context.fillRect(x, this.top - 6 * ratio, 1, 6 * ratio);
-      context.fillText((time / by).toFixed(digits) + (unit ? ' ' + unit : ''), x + 4 * ratio,
-                       this.top / 2);
+      const text = by === 1 && digits === 0 ? time.toLocaleString('en') : (time / by).toFixed(digits);
+      context.fillText(text + (unit ? ' ' + unit : ''), x + 4 * ratio, this.top / 2);
     }
     context.textAlign = 'right';
     context.fillText('busy', this.left - 8 * ratio, this.top / 2);
@@ -412,18 +413,18 @@ class Painter {
       context.strokeStyle = context.fillStyle = colour;
       context.lineWidth = 1.5 * this.ratio;
       context.beginPath();
-      let previous = null;
+      let first = true;
       for (const {slice, member} of chain) {
         for (const part of member === slice ? [slice] : [slice, member]) {
           const row = this.rowOf(run, part);
           if (row === null) continue;
-          const middle = (row[0] + row[1]) / 2;
+          // Below the text of a pass, in the midst of a thin lane.
+          const y = Math.max((row[0] + row[1]) / 2, row[1] - 2.5 * this.ratio);
           const x0 = Math.max(-1e4, Math.min(2e4, this.x(run.begin[part])));
           const x1 = Math.max(-1e4, Math.min(2e4, this.x(run.end[part])));
-          if (previous !== null) context.lineTo(x1, middle);
-          else context.moveTo(x1, middle);
-          context.lineTo(x0, middle);
-          previous = part;
+          if (first) context.moveTo(x1, y); else context.lineTo(x1, y);
+          context.lineTo(x0, y);
+          first = false;
         }
       }
       context.stroke();

@@ -268,10 +268,9 @@ function writeCritical() {
   const why = element('why');
   why.replaceChildren();
   make(why, 'h2', '', 'Critical path, by kind');
-  const table = make(why, 'table');
   runs.forEach((run, index) => {
-    const row = make(table, 'tr');
-    make(row, 'td', '', run.title);
+    const line = make(why, 'div', 'shares');
+    if (runs.length > 1) make(line, 'b', '', run.title);
     const sums = new Array(kKinds.length).fill(0);
     let left = run.makespan, until = Infinity;
     for (const {slice: i} of state.critical[index]) {
@@ -280,10 +279,15 @@ function writeCritical() {
       sums[run.kinds[run.name[i]]] += length;
       left -= length;
     }
-    const cell = (name, value) =>
-        make(row, 'td', '', `${name} ${timeText(value)} (${percent(value / run.makespan)})`);
-    sums.forEach((sum, kind) => { if (sum > 0) cell(kKinds[kind].text, sum); });
-    if (left > 0) cell('not explained', left);
+    const shares = sums.map((sum, kind) => ({sum, text: kKinds[kind].text, colour: kKinds[kind].colour}));
+    shares.push({sum: left, text: 'not explained', colour: null});
+    shares.sort((a, b) => b.sum - a.sum);
+    for (const {sum, text, colour} of shares) {
+      if (sum <= 0) continue;
+      const entry = make(line, 'span');
+      if (colour !== null) chip(entry, colour);
+      entry.append(`${text} ${timeText(sum)} (${percent(sum / run.makespan)})`);
+    }
   });
   why.hidden = false;
 }
