@@ -175,7 +175,7 @@ class Painter {
     this.step = niceStep((to - from) * 100 * this.ratio / this.plot);
     this.tickTimes = [];
     for (let n = Math.ceil(from / this.step); n * this.step <= to; ++n) {
-      this.tickTimes.push(n * this.step);
+      this.tickTimes.push(n * this.step + 0);  // + 0: not -0
       const x = Math.round(this.x(n * this.step));
       this.fill(x, this.top, x + 1, this.height, this.palette.gridPixel);
     }
@@ -355,7 +355,9 @@ class Painter {
       const x = Math.round(this.x(time));
       context.fillRect(x, this.top - 6 * ratio, 1, 6 * ratio);
       const text = by === 1 && digits === 0 ? time.toLocaleString('en') : (time / by).toFixed(digits);
-      context.fillText(text + (unit ? ' ' + unit : ''), x + 4 * ratio, this.top / 2);
+      const label = text + (unit ? ' ' + unit : '');
+      if (x + 4 * ratio + context.measureText(label).width > this.width) continue;
+      context.fillText(label, x + 4 * ratio, this.top / 2);
     }
     context.textAlign = 'right';
     context.fillText('busy', this.left - 8 * ratio, this.top / 2);
