@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/improve.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
 
 #include "schedules/gpipe.hpp"
@@ -52,6 +53,7 @@ void check(const GenerateOptions& options) {
     require_at_least("--warm-up-depth", options.warm_up_depth, 0);
     require_at_least("--group-size", options.group_size, 0);
     require_at_least("--memory-limit", options.memory_limit, 0);
+    require_at_least("--search-moves", options.search_moves, 0);
 }
 
 /// Costs must be there for every stage and rank (or for one, which stands for all).
@@ -138,6 +140,9 @@ Schedule generate(std::string_view name, const GenerateOptions& asked) {
             {.mode = options.vocab_mode, .vocab_size = options.vocab_size, .costs = options.costs});
     }
     drop_passes_on_empty_shards(schedule);
+    if (options.search_moves > 0) {
+        schedule = improve(schedule, options.costs, {.moves = options.search_moves});
+    }
     return schedule;
 }
 
