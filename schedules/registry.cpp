@@ -7,6 +7,8 @@
 #include "schedules/gpipe.hpp"
 #include "schedules/one_f_one_b.hpp"
 
+#include "src/support/nearest_name.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -111,10 +113,13 @@ const Generator& generator(std::string_view name) {
                                      [&](const Generator& g) { return g.name == name; });
     if (found == kGenerators.end()) {
         std::string known;
+        std::vector<std::string_view> names;
         for (const Generator& g : kGenerators) {
             known += (known.empty() ? "" : ", ") + std::string(g.name);
+            names.push_back(g.name);
         }
-        throw UsageError("--schedule " + std::string(name) + ": not one of " + known);
+        throw UsageError("--schedule " + std::string(name) + ": not one of " + known +
+                         did_you_mean(name, names));
     }
     return *found;
 }

@@ -192,8 +192,7 @@ private:
             schedule_.input.first_row = header->input;
             schedule_.output.first_row = header->output;
         }
-        if (auto violation = find_violation(schedule_)) fail(*violation);
-        if (auto violation = find_pair_violation(schedule_)) fail(*violation);
+        if (auto violation = find_user_violation(schedule_)) fail(*violation);
         if (auto fault = find_transfer_fault(schedule_, transfers_)) {
             const auto rank = static_cast<size_t>(fault->rank);
             fail(first_row_ + rank, fault->column,

@@ -50,8 +50,7 @@ public:
         schedule.input = shard_map("input");
         schedule.output = shard_map("output");
         for (const StrictJson& passes : list("passes", schedule.ranks)) read_rank(passes);
-        if (auto violation = find_violation(schedule)) fail(*violation);
-        if (auto violation = files::find_pair_violation(schedule)) fail(*violation);
+        if (auto violation = files::find_user_violation(schedule)) fail(*violation);
         return {std::move(schedule), {}};
     }
 

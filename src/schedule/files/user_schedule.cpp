@@ -37,6 +37,23 @@ Schedule inferred_schedule(std::vector<std::vector<Pass>> passes) {
     return schedule;
 }
 
+namespace {
+
+std::optional<Violation> find_scattered_stage(const Schedule& schedule) {
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        const std::vector<Pass>& list = schedule.passes[static_cast<size_t>(rank)];
+        for (size_t i = 0; i < list.size(); ++i) {
+            if (!traits(list[i].op).has_stage || list[i].stage >= schedule.stages) continue;
+            const int owner = schedule.rank_of_stage[list[i].stage];
+            if (owner == rank) continue;
+            return Violation{
+                rank, static_cast<int>(i), to_string(list[i]),
+                "is of a stage on rank " + std::to_string(owner) + "; a stage lives on one rank"};
+        }
+    }
+    return std::nullopt;
+}
+
 std::optional<Violation> find_pair_violation(const Schedule& schedule) {
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         const std::vector<Pass>& list = schedule.passes[static_cast<size_t>(rank)];
@@ -66,6 +83,14 @@ std::optional<Violation> find_pair_violation(const Schedule& schedule) {
         }
     }
     return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Violation> find_user_violation(const Schedule& schedule) {
+    if (auto violation = find_scattered_stage(schedule)) return violation;
+    if (auto violation = find_violation(schedule)) return violation;
+    return find_pair_violation(schedule);
 }
 
 }  // namespace files
@@ -102,12 +127,12 @@ ShardMap rows_of(const Schedule& schedule, Op first, Op second, int64_t vocab_si
 }  // namespace
 
 Schedule user_schedule(std::vector<std::vector<Pass>> passes, const UserScheduleOptions& options) {
+    if (passes.empty()) validate(Schedule{});  // no ranks
     Schedule schedule = files::inferred_schedule(std::move(passes));
     schedule.input = rows_of(schedule, Op::E, Op::G, options.vocab_size);
     schedule.output = rows_of(schedule, Op::S, Op::T, options.vocab_size);
     schedule.barriers = options.barriers;
-    validate(schedule);
-    if (auto violation = files::find_pair_violation(schedule)) {
+    if (auto violation = files::find_user_violation(schedule)) {
         throw ScheduleError(*std::move(violation));
     }
     return schedule;

@@ -14,12 +14,13 @@ inline constexpr uint32_t kLastStage = 65534;
 inline constexpr uint32_t kLastMicrobatch = (1U << 24) - 1;
 
 /// What user_schedule() infers, without its verdict. Stages that no rank runs are put on rank 0, so
-/// that validate() reports the first pass that is missing; shard maps have 0 rows.
+/// that validate() reports the first pass that is missing; shard maps have 0 rows. Needs a rank.
 [[nodiscard]] Schedule inferred_schedule(std::vector<std::vector<Pass>> passes);
 
-/// Why the passes marked with Pass::with_next are no overlapped pairs, or none: a pair is one
-/// forward and one backward (B, I or W) of different microbatches, so that neither depends on the
-/// other.
-[[nodiscard]] std::optional<Violation> find_pair_violation(const Schedule& schedule);
+/// The first reason why a schedule from outside cannot run, or none: a stage on two ranks; what
+/// find_violation() finds; passes marked with Pass::with_next that are no overlapped pair, which is
+/// one forward and one backward (B, I or W) of different microbatches, so that neither depends on
+/// the other.
+[[nodiscard]] std::optional<Violation> find_user_violation(const Schedule& schedule);
 
 }  // namespace vocabpipe::files
