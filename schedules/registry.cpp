@@ -4,8 +4,16 @@
 #include "vocabpipe/improve.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
 
+#include "schedules/dualpipe_v.hpp"
+#include "schedules/eager_1f1b.hpp"
 #include "schedules/gpipe.hpp"
+#include "schedules/group_interleaved.hpp"
+#include "schedules/interleaved.hpp"
+#include "schedules/interleaved_zb.hpp"
+#include "schedules/looped_bfs.hpp"
 #include "schedules/one_f_one_b.hpp"
+#include "schedules/zb.hpp"
+#include "schedules/zb_v.hpp"
 
 #include "src/support/nearest_name.hpp"
 
@@ -26,6 +34,52 @@ constexpr std::array kGenerators{
     Generator{.name = "gpipe",
               .summary = "all forwards, then all backwards; all microbatches in flight",
               .make = gpipe},
+    Generator{.name = "eager-1f1b",
+              .summary = "1f1b with a deeper warm-up, which hides the latency of messages",
+              .make = eager_1f1b},
+    Generator{.name = "interleaved",
+              .summary = "1f1b over v stages per rank: 1/v of its bubble, v times its messages",
+              .placement = Placement::loop,
+              .chunks = 2,
+              .any_chunks = true,
+              .make = interleaved},
+    Generator{.name = "group-interleaved",
+              .summary = "interleaved with split backwards: less memory in flight and less bubble",
+              .placement = Placement::loop,
+              .chunks = 2,
+              .any_chunks = true,
+              .make = group_interleaved},
+    Generator{.name = "looped-bfs",
+              .summary = "all microbatches of a stage, then the next stage: two visits per stage",
+              .placement = Placement::loop,
+              .chunks = 2,
+              .any_chunks = true,
+              .make = looped_bfs},
+    Generator{.name = "zb",
+              .summary = "zero bubble at a memory limit of p to 2p-1 microbatches on every rank",
+              .make = zb},
+    Generator{.name = "zb-h1",
+              .summary = "zero bubble at the peak memory of 1f1b: p microbatches on every rank",
+              .make = zb_h1},
+    Generator{.name = "zb-h2",
+              .summary = "zero bubble without bubble: 2p-1 microbatches on every rank",
+              .make = zb_h2},
+    Generator{.name = "interleaved-zb",
+              .summary = "interleaved with split backwards; vp chunks on every rank",
+              .placement = Placement::loop,
+              .chunks = 2,
+              .any_chunks = true,
+              .make = interleaved_zb},
+    Generator{.name = "zb-v",
+              .summary = "two stages per rank in a V; no bubble at the peak memory of 1f1b",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = zb_v},
+    Generator{.name = "dualpipe-v",
+              .summary = "two stages per rank in a V; forwards and backwards in overlapped pairs",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = dualpipe_v},
 };
 
 void require_at_least(std::string_view option, int64_t value, int64_t least) {

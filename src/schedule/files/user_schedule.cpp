@@ -54,43 +54,11 @@ std::optional<Violation> find_scattered_stage(const Schedule& schedule) {
     return std::nullopt;
 }
 
-std::optional<Violation> find_pair_violation(const Schedule& schedule) {
-    for (int rank = 0; rank < schedule.ranks; ++rank) {
-        const std::vector<Pass>& list = schedule.passes[static_cast<size_t>(rank)];
-        for (size_t i = 0; i < list.size(); ++i) {
-            if (!list[i].with_next) continue;
-            const auto fault = [&](const std::string& reason) {
-                return Violation{rank, static_cast<int>(i), to_string(list[i]), reason};
-            };
-            if (i + 1 == list.size()) return fault("is half of an overlapped pair without another");
-            const Pass& first = list[i];
-            const Pass& second = list[i + 1];
-            if (second.with_next) {
-                return fault("is in a chain of overlapped passes; a pair has two");
-            }
-            const auto forward = [](const Pass& pass) { return pass.op == Op::F; };
-            const auto backward = [](const Pass& pass) {
-                return pass.op == Op::B || pass.op == Op::I || pass.op == Op::W;
-            };
-            const std::string with = "is paired with " + to_string(second);
-            if (!(forward(first) && backward(second)) && !(backward(first) && forward(second))) {
-                return fault(with + "; a pair is one F and one of B, I, W");
-            }
-            if (first.microbatch == second.microbatch) {
-                return fault(with + ", and one depends on the other; pair different microbatches");
-            }
-            ++i;
-        }
-    }
-    return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<Violation> find_user_violation(const Schedule& schedule) {
     if (auto violation = find_scattered_stage(schedule)) return violation;
-    if (auto violation = find_violation(schedule)) return violation;
-    return find_pair_violation(schedule);
+    return find_violation(schedule);
 }
 
 }  // namespace files

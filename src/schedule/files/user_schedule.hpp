@@ -17,10 +17,8 @@ inline constexpr uint32_t kLastMicrobatch = (1U << 24) - 1;
 /// that validate() reports the first pass that is missing; shard maps have 0 rows. Needs a rank.
 [[nodiscard]] Schedule inferred_schedule(std::vector<std::vector<Pass>> passes);
 
-/// The first reason why a schedule from outside cannot run, or none: a stage on two ranks; what
-/// find_violation() finds; passes marked with Pass::with_next that are no overlapped pair, which is
-/// one forward and one backward (B, I or W) of different microbatches, so that neither depends on
-/// the other.
+/// The first reason why a schedule from outside cannot run, or none: a stage on two ranks by name,
+/// then what find_violation() finds.
 [[nodiscard]] std::optional<Violation> find_user_violation(const Schedule& schedule);
 
 }  // namespace vocabpipe::files

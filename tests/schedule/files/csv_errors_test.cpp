@@ -43,7 +43,7 @@ TEST(BrokenCsv, WrongNumberOfRanks) {
 TEST(BrokenCsv, PairMembersDepend) {
     EXPECT_EQ(refused_csv("(0F0;0B0)OVERLAP_F_B\n"),
               "a.csv: row 1, cell 1, \"(0F0;0B0)OVERLAP_F_B\": 0F0 is paired with 0B0, and one "
-              "depends on the other; pair different microbatches");
+              "needs the other; a pair has two microbatches");
 }
 
 struct Broken {
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
                "row 1, cell 1, \"(0F1;0B0;0F2)OVERLAP_F_B\": is a pair of 3 passes; a pair has 2"},
         Broken{"PairOfForwards", "(0F0;0F1)OVERLAP_F_B,0B0,0B1\n",
                "row 1, cell 1, \"(0F0;0F1)OVERLAP_F_B\": 0F0 is paired with 0F1; a pair is one F "
-               "and one of B, I, W"},
+               "and one B or I"},
         Broken{"Header", "vocabpipe 2,barriers one,input 0 1,output 0 1\nE0,0F0,S0\n",
                "row 1: version \"2\": this build reads version 1"},
         Broken{"HeaderBarriers", "vocabpipe 1,barriers onne,input 0 1,output 0 1\nE0,0F0,S0\n",

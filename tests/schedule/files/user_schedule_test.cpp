@@ -68,11 +68,11 @@ TEST(UserSchedule, RefusesWhatCannotRun) {
     EXPECT_EQ(refusal({{{F, 0, 0}, {B, 0, 0}}, {{F, 0, 1}, {B, 0, 1}}}),
               "rank 1, position 0, 0F1 is of a stage on rank 0; a stage lives on one rank");
     EXPECT_EQ(refusal({{{F, 0, 0, true}, {B, 0, 0}}}),
-              "rank 0, position 0, 0F0 is paired with 0B0, and one depends on the other; pair "
-              "different microbatches");
+              "rank 0, position 0, 0F0 is paired with 0B0, and one needs the other; a pair has two "
+              "microbatches");
     EXPECT_THAT(refusal({{{F, 0, 0}, {F, 0, 1, true}, {B, 0, 0, true}, {B, 0, 1}}}),
-                HasSubstr("a chain of overlapped passes"));
-    EXPECT_THAT(refusal({{{F, 0, 0}, {B, 0, 0, true}}}), HasSubstr("without another"));
+                HasSubstr("which opens a pair of its own"));
+    EXPECT_THAT(refusal({{{F, 0, 0}, {B, 0, 0, true}}}), HasSubstr("opens an overlapped pair, but no pass follows"));
 }
 
 }  // namespace
