@@ -57,6 +57,8 @@ struct ScheduleFile {
 /// throw UsageError for sharded ones, and the old one for overlapped pairs. `automatic` is
 /// PyTorch's where it can say everything that matters, else vocabpipe.
 [[nodiscard]] std::string print_schedule_csv(const Schedule& schedule, CsvDialect dialect);
+/// The dialect that print_schedule_csv() writes: what automatic stands for, any other one itself.
+[[nodiscard]] CsvDialect csv_dialect_of(const Schedule& schedule, CsvDialect dialect);
 /// Complete and versioned: parse_schedule_json() returns the same schedule.
 [[nodiscard]] std::string print_schedule_json(const Schedule& schedule);
 

@@ -29,13 +29,15 @@ std::vector<Pass> transformer_passes(const std::vector<Pass>& list) {
 
 }  // namespace
 
-std::string print_schedule_csv(const Schedule& schedule, CsvDialect dialect) {
-    const bool whole = whole_at_the_ends(schedule);
-    if (dialect == CsvDialect::automatic) {
-        dialect = whole ? CsvDialect::current : CsvDialect::vocabpipe;
-    }
+CsvDialect csv_dialect_of(const Schedule& schedule, CsvDialect dialect) {
+    if (dialect != CsvDialect::automatic) return dialect;
+    return whole_at_the_ends(schedule) ? CsvDialect::current : CsvDialect::vocabpipe;
+}
+
+std::string print_schedule_csv(const Schedule& schedule, CsvDialect asked) {
+    const CsvDialect dialect = csv_dialect_of(schedule, asked);
     const bool extended = dialect == CsvDialect::vocabpipe;
-    if (!extended && !whole) {
+    if (!extended && !whole_at_the_ends(schedule)) {
         throw UsageError("dialect " + std::string(to_string(dialect)) +
                          ": PyTorch's files have no passes for vocabulary layers away from the "
                          "first and last stage; write the dialect vocabpipe, or JSON");

@@ -72,7 +72,8 @@ TEST(UserSchedule, RefusesWhatCannotRun) {
               "microbatches");
     EXPECT_THAT(refusal({{{F, 0, 0}, {F, 0, 1, true}, {B, 0, 0, true}, {B, 0, 1}}}),
                 HasSubstr("which opens a pair of its own"));
-    EXPECT_THAT(refusal({{{F, 0, 0}, {B, 0, 0, true}}}), HasSubstr("opens an overlapped pair, but no pass follows"));
+    EXPECT_THAT(refusal({{{F, 0, 0}, {B, 0, 0, true}}}),
+                HasSubstr("opens an overlapped pair, but no pass follows"));
 }
 
 }  // namespace
