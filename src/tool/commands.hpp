@@ -20,5 +20,13 @@ void add_simulate(CLI::App& app);
 void add_explain(CLI::App& app);
 /// `vocabpipe timeline`
 void add_timeline(CLI::App& app);
+/// `vocabpipe schedule list`
+void add_schedule_list(CLI::App& schedule);
+/// `vocabpipe schedule show`
+void add_schedule_show(CLI::App& schedule);
+/// `vocabpipe schedule check`
+void add_schedule_check(CLI::App& schedule);
+/// `vocabpipe schedule convert`
+void add_schedule_convert(CLI::App& schedule);
 
 }  // namespace vocabpipe::tool
