@@ -36,8 +36,9 @@ struct RecordedRun {
     };
 
     std::string title;
-    /// Times are nanoseconds; false: in the unit of the costs that the run was simulated with.
-    bool in_ns = true;
+    /// Times are nanoseconds; or, if not 0, so many of them are one unit of the costs that the run
+    /// was simulated with.
+    int ticks_per_unit = 0;
     int ranks = 0;
     int64_t fixed_ns = 0;            ///< of the step, belongs to no slice (Timeline::fixed_ns)
     bool barrier = false;            ///< steps cannot overlap (TimelineSummary::barrier)

@@ -173,9 +173,9 @@ std::string escaped(std::string_view text) {
 
 void write_html_timeline(const std::string& path, std::span<const RecordedRun> runs,
                          const std::string& title) {
-    const bool in_ns = runs.empty() || runs.front().in_ns;
+    const int ticks = runs.empty() ? 0 : runs.front().ticks_per_unit;
     for (const RecordedRun& run : runs) {
-        if (run.in_ns != in_ns) {
+        if (run.ticks_per_unit != ticks) {
             throw UsageError(run.title + " and " + runs.front().title +
                              ": one is in nanoseconds, the other in units of its costs; simulate "
                              "with costs in nanoseconds or draw them in two files");
@@ -193,7 +193,7 @@ void write_html_timeline(const std::string& path, std::span<const RecordedRun> r
     next("/* style */");
     file.write(html::style_css);
     next("{data}");
-    file.write(inert(dumped({{"title", title}, {"unit", in_ns ? "ns" : ""}})));
+    file.write(inert(dumped({{"title", title}, {"ticks", ticks}})));
     next("{runs}");
     for (const RecordedRun& run : runs) {
         file.write(R"(<script type="application/json" class="run">)");

@@ -34,12 +34,19 @@ void run(const Options& options) {
     const SimulatedStep simulated = simulate_step(name, flags);
     const Timeline& timeline = simulated.simulation.timeline;
     std::string text = simulated.step.title + "\n";
-    if (!simulated.step.in_ns) text += "ns stands for the unit of --costs\n";
+    const int ticks = simulated.step.ticks_per_unit;
+    if (ticks > 0) {
+        text += "ns stands for 1/" + std::to_string(ticks) + " of the unit of --costs\n";
+    }
     text += "\n";
     if (!options.at.empty()) {
-        text += to_text(explain(timeline, simulated.programs, options.rank,
-                                parse_time("--at", options.at))) +
-                "\n";
+        const int64_t at = parse_time("--at", options.at, ticks);
+        const int64_t makespan = simulated.simulation.summary.makespan_ns;
+        if (at > makespan) {
+            throw UsageError("--at " + options.at + ": the step lasts from 0 to " +
+                             time_text(makespan, ticks));
+        }
+        text += to_text(explain(timeline, simulated.programs, options.rank, at)) + "\n";
     }
     text += to_text(critical_path(timeline, simulated.programs));
     std::printf("%s", text.c_str());
@@ -51,7 +58,9 @@ void add_explain(CLI::App& app) {
     auto options = std::make_shared<Options>();
     CLI::App* command = app.add_subcommand(
         "explain", "Why a rank is idle at a moment, and the critical path of the step");
-    command->add_option("SCHEDULE", options->schedule, "Name of a schedule")->required();
+    command
+        ->add_option("SCHEDULE", options->schedule, "Name of a schedule, or a .csv or .json file")
+        ->required();
     add_schedule_flags(*command, options->flags);
     command->add_option("--rank", options->rank, "Rank to explain")->check(CLI::Range(0, 65535));
     command->add_option(

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <utility>
+#include <vector>
 
 namespace vocabpipe::tool {
 
@@ -22,8 +23,17 @@ std::string number(double value, const char* unit) {
 
 }  // namespace
 
-std::string time_text(int64_t value, bool in_ns) {
-    if (!in_ns || value < 1000) return std::to_string(value) + (in_ns ? " ns" : "");
+std::string time_text(int64_t value, int ticks_per_unit) {
+    if (ticks_per_unit > 0) {
+        std::array<char, 64> text{};
+        std::snprintf(text.data(), text.size(), "%.2f",
+                      static_cast<double>(value) / ticks_per_unit);
+        std::string result = text.data();
+        while (result.back() == '0') result.pop_back();
+        if (result.back() == '.') result.pop_back();
+        return result;
+    }
+    if (value < 1000) return std::to_string(value) + " ns";
     const auto ns = static_cast<double>(value);
     if (value < 1'000'000) return number(ns / 1e3, "us");
     if (value < 1'000'000'000) return number(ns / 1e6, "ms");
@@ -47,9 +57,10 @@ std::string bytes_text(uint64_t bytes) {
     return text.data();
 }
 
-int64_t parse_time(std::string_view flag, const std::string& text) {
-    constexpr std::array<std::pair<std::string_view, double>, 5> units{
-        {{"", 1}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}};
+int64_t parse_time(std::string_view flag, const std::string& text, int ticks_per_unit) {
+    using Unit = std::pair<std::string_view, double>;
+    std::vector<Unit> units{{"", 1}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+    if (ticks_per_unit > 0) units = {{"", ticks_per_unit}};
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
@@ -60,7 +71,10 @@ int64_t parse_time(std::string_view flag, const std::string& text) {
         }
     }
     throw UsageError(std::string(flag) + " " + text +
-                     ": must be a time that is not negative, such as 250, 300us, 12.5ms or 1s");
+                     (ticks_per_unit > 0
+                          ? ": must be a number that is not negative, in the unit of --costs"
+                          : ": must be a time that is not negative, such as 250, 300us, 12.5ms or "
+                            "1s"));
 }
 
 }  // namespace vocabpipe::tool

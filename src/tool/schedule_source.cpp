@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/schedule_source.hpp"
 
+#include "src/tool/schedule_files.hpp"
 #include "src/tool/step_costs.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/pass_costs.hpp"
 
 #include <algorithm>
@@ -73,9 +75,32 @@ void complete(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode,
     if (profile) {
         set_costs(step, *profile, layers);
     } else {
-        set_costs(step, parse_stage_costs(flags.costs), layers, flags);
+        step.ticks_per_unit = flags.figures_are_ns ? 0 : kTicksPerUnit;
+        set_costs(step, parse_stage_costs(flags.costs, std::max(step.ticks_per_unit, 1)), layers,
+                  flags);
     }
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier, .persistent = step.persistent};
+}
+
+/// A schedule file, and flags that are not for files refused.
+Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
+    for (const auto& [flag, value] :
+         {std::pair{"--chunks", flags.chunks}, std::pair{"--memory-limit", flags.memory_limit},
+          std::pair{"--group-size", flags.group_size},
+          std::pair{"--warm-up-depth", flags.warm_up_depth}}) {
+        if (value == 0) continue;
+        throw UsageError(std::string(flag) + ": is for schedules by name; " + path + " is a file");
+    }
+    Schedule schedule = read_schedule_file(path, {.ranks = flags.pp});
+    if (flags.microbatches != 0 && flags.microbatches != schedule.microbatches) {
+        throw UsageError("--microbatches " + std::to_string(flags.microbatches) + ": " + path +
+                         " has " + std::to_string(schedule.microbatches));
+    }
+    if (!flags.vocab_mode.empty() && schedule.output.vocab_size() > 0) {
+        throw UsageError("--vocab-mode " + flags.vocab_mode + ": " + path +
+                         " has vocabulary passes of its own");
+    }
+    return schedule;
 }
 
 }  // namespace
@@ -83,14 +108,13 @@ void complete(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode,
 void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
     const CLI::Range count(int64_t{1}, int64_t{1} << 30);
     command.add_option("--pp", flags.pp, "Ranks of the pipeline")->check(count);
-    command.add_option("--microbatches", flags.microbatches, "Microbatches per step")
-        ->check(count);
+    command.add_option("--microbatches", flags.microbatches, "Microbatches per step")->check(count);
     command.add_option("--chunks", flags.chunks, "Stages per rank (default: the schedule's own)")
         ->check(count);
-    command
-        .add_option("--vocab-mode", flags.vocab_mode,
-                    "none, redistributed, interlaced, one_barrier or two_barriers")
-        ->capture_default_str();
+    command.add_option(
+        "--vocab-mode", flags.vocab_mode,
+        "none, redistributed, interlaced, one_barrier or two_barriers (default: none; "
+        "a file's own passes)");
     command
         .add_option("--vocab-size", flags.vocab_size,
                     "Vocabulary rows (default: the profile's, else 32000 per rank)")
@@ -168,12 +192,20 @@ std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
 ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     ScheduleFlags flags = asked;
     const std::optional<Profile> profile = profile_of(flags.costs);
-    GenerateOptions options;
-    static_cast<void>(generator(name));  // an unknown name is the first thing to say
+    const bool is_file = names_schedule_file(name);
+    const Schedule from_file = is_file ? read_checked(name, flags) : Schedule{};
+    if (is_file) {
+        flags.pp = from_file.ranks;
+        flags.microbatches = from_file.microbatches;
+    } else {
+        static_cast<void>(generator(name));  // an unknown name is the first thing to say
+    }
     flags.pp = needed("--pp", flags.pp, profile ? profile->ranks() : 0);
+    GenerateOptions options;
     options.ranks = flags.pp;
     options.microbatches = needed("--microbatches", flags.microbatches, 0);
-    options.vocab_mode = vocab_mode_from(flags.vocab_mode);
+    options.vocab_mode =
+        flags.vocab_mode.empty() ? VocabMode::none : vocab_mode_from(flags.vocab_mode);
     options.vocab_size = flags.vocab_size > 0 ? flags.vocab_size
                          : profile            ? profile->model.vocab
                                               : int64_t{32000} * flags.pp;
@@ -181,18 +213,27 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     options.memory_limit = flags.memory_limit;
     options.group_size = flags.group_size;
     options.warm_up_depth = flags.warm_up_depth;
+    const bool complete_file = is_file && from_file.output.vocab_size() > 0;
+    const auto make = [&] {
+        if (complete_file) return from_file;
+        if (!is_file) return generate(name, options);
+        return insert_vocabulary(
+            from_file,
+            {.mode = options.vocab_mode, .vocab_size = options.vocab_size, .costs = options.costs});
+    };
     // Costs depend on shards and stages, which the schedule has, and the order of its passes
     // depends on the costs.
     ScheduledStep first;
-    first.schedule = generate(name, options);
+    first.schedule = make();
     complete(first, flags, options.vocab_mode, profile);
     options.costs = PassCosts::of(first.costs, first.sizes, first.schedule);
     ScheduledStep step;
-    step.title = name + " " + flags.vocab_mode + ", " + std::to_string(options.ranks) +
+    step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
+                 ", " + std::to_string(options.ranks) +
                  (options.ranks == 1 ? " rank, " : " ranks, ") +
                  std::to_string(options.microbatches) +
                  (options.microbatches == 1 ? " microbatch" : " microbatches");
-    step.schedule = generate(name, options);
+    step.schedule = make();
     complete(step, flags, options.vocab_mode, profile);
     return step;
 }

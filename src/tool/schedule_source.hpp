@@ -18,13 +18,14 @@ struct ScheduleFlags {
     int pp = 0;
     int microbatches = 0;
     int chunks = 0;
-    std::string vocab_mode = "none";
+    std::string vocab_mode;  // empty: none, or what a file has
     int64_t vocab_size = 0;
     int memory_limit = 0;
     int group_size = 0;
     int warm_up_depth = 0;
     // B = 2 F, and an even share of the output layer a third of F: round numbers, all alike.
     std::string costs = "12,24,4";
+    bool figures_are_ns = false;  // of --costs F,B; no flag: known from what else is drawn
     int64_t latency = 0;
     int num_layers = 0;
     int64_t seq_length = 2048;  // a common training length; only memory depends on it
@@ -46,12 +47,13 @@ struct ScheduledStep {
     Schedule schedule;
     StepSizes sizes;
     TableCosts costs;
-    bool in_ns = false;                       ///< costs are from a profile
+    int ticks_per_unit = 0;  ///< of costs that are figures; 0: costs are nanoseconds
     std::vector<PersistentBytes> persistent;  ///< [rank]; empty: not known
     SimulateOptions options;
 };
 
-/// The built-in schedule of that name. Throws UsageError, InputFileError.
+/// The built-in schedule of that name, or one from a .csv or .json file. Throws UsageError,
+/// InputFileError.
 [[nodiscard]] ScheduledStep make_step(const std::string& schedule, const ScheduleFlags& flags);
 
 /// A step that ran in simulated time.

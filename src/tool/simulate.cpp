@@ -26,10 +26,10 @@ struct Options {
 
 void print_table(const SimulatedStep& run) {
     const TimelineSummary& summary = run.simulation.summary;
-    const bool in_ns = run.step.in_ns;
-    const auto time = [&](int64_t value) { return time_text(value, in_ns); };
+    const int ticks = run.step.ticks_per_unit;
+    const auto time = [&](int64_t value) { return time_text(value, ticks); };
     std::printf("%s\n", run.step.title.c_str());
-    if (!in_ns) std::printf("times in the unit of --costs\n");
+    if (ticks > 0) std::printf("times in the unit of --costs\n");
     std::printf("makespan      %s\n", time(summary.makespan_ns).c_str());
     std::printf("largest span  %s\n", time(summary.largest_span_ns).c_str());
     if (summary.fixed_ns > 0) std::printf("fixed         %s\n", time(summary.fixed_ns).c_str());
@@ -72,26 +72,31 @@ nlohmann::ordered_json by_use(const BytesByUse& bytes) {
 
 void print_json(const SimulatedStep& run) {
     const TimelineSummary& summary = run.simulation.summary;
+    const int ticks = run.step.ticks_per_unit;
+    const auto time = [&](int64_t value) {
+        return ticks == 0 ? nlohmann::ordered_json(value)
+                          : nlohmann::ordered_json(static_cast<double>(value) / ticks);
+    };
     nlohmann::ordered_json json{{"title", run.step.title},
                                 {"ranks", run.step.schedule.ranks},
                                 {"stages", run.step.schedule.stages},
                                 {"microbatches", run.step.schedule.microbatches},
-                                {"time_unit", run.step.in_ns ? "ns" : "costs"},
-                                {"makespan", summary.makespan_ns},
-                                {"largest_span", summary.largest_span_ns},
-                                {"fixed", summary.fixed_ns},
+                                {"time_unit", run.step.ticks_per_unit == 0 ? "ns" : "costs"},
+                                {"makespan", time(summary.makespan_ns)},
+                                {"largest_span", time(summary.largest_span_ns)},
+                                {"fixed", time(summary.fixed_ns)},
                                 {"barrier", summary.barrier},
-                                {"step", summary.step_ns},
+                                {"step", time(summary.step_ns)},
                                 {"bubble", summary.bubble}};
     for (size_t rank = 0; rank < summary.ranks.size(); ++rank) {
         const RankSummary& of_rank = summary.ranks[rank];
         const RankMemory& memory = run.simulation.memory[rank];
         json["by_rank"].push_back({{"rank", rank},
-                                   {"busy", of_rank.busy_ns},
-                                   {"span", of_rank.span_ns},
+                                   {"busy", time(of_rank.busy_ns)},
+                                   {"span", time(of_rank.span_ns)},
                                    {"bubble", of_rank.bubble},
                                    {"peak_bytes", memory.peak_bytes},
-                                   {"peak_at", memory.peak_at_ns},
+                                   {"peak_at", time(memory.peak_at_ns)},
                                    {"bytes_at_peak", by_use(memory.at_peak)},
                                    {"largest_bytes", by_use(memory.largest)}});
     }
@@ -109,7 +114,7 @@ void run(const Options& options) {
     if (!options.html.empty()) {
         RecordedRun recorded = record(simulated.simulation.timeline, simulated.programs, title,
                                       simulated.step.persistent);
-        recorded.in_ns = simulated.step.in_ns;
+        recorded.ticks_per_unit = simulated.step.ticks_per_unit;
         write_html_timeline(options.html, std::span(&recorded, 1), title);
     }
     if (options.json) {
@@ -125,7 +130,9 @@ void add_simulate(CLI::App& app) {
     auto options = std::make_shared<Options>();
     CLI::App* command =
         app.add_subcommand("simulate", "Time, bubble and memory of a schedule, without running it");
-    command->add_option("SCHEDULE", options->schedule, "Name of a schedule")->required();
+    command
+        ->add_option("SCHEDULE", options->schedule, "Name of a schedule, or a .csv or .json file")
+        ->required();
     add_schedule_flags(*command, options->flags);
     command->add_flag("--json", options->json, "Print JSON instead of a table");
     command->add_option("--trace", options->trace, "Also write a Chrome trace to this file");

@@ -28,8 +28,8 @@ double score_part(Barriers barriers) {
 
 }  // namespace
 
-StageCosts parse_stage_costs(const std::string& text) {
-    constexpr int64_t kMost = int64_t{1} << 40;  // as generate() allows
+StageCosts parse_stage_costs(const std::string& text, int ticks) {
+    constexpr int64_t kMost = int64_t{1} << 36;  // a sixteenth of what generate() allows
     StageCosts costs;
     int used = 0;
     int count = 0;
@@ -46,10 +46,12 @@ StageCosts parse_stage_costs(const std::string& text) {
         costs.backward < 1 || !fits(costs.forward) || !fits(costs.backward) ||
         !fits(costs.vocabulary)) {
         throw UsageError("--costs " + text +
-                         ": must be F,B or F,B,V in whole numbers from 1 to 2^40 (V from 0), such "
+                         ": must be F,B or F,B,V in whole numbers from 1 to 2^36 (V from 0), such "
                          "as 12,24,4, or a profile file");
     }
-    if (count == 2) costs.vocabulary = costs.forward / 3;
+    costs.forward *= ticks;
+    costs.backward *= ticks;
+    costs.vocabulary = count == 2 ? costs.forward / 3 : costs.vocabulary * ticks;
     return costs;
 }
 
@@ -96,12 +98,12 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
         step.costs.rank_ns.push_back(pass);
         step.sizes.shards.push_back({.numerator = tokens * schedule.output.rows(rank) * kBytes});
     }
-    step.costs.latency_ns = flags.latency;
+    step.costs.latency_ns = flags.latency * std::max(step.ticks_per_unit, 1);
 }
 
 void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers) {
     const Schedule& schedule = step.schedule;
-    step.in_ns = true;
+    step.ticks_per_unit = 0;
     step.costs = profile.costs;
     step.sizes = profile.sizes;
     const bool same_stages =

@@ -15,8 +15,11 @@ struct StageCosts {
     int64_t backward = 0;
     int64_t vocabulary = 0;
 };
-/// Throws UsageError. Without V it is a third of F.
-[[nodiscard]] StageCosts parse_stage_costs(const std::string& text);
+/// In `ticks` to a unit. Throws UsageError. Without V it is a third of F.
+[[nodiscard]] StageCosts parse_stage_costs(const std::string& text, int ticks = 1);
+
+/// A third of F, and a quarter of that, stay whole.
+inline constexpr int kTicksPerUnit = 12;
 
 /// Sets costs and sizes of `step`, whose schedule is set, from these figures. `layers`: of every
 /// stage, or empty for equal stages.

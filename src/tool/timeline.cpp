@@ -2,6 +2,7 @@
 // vocabpipe timeline: pictures of simulated and measured runs.
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,14 +30,21 @@ void print_summary(const std::vector<RecordedRun>& runs) {
     table.row({"run", "ranks", "makespan", "largest span", "bubble"}, {true});
     for (const RecordedRun& run : runs) {
         const TimelineSummary summary = summarize(run);
-        table.row({run.title, std::to_string(run.ranks), time_text(summary.makespan_ns, run.in_ns),
-                   time_text(summary.largest_span_ns, run.in_ns), percent_text(summary.bubble)});
+        table.row({run.title, std::to_string(run.ranks),
+                   time_text(summary.makespan_ns, run.ticks_per_unit),
+                   time_text(summary.largest_span_ns, run.ticks_per_unit),
+                   percent_text(summary.bubble)});
     }
     table.print();
 }
 
+/// A .json file is a schedule, or a trace, which says so at its beginning.
 bool is_trace(const std::string& run) {
-    return run.ends_with(".json") && run.find(',') == std::string::npos;
+    if (!run.ends_with(".json")) return false;
+    std::ifstream file(run, std::ios::binary);
+    std::string head(4096, ' ');
+    file.read(head.data(), static_cast<std::streamsize>(head.size()));
+    return head.find("\"traceEvents\"") != std::string::npos;
 }
 
 void run(const Options& options) {
@@ -52,12 +60,12 @@ void run(const Options& options) {
             continue;
         }
         ScheduleFlags flags = options.flags;
+        flags.figures_are_ns = measured;
         const std::string name = take_own_flags(text, flags);
         SimulatedStep simulated = simulate_step(name, flags);
         runs.push_back(record(simulated.simulation.timeline, simulated.programs,
                               simulated.step.title, simulated.step.persistent));
-        // Beside a measured run, figures of --costs are nanoseconds.
-        runs.back().in_ns = simulated.step.in_ns || measured;
+        runs.back().ticks_per_unit = simulated.step.ticks_per_unit;
         if (options.runs.size() == 1) only = std::move(simulated);
     }
     if (!options.trace.empty()) {
@@ -87,8 +95,8 @@ void add_timeline(CLI::App& app) {
         "timeline", "Draw runs above each other: schedules to simulate, traces of measured runs");
     command
         ->add_option("RUN", options->runs,
-                     "Name of a schedule, NAME,flag=value,... with flags of its own, or a trace of "
-                     "train_gpt --trace-dir")
+                     "Name of a schedule or its .csv or .json file; NAME,flag=value,... with flags "
+                     "of its own; or a trace of train_gpt --trace-dir")
         ->required();
     add_schedule_flags(*command, options->flags);
     command->add_option("--html", options->html, "File for one self-contained page");

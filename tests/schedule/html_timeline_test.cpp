@@ -166,7 +166,7 @@ TEST(HtmlTimeline, IsWrittenWithoutRunsAndWithoutSlices) {
 TEST(HtmlTimeline, RefusesToPutDifferentUnitsOnOneAxis) {
     std::vector<RecordedRun> runs{run_of("gpipe", VocabMode::none, 2, 3, "measured"),
                                   run_of("gpipe", VocabMode::none, 2, 3, "simulated")};
-    runs[1].in_ns = false;
+    runs[1].ticks_per_unit = 12;
     EXPECT_THROW(static_cast<void>(page_of(runs, "")), UsageError);
 }
 

@@ -105,6 +105,40 @@ TEST(SimulateCommand, MovesLayersAwayFromTheOutputLayer) {
                 HasSubstr("--num-layers"));
 }
 
+// A third of 1 for S and T, a quarter of that for E and G: nothing is rounded away.
+TEST(SimulateCommand, DividesSmallCosts) {
+    const Json json = simulated("1f1b,vocab-mode=interlaced --pp 2 --microbatches 6 --costs 1,2");
+    EXPECT_DOUBLE_EQ(json.at("by_rank").at(0).at("busy"), 6 * (3 + 2.0 / 3 + 2.0 / 12));
+}
+
+TEST(SimulateCommand, TakesSchedulesFromFiles) {
+    const TempFolder folder;
+    for (const char* made : {"zb-v --vocab-mode two_barriers --format json >whole.json",
+                             "zb-v --format csv >base.csv"}) {
+        ASSERT_EQ(vocabpipe_in(folder, "schedule show --pp 3 --microbatches 7 --costs 12,24 " +
+                                           std::string(made))
+                      .exit_code,
+                  0);
+    }
+    const Json whole = Json::parse(vocabpipe_in(folder, "simulate whole.json --json").output);
+    EXPECT_EQ(whole.at("title"), "whole.json, 3 ranks, 7 microbatches");
+    EXPECT_EQ(whole.at("stages"), 6);
+    // Vocabulary passes are added to a file that has none.
+    const Json base = Json::parse(
+        vocabpipe_in(folder, "simulate base.csv --vocab-mode two_barriers --json").output);
+    EXPECT_EQ(base.at("by_rank").at(1).at("busy"), whole.at("by_rank").at(1).at("busy"));
+    EXPECT_EQ(vocabpipe_in(folder, "timeline base.csv whole.json --html x.html").exit_code, 0);
+    EXPECT_THAT(vocabpipe_in(folder, "explain base.csv").output, HasSubstr("critical path"));
+    const auto error = [&](const std::string& arguments) {
+        const Outcome outcome = vocabpipe_in(folder, "simulate " + arguments);
+        EXPECT_EQ(outcome.exit_code, 2);
+        return outcome.error;
+    };
+    EXPECT_THAT(error("whole.json --vocab-mode none"), HasSubstr("--vocab-mode none"));
+    EXPECT_THAT(error("whole.json --microbatches 8"), HasSubstr("--microbatches 8"));
+    EXPECT_THAT(error("whole.json --chunks 2"), HasSubstr("--chunks"));
+}
+
 TEST(SimulateCommand, WritesTraceAndPage) {
     const TempFolder folder;
     const Outcome outcome =
@@ -219,7 +253,7 @@ TEST(ExplainCommand, PrintsTheChainAndTheCriticalPath) {
 
 TEST(SimulationCommands, RefuseWhatCannotBe) {
     const std::string size = " --pp 4 --microbatches 8";
-    EXPECT_THAT(refused("simulate f1b" + size, 2), HasSubstr("1f1b"));
+    EXPECT_THAT(refused("simulate f1b" + size, 2), HasSubstr("did you mean 1f1b?"));
     EXPECT_THAT(refused("simulate 1f1b --microbatches 8", 2), HasSubstr("--pp"));
     EXPECT_THAT(refused("simulate 1f1b --pp 4", 2), HasSubstr("--microbatches"));
     EXPECT_THAT(refused("simulate 1f1b --pp -4 --microbatches 8", 2), HasSubstr("--pp"));

@@ -108,6 +108,9 @@ function idleBefore(run, i) {
   return run.begin[i] - (i > track.first ? run.end[i - 1] : 0);
 }
 
+/** Gaps that count: clocks of measured runs show a little time between any two passes. */
+const wasIdle = (run, i) => idleBefore(run, i) > (run.cpu === null ? 0 : run.makespan / 1000);
+
 /** What let slice i begin: {slice, member}; a communication begins when its last member is ready. */
 function causeOf(run, i) {
   let member = i;
@@ -132,7 +135,7 @@ function chainOf(run, i, whole) {
     seen.add(i);
     const cause = causeOf(run, i);
     chain.push({slice: i, member: cause.member});
-    if (!whole && chain.length > 1 && isPass(run, i) && idleBefore(run, i) <= 0) break;
+    if (!whole && chain.length > 1 && isPass(run, i) && !wasIdle(run, i)) break;
     i = cause.slice;
   }
   return chain;
@@ -157,7 +160,7 @@ function reasonOf(run, i) {
   }
   if (isMessage(run, slice)) return 'waited for ' + name;
   if (isPass(run, slice) && isPass(run, i) && slice === i - 1) {
-    return idleBefore(run, i) > 0 ? 'began after ' + name : 'right after ' + name;
+    return (wasIdle(run, i) ? 'began after ' : 'right after ') + name;
   }
   return 'waited for ' + name + (isPass(run, i) && isPass(run, slice) ? ' (its result or its memory)' : '');
 }

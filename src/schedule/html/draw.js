@@ -85,7 +85,7 @@ function niceStep(atLeast) {
 }
 
 function timeScale(size) {
-  if (page.unit !== 'ns') return {by: 1, unit: ''};
+  if (page.ticks > 0) return {by: page.ticks, unit: ''};
   for (const [by, unit] of [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']]) if (size >= by) return {by, unit};
   return {by: 1, unit: 'ns'};
 }
@@ -94,8 +94,8 @@ function timeScale(size) {
 function timeText(time) {
   const {by, unit} = timeScale(Math.abs(time));
   const value = time / by;
-  if (by === 1) return Math.round(time).toLocaleString('en') + (unit ? ' ' + unit : '');
-  const digits = Math.max(0, 3 - Math.floor(Math.log10(Math.max(Math.abs(value), 1))));
+  if (unit === '') return value.toLocaleString('en', {maximumFractionDigits: 2});
+  const digits = by === 1 ? 0 : Math.max(0, 3 - Math.floor(Math.log10(Math.max(Math.abs(value), 1))));
   return value.toFixed(digits) + (unit ? ' ' + unit : '');
 }
 
@@ -172,7 +172,8 @@ class Painter {
 
   ticks() {
     const {from, to} = this.view;
-    this.step = niceStep((to - from) * 100 * this.ratio / this.plot);
+    const unit = page.ticks || 1;
+    this.step = unit * niceStep((to - from) * 100 * this.ratio / this.plot / unit);
     this.tickTimes = [];
     for (let n = Math.ceil(from / this.step); n * this.step <= to; ++n) {
       this.tickTimes.push(n * this.step + 0);  // + 0: not -0
@@ -354,7 +355,8 @@ class Painter {
     for (const time of this.tickTimes) {
       const x = Math.round(this.x(time));
       context.fillRect(x, this.top - 6 * ratio, 1, 6 * ratio);
-      const text = by === 1 && digits === 0 ? time.toLocaleString('en') : (time / by).toFixed(digits);
+      const text = (time / by).toLocaleString(
+          'en', {minimumFractionDigits: digits, maximumFractionDigits: digits});
       const label = text + (unit ? ' ' + unit : '');
       if (x + 4 * ratio + context.measureText(label).width > this.width) continue;
       context.fillText(label, x + 4 * ratio, this.top / 2);
@@ -396,8 +398,8 @@ class Painter {
   /** The idle time before a pass. */
   waiting(run, i) {
     const row = this.rowOf(run, i);
-    const idle = isPass(run, i) ? idleBefore(run, i) : 0;
-    if (row === null || idle <= 0) return;
+    if (row === null || !isPass(run, i) || !wasIdle(run, i)) return;
+    const idle = idleBefore(run, i);
     this.clipped((context) => {
       const x0 = this.x(run.begin[i] - idle), x1 = this.x(run.begin[i]);
       const middle = (row[0] + row[1]) / 2;

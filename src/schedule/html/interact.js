@@ -127,7 +127,7 @@ function redraw() {
 }
 
 function clampView() {
-  const smallest = page.unit === 'ns' ? 20 : longest * 1e-7;
+  const smallest = page.ticks > 0 ? longest * 1e-7 : 20;
   const span = Math.max(smallest, Math.min(longest * 1.04, view.to - view.from));
   const margin = span * 0.02;
   view.from = Math.max(-margin, Math.min(view.from, longest * 1.02 - span));
@@ -256,8 +256,8 @@ function writeChain() {
     make(row, 'td', '', nameOf(run, i));
     make(row, 'td', '', 'begin ' + timeText(run.begin[i]));
     make(row, 'td', '', 'took ' + timeText(run.end[i] - run.begin[i]));
-    const idle = isPass(run, i) ? idleBefore(run, i) : 0;
-    make(row, 'td', 'waited', idle > 0 ? 'idle ' + timeText(idle) : '');
+    const idle = isPass(run, i) && wasIdle(run, i);
+    make(row, 'td', 'waited', idle ? 'idle ' + timeText(idleBefore(run, i)) : '');
     make(row, 'td', 'reason', reasonOf(run, i));
   }
   why.hidden = false;
@@ -316,8 +316,9 @@ function describe({run, slice: i}, tip) {
   const cpu = run.cpu !== null && isPass(run, i) ? `, CPU ${timeText(run.cpu[i])}` : '';
   make(tip, 'div', '', `begin ${timeText(run.begin[i])}, duration ${
       timeText(run.end[i] - run.begin[i])}${cpu}`);
-  const idle = isPass(run, i) ? idleBefore(run, i) : 0;
-  if (idle > 0) make(tip, 'div', 'waited', `the rank was idle for ${timeText(idle)}`);
+  if (isPass(run, i) && wasIdle(run, i)) {
+    make(tip, 'div', 'waited', `the rank was idle for ${timeText(idleBefore(run, i))}`);
+  }
   make(tip, 'div', 'soft', reasonOf(run, i));
   const {slice: cause} = causeOf(run, i);
   if (cause >= 0 && isMessage(run, cause)) {
