@@ -215,7 +215,7 @@ TEST_F(Browser, SurvivesEveryKeyAndEmptyRuns) {
         dispatchEvent(new Event('beforeprint'));
         const paper = [document.documentElement.classList.contains('dark'), canvas.width];
         dispatchEvent(new Event('afterprint'));
-        return {count, paper, whole: view.to - view.from >= longest, heading: document.querySelectorAll('b').length};)");
+        return {count, paper, whole: view.to - view.from >= longest, heading: document.querySelectorAll('.card b').length};)");
     EXPECT_GT(keys.at("count"), 60);
     EXPECT_EQ(keys.at("paper"), (Json{false, 3000}));
     EXPECT_EQ(keys.at("whole"), true);
