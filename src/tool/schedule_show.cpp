@@ -103,8 +103,9 @@ Costs costs_from_profile(const std::string& path, int ranks, int stages) {
     measured.output = profile.output;
     Costs costs;
     costs.passes = PassCosts::of(profile.costs, profile.sizes, measured);
-    costs.ticks_per_unit = 1e6;
-    costs.unit = " ms";
+    const bool short_passes = costs.passes.mean(Op::F) < 1'000'000;
+    costs.ticks_per_unit = short_passes ? 1e3 : 1e6;
+    costs.unit = short_passes ? " us" : " ms";
     costs.comment = "measured, " + path;
     return costs;
 }

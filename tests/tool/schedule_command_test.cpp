@@ -10,6 +10,7 @@
 #include "tests/tool/run_program.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/profile.hpp"
 #include "vocabpipe/schedule_file.hpp"
 
 namespace vocabpipe {
@@ -93,6 +94,37 @@ TEST(ScheduleShow, TakesAFileAndAVocabMode) {
     const Outcome with =
         run("show " + kExamples + "/dualpipe_v.csv --vocab-mode one_barrier --format csv");
     EXPECT_THAT(with.output, StartsWith("vocabpipe 1,barriers one,input 0 16000 32000,"));
+}
+
+TEST(ScheduleShow, TakesTheTimesOfAProfile) {
+    Profile profile;
+    profile.model = {.layers = 2,
+                     .hidden = 4,
+                     .ffn_hidden = 4,
+                     .heads = 1,
+                     .seq_length = 2,
+                     .micro_batch_size = 1,
+                     .vocab = 8,
+                     .layers_per_stage = {1, 1}};
+    profile.rank_of_stage = {0, 1};
+    profile.input = ShardMap::whole(8, 2, 0);
+    profile.output = ShardMap::whole(8, 2, 1);
+    profile.costs = TableCosts::uniform(2, 2, 2'000'000, 4'000'000, 0);
+    profile.costs.latency_ns = 500'000;
+    profile.sizes = {.tokens = 2, .hidden = 4};
+    profile.sizes.stages.resize(2);
+    profile.sizes.shards.resize(2);
+    profile.persistent.resize(2);
+    const TempFolder folder;
+    write_profile(folder / "profile.json", profile);
+    const Outcome outcome =
+        run("show gpipe --pp 2 --microbatches 1 --costs " + (folder / "profile.json"));
+    EXPECT_EQ(outcome.error, "");
+    // F, message, F, B, message, B = 2 + 0.5 + 2 + 4 + 0.5 + 4.
+    EXPECT_THAT(outcome.output, HasSubstr("makespan 13 ms"));
+    expect_refused(run("show gpipe --pp 4 --microbatches 1 --costs " + (folder / "profile.json")),
+                   ExitCode::usage,
+                   "was measured with 2 ranks and 2 stages, the schedule has 4 and 4");
 }
 
 TEST(ScheduleShow, HasNoColourOutsideATerminal) {
