@@ -173,6 +173,10 @@ TEST(ScheduleShow, RefusesImpossibleOptions) {
                    "no.json");
     expect_refused(run("show 1f1b --pp 2 --microbatches 4 --format png"), ExitCode::usage, "png");
     const std::string csv = kExamples + "/dualpipe_v.csv";
+    expect_refused(run("show 1f1b --pp 70000 --microbatches 4"), ExitCode::usage,
+                   "--pp 70000 with --chunks 1: both must be at least 1");
+    expect_refused(run("show " + csv + " --vocab-mode none --vocab-size 0"), ExitCode::usage,
+                   "--vocab-size 0: must be from 1");
     expect_refused(run("show " + csv + " --chunks 2"), ExitCode::usage, "--chunks");
     expect_refused(run("show " + csv + " --microbatches 5"), ExitCode::usage, "has 4");
     expect_refused(run("show " + csv + " --pp 3"), ExitCode::input_file, "3 ranks are asked for");
