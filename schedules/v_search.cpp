@@ -23,9 +23,9 @@ using namespace v_pattern;
 constexpr int kMostChanges = 30;
 /// Candidates that a search on fewer microbatches hands on to the full size.
 constexpr size_t kFinalists = 4;
-/// Passes that all refinements of a search may time: about 80 ms on one core; less where the lists
+/// Passes that all refinements of a search may time: about 40 ms on one core; less where the lists
 /// are so short that this many moves per pass find what there is.
-constexpr int64_t kMostRefined = 8'000'000;
+constexpr int64_t kMostRefined = 4'000'000;
 constexpr int64_t kMovesPerPass = 100;
 
 int64_t wrap(int64_t slot) {
@@ -148,7 +148,7 @@ public:
             finalists.emplace(place, estimate, *std::move(pattern));
             if (finalists.size() > kFinalists) finalists.pop_back();
         });
-        const int64_t budget = forward_only_ ? 0 : refinement();
+        const int64_t budget = refinement();
         // Half of the budget for all of them, what is left for the best.
         int64_t left = budget;
         std::optional<Rows> best;
@@ -168,7 +168,10 @@ public:
     }
 
 private:
+    /// Passes that refinements may time. None where the patterns are right already: for passes that
+    /// all take the same time, and enough microbatches to fill the pipeline.
     int64_t refinement() const {
+        if (forward_only_ || (microbatches_ >= ranks_ && costs_.alike())) return 0;
         const int64_t passes = int64_t{kKinds} * microbatches_ * ranks_;
         return std::min(kMostRefined / passes, kMovesPerPass * passes) * passes;
     }
