@@ -44,13 +44,12 @@ struct Seed {
 
 void for_every_seed(int ranks, const std::function<void(const Seed&)>& take) {
     const int stride = 1 + (ranks - 2) / (kMostChanges + 1);
-    std::array<int64_t, 4> places{0, 1, 2, 3};
-    std::array<int64_t, kInterval - 1> others{1, 2, 3, 4, 5};
+    constexpr std::array<int64_t, kInterval - 1> others{1, 2, 3, 4, 5};
     for (const int64_t f1 : others) {
         for (const int64_t i1 : others) {
             for (const int64_t i0 : others) {
                 if (f1 == i1 || f1 == i0 || i1 == i0) continue;
-                places = {0, f1, i1, i0};
+                const std::array<int64_t, 4> places{0, f1, i1, i0};
                 for (int64_t first = 1; first < kInterval; ++first) {
                     take({.places = places, .first = first, .second = first});
                     for (int64_t second = 1; second < first; ++second) {
@@ -208,7 +207,7 @@ private:
             if (cell.kind == F1) f1.push_back(cell.at);
         }
         const int64_t took = f1.back() - f1[f1.size() - 1 - static_cast<size_t>(ranks_)];
-        return score(clock_) * ranks_ + 2 * (microbatches_ - timed) * took;
+        return score(clock_) * ranks_ + int64_t{2} * (microbatches_ - timed) * took;
     }
 
     int ranks_;
