@@ -22,12 +22,10 @@ struct UserScheduleOptions {
 /// lives on the rank that runs it, stages and microbatches count up to the highest number, and
 /// lower() adds communication, buffers and their lifetimes.
 ///
-///     std::vector<std::vector<Pass>> passes(2);
-///     for (uint32_t j = 0; j < 4; ++j) {
-///         for (uint16_t rank : {0, 1}) passes[rank].push_back({Op::F, rank, j});
-///     }
-///     ... backward passes likewise: B, or I and W
-///     Schedule schedule = user_schedule(std::move(passes));
+///     Schedule schedule = user_schedule({{{Op::F, 0, 0}, {Op::B, 0, 0}},    // rank 0
+///                                        {{Op::F, 1, 0}, {Op::B, 1, 0}}});  // rank 1
+///
+/// (examples/user_schedule.cpp is a complete program.)
 ///
 /// Lists of transformer passes alone get shard maps of 0 rows; insert_vocabulary() then places E,
 /// S, T and G for a vocabulary mode. Throws ScheduleError naming rank, position and pass if the

@@ -103,8 +103,9 @@ Costs costs_from_profile(const std::string& path, int ranks, int stages) {
     measured.output = profile.output;
     Costs costs;
     costs.passes = PassCosts::of(profile.costs, profile.sizes, measured);
-    costs.ticks_per_unit = 1e6;
-    costs.unit = " ms";
+    const bool short_passes = costs.passes.mean(Op::F) < 1'000'000;
+    costs.ticks_per_unit = short_passes ? 1e3 : 1e6;
+    costs.unit = short_passes ? " us" : " ms";
     costs.comment = "measured, " + path;
     return costs;
 }
@@ -154,6 +155,10 @@ Shown from_file(const Options& options) {
                          " has vocabulary passes of its own");
     }
     const VocabMode mode = vocab_mode_from(options.vocab_mode);
+    if (options.vocab_size < 1 || options.vocab_size > int64_t{1} << 40) {
+        throw UsageError("--vocab-size " + std::to_string(options.vocab_size) +
+                         ": must be from 1 to 2^40");
+    }
     schedule = insert_vocabulary(
         schedule, {.mode = mode, .vocab_size = options.vocab_size, .costs = shown.costs.passes});
     shown.title += ", vocab mode " + std::string(to_string(mode));
@@ -171,8 +176,9 @@ Shown by_name(const Options& options) {
     }
     const int chunks = options.chunks == 0 ? family.chunks : options.chunks;
     if (chunks < 1 || int64_t{options.ranks} * chunks > 65535) {
-        throw UsageError("--chunks " + std::to_string(chunks) +
-                         ": must be at least 1, and ranks times chunks at most 65535");
+        throw UsageError("--pp " + std::to_string(options.ranks) + " with --chunks " +
+                         std::to_string(chunks) +
+                         ": both must be at least 1 and make at most 65535 stages");
     }
     const VocabMode mode =
         options.vocab_mode.empty() ? VocabMode::none : vocab_mode_from(options.vocab_mode);

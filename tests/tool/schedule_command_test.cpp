@@ -10,6 +10,7 @@
 #include "tests/tool/run_program.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/profile.hpp"
 #include "vocabpipe/schedule_file.hpp"
 
 namespace vocabpipe {
@@ -95,6 +96,37 @@ TEST(ScheduleShow, TakesAFileAndAVocabMode) {
     EXPECT_THAT(with.output, StartsWith("vocabpipe 1,barriers one,input 0 16000 32000,"));
 }
 
+TEST(ScheduleShow, TakesTheTimesOfAProfile) {
+    Profile profile;
+    profile.model = {.layers = 2,
+                     .hidden = 4,
+                     .ffn_hidden = 4,
+                     .heads = 1,
+                     .seq_length = 2,
+                     .micro_batch_size = 1,
+                     .vocab = 8,
+                     .layers_per_stage = {1, 1}};
+    profile.rank_of_stage = {0, 1};
+    profile.input = ShardMap::whole(8, 2, 0);
+    profile.output = ShardMap::whole(8, 2, 1);
+    profile.costs = TableCosts::uniform(2, 2, 2'000'000, 4'000'000, 0);
+    profile.costs.latency_ns = 500'000;
+    profile.sizes = {.tokens = 2, .hidden = 4};
+    profile.sizes.stages.resize(2);
+    profile.sizes.shards.resize(2);
+    profile.persistent.resize(2);
+    const TempFolder folder;
+    write_profile(folder / "profile.json", profile);
+    const Outcome outcome =
+        run("show gpipe --pp 2 --microbatches 1 --costs " + (folder / "profile.json"));
+    EXPECT_EQ(outcome.error, "");
+    // F, message, F, B, message, B = 2 + 0.5 + 2 + 4 + 0.5 + 4.
+    EXPECT_THAT(outcome.output, HasSubstr("makespan 13 ms"));
+    expect_refused(run("show gpipe --pp 4 --microbatches 1 --costs " + (folder / "profile.json")),
+                   ExitCode::usage,
+                   "was measured with 2 ranks and 2 stages, the schedule has 4 and 4");
+}
+
 TEST(ScheduleShow, HasNoColourOutsideATerminal) {
     EXPECT_THAT(run("show 1f1b --pp 2 --microbatches 2").output, Not(HasSubstr("\x1b[")));
 }
@@ -141,6 +173,10 @@ TEST(ScheduleShow, RefusesImpossibleOptions) {
                    "no.json");
     expect_refused(run("show 1f1b --pp 2 --microbatches 4 --format png"), ExitCode::usage, "png");
     const std::string csv = kExamples + "/dualpipe_v.csv";
+    expect_refused(run("show 1f1b --pp 70000 --microbatches 4"), ExitCode::usage,
+                   "--pp 70000 with --chunks 1: both must be at least 1");
+    expect_refused(run("show " + csv + " --vocab-mode none --vocab-size 0"), ExitCode::usage,
+                   "--vocab-size 0: must be from 1");
     expect_refused(run("show " + csv + " --chunks 2"), ExitCode::usage, "--chunks");
     expect_refused(run("show " + csv + " --microbatches 5"), ExitCode::usage, "has 4");
     expect_refused(run("show " + csv + " --pp 3"), ExitCode::input_file, "3 ranks are asked for");
