@@ -18,16 +18,13 @@ using lowering::Node;
 using lowering::Part;
 using lowering::Place;
 
-/// FNV-1a over the numbers that make up a program.
+/// Mixes the numbers that make up a program, in order (multiply and fold, 64 bits at a time).
 class Hash {
 public:
     template <typename T>
     void add(T value) {
-        auto bits = static_cast<uint64_t>(value);
-        for (int i = 0; i < 8; ++i) {
-            state_ = (state_ ^ (bits & 0xff)) * 0x100000001b3ULL;
-            bits >>= 8;
-        }
+        state_ = (state_ ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15ULL;
+        state_ ^= state_ >> 32;
     }
     [[nodiscard]] uint64_t value() const { return state_; }
 
