@@ -30,6 +30,10 @@ struct PersistentBytes {
     uint64_t weights = 0;
     uint64_t gradients = 0;
     uint64_t optimizer = 0;
+    [[nodiscard]] int64_t total() const {
+        return static_cast<int64_t>(weights + gradients + optimizer);
+    }
+    friend bool operator==(const PersistentBytes&, const PersistentBytes&) = default;
 };
 
 using BytesByUse = std::array<uint64_t, kMemoryUses>;
