@@ -46,11 +46,14 @@ public:
     }
 
     std::optional<Schedule> run() {
-        for (int rank = 0; rank < schedule_.ranks; ++rank) wake_.emplace(0, rank);
+        for (int rank = 0; rank < schedule_.ranks; ++rank) sleep_until(rank, 0);
         while (!wake_.empty()) {
-            const auto [at, rank] = wake_.top();
+            const Wake wake = wake_.top();
             wake_.pop();
-            if (at >= of(rank).free_at) decide(rank, at);
+            RankState& state = of(wake.rank);
+            if (wake.decision != state.decisions) continue;  // it has decided since
+            ++state.decisions;
+            decide(wake.rank, wake.at);
         }
         size_t placed = 0;
         for (const RankState& state : ranks_) placed += state.result.size();
@@ -65,17 +68,26 @@ public:
 private:
     enum Kind : uint8_t { kW, kT, kG, kKinds };
 
+    /// A rank sleeps until the first of several things; the others are then of an old decision.
+    struct Wake {
+        int64_t at = 0;
+        int rank = 0;
+        uint64_t decision = 0;
+        bool operator>(const Wake& other) const {
+            return std::pair(at, rank) > std::pair(other.at, other.rank);
+        }
+    };
     struct Event {
         int64_t at = 0;  ///< when the last producer ends; known once all have started
         int remaining = 1;
-        std::vector<int> asleep;  ///< ranks to wake when it becomes known
+        std::vector<Wake> asleep;  ///< to wake when it becomes known
     };
     struct RankState {
         std::vector<Pass> list;  ///< everything but fillers, in order
         std::vector<bool> done;
         size_t next = 0;
         std::array<std::deque<Pass>, kKinds> fillers;
-        int64_t free_at = 0;
+        uint64_t decisions = 0;
         int alive = 0;       ///< chunks
         int numerators = 0;  ///< S without T
         std::vector<Pass> result;
@@ -215,26 +227,27 @@ private:
     }
 
     void start(int rank, const Pass& pass, int64_t now) {
-        RankState& state = of(rank);
-        state.free_at = now + costs_(rank, pass);
-        state.result.push_back({pass.op, pass.stage, pass.microbatch});
-        sleep_until(rank, state.free_at);
+        const int64_t end = now + costs_(rank, pass);
+        of(rank).result.push_back({pass.op, pass.stage, pass.microbatch});
+        sleep_until(rank, end);
         const size_t done = inputs_.produced(pass);
         if (done == PassInputs::kNothing) return;
         Event& event = events_[done];
-        event.at = std::max(event.at, state.free_at);
+        event.at = std::max(event.at, end);
         if (--event.remaining > 0) return;
         // Known from now on; whether it is there yet is for the rank to see.
-        for (const int waiting : event.asleep) wake_.emplace(now, waiting);
+        for (const Wake& waiting : event.asleep) {
+            wake_.push({now, waiting.rank, waiting.decision});
+        }
         event.asleep.clear();
     }
 
-    void sleep_until(int rank, int64_t at) { wake_.emplace(at, rank); }
+    void sleep_until(int rank, int64_t at) { wake_.push({at, rank, of(rank).decisions}); }
     void sleep_on(int rank, const Pass& pass) {
         const PassInputs::Need need = inputs_.need(rank, pass);
         if (need.event == PassInputs::kNothing) return;
         Event& event = events_[need.event];
-        if (event.remaining > 0) event.asleep.push_back(rank);
+        if (event.remaining > 0) event.asleep.push_back({0, rank, of(rank).decisions});
     }
 
     const Schedule& schedule_;
@@ -244,7 +257,6 @@ private:
     std::vector<Event> events_;
     std::vector<RankState> ranks_;
     size_t total_ = 0;
-    using Wake = std::pair<int64_t, int>;
     std::priority_queue<Wake, std::vector<Wake>, std::greater<>> wake_;
 };
 
