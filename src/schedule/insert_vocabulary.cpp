@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/insert_vocabulary.hpp"
 
+#include "src/schedule/fill_idle.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/validate.hpp"
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <string>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -16,6 +21,15 @@ using enum Op;
 bool is_backward(Op op) {
     return op == B || op == I || op == W;
 }
+
+/// Passes that all placements together may have: a fraction of a second.
+constexpr size_t kBudget = 1'000'000;
+/// Numerators that may wait for their T: a second one lets T fill holes, more gains little.
+constexpr int kNumerators = 2;
+/// How fillers are placed: share of a filler that must fit into a hole, whether later passes of the
+/// list may run in it. Which is best depends on the costs; trying is cheap.
+constexpr std::pair<int, bool> kFills[] = {{0, false}, {50, false},  {0, true},
+                                           {50, true}, {100, false}, {100, true}};
 
 /// A pass with the time at which it would like to run. A schedule sorted by times that respect
 /// every dependency is valid, whatever the passes really take.
@@ -46,7 +60,10 @@ std::vector<Pass> merge(std::vector<Timed> transformer, std::vector<Timed> vocab
 class Inserter {
 public:
     Inserter(const Schedule& base, const InsertOptions& options)
-        : base_(base), mode_(options.mode), costs_(options.costs) {
+        : base_(base),
+          mode_(options.mode),
+          asked_limit_(options.chunk_limit),
+          costs_(options.costs) {
         for (auto& table : {&costs_.stage, &costs_.rank}) {
             for (auto& row : *table) {
                 for (int64_t& cost : row) cost = std::max<int64_t>(cost, 1);  // strictly in order
@@ -109,30 +126,120 @@ private:
         }
     }
 
+    /// Several placements, each timed with all costs; the shortest within the memory limit wins.
     void shard() {
         collect();
-        const int barriers = mode_ == VocabMode::two_barriers ? 2 : 1;
-        for (size_t j = 0; j < head_.size(); ++j) {
-            score_.push_back(head_[j] + costs_.c0);
-            weight_.push_back(score_.back());  // in line: right after S
-        }
-        if (mode_ == VocabMode::one_barrier) {
-            // Nothing but the optimizer waits for T: just before the next S, so that one numerator
-            // is alive, but not before every rank can have run S.
-            for (size_t j = 0; j < head_.size(); ++j) {
-                const int64_t next = j + 1 < head_.size() ? score_[j + 1] : score_[j] + interval_;
-                weight_[j] = std::max(next, score_[j] + longest_ + costs_.c1);
+        const int64_t enough = least_delay();
+        const std::vector<int> limit = chunk_limit();
+        std::optional<Schedule> best;
+        int64_t best_makespan = std::numeric_limits<int64_t>::max();
+        const auto consider = [&](Schedule candidate) {
+            const std::vector<int> peaks = peak_chunks(candidate);
+            for (size_t rank = 0; rank < peaks.size(); ++rank) {
+                least_[rank] = std::min(least_[rank], peaks[rank]);
+                if (peaks[rank] > limit[rank] && !base_.forward_only()) return;
             }
-        } else if (mode_ == VocabMode::two_barriers) {
-            for (size_t j = 0; j < head_.size(); ++j) weight_[j] = score_[j] + interval_;
+            const int64_t makespan = time_passes(candidate, costs_).makespan;
+            if (makespan >= best_makespan) return;
+            best_makespan = makespan;
+            best = std::move(candidate);
+        };
+        least_.assign(base_.passes.size(), std::numeric_limits<int>::max());
+        size_t passes = 0;
+        for (const std::vector<Pass>& list : base_.passes) passes += list.size();
+        const size_t affordable = kBudget / std::max<size_t>(passes, 1);
+        std::vector<int64_t> delays{whole_delay()};
+        if (enough < delays.front()) delays.push_back(enough);
+        std::vector<Schedule> placed;
+        for (const int64_t delay : delays) {
+            placed.push_back(at_delay(delay));
+            consider(placed.back());
         }
-        // Every barrier needs each rank to have done its part, which costs up to an interval.
+        if (!base_.forward_only()) {
+            size_t tried = 0;
+            for (const auto& [overrun, look_ahead] : kFills) {
+                for (const Schedule& lists : placed) {
+                    if (tried++ >= affordable) break;
+                    const FillOptions fill{.chunk_limit = limit,
+                                           .numerator_limit = kNumerators,
+                                           .overrun_percent = overrun,
+                                           .look_ahead = look_ahead};
+                    if (auto filled = fill_idle(lists, costs_, fill)) {
+                        consider(*std::move(filled));
+                    }
+                }
+            }
+        }
+        if (!best) too_small(limit);
+        result_ = *std::move(best);
+    }
+
+    /// One interval per barrier: what the building block of the paper adds (section 5.2), and what
+    /// keeps the base's pattern, because it is periodic.
+    int64_t whole_delay() const {
+        const int barriers = mode_ == VocabMode::two_barriers ? 2 : 1;
         int64_t delay = 0;
         for (size_t j = 0; j < tail_.size(); ++j) {
-            const int64_t gap = tail_[j] - head_[j];
-            delay = std::max(delay, barriers * interval_ + costs_.c0 - gap);
+            delay = std::max(delay, barriers * interval_ + costs_.c0 - (tail_[j] - head_[j]));
         }
-        for (size_t rank = 0; rank < base_.passes.size(); ++rank) place(rank, delay);
+        return delay;
+    }
+
+    /// A rank reaches its S or T at most one pass late; a barrier cannot need more than that.
+    int64_t least_delay() const {
+        const int64_t score = longest_ + costs_.mean(S) + costs_.c1;
+        const int64_t weight = longest_ + costs_.mean(T) + costs_.reduce;
+        int64_t delay = 0;
+        for (size_t j = 0; j < tail_.size(); ++j) {
+            const int64_t needed =
+                mode_ == VocabMode::one_barrier ? score + costs_.reduce : score + weight;
+            delay = std::max(delay, costs_.c0 + needed - (tail_[j] - head_[j]));
+        }
+        return delay;
+    }
+
+    std::vector<int> chunk_limit() const {
+        const std::vector<int> peaks = peak_chunks(base_);
+        const int most = *std::max_element(peaks.begin(), peaks.end());
+        const int barriers = mode_ == VocabMode::two_barriers ? 2 : 1;
+        const int chunks = (base_.stages + base_.ranks - 1) / base_.ranks;
+        const int limit = asked_limit_ > 0 ? asked_limit_ : most + barriers * chunks;
+        return std::vector<int>(peaks.size(), limit);
+    }
+
+    [[noreturn]] void too_small(const std::vector<int>& limit) const {
+        throw UsageError("--memory-limit " + std::to_string(limit.front()) +
+                         ": the schedule with " + std::string(to_string(mode_)) +
+                         " vocabulary layers needs " +
+                         std::to_string(*std::max_element(least_.begin(), least_.end())) +
+                         " chunks on the fullest rank");
+    }
+
+    /// Every barrier delays the backwards; `delay` holds for all of them.
+    Schedule at_delay(int64_t delay) {
+        score_.clear();
+        weight_.clear();
+        for (const int64_t head : head_) {
+            score_.push_back(head + costs_.c0);
+            weight_.push_back(score_.back());  // in line: right after S
+        }
+        for (size_t j = 0; j < head_.size(); ++j) {
+            const int64_t after_score = score_[j] + longest_ + costs_.c1;
+            if (mode_ == VocabMode::one_barrier) {
+                // Nothing but the optimizer waits for T: just before the next S, so that one
+                // numerator is alive, but not before every rank can have run S.
+                const int64_t next = j + 1 < head_.size() ? score_[j + 1] : score_[j] + interval_;
+                weight_[j] = std::max(next, after_score);
+            } else if (mode_ == VocabMode::two_barriers && !tail_.empty()) {
+                // Halfway to the backward that waits for it.
+                weight_[j] = score_[j] + (tail_[j] + delay - score_[j]) / 2;
+            }
+        }
+        Schedule schedule = result_;
+        for (size_t rank = 0; rank < base_.passes.size(); ++rank) {
+            schedule.passes[rank] = place(rank, delay);
+        }
+        return schedule;
     }
 
     void collect() {
@@ -160,7 +267,7 @@ private:
         }
     }
 
-    void place(size_t rank, int64_t delay) {
+    std::vector<Pass> place(size_t rank, int64_t delay) const {
         std::vector<Timed> transformer;
         std::vector<Timed> vocabulary;
         for (size_t i = 0; i < base_.passes[rank].size(); ++i) {
@@ -185,11 +292,12 @@ private:
                 if (train) vocabulary.push_back({weight_[j], {T, 0, microbatch}});
             }
         }
-        result_.passes[rank] = merge(std::move(transformer), std::move(vocabulary));
+        return merge(std::move(transformer), std::move(vocabulary));
     }
 
     const Schedule& base_;
     const VocabMode mode_;
+    const int asked_limit_;
     PassCosts costs_;
     PassTimes times_;
     Schedule result_;
@@ -199,6 +307,7 @@ private:
     std::vector<int64_t> first_, head_;  ///< [j] begin of the first stage's F, end of the last's
     std::vector<int64_t> tail_, end_;  ///< [j] begin of the last stage's B or I, end of the first's
     std::vector<int64_t> score_, weight_;  ///< [j] when S and T would like to run
+    std::vector<int> least_;  ///< [rank] smallest peak of any placement, for the message
 };
 
 }  // namespace

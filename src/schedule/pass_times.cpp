@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/pass_times.hpp"
 
+#include "src/schedule/pass_inputs.hpp"
 #include "vocabpipe/validate.hpp"
 
 #include <algorithm>
@@ -12,28 +13,19 @@ namespace {
 
 using enum Op;
 
-/// What passes wait for on other ranks: per microbatch the forward and the backward of every stage,
-/// and the E, S and T of all ranks together. Times are when the consumer may start.
+/// Runs every rank as far as its inputs are there. Event times are when the last producer ends.
 class Clock {
 public:
     Clock(const Schedule& schedule, const PassCosts& costs, Pairs pairs)
         : schedule_(schedule),
           costs_(costs),
           pairs_(pairs),
-          stages_(static_cast<size_t>(schedule.stages)),
-          microbatches_(static_cast<size_t>(schedule.microbatches)),
-          events_((2 * stages_ + 3) * microbatches_),
+          inputs_(schedule, costs),
+          events_(inputs_.events()),
           next_waiter_(static_cast<size_t>(schedule.ranks), kNobody),
           position_(static_cast<size_t>(schedule.ranks), 0),
           free_at_(static_cast<size_t>(schedule.ranks), 0) {
-        const auto inputs = static_cast<int>(schedule.input.owners().size());
-        const auto outputs = static_cast<int>(schedule.output.owners().size());
-        for (size_t j = 0; j < microbatches_; ++j) {
-            events_[joint(E, j)].remaining = inputs;
-            events_[joint(S, j)].remaining = events_[joint(T, j)].remaining = outputs;
-        }
-        sharded_ = outputs > 1;
-        embeds_apart_ = inputs > 1 || (inputs == 1 && schedule.input.rows(first_rank()) == 0);
+        for (size_t e = 0; e < events_.size(); ++e) events_[e].remaining = inputs_.producers(e);
     }
 
     PassTimes run() {
@@ -57,80 +49,19 @@ public:
 
 private:
     static constexpr int kNobody = -1;
-    static constexpr size_t kNothing = std::numeric_limits<size_t>::max();
-
     struct Event {
         int64_t at = 0;
         int remaining = 1;
         int first_waiter = kNobody;
     };
 
-    int first_rank() const { return schedule_.rank_of_stage.front(); }
-    int rank_of(size_t stage) const { return schedule_.rank_of_stage[stage]; }
     const std::vector<Pass>& list(int rank) const {
         return schedule_.passes[static_cast<size_t>(rank)];
     }
-    size_t forward(size_t stage, size_t j) const { return stage * microbatches_ + j; }
-    size_t backward(size_t stage, size_t j) const { return forward(stages_ + stage, j); }
-    size_t joint(Op op, size_t j) const {
-        return forward(2 * stages_ + (op == E ? 0U : op == S ? 1U : 2U), j);
-    }
-
-    struct Need {
-        size_t event = kNothing;
-        int64_t latency = 0;
-    };
-    Need need(int rank, const Pass& pass) const {
-        const size_t j = pass.microbatch;
-        const auto hop_from = [&](size_t stage) {
-            return rank_of(stage) == rank ? int64_t{0} : costs_.hop;
-        };
-        switch (pass.op) {
-            case F:
-                if (pass.stage > 0) {
-                    return {forward(pass.stage - 1U, j), hop_from(pass.stage - 1U)};
-                }
-                return {joint(E, j), embeds_apart_ ? costs_.reduce : 0};
-            case B:
-            case I:
-                if (pass.stage + 1U < stages_) {
-                    return {backward(pass.stage + 1U, j), hop_from(pass.stage + 1U)};
-                }
-                if (schedule_.barriers == Barriers::one) {
-                    return {joint(S, j), sharded_ ? costs_.c1 + costs_.reduce : 0};
-                }
-                return {joint(T, j), sharded_ ? costs_.reduce : 0};
-            case S:
-                return {forward(stages_ - 1, j), rank_of(stages_ - 1) == rank ? 0 : costs_.c0};
-            case T:
-                return {joint(S, j), sharded_ ? costs_.c1 : 0};
-            case G:
-                return {backward(0, j), first_rank() == rank ? 0 : costs_.gradient};
-            default:
-                return {};
-        }
-    }
-    size_t produced(const Pass& pass) const {
-        const size_t j = pass.microbatch;
-        switch (pass.op) {
-            case F:
-                return forward(pass.stage, j);
-            case B:
-            case I:
-                return backward(pass.stage, j);
-            case E:
-            case S:
-            case T:
-                return joint(pass.op, j);
-            default:
-                return kNothing;
-        }
-    }
-
     /// Whether the input is there; otherwise the rank waits for it. `at` grows to when it came.
     bool available(int rank, const Pass& pass, int64_t& at) {
-        const Need input = need(rank, pass);
-        if (input.event == kNothing) return true;
+        const PassInputs::Need input = inputs_.need(rank, pass);
+        if (input.event == PassInputs::kNothing) return true;
         Event& event = events_[input.event];
         if (event.remaining > 0) {
             next_waiter_[static_cast<size_t>(rank)] = event.first_waiter;
@@ -142,8 +73,8 @@ private:
     }
 
     void finish(const Pass& pass, int64_t at, std::vector<int>& ready) {
-        const size_t done = produced(pass);
-        if (done == kNothing) return;
+        const size_t done = inputs_.produced(pass);
+        if (done == PassInputs::kNothing) return;
         Event& event = events_[done];
         event.at = std::max(event.at, at);
         if (--event.remaining > 0) return;
@@ -209,10 +140,7 @@ private:
     const Schedule& schedule_;
     const PassCosts& costs_;
     const Pairs pairs_;
-    const size_t stages_;
-    const size_t microbatches_;
-    bool sharded_ = false;
-    bool embeds_apart_ = false;
+    const PassInputs inputs_;
     std::vector<Event> events_;
     std::vector<int> next_waiter_;
     std::vector<size_t> position_;

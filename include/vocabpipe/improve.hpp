@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/pass_costs.hpp"
+#include "vocabpipe/schedule.hpp"
+
+#include <cstdint>
+
+namespace vocabpipe {
+
+struct ImproveOptions {
+    int64_t moves = 100'000;  ///< tried; a schedule of 200 passes gets about 300,000 a second
+    int chunk_limit = 0;  ///< activations alive on a rank, in chunks; 0: the schedule's own peak
+    uint64_t seed = 1;    ///< same seed, same result
+};
+
+/// Local search for a smaller makespan under `costs`: single passes move within their rank's list,
+/// dependencies and memory limit kept, by simulated annealing. Rules made for equal stages and
+/// F = I = W leave much to gain elsewhere (schedules reference, 4.4). Never returns a longer
+/// schedule. Overlapped pairs stay as they are.
+[[nodiscard]] Schedule improve(const Schedule& schedule, const PassCosts& costs,
+                               const ImproveOptions& options = {});
+
+}  // namespace vocabpipe

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/lower.hpp"
+#include "vocabpipe/schedule.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// The model and its split that were measured: costs and sizes hold for these and no others, and
+/// whoever scales them to another split divides by these.
+struct ProfiledModel {
+    int layers = 0;  ///< transformer layers
+    int64_t hidden = 0;
+    int64_t ffn_hidden = 0;
+    int64_t heads = 0;
+    int64_t seq_length = 0;        ///< tokens per sequence
+    int64_t micro_batch_size = 0;  ///< sequences per microbatch
+    int64_t vocab = 0;             ///< rows, unpadded
+    std::vector<int> layers_per_stage;
+    friend bool operator==(const ProfiledModel&, const ProfiledModel&) = default;
+};
+
+/// Bytes that one rank holds from step to step.
+struct PersistentBytes {
+    int64_t weights = 0;
+    int64_t gradients = 0;
+    int64_t optimizer = 0;
+    [[nodiscard]] int64_t total() const { return weights + gradients + optimizer; }
+    friend bool operator==(const PersistentBytes&, const PersistentBytes&) = default;
+};
+
+/// One measured transfer.
+struct LinkSample {
+    Do what = Do::send;  ///< send, broadcast, all_gather, exchange or gather
+    int ranks = 2;       ///< that took part
+    int64_t bytes = 0;   ///< what the busiest participant sends
+    int64_t ns = 0;      ///< from the moment all are ready to the moment all are done
+    friend bool operator==(const LinkSample&, const LinkSample&) = default;
+};
+
+/// What a machine takes for the passes and the communication of one model: `vocabpipe profile` and
+/// `train_gpt --profile` write it; plan, simulate and the generators read it.
+struct Profile {
+    std::string host;     ///< where it was measured
+    std::string device;   ///< processor or GPU, and threads per rank
+    std::string date;     ///< as the caller gives it; empty: not recorded
+    std::string command;  ///< that measured it
+
+    ProfiledModel model;
+    std::vector<int> rank_of_stage;     ///< [stage]
+    ShardMap input, output;             ///< rows whose E and G, S and T were measured
+    Barriers barriers = Barriers::one;  ///< decides what S and T do
+
+    TableCosts costs;         ///< F, B, I, W of every stage; E, G, S, T, Reduce, Norm, Update of
+                              ///< every rank (0 on empty shards)
+    std::vector<Op> derived;  ///< costs of these were not measured: B = I + W, or I = W = B / 2
+    StepSizes sizes;
+    std::vector<PersistentBytes> persistent;  ///< [rank]
+    std::vector<LinkSample> links;            ///< what latency and rates of `costs` were fitted to
+
+    [[nodiscard]] int ranks() const { return static_cast<int>(costs.rank_ns.size()); }
+    [[nodiscard]] int stages() const { return static_cast<int>(costs.stage_ns.size()); }
+};
+
+/// Reads a profile file (JSON, version 1). Throws InputFileError naming the file, the line or the
+/// key, and the remedy: for what is not JSON, for keys that are unknown, missing or given twice,
+/// for costs and sizes that are negative or beyond 2^40 ns and 2^50 bytes, and for lists whose
+/// lengths do not fit together.
+[[nodiscard]] Profile read_profile(const std::string& path);
+
+/// The same from text in memory; `name` stands for the file in messages.
+[[nodiscard]] Profile parse_profile(std::string_view text, const std::string& name);
+
+/// Writes `profile` so that read_profile() returns the same. The file appears only when complete.
+/// Throws OutputFileError.
+void write_profile(const std::string& path, const Profile& profile);
+
+}  // namespace vocabpipe

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A value of a JSON document that knows its place. Reading is strict: a wrong type, a value out of
+/// range, a key that is missing, unknown or given twice is an InputFileError "FILE: KEY.PATH: what
+/// is wrong; remedy".
+class StrictJson {
+public:
+    /// The whole document. `name` stands for the file in messages.
+    [[nodiscard]] static StrictJson parse(std::string_view text, std::string name);
+
+    /// Refuses keys that are not among these. The value must be an object.
+    void only(std::initializer_list<std::string_view> keys) const;
+    [[nodiscard]] bool has(std::string_view key) const;
+    /// The value of a key that must be there.
+    [[nodiscard]] StrictJson at(std::string_view key) const;
+    /// The values of an array of at most `most`.
+    [[nodiscard]] std::vector<StrictJson> items(size_t most) const;
+
+    [[nodiscard]] int64_t integer(int64_t least, int64_t most) const;
+    /// Finite, at least `least`.
+    [[nodiscard]] double number(double least) const;
+    [[nodiscard]] bool boolean() const;
+    [[nodiscard]] std::string text() const;
+
+    /// Throws the InputFileError of this place.
+    [[noreturn]] void fail(const std::string& what) const;
+
+private:
+    StrictJson(std::shared_ptr<const std::string> file, std::shared_ptr<const nlohmann::json> root,
+               const nlohmann::json* value, std::string path);
+
+    std::shared_ptr<const std::string> file_;
+    std::shared_ptr<const nlohmann::json> root_;  ///< keeps value_ alive
+    const nlohmann::json* value_;
+    std::string path_;  ///< "costs.stage_ns[3].F"; empty: the document
+};
+
+}  // namespace vocabpipe
