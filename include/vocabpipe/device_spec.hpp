@@ -27,18 +27,18 @@ struct Figure {
 struct DeviceSpec {
     std::string name;
     Figure gpus_per_node;
-    Figure peak_tflops;          ///< dense 16-bit matrix products; what MFU refers to
-    Figure memory_gib;           ///< of one device
-    Figure memory_gb_per_s;      ///< 1e9 bytes
-    Figure link_gb_per_s;        ///< between two devices of a node, one direction
-    Figure network_gb_per_s;     ///< between two devices of different nodes, one direction
-    Figure link_latency_us;      ///< of a message inside a node
-    Figure network_latency_us;   ///< of a message between nodes
-    Figure dense_efficiency;     ///< linear layers, of peak_tflops
-    Figure attention_efficiency;  ///< causal attention, of peak_tflops, masked half not counted
-    Figure vocabulary_efficiency;   ///< matrix products of the output layer, of peak_tflops
-    Figure elementwise_efficiency;  ///< norms, activations, optimizer, of memory_gb_per_s
-    Figure link_efficiency;         ///< long messages, of either link
+    Figure peak_tflops;              ///< dense 16-bit matrix products; what MFU refers to
+    Figure memory_gib;               ///< of one device
+    Figure memory_gb_per_s;          ///< 1e9 bytes
+    Figure link_gb_per_s;            ///< between two devices of a node, one direction
+    Figure network_gb_per_s;         ///< between two devices of different nodes, one direction
+    Figure link_latency_us;          ///< of a message inside a node
+    Figure network_latency_us;       ///< of a message between nodes
+    Figure dense_efficiency;         ///< linear layers, of peak_tflops
+    Figure attention_efficiency;     ///< causal attention, of peak_tflops, masked half not counted
+    Figure vocabulary_efficiency;    ///< matrix products of the output layer, of peak_tflops
+    Figure elementwise_efficiency;   ///< norms, activations, optimizer, of memory_gb_per_s
+    Figure link_efficiency;          ///< long messages, of either link
     Figure softmax_bytes_per_logit;  ///< memory traffic of the output layer besides its products
     Figure vocabulary_pass_overhead_us;  ///< fixed time of E, G, S and T each
     Figure overlap_efficiency;  ///< rate of F, B, I, W beside overlapped collectives, of their own

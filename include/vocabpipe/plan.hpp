@@ -33,21 +33,22 @@ enum class LayerSplit : uint8_t {
 };
 [[nodiscard]] std::string_view to_string(LayerSplit split);
 
-/// A step of pure pipeline parallelism: every GPU is one rank, tensor and data parallel sizes are 1.
+/// A step of pure pipeline parallelism: every GPU is one rank, tensor and data parallel sizes
+/// are 1.
 struct PlanOptions {
     TransformerShape model;
     DeviceSpec device;
     int gpus = 1;
-    int64_t seq_length = 0;         ///< s, tokens per sequence
-    int64_t micro_batch_size = 1;   ///< sequences per microbatch
-    int64_t global_batch_size = 0;  ///< sequences per step; a multiple of micro_batch_size
-    double memory_gib = 0;          ///< per GPU; 0: the device's
+    int64_t seq_length = 0;              ///< s, tokens per sequence
+    int64_t micro_batch_size = 1;        ///< sequences per microbatch
+    int64_t global_batch_size = 0;       ///< sequences per step; a multiple of micro_batch_size
+    double memory_gib = 0;               ///< per GPU; 0: the device's
     std::vector<std::string> schedules;  ///< empty: every built-in family
     std::vector<VocabMode> vocab_modes;  ///< empty: every mode
     std::vector<int> chunks;  ///< empty: the family's own, and 2 and 4 where it takes any number
     Evaluation evaluation = Evaluation::automatic;
-    int threads = 0;              ///< 0: as many as the machine runs at once
-    int sensitivity_rows = 5;     ///< best rows evaluated again at +-10 %; 0: no sensitivity
+    int threads = 0;           ///< 0: as many as the machine runs at once
+    int sensitivity_rows = 5;  ///< best rows evaluated again at +-10 %; 0: no sensitivity
     /// Called now and then, from any thread but never twice at once, with candidates done and all.
     std::function<void(size_t, size_t)> progress;
 };
@@ -84,7 +85,7 @@ struct Candidate {
 
 struct PlanRow {
     Candidate candidate;
-    int64_t step_ns = 0;      ///< first start to last end over all ranks, optimizer step included
+    int64_t step_ns = 0;  ///< first start to last end over all ranks, optimizer step included
     double tokens_per_second = 0;
     double mfu = 0;           ///< 3 x forward FLOPs of the model / (step x GPUs x peak)
     double bubble = 0;        ///< 1 - busy / step, mean over ranks
@@ -98,9 +99,9 @@ struct PlanRow {
 struct Sensitivity {
     std::string_view figure;  ///< key of the hardware file
     Basis basis = Basis::assumed;
-    double factor = 1;        ///< 0.9 or 1.1
-    int64_t step_ns = 0;      ///< of the row that is best now
-    size_t best_row = 0;      ///< index of the row that is best then; 0: the winner stays
+    double factor = 1;    ///< 0.9 or 1.1
+    int64_t step_ns = 0;  ///< of the row that is best now
+    size_t best_row = 0;  ///< index of the row that is best then; 0: the winner stays
     int64_t best_step_ns = 0;
 };
 

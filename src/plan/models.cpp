@@ -61,24 +61,20 @@ TransformerShape load_model(const std::string& name_or_path) {
     const char* heads_key = key("num_attention_heads", "n_head");
     shape.hidden_size = file.integer(hidden_key, 1);
     shape.num_attention_heads = file.integer(heads_key, 1);
-    shape.num_key_value_heads =
-        file.integer("num_key_value_heads", 1, shape.num_attention_heads);
+    shape.num_key_value_heads = file.integer("num_key_value_heads", 1, shape.num_attention_heads);
     if (shape.num_attention_heads % shape.num_key_value_heads != 0) {
-        file.refuse("num_key_value_heads", std::to_string(shape.num_key_value_heads) +
-                                               " must divide the " +
-                                               std::to_string(shape.num_attention_heads) +
-                                               " attention heads");
+        file.refuse("num_key_value_heads",
+                    std::to_string(shape.num_key_value_heads) + " must divide the " +
+                        std::to_string(shape.num_attention_heads) + " attention heads");
     }
     if (!file.has("head_dim") && shape.hidden_size % shape.num_attention_heads != 0) {
         file.refuse(hidden_key, std::to_string(shape.hidden_size) + " must be a multiple of " +
                                     heads_key + " " + std::to_string(shape.num_attention_heads) +
                                     ", or give head_dim");
     }
-    shape.head_size =
-        file.integer("head_dim", 1, shape.hidden_size / shape.num_attention_heads);
-    shape.ffn_hidden_size =
-        type.gpt2_keys ? file.integer("n_inner", 1, 4 * shape.hidden_size)
-                       : file.integer("intermediate_size", 1);
+    shape.head_size = file.integer("head_dim", 1, shape.hidden_size / shape.num_attention_heads);
+    shape.ffn_hidden_size = type.gpt2_keys ? file.integer("n_inner", 1, 4 * shape.hidden_size)
+                                           : file.integer("intermediate_size", 1);
     shape.vocab_size = file.integer("vocab_size", 1);
     shape.tied = file.flag("tie_word_embeddings", type.tied);
     shape.gated_mlp = type.gated_mlp;

@@ -58,11 +58,10 @@ NamedFile::NamedFile(std::string_view flag, const std::string& name,
     try {
         json_ = nlohmann::json::parse(content);
     } catch (const nlohmann::json::parse_error& error) {
-        const auto line =
-            1 + std::count(content.begin(),
-                           content.begin() + static_cast<std::ptrdiff_t>(
-                                                 std::min(error.byte, content.size())),
-                           '\n');
+        const auto line = 1 + std::count(content.begin(),
+                                         content.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                               error.byte, content.size())),
+                                         '\n');
         throw InputFileError(where_ + ": line " + std::to_string(line) +
                              ": not valid JSON; correct it or download the file again");
     }
@@ -112,9 +111,9 @@ int64_t NamedFile::integer(const char* key, int64_t least, std::optional<int64_t
         return *otherwise;
     }
     constexpr int64_t kMost = int64_t{1} << 40;
-    const bool number = found->is_number_integer() &&
-                        !(found->is_number_unsigned() &&
-                          found->get<uint64_t>() > static_cast<uint64_t>(kMost));
+    const bool number =
+        found->is_number_integer() &&
+        !(found->is_number_unsigned() && found->get<uint64_t>() > static_cast<uint64_t>(kMost));
     const int64_t value = number ? found->get<int64_t>() : 0;
     if (!number || value < least || value > kMost) {
         refuse(key, found->dump().substr(0, 40) + " must be a whole number of at least " +
