@@ -95,7 +95,7 @@ struct PlanRow {
     [[nodiscard]] bool fits() const { return spare_bytes >= 0; }
 };
 
-/// What one efficiency being 10 % lower or higher would change.
+/// What one efficiency being 10 % lower or higher would change; the order of passes stays.
 struct Sensitivity {
     std::string_view figure;  ///< key of the hardware file
     Basis basis = Basis::assumed;

@@ -98,12 +98,16 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
 
 }  // namespace
 
-PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, int microbatches,
+Schedule order_passes(const PlanOptions& options, const Candidate& candidate, int microbatches) {
+    return generate(candidate.schedule,
+                    step_model(options, unit_costs(options), candidate, microbatches).generate);
+}
+
+PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,
                  Evaluation evaluation) {
-    const StepModel step = step_model(options, unit_costs(options), candidate, microbatches);
-    const Schedule schedule = generate(candidate.schedule, step.generate);
+    const StepModel step = step_model(options, unit_costs(options), candidate, order.microbatches);
     const Outcome outcome =
-        evaluation == Evaluation::simulation ? simulated(schedule, step) : timed(schedule, step);
+        evaluation == Evaluation::simulation ? simulated(order, step) : timed(order, step);
     PlanRow row{.candidate = candidate, .step_ns = outcome.step_ns, .bubble = outcome.bubble};
     const double seconds = static_cast<double>(outcome.step_ns) * 1e-9;
     const double tokens =

@@ -5,10 +5,14 @@
 
 namespace vocabpipe {
 
-/// One row of the plan. `evaluation` is simulation or pass_times. Throws UsageError if the schedule
-/// is not possible.
+/// The order of a candidate's passes, for the costs that the options imply. Throws UsageError if
+/// the family cannot.
+[[nodiscard]] Schedule order_passes(const PlanOptions& options, const Candidate& candidate,
+                                    int microbatches);
+
+/// The candidate's row if its passes run in this order. `evaluation` is simulation or pass_times.
 [[nodiscard]] PlanRow evaluate(const PlanOptions& options, const Candidate& candidate,
-                               int microbatches, Evaluation evaluation);
+                               const Schedule& order, Evaluation evaluation);
 
 /// Passes of a candidate's schedule: what evaluating it costs time for.
 [[nodiscard]] int64_t count_passes(const PlanOptions& options, const Candidate& candidate,

@@ -124,10 +124,13 @@ void add_sensitivity(Plan& plan) {
         }
     }
     std::vector<int64_t> step_ns(settings.size() * rivals);
-    for_all(step_ns.size(), plan.options.threads, [&](size_t i) {
-        step_ns[i] = evaluate(settings[i / rivals], plan.rows[i % rivals].candidate,
-                              plan.microbatches, plan.evaluation)
-                         .step_ns;
+    for_all(rivals, plan.options.threads, [&](size_t rival) {
+        const Candidate& candidate = plan.rows[rival].candidate;
+        const Schedule order = order_passes(plan.options, candidate, plan.microbatches);
+        for (size_t s = 0; s < settings.size(); ++s) {
+            step_ns[s * rivals + rival] =
+                evaluate(settings[s], candidate, order, plan.evaluation).step_ns;
+        }
     });
     for (size_t s = 0; s < settings.size(); ++s) {
         const auto first = step_ns.begin() + static_cast<std::ptrdiff_t>(s * rivals);
@@ -199,7 +202,8 @@ Plan make_plan(const PlanOptions& options) {
     Progress progress(options, possible.size());
     for_all(possible.size(), options.threads, [&](size_t i) {
         try {
-            rows[i] = evaluate(options, possible[i], plan.microbatches, plan.evaluation);
+            const Schedule order = order_passes(options, possible[i], plan.microbatches);
+            rows[i] = evaluate(options, possible[i], order, plan.evaluation);
         } catch (const UsageError& error) {
             reasons[i] = error.what();
         }
