@@ -49,7 +49,8 @@ public:
         for (int rank = 0; rank < schedule_.ranks; ++rank) wake_.emplace(0, rank);
         while (!wake_.empty()) {
             const auto [at, rank] = wake_.top();
-            wake_.pop();
+            // Asked for several times, a rank decides once: or its requests multiply.
+            while (!wake_.empty() && wake_.top() == Wake{at, rank}) wake_.pop();
             if (at >= of(rank).free_at) decide(rank, at);
         }
         size_t placed = 0;
@@ -234,7 +235,10 @@ private:
         const PassInputs::Need need = inputs_.need(rank, pass);
         if (need.event == PassInputs::kNothing) return;
         Event& event = events_[need.event];
-        if (event.remaining > 0) event.asleep.push_back(rank);
+        if (event.remaining > 0 &&
+            std::find(event.asleep.begin(), event.asleep.end(), rank) == event.asleep.end()) {
+            event.asleep.push_back(rank);
+        }
     }
 
     const Schedule& schedule_;
