@@ -69,8 +69,6 @@ TEST(PublishedRuns, ArePredictedFromSizesAlone) {
     std::printf(
         "| GPUs | vocab mode | V | published MFU %% | predicted | time, predicted / "
         "published | published GiB | predicted |\n|---|---|---|---|---|---|---|---|\n");
-    double worst_of_one_node = 0;
-    double worst = 0;
     for (const Published& row : rows) {
         const PlanRow planned = predict(row);
         const double ratio = static_cast<double>(planned.step_ns) * 1e-6 / row.iteration_ms;
@@ -78,11 +76,13 @@ TEST(PublishedRuns, ArePredictedFromSizesAlone) {
                     std::string(to_string(row.mode)).c_str(),
                     static_cast<long long>(row.vocab / 1000), row.mfu, row.mfu / ratio, ratio,
                     row.peak_gib, static_cast<double>(planned.worst.total()) / (1 << 30));
-        worst = std::max(worst, std::abs(ratio - 1));
-        if (row.gpus == 8) worst_of_one_node = std::max(worst_of_one_node, std::abs(ratio - 1));
+        // Whole layers: the published runs' unsharded loss takes less memory traffic per logit than
+        // the sharded one that softmax_bytes_per_logit was measured on.
+        const bool whole = row.mode == VocabMode::none || row.mode == VocabMode::redistributed;
+        EXPECT_NEAR(ratio, 1.0, whole ? 0.15 : 0.05);
+        EXPECT_NEAR(static_cast<double>(planned.worst.total()) / (1 << 30) / row.peak_gib, 1.0,
+                    0.08);
     }
-    EXPECT_LT(worst_of_one_node, 0.15);
-    EXPECT_LT(worst, 0.25);
 }
 
 }  // namespace
