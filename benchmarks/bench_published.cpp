@@ -54,7 +54,8 @@ Result best_of_ours(const PublishedRow& row, const Result& own) {
             const int barriers = mode == VocabMode::one_barrier    ? 1
                                  : mode == VocabMode::two_barriers ? 2
                                                                    : 0;
-            const int limit = static_cast<int>(own.peak - barriers) * family.chunks;
+            const int limit =
+                family.memory_limit ? static_cast<int>(own.peak - barriers) * family.chunks : 0;
             try {
                 const Schedule schedule = generate(family.name, {.ranks = row.ranks,
                                                                  .microbatches = row.microbatches,
