@@ -2,12 +2,14 @@
 #pragma once
 
 #include "vocabpipe/device_spec.hpp"
+#include "vocabpipe/profile.hpp"
 #include "vocabpipe/schedule.hpp"
 #include "vocabpipe/transformer_shape.hpp"
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +40,10 @@ enum class LayerSplit : uint8_t {
 struct PlanOptions {
     TransformerShape model;
     DeviceSpec device;
+    /// Measured costs of passes and messages, scaled by layers and vocabulary rows, instead of the
+    /// device's: model, sequence and microbatch are then those that were profiled
+    /// (use_profile()), memory_gib must be given, and there is neither MFU nor sensitivity.
+    std::optional<Profile> profile;
     int gpus = 1;
     int64_t seq_length = 0;              ///< s, tokens per sequence
     int64_t micro_batch_size = 1;        ///< sequences per microbatch
@@ -52,6 +58,10 @@ struct PlanOptions {
     /// Called now and then, from any thread but never twice at once, with candidates done and all.
     std::function<void(size_t, size_t)> progress;
 };
+
+/// Puts a profile and what it was measured with into the options. Throws UsageError if it measured
+/// no layer or no vocabulary row.
+void use_profile(PlanOptions& options, Profile profile);
 
 /// Bytes of one rank. Live bytes: packing them into one arena adds a little (docs/memory.md).
 struct PlannedMemory {

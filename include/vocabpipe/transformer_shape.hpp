@@ -49,12 +49,12 @@ struct TransformerShape {
     [[nodiscard]] double elementwise_forward() const;
     [[nodiscard]] double elementwise_backward() const;
 
-    /// Bytes per token that one layer keeps from F to the end of its backward, 16-bit elements and
-    /// fp32 row statistics: inputs of all linear layers, norms and the activation, and what
-    /// attention needs; nothing of shape [s, s] (docs/memory.md).
-    [[nodiscard]] int64_t saved_bytes() const;
+    /// Bytes per token that one layer keeps from F to the end of its backward: elements of the
+    /// run's type and fp32 row statistics: inputs of all linear layers, norms and the activation,
+    /// and what attention needs; nothing of shape [s, s] (docs/memory.md).
+    [[nodiscard]] int64_t saved_bytes(int64_t element_bytes = 2) const;
     /// Bytes per token that I keeps for W: the gradients of all linear layers' outputs.
-    [[nodiscard]] int64_t for_weight_bytes() const;
+    [[nodiscard]] int64_t for_weight_bytes(int64_t element_bytes = 2) const;
 };
 
 /// Names of the built-in models.

@@ -113,8 +113,10 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const S
     const double tokens =
         static_cast<double>(options.global_batch_size) * static_cast<double>(options.seq_length);
     row.tokens_per_second = tokens / seconds;
-    row.mfu = 3 * options.model.forward_flops(options.seq_length) * tokens /
-              (seconds * options.gpus * options.device.peak_tflops.value * 1e12);
+    if (!options.profile) {
+        row.mfu = 3 * options.model.forward_flops(options.seq_length) * tokens /
+                  (seconds * options.gpus * options.device.peak_tflops.value * 1e12);
+    }
     for (int rank = 0; rank < options.gpus; ++rank) {
         PlannedMemory memory = step.persistent[static_cast<size_t>(rank)];
         const LiveBytes& live = outcome.live[static_cast<size_t>(rank)];

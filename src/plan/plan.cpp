@@ -37,6 +37,9 @@ int check(const PlanOptions& options) {
         throw UsageError("--memory-gib " + std::to_string(options.memory_gib) +
                          ": must be more than 0 and at most 1000000");
     }
+    if (options.profile && options.memory_gib == 0) {
+        throw UsageError("--memory-gib: missing; a profile does not say how much memory there is");
+    }
     for (const int chunks : options.chunks) require("--chunks", chunks, 1, 1 << 10);
     require("--threads", options.threads, 0, 1 << 10);
     require("--sensitivity-rows", options.sensitivity_rows, 0, 1 << 10);
@@ -103,7 +106,7 @@ constexpr std::string_view kVaried[] = {"dense_efficiency",      "attention_effi
 void add_sensitivity(Plan& plan) {
     const size_t rows =
         std::min(plan.rows.size(), static_cast<size_t>(plan.options.sensitivity_rows));
-    if (rows == 0) return;
+    if (rows == 0 || plan.options.profile) return;
     // Rows that do not fit are no alternative to one that does.
     const bool fits = plan.rows.front().fits();
     size_t rivals = 1;

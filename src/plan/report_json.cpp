@@ -32,6 +32,10 @@ json device_json(const DeviceSpec& device) {
     return result;
 }
 
+json profile_json(const Profile& profile) {
+    return {{"host", profile.host}, {"device", profile.device}, {"date", profile.date}};
+}
+
 json memory_json(const PlannedMemory& memory) {
     json result{{"rank", memory.rank}};
     for (const MemoryPurpose& purpose : memory_purposes()) {
@@ -53,7 +57,7 @@ json row_json(const PlanRow& row) {
     json result = candidate_json(row.candidate);
     result["step_ns"] = row.step_ns;
     result["tokens_per_second"] = row.tokens_per_second;
-    result["mfu"] = row.mfu;
+    result["mfu"] = row.mfu > 0 ? json(row.mfu) : json(nullptr);
     result["bubble"] = row.bubble;
     result["fits"] = row.fits();
     result["spare_bytes"] = row.spare_bytes;
@@ -69,7 +73,8 @@ std::string plan_json(const Plan& plan) {
     const PlanOptions& options = plan.options;
     json result{{"version", 1},
                 {"model", model_json(options.model)},
-                {"device", device_json(options.device)},
+                {"device", options.profile ? json(nullptr) : device_json(options.device)},
+                {"profile", options.profile ? profile_json(*options.profile) : json(nullptr)},
                 {"gpus", options.gpus},
                 {"memory_gib",
                  options.memory_gib > 0 ? options.memory_gib : options.device.memory_gib.value},

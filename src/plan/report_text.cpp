@@ -72,9 +72,16 @@ std::string head(const Plan& plan) {
                o.model.num_layers, static_cast<long long>(o.model.hidden_size),
                static_cast<long long>(o.model.vocab_size), o.model.tied ? ", tied embeddings" : "");
     const double memory = o.memory_gib > 0 ? o.memory_gib : o.device.memory_gib.value;
-    text += format("machine  %d x %s, %.0f per node, %.2f GiB each; MFU of %.1f TFLOP/s (dense)\n",
+    if (o.profile) {
+        text += format(
+            "machine  %d ranks as profiled on %.60s (%.60s), %.2f GiB each; no peak, so no MFU\n",
+            o.gpus, o.profile->host.c_str(), o.profile->device.c_str(), memory);
+    } else {
+        text +=
+            format("machine  %d x %s, %.0f per node, %.2f GiB each; MFU of %.1f TFLOP/s (dense)\n",
                    o.gpus, o.device.name.c_str(), o.device.gpus_per_node.value, memory,
                    o.device.peak_tflops.value);
+    }
     text += format(
         "step     %lld sequences of %lld tokens, %d microbatches of %lld; "
         "pipeline parallel over all GPUs\n",
@@ -99,7 +106,8 @@ std::string rows_text(const Plan& plan, size_t rows) {
             {row.candidate.schedule, std::string(to_string(row.candidate.vocab_mode)),
              std::to_string(row.candidate.chunks), layers_text(row.candidate.layers_per_stage),
              format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
-             format("%.0f", row.tokens_per_second), format("%.2f", 100 * row.mfu),
+             format("%.0f", row.tokens_per_second),
+             plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
              format("%.2f", 100 * row.bubble), std::to_string(worst.rank), gib(worst.weights),
              gib(worst.gradients), gib(worst.optimizer), gib(worst.activations),
              gib(worst.vocabulary), gib(worst.communication), gib(worst.total()),

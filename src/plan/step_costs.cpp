@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -14,6 +15,8 @@ StepCosts::StepCosts(const DeviceSpec& device)
                device.network_gb_per_s.value * device.link_efficiency.value},
       local_bytes_per_ns_(device.memory_gb_per_s.value * device.elementwise_efficiency.value) {}
 
+StepCosts::StepCosts(TableCosts links) : measured_(std::move(links)) {}
+
 int64_t StepCosts::pass_ns(int rank, const Pass& pass) const {
     const auto op = static_cast<size_t>(pass.op);
     return traits(pass.op).has_stage ? stage_ns[pass.stage][op]
@@ -21,6 +24,7 @@ int64_t StepCosts::pass_ns(int rank, const Pass& pass) const {
 }
 
 int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {
+    if (measured_) return measured_->transfer_ns(what, group, bytes);
     const auto [first, last] = std::minmax_element(group.ranks.begin(), group.ranks.end());
     const Link& link = *first / gpus_per_node_ == *last / gpus_per_node_ ? inside_ : between_;
     const auto members = static_cast<double>(group.ranks.size());
@@ -46,7 +50,8 @@ int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const
     return std::llround(latency + sent / link.bytes_per_ns);
 }
 
-int64_t StepCosts::local_ns(Do, int64_t bytes) const {
+int64_t StepCosts::local_ns(Do what, int64_t bytes) const {
+    if (measured_) return measured_->local_ns(what, bytes);
     return std::llround(static_cast<double>(bytes) / local_bytes_per_ns_);
 }
 

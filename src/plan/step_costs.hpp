@@ -5,6 +5,7 @@
 #include "vocabpipe/device_spec.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace vocabpipe {
@@ -14,6 +15,8 @@ namespace vocabpipe {
 class StepCosts final : public CostModel {
 public:
     explicit StepCosts(const DeviceSpec& device);
+    /// Links as measured: latency and rates of `links`, between any ranks.
+    explicit StepCosts(TableCosts links);
 
     std::vector<TableCosts::OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W
     std::vector<TableCosts::OpCosts> rank_ns;   ///< [rank][op]: E, G, S, T, Reduce, Norm, Update
@@ -33,9 +36,10 @@ private:
         double latency_ns = 0;
         double bytes_per_ns = 1;
     };
-    int gpus_per_node_;
+    int gpus_per_node_ = 1;
     Link inside_, between_;
-    double local_bytes_per_ns_;
+    double local_bytes_per_ns_ = 1;
+    std::optional<TableCosts> measured_;
 };
 
 }  // namespace vocabpipe

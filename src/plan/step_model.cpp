@@ -11,12 +11,17 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kElement = 2;     // bytes of bf16
-constexpr int64_t kGradient = 4;    // bytes of fp32
-constexpr int64_t kOptimizer = 12;  // bytes per parameter: fp32 master and two moments
-/// Reads gradient, master and moments, writes master, moments and weight.
-constexpr int64_t kUpdateTraffic = 4 + 2 * 4 + 2 * 8 + 2;
-constexpr int64_t kReport = 64;  // bytes of norms and losses of one rank
+constexpr int64_t kGradient = 4;  // bytes of fp32
+constexpr int64_t kReport = 64;   // bytes of norms and losses of one rank
+
+DType dtype_of(const PlanOptions& options) {
+    return options.profile ? options.profile->sizes.dtype : DType::bf16;
+}
+
+/// Two moments in fp32, and a master weight where the weight has 16 bits.
+int64_t optimizer_bytes(DType dtype) {
+    return 2 * 4 + (dtype == DType::bf16 ? 4 : 0);
+}
 
 int64_t ns(double value) {
     return std::max<int64_t>(std::llround(value), 1);  // generators want costs of at least 1
@@ -90,7 +95,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         set(stage, F, all * units.forward);
         set(stage, I, all * units.input_gradient);
         set(stage, W, all * units.weight_gradient);
-        set(stage, B, all * (units.input_gradient + units.weight_gradient));
+        set(stage, B, all * units.backward);
         step.costs.stage_ns.push_back(stage);
     }
     const double vocabulary = static_cast<double>(options.model.vocab_size);
@@ -114,7 +119,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
             input_share > 0 ? units.vocabulary_pass + input_share * units.embedding_gradient : 0);
         const double byte = units.per_parameter_byte;
         set(rank, Reduce, 3 * kGradient * static_cast<double>(own.embedding) * byte);
-        set(rank, Norm, kGradient * static_cast<double>(own.differentiated()) * byte);
+        set(rank, Norm, kNormTraffic * static_cast<double>(own.differentiated()) * byte);
         set(rank, Update, kUpdateTraffic * static_cast<double>(own.stored()) * byte);
         step.costs.rank_ns.push_back(rank);
     }
@@ -126,18 +131,19 @@ StepSizes sizes_of(const PlanOptions& options, const Schedule& placement,
     StepSizes sizes;
     sizes.tokens = options.micro_batch_size * options.seq_length;
     sizes.hidden = model.hidden_size;
-    sizes.dtype = DType::bf16;
+    sizes.dtype = dtype_of(options);
+    const int64_t element = size_of(sizes.dtype);
     sizes.tied = model.tied;
     sizes.report_bytes = kReport;
-    const int64_t boundary = sizes.tokens * model.hidden_size * kElement;
-    const int64_t gradients_of_layer = sizes.tokens * model.for_weight_bytes();
+    const int64_t boundary = sizes.tokens * model.hidden_size * element;
+    const int64_t gradients_of_layer = sizes.tokens * model.for_weight_bytes(element);
     for (size_t stage = 0; stage < candidate.layers_per_stage.size(); ++stage) {
         const int64_t layers = candidate.layers_per_stage[stage];
         const bool last = stage + 1 == candidate.layers_per_stage.size();
         StageBytes bytes;
         // The first layer's input is the stage's boundary, the last stage's norm has one of its
         // own.
-        bytes.saved = layers * sizes.tokens * model.saved_bytes() +
+        bytes.saved = layers * sizes.tokens * model.saved_bytes(element) +
                       ((last ? 1 : 0) - (layers > 0 ? 1 : 0)) * boundary;
         bytes.saved = std::max<int64_t>(bytes.saved, 0);
         bytes.for_weight = layers * gradients_of_layer + 2 * boundary;
@@ -149,7 +155,7 @@ StepSizes sizes_of(const PlanOptions& options, const Schedule& placement,
     for (int rank = 0; rank < placement.ranks; ++rank) {
         const int64_t logits = sizes.tokens * placement.output.rows(rank);
         // Numerators stay from S to T; fp32 logits live within S.
-        sizes.shards.push_back({.numerator = logits * kElement, .score_workspace = logits * 4});
+        sizes.shards.push_back({.numerator = logits * element, .score_workspace = logits * 4});
     }
     return sizes;
 }
@@ -158,8 +164,9 @@ StepSizes sizes_of(const PlanOptions& options, const Schedule& placement,
 
 StepModel step_model(const PlanOptions& options, const UnitCosts& units, const Candidate& candidate,
                      int microbatches) {
-    StepModel step{.placement = place(options, candidate, microbatches),
-                   .costs = StepCosts(options.device)};
+    StepModel step{
+        .placement = place(options, candidate, microbatches),
+        .costs = options.profile ? StepCosts(options.profile->costs) : StepCosts(options.device)};
     const std::vector<Parameters> parameters =
         count_parameters(options.model, step.placement, candidate.layers_per_stage);
     set_costs(step, units, candidate, parameters, options);
@@ -169,9 +176,9 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
     for (int rank = 0; rank < options.gpus; ++rank) {
         const Parameters& own = parameters[static_cast<size_t>(rank)];
         step.persistent.push_back({.rank = rank,
-                                   .weights = own.stored() * kElement,
+                                   .weights = own.stored() * size_of(step.sizes.dtype),
                                    .gradients = own.differentiated() * kGradient,
-                                   .optimizer = own.stored() * kOptimizer,
+                                   .optimizer = own.stored() * optimizer_bytes(step.sizes.dtype),
                                    .reserve = reserve});
     }
     step.generate = {.ranks = options.gpus,
@@ -181,8 +188,8 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
                      .chunks = candidate.chunks};
     PassCosts& costs = step.generate.costs;
     costs = PassCosts::of(step.costs, step.sizes, step.placement);
-    costs.hop =
-        step.costs.slowest_hop_ns(options.gpus, step.sizes.tokens * step.sizes.hidden * kElement);
+    costs.hop = step.costs.slowest_hop_ns(
+        options.gpus, step.sizes.tokens * step.sizes.hidden * size_of(step.sizes.dtype));
     // The paper's lists leave C0 no slack; build them for its latency and one hop
     // (vocabulary-parallelism reference 3.3), within what a backward can give.
     step.generate.c0_margin = std::min(costs.c0 + costs.hop, costs.mean(Op::B) / 2);

@@ -9,7 +9,6 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kElement = 2;    // bytes of bf16 and fp16
 constexpr int64_t kStatistic = 4;  // bytes of fp32
 
 /// Far above any model; keeps every product of sizes within 63 bits.
@@ -111,17 +110,17 @@ double TransformerShape::elementwise_backward() const {
     return norms_per_layer * 3 * h + 2 * 3 * h + rotary(*this) + (gated_mlp ? 5 : 3) * f;
 }
 
-int64_t TransformerShape::saved_bytes() const {
+int64_t TransformerShape::saved_bytes(int64_t element_bytes) const {
     const int64_t sublayer_outputs = norms_per_layer > 2 ? 2 * hidden_size : 0;
     const int64_t elements = 4 * hidden_size + sublayer_outputs + qkv(*this) +
                              num_attention_heads * head_size +
                              (gated_mlp ? 3 : 2) * ffn_hidden_size;
     const int64_t statistics = norms_per_layer * (layer_norm ? 2 : 1) + num_attention_heads;
-    return elements * kElement + statistics * kStatistic;
+    return elements * element_bytes + statistics * kStatistic;
 }
 
-int64_t TransformerShape::for_weight_bytes() const {
-    return (4 * hidden_size + qkv(*this) + (gated_mlp ? 2 : 1) * ffn_hidden_size) * kElement;
+int64_t TransformerShape::for_weight_bytes(int64_t element_bytes) const {
+    return (4 * hidden_size + qkv(*this) + (gated_mlp ? 2 : 1) * ffn_hidden_size) * element_bytes;
 }
 
 }  // namespace vocabpipe

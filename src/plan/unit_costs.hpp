@@ -11,7 +11,8 @@ namespace vocabpipe {
 struct UnitCosts {
     double forward = 0;             ///< one transformer layer: F
     double input_gradient = 0;      ///< I
-    double weight_gradient = 0;     ///< W; B is I + W
+    double weight_gradient = 0;     ///< W
+    double backward = 0;            ///< B
     double product_per_row = 0;     ///< one matrix product of the output layer, per vocabulary row
     double softmax_per_row = 0;     ///< everything of the output layer that is no product
     double embedding = 0;           ///< E: the rows of all tokens, whatever the shard
@@ -21,7 +22,13 @@ struct UnitCosts {
     double overlapped = 1;          ///< F, B, I, W beside overlapped collectives, times this
 };
 
-/// From FLOPs, bytes and the device's efficiencies (docs/planning.md, "Costs").
+/// Bytes per parameter that a step reads and writes: the optimizer reads gradient, master and
+/// moments, and writes master, moments and weight; the norm reads the gradient.
+inline constexpr int64_t kUpdateTraffic = 4 + 2 * 4 + 2 * 8 + 2;
+inline constexpr int64_t kNormTraffic = 4;
+
+/// From FLOPs, bytes and the device's efficiencies (docs/planning.md, "Costs"); or from the
+/// profile, where the options have one.
 [[nodiscard]] UnitCosts unit_costs(const PlanOptions& options);
 
 }  // namespace vocabpipe

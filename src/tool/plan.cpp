@@ -18,7 +18,7 @@ namespace vocabpipe::tool {
 namespace {
 
 struct Arguments {
-    std::string model, gpu, html;
+    std::string model, gpu, profile, html;
     PlanOptions options;
     std::optional<int64_t> vocab_size;
     std::optional<double> memory_gib;
@@ -51,8 +51,16 @@ void run(Arguments arguments) {
         throw UsageError("--top " + std::to_string(arguments.top) + ": must be at least 1");
     }
     PlanOptions& options = arguments.options;
-    options.model = load_model(arguments.model);
-    options.device = load_device(arguments.gpu);
+    if (!arguments.profile.empty()) {
+        use_profile(options, read_profile(arguments.profile));
+    } else {
+        if (arguments.model.empty() || arguments.gpu.empty()) {
+            throw UsageError(std::string(arguments.model.empty() ? "--model" : "--gpu") +
+                             ": missing; give --model, --gpu and --seq-length, or --profile FILE");
+        }
+        options.model = load_model(arguments.model);
+        options.device = load_device(arguments.gpu);
+    }
     if (arguments.vocab_size) {
         if (*arguments.vocab_size < 1) {
             throw UsageError("--vocab-size " + std::to_string(*arguments.vocab_size) +
@@ -95,18 +103,24 @@ void add_plan(CLI::App& app) {
         "plan", "Predict step time, MFU and memory of every schedule and vocabulary mode");
     auto arguments = std::make_shared<Arguments>();
     PlanOptions& options = arguments->options;
-    command
-        ->add_option("--model", arguments->model,
-                     "built-in name or Hugging Face config.json: " + known_models())
-        ->required();
+    CLI::Option* model =
+        command->add_option("--model", arguments->model,
+                            "built-in name or Hugging Face config.json: " + known_models());
     command->add_option("--gpus", options.gpus, "ranks of the pipeline")->required();
-    command
-        ->add_option("--gpu", arguments->gpu, "built-in name or hardware file: " + known_devices())
-        ->required();
-    command->add_option("--seq-length", options.seq_length, "tokens per sequence")->required();
+    CLI::Option* gpu = command->add_option("--gpu", arguments->gpu,
+                                           "built-in name or hardware file: " + known_devices());
+    CLI::Option* sequence =
+        command->add_option("--seq-length", options.seq_length, "tokens per sequence");
+    CLI::Option* profile = command->add_option(
+        "--profile", arguments->profile,
+        "measured costs of a model on a machine, instead of --model, --gpu, --seq-length and "
+        "--micro-batch-size");
     command->add_option("--vocab-size", arguments->vocab_size, "default: the model's");
-    command->add_option("--micro-batch-size", options.micro_batch_size, "sequences per microbatch")
-        ->capture_default_str();
+    CLI::Option* microbatch =
+        command
+            ->add_option("--micro-batch-size", options.micro_batch_size, "sequences per microbatch")
+            ->capture_default_str();
+    for (CLI::Option* said : {model, gpu, sequence, microbatch}) profile->excludes(said);
     command->add_option("--global-batch-size", options.global_batch_size, "sequences per step")
         ->required();
     command->add_option("--memory-gib", arguments->memory_gib, "per GPU; default: the device's");
