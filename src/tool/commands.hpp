@@ -16,5 +16,13 @@ void add_data_inspect(CLI::App& data);
 void add_plan(CLI::App& app);
 /// `vocabpipe compare`
 void add_compare(CLI::App& app);
+/// `vocabpipe schedule list`
+void add_schedule_list(CLI::App& schedule);
+/// `vocabpipe schedule show`
+void add_schedule_show(CLI::App& schedule);
+/// `vocabpipe schedule check`
+void add_schedule_check(CLI::App& schedule);
+/// `vocabpipe schedule convert`
+void add_schedule_convert(CLI::App& schedule);
 
 }  // namespace vocabpipe::tool
