@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/candidates.hpp"
 
-#include "src/plan/nearest.hpp"
+#include "src/support/nearest_name.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
 
@@ -26,9 +26,8 @@ std::vector<const Generator*> families(const std::vector<std::string>& asked) {
             std::string names;
             for (const std::string_view k : known)
                 names += (names.empty() ? "" : ", ") + std::string(k);
-            const std::string near = nearest_name(name, known);
             throw UsageError("--schedules " + name + ": not one of " + names +
-                             (near.empty() ? "" : " (did you mean " + near + "?)"));
+                             did_you_mean(name, known));
         }
         result.push_back(&generator(name));
     }

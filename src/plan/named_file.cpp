@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/named_file.hpp"
 
-#include "src/plan/nearest.hpp"
+#include "src/support/nearest_name.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <filesystem>
@@ -48,10 +48,8 @@ NamedFile::NamedFile(std::string_view flag, const std::string& name,
                 throw InputFileError(name + ": no such file; give a path or one of " +
                                      names_of(built_in));
             }
-            const std::string near = nearest_name(name, known);
             throw UsageError(std::string(flag) + " " + name + ": neither a file nor one of " +
-                             names_of(built_in) +
-                             (near.empty() ? "" : " (did you mean " + near + "?)"));
+                             names_of(built_in) + did_you_mean(name, known));
         }
         content = read_whole(name);
     }

@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"--model broken.json" + kRest, 3, "broken.json: line 3: not valid JSON"},
         BadInput{"--model short.json" + kRest, 3, "short.json: num_hidden_layers: missing"},
         BadInput{"--model gemma-2-9b --gpus 4 --gpu h10 --seq-length 512 --global-batch-size 8", 2,
-                 "--gpu h10: neither a file nor one of a100, h100, h200 (did you mean h100?)"},
+                 "--gpu h10: neither a file nor one of a100, h100, h200; did you mean h100?"},
         BadInput{"--model gemma-2-9b --gpus 0 --gpu h100 --seq-length 512 --global-batch-size 8", 2,
                  "--gpus 0: must be 1 to"},
         BadInput{"--model gemma-2-9b --gpus -4 --gpu h100 --seq-length 512 --global-batch-size 8",
