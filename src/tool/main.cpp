@@ -40,6 +40,9 @@ int run(int argc, char** argv) {
     add_data_inspect(*data);
     add_compare(app);
     add_plan(app);
+    add_explain(app);
+    add_simulate(app);
+    add_timeline(app);
     CLI::App* schedule = app.add_subcommand("schedule", "Show, check and convert schedules");
     schedule->require_subcommand(1);
     add_schedule_list(*schedule);
