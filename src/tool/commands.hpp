@@ -12,6 +12,8 @@ namespace vocabpipe::tool {
 void add_data_prepare(CLI::App& data);
 /// `vocabpipe data inspect`
 void add_data_inspect(CLI::App& data);
+/// `vocabpipe plan`
+void add_plan(CLI::App& app);
 /// `vocabpipe compare`
 void add_compare(CLI::App& app);
 /// `vocabpipe simulate`

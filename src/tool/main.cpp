@@ -39,6 +39,7 @@ int run(int argc, char** argv) {
     add_data_prepare(*data);
     add_data_inspect(*data);
     add_compare(app);
+    add_plan(app);
     add_explain(app);
     add_simulate(app);
     add_timeline(app);

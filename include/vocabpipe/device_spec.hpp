@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace vocabpipe {
+
+/// Where a number of a hardware file comes from.
+enum class Basis : uint8_t {
+    published,  ///< a data sheet
+    measured,   ///< runs, whoever made them
+    assumed,
+};
+[[nodiscard]] std::string_view to_string(Basis basis);
+
+struct Figure {
+    double value = 0;
+    Basis basis = Basis::assumed;
+    std::string source;  ///< where the value was read, or why it was assumed
+};
+
+/// One accelerator and how machines of it are connected. An efficiency is the share of the peak
+/// rate that a class of operation reaches in training.
+struct DeviceSpec {
+    std::string name;
+    Figure gpus_per_node;
+    Figure peak_tflops;              ///< dense 16-bit matrix products; what MFU refers to
+    Figure memory_gib;               ///< of one device
+    Figure memory_gb_per_s;          ///< 1e9 bytes
+    Figure link_gb_per_s;            ///< between two devices of a node, one direction
+    Figure network_gb_per_s;         ///< between two devices of different nodes, one direction
+    Figure link_latency_us;          ///< of a message inside a node
+    Figure network_latency_us;       ///< of a message between nodes
+    Figure dense_efficiency;         ///< linear layers, of peak_tflops
+    Figure attention_efficiency;     ///< causal attention, of peak_tflops, masked half not counted
+    Figure vocabulary_efficiency;    ///< matrix products of the output layer, of peak_tflops
+    Figure elementwise_efficiency;   ///< norms, activations, optimizer, of memory_gb_per_s
+    Figure link_efficiency;          ///< long messages, of either link
+    Figure softmax_bytes_per_logit;  ///< memory traffic of the output layer besides its products
+    Figure vocabulary_pass_overhead_us;  ///< fixed time of E, G, S and T each
+    Figure overlap_efficiency;  ///< rate of F, B, I, W beside overlapped collectives, of their own
+    Figure reserve_gib;         ///< per device, for what no plan counts
+};
+
+/// Every number of a DeviceSpec by its key in a hardware file, for readers and reports.
+struct DeviceFigure {
+    std::string_view key;
+    Figure DeviceSpec::*figure;
+    bool may_be_zero;
+    bool is_share;  ///< at most 1
+};
+[[nodiscard]] const std::array<DeviceFigure, 17>& device_figures();
+
+/// Names of the built-in devices.
+[[nodiscard]] std::string known_devices();
+
+/// A built-in device by name, or the hardware file of that name: JSON with "name" and one object
+/// {"value", "basis", "source"} per figure. Throws UsageError for a name that is neither, with the
+/// nearest known one; InputFileError naming file, key and remedy.
+[[nodiscard]] DeviceSpec load_device(const std::string& name_or_path);
+
+}  // namespace vocabpipe

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/device_spec.hpp"
+#include "vocabpipe/profile.hpp"
+#include "vocabpipe/schedule.hpp"
+#include "vocabpipe/transformer_shape.hpp"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+/// How a candidate's step is found.
+enum class Evaluation : uint8_t {
+    automatic,   ///< simulation while all candidates together are small enough, else pass_times
+    simulation,  ///< generate, lower, simulate: collectives queue, buffers live as they will
+    pass_times,  ///< time_passes() and the memory of the lists: faster, knows no queues
+};
+[[nodiscard]] std::string_view to_string(Evaluation evaluation);
+/// Throws UsageError naming the valid ones.
+[[nodiscard]] Evaluation evaluation_from(std::string_view name);
+
+/// How layers are spread over stages.
+enum class LayerSplit : uint8_t {
+    front,          ///< as even as integers allow, what is left over to the first stages
+    back,           ///< the same, left over to the last stages: less memory where most is in flight
+    redistributed,  ///< away from the output layer (VocabMode::redistributed)
+};
+[[nodiscard]] std::string_view to_string(LayerSplit split);
+
+/// A step of pure pipeline parallelism: every GPU is one rank, tensor and data parallel sizes
+/// are 1.
+struct PlanOptions {
+    TransformerShape model;
+    DeviceSpec device;
+    /// Measured costs of passes and messages, scaled by layers and vocabulary rows, instead of the
+    /// device's: model, sequence and microbatch are then those that were profiled
+    /// (use_profile()), memory_gib must be given, and there is neither MFU nor sensitivity.
+    std::optional<Profile> profile;
+    int gpus = 1;
+    int64_t seq_length = 0;              ///< s, tokens per sequence
+    int64_t micro_batch_size = 1;        ///< sequences per microbatch
+    int64_t global_batch_size = 0;       ///< sequences per step; a multiple of micro_batch_size
+    double memory_gib = 0;               ///< per GPU; 0: the device's
+    std::vector<std::string> schedules;  ///< empty: every built-in family
+    std::vector<VocabMode> vocab_modes;  ///< empty: every mode
+    std::vector<int> chunks;  ///< empty: the family's own, and 2 and 4 where it takes any number
+    Evaluation evaluation = Evaluation::automatic;
+    int threads = 0;           ///< 0: as many as the machine runs at once
+    int sensitivity_rows = 5;  ///< best rows evaluated again at +-10 %; 0: no sensitivity
+    /// Called now and then, from any thread but never twice at once, with candidates done and all.
+    std::function<void(size_t, size_t)> progress;
+};
+
+/// Puts a profile and what it was measured with into the options. Throws UsageError if it measured
+/// no layer or no vocabulary row.
+void use_profile(PlanOptions& options, Profile profile);
+
+/// Bytes of one rank. Live bytes: packing them into one arena adds a little (docs/memory.md).
+struct PlannedMemory {
+    int rank = 0;
+    int64_t weights = 0;
+    int64_t gradients = 0;
+    int64_t optimizer = 0;
+    int64_t activations = 0;    ///< saved for the backward, stage boundaries, workspace
+    int64_t vocabulary = 0;     ///< X, numerators, statistics, input gradients
+    int64_t communication = 0;  ///< partial sums and reports on their way
+    int64_t reserve = 0;        ///< the device's
+    [[nodiscard]] int64_t total() const {
+        return weights + gradients + optimizer + activations + vocabulary + communication + reserve;
+    }
+};
+struct MemoryPurpose {
+    std::string_view name;
+    int64_t PlannedMemory::*bytes;
+};
+[[nodiscard]] const std::array<MemoryPurpose, 7>& memory_purposes();
+
+struct Candidate {
+    std::string schedule;
+    VocabMode vocab_mode = VocabMode::none;
+    LayerSplit split = LayerSplit::front;
+    int chunks = 1;
+    std::vector<int> layers_per_stage;
+};
+/// "1f1b one_barrier front v=1"
+[[nodiscard]] std::string to_string(const Candidate& candidate);
+
+struct PlanRow {
+    Candidate candidate;
+    int64_t step_ns = 0;  ///< first start to last end over all ranks, optimizer step included
+    double tokens_per_second = 0;
+    double mfu = 0;           ///< 3 x forward FLOPs of the model / (step x GPUs x peak)
+    double bubble = 0;        ///< 1 - busy / step, mean over ranks
+    PlannedMemory worst;      ///< of the rank that needs most
+    int64_t spare_bytes = 0;  ///< memory - worst.total(); negative: does not fit by as much
+    std::vector<PlannedMemory> ranks;
+    [[nodiscard]] bool fits() const { return spare_bytes >= 0; }
+};
+
+/// What one efficiency being 10 % lower or higher would change; the order of passes stays.
+struct Sensitivity {
+    std::string_view figure;  ///< key of the hardware file
+    Basis basis = Basis::assumed;
+    double factor = 1;    ///< 0.9 or 1.1
+    int64_t step_ns = 0;  ///< of the row that is best now
+    size_t best_row = 0;  ///< index of the row that is best then; 0: the winner stays
+    int64_t best_step_ns = 0;
+};
+
+struct Plan {
+    PlanOptions options;
+    int microbatches = 0;
+    Evaluation evaluation = Evaluation::simulation;  ///< what was done
+    std::vector<PlanRow> rows;                       ///< those that fit first, then by step time
+    std::vector<std::pair<Candidate, std::string>> skipped;  ///< and why
+    std::vector<Sensitivity> sensitivity;
+};
+
+/// Evaluates every schedule x vocabulary mode x layer split x chunks. The order of rows depends on
+/// the options alone, not on threads. Throws UsageError for impossible options or if no candidate
+/// is possible.
+[[nodiscard]] Plan make_plan(const PlanOptions& options);
+
+/// The options and the table, for a terminal: the best `rows` rows, the sensitivity, what was
+/// skipped.
+[[nodiscard]] std::string plan_text(const Plan& plan, size_t rows);
+/// Everything (docs/planning.md, "The JSON").
+[[nodiscard]] std::string plan_json(const Plan& plan);
+/// One self-contained page: a table that sorts by click, bars for memory by purpose.
+[[nodiscard]] std::string plan_html(const Plan& plan);
+
+}  // namespace vocabpipe

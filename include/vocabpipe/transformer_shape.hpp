@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace vocabpipe {
+
+/// The sizes of a decoder that time and memory depend on. Letters as in docs/planning.md: L layers,
+/// h hidden, a heads, g key/value heads, d head size, f feed-forward size, V vocabulary.
+struct TransformerShape {
+    std::string name;
+    int num_layers = 0;               ///< L
+    int64_t hidden_size = 0;          ///< h
+    int64_t ffn_hidden_size = 0;      ///< f
+    int64_t num_attention_heads = 0;  ///< a
+    int64_t num_key_value_heads = 0;  ///< g: a for multi-head attention, fewer for grouped queries
+    int64_t head_size = 0;            ///< d, not always h / a
+    int64_t vocab_size = 0;           ///< V, unpadded
+    int64_t learned_positions = 0;    ///< rows of a learned position table; 0: rotary positions
+    bool gated_mlp = false;           ///< SwiGLU, GeGLU: three matrices of h x f instead of two
+    bool layer_norm = false;     ///< LayerNorm (weight and bias); otherwise RMSNorm (weight alone)
+    int norms_per_layer = 2;     ///< 4 where sublayer outputs are normalised too (Gemma 2)
+    bool linear_biases = false;  ///< biases of all linear layers (GPT)
+    bool qkv_biases = false;     ///< biases of the q, k and v projections (Qwen 2, GPT)
+    bool tied = false;           ///< input embedding and output layer share their weight
+    int64_t sliding_window = 0;  ///< tokens that layers with a window attend to; 0: all before
+    int windowed_layers_in = 0;  ///< every n-th layer has the window; 0: none
+
+    /// Throws UsageError naming the size that is missing or impossible.
+    void check() const;
+
+    /// Parameters of one transformer layer.
+    [[nodiscard]] int64_t layer_parameters() const;
+    /// Parameters of the whole model; a tied weight counts once.
+    [[nodiscard]] int64_t parameters() const;
+
+    /// Forward FLOPs per token of one layer's linear layers: 2 per weight of a matrix.
+    [[nodiscard]] double dense_flops() const;
+    /// Forward FLOPs per token of one layer's attention at sequence length s, causal (half of the
+    /// square), mean over layers with and without a window.
+    [[nodiscard]] double attention_flops(int64_t seq_length) const;
+    /// Forward FLOPs per token of the model, 2 h V of them in the output layer; the embedding
+    /// counts 0. MFU counts 3 times this (forward and backward) and nothing else.
+    [[nodiscard]] double forward_flops(int64_t seq_length) const;
+
+    /// Elements per token that one layer's norms, residual additions, rotary positions and
+    /// activation read and write, each operator by itself.
+    [[nodiscard]] double elementwise_forward() const;
+    [[nodiscard]] double elementwise_backward() const;
+
+    /// Bytes per token that one layer keeps from F to the end of its backward: elements of the
+    /// run's type and fp32 row statistics: inputs of all linear layers, norms and the activation,
+    /// and what attention needs; nothing of shape [s, s] (docs/memory.md).
+    [[nodiscard]] int64_t saved_bytes(int64_t element_bytes = 2) const;
+    /// Bytes per token that I keeps for W: the gradients of all linear layers' outputs.
+    [[nodiscard]] int64_t for_weight_bytes(int64_t element_bytes = 2) const;
+};
+
+/// Names of the built-in models.
+[[nodiscard]] std::string known_models();
+
+/// A built-in model by name, or the file of that name in the form of a Hugging Face config.json
+/// (model_type gpt2, llama, mistral, qwen2, gemma or gemma2). Throws UsageError for a name that is
+/// neither, with the nearest known one; InputFileError naming file, key and remedy.
+[[nodiscard]] TransformerShape load_model(const std::string& name_or_path);
+
+}  // namespace vocabpipe

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/candidates.hpp"
+
+#include "src/support/nearest_name.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/generate.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <span>
+
+namespace vocabpipe {
+
+namespace {
+
+std::vector<const Generator*> families(const std::vector<std::string>& asked) {
+    std::vector<const Generator*> result;
+    std::vector<std::string_view> known;
+    for (const Generator& family : generators()) {
+        known.push_back(family.name);
+        if (asked.empty()) result.push_back(&family);
+    }
+    for (const std::string& name : asked) {
+        if (std::find(known.begin(), known.end(), name) == known.end()) {
+            std::string names;
+            for (const std::string_view k : known)
+                names += (names.empty() ? "" : ", ") + std::string(k);
+            throw UsageError("--schedules " + name + ": not one of " + names +
+                             did_you_mean(name, known));
+        }
+        result.push_back(&generator(name));
+    }
+    return result;
+}
+
+std::vector<int> chunks_of(const Generator& family, const std::vector<int>& asked) {
+    if (!asked.empty()) return asked;
+    std::vector<int> chunks{family.chunks};
+    if (family.any_chunks) chunks.insert(chunks.end(), {2, 4});
+    std::sort(chunks.begin(), chunks.end());
+    chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
+    return chunks;
+}
+
+std::vector<LayerSplit> splits_of(VocabMode mode, int layers, int stages) {
+    if (mode == VocabMode::redistributed) return {LayerSplit::redistributed};
+    if (layers % stages == 0) return {LayerSplit::front};
+    return {LayerSplit::front, LayerSplit::back};
+}
+
+std::vector<int> split_layers(const PlanOptions& options, LayerSplit split, int stages) {
+    const TransformerShape& model = options.model;
+    const double layer = model.dense_flops() + model.attention_flops(options.seq_length);
+    const double output =
+        2.0 * static_cast<double>(model.hidden_size) * static_cast<double>(model.vocab_size);
+    std::vector<int> layers = layers_per_stage(
+        model.num_layers, stages,
+        split == LayerSplit::redistributed ? VocabMode::redistributed : VocabMode::none,
+        output / layer);
+    if (split == LayerSplit::back) std::reverse(layers.begin(), layers.end());
+    return layers;
+}
+
+std::string refusal(const PlanOptions& options, const Generator& family, int chunks) {
+    if (chunks != family.chunks && !family.any_chunks) {
+        return "has " + std::to_string(family.chunks) + " chunk" + (family.chunks == 1 ? "" : "s") +
+               " per rank";
+    }
+    const int64_t stages = int64_t{options.gpus} * chunks;
+    if (stages > std::numeric_limits<uint16_t>::max()) return "more than 65535 stages";
+    // One stage per rank may be empty: there is no way to use the GPUs otherwise.
+    if (chunks > 1 && stages > options.model.num_layers) {
+        return "more stages than the model's " + std::to_string(options.model.num_layers) +
+               " layers";
+    }
+    return {};
+}
+
+}  // namespace
+
+Candidates list_candidates(const PlanOptions& options) {
+    constexpr VocabMode kModes[] = {VocabMode::none, VocabMode::redistributed,
+                                    VocabMode::interlaced, VocabMode::one_barrier,
+                                    VocabMode::two_barriers};
+    const std::span<const VocabMode> modes =
+        options.vocab_modes.empty() ? std::span(kModes) : std::span(options.vocab_modes);
+    Candidates result;
+    for (const Generator* family : families(options.schedules)) {
+        for (const VocabMode mode : modes) {
+            for (const int chunks : chunks_of(*family, options.chunks)) {
+                Candidate candidate{
+                    .schedule = std::string(family->name), .vocab_mode = mode, .chunks = chunks};
+                if (std::string why = refusal(options, *family, chunks); !why.empty()) {
+                    result.skipped.emplace_back(candidate, std::move(why));
+                    continue;
+                }
+                const int stages = options.gpus * chunks;
+                for (const LayerSplit split : splits_of(mode, options.model.num_layers, stages)) {
+                    candidate.split = split;
+                    candidate.layers_per_stage = split_layers(options, split, stages);
+                    result.possible.push_back(candidate);
+                }
+            }
+        }
+    }
+    return result;
+}
+
+}  // namespace vocabpipe

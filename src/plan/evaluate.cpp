@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/evaluate.hpp"
+
+#include "schedules/straight.hpp"
+#include "src/plan/list_memory.hpp"
+#include "src/plan/step_model.hpp"
+#include "vocabpipe/pass_times.hpp"
+#include "vocabpipe/simulate.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace vocabpipe {
+
+namespace {
+
+using enum Op;
+
+struct Outcome {
+    int64_t step_ns = 0;
+    double bubble = 0;
+    std::vector<LiveBytes> live;  ///< [rank]
+};
+
+Outcome simulated(const Schedule& schedule, const StepModel& step) {
+    const std::vector<Program> programs = lower(schedule, step.sizes, step.costs);
+    const Simulation simulation = simulate(programs, step.costs);
+    Outcome outcome{.step_ns = simulation.summary.makespan_ns, .bubble = simulation.summary.bubble};
+    for (const Program& program : programs) {
+        const auto bytes = [&](std::initializer_list<Purpose> purposes) {
+            uint64_t sum = 0;
+            for (const Purpose purpose : purposes) {
+                sum += program.peak_by_purpose[static_cast<size_t>(purpose)];
+            }
+            return static_cast<int64_t>(sum);
+        };
+        outcome.live.push_back(
+            {.activations = bytes({Purpose::boundary, Purpose::activation, Purpose::workspace}),
+             .vocabulary = bytes({Purpose::vocabulary}),
+             .communication = bytes({Purpose::exchange, Purpose::report, Purpose::tied})});
+    }
+    return outcome;
+}
+
+/// Norm, its all-gather and the optimizer step come after the passes on every rank, and a tied
+/// weight's gradients from two ranks before them.
+Outcome timed(const Schedule& schedule, const StepModel& step) {
+    const PassTimes times = time_passes(schedule, step.generate.costs);
+    Outcome outcome{.live = list_memory(schedule, step.sizes)};
+    const auto rank_pass = [&](int rank, Op op) { return step.costs.pass_ns(rank, {.op = op}); };
+    std::vector<int64_t> busy = times.busy;
+    int64_t gathered = 0;
+    std::vector<int64_t> ends(static_cast<size_t>(schedule.ranks), 0);
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        const auto r = static_cast<size_t>(rank);
+        if (!times.end[r].empty()) ends[r] = times.end[r].back();
+    }
+    if (step.sizes.tied) {
+        const bool coincide = schedule.input == schedule.output;
+        const int in = schedule.input.owners().front();
+        const int out = schedule.output.owners().front();
+        const int64_t bytes = schedule.input.vocab_size() * step.sizes.hidden * 4;
+        int64_t arrive = 0;
+        if (!coincide) {
+            // Both ways, one after the other in the lane that they share.
+            arrive = std::max(ends[static_cast<size_t>(in)], ends[static_cast<size_t>(out)]) +
+                     2 * step.costs.transfer_ns(Do::send, {{in, out}, -1}, bytes);
+        }
+        for (int rank = 0; rank < schedule.ranks; ++rank) {
+            if (schedule.input.rows(rank) == 0 && schedule.output.rows(rank) == 0) continue;
+            const auto r = static_cast<size_t>(rank);
+            const int64_t cost = rank_pass(rank, Reduce);
+            ends[r] = std::max(ends[r], arrive) + cost;
+            busy[r] += cost;
+            // The other side's gradient arrives when the activations are gone.
+            LiveBytes& live = outcome.live[r];
+            if (!coincide && bytes > live.total()) live = {.communication = bytes};
+        }
+    }
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        const auto r = static_cast<size_t>(rank);
+        busy[r] += rank_pass(rank, Norm) + rank_pass(rank, Update);
+        gathered = std::max(gathered, ends[r] + rank_pass(rank, Norm));
+    }
+    if (schedule.ranks > 1) {
+        std::vector<int> everyone(static_cast<size_t>(schedule.ranks));
+        std::iota(everyone.begin(), everyone.end(), 0);
+        gathered += step.costs.transfer_ns(Do::all_gather, {everyone, -1}, step.sizes.report_bytes);
+    }
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        outcome.step_ns = std::max(outcome.step_ns, gathered + rank_pass(rank, Update));
+    }
+    const double all = static_cast<double>(std::accumulate(busy.begin(), busy.end(), int64_t{0}));
+    outcome.bubble =
+        1 - all / (static_cast<double>(outcome.step_ns) * static_cast<double>(schedule.ranks));
+    return outcome;
+}
+
+}  // namespace
+
+Schedule order_passes(const PlanOptions& options, const Candidate& candidate, int microbatches) {
+    return generate(candidate.schedule,
+                    step_model(options, unit_costs(options), candidate, microbatches).generate);
+}
+
+PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,
+                 Evaluation evaluation) {
+    const StepModel step = step_model(options, unit_costs(options), candidate, order.microbatches);
+    const Outcome outcome =
+        evaluation == Evaluation::simulation ? simulated(order, step) : timed(order, step);
+    PlanRow row{.candidate = candidate, .step_ns = outcome.step_ns, .bubble = outcome.bubble};
+    const double seconds = static_cast<double>(outcome.step_ns) * 1e-9;
+    const double tokens =
+        static_cast<double>(options.global_batch_size) * static_cast<double>(options.seq_length);
+    row.tokens_per_second = tokens / seconds;
+    if (!options.profile) {
+        row.mfu = 3 * options.model.forward_flops(options.seq_length) * tokens /
+                  (seconds * options.gpus * options.device.peak_tflops.value * 1e12);
+    }
+    for (int rank = 0; rank < options.gpus; ++rank) {
+        PlannedMemory memory = step.persistent[static_cast<size_t>(rank)];
+        const LiveBytes& live = outcome.live[static_cast<size_t>(rank)];
+        memory.activations = live.activations;
+        memory.vocabulary = live.vocabulary;
+        memory.communication = live.communication;
+        row.ranks.push_back(memory);
+        if (memory.total() > row.worst.total()) row.worst = memory;
+    }
+    const double gib =
+        options.memory_gib > 0 ? options.memory_gib : options.device.memory_gib.value;
+    row.spare_bytes = static_cast<int64_t>(gib * static_cast<double>(1 << 30)) - row.worst.total();
+    return row;
+}
+
+int64_t count_passes(const PlanOptions& options, const Candidate& candidate, int microbatches) {
+    const int64_t transformer = int64_t{options.gpus} * candidate.chunks * 3;
+    const int64_t vocabulary = sharded(candidate.vocab_mode) ? int64_t{options.gpus} * 4 : 4;
+    return (transformer + vocabulary) * microbatches;
+}
+
+}  // namespace vocabpipe

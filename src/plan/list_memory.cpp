@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/list_memory.hpp"
+
+#include <algorithm>
+
+namespace vocabpipe {
+
+namespace {
+
+using enum Op;
+
+class Walk {
+public:
+    Walk(const Schedule& schedule, const StepSizes& sizes, int rank)
+        : schedule_(schedule), sizes_(sizes), rank_(rank) {
+        boundary_ = sizes.tokens * sizes.hidden * size_of(sizes.dtype);
+        shards_ = static_cast<int64_t>(schedule.output.owners().size());
+        input_shards_ = static_cast<int64_t>(schedule.input.owners().size());
+        train_ = !schedule.forward_only();
+    }
+
+    LiveBytes run() {
+        for (const Pass& pass : schedule_.passes[static_cast<size_t>(rank_)]) {
+            before(pass);
+            const LiveBytes during = {.activations = alive_.activations + workspace(pass),
+                                      .vocabulary = alive_.vocabulary,
+                                      .communication = alive_.communication};
+            if (during.total() > peak_.total()) peak_ = during;
+            after(pass);
+        }
+        return peak_;
+    }
+
+private:
+    const StageBytes& stage(const Pass& pass) const { return sizes_.stages[pass.stage]; }
+    bool at(size_t stage) const { return schedule_.rank_of_stage[stage] == rank_; }
+    bool last(const Pass& pass) const { return pass.stage + 1 == schedule_.stages; }
+
+    int64_t workspace(const Pass& pass) const {
+        const ShardBytes& shard = sizes_.shards[static_cast<size_t>(rank_)];
+        switch (pass.op) {
+            case F:
+                return stage(pass).forward_workspace + out(pass);
+            case B:
+                return stage(pass).backward_workspace + out(pass);
+            case I:
+                return stage(pass).input_gradient_workspace + out(pass);
+            case W:
+                return stage(pass).weight_gradient_workspace;
+            case S:
+                return shard.score_workspace;
+            case T:
+                return shard.weight_gradient_workspace;
+            default:
+                return 0;
+        }
+    }
+
+    /// What a transformer pass hands on, and the next message of its kind, posted ahead.
+    int64_t out(const Pass& pass) const {
+        const bool forward = pass.op == F;
+        const bool end = forward ? last(pass) : pass.stage == 0;
+        const size_t next = forward ? pass.stage + 1U : pass.stage - 1U;
+        const bool keeps = end || at(next);
+        return keeps ? boundary_ : 2 * boundary_;
+    }
+
+    /// Statistics of all shards, factors, and X: alive from S to T.
+    int64_t kept_for_weight() const {
+        const int64_t statistics = sizes_.tokens * StepSizes::kStatistics * 4;
+        const int64_t factors = sizes_.tokens * StepSizes::kFactors * 4;
+        return sizes_.shards[static_cast<size_t>(rank_)].numerator + boundary_ +
+               statistics * (shards_ > 1 ? shards_ + 1 : 1) + (train_ ? factors : 0);
+    }
+    /// The shard's part of X's gradient in fp32, alive until it is reduced.
+    int64_t partial_gradient() const { return sizes_.tokens * sizes_.hidden * 4; }
+
+    void before(const Pass& pass) {
+        switch (pass.op) {
+            case F:
+                alive_.activations += stage(pass).saved;
+                // The first stage's input was summed up by E's exchange already.
+                if (!(pass.stage == 0 && holds_embedded())) alive_.activations += boundary_;
+                break;
+            case I:
+                alive_.activations += stage(pass).for_weight;
+                break;
+            case S:
+                alive_.vocabulary += kept_for_weight();
+                if (schedule_.barriers == Barriers::one) hold_gradient();
+                break;
+            case T:
+                if (schedule_.barriers != Barriers::one) hold_gradient();
+                break;
+            case E:
+                if (holds_embedded()) alive_.activations += boundary_;
+                if (input_shards_ > 1) set_partial(embedded_, boundary_);
+                break;
+            default:
+                break;
+        }
+    }
+
+    void after(const Pass& pass) {
+        switch (pass.op) {
+            case B:
+            case W:
+                alive_.activations -= stage(pass).saved + boundary_;
+                if (pass.op == W) alive_.activations -= stage(pass).for_weight;
+                break;
+            case F:
+                if (!train_) alive_.activations -= stage(pass).saved + boundary_;
+                break;
+            case T:
+                alive_.vocabulary -= kept_for_weight();
+                break;
+            case S:
+                if (!train_) alive_.vocabulary -= kept_for_weight();
+                break;
+            default:
+                break;
+        }
+    }
+
+    bool holds_embedded() const { return at(0) && input_shards_ > 0; }
+
+    /// One partial gradient is on its way at a time, and the blocks of the others' partials arrive
+    /// beside it.
+    void hold_gradient() {
+        if (!train_) return;
+        const int64_t bytes = partial_gradient();
+        alive_.vocabulary += bytes - gradient_;
+        gradient_ = bytes;
+        if (shards_ > 1) set_partial(blocks_, bytes);
+    }
+    void set_partial(int64_t& held, int64_t bytes) {
+        alive_.communication += bytes - held;
+        held = bytes;
+    }
+
+    const Schedule& schedule_;
+    const StepSizes& sizes_;
+    int rank_;
+    int64_t boundary_ = 0, shards_ = 0, input_shards_ = 0;
+    bool train_ = true;
+    int64_t gradient_ = 0, blocks_ = 0, embedded_ = 0;
+    LiveBytes alive_, peak_;
+};
+
+}  // namespace
+
+std::vector<LiveBytes> list_memory(const Schedule& schedule, const StepSizes& sizes) {
+    std::vector<LiveBytes> ranks;
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        ranks.push_back(Walk(schedule, sizes, rank).run());
+    }
+    return ranks;
+}
+
+}  // namespace vocabpipe

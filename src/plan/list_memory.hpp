@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/lower.hpp"
+#include "vocabpipe/schedule.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Bytes alive on a rank at the moment when most are.
+struct LiveBytes {
+    int64_t activations = 0;
+    int64_t vocabulary = 0;
+    int64_t communication = 0;
+    [[nodiscard]] int64_t total() const { return activations + vocabulary + communication; }
+};
+
+/// What a lowered program's buffers would weigh, from the order of the passes alone: what F and I
+/// keep, stage boundaries with one receive posted ahead, the output layer's tensors from S to T,
+/// partial sums until the next vocabulary pass, and each pass's workspace. [rank]
+[[nodiscard]] std::vector<LiveBytes> list_memory(const Schedule& schedule, const StepSizes& sizes);
+
+}  // namespace vocabpipe

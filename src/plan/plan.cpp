@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/plan.hpp"
+
+#include "src/plan/candidates.hpp"
+#include "src/plan/evaluate.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Lowering and simulating takes about 5 us per pass (docs/planning.md), so this many are 20 s of
+/// one core.
+constexpr int64_t kPassesToSimulate = 4'000'000;
+
+void require(const std::string& flag, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most) return;
+    throw UsageError(flag + " " + std::to_string(value) + ": must be " + std::to_string(least) +
+                     " to " + std::to_string(most));
+}
+
+int check(const PlanOptions& options) {
+    options.model.check();
+    require("--gpus", options.gpus, 1, 1 << 14);
+    require("--seq-length", options.seq_length, 1, int64_t{1} << 24);
+    require("--micro-batch-size", options.micro_batch_size, 1, 1 << 16);
+    require("--global-batch-size", options.global_batch_size, 1, int64_t{1} << 24);
+    if (!std::isfinite(options.memory_gib) || options.memory_gib < 0 || options.memory_gib > 1e6) {
+        throw UsageError("--memory-gib " + std::to_string(options.memory_gib) +
+                         ": must be more than 0 and at most 1000000");
+    }
+    if (options.profile && options.memory_gib == 0) {
+        throw UsageError("--memory-gib: missing; a profile does not say how much memory there is");
+    }
+    for (const int chunks : options.chunks) require("--chunks", chunks, 1, 1 << 10);
+    require("--threads", options.threads, 0, 1 << 10);
+    require("--sensitivity-rows", options.sensitivity_rows, 0, 1 << 10);
+    const TransformerShape& model = options.model;
+    if (model.learned_positions > 0 && options.seq_length > model.learned_positions) {
+        throw UsageError("--seq-length " + std::to_string(options.seq_length) + ": " + model.name +
+                         " has " + std::to_string(model.learned_positions) +
+                         " learned positions; shorten the sequence or edit the model's file");
+    }
+    if (options.global_batch_size % options.micro_batch_size != 0) {
+        throw UsageError("--global-batch-size " + std::to_string(options.global_batch_size) +
+                         ": must be a multiple of --micro-batch-size " +
+                         std::to_string(options.micro_batch_size));
+    }
+    return static_cast<int>(options.global_batch_size / options.micro_batch_size);
+}
+
+/// Runs work(i) for every i < count on a few threads; the first exception by index is thrown.
+void for_all(size_t count, int threads, const std::function<void(size_t)>& work) {
+    std::atomic<size_t> next{0};
+    std::vector<std::exception_ptr> errors(count);
+    const auto loop = [&] {
+        for (size_t i = next++; i < count; i = next++) {
+            try {
+                work(i);
+            } catch (...) {
+                errors[i] = std::current_exception();
+            }
+        }
+    };
+    const unsigned hardware = std::max(1U, std::thread::hardware_concurrency());
+    const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : hardware;
+    {
+        std::vector<std::jthread> pool;
+        for (size_t t = 1; t < std::min(wanted, count); ++t) pool.emplace_back(loop);
+        loop();
+    }
+    for (const std::exception_ptr& error : errors) {
+        if (error) std::rethrow_exception(error);
+    }
+}
+
+class Progress {
+public:
+    Progress(const PlanOptions& options, size_t all) : report_(options.progress), all_(all) {}
+    void step() {
+        const std::lock_guard lock(mutex_);
+        ++done_;
+        if (report_) report_(done_, all_);
+    }
+
+private:
+    std::mutex mutex_;
+    const std::function<void(size_t, size_t)>& report_;
+    size_t done_ = 0;
+    const size_t all_;
+};
+
+/// Each class of operation has one efficiency; its time goes with 1 / efficiency.
+constexpr std::string_view kVaried[] = {"dense_efficiency",      "attention_efficiency",
+                                        "vocabulary_efficiency", "elementwise_efficiency",
+                                        "link_efficiency",       "overlap_efficiency"};
+
+void add_sensitivity(Plan& plan) {
+    const size_t rows =
+        std::min(plan.rows.size(), static_cast<size_t>(plan.options.sensitivity_rows));
+    if (rows == 0 || plan.options.profile) return;
+    // Rows that do not fit are no alternative to one that does.
+    const bool fits = plan.rows.front().fits();
+    size_t rivals = 1;
+    while (rivals < rows && plan.rows[rivals].fits() == fits) ++rivals;
+
+    std::vector<PlanOptions> settings;
+    for (const std::string_view key : kVaried) {
+        for (const double factor : {0.9, 1.1}) {
+            PlanOptions options = plan.options;
+            for (const DeviceFigure& figure : device_figures()) {
+                if (figure.key != key) continue;
+                Figure& varied = options.device.*figure.figure;
+                varied.value = std::min(varied.value * factor, 1.0);
+                plan.sensitivity.push_back(
+                    {.figure = key, .basis = varied.basis, .factor = factor});
+            }
+            settings.push_back(std::move(options));
+        }
+    }
+    std::vector<int64_t> step_ns(settings.size() * rivals);
+    for_all(rivals, plan.options.threads, [&](size_t rival) {
+        const Candidate& candidate = plan.rows[rival].candidate;
+        const Schedule order = order_passes(plan.options, candidate, plan.microbatches);
+        for (size_t s = 0; s < settings.size(); ++s) {
+            step_ns[s * rivals + rival] =
+                evaluate(settings[s], candidate, order, plan.evaluation).step_ns;
+        }
+    });
+    for (size_t s = 0; s < settings.size(); ++s) {
+        const auto first = step_ns.begin() + static_cast<std::ptrdiff_t>(s * rivals);
+        const auto best = std::min_element(first, first + static_cast<std::ptrdiff_t>(rivals));
+        plan.sensitivity[s].step_ns = *first;
+        plan.sensitivity[s].best_row = static_cast<size_t>(best - first);
+        plan.sensitivity[s].best_step_ns = *best;
+    }
+}
+
+}  // namespace
+
+std::string_view to_string(Evaluation evaluation) {
+    constexpr std::string_view kNames[] = {"auto", "simulation", "pass_times"};
+    return kNames[static_cast<size_t>(evaluation)];
+}
+
+Evaluation evaluation_from(std::string_view name) {
+    for (const Evaluation evaluation :
+         {Evaluation::automatic, Evaluation::simulation, Evaluation::pass_times}) {
+        if (to_string(evaluation) == name) return evaluation;
+    }
+    throw UsageError("--evaluation " + std::string(name) +
+                     ": not one of auto, simulation, pass_times");
+}
+
+std::string_view to_string(LayerSplit split) {
+    constexpr std::string_view kNames[] = {"front", "back", "redistributed"};
+    return kNames[static_cast<size_t>(split)];
+}
+
+std::string to_string(const Candidate& candidate) {
+    return candidate.schedule + " " + std::string(to_string(candidate.vocab_mode)) + " " +
+           std::string(to_string(candidate.split)) + " v=" + std::to_string(candidate.chunks);
+}
+
+const std::array<MemoryPurpose, 7>& memory_purposes() {
+    using M = PlannedMemory;
+    static constexpr std::array<MemoryPurpose, 7> kPurposes{{
+        {"weights", &M::weights},
+        {"gradients", &M::gradients},
+        {"optimizer", &M::optimizer},
+        {"activations", &M::activations},
+        {"vocabulary", &M::vocabulary},
+        {"communication", &M::communication},
+        {"reserve", &M::reserve},
+    }};
+    return kPurposes;
+}
+
+Plan make_plan(const PlanOptions& options) {
+    Plan plan{.options = options, .microbatches = check(options)};
+    Candidates candidates = list_candidates(options);
+    plan.skipped = std::move(candidates.skipped);
+    const std::vector<Candidate>& possible = candidates.possible;
+
+    plan.evaluation = options.evaluation;
+    if (plan.evaluation == Evaluation::automatic) {
+        int64_t passes = 0;
+        for (const Candidate& candidate : possible) {
+            passes += count_passes(options, candidate, plan.microbatches);
+        }
+        plan.evaluation =
+            passes <= kPassesToSimulate ? Evaluation::simulation : Evaluation::pass_times;
+    }
+
+    std::vector<std::optional<PlanRow>> rows(possible.size());
+    std::vector<std::string> reasons(possible.size());
+    Progress progress(options, possible.size());
+    for_all(possible.size(), options.threads, [&](size_t i) {
+        try {
+            const Schedule order = order_passes(options, possible[i], plan.microbatches);
+            rows[i] = evaluate(options, possible[i], order, plan.evaluation);
+        } catch (const UsageError& error) {
+            reasons[i] = error.what();
+        }
+        progress.step();
+    });
+    for (size_t i = 0; i < possible.size(); ++i) {
+        if (rows[i]) {
+            plan.rows.push_back(std::move(*rows[i]));
+        } else {
+            plan.skipped.emplace_back(possible[i], reasons[i]);
+        }
+    }
+    if (plan.rows.empty()) {
+        throw UsageError(plan.skipped.empty() ? "nothing to plan: no schedule is known"
+                                              : "no candidate is possible: " +
+                                                    to_string(plan.skipped.front().first) + ": " +
+                                                    plan.skipped.front().second);
+    }
+    // Candidates that come out alike stay in the order in which they were listed.
+    std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const PlanRow& a, const PlanRow& b) {
+        if (a.fits() != b.fits()) return a.fits();
+        return a.step_ns < b.step_ns;
+    });
+    add_sensitivity(plan);
+    return plan;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/plan.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace vocabpipe {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json model_json(const TransformerShape& model) {
+    return {{"name", model.name},
+            {"parameters", model.parameters()},
+            {"num_layers", model.num_layers},
+            {"hidden_size", model.hidden_size},
+            {"ffn_hidden_size", model.ffn_hidden_size},
+            {"num_attention_heads", model.num_attention_heads},
+            {"num_key_value_heads", model.num_key_value_heads},
+            {"head_size", model.head_size},
+            {"vocab_size", model.vocab_size},
+            {"tied", model.tied}};
+}
+
+json device_json(const DeviceSpec& device) {
+    json result{{"name", device.name}};
+    for (const DeviceFigure& entry : device_figures()) {
+        const Figure& figure = device.*entry.figure;
+        result[std::string(entry.key)] = {
+            {"value", figure.value}, {"basis", to_string(figure.basis)}, {"source", figure.source}};
+    }
+    return result;
+}
+
+json profile_json(const Profile& profile) {
+    return {{"host", profile.host}, {"device", profile.device}, {"date", profile.date}};
+}
+
+json memory_json(const PlannedMemory& memory) {
+    json result{{"rank", memory.rank}};
+    for (const MemoryPurpose& purpose : memory_purposes()) {
+        result[std::string(purpose.name) + "_bytes"] = memory.*purpose.bytes;
+    }
+    result["total_bytes"] = memory.total();
+    return result;
+}
+
+json candidate_json(const Candidate& candidate) {
+    return {{"schedule", candidate.schedule},
+            {"vocab_mode", to_string(candidate.vocab_mode)},
+            {"split", to_string(candidate.split)},
+            {"chunks", candidate.chunks},
+            {"layers_per_stage", candidate.layers_per_stage}};
+}
+
+json row_json(const PlanRow& row) {
+    json result = candidate_json(row.candidate);
+    result["step_ns"] = row.step_ns;
+    result["tokens_per_second"] = row.tokens_per_second;
+    result["mfu"] = row.mfu > 0 ? json(row.mfu) : json(nullptr);
+    result["bubble"] = row.bubble;
+    result["fits"] = row.fits();
+    result["spare_bytes"] = row.spare_bytes;
+    result["worst_rank"] = memory_json(row.worst);
+    result["ranks"] = json::array();
+    for (const PlannedMemory& rank : row.ranks) result["ranks"].push_back(memory_json(rank));
+    return result;
+}
+
+}  // namespace
+
+std::string plan_json(const Plan& plan) {
+    const PlanOptions& options = plan.options;
+    json result{{"version", 1},
+                {"model", model_json(options.model)},
+                {"device", options.profile ? json(nullptr) : device_json(options.device)},
+                {"profile", options.profile ? profile_json(*options.profile) : json(nullptr)},
+                {"gpus", options.gpus},
+                {"memory_gib",
+                 options.memory_gib > 0 ? options.memory_gib : options.device.memory_gib.value},
+                {"seq_length", options.seq_length},
+                {"micro_batch_size", options.micro_batch_size},
+                {"global_batch_size", options.global_batch_size},
+                {"microbatches", plan.microbatches},
+                {"evaluation", to_string(plan.evaluation)},
+                {"rows", json::array()},
+                {"sensitivity", json::array()},
+                {"skipped", json::array()}};
+    for (const PlanRow& row : plan.rows) result["rows"].push_back(row_json(row));
+    for (const Sensitivity& s : plan.sensitivity) {
+        result["sensitivity"].push_back({{"figure", s.figure},
+                                         {"basis", to_string(s.basis)},
+                                         {"factor", s.factor},
+                                         {"step_ns", s.step_ns},
+                                         {"best_row", s.best_row},
+                                         {"best_step_ns", s.best_step_ns}});
+    }
+    for (const auto& [candidate, reason] : plan.skipped) {
+        json entry = candidate_json(candidate);
+        entry["reason"] = reason;
+        result["skipped"].push_back(std::move(entry));
+    }
+    return result.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/plan.hpp"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <map>
+#include <set>
+
+namespace vocabpipe {
+
+namespace {
+
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
+    char text[512];
+    va_list arguments;
+    va_start(arguments, pattern);
+    std::vsnprintf(text, sizeof text, pattern, arguments);
+    va_end(arguments);
+    return text;
+}
+
+std::string gib(int64_t bytes) {
+    return format("%.2f", static_cast<double>(bytes) / (1 << 30));
+}
+
+/// "4 4 4 5 5 5 5 0" as "3x4 4x5 1x0".
+std::string layers_text(const std::vector<int>& layers) {
+    std::string text;
+    for (size_t i = 0; i < layers.size();) {
+        size_t end = i;
+        while (end < layers.size() && layers[end] == layers[i]) ++end;
+        text +=
+            (text.empty() ? "" : " ") + std::to_string(end - i) + "x" + std::to_string(layers[i]);
+        i = end;
+    }
+    return text;
+}
+
+class Table {
+public:
+    void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+    /// The first `left` columns to the left, the others to the right.
+    [[nodiscard]] std::string text(size_t left) const {
+        std::vector<size_t> width;
+        for (const auto& row : rows_) {
+            width.resize(std::max(width.size(), row.size()), 0);
+            for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+        }
+        std::string text;
+        for (const auto& row : rows_) {
+            std::string line;
+            for (size_t i = 0; i < row.size(); ++i) {
+                const std::string space(width[i] - row[i].size(), ' ');
+                line += (i == 0 ? "" : "  ") + (i < left ? row[i] + space : space + row[i]);
+            }
+            text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+        }
+        return text;
+    }
+
+private:
+    std::vector<std::vector<std::string>> rows_;
+};
+
+std::string head(const Plan& plan) {
+    const PlanOptions& o = plan.options;
+    std::string text;
+    text +=
+        format("model    %s: %.2f B parameters, %d layers, hidden %lld, V %lld%s\n",
+               o.model.name.c_str(), static_cast<double>(o.model.parameters()) * 1e-9,
+               o.model.num_layers, static_cast<long long>(o.model.hidden_size),
+               static_cast<long long>(o.model.vocab_size), o.model.tied ? ", tied embeddings" : "");
+    const double memory = o.memory_gib > 0 ? o.memory_gib : o.device.memory_gib.value;
+    if (o.profile) {
+        text += format(
+            "machine  %d ranks as profiled on %.60s (%.60s), %.2f GiB each; no peak, so no MFU\n",
+            o.gpus, o.profile->host.c_str(), o.profile->device.c_str(), memory);
+    } else {
+        text +=
+            format("machine  %d x %s, %.0f per node, %.2f GiB each; MFU of %.1f TFLOP/s (dense)\n",
+                   o.gpus, o.device.name.c_str(), o.device.gpus_per_node.value, memory,
+                   o.device.peak_tflops.value);
+    }
+    text += format(
+        "step     %lld sequences of %lld tokens, %d microbatches of %lld; "
+        "pipeline parallel over all GPUs\n",
+        static_cast<long long>(o.global_batch_size), static_cast<long long>(o.seq_length),
+        plan.microbatches, static_cast<long long>(o.micro_batch_size));
+    text += "times    ";
+    text += plan.evaluation == Evaluation::simulation
+                ? "simulation of the lowered programs\n"
+                : "pass times (collectives cost their latency and do not queue)\n";
+    return text;
+}
+
+std::string rows_text(const Plan& plan, size_t rows) {
+    Table table;
+    table.row({"schedule", "vocab mode", "v", "layers", "step ms", "tokens/s", "MFU %", "bubble %",
+               "rank", "weights", "grads", "optim", "activ", "vocab", "comm", "total GiB",
+               "spare"});
+    for (size_t i = 0; i < std::min(rows, plan.rows.size()); ++i) {
+        const PlanRow& row = plan.rows[i];
+        const PlannedMemory& worst = row.worst;
+        table.row(
+            {row.candidate.schedule, std::string(to_string(row.candidate.vocab_mode)),
+             std::to_string(row.candidate.chunks), layers_text(row.candidate.layers_per_stage),
+             format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
+             format("%.0f", row.tokens_per_second),
+             plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
+             format("%.2f", 100 * row.bubble), std::to_string(worst.rank), gib(worst.weights),
+             gib(worst.gradients), gib(worst.optimizer), gib(worst.activations),
+             gib(worst.vocabulary), gib(worst.communication), gib(worst.total()),
+             (row.fits() ? "" : "short ") + gib(row.fits() ? row.spare_bytes : -row.spare_bytes)});
+    }
+    std::string text = table.text(4);
+    const auto fitting = std::count_if(plan.rows.begin(), plan.rows.end(),
+                                       [](const PlanRow& row) { return row.fits(); });
+    text += format(
+        "%zu of %zu candidates shown, %lld fit. Memory of the rank that needs most; "
+        "total with %.2f GiB reserve (%s).\n",
+        std::min(rows, plan.rows.size()), plan.rows.size(), static_cast<long long>(fitting),
+        plan.options.device.reserve_gib.value,
+        std::string(to_string(plan.options.device.reserve_gib.basis)).c_str());
+    const int empty =
+        static_cast<int>(std::count(plan.rows.front().candidate.layers_per_stage.begin(),
+                                    plan.rows.front().candidate.layers_per_stage.end(), 0));
+    if (empty > 0) {
+        text += format("%d stage%s of the best row hold%s no transformer layer.\n", empty,
+                       empty == 1 ? "" : "s", empty == 1 ? "s" : "");
+    }
+    return text;
+}
+
+std::string sensitivity_text(const Plan& plan) {
+    if (plan.sensitivity.empty()) return {};
+    const PlanRow& best = plan.rows.front();
+    std::string text =
+        "\nIf an efficiency were 10 % lower or higher (step of the best row; the "
+        "winner among the first rows):\n";
+    Table table;
+    table.row({"efficiency", "basis", "-10 %", "+10 %", "winner"});
+    bool stays = true;
+    for (size_t i = 0; i + 1 < plan.sensitivity.size(); i += 2) {
+        const Sensitivity* pair[] = {&plan.sensitivity[i], &plan.sensitivity[i + 1]};
+        std::string winner = "same";
+        std::string change[2];
+        for (int k = 0; k < 2; ++k) {
+            const Sensitivity& s = *pair[k];
+            change[k] = format(
+                "%+.2f %%",
+                100 * (static_cast<double>(s.step_ns) / static_cast<double>(best.step_ns) - 1));
+            if (s.best_row == 0) continue;
+            stays = false;
+            winner = (winner == "same" ? "" : winner + "; ") +
+                     format("%+.0f %%: ", 100 * (s.factor - 1)) +
+                     to_string(plan.rows[s.best_row].candidate) +
+                     format(" (%.2f %% ahead)", 100 * (static_cast<double>(s.step_ns) /
+                                                           static_cast<double>(s.best_step_ns) -
+                                                       1));
+        }
+        table.row({std::string(pair[0]->figure), std::string(to_string(pair[0]->basis)), change[0],
+                   change[1], winner});
+    }
+    text += table.text(2);
+    if (stays) text += "The winner does not change.\n";
+    return text;
+}
+
+std::string skipped_text(const Plan& plan) {
+    std::map<std::string, std::pair<int, std::set<std::string>>> by_reason;
+    for (const auto& [candidate, reason] : plan.skipped) {
+        auto& [count, schedules] = by_reason[reason];
+        ++count;
+        schedules.insert(candidate.schedule);
+    }
+    std::string text;
+    for (const auto& [reason, entry] : by_reason) {
+        text += format("skipped %d: ", entry.first);
+        std::string names;
+        for (const std::string& name : entry.second) names += (names.empty() ? "" : ", ") + name;
+        text += names + ": " + reason + "\n";
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string plan_text(const Plan& plan, size_t rows) {
+    return head(plan) + "\n" + rows_text(plan, rows) + skipped_text(plan) + sensitivity_text(plan);
+}
+
+}  // namespace vocabpipe

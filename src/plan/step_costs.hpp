@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/device_spec.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Costs of one candidate's step on a device: passes by table, transfers by what connects the ranks
+/// that take part. Rank r is device r mod gpus_per_node of node r / gpus_per_node.
+class StepCosts final : public CostModel {
+public:
+    explicit StepCosts(const DeviceSpec& device);
+    /// Links as measured: latency and rates of `links`, between any ranks.
+    explicit StepCosts(TableCosts links);
+
+    std::vector<TableCosts::OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W
+    std::vector<TableCosts::OpCosts> rank_ns;   ///< [rank][op]: E, G, S, T, Reduce, Norm, Update
+
+    [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
+    /// Latency and bytes over bandwidth: broadcasts are pipelined along a ring, so the message
+    /// crosses every link once; gathers and exchanges send what the busiest rank sends or receives.
+    /// A group that spans nodes goes at the speed of one network adapter per rank.
+    [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;
+    [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
+
+    /// A message between neighbouring ranks: the slowest of `ranks` in a row.
+    [[nodiscard]] int64_t slowest_hop_ns(int ranks, int64_t bytes) const;
+
+private:
+    struct Link {
+        double latency_ns = 0;
+        double bytes_per_ns = 1;
+    };
+    int gpus_per_node_ = 1;
+    Link inside_, between_;
+    double local_bytes_per_ns_ = 1;
+    std::optional<TableCosts> measured_;
+};
+
+}  // namespace vocabpipe

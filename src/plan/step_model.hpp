@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/plan/step_costs.hpp"
+#include "src/plan/unit_costs.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/lower.hpp"
+#include "vocabpipe/plan.hpp"
+
+#include <vector>
+
+namespace vocabpipe {
+
+/// Everything about one candidate except the order of its passes: where stages and vocabulary rows
+/// live, what passes cost and what buffers and parameters weigh.
+struct StepModel {
+    GenerateOptions generate;
+    Schedule placement;  ///< no passes: ranks, stages, rank_of_stage, shard maps
+    StepCosts costs;
+    StepSizes sizes;
+    std::vector<PlannedMemory> persistent;  ///< [rank] weights, gradients, optimizer, reserve
+};
+
+[[nodiscard]] StepModel step_model(const PlanOptions& options, const UnitCosts& units,
+                                   const Candidate& candidate, int microbatches);
+
+}  // namespace vocabpipe

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/transformer_shape.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr int64_t kStatistic = 4;  // bytes of fp32
+
+/// Far above any model; keeps every product of sizes within 63 bits.
+constexpr int64_t kMost = int64_t{1} << 24;
+
+void require(const TransformerShape& shape, const char* size, int64_t value, int64_t least,
+             int64_t most) {
+    if (value >= least && value <= most) return;
+    throw UsageError("model " + shape.name + ": " + size + " " + std::to_string(value) +
+                     ": must be " + std::to_string(least) + " to " + std::to_string(most));
+}
+
+/// Width of q, k and v together.
+int64_t qkv(const TransformerShape& s) {
+    return (s.num_attention_heads + 2 * s.num_key_value_heads) * s.head_size;
+}
+
+int64_t matrix_parameters(const TransformerShape& s) {
+    const int64_t attention =
+        s.hidden_size * qkv(s) + s.num_attention_heads * s.head_size * s.hidden_size;
+    return attention + (s.gated_mlp ? 3 : 2) * s.hidden_size * s.ffn_hidden_size;
+}
+
+int64_t norm_parameters(const TransformerShape& s) {
+    return (s.layer_norm ? 2 : 1) * s.hidden_size;
+}
+
+/// q and k are read and written by rotary positions.
+double rotary(const TransformerShape& s) {
+    if (s.learned_positions > 0) return 0;
+    return 2.0 * static_cast<double>(s.num_attention_heads + s.num_key_value_heads) *
+           static_cast<double>(s.head_size);
+}
+
+}  // namespace
+
+void TransformerShape::check() const {
+    require(*this, "layers", num_layers, 1, 1 << 16);
+    require(*this, "hidden size", hidden_size, 1, kMost);
+    require(*this, "feed-forward size", ffn_hidden_size, 1, kMost);
+    require(*this, "attention heads", num_attention_heads, 1, 1 << 16);
+    require(*this, "key/value heads", num_key_value_heads, 1, num_attention_heads);
+    require(*this, "head size", head_size, 1, 1 << 16);
+    require(*this, "vocabulary", vocab_size, 1, int64_t{1} << 32);
+    require(*this, "norms per layer", norms_per_layer, 0, 8);
+    require(*this, "learned positions", learned_positions, 0, int64_t{1} << 32);
+    require(*this, "sliding window", sliding_window, 0, int64_t{1} << 40);
+    require(*this, "windowed layers in", windowed_layers_in, 0, 1 << 16);
+}
+
+int64_t TransformerShape::layer_parameters() const {
+    int64_t biases = 0;
+    if (qkv_biases || linear_biases) biases += qkv(*this);
+    if (linear_biases) biases += 2 * hidden_size + (gated_mlp ? 2 : 1) * ffn_hidden_size;
+    return matrix_parameters(*this) + biases + norms_per_layer * norm_parameters(*this);
+}
+
+int64_t TransformerShape::parameters() const {
+    return num_layers * layer_parameters() + norm_parameters(*this) +
+           learned_positions * hidden_size + (tied ? 1 : 2) * vocab_size * hidden_size;
+}
+
+double TransformerShape::dense_flops() const {
+    return 2.0 * static_cast<double>(matrix_parameters(*this));
+}
+
+double TransformerShape::attention_flops(int64_t seq_length) const {
+    // Two products of 2 d FLOPs per head and attended token. A causal row attends to half of the
+    // tokens in the mean; one with a window w < s to w of them but for the first w rows.
+    const auto s = static_cast<double>(seq_length);
+    const double all = s / 2;
+    double mean = all;
+    if (windowed_layers_in > 0 && sliding_window > 0 && sliding_window < seq_length) {
+        const auto w = static_cast<double>(sliding_window);
+        const double windowed = w - w * w / (2 * s);
+        mean += (windowed - all) / windowed_layers_in;
+    }
+    return 4.0 * static_cast<double>(num_attention_heads * head_size) * mean;
+}
+
+double TransformerShape::forward_flops(int64_t seq_length) const {
+    return num_layers * (dense_flops() + attention_flops(seq_length)) +
+           2.0 * static_cast<double>(hidden_size) * static_cast<double>(vocab_size);
+}
+
+double TransformerShape::elementwise_forward() const {
+    const auto h = static_cast<double>(hidden_size);
+    const auto f = static_cast<double>(ffn_hidden_size);
+    // A norm reads and writes h, a residual addition reads 2 h and writes h; the activation reads f
+    // (gated: 2 f) and writes f.
+    return norms_per_layer * 2 * h + 2 * 3 * h + rotary(*this) + (gated_mlp ? 3 : 2) * f;
+}
+
+double TransformerShape::elementwise_backward() const {
+    const auto h = static_cast<double>(hidden_size);
+    const auto f = static_cast<double>(ffn_hidden_size);
+    // A norm reads its input and dy and writes dx; gradients of the residual are added as in the
+    // forward; the activation reads its inputs and dy and writes the gradients of its inputs.
+    return norms_per_layer * 3 * h + 2 * 3 * h + rotary(*this) + (gated_mlp ? 5 : 3) * f;
+}
+
+int64_t TransformerShape::saved_bytes(int64_t element_bytes) const {
+    const int64_t sublayer_outputs = norms_per_layer > 2 ? 2 * hidden_size : 0;
+    const int64_t elements = 4 * hidden_size + sublayer_outputs + qkv(*this) +
+                             num_attention_heads * head_size +
+                             (gated_mlp ? 3 : 2) * ffn_hidden_size;
+    const int64_t statistics = norms_per_layer * (layer_norm ? 2 : 1) + num_attention_heads;
+    return elements * element_bytes + statistics * kStatistic;
+}
+
+int64_t TransformerShape::for_weight_bytes(int64_t element_bytes) const {
+    return (4 * hidden_size + qkv(*this) + (gated_mlp ? 2 : 1) * ffn_hidden_size) * element_bytes;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/plan.hpp"
+
+#include <cstdint>
+
+namespace vocabpipe {
+
+/// Nanoseconds of the units that every pass of a step is made of, for one microbatch.
+struct UnitCosts {
+    double forward = 0;             ///< one transformer layer: F
+    double input_gradient = 0;      ///< I
+    double weight_gradient = 0;     ///< W
+    double backward = 0;            ///< B
+    double product_per_row = 0;     ///< one matrix product of the output layer, per vocabulary row
+    double softmax_per_row = 0;     ///< everything of the output layer that is no product
+    double embedding = 0;           ///< E: the rows of all tokens, whatever the shard
+    double embedding_gradient = 0;  ///< G, all rows on one rank
+    double vocabulary_pass = 0;     ///< fixed, of E, G, S and T each
+    double per_parameter_byte = 0;  ///< norm and optimizer step, which are bound by memory
+    double overlapped = 1;          ///< F, B, I, W beside overlapped collectives, times this
+};
+
+/// Bytes per parameter that a step reads and writes: the optimizer reads gradient, master and
+/// moments, and writes master, moments and weight; the norm reads the gradient.
+inline constexpr int64_t kUpdateTraffic = 4 + 2 * 4 + 2 * 8 + 2;
+inline constexpr int64_t kNormTraffic = 4;
+
+/// From FLOPs, bytes and the device's efficiencies (docs/planning.md, "Costs"); or from the
+/// profile, where the options have one.
+[[nodiscard]] UnitCosts unit_costs(const PlanOptions& options);
+
+}  // namespace vocabpipe

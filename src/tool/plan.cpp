@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe plan: time and memory of training steps before a GPU is rented.
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/support/output_file.hpp"
+#include "src/tool/commands.hpp"
+#include "src/tool/progress.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/plan.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+struct Arguments {
+    std::string model, gpu, profile, html;
+    PlanOptions options;
+    std::optional<int64_t> vocab_size;
+    std::optional<double> memory_gib;
+    std::vector<std::string> vocab_modes;
+    std::string evaluation = "auto";
+    int64_t top = 15;
+    bool json = false;
+};
+
+/// "evaluated 12 of 300 candidates" on a terminal, from the second on.
+class Watch {
+public:
+    void operator()(size_t done, size_t all) {
+        const auto now = std::chrono::steady_clock::now();
+        if (now - started_ < std::chrono::seconds(1)) return;
+        if (now - shown_ < std::chrono::milliseconds(200)) return;
+        shown_ = now;
+        line_.announce(
+            ("evaluated " + std::to_string(done) + " of " + std::to_string(all) + " candidates")
+                .c_str());
+    }
+
+private:
+    ProgressLine line_;
+    std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now(), shown_{};
+};
+
+void run(Arguments arguments) {
+    if (arguments.top < 1) {
+        throw UsageError("--top " + std::to_string(arguments.top) + ": must be at least 1");
+    }
+    PlanOptions& options = arguments.options;
+    if (!arguments.profile.empty()) {
+        use_profile(options, read_profile(arguments.profile));
+    } else {
+        if (arguments.model.empty() || arguments.gpu.empty()) {
+            throw UsageError(std::string(arguments.model.empty() ? "--model" : "--gpu") +
+                             ": missing; give --model, --gpu and --seq-length, or --profile FILE");
+        }
+        options.model = load_model(arguments.model);
+        options.device = load_device(arguments.gpu);
+    }
+    if (arguments.vocab_size) {
+        if (*arguments.vocab_size < 1) {
+            throw UsageError("--vocab-size " + std::to_string(*arguments.vocab_size) +
+                             ": must be at least 1");
+        }
+        options.model.vocab_size = *arguments.vocab_size;
+    }
+    if (arguments.memory_gib) {
+        if (!(*arguments.memory_gib > 0)) {
+            throw UsageError("--memory-gib " + std::to_string(*arguments.memory_gib) +
+                             ": must be more than 0");
+        }
+        options.memory_gib = *arguments.memory_gib;
+    }
+    for (const std::string& name : arguments.vocab_modes) {
+        options.vocab_modes.push_back(vocab_mode_from(name));
+    }
+    options.evaluation = evaluation_from(arguments.evaluation);
+    std::unique_ptr<OutputFile> page;  // an impossible name shows before the work, not after
+    if (!arguments.html.empty()) page = std::make_unique<OutputFile>(arguments.html);
+    Plan plan;
+    {
+        Watch watch;
+        options.progress = [&](size_t done, size_t all) { watch(done, all); };
+        plan = make_plan(options);
+    }
+    if (page) {
+        page->write(plan_html(plan));
+        page->publish();
+    }
+    const std::string text =
+        arguments.json ? plan_json(plan) : plan_text(plan, static_cast<size_t>(arguments.top));
+    std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+    CLI::App* command = app.add_subcommand(
+        "plan", "Predict step time, MFU and memory of every schedule and vocabulary mode");
+    auto arguments = std::make_shared<Arguments>();
+    PlanOptions& options = arguments->options;
+    CLI::Option* model =
+        command->add_option("--model", arguments->model,
+                            "built-in name or Hugging Face config.json: " + known_models());
+    command->add_option("--gpus", options.gpus, "ranks of the pipeline")->required();
+    CLI::Option* gpu = command->add_option("--gpu", arguments->gpu,
+                                           "built-in name or hardware file: " + known_devices());
+    CLI::Option* sequence =
+        command->add_option("--seq-length", options.seq_length, "tokens per sequence");
+    CLI::Option* profile = command->add_option(
+        "--profile", arguments->profile,
+        "measured costs of a model on a machine, instead of --model, --gpu, --seq-length and "
+        "--micro-batch-size");
+    command->add_option("--vocab-size", arguments->vocab_size, "default: the model's");
+    CLI::Option* microbatch =
+        command
+            ->add_option("--micro-batch-size", options.micro_batch_size, "sequences per microbatch")
+            ->capture_default_str();
+    for (CLI::Option* said : {model, gpu, sequence, microbatch}) profile->excludes(said);
+    command->add_option("--global-batch-size", options.global_batch_size, "sequences per step")
+        ->required();
+    command->add_option("--memory-gib", arguments->memory_gib, "per GPU; default: the device's");
+    command->add_option("--schedules", options.schedules, "comma-separated; default: all")
+        ->delimiter(',');
+    command
+        ->add_option("--vocab-modes", arguments->vocab_modes,
+                     "none,redistributed,interlaced,one_barrier,two_barriers; default: all")
+        ->delimiter(',');
+    command
+        ->add_option("--chunks", options.chunks,
+                     "stages per rank, comma-separated; default: the family's own, 2 and 4 where "
+                     "any number works")
+        ->delimiter(',');
+    command->add_option("--evaluation", arguments->evaluation, "auto, simulation or pass_times")
+        ->capture_default_str();
+    command->add_option("--top", arguments->top, "rows to print")->capture_default_str();
+    command->add_option("--threads", options.threads, "0: as many as the machine runs at once")
+        ->capture_default_str();
+    command->add_flag("--json", arguments->json, "everything, to standard output");
+    command->add_option("--html", arguments->html, "write a page that sorts by click");
+    command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models and devices from files: what is read, and how broken files are refused.
+#include "tests/plan/plan_cases.hpp"
+#include "tests/train/data/temp_folder.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <sstream>
+
+namespace vocabpipe::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json llama() {
+    return {{"model_type", "llama"},    {"num_hidden_layers", 4},     {"hidden_size", 64},
+            {"intermediate_size", 128}, {"num_attention_heads", 4},   {"num_key_value_heads", 2},
+            {"vocab_size", 1000},       {"tie_word_embeddings", true}};
+}
+
+json device() {
+    json result{{"name", "toy"}};
+    for (const DeviceFigure& figure : device_figures()) {
+        result[std::string(figure.key)] = {
+            {"value", figure.is_share ? 0.5 : 8}, {"basis", "assumed"}, {"source", "a test"}};
+    }
+    return result;
+}
+
+template <typename Load>
+std::string error_of(const std::string& text, Load load) {
+    const TempFolder folder;
+    write_file(folder / "a.json", text);
+    try {
+        (void)load(folder / "a.json");
+    } catch (const InputFileError& error) {
+        return error.what();
+    }
+    return "read";
+}
+std::string model_error(const json& config) {
+    return error_of(config.dump(), load_model);
+}
+std::string device_error(const json& spec) {
+    return error_of(spec.dump(), load_device);
+}
+
+TEST(LoadModel, ReadsALlamaConfig) {
+    const TempFolder folder;
+    write_file(folder / "my-llama.json", llama().dump());
+    const TransformerShape shape = load_model(folder / "my-llama.json");
+    EXPECT_EQ(shape.name, "my-llama");
+    EXPECT_EQ(shape.num_layers, 4);
+    EXPECT_EQ(shape.head_size, 16);
+    EXPECT_EQ(shape.num_key_value_heads, 2);
+    EXPECT_TRUE(shape.gated_mlp);
+    EXPECT_TRUE(shape.tied);
+    EXPECT_FALSE(shape.qkv_biases);
+}
+
+TEST(LoadModel, FillsInWhatAConfigMayLeaveOut) {
+    json config = llama();
+    config.erase("num_key_value_heads");
+    config.erase("tie_word_embeddings");
+    config["head_dim"] = 32;
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    const TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.num_key_value_heads, 4);
+    EXPECT_EQ(shape.head_size, 32);
+    EXPECT_FALSE(shape.tied);
+}
+
+TEST(LoadModel, NamesTheKeyThatIsBroken) {
+    json config = llama();
+    config.erase("hidden_size");
+    EXPECT_THAT(model_error(config), HasSubstr("a.json: hidden_size: missing; add it"));
+    config = llama();
+    config["num_hidden_layers"] = "four";
+    EXPECT_THAT(model_error(config), HasSubstr("num_hidden_layers: \"four\" must be a whole"));
+    config = llama();
+    config["vocab_size"] = -1;
+    EXPECT_THAT(model_error(config), HasSubstr("vocab_size: -1 must be a whole"));
+    config = llama();
+    config["vocab_size"] = UINT64_MAX;
+    EXPECT_THAT(model_error(config), HasSubstr("vocab_size: 18446744073709551615 must be"));
+    config = llama();
+    config["num_key_value_heads"] = 3;
+    EXPECT_THAT(model_error(config), HasSubstr("num_key_value_heads: 3 must divide the 4"));
+    config = llama();
+    config["hidden_size"] = 66;
+    EXPECT_THAT(model_error(config), HasSubstr("hidden_size: 66 must be a multiple"));
+    config = llama();
+    config["model_type"] = "mamba";
+    EXPECT_THAT(model_error(config), HasSubstr("model_type: \"mamba\" is not supported; one of"));
+    config = llama();
+    config["tie_word_embeddings"] = 1;
+    EXPECT_THAT(model_error(config), HasSubstr("tie_word_embeddings: must be true or false"));
+}
+
+TEST(LoadModel, NamesTheLineOfWhatIsNoJson) {
+    EXPECT_THAT(error_of("{\n\"a\": 1,\n\"b\" 2}", load_model),
+                HasSubstr("line 3: not valid JSON"));
+    EXPECT_THAT(error_of("[1]", load_model), HasSubstr("not a JSON object"));
+    EXPECT_THAT(error_of("", load_model), HasSubstr("cannot be read"));
+}
+
+TEST(LoadModel, SuggestsTheNearestName) {
+    try {
+        (void)load_model("gemma2-9b");
+        FAIL();
+    } catch (const UsageError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("did you mean gemma-2-9b?"));
+    }
+    try {
+        (void)load_device("h1000");
+        FAIL();
+    } catch (const UsageError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("did you mean h100?"));
+    }
+    EXPECT_THROW((void)load_model("no/such/config.json"), InputFileError);
+}
+
+TEST(LoadDevice, ReadsEveryFigureWithItsSource) {
+    const TempFolder folder;
+    write_file(folder / "toy.json", device().dump());
+    const DeviceSpec toy = load_device(folder / "toy.json");
+    EXPECT_EQ(toy.name, "toy");
+    EXPECT_EQ(toy.peak_tflops.value, 8);
+    EXPECT_EQ(toy.dense_efficiency.value, 0.5);
+    EXPECT_EQ(toy.dense_efficiency.source, "a test");
+}
+
+TEST(LoadDevice, NamesTheFigureThatIsBroken) {
+    json spec = device();
+    spec.erase("peak_tflops");
+    EXPECT_THAT(device_error(spec), HasSubstr("a.json: peak_tflops: missing"));
+    spec = device();
+    spec["dense_efficiency"]["value"] = 1.5;
+    EXPECT_THAT(device_error(spec), HasSubstr("dense_efficiency: 1.5 must be more than 0 and at "
+                                              "most 1"));
+    spec = device();
+    spec["memory_gib"]["value"] = 0;
+    EXPECT_THAT(device_error(spec), HasSubstr("memory_gib: 0 must be more than 0"));
+    spec = device();
+    spec["link_gb_per_s"]["basis"] = "guessed";
+    EXPECT_THAT(device_error(spec), HasSubstr("link_gb_per_s: needs a \"basis\""));
+    spec = device();
+    spec["link_gb_per_s"].erase("source");
+    EXPECT_THAT(device_error(spec), HasSubstr("link_gb_per_s: needs a \"source\""));
+    spec = device();
+    spec["gpus_per_node"]["value"] = 2.5;
+    EXPECT_THAT(device_error(spec), HasSubstr("gpus_per_node: 2.5 must be a whole number"));
+}
+
+TEST(LoadDevice, BuiltInFilesStateASourceForEveryNumber) {
+    for (const char* name : {"a100", "h100", "h200"}) {
+        const DeviceSpec device = load_device(name);
+        for (const DeviceFigure& figure : device_figures()) {
+            EXPECT_FALSE((device.*figure.figure).source.empty()) << name << " " << figure.key;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

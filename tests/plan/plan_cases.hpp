@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/plan.hpp"
+
+namespace vocabpipe::testing {
+
+/// A GPT small enough to evaluate in milliseconds, with a vocabulary that matters.
+inline TransformerShape small_gpt() {
+    return {.name = "small",
+            .num_layers = 8,
+            .hidden_size = 1024,
+            .ffn_hidden_size = 4096,
+            .num_attention_heads = 16,
+            .num_key_value_heads = 16,
+            .head_size = 64,
+            .vocab_size = 64000,
+            .learned_positions = 2048,
+            .layer_norm = true,
+            .linear_biases = true};
+}
+
+inline PlanOptions small_plan() {
+    PlanOptions options;
+    options.model = small_gpt();
+    options.device = load_device("a100");
+    options.gpus = 4;
+    options.seq_length = 1024;
+    options.global_batch_size = 16;
+    return options;
+}
+
+}  // namespace vocabpipe::testing

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole plans: both evaluations agree, the order is deterministic, sharding keeps MFU flat.
+#include "vocabpipe/plan.hpp"
+
+#include "src/plan/candidates.hpp"
+#include "tests/plan/plan_cases.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/generate.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr VocabMode kModes[] = {VocabMode::none, VocabMode::redistributed, VocabMode::interlaced,
+                                VocabMode::one_barrier, VocabMode::two_barriers};
+
+std::map<std::string, PlanRow> by_name(const Plan& plan) {
+    std::map<std::string, PlanRow> rows;
+    for (const PlanRow& row : plan.rows) rows[to_string(row.candidate)] = row;
+    return rows;
+}
+
+std::string error_of(const PlanOptions& options) {
+    try {
+        (void)make_plan(options);
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "planned";
+}
+
+TEST(Plan, PassTimesAndSimulationAgree) {
+    for (const bool tied : {false, true}) {
+        PlanOptions options = small_plan();
+        options.model.tied = tied;
+        options.sensitivity_rows = 0;
+        options.evaluation = Evaluation::simulation;
+        const auto simulated = by_name(make_plan(options));
+        options.evaluation = Evaluation::pass_times;
+        const auto timed = by_name(make_plan(options));
+        ASSERT_EQ(simulated.size(), timed.size());
+        ASSERT_GE(simulated.size(), 2 * std::size(kModes));
+        for (const auto& [name, row] : simulated) {
+            const PlanRow& other = timed.at(name);
+            // Pass times know no queues of collectives and add the end of the step in full.
+            EXPECT_NEAR(static_cast<double>(other.step_ns) / static_cast<double>(row.step_ns), 1.0,
+                        0.06)
+                << name << (tied ? " tied" : "");
+            EXPECT_NEAR(other.bubble, row.bubble, 0.05) << name;
+            EXPECT_NEAR(
+                static_cast<double>(other.worst.total()) / static_cast<double>(row.worst.total()),
+                1.0, 0.05)
+                << name << (tied ? " tied" : "");
+        }
+    }
+}
+
+TEST(Plan, RowsDoNotDependOnThreads) {
+    PlanOptions options = small_plan();
+    options.threads = 1;
+    const std::string one = plan_json(make_plan(options));
+    options.threads = 4;
+    EXPECT_EQ(plan_json(make_plan(options)), one);
+}
+
+TEST(Plan, RowsThatFitComeFirstAndEachPartIsSortedByTime) {
+    PlanOptions options = small_plan();
+    const Plan free = make_plan(options);
+    std::vector<int64_t> needs;
+    for (const PlanRow& row : free.rows) needs.push_back(row.worst.total());
+    std::nth_element(needs.begin(), needs.begin() + 5, needs.end());
+    options.memory_gib = static_cast<double>(needs[5]) / (1 << 30);
+    const Plan plan = make_plan(options);
+    size_t fit = 0;
+    for (size_t i = 0; i < plan.rows.size(); ++i) {
+        const PlanRow& row = plan.rows[i];
+        fit += row.fits() ? 1 : 0;
+        if (i > 0 && row.fits() == plan.rows[i - 1].fits()) {
+            EXPECT_GE(row.step_ns, plan.rows[i - 1].step_ns);
+        }
+        if (i > 0) {
+            EXPECT_LE(row.fits(), plan.rows[i - 1].fits());
+        }
+        const auto memory = static_cast<int64_t>(options.memory_gib * (1 << 30));
+        EXPECT_EQ(row.spare_bytes, memory - row.worst.total());
+        EXPECT_EQ(row.ranks.size(), 4U);
+    }
+    EXPECT_GE(fit, 5U);
+    EXPECT_LT(fit, plan.rows.size());
+}
+
+TEST(Plan, ShardingKeepsMfuFlatWhereWholeVocabularyLayersLoseIt) {
+    PlanOptions options = small_plan();
+    options.model = load_model("gemma-2-9b");
+    options.device = load_device("h100");
+    options.gpus = 14;  // three layers per stage
+    options.seq_length = 4096;
+    options.global_batch_size = 64;
+    options.schedules = {"1f1b"};
+    options.sensitivity_rows = 0;
+    std::map<VocabMode, std::pair<double, double>> mfu;
+    for (const int64_t vocab : {32'000, 1'000'000}) {
+        options.model.vocab_size = vocab;
+        for (const PlanRow& row : make_plan(options).rows) {
+            auto& [small, large] = mfu[row.candidate.vocab_mode];
+            (vocab == 32'000 ? small : large) = row.mfu;
+        }
+    }
+    for (const VocabMode mode : kModes) {
+        const auto [small, large] = mfu.at(mode);
+        const bool whole = mode == VocabMode::none || mode == VocabMode::redistributed;
+        if (whole) {
+            EXPECT_LT(large, 0.5 * small) << to_string(mode);
+        } else {
+            EXPECT_NEAR(large / small, 1.0, 0.1) << to_string(mode);
+        }
+    }
+}
+
+TEST(Plan, EveryFamilyIsTriedInEveryMode) {
+    const Candidates candidates = list_candidates(small_plan());
+    for (const Generator& family : generators()) {
+        for (const VocabMode mode : kModes) {
+            const auto count = std::count_if(
+                candidates.possible.begin(), candidates.possible.end(), [&](const Candidate& c) {
+                    return c.schedule == family.name && c.vocab_mode == mode;
+                });
+            EXPECT_GE(count, 1) << family.name << " " << to_string(mode);
+        }
+    }
+    for (const Candidate& candidate : candidates.possible) {
+        EXPECT_EQ(std::accumulate(candidate.layers_per_stage.begin(),
+                                  candidate.layers_per_stage.end(), 0),
+                  8);
+    }
+}
+
+TEST(Plan, LeftOverLayersGoToTheFrontOrToTheBack) {
+    PlanOptions options = small_plan();
+    options.model.num_layers = 10;
+    options.schedules = {"1f1b"};
+    options.vocab_modes = {VocabMode::one_barrier, VocabMode::redistributed};
+    const Candidates candidates = list_candidates(options);
+    ASSERT_EQ(candidates.possible.size(), 3U);
+    EXPECT_EQ(candidates.possible[0].layers_per_stage, (std::vector<int>{3, 3, 2, 2}));
+    EXPECT_EQ(candidates.possible[1].layers_per_stage, (std::vector<int>{2, 2, 3, 3}));
+    EXPECT_EQ(candidates.possible[2].split, LayerSplit::redistributed);
+    EXPECT_LT(candidates.possible[2].layers_per_stage.back(), 2);
+}
+
+TEST(Plan, MoreGpusThanLayersLeavesStagesEmpty) {
+    PlanOptions options = small_plan();
+    options.model.num_layers = 3;
+    options.schedules = {"1f1b"};
+    const Plan plan = make_plan(options);
+    for (const PlanRow& row : plan.rows) {
+        EXPECT_EQ(std::accumulate(row.candidate.layers_per_stage.begin(),
+                                  row.candidate.layers_per_stage.end(), 0),
+                  3);
+        EXPECT_GT(row.mfu, 0);
+    }
+}
+
+TEST(Plan, SkipsWhatIsImpossibleAndSaysWhy) {
+    PlanOptions options = small_plan();
+    options.schedules = {"1f1b", "interleaved"};
+    options.chunks = {2, 4};
+    const Plan plan = make_plan(options);
+    ASSERT_FALSE(plan.skipped.empty());
+    bool fixed = false;
+    bool stages = false;
+    for (const auto& [candidate, reason] : plan.skipped) {
+        fixed = fixed || (candidate.schedule == "1f1b" && reason == "has 1 chunk per rank");
+        stages = stages || reason == "more stages than the model's 8 layers";
+    }
+    EXPECT_TRUE(fixed);
+    EXPECT_TRUE(stages);
+    EXPECT_THAT(plan_text(plan, 5), HasSubstr("1f1b: has 1 chunk per rank"));
+}
+
+TEST(Plan, ALowerEfficiencyNeverMakesAStepShorter) {
+    const Plan plan = make_plan(small_plan());
+    ASSERT_EQ(plan.sensitivity.size(), 12U);
+    for (const Sensitivity& s : plan.sensitivity) {
+        if (s.factor < 1) {
+            EXPECT_GE(s.step_ns, plan.rows.front().step_ns) << s.figure;
+        } else {
+            EXPECT_LE(s.step_ns, plan.rows.front().step_ns) << s.figure;
+        }
+        EXPECT_LE(s.best_step_ns, s.step_ns);
+    }
+}
+
+TEST(Plan, RefusesImpossibleOptionsByFlag) {
+    PlanOptions options = small_plan();
+    options.gpus = 0;
+    EXPECT_THAT(error_of(options), HasSubstr("--gpus 0: must be"));
+    options = small_plan();
+    options.global_batch_size = 15;
+    options.micro_batch_size = 2;
+    EXPECT_THAT(error_of(options), HasSubstr("--global-batch-size 15: must be a multiple"));
+    options = small_plan();
+    options.seq_length = 4096;
+    EXPECT_THAT(error_of(options), HasSubstr("--seq-length 4096: small has 2048 learned"));
+    options = small_plan();
+    options.schedules = {"1f1bb"};
+    EXPECT_THAT(error_of(options), HasSubstr("--schedules 1f1bb: not one of"));
+    EXPECT_THAT(error_of(options), HasSubstr("did you mean 1f1b?"));
+    options = small_plan();
+    options.schedules = {"1f1b"};
+    options.chunks = {3};
+    EXPECT_THAT(error_of(options),
+                HasSubstr("no candidate is possible: 1f1b none front v=3: has 1"));
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes, FLOPs and bytes of models against published counts and the formulas of the documents.
+#include "vocabpipe/transformer_shape.hpp"
+
+#include "tests/plan/plan_cases.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <gtest/gtest.h>
+
+namespace vocabpipe::testing {
+namespace {
+
+TEST(TransformerShape, BuiltInModelsHaveTheirPublishedParameterCounts) {
+    // As their model cards and weight files state; GPT-3's "175.0 B" (table 2.1) is rounded from a
+    // count that leaves something out, so it gets half a percent.
+    EXPECT_EQ(load_model("llama-3-8b").parameters(), 8'030'261'248);
+    EXPECT_EQ(load_model("llama-3-70b").parameters(), 70'553'706'496);
+    EXPECT_EQ(load_model("llama-3-405b").parameters(), 405'853'388'800);
+    EXPECT_EQ(load_model("gemma-2-9b").parameters(), 9'241'705'984);
+    EXPECT_EQ(load_model("qwen-2.5-7b").parameters(), 7'615'616'512);
+    EXPECT_NEAR(static_cast<double>(load_model("gpt3-175b").parameters()), 175.0e9, 0.5e9);
+}
+
+TEST(TransformerShape, FlopsOfGpt2AreThoseOfTheDefinitionOfMfu) {
+    const TransformerShape gpt2{.name = "gpt2",
+                                .num_layers = 12,
+                                .hidden_size = 768,
+                                .ffn_hidden_size = 3072,
+                                .num_attention_heads = 12,
+                                .num_key_value_heads = 12,
+                                .head_size = 64,
+                                .vocab_size = 50257,
+                                .learned_positions = 1024,
+                                .layer_norm = true,
+                                .linear_biases = true,
+                                .tied = true};
+    // 797.8 M per token at s = 1024, forward and backward, 29 % of them in the output layer.
+    EXPECT_NEAR(3 * gpt2.forward_flops(1024), 797.8e6, 0.05e6);
+    EXPECT_NEAR(2.0 * 768 * 50257 / gpt2.forward_flops(1024), 0.29, 0.005);
+    EXPECT_EQ(gpt2.parameters(), 124'439'808);
+}
+
+TEST(TransformerShape, GroupedQueriesShrinkOnlyTheKeyAndValueProjections) {
+    TransformerShape shape = small_gpt();
+    const double all = shape.dense_flops();
+    shape.num_key_value_heads = 4;
+    EXPECT_EQ(all - shape.dense_flops(), 2.0 * 1024 * 2 * 12 * 64);
+    EXPECT_EQ(shape.attention_flops(512), small_gpt().attention_flops(512));
+}
+
+TEST(TransformerShape, AWindowCutsAttentionOfEverySecondLayer) {
+    TransformerShape shape = small_gpt();
+    const double all = shape.attention_flops(8192);
+    shape.sliding_window = 4096;
+    shape.windowed_layers_in = 2;
+    // Windowed layers attend to w - w^2 / 2s = 3072 tokens in the mean instead of 4096.
+    EXPECT_DOUBLE_EQ(shape.attention_flops(8192) / all, (1 + 0.75) / 2);
+    EXPECT_DOUBLE_EQ(shape.attention_flops(4096), small_gpt().attention_flops(4096));
+}
+
+TEST(TransformerShape, SavedBytesOfAGptAreThoseOfTheMemoryDocument) {
+    // 8 h + 2 f elements of 2 bytes; mean and deviation of two norms and a row statistic per head.
+    const TransformerShape gpt = small_gpt();
+    EXPECT_EQ(gpt.saved_bytes(), 2 * (8 * 1024 + 2 * 4096) + 4 * (2 * 2 + 16));
+}
+
+TEST(TransformerShape, ImpossibleSizesAreRefusedByName) {
+    TransformerShape shape = small_gpt();
+    shape.hidden_size = 0;
+    EXPECT_THROW(shape.check(), UsageError);
+    shape = small_gpt();
+    shape.num_key_value_heads = 17;
+    EXPECT_THROW(shape.check(), UsageError);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

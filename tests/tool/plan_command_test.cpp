@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe plan, as a user runs it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/tool/run_program.hpp"
+
+namespace vocabpipe {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::TempFolder;
+
+constexpr const char* kGemma =
+    "plan --model gemma-2-9b --gpus 16 --gpu h100 --seq-length 4096 --global-batch-size 64 "
+    "--schedules 1f1b ";
+
+Outcome vocabpipe_in(const TempFolder& in, const std::string& arguments) {
+    return testing::run_shell("cd '" + (in / "") + "' && '" VOCABPIPE_PROGRAM "' " + arguments);
+}
+
+TEST(PlanCommand, PlansGemmaOnSixteenGpus) {
+    const TempFolder folder;
+    const Outcome outcome = vocabpipe_in(folder, kGemma);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_EQ(outcome.error, "");
+    for (const char* part :
+         {"model    gemma-2-9b: 9.24 B parameters, 42 layers, hidden 3584, V 256000, tied",
+          "machine  16 x H100 80 GB SXM, 8 per node, 79.65 GiB each; MFU of 989.4 TFLOP/s (dense)",
+          "64 microbatches of 1; pipeline parallel over all GPUs", "1f1b      one_barrier",
+          "10x3 6x2", "9 of 9 candidates shown"}) {
+        EXPECT_THAT(outcome.output, HasSubstr(part));
+    }
+}
+
+TEST(PlanCommand, WritesJsonAndAPage) {
+    const TempFolder folder;
+    const Outcome outcome = vocabpipe_in(
+        folder, std::string(kGemma) +
+                    "--vocab-modes one_barrier,none --vocab-size 32000 --memory-gib 40 --top 1 "
+                    "--micro-batch-size 2 --evaluation pass_times --json --html plan.html");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    const auto plan = nlohmann::json::parse(outcome.output);
+    EXPECT_EQ(plan["model"]["vocab_size"], 32000);
+    EXPECT_EQ(plan["memory_gib"], 40);
+    EXPECT_EQ(plan["microbatches"], 32);
+    EXPECT_EQ(plan["evaluation"], "pass_times");
+    EXPECT_EQ(plan["rows"].size(), 4U);
+    EXPECT_THAT(testing::read_file(folder / "plan.html"), HasSubstr("<!doctype html>"));
+}
+
+TEST(PlanCommand, ReadsModelsAndDevicesFromFiles) {
+    const TempFolder folder;
+    testing::write_file(folder / "config.json",
+                        R"({"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 256,
+            "intermediate_size": 512, "num_attention_heads": 4, "vocab_size": 9000})");
+    const Outcome outcome = vocabpipe_in(
+        folder,
+        "plan --model config.json --gpus 4 --gpu a100 --seq-length 256 --global-batch-size 8");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(outcome.output, HasSubstr("model    config: 0.01 B parameters, 4 layers"));
+}
+
+struct BadInput {
+    std::string arguments;
+    int exit_code;
+    std::string message;
+};
+
+class BadPlanInput : public ::testing::TestWithParam<BadInput> {};
+
+TEST_P(BadPlanInput, IsRefusedInOneLine) {
+    const TempFolder folder;
+    testing::write_file(folder / "broken.json", "{\n \"model_type\": \"llama\",\n}");
+    testing::write_file(folder / "short.json", R"({"model_type": "llama"})");
+    const Outcome outcome = vocabpipe_in(folder, "plan " + GetParam().arguments);
+    EXPECT_EQ(outcome.exit_code, GetParam().exit_code) << outcome.error;
+    EXPECT_THAT(outcome.error, HasSubstr(GetParam().message));
+    EXPECT_EQ(std::count(outcome.error.begin(), outcome.error.end(), '\n'), 1) << outcome.error;
+    EXPECT_EQ(outcome.output, "");
+}
+
+const std::string kRest = " --gpus 4 --gpu h100 --seq-length 512 --global-batch-size 8 ";
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadPlanInput,
+    ::testing::Values(
+        BadInput{"--model gemma-2-9b", 2, "--gpus is required"},
+        BadInput{"--model gemma2-9b" + kRest, 2, "did you mean gemma-2-9b?"},
+        BadInput{"--model missing.json" + kRest, 3, "missing.json: no such file"},
+        BadInput{"--model broken.json" + kRest, 3, "broken.json: line 3: not valid JSON"},
+        BadInput{"--model short.json" + kRest, 3, "short.json: num_hidden_layers: missing"},
+        BadInput{"--model gemma-2-9b --gpus 4 --gpu h10 --seq-length 512 --global-batch-size 8", 2,
+                 "--gpu h10: neither a file nor one of a100, h100, h200; did you mean h100?"},
+        BadInput{"--model gemma-2-9b --gpus 0 --gpu h100 --seq-length 512 --global-batch-size 8", 2,
+                 "--gpus 0: must be 1 to"},
+        BadInput{"--model gemma-2-9b --gpus -4 --gpu h100 --seq-length 512 --global-batch-size 8",
+                 2, "--gpus -4: must be 1 to"},
+        BadInput{"--model gemma-2-9b --gpus 4 --gpu h100 --seq-length -1 --global-batch-size 8", 2,
+                 "--seq-length -1: must be"},
+        BadInput{"--model gemma-2-9b --micro-batch-size 3" + kRest, 2,
+                 "--global-batch-size 8: must be a multiple of --micro-batch-size 3"},
+        BadInput{"--gpus 4 --gpu h100 --seq-length 512 --global-batch-size 8", 2,
+                 "--model: missing; give --model, --gpu and --seq-length, or --profile FILE"},
+        BadInput{"--gpus 4 --profile p.json --gpu h100 --global-batch-size 8", 2, "excludes"},
+        BadInput{"--gpus 4 --profile none.json --global-batch-size 8", 3, "none.json"},
+        BadInput{"--gpus 4 --profile broken.json --global-batch-size 8", 3, "broken.json"},
+        BadInput{"--model gemma-2-9b --vocab-size 0" + kRest, 2, "--vocab-size 0: must be"},
+        BadInput{"--model gemma-2-9b --memory-gib -1" + kRest, 2, "--memory-gib -1"},
+        BadInput{"--model gemma-2-9b --schedules 1f1c" + kRest, 2, "did you mean 1f1b?"},
+        BadInput{"--model gemma-2-9b --vocab-modes one-barrier" + kRest, 2, "one-barrier"},
+        BadInput{"--model gemma-2-9b --chunks 0" + kRest, 2, "--chunks 0: must be"},
+        BadInput{"--model gemma-2-9b --top 0" + kRest, 2, "--top 0: must be at least 1"},
+        BadInput{"--model gemma-2-9b --evaluation guess" + kRest, 2, "--evaluation guess"},
+        BadInput{"--model gpt3-175b --gpus 4 --gpu h100 --seq-length 4096 --global-batch-size 8", 2,
+                 "--seq-length 4096: gpt3-175b has 2048 learned positions"},
+        BadInput{"--model gemma-2-9b --html none/plan.html" + kRest, 1, "none/plan.html"}));
+
+}  // namespace
+}  // namespace vocabpipe
