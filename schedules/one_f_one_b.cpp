@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/one_f_one_b.hpp"
 
+#include "schedules/eager_1f1b.hpp"
 #include "schedules/rank_list.hpp"
 #include "schedules/straight.hpp"
 #include "schedules/vocabulary_slots.hpp"
@@ -135,6 +136,8 @@ std::vector<Pass> interlaced(const GenerateOptions& options, int rank) {
 }  // namespace
 
 Schedule one_f_one_b(const GenerateOptions& options) {
+    // The orders below, vocabulary passes included, are made for a depth of 1.
+    if (options.warm_up_depth > 1) return eager_1f1b(options);
     // On one rank there is nobody to wait for: every mode is E F S T B G, one microbatch in flight.
     const bool alone = options.ranks == 1;
     if (alone || !sharded(options.vocab_mode)) {

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/improve.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
 
+#include "schedules/dualpipe_v.hpp"
+#include "schedules/eager_1f1b.hpp"
 #include "schedules/gpipe.hpp"
+#include "schedules/group_interleaved.hpp"
+#include "schedules/interleaved.hpp"
+#include "schedules/interleaved_zb.hpp"
+#include "schedules/looped_bfs.hpp"
 #include "schedules/one_f_one_b.hpp"
+#include "schedules/zb.hpp"
+#include "schedules/zb_v.hpp"
 
 #include <algorithm>
 #include <array>
@@ -23,6 +32,52 @@ constexpr std::array kGenerators{
     Generator{.name = "gpipe",
               .summary = "all forwards, then all backwards; all microbatches in flight",
               .make = gpipe},
+    Generator{.name = "eager-1f1b",
+              .summary = "1f1b with a deeper warm-up, which hides the latency of messages",
+              .make = eager_1f1b},
+    Generator{.name = "interleaved",
+              .summary = "1f1b over v stages per rank: 1/v of its bubble, v times its messages",
+              .placement = Placement::loop,
+              .chunks = 2,
+              .any_chunks = true,
+              .make = interleaved},
+    Generator{.name = "group-interleaved",
+              .summary = "interleaved with split backwards: less memory in flight and less bubble",
+              .placement = Placement::loop,
+              .chunks = 2,
+              .any_chunks = true,
+              .make = group_interleaved},
+    Generator{.name = "looped-bfs",
+              .summary = "all microbatches of a stage, then the next stage: two visits per stage",
+              .placement = Placement::loop,
+              .chunks = 2,
+              .any_chunks = true,
+              .make = looped_bfs},
+    Generator{.name = "zb",
+              .summary = "zero bubble at a memory limit of p to 2p-1 microbatches on every rank",
+              .make = zb},
+    Generator{.name = "zb-h1",
+              .summary = "zero bubble at the peak memory of 1f1b: p microbatches on every rank",
+              .make = zb_h1},
+    Generator{.name = "zb-h2",
+              .summary = "zero bubble without bubble: 2p-1 microbatches on every rank",
+              .make = zb_h2},
+    Generator{.name = "interleaved-zb",
+              .summary = "interleaved with split backwards; vp chunks on every rank",
+              .placement = Placement::loop,
+              .chunks = 2,
+              .any_chunks = true,
+              .make = interleaved_zb},
+    Generator{.name = "zb-v",
+              .summary = "two stages per rank in a V; no bubble at the peak memory of 1f1b",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = zb_v},
+    Generator{.name = "dualpipe-v",
+              .summary = "two stages per rank in a V; forwards and backwards in overlapped pairs",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = dualpipe_v},
 };
 
 void require_at_least(std::string_view option, int64_t value, int64_t least) {
@@ -52,6 +107,7 @@ void check(const GenerateOptions& options) {
     require_at_least("--warm-up-depth", options.warm_up_depth, 0);
     require_at_least("--group-size", options.group_size, 0);
     require_at_least("--memory-limit", options.memory_limit, 0);
+    require_at_least("--search-moves", options.search_moves, 0);
 }
 
 /// Costs must be there for every stage and rank (or for one, which stands for all).
@@ -138,6 +194,9 @@ Schedule generate(std::string_view name, const GenerateOptions& asked) {
             {.mode = options.vocab_mode, .vocab_size = options.vocab_size, .costs = options.costs});
     }
     drop_passes_on_empty_shards(schedule);
+    if (options.search_moves > 0) {
+        schedule = improve(schedule, options.costs, {.moves = options.search_moves});
+    }
     return schedule;
 }
 

@@ -20,6 +20,38 @@ public:
     [[nodiscard]] virtual int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const = 0;
     /// combine and fold; `bytes` is what they read and write.
     [[nodiscard]] virtual int64_t local_ns(Do what, int64_t bytes) const = 0;
+    /// How much longer the pass takes while its rank communicates, in thousandths of its own time:
+    /// communication kernels take compute units and memory bandwidth. 0: not at all.
+    [[nodiscard]] virtual int64_t overlap_slowdown_permille(int /*rank*/,
+                                                            const Pass& /*pass*/) const {
+        return 0;
+    }
+    /// Time of a step that belongs to no action: launching, logging, reading data.
+    [[nodiscard]] virtual int64_t fixed_step_ns() const { return 0; }
+};
+
+/// How k ranks do a collective. With a the latency, b the time of the bytes that the busiest rank
+/// sends to one peer (broadcast: the message; all_gather, gather: one rank's part; exchange: the
+/// whole partial sum), l = ceil(log2 k):
+///
+///   | | broadcast | all_gather, gather | exchange |
+///   |---|---|---|---|
+///   | linear: one peer after the other on one link, messages pipelined | a + (k-1) b | a + (k-1) b
+///   | a + b (k-1)/k |
+///   | ring: from neighbour to neighbour, in pieces | (k-1) a + b | (k-1) (a + b) | (k-1) a +
+///   b (k-1)/k |
+///   | tree: doubling distances | l (a + b) | l a + (k-1) b | l (a + b/2) |
+///   | direct: all peers at once, a link for each pair | a + b | a + b | a + b |
+///
+/// (binomial tree, recursive doubling, Bruck; Thakur, Rabenseifner, Gropp 2005).
+enum class CollectiveAlgorithm : uint8_t { linear, ring, tree, direct };
+
+struct CollectiveAlgorithms {
+    // Defaults: what this library's transports do, every collective as messages between its ranks.
+    CollectiveAlgorithm broadcast = CollectiveAlgorithm::linear;
+    CollectiveAlgorithm all_gather = CollectiveAlgorithm::linear;
+    CollectiveAlgorithm gather = CollectiveAlgorithm::linear;
+    CollectiveAlgorithm exchange = CollectiveAlgorithm::direct;
 };
 
 /// Costs by table: transformer passes by stage, vocabulary passes by rank; links by latency and
@@ -32,6 +64,12 @@ public:
     int64_t latency_ns = 0;         ///< per message
     double bytes_per_ns = 0;        ///< per link; 0: infinitely fast
     double local_bytes_per_ns = 0;  ///< combine and fold; 0: infinitely fast
+    CollectiveAlgorithms algorithms;
+    /// Of every pass. The published vocabulary runs show 50 to 70 on F and 25 on B
+    /// (vocabulary-parallelism reference, section 7.3); 0 where pass times were measured in a run
+    /// that communicates.
+    int64_t slowdown_permille = 0;
+    int64_t fixed_ns = 0;  ///< see CostModel::fixed_step_ns
 
     /// The same costs for every stage and rank: forward, backward = I + W, and one cost for E, G,
     /// S, T.
@@ -41,6 +79,8 @@ public:
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
     [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
+    [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override;
+    [[nodiscard]] int64_t fixed_step_ns() const override { return fixed_ns; }
 };
 
 }  // namespace vocabpipe

@@ -28,6 +28,9 @@ struct GenerateOptions {
     /// Latency to hide between the last stage's F and the earliest S, in the unit of the costs:
     /// 1F1B's orders are built for B - c0_margin. 0 keeps the paper's lists.
     int64_t c0_margin = 0;
+    /// Moves of a local search for a smaller makespan under `costs`, after the family's rule
+    /// (improve.hpp); 0: the rule as it is.
+    int64_t search_moves = 0;
     bool forward_only =
         false;  ///< evaluation: E, F, S and the loss, no limit from passes in flight
 };

@@ -9,11 +9,6 @@
 
 namespace vocabpipe {
 
-/// How long an overlapped pair takes: its members one after the other, each with its own inputs and
-/// outputs (what a runtime without real overlap does); or as one pass that waits for the inputs of
-/// both, and lasts the sum or the longer of the two.
-enum class Pairs : uint8_t { apart, sum, longest };
-
 /// When every pass of a schedule runs if ranks run their lists in order, messages occupy nobody and
 /// nothing else is waited for. The quick look that searches need (about 50 ns per pass); simulate()
 /// runs the lowered program and knows buffers, lanes and collectives.

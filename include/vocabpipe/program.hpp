@@ -107,11 +107,19 @@ struct Edge {
     uint32_t after = 0;
 };
 
+/// How long an overlapped pair takes: its members one after the other, each with its own inputs and
+/// outputs (what a runtime without real overlap does); or as one pass that waits for the inputs of
+/// both, and lasts the sum or the longer of the two.
+enum class Pairs : uint8_t { apart, sum, longest };
+
 /// Everything one rank does in one step, in the projection of one global order.
 struct Program {
     int rank = 0;
     int ranks = 0;
     int microbatches = 0;
+    /// How the passes with Pass::with_next were lowered. The edges say it all but for `longest`,
+    /// where a simulated pair takes as long as its longer member; the executor runs them in turn.
+    Pairs pairs = Pairs::apart;
     uint64_t hash = 0;  ///< of all ranks' programs together: equal on every rank or nothing runs
     std::vector<Pass> passes;
     std::vector<Group> groups;

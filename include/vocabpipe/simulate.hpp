@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/memory_over_time.hpp"
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/timeline.hpp"
 
@@ -10,15 +11,28 @@
 
 namespace vocabpipe {
 
+struct SimulateOptions {
+    /// The optimizer step waits for the norms and the loss of every rank. False: it goes ahead and
+    /// is undone in the rare case that it should not have (post-validation), which is what the gain
+    /// of zero-bubble schedules needs (schedules reference, section 4.1).
+    bool wait_for_reports = true;
+    std::vector<PersistentBytes> persistent;  ///< [rank]; empty: memory of the arena alone
+};
+
 struct Simulation {
-    Timeline timeline;
+    Timeline timeline;  ///< spans by rank, then by action
     TimelineSummary summary;
     std::vector<uint64_t> peak_bytes;  ///< [rank] largest sum of buffers alive in simulated time
+    std::vector<RankMemory> memory;    ///< [rank] the same with persistent bytes, over time
 };
 
 /// Runs the programs in simulated, integer time under the executor's rules: a compute action starts
 /// when its lane is free and its edges are done; a communication starts when all participants have
-/// reached it in their lanes. Throws UsageError if the programs get stuck.
-[[nodiscard]] Simulation simulate(const std::vector<Program>& programs, const CostModel& costs);
+/// reached it in their lanes. A pass that overlaps communication of its rank is slowed down
+/// (CostModel::overlap_slowdown_permille) while it lasts, and ends at the next whole nanosecond. The
+/// result does not depend on the order in which events of the same moment are looked at. Throws
+/// UsageError if the programs get stuck.
+[[nodiscard]] Simulation simulate(const std::vector<Program>& programs, const CostModel& costs,
+                                  const SimulateOptions& options = {});
 
 }  // namespace vocabpipe

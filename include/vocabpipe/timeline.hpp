@@ -19,10 +19,17 @@ struct Span {
     int64_t begin_ns = 0;
     int64_t end_ns = 0;
     int64_t cpu_ns = 0;  ///< thread CPU time of compute; equals the duration when simulated
+    /// When its own rank was ready for it; a communication begins when its last participant is.
+    /// -1: not known, it began at once (executed runs).
+    int64_t ready_ns = -1;
 };
 
 struct Timeline {
     std::vector<Span> spans;
+    int64_t fixed_ns = 0;  ///< time of the step that belongs to no span; see CostModel
+    /// Ranks began the optimizer step before the others' reports were there, so that nothing
+    /// synchronises them between steps.
+    bool early_update = false;
 };
 
 /// What a timeline says about one rank. Busy counts passes, combines and folds.
@@ -37,6 +44,12 @@ struct TimelineSummary {
     int64_t largest_span_ns = 0;  ///< of one rank: what steady training without a barrier costs
     double bubble = 0;            ///< mean over ranks
     std::vector<RankSummary> ranks;
+    /// Whether the step ends with something that every rank waits for (norms and loss before the
+    /// optimizer step). Then steps cannot overlap and the makespan is what a step costs, otherwise
+    /// the largest span (schedules reference, section 4.1).
+    bool barrier = false;
+    int64_t fixed_ns = 0;  ///< Timeline::fixed_ns
+    int64_t step_ns = 0;   ///< the metric that applies, plus fixed_ns
 };
 
 [[nodiscard]] TimelineSummary summarize(const Timeline& timeline,

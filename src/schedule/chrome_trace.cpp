@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chrome trace JSON: https://ui.perfetto.dev and chrome://tracing open it. Times in microseconds.
+#include "src/schedule/spans_by_action.hpp"
 #include "src/support/output_file.hpp"
+#include "vocabpipe/memory_over_time.hpp"
 #include "vocabpipe/timeline.hpp"
 
 #include <algorithm>
@@ -83,49 +85,43 @@ void write_names(Writer& out, const std::vector<Program>& programs,
     }
 }
 
-/// Bytes alive and microbatches in flight over time.
-void write_counters(Writer& out, const Program& program, const std::vector<const Span*>& span_of,
-                    int64_t origin) {
-    std::vector<std::pair<int64_t, int64_t>> bytes;
-    std::vector<std::pair<int64_t, int64_t>> flight;
-    std::vector<std::pair<int64_t, int64_t>> life(program.buffers.size(), {INT64_MAX, INT64_MIN});
+/// Microbatches whose activations are kept.
+std::vector<std::pair<int64_t, int64_t>> in_flight(const Program& program,
+                                                   const SpansByAction& spans, size_t rank) {
     const bool evaluation =
         std::none_of(program.passes.begin(), program.passes.end(),
                      [](const Pass& pass) { return pass.op == Op::B || pass.op == Op::W; });
-    for (size_t i = 0; i < program.actions.size(); ++i) {
-        const Span* span = span_of[i];
-        if (span == nullptr) continue;
-        for (const uint32_t operand : program.operands_of(program.actions[i])) {
-            if (operand == kNoBuffer) continue;
-            life[operand].first = std::min(life[operand].first, span->begin_ns);
-            life[operand].second = std::max(life[operand].second, span->end_ns);
-        }
-        if (program.actions[i].what != Do::pass) continue;
+    std::vector<std::pair<int64_t, int64_t>> changes;
+    for (uint32_t i = 0; i < program.actions.size(); ++i) {
+        const Span* span = spans.of(rank, i);
+        if (span == nullptr || program.actions[i].what != Do::pass) continue;
         const Op op = program.passes[program.actions[i].item].op;
-        if (op == Op::F) {
-            flight.emplace_back(span->begin_ns, 1);
-            if (evaluation) flight.emplace_back(span->end_ns, -1);
-        }
-        if (op == Op::B || op == Op::W) flight.emplace_back(span->end_ns, -1);
+        if (op == Op::F) changes.emplace_back(span->begin_ns, 1);
+        const Op last = evaluation ? Op::F : Op::B;
+        if (op == last || op == Op::W) changes.emplace_back(span->end_ns, -1);
     }
-    for (size_t b = 0; b < program.buffers.size(); ++b) {
-        if (life[b].first == INT64_MAX || program.buffers[b].space != Buffer::Space::arena)
-            continue;
-        bytes.emplace_back(life[b].first, static_cast<int64_t>(program.buffers[b].bytes));
-        bytes.emplace_back(life[b].second, -static_cast<int64_t>(program.buffers[b].bytes));
-    }
+    std::sort(changes.begin(), changes.end());
+    return changes;
+}
+
+/// Bytes alive and microbatches in flight over time.
+void write_counters(Writer& out, int rank, const RankMemory& memory,
+                    const std::vector<std::pair<int64_t, int64_t>>& flight, int64_t origin) {
     const auto series = [&](const char* name, const char* unit,
-                            std::vector<std::pair<int64_t, int64_t>>& changes) {
-        std::sort(changes.begin(), changes.end());
+                            const std::vector<std::pair<int64_t, int64_t>>& changes) {
         int64_t value = 0;
         for (size_t i = 0; i < changes.size(); ++i) {
             value += changes[i].second;
             if (i + 1 < changes.size() && changes[i + 1].first == changes[i].first) continue;
-            out.event(R"({"name":"%s","ph":"C","pid":%d,"ts":%.3f,"args":{"%s":%lld}})", name,
-                      program.rank, us(changes[i].first - origin), unit,
-                      static_cast<long long>(value));
+            out.event(R"({"name":"%s","ph":"C","pid":%d,"ts":%.3f,"args":{"%s":%lld}})", name, rank,
+                      us(changes[i].first - origin), unit, static_cast<long long>(value));
         }
     };
+    std::vector<std::pair<int64_t, int64_t>> bytes;
+    bytes.reserve(memory.changes.size());
+    for (const MemoryChange& change : memory.changes) {
+        bytes.emplace_back(change.at_ns, change.bytes);
+    }
     series("bytes alive", "bytes", bytes);
     series("microbatches in flight", "microbatches", flight);
 }
@@ -141,14 +137,9 @@ void write_chrome_trace(const std::string& path, const Timeline& timeline,
 
     std::vector<const Span*> spans;
     int64_t origin = INT64_MAX;
-    std::vector<std::vector<const Span*>> span_of(programs.size());
-    for (size_t r = 0; r < programs.size(); ++r) {
-        span_of[r].assign(programs[r].actions.size(), nullptr);
-    }
     for (const Span& span : timeline.spans) {
         spans.push_back(&span);
         origin = std::min(origin, span.begin_ns);
-        span_of[span.rank][span.action] = &span;
     }
     std::sort(spans.begin(), spans.end(), [](const Span* a, const Span* b) {
         return std::tie(a->begin_ns, a->rank, a->action) <
@@ -189,8 +180,11 @@ void write_chrome_trace(const std::string& path, const Timeline& timeline,
     std::map<std::pair<int, int>, int> tracks;
     for (const auto& [key, until] : busy_until) tracks[key] = static_cast<int>(until.size());
     write_names(out, programs, tracks);
+    const SpansByAction by_action(timeline, programs);
+    const std::vector<RankMemory> memory = memory_over_time(timeline, programs);
     for (size_t r = 0; r < programs.size(); ++r) {
-        write_counters(out, programs[r], span_of[r], origin);
+        write_counters(out, programs[r].rank, memory[r], in_flight(programs[r], by_action, r),
+                       origin);
     }
     file.write(std::string_view("\n]}\n"));
     file.publish();

@@ -2,6 +2,7 @@
 #include "vocabpipe/cost_model.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace vocabpipe {
@@ -39,12 +40,35 @@ int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
 }
 
 int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {
-    // Linear algorithms: a broadcast's root and a gather's root serve the others one after the
-    // other.
-    const auto peers = static_cast<int64_t>(group.ranks.size()) - 1;
-    const bool one_to_all = what == Do::broadcast || what == Do::gather || what == Do::all_gather;
-    return latency_ns +
-           at_rate(bytes, bytes_per_ns) * (one_to_all ? std::max<int64_t>(peers, 1) : 1);
+    using enum CollectiveAlgorithm;
+    const auto members = static_cast<int64_t>(group.ranks.size());
+    const int64_t peers = std::max<int64_t>(members - 1, 1);
+    const int64_t rounds = std::bit_width(static_cast<uint64_t>(peers));  // ceil(log2 members)
+    const auto time = [&](int64_t of_bytes) { return at_rate(of_bytes, bytes_per_ns); };
+    const int64_t whole = time(bytes);
+    CollectiveAlgorithm algorithm = direct;
+    if (what == Do::broadcast) algorithm = algorithms.broadcast;
+    if (what == Do::all_gather) algorithm = algorithms.all_gather;
+    if (what == Do::gather) algorithm = algorithms.gather;
+    if (what == Do::exchange) algorithm = algorithms.exchange;
+    if (algorithm == direct) return latency_ns + whole;
+    if (what == Do::exchange) {
+        if (algorithm == tree) return rounds * (latency_ns + time(bytes / 2));
+        return (algorithm == ring ? peers : 1) * latency_ns + time(bytes * peers / members);
+    }
+    const bool one_message = what == Do::broadcast;
+    switch (algorithm) {
+        case ring:
+            return peers * latency_ns + (one_message ? 1 : peers) * whole;
+        case tree:
+            return rounds * latency_ns + (one_message ? rounds : peers) * whole;
+        default:
+            return latency_ns + peers * whole;
+    }
+}
+
+int64_t TableCosts::overlap_slowdown_permille(int /*rank*/, const Pass& pass) const {
+    return traits(pass.op).of_step ? 0 : slowdown_permille;
 }
 
 int64_t TableCosts::local_ns(Do, int64_t bytes) const {

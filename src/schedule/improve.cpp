@@ -30,6 +30,7 @@ public:
                     {pass, need.event, inputs.produced(pass), need.latency, costs(rank, pass)});
             }
             limit_.push_back(options.chunk_limit > 0 ? options.chunk_limit : peaks[r]);
+            numerators_.push_back(peak_numerators(schedule.passes[r]));
         }
         for (size_t e = 0; e < inputs.events(); ++e) {
             start_.push_back({0, inputs.producers(e), kNobody});
@@ -150,12 +151,24 @@ private:
 
     [[nodiscard]] bool fits(size_t rank) const {
         int alive = 0;
+        int numerators = 0;
         for (const uint32_t id : lists_[rank]) {
             const Op op = passes_[id].pass.op;
             if (op == F && ++alive > limit_[rank]) return false;
             if (op == B || op == W) --alive;
+            if (op == S && ++numerators > numerators_[rank]) return false;
+            if (op == T) --numerators;
         }
         return true;
+    }
+    static int peak_numerators(const std::vector<Pass>& list) {
+        int alive = 0;
+        int peak = 0;
+        for (const Pass& pass : list) {
+            alive += pass.op == S ? 1 : pass.op == T ? -1 : 0;
+            peak = std::max(peak, alive);
+        }
+        return peak;
     }
 
     int64_t makespan() {
@@ -211,7 +224,8 @@ private:
     std::vector<Known> passes_;
     std::vector<std::vector<uint32_t>> lists_;  ///< [rank] indices into passes_
     std::vector<std::vector<uint32_t>> best_;
-    std::vector<int> limit_;
+    std::vector<int> limit_;       ///< [rank] activations alive, in chunks
+    std::vector<int> numerators_;  ///< [rank] numerators of S alive
     std::vector<Event> start_, events_;
     std::vector<int> next_waiter_, ready_;
     std::vector<size_t> position_;

@@ -85,7 +85,8 @@ public:
     }
 
     Schedule run() {
-        if (sharded_) {
+        // On one rank there is nobody to wait for.
+        if (sharded_ && base_.ranks > 1) {
             shard();
         } else {
             attach();

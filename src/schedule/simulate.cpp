@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/simulate.hpp"
 
-#include "src/schedule/communication.hpp"
+#include "src/schedule/action_costs.hpp"
+#include "src/schedule/meetings.hpp"
 #include "src/schedule/successors.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -9,226 +10,320 @@
 #include <array>
 #include <functional>
 #include <queue>
-#include <unordered_map>
 
 namespace vocabpipe {
 
 namespace {
 
+constexpr uint32_t kNone = UINT32_MAX;
+
 /// One rank's program while it runs.
 struct RankState {
-    std::vector<uint32_t> missing;     ///< [action] edges and lane predecessor still to come
-    std::vector<int64_t> ready_ns;     ///< [action] when the last of them came
-    std::vector<uint32_t> waited_for;  ///< [action] which one that was
     Successors edges;
+    std::vector<uint32_t> missing;  ///< [action] edges and lane predecessor still to come
     std::vector<uint32_t> next_in_lane;
+    Span* spans = nullptr;  ///< [action]
+
+    // The pass on the compute lane. Work is counted in thousandths of a nanosecond at full speed
+    // times (1000 + slowdown) / 1000, so that both speeds are whole numbers.
+    uint32_t running = kNone;
+    int64_t work = 0;
+    int64_t slowdown = 0;  ///< of the running pass
+    int64_t since_ns = 0;  ///< up to when `work` is right
+    int communicating = 0;
 };
 
-/// What the busiest participant sends, as the cost model wants it.
-int64_t bytes_moved(const Program& program, const Action& action) {
-    const auto operands = program.operands_of(action);
-    const uint32_t buffer =
-        operands[0] != kNoBuffer || operands.size() < 2 ? operands[0] : kNoBuffer;
-    return buffer == kNoBuffer ? 0 : static_cast<int64_t>(program.buffers[buffer].bytes);
-}
+/// All participants of one communication.
+struct Meeting {
+    uint32_t arrived = 0;
+    uint32_t first_member = kNone;  ///< linked list in the order of arrival
+    int64_t bytes = 0;
+};
 
 class Simulator {
 public:
-    Simulator(const std::vector<Program>& programs, const CostModel& costs)
-        : programs_(programs), costs_(costs) {
-        for (const Program& program : programs) ranks_.push_back(prepare(program));
+    Simulator(const std::vector<Program>& programs, const CostModel& costs, bool wait_for_reports)
+        : programs_(programs), costs_(costs), meetings_(programs), meeting_(meetings_.count()) {
+        base_.push_back(0);
+        for (const Program& program : programs) {
+            base_.push_back(base_.back() + static_cast<uint32_t>(program.actions.size()));
+        }
+        next_member_.assign(base_.back(), kNone);
+        timeline_.spans.resize(base_.back());
+        timeline_.fixed_ns = costs.fixed_step_ns();
+        timeline_.early_update = !wait_for_reports;
+        ranks_.resize(programs.size());
+        for (size_t rank = 0; rank < programs.size(); ++rank) prepare(rank);
     }
 
     Timeline run() {
         for (size_t rank = 0; rank < programs_.size(); ++rank) {
             for (uint32_t i = 0; i < programs_[rank].actions.size(); ++i) {
-                if (ranks_[rank].missing[i] == 0) reached(rank, i, 0);
+                if (ranks_[rank].missing[i] == 0) startable_.push_back({at(rank), i});
             }
         }
+        settle(0);
         while (!events_.empty()) {
             const Event event = events_.top();
             events_.pop();
-            if (event.kind == Event::kStart) {
-                start(event.rank, event.action, event.at);
-            } else {
-                end(event.rank, event.action, event.at);
-            }
+            if (is_stale(event)) continue;
+            finish(event);
+            settle(event.at_ns);
         }
-        size_t total = 0;
-        for (const Program& program : programs_) total += program.actions.size();
-        if (timeline_.spans.size() != total) {
-            throw UsageError("the programs get stuck after " +
-                             std::to_string(timeline_.spans.size()) + " of " +
-                             std::to_string(total) + " actions");
+        if (done_ != base_.back()) {
+            throw UsageError("the programs get stuck after " + std::to_string(done_) + " of " +
+                             std::to_string(base_.back()) + " actions");
         }
         return std::move(timeline_);
     }
 
 private:
+    /// The end of an action; of a communication, of all its participants.
     struct Event {
-        enum Kind : uint8_t { kEnd, kStart };
-        int64_t at = 0;
-        Kind kind = kEnd;
-        uint32_t order = 0;  ///< ties: global order, then rank
+        int64_t at_ns = 0;
         uint32_t rank = 0;
         uint32_t action = 0;
-        bool operator>(const Event& other) const {
-            return std::tie(at, kind, order, rank, action) >
-                   std::tie(other.at, other.kind, other.order, other.rank, other.action);
-        }
+        bool operator>(const Event& other) const { return at_ns > other.at_ns; }
     };
-    struct Meeting {
-        uint32_t arrived = 0;
-        int64_t ready_ns = 0;
-        int64_t bytes = 0;
-        std::vector<std::pair<uint32_t, uint32_t>> members;  ///< rank, action
+    struct Startable {
+        uint32_t rank = 0;
+        uint32_t action = 0;
     };
+    static uint32_t at(size_t rank) { return static_cast<uint32_t>(rank); }
 
-    static RankState prepare(const Program& program) {
+    void prepare(size_t rank) {
+        const Program& program = programs_[rank];
         const size_t count = program.actions.size();
-        RankState state;
+        RankState& state = ranks_[rank];
         state.edges = Successors(count, program.edges);
         state.missing = state.edges.missing;
-        state.ready_ns.assign(count, 0);
-        state.waited_for.assign(count, UINT32_MAX);
-        state.next_in_lane.assign(count, UINT32_MAX);
+        state.next_in_lane.assign(count, kNone);
+        state.spans = timeline_.spans.data() + base_[rank];
         std::array<uint32_t, kLanes> last;
-        last.fill(UINT32_MAX);
+        last.fill(kNone);
         for (uint32_t i = 0; i < count; ++i) {
-            uint32_t& previous = last[static_cast<size_t>(program.actions[i].lane)];
-            if (previous != UINT32_MAX) {
+            const Lane lane = program.actions[i].lane;
+            Span& span = state.spans[i];
+            span.action = i;
+            span.rank = static_cast<uint16_t>(rank);
+            span.lane = lane;
+            span.ready_ns = 0;
+            uint32_t& previous = last[static_cast<size_t>(lane)];
+            if (previous != kNone) {
                 state.next_in_lane[previous] = i;
                 ++state.missing[i];
             }
             previous = i;
         }
-        return state;
-    }
-
-    void satisfied(size_t rank, uint32_t action, uint32_t by, int64_t at) {
-        RankState& state = ranks_[rank];
-        if (at >= state.ready_ns[action]) {
-            state.ready_ns[action] = at;
-            state.waited_for[action] = by;
+        if (!timeline_.early_update) return;
+        for (const Edge& edge : program.edges) {
+            if (is_report(program, edge)) --state.missing[edge.after];
         }
-        if (--state.missing[action] == 0) reached(rank, action, state.ready_ns[action]);
     }
 
-    /// The action's own rank is ready for it.
-    void reached(size_t rank, uint32_t action, int64_t at) {
-        events_.push({at, Event::kStart, programs_[rank].actions[action].order,
-                      static_cast<uint32_t>(rank), action});
+    /// From the exchange of reports to the optimizer step.
+    static bool is_report(const Program& program, const Edge& edge) {
+        const Action& after = program.actions[edge.after];
+        return after.what == Do::pass && program.passes[after.item].op == Op::Update &&
+               is_communication(program.actions[edge.before].what);
     }
 
-    void start(uint32_t rank, uint32_t index, int64_t at) {
-        const Program& program = programs_[rank];
-        const Action& action = program.actions[index];
-        if (!is_communication(action.what)) {
-            const int64_t duration =
-                action.what == Do::pass
-                    ? costs_.pass_ns(static_cast<int>(rank), program.passes[action.item])
-                    : costs_.local_ns(action.what, local_bytes(program, action));
-            begin(rank, index, at, at + duration);
+    // --- starting --------------------------------------------------------------------------------
+
+    void satisfied(uint32_t rank, uint32_t action, uint32_t by, int64_t now) {
+        RankState& state = ranks_[rank];
+        Span& span = state.spans[action];
+        if (now > span.ready_ns || span.waited_for == kNone ||
+            preferred(programs_[rank], by, span.waited_for)) {
+            span.ready_ns = now;
+            span.waited_for = by;
+        }
+        if (--state.missing[action] == 0) startable_.push_back({rank, action});
+    }
+
+    /// Which of two actions that came at the same moment is named: the pass before, if it is one of
+    /// them, for then the rank was not idle.
+    static bool preferred(const Program& program, uint32_t a, uint32_t b) {
+        const bool pass_a = program.actions[a].lane == Lane::compute;
+        const bool pass_b = program.actions[b].lane == Lane::compute;
+        return pass_a != pass_b ? pass_a : a < b;
+    }
+
+    void settle(int64_t now) {
+        while (!startable_.empty()) {
+            const Startable next = startable_.back();
+            startable_.pop_back();
+            start(next.rank, next.action, now);
+        }
+    }
+
+    auto sizes(uint32_t rank) const {
+        return [&buffers = programs_[rank].buffers](uint32_t buffer) {
+            return static_cast<int64_t>(buffers[buffer].bytes);
+        };
+    }
+
+    void start(uint32_t rank, uint32_t index, int64_t now) {
+        const Action& action = programs_[rank].actions[index];
+        if (is_communication(action.what)) {
+            meet(rank, index, now);
+        } else if (action.lane == Lane::compute) {
+            start_pass(rank, index, now);
         } else {
-            const Group& group = program.groups[action.group];
-            Meeting& meeting = meetings_[action.order];
-            ++meeting.arrived;
-            meeting.ready_ns = std::max(meeting.ready_ns, at);
-            meeting.bytes = std::max(meeting.bytes, bytes_moved(program, action));
-            meeting.members.emplace_back(rank, index);
-            if (meeting.arrived == group.ranks.size()) {
-                const Do what = action.what == Do::receive ? Do::send : action.what;
-                const int64_t duration = costs_.transfer_ns(what, group, meeting.bytes);
-                for (const auto& [member, member_action] : meeting.members) {
-                    begin(member, member_action, meeting.ready_ns, meeting.ready_ns + duration);
-                }
-                meetings_.erase(action.order);
-            }
+            const int64_t bytes = bytes_touched(programs_[rank].operands_of(action), sizes(rank));
+            begin_action(rank, index, now);
+            events_.push({now + costs_.local_ns(action.what, bytes), rank, index});
         }
         // A lane of communication goes on once its head has started; compute waits for the end.
         const uint32_t next = ranks_[rank].next_in_lane[index];
-        if (action.lane != Lane::compute && next != UINT32_MAX) satisfied(rank, next, index, at);
+        if (action.lane != Lane::compute && next != kNone) satisfied(rank, next, index, now);
     }
 
-    static int64_t local_bytes(const Program& program, const Action& action) {
-        int64_t bytes = 0;
-        for (const uint32_t operand : program.operands_of(action)) {
-            if (operand != kNoBuffer) bytes += static_cast<int64_t>(program.buffers[operand].bytes);
+    void begin_action(uint32_t rank, uint32_t index, int64_t now) {
+        ranks_[rank].spans[index].begin_ns = now;
+    }
+
+    void meet(uint32_t rank, uint32_t index, int64_t now) {
+        const Program& program = programs_[rank];
+        const Action& action = program.actions[index];
+        Meeting& meeting = meeting_[meetings_.of(action)];
+        meeting.bytes =
+            std::max(meeting.bytes, bytes_sent(program.operands_of(action), sizes(rank)));
+        next_member_[base_[rank] + index] = meeting.first_member;
+        meeting.first_member = base_[rank] + index;
+        const Group& group = program.groups[action.group];
+        if (++meeting.arrived < group.ranks.size()) return;
+        const int64_t duration =
+            costs_.transfer_ns(transfer_kind(action.what), group, meeting.bytes);
+        for_members(meeting, [&](uint32_t member, uint32_t of_member) {
+            begin_action(member, of_member, now);
+            if (duration > 0 && ++ranks_[member].communicating == 1) change_speed(member, now);
+        });
+        events_.push({now + duration, rank, index});
+    }
+
+    template <typename Visit>
+    void for_members(const Meeting& meeting, Visit&& visit) {
+        for (uint32_t id = meeting.first_member; id != kNone; id = next_member_[id]) {
+            const Span& span = timeline_.spans[id];
+            visit(span.rank, span.action);
         }
-        return bytes;
     }
 
-    void begin(uint32_t rank, uint32_t index, int64_t from, int64_t to) {
-        timeline_.spans.push_back({index, ranks_[rank].waited_for[index],
-                                   static_cast<uint16_t>(rank), programs_[rank].actions[index].lane,
-                                   from, to, to - from});
-        events_.push({to, Event::kEnd, programs_[rank].actions[index].order, rank, index});
+    // --- passes, which communication slows down --------------------------------------------------
+
+    static constexpr int64_t kFull = 1000;
+
+    void start_pass(uint32_t rank, uint32_t index, int64_t now) {
+        const Program& program = programs_[rank];
+        const Action& action = program.actions[index];
+        RankState& state = ranks_[rank];
+        begin_action(rank, index, now);
+        const Pass& pass = program.passes[action.item];
+        state.running = index;
+        state.slowdown = costs_.overlap_slowdown_permille(static_cast<int>(rank), pass);
+        state.work = duration_of(program, action.item) * (kFull + state.slowdown);
+        state.since_ns = now;
+        schedule_end(rank);
     }
 
-    void end(uint32_t rank, uint32_t index, int64_t at) {
-        const RankState& state = ranks_[rank];
+    /// A pair as long as its longer member: what the first has not filled is left to the second.
+    int64_t duration_of(const Program& program, uint32_t item) const {
+        const int64_t own = costs_.pass_ns(program.rank, program.passes[item]);
+        const bool second = program.pairs == Pairs::longest && item > 0 &&
+                            program.passes[item - 1].with_next;
+        if (!second) return own;
+        return std::max<int64_t>(0, own - costs_.pass_ns(program.rank, program.passes[item - 1]));
+    }
+
+    [[nodiscard]] static int64_t speed(const RankState& state) {
+        return state.communicating > 0 ? kFull : kFull + state.slowdown;
+    }
+
+    void schedule_end(uint32_t rank) {
+        RankState& state = ranks_[rank];
+        const int64_t left = (state.work + speed(state) - 1) / speed(state);
+        Span& span = state.spans[state.running];
+        span.end_ns = state.since_ns + std::max<int64_t>(0, left);
+        events_.push({span.end_ns, rank, state.running});
+    }
+
+    /// `communicating` has just become 0 or 1.
+    void change_speed(uint32_t rank, int64_t now) {
+        RankState& state = ranks_[rank];
+        if (state.running == kNone || state.slowdown == 0) return;
+        const int64_t before = state.communicating > 0 ? kFull + state.slowdown : kFull;
+        state.work -= (now - state.since_ns) * before;
+        state.since_ns = now;
+        schedule_end(rank);
+    }
+
+    /// The end of a pass that was moved since.
+    [[nodiscard]] bool is_stale(const Event& event) const {
+        const RankState& state = ranks_[event.rank];
+        if (programs_[event.rank].actions[event.action].lane != Lane::compute) return false;
+        return state.running != event.action || state.spans[event.action].end_ns != event.at_ns;
+    }
+
+    // --- ending ----------------------------------------------------------------------------------
+
+    void finish(const Event& event) {
+        const Action& action = programs_[event.rank].actions[event.action];
+        if (!is_communication(action.what)) {
+            end_action(event.rank, event.action, event.at_ns);
+            return;
+        }
+        for_members(meeting_[meetings_.of(action)], [&](uint32_t member, uint32_t of_member) {
+            const bool lasted =
+                ranks_[member].spans[of_member].begin_ns < event.at_ns;
+            if (lasted && --ranks_[member].communicating == 0) change_speed(member, event.at_ns);
+            end_action(member, of_member, event.at_ns);
+        });
+    }
+
+    void end_action(uint32_t rank, uint32_t index, int64_t now) {
+        RankState& state = ranks_[rank];
+        const Program& program = programs_[rank];
+        Span& span = state.spans[index];
+        span.end_ns = now;
+        span.cpu_ns = now - span.begin_ns;
+        ++done_;
         for (const uint32_t next : state.edges.of(index)) {
-            satisfied(rank, next, index, at);
+            if (timeline_.early_update && is_report(program, {index, next})) continue;
+            satisfied(rank, next, index, now);
         }
-        if (programs_[rank].actions[index].lane == Lane::compute &&
-            state.next_in_lane[index] != UINT32_MAX) {
-            satisfied(rank, state.next_in_lane[index], index, at);
-        }
+        if (program.actions[index].lane != Lane::compute) return;
+        state.running = kNone;
+        const uint32_t next = state.next_in_lane[index];
+        if (next != kNone) satisfied(rank, next, index, now);
     }
 
     const std::vector<Program>& programs_;
     const CostModel& costs_;
     std::vector<RankState> ranks_;
+    std::vector<uint32_t> base_;  ///< [rank] id of its first action; ranks + 1 entries
+    Meetings meetings_;
+    std::vector<Meeting> meeting_;
+    std::vector<uint32_t> next_member_;  ///< [action id]
+    std::vector<Startable> startable_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-    std::unordered_map<uint32_t, Meeting> meetings_;
-    Timeline timeline_;
+    uint32_t done_ = 0;
+    Timeline timeline_;  ///< spans by action id
 };
-
-/// Largest sum of bytes alive: a buffer lives from the start of its first user to the last user's
-/// end.
-std::vector<uint64_t> peaks(const std::vector<Program>& programs, const Timeline& timeline) {
-    std::vector<std::vector<std::pair<int64_t, int64_t>>> span_of(programs.size());
-    for (size_t rank = 0; rank < programs.size(); ++rank) {
-        span_of[rank].resize(programs[rank].actions.size());
-    }
-    for (const Span& span : timeline.spans) {
-        span_of[span.rank][span.action] = {span.begin_ns, span.end_ns};
-    }
-    std::vector<uint64_t> result;
-    for (size_t rank = 0; rank < programs.size(); ++rank) {
-        const Program& program = programs[rank];
-        std::vector<std::pair<int64_t, int64_t>> life(program.buffers.size(),
-                                                      {INT64_MAX, INT64_MIN});
-        for (uint32_t i = 0; i < program.actions.size(); ++i) {
-            for (const uint32_t operand : program.operands_of(program.actions[i])) {
-                if (operand == kNoBuffer) continue;
-                life[operand].first = std::min(life[operand].first, span_of[rank][i].first);
-                life[operand].second = std::max(life[operand].second, span_of[rank][i].second);
-            }
-        }
-        std::vector<std::pair<int64_t, int64_t>> changes;  // time, bytes; deaths sort first
-        for (size_t b = 0; b < program.buffers.size(); ++b) {
-            if (program.buffers[b].space != Buffer::Space::arena) continue;
-            const auto bytes = static_cast<int64_t>(program.buffers[b].bytes);
-            changes.emplace_back(life[b].first, bytes);
-            changes.emplace_back(life[b].second, -bytes);
-        }
-        std::sort(changes.begin(), changes.end());
-        int64_t live = 0;
-        int64_t peak = 0;
-        for (const auto& [time, bytes] : changes) peak = std::max(peak, live += bytes);
-        result.push_back(static_cast<uint64_t>(peak));
-    }
-    return result;
-}
 
 }  // namespace
 
-Simulation simulate(const std::vector<Program>& programs, const CostModel& costs) {
+Simulation simulate(const std::vector<Program>& programs, const CostModel& costs,
+                    const SimulateOptions& options) {
     Simulation simulation;
-    simulation.timeline = Simulator(programs, costs).run();
+    simulation.timeline = Simulator(programs, costs, options.wait_for_reports).run();
     simulation.summary = summarize(simulation.timeline, programs);
-    simulation.peak_bytes = peaks(programs, simulation.timeline);
+    simulation.memory = memory_over_time(simulation.timeline, programs, options.persistent);
+    for (const RankMemory& memory : simulation.memory) {
+        const PersistentBytes& always = memory.persistent;
+        simulation.peak_bytes.push_back(memory.peak_bytes - always.weights - always.gradients -
+                                        always.optimizer);
+    }
     return simulation;
 }
 

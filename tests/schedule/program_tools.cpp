@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/schedule/program_tools.hpp"
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
 namespace vocabpipe::testing {
 
 std::string name_of(const Kind& kind) {
-    const std::string family = kind.family == "1f1b" ? "one_f_one_b" : kind.family;
+    std::string family = kind.family == "1f1b" ? "one_f_one_b" : kind.family;
+    std::replace(family.begin(), family.end(), '-', '_');
     return family + "_" + std::string(to_string(kind.mode)) +
            (kind.forward_only ? "_forward_only" : "");
 }

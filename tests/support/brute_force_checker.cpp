@@ -160,6 +160,27 @@ std::string brute_force_fault(const Schedule& s) {
         if (!(whole && !a_half) && !(two_halves && !whole)) return print(name) + " not just once";
     }
 
+    // A node is a pass, or the two passes of a pair.
+    std::vector<std::vector<std::vector<Name>>> nodes(lists.size());
+    for (size_t rank = 0; rank < lists.size(); ++rank) {
+        bool goes_on = false;
+        for (size_t i = 0; i < lists[rank].size(); ++i) {
+            if (goes_on) {
+                nodes[rank].back().push_back(lists[rank][i]);
+            } else {
+                nodes[rank].push_back({lists[rank][i]});
+            }
+            goes_on = s.passes.at(rank).at(i).with_next;
+        }
+        if (goes_on) return "half a pair at the end";
+        for (const auto& node : nodes[rank]) {
+            std::string letters;
+            for (const Name& name : node) letters += std::get<0>(name);
+            const std::set<std::string> pairs{"FB", "FI", "BF", "IF"};
+            if (letters.size() > 1 && !pairs.contains(letters)) return "a pair of " + letters;
+        }
+    }
+
     // Does it run? Sweep over the ranks until a sweep changes nothing.
     Names done;
     std::vector<size_t> next(lists.size(), 0);
@@ -167,20 +188,22 @@ std::string brute_force_fault(const Schedule& s) {
     while (moved) {
         moved = false;
         for (size_t rank = 0; rank < lists.size(); ++rank) {
-            if (next[rank] == lists[rank].size()) continue;
-            const Name& name = lists[rank][next[rank]];
+            if (next[rank] == nodes[rank].size()) continue;
+            const auto& node = nodes[rank][next[rank]];
             bool ready = true;
-            for (const Name& input : inputs_of(s, all, name)) {
-                if (!produced(done, input)) ready = false;
+            for (const Name& name : node) {
+                for (const Name& input : inputs_of(s, all, name)) {
+                    if (!produced(done, input)) ready = false;
+                }
             }
             if (!ready) continue;
-            done.insert(name);
+            done.insert(node.begin(), node.end());
             ++next[rank];
             moved = true;
         }
     }
     for (size_t rank = 0; rank < lists.size(); ++rank) {
-        if (next[rank] < lists[rank].size()) return print(lists[rank][next[rank]]) + " waits";
+        if (next[rank] < nodes[rank].size()) return print(nodes[rank][next[rank]][0]) + " waits";
     }
     return "";
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/lower/dataflow.hpp"
 
+#include "src/schedule/action_costs.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <initializer_list>
+#include <span>
 #include <utility>
 
 namespace vocabpipe::lowering {
@@ -40,6 +42,7 @@ public:
             if (backward_) embed_gradient(j, run_backward(j, dy));
         }
         if (backward_) end_step();
+        set_durations();
         return std::move(flow_);
     }
 
@@ -136,7 +139,6 @@ private:
     uint32_t append_pass(int rank, const Pass& pass) {
         auto& list = flow_.passes[static_cast<size_t>(rank)];
         const uint32_t node = add_node(Lane::compute);
-        flow_.nodes[node].duration_ns = costs_.pass_ns(rank, pass);
         add_part(node, rank, Do::pass, static_cast<uint32_t>(list.size()), {});
         list.push_back(pass);
         uint32_t& last = last_pass_[static_cast<size_t>(rank)];
@@ -169,8 +171,6 @@ private:
         const uint32_t node = add_node(lane);
         add_part(node, source, Do::send, microbatch, {from}).group = pair;
         add_part(node, destination, Do::receive, microbatch, {to}).group = pair;
-        const int64_t bytes = from == kNoBuffer ? 0 : flow_.buffers[from].bytes;
-        flow_.nodes[node].duration_ns = costs_.transfer_ns(Do::send, flow_.groups[pair], bytes);
         edge(producer, node);
         edge(node, consumer);
         // Posted `receive_ahead` passes before use: not earlier, or the buffer lives for nothing.
@@ -190,7 +190,6 @@ private:
         const Group members = with_root(owners, root);
         const uint16_t index = group(members);
         const uint32_t node = add_node(Lane::collective);
-        flow_.nodes[node].duration_ns = costs_.transfer_ns(Do::broadcast, members, boundary_bytes_);
         for (const int rank : members.ranks) {
             const uint32_t copy = rank == root ? x : buffer(rank, boundary_bytes_, purpose);
             add_part(node, rank, Do::broadcast, microbatch, {copy}).group = index;
@@ -227,9 +226,6 @@ private:
                 part.reduction = which;
                 edge(producer[i], node);
             }
-            flow_.nodes[node].duration_ns =
-                costs_.transfer_ns(Do::exchange, flow_.groups[members],
-                                   sizes_.tokens * reduction.cols * size_of(reduction.partial));
             ready.assign(owners.size(), node);
         }
         // A single partial needs no adding, only the conversion to the result's type, if any.
@@ -243,10 +239,6 @@ private:
                 Part& part = add_part(node, owners[i], Do::fold, microbatch, {blocks[i], out});
                 part.group = members;
                 part.reduction = which;
-                const int64_t read = reduction.rows(static_cast<int>(i)) * reduction.cols *
-                                     size_of(reduction.partial) *
-                                     static_cast<int64_t>(owners.size());
-                flow_.nodes[node].duration_ns = costs_.local_ns(Do::fold, read + bytes);
                 edge(ready[i], node);
                 ready[i] = node;
                 blocks[i] = out;
@@ -266,10 +258,6 @@ private:
             part.group = index;
             part.reduction = which;
         }
-        flow_.nodes[node].duration_ns =
-            costs_.transfer_ns(Do::gather, all,
-                               sizes_.tokens * reduction.cols * size_of(reduction.result) /
-                                   static_cast<int64_t>(owners.size()));
         for (const uint32_t before : ready) edge(before, node);
         return node;
     }
@@ -357,8 +345,6 @@ private:
         if (owners > 1) {
             const uint16_t members = group({output_owners_, -1});
             c1 = add_node(Lane::collective);
-            flow_.nodes[c1].duration_ns =
-                costs_.transfer_ns(Do::all_gather, flow_.groups[members], statistics_bytes);
             for (size_t i = 0; i < owners; ++i) {
                 shards[i].all =
                     buffer(output_owners_[i], statistics_bytes * static_cast<int64_t>(owners),
@@ -382,10 +368,6 @@ private:
             shard.combine = add_node(Lane::combine);
             add_part(shard.combine, rank, Do::combine, j, {shard.all, shard.factors, in_combine})
                 .group = members;
-            flow_.nodes[shard.combine].duration_ns =
-                costs_.local_ns(Do::combine, statistics_bytes * static_cast<int64_t>(owners) +
-                                                 (shard.factors == kNoBuffer ? 0 : factors_bytes) +
-                                                 (in_combine == kNoBuffer ? 0 : gradient_bytes));
             edge(owners > 1 ? c1 : shard.score, shard.combine);
             if (!backward_) continue;
             const uint32_t backward = rank_node(Op::T, rank, j);
@@ -486,8 +468,6 @@ private:
         std::vector<uint32_t> all = reports;
         if (!alone) {
             gathered = add_node(Lane::collective);
-            flow_.nodes[gathered].duration_ns =
-                costs_.transfer_ns(Do::all_gather, flow_.groups[world], sizes_.report_bytes);
             for (const int rank : everyone) {
                 const auto r = static_cast<size_t>(rank);
                 all[r] = buffer(rank, sizes_.report_bytes * schedule_.ranks, Purpose::report);
@@ -534,7 +514,6 @@ private:
             const uint32_t node = add_node(Lane::collective);
             add_part(node, from, Do::send, 0, {sent}).group = pair;
             add_part(node, to, Do::receive, 0, {received}).group = pair;
-            flow_.nodes[node].duration_ns = costs_.transfer_ns(Do::send, flow_.groups[pair], bytes);
             edge(producer, node);
             edge(node, consumer);
             // The sum overwrites what the other side still reads.
@@ -542,6 +521,35 @@ private:
         };
         exchange(in, in_last, Buffer::Space::embedding_gradient, out, at_out, reduce_out);
         exchange(out, out_last, Buffer::Space::output_gradient, in, at_in, reduce_in);
+    }
+
+    // --- time ------------------------------------------------------------------------------------
+
+    void set_durations() {
+        for (Node& node : flow_.nodes) {
+            const std::span<const Part> parts(flow_.parts.data() + node.first_part,
+                                              node.part_count);
+            node.duration_ns = duration_of(parts);
+        }
+    }
+
+    [[nodiscard]] int64_t duration_of(std::span<const Part> parts) const {
+        const auto sizes = [this](uint32_t buffer) { return flow_.buffers[buffer].bytes; };
+        const auto operands = [](const Part& part) {
+            return std::span<const uint32_t>(part.operands.data(), part.operand_count);
+        };
+        const Part& first = parts.front();
+        if (first.what == Do::pass) {
+            return costs_.pass_ns(first.rank, flow_.passes[first.rank][first.item]);
+        }
+        if (!is_communication(first.what)) {
+            return costs_.local_ns(first.what, bytes_touched(operands(first), sizes));
+        }
+        int64_t bytes = 0;
+        for (const Part& part : parts) {
+            bytes = std::max(bytes, bytes_sent(operands(part), sizes));
+        }
+        return costs_.transfer_ns(transfer_kind(first.what), flow_.groups[first.group], bytes);
     }
 
     const Schedule& schedule_;

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// What it costs to plan a step: a schedule made, checked, lowered and simulated, on one core.
+//
+//     bench_schedule [NAME P M V MODE]       default: the two sizes of docs/performance.md
+//
+// One line per case and phase: seconds (the fastest of three runs), passes or actions per second.
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/lower.hpp"
+#include "vocabpipe/simulate.hpp"
+#include "vocabpipe/validate.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace vocabpipe;
+
+struct Case {
+    std::string family;
+    int ranks;
+    int microbatches;
+    int chunks;
+    VocabMode mode;
+};
+
+/// Times of a bf16 transformer of 8192 tokens per microbatch and hidden size 4096, in ns.
+TableCosts costs_of(const Schedule& schedule) {
+    TableCosts costs = TableCosts::uniform(schedule.ranks, schedule.stages, 11'000'000, 22'000'000,
+                                           1'500'000);
+    costs.latency_ns = 5'000;
+    costs.bytes_per_ns = 150;
+    costs.local_bytes_per_ns = 1'500;
+    return costs;
+}
+
+StepSizes sizes_of(const Schedule& schedule) {
+    StepSizes sizes;
+    sizes.tokens = 8192;
+    sizes.hidden = 4096;
+    sizes.dtype = DType::bf16;
+    sizes.report_bytes = 64;
+    const int64_t boundary = sizes.tokens * sizes.hidden * 2;
+    sizes.stages.assign(static_cast<size_t>(schedule.stages), {.saved = 17 * boundary,
+                                                               .for_weight = 6 * boundary,
+                                                               .forward_workspace = boundary,
+                                                               .backward_workspace = 2 * boundary});
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        sizes.shards.push_back({.numerator = sizes.tokens * schedule.output.rows(rank) * 2});
+    }
+    return sizes;
+}
+
+double seconds(const std::function<void()>& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void run(const Case& c) {
+    constexpr int kRuns = 3;
+    double generating = 1e9;
+    double validating = 1e9;
+    double lowering = 1e9;
+    double simulating = 1e9;
+    double total = 1e9;
+    size_t passes = 0;
+    size_t actions = 0;
+    for (int i = 0; i < kRuns; ++i) {
+        Schedule schedule;
+        std::vector<Program> programs;
+        Simulation simulation;
+        const double g = seconds([&] {
+            schedule = generate(c.family, {.ranks = c.ranks,
+                                           .microbatches = c.microbatches,
+                                           .vocab_mode = c.mode,
+                                           .vocab_size = 256'000,
+                                           .chunks = c.chunks,
+                                           .costs = PassCosts::uniform(11, 22, 2)});
+        });
+        const TableCosts costs = costs_of(schedule);
+        const StepSizes sizes = sizes_of(schedule);
+        const double v = seconds([&] { validate(schedule); });
+        const double l = seconds([&] { programs = lower(schedule, sizes, costs); });
+        const double s = seconds([&] { simulation = simulate(programs, costs); });
+        passes = actions = 0;
+        for (const Program& program : programs) {
+            passes += program.passes.size();
+            actions += program.actions.size();
+        }
+        generating = std::min(generating, g);
+        validating = std::min(validating, v);
+        lowering = std::min(lowering, l);
+        simulating = std::min(simulating, s);
+        total = std::min(total, g + v + l + s);
+    }
+    const auto line = [](const char* phase, double time, size_t count, const char* what) {
+        std::printf("  %-9s %7.3f s   %6.2f M %s/s\n", phase, time,
+                    static_cast<double>(count) / time / 1e6, what);
+    };
+    std::printf("%s p=%d m=%d v=%d %s: %zu passes, %zu actions\n", c.family.c_str(), c.ranks,
+                c.microbatches, c.chunks, std::string(to_string(c.mode)).c_str(), passes, actions);
+    line("generate", generating, passes, "passes");
+    line("validate", validating, passes, "passes");
+    line("lower", lowering, actions, "actions");
+    line("simulate", simulating, actions, "actions");
+    line("together", total, actions, "actions");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    try {
+        if (count == 1) {
+            run({"1f1b", 64, 1024, 1, VocabMode::one_barrier});
+            run({"interleaved", 64, 256, 4, VocabMode::none});
+            run({"interleaved", 64, 256, 4, VocabMode::one_barrier});
+            return 0;
+        }
+        if (count != 6) throw UsageError("expects NAME P M V MODE, or nothing");
+        run({arguments[1], std::stoi(arguments[2]), std::stoi(arguments[3]),
+             std::stoi(arguments[4]), vocab_mode_from(arguments[5])});
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "bench_schedule: %s\n", error.what());
+        return 2;
+    }
+    return 0;
+}

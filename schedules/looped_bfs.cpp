@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/looped_bfs.hpp"
+
+#include "schedules/chunk_list.hpp"
+#include "schedules/placement.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+using enum Op;
+
+// Lamy-Poirier 2023; schedules reference 5.4. Backwards run from the last microbatch to the first.
+//
+//   p=2, v=2, m=2, rank 0 (stages 0 and 2):  0F0 0F1 2F0 2F1 | 2B1 2B0 0B1 0B0
+//
+// Step (mv+p-1)(F+B) per chunk for m mod p = 0, memory mv chunks.
+std::vector<Pass> list_of(const GenerateOptions& options, int rank) {
+    const int m = options.microbatches;
+    std::vector<int> stages;
+    for (int chunk = 0; chunk < options.chunks; ++chunk) {
+        stages.push_back(chunk * options.ranks + rank);
+    }
+    ChunkList list(std::move(stages), m);
+    for (int chunk = 0; chunk < options.chunks; ++chunk) {
+        for (int j = 0; j < m; ++j) list.append(F, chunk, j);
+    }
+    for (int chunk = options.chunks - 1; chunk >= 0; --chunk) {
+        for (int j = m - 1; j >= 0; --j) list.append(B, chunk, j);
+    }
+    return std::move(list).take();
+}
+
+}  // namespace
+
+Schedule looped_bfs(const GenerateOptions& options) {
+    return transformer_schedule(options, Placement::loop, options.chunks,
+                                [&](int rank) { return list_of(options, rank); });
+}
+
+}  // namespace vocabpipe

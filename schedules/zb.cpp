@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/zb.hpp"
+
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/pass_times.hpp"
+
+#include "schedules/placement.hpp"
+#include "schedules/rank_list.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+using enum Op;
+
+// Qi et al. 2023, in the closed form of schedules reference 5.7. The gradient leaves after I, and W
+// fills what would be idle. Extra forwards in the warm-up buy bubble for memory, one each.
+//
+//   p=2, k=2, m=4, rank 1:  F0 | I0 F1 | I1 W0 F2 I2 W1 F3 I3 W2 W3
+//
+// At F = I = W = 1: step 3m+p-1, largest span 3m+2p-1-k. ZB(p): bubble in the span
+// (p-1)(I+max(0, F-W)). Memory k microbatches on every rank. The rule needs m >= k; for p <= m < k
+// it is ZB(m), and below p the list for p microbatches is cut.
+//
+// `warm_up` forwards never fewer than on the next rank: its I_i comes after its F_{warm_up+i-1}.
+std::vector<Pass> list_of(const GenerateOptions& options, int k, int warm_up, int rank) {
+    const int m = std::max(options.microbatches, k);
+    RankList list(rank, m, options.microbatches);
+    for (int i = 0; i < warm_up; ++i) list.emit(F);
+    for (int i = 0; i < k - warm_up; ++i) list.emit(I, F);
+    while (list.emitted(W) < m) {
+        list.emit(I);
+        if (list.emitted(W) < list.emitted(I)) list.emit(W);
+        list.emit(F);
+    }
+    return std::move(list).take();
+}
+
+/// Forwards before the first I on every rank when I_0 takes as long as F_0.
+std::vector<int> closed_form(int p, int k) {
+    std::vector<int> warm_up;
+    for (int rank = 0; rank < p; ++rank) {
+        warm_up.push_back(p - rank + std::min(k - p, p - 1 - rank));
+    }
+    return warm_up;
+}
+
+/// The same from the costs (5.8, step 1): as many forwards as end before I_0 of the rank below
+/// arrives, or (`past_arrival`) start before it.
+std::vector<int> by_costs(const GenerateOptions& options, int k, bool past_arrival) {
+    const int p = options.ranks;
+    const PassCosts& costs = options.costs;
+    const auto cost = [&](int rank, Op op) {
+        return costs(rank, {op, static_cast<uint16_t>(rank), 0});
+    };
+    std::vector<int64_t> start(static_cast<size_t>(p), 0);  // of F_0
+    for (int rank = 1; rank < p; ++rank) {
+        const auto r = static_cast<size_t>(rank);
+        start[r] = start[r - 1] + cost(rank - 1, F) + costs.hop;
+    }
+    std::vector<int> warm_up(static_cast<size_t>(p), 1);
+    int64_t arrival = start.back() + cost(p - 1, F) + cost(p - 1, I) + costs.hop;
+    for (int rank = p - 2; rank >= 0; --rank) {
+        const auto r = static_cast<size_t>(rank);
+        int64_t clock = start[r] + cost(rank, F);
+        while (warm_up[r] < k &&
+               (past_arrival ? clock < arrival : clock + cost(rank, F) <= arrival)) {
+            clock += cost(rank, F);
+            ++warm_up[r];
+        }
+        arrival = std::max(clock, arrival) + cost(rank, I) + costs.hop;
+    }
+    for (size_t r = 1; r < warm_up.size(); ++r) {
+        warm_up[r] = std::max(1, std::min(warm_up[r], warm_up[r - 1] - 1));
+    }
+    return warm_up;
+}
+
+/// The fastest of the closed form and the two warm-ups by costs; the closed form wins ties, and so
+/// does 2p-1, which is all that equal costs need, over more.
+Schedule with_cap(const GenerateOptions& options, int limit) {
+    const int p = options.ranks;
+    const int cap = std::min(limit, std::max(options.microbatches, p));
+    std::vector<std::pair<int, std::vector<int>>> candidates;  // k, warm-up per rank
+    for (const int k : {std::min(cap, 2 * p - 1), cap}) {
+        for (const auto& warm_up :
+             {closed_form(p, k), by_costs(options, k, false), by_costs(options, k, true)}) {
+            const std::pair candidate(k, warm_up);
+            if (std::ranges::find(candidates, candidate) == candidates.end()) {
+                candidates.push_back(candidate);
+            }
+        }
+    }
+    Schedule best;
+    std::pair<int64_t, int64_t> best_times;
+    for (const auto& [k, warm_up] : candidates) {
+        Schedule schedule = transformer_schedule(options, Placement::straight, 1, [&](int rank) {
+            return list_of(options, k, warm_up[static_cast<size_t>(rank)], rank);
+        });
+        if (candidates.size() == 1) return schedule;
+        const PassTimes times = time_passes(schedule, options.costs);
+        const std::pair made{times.makespan, times.largest_span};
+        if (best.passes.empty() || made < best_times) {
+            best = std::move(schedule);
+            best_times = made;
+        }
+    }
+    return best;
+}
+
+}  // namespace
+
+Schedule zb(const GenerateOptions& options) {
+    const int p = options.ranks;
+    const int k = options.memory_limit == 0 ? p : options.memory_limit;
+    if (k < p) {
+        throw UsageError("--memory-limit " + std::to_string(k) + ": zb needs at least " +
+                         std::to_string(p) + " microbatches in flight on " + std::to_string(p) +
+                         " ranks; V schedules need less");
+    }
+    return with_cap(options, k);
+}
+
+Schedule zb_h1(const GenerateOptions& options) {
+    return with_cap(options, options.ranks);
+}
+
+Schedule zb_h2(const GenerateOptions& options) {
+    return with_cap(options, 2 * options.ranks);
+}
+
+}  // namespace vocabpipe

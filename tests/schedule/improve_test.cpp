@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/improve.hpp"
+
+#include "tests/support/brute_force_checker.hpp"
+#include "tests/support/random_schedule.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/pass_times.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace vocabpipe::testing {
+namespace {
+
+TEST(Improve, KeepsSchedulesValidWithinMemoryAndNeverLonger) {
+    std::mt19937 random(11);
+    int shorter = 0;
+    for (int i = 0; i < 200; ++i) {
+        const Schedule schedule = random_schedule(random, {.one_in_forward_only = 16});
+        const PassCosts costs = PassCosts::uniform(10 + i % 7, 17, 5);
+        const Schedule better = improve(schedule, costs, {.moves = 3000});
+        ASSERT_EQ(brute_force_fault(better), "") << describe(schedule) << describe(better);
+        const int64_t before = time_passes(schedule, costs).makespan;
+        const int64_t after = time_passes(better, costs).makespan;
+        ASSERT_LE(after, before);
+        shorter += after < before ? 1 : 0;
+        const std::vector<int> limit = peak_chunks(schedule);
+        const std::vector<int> peaks = peak_chunks(better);
+        for (size_t rank = 0; rank < peaks.size(); ++rank) ASSERT_LE(peaks[rank], limit[rank]);
+    }
+    EXPECT_GT(shorter, 100);
+}
+
+TEST(Improve, GivesTheSameScheduleForTheSameSeed) {
+    const Schedule schedule = generate(
+        "1f1b",
+        {.ranks = 4, .microbatches = 8, .vocab_mode = VocabMode::one_barrier, .vocab_size = 100});
+    const PassCosts costs = PassCosts::uniform(11, 19, 3);
+    const Schedule once = improve(schedule, costs, {.moves = 20000, .seed = 5});
+    const Schedule again = improve(schedule, costs, {.moves = 20000, .seed = 5});
+    EXPECT_EQ(once.passes, again.passes);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
