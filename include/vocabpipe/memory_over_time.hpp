@@ -30,6 +30,10 @@ struct PersistentBytes {
     uint64_t weights = 0;
     uint64_t gradients = 0;
     uint64_t optimizer = 0;
+    [[nodiscard]] int64_t total() const {
+        return static_cast<int64_t>(weights + gradients + optimizer);
+    }
+    friend bool operator==(const PersistentBytes&, const PersistentBytes&) = default;
 };
 
 using BytesByUse = std::array<uint64_t, kMemoryUses>;
@@ -52,8 +56,8 @@ struct RankMemory {
     BytesByUse largest{};               ///< of each use by itself, at whatever time
 };
 
-/// `persistent`: by rank, or empty for none. Simulated and executed timelines alike; actions without
-/// a span are taken not to have run. Throws UsageError if persistent has another size.
+/// `persistent`: by rank, or empty for none. Simulated and executed timelines alike; actions
+/// without a span are taken not to have run. Throws UsageError if persistent has another size.
 [[nodiscard]] std::vector<RankMemory> memory_over_time(
     const Timeline& timeline, const std::vector<Program>& programs,
     std::span<const PersistentBytes> persistent = {});

@@ -3,6 +3,7 @@
 
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/memory_over_time.hpp"
 #include "vocabpipe/schedule.hpp"
 
 #include <cstdint>
@@ -24,15 +25,6 @@ struct ProfiledModel {
     int64_t vocab = 0;             ///< rows, unpadded
     std::vector<int> layers_per_stage;
     friend bool operator==(const ProfiledModel&, const ProfiledModel&) = default;
-};
-
-/// Bytes that one rank holds from step to step.
-struct PersistentBytes {
-    int64_t weights = 0;
-    int64_t gradients = 0;
-    int64_t optimizer = 0;
-    [[nodiscard]] int64_t total() const { return weights + gradients + optimizer; }
-    friend bool operator==(const PersistentBytes&, const PersistentBytes&) = default;
 };
 
 /// One measured transfer.

@@ -83,10 +83,15 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--adam-eps", o.optimizer.epsilon);
     add("--seed", o.seed);
     add("--schedule", o.schedule);
+    add("--num-virtual-stages-per-pipeline-rank", o.chunks);
+    add("--microbatch-group-size-per-virtual-pipeline-stage", o.group_size);
+    add("--schedule-memory-limit", o.memory_limit);
+    add("--warm-up-depth", o.warm_up_depth);
     add("--vocab-mode", to_string(o.vocab_mode));
     add("--schedule-costs",
-        o.schedule_costs ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
-                         : std::string("auto"));
+        o.schedule_costs      ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
+        : o.cost_file.empty() ? std::string("auto")
+                              : o.cost_file);
     add("--c0-margin", o.c0_margin);
     add("--threads-per-rank", o.threads_per_rank);
     return flags;
@@ -137,6 +142,10 @@ void check_options(const TrainOptions& o, int ranks) {
     demand(o.optimizer.epsilon > 0, "--adam-eps", o.optimizer.epsilon, "a finite positive number");
     within("--log-interval", o.log_interval, 1, INT64_MAX);
     within("--threads-per-rank", o.threads_per_rank, 0, 1024);
+    within("--num-virtual-stages-per-pipeline-rank", o.chunks, 0, UINT16_MAX);
+    within("--microbatch-group-size-per-virtual-pipeline-stage", o.group_size, 0, INT32_MAX);
+    within("--schedule-memory-limit", o.memory_limit, 0, INT32_MAX);
+    within("--warm-up-depth", o.warm_up_depth, 0, INT32_MAX);
     if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed) {
         throw UsageError("--num-layers " + text(m.num_layers) +
                          ": must be at least the number of ranks, " + text(ranks) +

@@ -120,12 +120,12 @@ private:
             const IdleWait::Verdict verdict = idle.pause();
             if (verdict == IdleWait::Verdict::go_on) continue;
             transport_.cancel();  // before the memory goes
-            throw CommunicationError(
-                "rank " + std::to_string(rank_) + ": measuring links: waits for " +
-                std::string(to_string(what)) + "; " +
-                (verdict == IdleWait::Verdict::interrupted
-                     ? "interrupted"
-                     : "no progress within --distributed-timeout-seconds"));
+            throw CommunicationError("rank " + std::to_string(rank_) +
+                                     ": measuring links: waits for " +
+                                     std::string(to_string(what)) + "; " +
+                                     (verdict == IdleWait::Verdict::interrupted
+                                          ? "interrupted"
+                                          : "no progress within --distributed-timeout-seconds"));
         }
     }
 
@@ -183,8 +183,9 @@ void fit_links(const std::vector<LinkSample>& samples, int64_t bytes, TableCosts
     if (shortest == nullptr) return;
     costs.latency_ns = shortest->ns;
     const int64_t transfer = std::max<int64_t>(nearest->ns - shortest->ns, 1);
-    costs.bytes_per_ns =
-        nearest == shortest ? 0 : static_cast<double>(nearest->bytes) / static_cast<double>(transfer);
+    costs.bytes_per_ns = nearest == shortest
+                             ? 0
+                             : static_cast<double>(nearest->bytes) / static_cast<double>(transfer);
 }
 
 }  // namespace vocabpipe

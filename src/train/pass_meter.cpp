@@ -2,6 +2,7 @@
 #include "src/train/pass_meter.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 
@@ -128,7 +129,7 @@ MeasuredCosts PassMeter::gather(Communicator& communicator, int stages, bool cpu
         Header one;
         std::memcpy(&one, all[rank].data(), sizeof one);
         if (rank == 0) costs.median_step_ns = one.median_step_ns;
-        costs.fixed_step_ns = std::max(costs.fixed_step_ns, one.fixed_ns);
+        costs.wall.fixed_ns = std::max(costs.wall.fixed_ns, one.fixed_ns);
         sum.local_wall += one.local_wall;
         sum.local_cpu += one.local_cpu;
         sum.local_bytes += one.local_bytes;

@@ -15,15 +15,13 @@ namespace vocabpipe {
 /// Costs of a run, equal on every rank. Links are not in them (measure_links.hpp).
 struct MeasuredCosts {
     /// How long passes took, from begin to end, without combines and folds that ran inside: what
-    /// predicts this machine as it is, with as many ranks per core as there were.
+    /// predicts this machine as it is, with as many ranks per core as there were. fixed_ns is what
+    /// a step takes besides its program, loading the batch mostly: the slowest rank's median.
     TableCosts wall;
     /// CPU time of the rank's thread: what a pass would take on a core of its own. Only with one
     /// thread per rank; equal to `wall` otherwise.
     TableCosts cpu;
     int64_t median_step_ns = 0;  ///< of rank 0, over the same steps
-    /// What a step takes besides its program: loading the batch, begin of the optimizer step. The
-    /// slowest rank's median.
-    int64_t fixed_step_ns = 0;
 };
 
 /// Durations of one rank's passes, step by step. The first step is left out: kernels are compiled

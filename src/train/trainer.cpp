@@ -10,8 +10,9 @@
 #include "src/train/data/open_tokens.hpp"
 #include "src/train/data/token_dataset.hpp"
 #include "src/train/learning_rate.hpp"
-#include "src/train/measured_costs.hpp"
+#include "src/train/measure_links.hpp"
 #include "src/train/metrics_file.hpp"
+#include "src/train/pass_meter.hpp"
 #include "src/train/process_memory.hpp"
 #include "src/train/rank_placement.hpp"
 #include "src/train/run_report.hpp"
@@ -19,6 +20,7 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/profile.hpp"
 #include "vocabpipe/simulate.hpp"
 
 #include <algorithm>
@@ -64,7 +66,7 @@ public:
                 break;
             }
             if (step == kStepsBeforeCosts && !options_.schedule_costs &&
-                step < options_.train_iters) {
+                options_.cost_file.empty() && step < options_.train_iters) {
                 reorder();
             }
         }
@@ -85,15 +87,20 @@ private:
             threads_ = placements_.front().threads();
             for (const RankPlacement& p : placements_) threads_ = std::min(threads_, p.threads());
         }
-        schedule_ =
-            make_schedule(options_.schedule_costs.value_or(std::pair<int64_t, int64_t>{1, 2}));
+        schedule_ = make_schedule(given_costs(), kUnit * options_.c0_margin);
+        check_layers();
         partition_ = {.layers_per_stage = layers_per_stage(options_.model.num_layers,
                                                            schedule_.stages, options_.vocab_mode,
                                                            output_layer_in_layers(options_.model)),
                       .micro_batch_size = options_.micro_batch_size,
                       .threads_per_rank = threads_};
         sizes_ = step_sizes(options_.model, partition_, schedule_);
-        costs_ = flop_costs(options_.model, partition_, schedule_);
+        if (options_.cost_file.empty()) {
+            costs_ = flop_costs(options_.model, partition_, schedule_);
+        } else {
+            costs_ = costs_of_file();
+            schedule_ = make_schedule(PassCosts::of(costs_, sizes_, schedule_), options_.c0_margin);
+        }
         programs_ = lower(schedule_, sizes_, costs_);
         check_memory();
         open_data();
@@ -105,24 +112,75 @@ private:
             if (!options_.report.empty()) {
                 const OutputFile probe(options_.report);
             }
+            if (!options_.profile.empty()) {
+                const OutputFile probe(options_.profile);
+            }
             if (!options_.metrics.empty()) metrics_.emplace(options_.metrics);
         }
     }
 
-    [[nodiscard]] Schedule make_schedule(std::pair<int64_t, int64_t> costs) const {
-        constexpr int64_t kUnit = 12;  // so that halves and thirds of small ratios stay whole
-        return generate(options_.schedule,
-                        {.ranks = communicator_.size(),
-                         .microbatches = microbatches_,
-                         .vocab_mode = options_.vocab_mode,
-                         .vocab_size = options_.model.vocab_size,
-                         .costs = PassCosts::uniform(kUnit * costs.first, kUnit * costs.second,
-                                                     kUnit * costs.first / 3),
-                         .c0_margin = kUnit * options_.c0_margin});
+    static constexpr int64_t kUnit = 12;  // so that halves and thirds of small ratios stay whole
+
+    /// Of --schedule-costs F,B, or as good a guess.
+    [[nodiscard]] PassCosts given_costs() const {
+        const auto [forward, backward] =
+            options_.schedule_costs.value_or(std::pair<int64_t, int64_t>{1, 2});
+        return PassCosts::uniform(kUnit * forward, kUnit * backward, kUnit * forward / 3);
+    }
+
+    [[nodiscard]] Schedule make_schedule(const PassCosts& costs, int64_t c0_margin) const {
+        return generate(options_.schedule, {.ranks = communicator_.size(),
+                                            .microbatches = microbatches_,
+                                            .vocab_mode = options_.vocab_mode,
+                                            .vocab_size = options_.model.vocab_size,
+                                            .chunks = options_.chunks,
+                                            .warm_up_depth = options_.warm_up_depth,
+                                            .group_size = options_.group_size,
+                                            .memory_limit = options_.memory_limit,
+                                            .costs = costs,
+                                            .c0_margin = c0_margin});
+    }
+
+    /// Several stages per rank need as many layers.
+    void check_layers() const {
+        if (options_.model.num_layers >= schedule_.stages ||
+            options_.vocab_mode == VocabMode::redistributed) {
+            return;
+        }
+        throw UsageError("--num-layers " + std::to_string(options_.model.num_layers) +
+                         ": must be at least the number of stages, " +
+                         std::to_string(schedule_.stages) + " (" + options_.schedule + ", " +
+                         std::to_string(schedule_.stages / schedule_.ranks) +
+                         " per rank); use more layers or fewer stages");
+    }
+
+    /// Of --schedule-costs FILE, which must have measured this very split.
+    [[nodiscard]] TableCosts costs_of_file() const {
+        const Profile profile = read_profile(options_.cost_file);
+        const auto refuse = [&](const std::string& what, const auto& theirs, const auto& ours) {
+            if (theirs == ours) return;
+            throw UsageError("--schedule-costs " + options_.cost_file + ": was measured with " +
+                             what + "; measure with the flags of this run, or use auto");
+        };
+        const auto number = [&](const std::string& what, int64_t theirs, int64_t ours) {
+            refuse(what + " " + std::to_string(theirs) + ", not " + std::to_string(ours), theirs,
+                   ours);
+        };
+        number("ranks", profile.ranks(), schedule_.ranks);
+        number("stages", profile.stages(), schedule_.stages);
+        number("tokens per microbatch", profile.sizes.tokens, sizes_.tokens);
+        number("hidden size", profile.sizes.hidden, sizes_.hidden);
+        number("vocabulary", profile.model.vocab, options_.model.vocab_size);
+        refuse("other layers per stage", profile.model.layers_per_stage,
+               partition_.layers_per_stage);
+        refuse("another placement of the stages", profile.rank_of_stage, schedule_.rank_of_stage);
+        refuse("other embedding rows per rank", profile.input, schedule_.input);
+        refuse("other output rows per rank", profile.output, schedule_.output);
+        return profile.costs;
     }
 
     [[nodiscard]] int64_t planned_bytes(int rank) const {
-        return persistent_bytes(options_.model, partition_, schedule_, rank) +
+        return persistent_bytes(options_.model, partition_, schedule_, rank).total() +
                static_cast<int64_t>(programs_[static_cast<size_t>(rank)].arena_bytes);
     }
 
@@ -171,15 +229,18 @@ private:
             static_cast<long long>(options_.micro_batch_size),
             static_cast<long long>(options_.model.seq_length),
             options_.model.dtype == DType::bf16 ? "bf16" : "fp32", parameter_count() / 1e6);
-        std::printf("%4s  %-20s %6s %14s %14s %12s\n", "rank", "host", "layers", "embedding rows",
-                    "output rows", "planned MiB");
+        std::printf("%4s  %-20s %-10s %6s %14s %14s %12s\n", "rank", "host", "stages", "layers",
+                    "embedding rows", "output rows", "planned MiB");
         for (int rank = 0; rank < communicator_.size(); ++rank) {
             int layers = 0;
+            std::string stages;
             for (size_t s = 0; s < partition_.layers_per_stage.size(); ++s) {
-                if (schedule_.rank_of_stage[s] == rank) layers += partition_.layers_per_stage[s];
+                if (schedule_.rank_of_stage[s] != rank) continue;
+                layers += partition_.layers_per_stage[s];
+                stages += (stages.empty() ? "" : ",") + std::to_string(s);
             }
-            std::printf("%4d  %-20s %6d %14lld %14lld %12.1f\n", rank,
-                        placements_[static_cast<size_t>(rank)].host.c_str(), layers,
+            std::printf("%4d  %-20s %-10s %6d %14lld %14lld %12.1f\n", rank,
+                        placements_[static_cast<size_t>(rank)].host.c_str(), stages.c_str(), layers,
                         static_cast<long long>(schedule_.input.rows(rank)),
                         static_cast<long long>(schedule_.output.rows(rank)),
                         static_cast<double>(planned_bytes(rank)) / (1 << 20));
@@ -227,6 +288,7 @@ private:
         const double tokens = static_cast<double>(options_.global_batch_size) *
                               static_cast<double>(options_.model.seq_length);
         usage_.add_step(executor_->timeline(), duration);
+        meter_.add_step(executor_->timeline(), programs_[static_cast<size_t>(rank_)], duration);
         if (step == 1) report_.first_loss = result.loss;
         report_.last_loss = result.loss;
         if (rank_ == 0) {
@@ -272,29 +334,40 @@ private:
                std::to_string(communicator_.size());
     }
 
-    /// Builds the order again from what the passes really cost. All ranks see the same timeline, so
-    /// all make the same programs; accumulation orders, and thus bits, stay.
+    /// Passes of the steps so far, and links. Collective.
+    [[nodiscard]] MeasuredCosts measure() {
+        MeasuredCosts measured = meter_.gather(communicator_, schedule_.stages, threads_ == 1);
+        const int64_t boundary = sizes_.tokens * sizes_.hidden * size_of(sizes_.dtype);
+        if (links_.empty()) links_ = measure_links(communicator_, {.bytes = {8, boundary}});
+        for (TableCosts* costs : {&measured.wall, &measured.cpu}) {
+            fit_links(links_, boundary, *costs);
+            derived_ = derive_missing(*costs);
+        }
+        return measured;
+    }
+
+    /// Builds the order again from what passes and messages really cost. All ranks see the same
+    /// costs, so all make the same programs.
     void reorder() {
-        costs_ = measured_costs(executor_->gather_timeline(), programs_, schedule_.stages,
-                                threads_ == 1);
-        const ForwardBackwardCosts fb = forward_backward(costs_);
-        schedule_ = make_schedule({fb.forward_ns, fb.backward_ns});
+        costs_ = measure().cpu;
+        const PassCosts costs = PassCosts::of(costs_, sizes_, schedule_);
+        schedule_ = make_schedule(costs, options_.c0_margin);
         programs_ = lower(schedule_, sizes_, costs_);
         executor_->load(programs_);
-        if (rank_ == 0) {
-            std::printf("schedule rebuilt from measured costs: F %.3f ms, B %.3f ms, b/f %.3f\n",
-                        static_cast<double>(fb.forward_ns) * 1e-6,
-                        static_cast<double>(fb.backward_ns) * 1e-6,
-                        static_cast<double>(fb.backward_ns) / static_cast<double>(fb.forward_ns));
-        }
+        if (rank_ != 0) return;
+        const auto ms = [&](Op op) { return static_cast<double>(costs.mean(op)) * 1e-6; };
+        std::printf(
+            "schedule rebuilt from measured costs: F %.3f ms, B %.3f ms, b/f %.3f, S %.3f ms, "
+            "T %.3f ms, E %.3f ms, G %.3f ms, boundary message %.3f ms\n",
+            ms(Op::F), ms(Op::B), ms(Op::B) / ms(Op::F), ms(Op::S), ms(Op::T), ms(Op::E), ms(Op::G),
+            static_cast<double>(costs.hop) * 1e-6);
     }
 
     // --- after the last step
 
     void finish() {
         const Timeline timeline = executor_->gather_timeline();
-        const TableCosts measured =
-            measured_costs(timeline, programs_, schedule_.stages, threads_ == 1);
+        const MeasuredCosts measured = measure();
         report_.schedule = options_.schedule;
         report_.vocab_mode = std::string(to_string(options_.vocab_mode));
         report_.ranks_are_threads = options_.ranks_are_threads;
@@ -306,7 +379,8 @@ private:
         mine.median_step_ns = usage_.median_step_ns();
         mine.live_peak_bytes = static_cast<int64_t>(program.live_peak_bytes);
         mine.arena_bytes = static_cast<int64_t>(executor_->arena_bytes());
-        mine.persistent_bytes = persistent_bytes(options_.model, partition_, schedule_, rank_);
+        mine.persistent_bytes =
+            persistent_bytes(options_.model, partition_, schedule_, rank_).total();
         mine.start_bytes = start_memory_;
         mine.measured_peak_bytes = process_memory().peak;
         report_.ranks = gather_rank_reports(communicator_, mine);
@@ -315,12 +389,16 @@ private:
         });
     }
 
-    void write_results(const Timeline& timeline, const TableCosts& measured) {
-        const Simulation simulation = simulate(programs_, measured);
+    void write_results(const Timeline& timeline, const MeasuredCosts& measured) {
+        const Simulation simulation = simulate(programs_, measured.cpu);
         report_.simulated_step_ns = simulation.summary.makespan_ns;
         report_.simulated_bubble = simulation.summary.bubble;
+        report_.measured_step_ns = measured.median_step_ns;
+        report_.fixed_step_ns = measured.wall.fixed_ns;
+        report_.predicted_step_ns = simulate(programs_, measured.wall).summary.step_ns;
         print_report(report_);
         if (!options_.report.empty()) write_report(options_.report, report_);
+        if (!options_.profile.empty()) write_profile(options_.profile, profile_of(measured.wall));
         if (metrics_) metrics_->close();
         if (!options_.trace_dir.empty()) {
             const std::string path = trace_path();
@@ -331,6 +409,35 @@ private:
             std::printf("timeline: %s.json (open in https://ui.perfetto.dev)\n", path.c_str());
         }
         std::fflush(stdout);
+    }
+
+    [[nodiscard]] Profile profile_of(const TableCosts& costs) const {
+        const GptConfig& m = options_.model;
+        Profile profile;
+        profile.host = placements_.front().host;
+        profile.device = "host, " + std::to_string(threads_) + " threads per rank";
+        profile.date = options_.date;
+        profile.command = options_.command;
+        profile.model = {.layers = m.num_layers,
+                         .hidden = m.hidden_size,
+                         .ffn_hidden = m.ffn_hidden_size,
+                         .heads = m.num_attention_heads,
+                         .seq_length = m.seq_length,
+                         .micro_batch_size = options_.micro_batch_size,
+                         .vocab = m.vocab_size,
+                         .layers_per_stage = partition_.layers_per_stage};
+        profile.rank_of_stage = schedule_.rank_of_stage;
+        profile.input = schedule_.input;
+        profile.output = schedule_.output;
+        profile.barriers = schedule_.barriers;
+        profile.costs = costs;
+        profile.derived = derived_;
+        profile.sizes = sizes_;
+        for (int rank = 0; rank < communicator_.size(); ++rank) {
+            profile.persistent.push_back(persistent_bytes(m, partition_, schedule_, rank));
+        }
+        profile.links = links_;
+        return profile;
     }
 
     Communicator& communicator_;
@@ -353,6 +460,9 @@ private:
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<StepBatch> batch_;
     RankUsage usage_;
+    PassMeter meter_;
+    std::vector<LinkSample> links_;
+    std::vector<Op> derived_;
     RunReport report_;
 };
 

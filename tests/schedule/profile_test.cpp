@@ -42,6 +42,12 @@ Profile some_profile() {
     p.costs.latency_ns = 900;
     p.costs.bytes_per_ns = 3.7;
     p.costs.local_bytes_per_ns = 1.0 / 3;
+    p.costs.algorithms = {.broadcast = CollectiveAlgorithm::tree,
+                          .all_gather = CollectiveAlgorithm::ring,
+                          .gather = CollectiveAlgorithm::direct,
+                          .exchange = CollectiveAlgorithm::linear};
+    p.costs.slowdown_permille = 25;
+    p.costs.fixed_ns = 12345;
     p.derived = {Op::I, Op::W};
     p.sizes.tokens = 16;
     p.sizes.hidden = 16;
@@ -133,6 +139,12 @@ TEST(Profile, ComesBackAsItWasWritten) {
     EXPECT_EQ(read.costs.latency_ns, written.costs.latency_ns);
     EXPECT_EQ(read.costs.bytes_per_ns, written.costs.bytes_per_ns);
     EXPECT_EQ(read.costs.local_bytes_per_ns, written.costs.local_bytes_per_ns);
+    EXPECT_EQ(read.costs.algorithms.broadcast, written.costs.algorithms.broadcast);
+    EXPECT_EQ(read.costs.algorithms.all_gather, written.costs.algorithms.all_gather);
+    EXPECT_EQ(read.costs.algorithms.gather, written.costs.algorithms.gather);
+    EXPECT_EQ(read.costs.algorithms.exchange, written.costs.algorithms.exchange);
+    EXPECT_EQ(read.costs.slowdown_permille, written.costs.slowdown_permille);
+    EXPECT_EQ(read.costs.fixed_ns, written.costs.fixed_ns);
     EXPECT_EQ(read.derived, written.derived);
     expect_equal(read.sizes, written.sizes);
     EXPECT_EQ(read.persistent, written.persistent);

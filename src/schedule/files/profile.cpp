@@ -32,6 +32,14 @@ constexpr int64_t kMostCount = int64_t{1} << 40;
 constexpr std::array kStageOps{Op::F, Op::B, Op::I, Op::W};
 constexpr std::array kRankOps{Op::E, Op::G, Op::S, Op::T, Op::Reduce, Op::Norm, Op::Update};
 constexpr std::array kLinks{Do::send, Do::broadcast, Do::all_gather, Do::exchange, Do::gather};
+constexpr int64_t kMostSlowdown = 1'000'000;  // a thousand times as long
+constexpr std::array kAlgorithms{
+    std::pair{CollectiveAlgorithm::linear, "linear"}, std::pair{CollectiveAlgorithm::ring, "ring"},
+    std::pair{CollectiveAlgorithm::tree, "tree"}, std::pair{CollectiveAlgorithm::direct, "direct"}};
+constexpr std::array kCollectives{std::pair{"broadcast", &CollectiveAlgorithms::broadcast},
+                                  std::pair{"all_gather", &CollectiveAlgorithms::all_gather},
+                                  std::pair{"gather", &CollectiveAlgorithms::gather},
+                                  std::pair{"exchange", &CollectiveAlgorithms::exchange}};
 constexpr std::array kBarriers{std::pair{Barriers::in_line, "in_line"},
                                std::pair{Barriers::one, "one"}, std::pair{Barriers::two, "two"}};
 
@@ -60,9 +68,9 @@ constexpr std::array kShardBytes{
                                kMostBytes},
 };
 constexpr std::array kPersistentBytes{
-    Field<PersistentBytes, int64_t>{"weights", &PersistentBytes::weights, kMostBytes},
-    Field<PersistentBytes, int64_t>{"gradients", &PersistentBytes::gradients, kMostBytes},
-    Field<PersistentBytes, int64_t>{"optimizer", &PersistentBytes::optimizer, kMostBytes},
+    Field<PersistentBytes, uint64_t>{"weights", &PersistentBytes::weights, kMostBytes},
+    Field<PersistentBytes, uint64_t>{"gradients", &PersistentBytes::gradients, kMostBytes},
+    Field<PersistentBytes, uint64_t>{"optimizer", &PersistentBytes::optimizer, kMostBytes},
 };
 constexpr std::array kModel{
     Field<ProfiledModel, int64_t>{"hidden", &ProfiledModel::hidden, kMostCount},
@@ -73,25 +81,25 @@ constexpr std::array kModel{
     Field<ProfiledModel, int64_t>{"vocab", &ProfiledModel::vocab, kMostCount},
 };
 
-template <typename Struct, size_t N>
-json fields_to_json(const Struct& from, const std::array<Field<Struct, int64_t>, N>& fields) {
+template <typename Struct, typename Int, size_t N>
+json fields_to_json(const Struct& from, const std::array<Field<Struct, Int>, N>& fields) {
     json object = json::object();
     for (const auto& field : fields) object[field.key] = from.*(field.member);
     return object;
 }
 
-template <typename Struct, size_t N>
-void read_fields(const StrictJson& from, const std::array<Field<Struct, int64_t>, N>& fields,
+template <typename Struct, typename Int, size_t N>
+void read_fields(const StrictJson& from, const std::array<Field<Struct, Int>, N>& fields,
                  Struct& into) {
     for (const auto& field : fields) {
-        into.*(field.member) = from.at(field.key).integer(0, field.most);
+        into.*(field.member) = static_cast<Int>(from.at(field.key).integer(0, field.most));
     }
 }
 
 /// A list of objects of integers, [stage] or [rank].
-template <typename Struct, size_t N>
+template <typename Struct, typename Int, size_t N>
 std::vector<Struct> read_list(const StrictJson& from,
-                              const std::array<Field<Struct, int64_t>, N>& fields) {
+                              const std::array<Field<Struct, Int>, N>& fields) {
     std::vector<Struct> list;
     for (const StrictJson& entry : from.items(kMostStages)) {
         [&]<size_t... I>(std::index_sequence<I...>) {
@@ -103,9 +111,9 @@ std::vector<Struct> read_list(const StrictJson& from,
     return list;
 }
 
-template <typename Struct, size_t N>
+template <typename Struct, typename Int, size_t N>
 json list_to_json(const std::vector<Struct>& list,
-                  const std::array<Field<Struct, int64_t>, N>& fields) {
+                  const std::array<Field<Struct, Int>, N>& fields) {
     json array = json::array();
     for (const Struct& entry : list) array.push_back(fields_to_json(entry, fields));
     return array;
@@ -180,14 +188,40 @@ auto read_name(const StrictJson& from, const List& names, const NameOf& name_of)
     from.fail("\"" + text.substr(0, 60) + "\" is not one of " + known);
 }
 
+std::string_view name_of(CollectiveAlgorithm algorithm) {
+    return std::find_if(kAlgorithms.begin(), kAlgorithms.end(),
+                        [&](const auto& a) { return a.first == algorithm; })
+        ->second;
+}
+
+json to_json(const CollectiveAlgorithms& algorithms) {
+    json object = json::object();
+    for (const auto& [key, member] : kCollectives) object[key] = name_of(algorithms.*member);
+    return object;
+}
+
+CollectiveAlgorithms read_algorithms(const StrictJson& from) {
+    from.only({"broadcast", "all_gather", "gather", "exchange"});
+    CollectiveAlgorithms algorithms;
+    for (const auto& [key, member] : kCollectives) {
+        algorithms.*member =
+            read_name(from.at(key), kAlgorithms, [](const auto& a) { return a.second; }).first;
+    }
+    return algorithms;
+}
+
 TableCosts read_table(const StrictJson& from) {
-    from.only({"stage_ns", "rank_ns", "latency_ns", "bytes_per_ns", "local_bytes_per_ns"});
+    from.only({"stage_ns", "rank_ns", "latency_ns", "bytes_per_ns", "local_bytes_per_ns",
+               "algorithms", "slowdown_permille", "fixed_ns"});
     TableCosts costs;
     costs.stage_ns = read_costs(from.at("stage_ns"), kStageOps);
     costs.rank_ns = read_costs(from.at("rank_ns"), kRankOps);
     costs.latency_ns = from.at("latency_ns").integer(0, kMostNs);
     costs.bytes_per_ns = from.at("bytes_per_ns").number(0);
     costs.local_bytes_per_ns = from.at("local_bytes_per_ns").number(0);
+    costs.algorithms = read_algorithms(from.at("algorithms"));
+    costs.slowdown_permille = from.at("slowdown_permille").integer(0, kMostSlowdown);
+    costs.fixed_ns = from.at("fixed_ns").integer(0, kMostNs);
     return costs;
 }
 
@@ -255,7 +289,10 @@ json to_json(const Profile& p) {
               {"rank_ns", costs_to_json(p.costs.rank_ns, kRankOps)},
               {"latency_ns", p.costs.latency_ns},
               {"bytes_per_ns", p.costs.bytes_per_ns},
-              {"local_bytes_per_ns", p.costs.local_bytes_per_ns}}},
+              {"local_bytes_per_ns", p.costs.local_bytes_per_ns},
+              {"algorithms", to_json(p.costs.algorithms)},
+              {"slowdown_permille", p.costs.slowdown_permille},
+              {"fixed_ns", p.costs.fixed_ns}}},
             {"derived", derived},
             {"sizes",
              {{"tokens", p.sizes.tokens},
