@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace vocabpipe::tool {
 
@@ -14,5 +15,12 @@ void add_data_prepare(CLI::App& data);
 void add_data_inspect(CLI::App& data);
 /// `vocabpipe compare`
 void add_compare(CLI::App& app);
+/// `vocabpipe profile`; `command` is the whole command line.
+void add_profile(CLI::App& app, std::string command);
+
+/// Thrown by a command whose ranks have reported the failure already; main() returns the code.
+struct Reported {
+    int exit_code;
+};
 
 }  // namespace vocabpipe::tool

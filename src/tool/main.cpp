@@ -7,6 +7,7 @@
 
 #include "src/tool/commands.hpp"
 #include "src/tool/interrupt.hpp"
+#include "src/tool/launch.hpp"
 #include "src/tool/text.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -14,9 +15,10 @@ namespace vocabpipe::tool {
 
 namespace {
 
+/// Under mpirun (vocabpipe profile) one of the ranks speaks.
 int report(const std::string& message, ExitCode code) {
-    std::cerr << "vocabpipe: error: " + one_line(message) + "\n";
-    return static_cast<int>(code);
+    std::cout.flush();
+    return report_before_launch("vocabpipe", message, code);
 }
 
 /// The deepest subcommand that was given, with its --help.
@@ -39,6 +41,7 @@ int run(int argc, char** argv) {
     add_data_prepare(*data);
     add_data_inspect(*data);
     add_compare(app);
+    add_profile(app, command_line(argc, argv));
     try {
         app.parse(argc, argv);
         std::cout.flush();
@@ -66,6 +69,8 @@ int main(int argc, char** argv) {
         return tool::run(argc, argv);
     } catch (const Error& error) {
         return tool::report(error.what(), error.exit_code());
+    } catch (const tool::Reported& reported) {
+        return reported.exit_code;
     } catch (const tool::Interrupted& interrupted) {
         return 128 + interrupted.signal;
     } catch (const std::bad_alloc&) {

@@ -83,9 +83,10 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--adam-eps", o.optimizer.epsilon);
     add("--seed", o.seed);
     add("--schedule", o.schedule);
-    add("--num-virtual-stages-per-pipeline-rank", o.chunks);
-    add("--microbatch-group-size-per-virtual-pipeline-stage", o.group_size);
-    add("--schedule-memory-limit", o.memory_limit);
+    add("--chunks", o.chunks);
+    add("--num-layers-per-virtual-pipeline-stage", o.layers_per_chunk);
+    add("--group-size", o.group_size);
+    add("--memory-limit", o.memory_limit);
     add("--warm-up-depth", o.warm_up_depth);
     add("--vocab-mode", to_string(o.vocab_mode));
     add("--schedule-costs",
@@ -142,9 +143,10 @@ void check_options(const TrainOptions& o, int ranks) {
     demand(o.optimizer.epsilon > 0, "--adam-eps", o.optimizer.epsilon, "a finite positive number");
     within("--log-interval", o.log_interval, 1, INT64_MAX);
     within("--threads-per-rank", o.threads_per_rank, 0, 1024);
-    within("--num-virtual-stages-per-pipeline-rank", o.chunks, 0, UINT16_MAX);
-    within("--microbatch-group-size-per-virtual-pipeline-stage", o.group_size, 0, INT32_MAX);
-    within("--schedule-memory-limit", o.memory_limit, 0, INT32_MAX);
+    within("--chunks", o.chunks, 0, UINT16_MAX);
+    within("--num-layers-per-virtual-pipeline-stage", o.layers_per_chunk, 0, UINT16_MAX);
+    within("--group-size", o.group_size, 0, INT32_MAX);
+    within("--memory-limit", o.memory_limit, 0, INT32_MAX);
     within("--warm-up-depth", o.warm_up_depth, 0, INT32_MAX);
     if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed) {
         throw UsageError("--num-layers " + text(m.num_layers) +

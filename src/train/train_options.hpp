@@ -29,10 +29,11 @@ struct TrainOptions {
 
     int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are
     std::string schedule = "1f1b";         // --schedule
-    int chunks = 0;         // --num-virtual-stages-per-pipeline-rank; 0: the family's own
-    int group_size = 0;     // --microbatch-group-size-per-virtual-pipeline-stage; 0: p
-    int memory_limit = 0;   // --schedule-memory-limit, chunks per rank; 0: the family's own
-    int warm_up_depth = 0;  // --warm-up-depth; 0: the family's own
+    int chunks = 0;                        // --chunks, stages per rank; 0: the family's own
+    int layers_per_chunk = 0;              // --num-layers-per-virtual-pipeline-stage; 0: by chunks
+    int group_size = 0;                    // --group-size; 0: as many as ranks
+    int memory_limit = 0;                  // --memory-limit, chunks per rank; 0: the family's own
+    int warm_up_depth = 0;                 // --warm-up-depth; 0: the family's own
     VocabMode vocab_mode =
         VocabMode::one_barrier;  // --vocab-mode; least memory of the balanced ones
     /// --schedule-costs F,B; none: auto, measured in the first steps, or cost_file.
