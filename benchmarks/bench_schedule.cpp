@@ -31,8 +31,8 @@ struct Case {
 
 /// Times of a bf16 transformer of 8192 tokens per microbatch and hidden size 4096, in ns.
 TableCosts costs_of(const Schedule& schedule) {
-    TableCosts costs = TableCosts::uniform(schedule.ranks, schedule.stages, 11'000'000, 22'000'000,
-                                           1'500'000);
+    TableCosts costs =
+        TableCosts::uniform(schedule.ranks, schedule.stages, 11'000'000, 22'000'000, 1'500'000);
     costs.latency_ns = 5'000;
     costs.bytes_per_ns = 150;
     costs.local_bytes_per_ns = 1'500;

@@ -12,6 +12,9 @@
 #include "schedules/interleaved_zb.hpp"
 #include "schedules/looped_bfs.hpp"
 #include "schedules/one_f_one_b.hpp"
+#include "schedules/v_half.hpp"
+#include "schedules/v_one_f_one_b.hpp"
+#include "schedules/v_search.hpp"
 #include "schedules/zb.hpp"
 #include "schedules/zb_v.hpp"
 
@@ -54,13 +57,13 @@ constexpr std::array kGenerators{
               .any_chunks = true,
               .make = looped_bfs},
     Generator{.name = "zb",
-              .summary = "zero bubble at a memory limit of p to 2p-1 microbatches on every rank",
+              .summary = "zero bubble at a memory limit of p or more microbatches on every rank",
               .make = zb},
     Generator{.name = "zb-h1",
               .summary = "zero bubble at the peak memory of 1f1b: p microbatches on every rank",
               .make = zb_h1},
     Generator{.name = "zb-h2",
-              .summary = "zero bubble without bubble: 2p-1 microbatches on every rank",
+              .summary = "no bubble at equal pass times: 2p-1 microbatches on every rank",
               .make = zb_h2},
     Generator{.name = "interleaved-zb",
               .summary = "interleaved with split backwards; vp chunks on every rank",
@@ -73,6 +76,26 @@ constexpr std::array kGenerators{
               .placement = Placement::v_shape,
               .chunks = 2,
               .make = zb_v},
+    Generator{.name = "v-half",
+              .summary = "split backward, V placement; half the activations of 1f1b on every rank",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = v_half},
+    Generator{.name = "v-min",
+              .summary = "split backward, V placement; a third of the activations of 1f1b",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = v_min},
+    Generator{.name = "v-search",
+              .summary = "split backward, V placement; best pattern for the costs and memory limit",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = v_search},
+    Generator{.name = "v-1f1b",
+              .summary = "one backward pass, V placement; two thirds of the activations of 1f1b",
+              .placement = Placement::v_shape,
+              .chunks = 2,
+              .make = v_one_f_one_b},
     Generator{.name = "dualpipe-v",
               .summary = "two stages per rank in a V; forwards and backwards in overlapped pairs",
               .placement = Placement::v_shape,

@@ -6,6 +6,7 @@
 #include "vocabpipe/schedule.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,10 +46,17 @@ struct StepSizes {
     static constexpr int64_t kFactors = 2;  ///< fp32 per token: softmax and label factor
 };
 
+/// LowerOptions::receive_ahead for a message that travels the moment it is made, as in the timing
+/// model of the schedules reference (section 1); its buffer lives from then on.
+inline constexpr int kAsSoonAsSent = std::numeric_limits<int>::max();
+
 struct LowerOptions {
     /// Point-to-point receives are posted this many passes before the pass that uses them: 1 hides
     /// the transfer behind one pass and keeps the buffer for no longer than that.
     int receive_ahead = 1;
+    /// Overlapped pairs (Pass::with_next). The executor runs passes one after the other, so a pair
+    /// that waits for the inputs of both members only loses time there.
+    Pairs pairs = Pairs::apart;
 };
 
 /// Programs of all ranks. Infers every message and collective from the passes, gives them one

@@ -7,12 +7,23 @@
 
 #include <algorithm>
 #include <span>
+#include <vector>
 
 namespace vocabpipe {
 
 /// The two ends of a message are one transfer.
 [[nodiscard]] constexpr Do transfer_kind(Do what) {
     return what == Do::receive ? Do::send : what;
+}
+
+/// Of pass `item`. A pair as long as its longer member: what the first has not filled is left to
+/// the second.
+[[nodiscard]] inline int64_t pass_duration(const CostModel& costs, int rank,
+                                           const std::vector<Pass>& passes, uint32_t item,
+                                           Pairs pairs) {
+    const int64_t own = costs.pass_ns(rank, passes[item]);
+    const bool second = pairs == Pairs::longest && item > 0 && passes[item - 1].with_next;
+    return second ? std::max<int64_t>(0, own - costs.pass_ns(rank, passes[item - 1])) : own;
 }
 
 /// What one participant sends: its first operand.

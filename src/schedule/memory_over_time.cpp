@@ -16,17 +16,33 @@ struct Life {
     int64_t dies_ns = std::numeric_limits<int64_t>::min();
 };
 
-/// A buffer lives from the begin of its first user to the end of its last.
-std::vector<Life> buffer_lives(const Program& program, size_t rank, const SpansByAction& spans) {
-    std::vector<Life> lives(program.buffers.size());
+/// When each action runs. The members of a pair that was lowered as one run at the same time.
+std::vector<Life> runs_of(const Program& program, size_t rank, const SpansByAction& spans) {
+    std::vector<Life> runs(program.actions.size());
+    Life* opened = nullptr;  // the first member of a pair
     for (uint32_t i = 0; i < program.actions.size(); ++i) {
         const Span* span = spans.of(rank, i);
         if (span == nullptr) continue;
+        runs[i] = {span->begin_ns, span->end_ns};
+        if (program.pairs == Pairs::apart || program.actions[i].what != Do::pass) continue;
+        if (opened != nullptr) {
+            runs[i].born_ns = opened->born_ns;
+            opened->dies_ns = runs[i].dies_ns;
+        }
+        opened = program.passes[program.actions[i].item].with_next ? &runs[i] : nullptr;
+    }
+    return runs;
+}
+
+/// A buffer lives from the begin of its first user to the end of its last.
+std::vector<Life> buffer_lives(const Program& program, const std::vector<Life>& runs) {
+    std::vector<Life> lives(program.buffers.size());
+    for (uint32_t i = 0; i < program.actions.size(); ++i) {
         for (const uint32_t operand : program.operands_of(program.actions[i])) {
             if (operand == kNoBuffer) continue;
             Life& life = lives[operand];
-            life.born_ns = std::min(life.born_ns, span->begin_ns);
-            life.dies_ns = std::max(life.dies_ns, span->end_ns);
+            life.born_ns = std::min(life.born_ns, runs[i].born_ns);
+            life.dies_ns = std::max(life.dies_ns, runs[i].dies_ns);
         }
     }
     return lives;
@@ -36,7 +52,7 @@ RankMemory memory_of(const Program& program, size_t rank, const SpansByAction& s
                      const PersistentBytes& persistent) {
     RankMemory memory;
     memory.persistent = persistent;
-    const std::vector<Life> lives = buffer_lives(program, rank, spans);
+    const std::vector<Life> lives = buffer_lives(program, runs_of(program, rank, spans));
     memory.changes.reserve(2 * lives.size());
     for (size_t b = 0; b < lives.size(); ++b) {
         const Buffer& buffer = program.buffers[b];

@@ -36,27 +36,37 @@ PassCosts PassCosts::of(const CostModel& costs, const StepSizes& sizes, const Sc
     const int64_t boundary = sizes.tokens * sizes.hidden * size_of(sizes.dtype);
     const Group pair{{0, 1}, -1};
     if (schedule.ranks > 1) result.hop = costs.transfer_ns(Do::send, pair, boundary);
-    const auto group = [](std::vector<int> ranks) { return Group{std::move(ranks), -1}; };
-    const auto sum_to_root = [&](const Group& members, int64_t element) {
-        const int64_t partial = sizes.tokens * sizes.hidden * element;
-        return costs.transfer_ns(Do::exchange, members, partial) +
-               costs.local_ns(Do::fold,
-                              partial + boundary / static_cast<int64_t>(members.ranks.size())) +
-               costs.transfer_ns(Do::gather, members,
-                                 boundary / static_cast<int64_t>(members.ranks.size()));
+    // Collectives with a root include it, rows or not.
+    const auto with_root = [](std::vector<int> ranks, int root) {
+        const auto at = std::lower_bound(ranks.begin(), ranks.end(), root);
+        if (at == ranks.end() || *at != root) ranks.insert(at, root);
+        return Group{std::move(ranks), root};
     };
-    if (const Group out = group(schedule.output.owners()); out.ranks.size() > 1) {
+    const auto sum_to_root = [&](const std::vector<int>& owners, int root, int64_t element) {
+        const auto count = static_cast<int64_t>(owners.size());
+        const int64_t row = sizes.hidden * size_of(sizes.dtype);
+        const int64_t rows = (sizes.tokens + count - 1) / count;  // of the largest block
+        return costs.transfer_ns(Do::exchange, {owners, -1},
+                                 sizes.tokens * sizes.hidden * element) +
+               costs.local_ns(Do::fold, rows * sizes.hidden * element * count + rows * row) +
+               costs.transfer_ns(Do::gather, with_root(owners, root), rows * row);
+    };
+    const int first = schedule.rank_of_stage.front();
+    const int last = schedule.rank_of_stage.back();
+    if (const std::vector<int> out = schedule.output.owners(); out.size() > 1) {
         const int64_t statistics = sizes.tokens * StepSizes::kStatistics * 4;
-        result.c0 = costs.transfer_ns(Do::broadcast, out, boundary);
-        result.c1 = costs.transfer_ns(Do::all_gather, out, statistics) +
-                    costs.local_ns(Do::combine,
-                                   statistics * static_cast<int64_t>(out.ranks.size()) +
-                                       sizes.tokens * (StepSizes::kFactors + sizes.hidden) * 4);
-        result.reduce = sum_to_root(out, 4);
+        // With one barrier the combine also completes the gradient of X.
+        const int64_t completed = schedule.barriers == Barriers::one ? sizes.hidden : 0;
+        result.c0 = costs.transfer_ns(Do::broadcast, with_root(out, last), boundary);
+        result.c1 =
+            costs.transfer_ns(Do::all_gather, {out, -1}, statistics) +
+            costs.local_ns(Do::combine, statistics * static_cast<int64_t>(out.size()) +
+                                            sizes.tokens * (StepSizes::kFactors + completed) * 4);
+        result.reduce = sum_to_root(out, last, 4);
     }
-    if (const Group in = group(schedule.input.owners()); in.ranks.size() > 1) {
-        result.gradient = costs.transfer_ns(Do::broadcast, in, boundary);
-        result.reduce = std::max(result.reduce, sum_to_root(in, size_of(sizes.dtype)));
+    if (const std::vector<int> in = schedule.input.owners(); in.size() > 1) {
+        result.gradient = costs.transfer_ns(Do::broadcast, with_root(in, first), boundary);
+        result.reduce = std::max(result.reduce, sum_to_root(in, first, size_of(sizes.dtype)));
     }
     return result;
 }

@@ -222,18 +222,10 @@ private:
         const Pass& pass = program.passes[action.item];
         state.running = index;
         state.slowdown = costs_.overlap_slowdown_permille(static_cast<int>(rank), pass);
-        state.work = duration_of(program, action.item) * (kFull + state.slowdown);
+        state.work = (kFull + state.slowdown) * pass_duration(costs_, program.rank, program.passes,
+                                                              action.item, program.pairs);
         state.since_ns = now;
         schedule_end(rank);
-    }
-
-    /// A pair as long as its longer member: what the first has not filled is left to the second.
-    int64_t duration_of(const Program& program, uint32_t item) const {
-        const int64_t own = costs_.pass_ns(program.rank, program.passes[item]);
-        const bool second = program.pairs == Pairs::longest && item > 0 &&
-                            program.passes[item - 1].with_next;
-        if (!second) return own;
-        return std::max<int64_t>(0, own - costs_.pass_ns(program.rank, program.passes[item - 1]));
     }
 
     [[nodiscard]] static int64_t speed(const RankState& state) {
@@ -274,8 +266,7 @@ private:
             return;
         }
         for_members(meeting_[meetings_.of(action)], [&](uint32_t member, uint32_t of_member) {
-            const bool lasted =
-                ranks_[member].spans[of_member].begin_ns < event.at_ns;
+            const bool lasted = ranks_[member].spans[of_member].begin_ns < event.at_ns;
             if (lasted && --ranks_[member].communicating == 0) change_speed(member, event.at_ns);
             end_action(member, of_member, event.at_ns);
         });

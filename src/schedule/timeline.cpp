@@ -10,8 +10,7 @@ namespace {
 /// An optimizer step that waits for what all ranks report.
 bool waits_for_all(const std::vector<Program>& programs) {
     for (const Program& program : programs) {
-        const bool updates =
-            !program.passes.empty() && program.passes.back().op == Op::Update;
+        const bool updates = !program.passes.empty() && program.passes.back().op == Op::Update;
         if (!updates) return false;
     }
     return !programs.empty();

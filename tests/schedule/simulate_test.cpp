@@ -25,7 +25,7 @@ TableCosts oracle_costs(int ranks, int64_t forward, int64_t backward, int64_t la
 }
 
 /// The oracles let a value travel the moment it is made, so receives are posted from the start.
-constexpr LowerOptions kPostedFromTheStart{.receive_ahead = 1 << 20};
+constexpr LowerOptions kPostedFromTheStart{.receive_ahead = kAsSoonAsSent};
 
 TimelineSummary run(const Schedule& schedule, const TableCosts& costs,
                     const LowerOptions& options = kPostedFromTheStart) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace vocabpipe::testing {
@@ -20,6 +21,7 @@ struct Kind {
 
 std::string name_of(const Kind& kind) {
     std::string family = kind.family == "1f1b" ? "one_f_one_b" : kind.family;
+    std::replace(family.begin(), family.end(), '-', '_');
     return family + "_" + std::string(to_string(kind.mode)) +
            (kind.forward_only ? "_forward_only" : "");
 }
@@ -30,21 +32,27 @@ void PrintTo(const Kind& kind, std::ostream* out) {
 
 std::vector<Kind> every_kind() {
     std::vector<Kind> kinds;
-    for (const char* family : {"1f1b", "gpipe"}) {
+    for (const Generator& family : generators()) {
         for (const VocabMode mode : kEveryMode) {
             for (const bool forward_only : {false, true}) {
-                kinds.push_back({family, mode, forward_only});
+                kinds.push_back({std::string(family.name), mode, forward_only});
             }
         }
     }
     return kinds;
 }
 
+/// Families with an order of their own for the vocabulary passes; the others have them inserted.
+bool places_the_vocabulary(const std::string& family) {
+    return family == "1f1b" || family == "gpipe";
+}
+
 class EverySchedule : public ::testing::TestWithParam<Kind> {
 protected:
+    /// Every size up to `most_ranks` ranks.
     template <typename Check>
-    void for_each_size(const Check& check) {
-        for (int p = 1; p <= 8; ++p) {
+    void for_each_size(int most_ranks, const Check& check) {
+        for (int p = 1; p <= most_ranks; ++p) {
             for (int m = 1; m <= 3 * p; ++m) {
                 SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m));
                 check(GenerateOptions{.ranks = p,
@@ -56,17 +64,31 @@ protected:
             }
         }
     }
+    /// The smaller grid is for what is general, the larger for rules written down family by family.
+    template <typename Check>
+    void for_each_size(const Check& check) {
+        for_each_size(places_the_vocabulary(GetParam().family) ? 8 : 3, check);
+    }
     Schedule generated(const GenerateOptions& options) {
         return generate(GetParam().family, options);
     }
 };
 
-TEST_P(EverySchedule, IsAcceptedByTheValidatorAndByBruteForce) {
-    for_each_size([&](const GenerateOptions& options) {
-        const Schedule schedule = generated(options);
-        const auto violation = find_violation(schedule);
+TEST_P(EverySchedule, IsAcceptedByTheValidator) {
+    for_each_size(8, [&](const GenerateOptions& options) {
+        const int p = options.ranks;
+        const int m = options.microbatches;
+        // Around the minima of the rules; the insertion takes most of the time of this program.
+        const bool near = m <= 2 || m % p <= 1 || m % p == p - 1;
+        if (p > 4 && !near && !places_the_vocabulary(GetParam().family)) return;
+        const auto violation = find_violation(generated(options));
         ASSERT_FALSE(violation.has_value()) << violation->message();
-        ASSERT_EQ(brute_force_fault(schedule), "");
+    });
+}
+
+TEST_P(EverySchedule, IsAcceptedByBruteForce) {
+    for_each_size([&](const GenerateOptions& options) {
+        ASSERT_EQ(brute_force_fault(generated(options)), "");
     });
 }
 
@@ -93,8 +115,10 @@ TEST_P(EverySchedule, IsValidWithFewerRowsThanRanks) {
     });
 }
 
-// The numerator of S_j is the largest buffer of the output layer and is freed by T_j.
-TEST_P(EverySchedule, KeepsAtMostOneNumeratorAlivePerRank) {
+// The numerator of S_j is the largest buffer of the output layer and is freed by T_j. The general
+// insertion promises no such thing.
+TEST_P(EverySchedule, KeepsAtMostOneNumeratorAlivePerRankWhereTheFamilyPlacesIt) {
+    if (!places_the_vocabulary(GetParam().family)) return;
     for_each_size([&](const GenerateOptions& options) {
         if (options.forward_only) return;  // evaluation keeps no numerators
         for (const auto& list : generated(options).passes) {
@@ -116,7 +140,9 @@ TEST_P(EverySchedule, OnlyEvaluationHasNoBackward) {
     });
 }
 
-TEST_P(EverySchedule, RunsSAndTBackToBackWithoutAsynchronousBarriers) {
+// The general insertion moves T into gaps: only the optimizer waits for it.
+TEST_P(EverySchedule, RunsSAndTBackToBackWithoutBarriersWhereTheFamilyPlacesThem) {
+    if (!places_the_vocabulary(GetParam().family)) return;
     for_each_size([&](const GenerateOptions& options) {
         const Schedule schedule = generated(options);
         if (schedule.barriers != Barriers::in_line || options.forward_only) return;

@@ -22,8 +22,13 @@ std::vector<Pass> passes_from(std::string_view text, const Notation& notation) {
         if (op != Op::F && op != Op::B && op != Op::I && op != Op::W) stage = 0;
         passes.push_back({op, static_cast<uint16_t>(stage), static_cast<uint32_t>(microbatch)});
     };
+    size_t opened = 0;  // where the pair began
     while (at < text.size()) {
-        if (text[at] == ' ' || text[at] == '+') {
+        if (text[at] == '(') opened = passes.size();
+        if (text[at] == ')') {
+            for (size_t i = opened; i + 1 < passes.size(); ++i) passes[i].with_next = true;
+        }
+        if (std::string_view(" +(;)").find(text[at]) != std::string_view::npos) {
             ++at;
             continue;
         }
@@ -56,9 +61,13 @@ std::vector<Pass> passes_from(std::string_view text, const Notation& notation) {
 
 std::string text_of(const std::vector<Pass>& passes) {
     std::string text;
+    bool in_pair = false;
     for (const Pass& pass : passes) {
-        if (!text.empty()) text += ' ';
+        if (!text.empty()) text += in_pair ? ';' : ' ';
+        if (pass.with_next && !in_pair) text += '(';
         text += to_string(pass);
+        if (in_pair && !pass.with_next) text += ')';
+        in_pair = pass.with_next;
     }
     return text;
 }

@@ -24,7 +24,7 @@ struct Notation {
 };
 
 /// Passes from text: blanks or '+' between tokens, "2F0" with and "F0" without a stage; IF and IB
-/// are other names of E and G, ST3 is S3 T3.
+/// are other names of E and G, ST3 is S3 T3; "(0F1;3B0)" is an overlapped pair.
 [[nodiscard]] std::vector<Pass> passes_from(std::string_view text, const Notation& notation = {});
 
 /// "0F0 S0 T0", as in failure messages.

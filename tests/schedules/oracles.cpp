@@ -11,36 +11,16 @@ namespace vocabpipe::testing {
 
 namespace {
 
-/// The members of "(0F7;7I3;7W3)": an I and its W that run as one are a B.
-std::vector<Pass> pair_from(std::string_view text) {
-    std::string members(text.substr(1));
-    std::replace(members.begin(), members.end(), ';', ' ');
-    std::vector<Pass> pair = passes_from(members);
-    if (pair.size() > 1) {
-        Pass& i = pair[pair.size() - 2];
-        const Pass& w = pair.back();
-        if (i.op == Op::I && w == Pass{Op::W, i.stage, i.microbatch}) {
-            i.op = Op::B;
-            pair.pop_back();
-        }
-    }
-    if (pair.empty() || pair.size() > 2) {
-        throw std::invalid_argument("pair " + std::string(text));
-    }
-    pair.front().with_next = pair.size() == 2;
-    return pair;
-}
-
+/// JaxPP's "(0F7;7I3;7W3)": an I and its W that run as one are a B.
 std::vector<Pass> list_from(std::string_view text) {
     std::vector<Pass> list;
-    while (!text.empty()) {
-        const size_t open = std::min(text.find('('), text.size());
-        for (const Pass& pass : passes_from(text.substr(0, open))) list.push_back(pass);
-        text.remove_prefix(open);
-        const size_t close = std::min(text.find(')'), text.size());
-        if (text.empty()) break;
-        for (const Pass& pass : pair_from(text.substr(0, close))) list.push_back(pass);
-        text.remove_prefix(std::min(close + 1, text.size()));
+    for (const Pass& pass : passes_from(text)) {
+        const Pass i{Op::I, pass.stage, pass.microbatch, true};
+        if (pass.op == Op::W && !list.empty() && list.back() == i) {
+            list.back() = {Op::B, pass.stage, pass.microbatch, pass.with_next};
+        } else {
+            list.push_back(pass);
+        }
     }
     return list;
 }
@@ -86,18 +66,7 @@ Schedule schedule_of(const nlohmann::json& oracle) {
 
 std::vector<std::string> lists_of(const Schedule& schedule) {
     std::vector<std::string> lists;
-    for (const std::vector<Pass>& passes : schedule.passes) {
-        std::string text;
-        bool second = false;
-        for (const Pass& pass : passes) {
-            if (!text.empty()) text += second ? ';' : ' ';
-            if (pass.with_next) text += '(';
-            text += to_string(pass);
-            if (second) text += ')';
-            second = pass.with_next;
-        }
-        lists.push_back(text);
-    }
+    for (const std::vector<Pass>& passes : schedule.passes) lists.push_back(text_of(passes));
     return lists;
 }
 

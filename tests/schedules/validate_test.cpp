@@ -47,7 +47,7 @@ void PrintTo(const Refusal& refusal, std::ostream* out) {
 }
 
 // The invalid schedules of schedule_oracles.json that lists of passes can express; not among them
-// are overlapped pairs, transfers and misspelt tokens. What must be reported was worked out by
+// are transfers and misspelt tokens. What must be reported was worked out by
 // hand.
 const std::vector<Refusal> kRefusals{
     {"torch_1f1b_ir_off_by_one",
@@ -111,6 +111,41 @@ const std::vector<Refusal> kRefusals{
     {"missing_weight_gradient", 1, {0}, {"0F0 0I0"}, 0, -1, "0W0", "missing"},
     {"duplicate_weight_gradient", 1, {0}, {"0F0 0I0 0W0 0W0"}, 0, 3, "0W0", "twice"},
     {"backward_before_forward", 1, {0, 1}, {"0B0 0F0", "1F0 1B0"}, 0, 0, "0B0", "needs 0F0"},
+    {"pair_members_depend",
+     1,
+     {0},
+     {"(0F0;0B0)"},
+     0,
+     0,
+     "0F0",
+     "is paired with 0B0, and one needs the other"},
+    {"atomic_pair_cycle",
+     2,
+     {0, 1},
+     {"0F0 (0F1;0B0) 0B1", "1F0 (1B0;1F1) 1B1"},
+     0,
+     1,
+     "0F1",
+     "is paired with 0B0 and waits for 1B0 on rank 1 paired with 1F1 there, which waits for 0F1 on "
+     "rank 0 paired with 0B0 there: a deadlock"},
+    // Of our own making.
+    {"pair_of_both_halves",
+     1,
+     {0, 1, 0},
+     {"0F0 2F0 (2I0;2W0) 0B0", "1F0 1B0"},
+     0,
+     2,
+     "2I0",
+     "is paired with 2W0; a pair is one F and one B or I"},
+    {"pair_of_one_microbatch",
+     1,
+     {0, 1, 0},
+     {"(0F0;2B0) 2F0 0B0", "1F0 1B0"},
+     0,
+     0,
+     "0F0",
+     "is paired with 2B0, and one needs the other"},
+    {"pair_of_two_forwards", 2, {0}, {"(0F0;0F1) 0B0 0B1"}, 0, 0, "0F0", "one F and one B or I"},
 };
 
 class RefusedSchedules : public ::testing::TestWithParam<Refusal> {};
@@ -130,6 +165,32 @@ TEST_P(RefusedSchedules, AreNamedByRankPositionPassAndReason) {
 
 INSTANTIATE_TEST_SUITE_P(, RefusedSchedules, ::testing::ValuesIn(kRefusals),
                          [](const auto& info) { return info.param.id; });
+
+// What the notation of lists cannot say.
+TEST(Validate, RefusesPairsWithoutEnd) {
+    const auto message = [](std::initializer_list<size_t> opening) {
+        Schedule schedule = schedule_from({"0F0 0F1 0B0 0B1"}, 2, {0});
+        for (const size_t at : opening) schedule.passes[0][at].with_next = true;
+        const auto violation = find_violation(schedule);
+        EXPECT_EQ(violation.has_value(), brute_force_fault(schedule) != "");
+        return violation ? violation->message() : "accepted";
+    };
+    EXPECT_EQ(message({1}), "accepted");
+    EXPECT_EQ(message({3}),
+              "rank 0, position 3, 0B1 opens an overlapped pair, but no pass follows");
+    EXPECT_EQ(message({1, 2}),
+              "rank 0, position 1, 0F1 is paired with 0B0, which opens a pair of its own");
+}
+
+TEST(Validate, AcceptsPairsThatWaitForEachOthersRanksInTurn) {
+    for (const char* pair : {"(1F1;1B0)", "(1B0;1F1)"}) {
+        const Schedule schedule =
+            schedule_from({"0F0 0F1 0B0 0B1", std::string("1F0 ") + pair + " 1B1"}, 2, {0, 1});
+        const auto violation = find_violation(schedule);
+        EXPECT_FALSE(violation.has_value()) << violation->message();
+        EXPECT_EQ(brute_force_fault(schedule), "");
+    }
+}
 
 TEST(Validate, ThrowsOneLineThatNamesThePlace) {
     Schedule schedule = small();
@@ -266,11 +327,26 @@ TEST(Validate, NeedsNoMoreMemoryThanTheListsHold) {
 
 // --------------------------------------------------------------------------------------------------
 
+/// Makes pairs of a forward and a backward that stand side by side, where that stays valid.
+void join_pairs(Schedule& schedule, std::mt19937& random) {
+    for (std::vector<Pass>& list : schedule.passes) {
+        for (size_t i = 0; i + 1 < list.size(); ++i) {
+            if (random() % 2 == 0 || (list[i].op == Op::F) == (list[i + 1].op == Op::F)) continue;
+            list[i].with_next = true;
+            if (brute_force_fault(schedule).empty()) {
+                ++i;
+            } else {
+                list[i].with_next = false;
+            }
+        }
+    }
+}
+
 /// Schedules to be spoilt: every generated kind in small, and random ones with any placement,
 /// uneven and empty shards, halves of backwards.
 std::vector<Schedule> valid_schedules(std::mt19937& random) {
     std::vector<Schedule> schedules;
-    for (const char* family : {"1f1b", "gpipe"}) {
+    for (const char* family : {"1f1b", "gpipe", "dualpipe-v"}) {
         for (const VocabMode mode : kEveryMode) {
             for (int p = 1; p <= 3; ++p) {
                 for (int m = 1; m <= 3; ++m) {
@@ -300,6 +376,7 @@ std::vector<Schedule> valid_schedules(std::mt19937& random) {
         }
         frame.barriers = static_cast<Barriers>(below(3));
         schedules.push_back(random_valid_schedule(frame, below(5) == 0, random));
+        join_pairs(schedules.back(), random);
     }
     return schedules;
 }
@@ -313,7 +390,7 @@ std::string spoil(Schedule& schedule, std::mt19937& random) {
     const auto somewhere = [&](const std::vector<Pass>& other) {
         return other.empty() ? 0 : static_cast<std::ptrdiff_t>(below(other.size() + 1));
     };
-    switch (below(12)) {
+    switch (below(14)) {
         case 0:
             std::swap(list[at], list[below(list.size())]);
             return "swap two passes";
@@ -355,6 +432,17 @@ std::string spoil(Schedule& schedule, std::mt19937& random) {
             map.first_row[below(map.first_row.size())] = static_cast<int64_t>(below(5));
             return "change a shard map";
         }
+        case 11:
+            list[at].with_next = !list[at].with_next;
+            return "open or close a pair";
+        case 12: {  // next to each other on one rank more often than the toss above finds them
+            for (size_t i = at; i + 1 < list.size(); ++i) {
+                if ((list[i].op == Op::F) == (list[i + 1].op == Op::F)) continue;
+                list[i].with_next = true;
+                return "pair a forward";
+            }
+            return "nothing";
+        }
         default: {  // B into I, W: stays valid more often than not
             if (list[at].op != Op::B) return "nothing";
             const Pass whole = list[at];
@@ -381,6 +469,8 @@ TEST(ValidateAgainstBruteForce, AgreesOnThousandsOfSpoiltSchedules) {
     const std::vector<Schedule> originals = valid_schedules(random);
     int valid = 0;
     int invalid = 0;
+    int with_pairs = 0;
+    int because_of_pairs = 0;
     for (int round = 0; round < 20000; ++round) {
         Schedule schedule = originals[random() % originals.size()];
         std::string how = spoil(schedule, random);
@@ -403,10 +493,15 @@ TEST(ValidateAgainstBruteForce, AgreesOnThousandsOfSpoiltSchedules) {
             }
         }
         ++(violation ? invalid : valid);
+        const bool pairs = lists.find('(') != std::string::npos;
+        if (!violation && pairs) ++with_pairs;
+        if (violation && violation->reason.find("pair") != std::string::npos) ++because_of_pairs;
     }
-    // Both verdicts must have been put to the test.
+    // Both verdicts must have been put to the test, with pairs and without.
     EXPECT_GT(valid, 2000);
     EXPECT_GT(invalid, 10000);
+    EXPECT_GT(with_pairs, 500);
+    EXPECT_GT(because_of_pairs, 1000);
 }
 
 /// F, S, T, B of every microbatch in this order, in the places that its passes have.

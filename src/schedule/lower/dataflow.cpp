@@ -67,7 +67,29 @@ private:
         return flow_.parts.back();
     }
 
-    void edge(uint32_t before, uint32_t after) { flow_.edges.emplace_back(before, after); }
+    /// A pair that is lowered as one waits for the inputs of both members before its first, and
+    /// gives what either makes after its second.
+    void edge(uint32_t before, uint32_t after) {
+        if (options_.pairs != Pairs::apart) {
+            before = last_of_pair(before);
+            after = first_of_pair(after);
+        }
+        flow_.edges.emplace_back(before, after);
+    }
+
+    [[nodiscard]] bool opens_pair(uint32_t pass_node) const {
+        const Part& part = flow_.parts[flow_.nodes[pass_node].first_part];
+        return part.what == Do::pass && flow_.passes[part.rank][part.item].with_next;
+    }
+    /// Passes of a rank are nodes one after the other.
+    [[nodiscard]] uint32_t last_of_pair(uint32_t node) const {
+        return opens_pair(node) ? node + 1 : node;
+    }
+    [[nodiscard]] uint32_t first_of_pair(uint32_t node) const {
+        const Part& part = flow_.parts[flow_.nodes[node].first_part];
+        const bool second = part.what == Do::pass && part.item > 0 && opens_pair(node - 1);
+        return second ? node - 1 : node;
+    }
 
     uint32_t buffer(int rank, int64_t bytes, Purpose purpose,
                     Buffer::Space space = Buffer::Space::arena) {
@@ -142,7 +164,7 @@ private:
         add_part(node, rank, Do::pass, static_cast<uint32_t>(list.size()), {});
         list.push_back(pass);
         uint32_t& last = last_pass_[static_cast<size_t>(rank)];
-        if (last != kNoNode) edge(last, node);
+        if (last != kNoNode) flow_.edges.emplace_back(last, node);
         last = node;
         return node;
     }
@@ -174,6 +196,7 @@ private:
         edge(producer, node);
         edge(node, consumer);
         // Posted `receive_ahead` passes before use: not earlier, or the buffer lives for nothing.
+        if (options_.pairs != Pairs::apart) consumer = first_of_pair(consumer);
         const uint32_t position = flow_.parts[flow_.nodes[consumer].first_part].item;
         const auto ahead = static_cast<uint32_t>(options_.receive_ahead) + 1;
         if (position >= ahead) edge(consumer - ahead, node);
@@ -540,7 +563,8 @@ private:
         };
         const Part& first = parts.front();
         if (first.what == Do::pass) {
-            return costs_.pass_ns(first.rank, flow_.passes[first.rank][first.item]);
+            return pass_duration(costs_, first.rank, flow_.passes[first.rank], first.item,
+                                 options_.pairs);
         }
         if (!is_communication(first.what)) {
             return costs_.local_ns(first.what, bytes_touched(operands(first), sizes));

@@ -190,6 +190,7 @@ private:
 };
 
 void hash_into(Hash& hash, const Program& program) {
+    hash.add(static_cast<int>(program.pairs));
     for (const Action& a : program.actions) {
         hash.add(static_cast<int>(a.what) | static_cast<int>(a.lane) << 8 | a.reduction << 16 |
                  static_cast<int>(a.overwrites) << 24);
@@ -210,6 +211,16 @@ void hash_into(Hash& hash, const Program& program) {
     }
 }
 
+/// The members of a pair that is lowered as one need their memory at the same time.
+void join_pairs(const Dataflow& flow, std::vector<Place>& places) {
+    for (uint32_t node = 0; node + 1 < flow.nodes.size(); ++node) {
+        const Part& part = flow.parts[flow.nodes[node].first_part];
+        if (part.what != Do::pass || !flow.passes[part.rank][part.item].with_next) continue;
+        places[node].end_ns = places[node + 1].end_ns;
+        places[node + 1].start_ns = places[node].start_ns;
+    }
+}
+
 }  // namespace
 
 std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
@@ -217,7 +228,8 @@ std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes, con
     validate(schedule);
     check_sizes(schedule, sizes);
     const Dataflow flow = lowering::build_dataflow(schedule, sizes, costs, options);
-    const std::vector<Place> places = lowering::order_globally(flow);
+    std::vector<Place> places = lowering::order_globally(flow);
+    if (options.pairs != Pairs::apart) join_pairs(flow, places);
     const Users users = users_of_buffers(flow);
 
     const auto ranks = static_cast<size_t>(schedule.ranks);
@@ -262,6 +274,7 @@ std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes, con
         }
         program.ranks = schedule.ranks;
         program.microbatches = schedule.microbatches;
+        program.pairs = options.pairs;
         hash_into(hash, program);
         programs.push_back(std::move(program));
     }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/timeline.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What time is spent on.
+enum class Cause : uint8_t {
+    compute,     ///< a pass
+    local,       ///< combine or fold
+    transfer,    ///< send and receive
+    collective,  ///< broadcast, all_gather, exchange, gather
+    memory,      ///< everything else was there, but memory was still in use (write after read)
+    posting,     ///< a receive that could have been posted earlier (LowerOptions::receive_ahead)
+    overhead,    ///< all there, yet not begun: executed runs only
+    fixed,       ///< Timeline::fixed_ns
+};
+inline constexpr size_t kCauses = 8;
+[[nodiscard]] std::string_view to_string(Cause cause);
+
+inline constexpr uint32_t kNoAction = UINT32_MAX;
+
+/// A piece of time in which one thing held everything after it up. Times count from the begin of
+/// the timeline's first span.
+struct PathSegment {
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;
+    Cause cause = Cause::compute;
+    /// Whose action: of a communication the participant that came last. kNoAction for `fixed`.
+    /// For `memory` and `posting` the action that had to wait.
+    int rank = 0;
+    uint32_t action = kNoAction;
+    Op op = Op::F;  ///< where cause is compute
+};
+
+/// Part of the critical path that goes to one cause, compute by kind of pass.
+struct PathShare {
+    std::string name;  ///< "F", "B", ..., or to_string(cause)
+    Cause cause = Cause::compute;
+    Op op = Op::F;
+    int64_t ns = 0;
+    double share = 0;  ///< of total_ns
+};
+
+/// What made the step as long as it is: from its last end back to its first begin, at each moment
+/// the one thing that the rest waited for.
+struct CriticalPath {
+    std::vector<PathSegment> segments;  ///< ascending, without gaps; the fixed time first
+    std::vector<PathShare> shares;      ///< largest first
+    int64_t total_ns = 0;               ///< makespan + Timeline::fixed_ns, the sum of all segments
+};
+
+/// One passage of the chain that an idle rank waits for.
+struct ChainLink {
+    int rank = 0;
+    uint32_t action = kNoAction;
+    std::string name;  ///< as Program::name_of
+    Cause cause = Cause::compute;
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;
+    std::string why;  ///< what it had to do with the link before it, one clause
+};
+
+/// What one rank's compute lane does at one moment, and if nothing, why.
+struct Explanation {
+    enum class State : uint8_t { busy, idle, finished };
+    State state = State::busy;
+    int rank = 0;
+    int64_t at_ns = 0;
+    int64_t begin_ns = 0;  ///< of the pass that runs, or since when the rank is idle
+    int64_t end_ns = 0;    ///< of that pass; or when the next begins; finished: the step's end
+    uint32_t action = kNoAction;  ///< the pass that runs, or the next one
+    std::string name;             ///< of that pass
+    std::vector<ChainLink>
+        chain;  ///< idle: from `name` back to what began before the idle time did
+};
+
+/// Throws UsageError for a rank that does not exist or a time outside the timeline. `at_ns` counts
+/// from the begin of the timeline's first span. Simulated and executed timelines of all ranks.
+[[nodiscard]] Explanation explain(const Timeline& timeline, const std::vector<Program>& programs,
+                                  int rank, int64_t at_ns);
+
+/// Throws UsageError if there are no spans.
+[[nodiscard]] CriticalPath critical_path(const Timeline& timeline,
+                                         const std::vector<Program>& programs);
+
+/// Lines of text, each ended: what the rank does, then the chain; the shares of the critical path.
+[[nodiscard]] std::string to_text(const Explanation& explanation);
+[[nodiscard]] std::string to_text(const CriticalPath& path);
+
+}  // namespace vocabpipe

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/v_search.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include "schedules/v_pattern.hpp"
+#include "schedules/v_pattern_ends.hpp"
+#include "schedules/v_pattern_refine.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+using namespace v_pattern;
+
+/// Ranks at which the steps down the ranks may change; up to 32 ranks all are tried.
+constexpr int kMostChanges = 30;
+/// Candidates that a search on fewer microbatches hands on to the full size.
+constexpr size_t kFinalists = 4;
+/// Passes that all refinements of a search may time: about 80 ms on one core; less where the lists
+/// are so short that this many moves per pass find what there is.
+constexpr int64_t kMostRefined = 8'000'000;
+constexpr int64_t kMovesPerPass = 100;
+
+int64_t wrap(int64_t slot) {
+    return (slot % kInterval + kInterval) % kInterval;
+}
+
+/// A pattern in few words: places of rank 0's F0, F1, I1, I0 modulo the interval, and how far F0
+/// and I1 move from one rank to the next: `first` for the first `changes_at` steps, then `second`.
+/// F1 and I0 always move back by one, so that they go up the ranks without a pause.
+struct Seed {
+    std::array<int64_t, 4> places{};
+    int64_t first = 1;
+    int64_t second = 1;
+    int changes_at = 0;
+};
+
+void for_every_seed(int ranks, const std::function<void(const Seed&)>& take) {
+    const int stride = 1 + (ranks - 2) / (kMostChanges + 1);
+    std::array<int64_t, 4> places{0, 1, 2, 3};
+    std::array<int64_t, kInterval - 1> others{1, 2, 3, 4, 5};
+    for (const int64_t f1 : others) {
+        for (const int64_t i1 : others) {
+            for (const int64_t i0 : others) {
+                if (f1 == i1 || f1 == i0 || i1 == i0) continue;
+                places = {0, f1, i1, i0};
+                for (int64_t first = 1; first < kInterval; ++first) {
+                    take({.places = places, .first = first, .second = first});
+                    for (int64_t second = 1; second < first; ++second) {
+                        for (int steps = 1; steps + 1 < ranks; steps += stride) {
+                            take({places, first, second, steps});
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Steps 1 and 2: places on every rank, W in the first free ones after their I; none if two passes
+/// meet. Microbatch 0 then takes the next place of every kind along the dataflow.
+std::optional<Pattern> pattern_of(const Seed& seed, int ranks) {
+    Pattern pattern(static_cast<size_t>(ranks));
+    std::array<int64_t, 4> places = seed.places;
+    for (int rank = 0; rank < ranks; ++rank) {
+        auto& mine = pattern[static_cast<size_t>(rank)];
+        std::array<bool, kInterval> taken{};
+        for (const int64_t place : places) {
+            if (std::exchange(taken[static_cast<size_t>(place)], true)) return std::nullopt;
+        }
+        std::copy(places.begin(), places.end(), mine.begin());
+        for (const auto& [gradient, weight] : {std::pair{I1, W1}, std::pair{I0, W0}}) {
+            int64_t place = mine[gradient];
+            while (taken[static_cast<size_t>(place)]) place = wrap(place + 1);
+            taken[static_cast<size_t>(place)] = true;
+            mine[weight] = place;
+        }
+        const int64_t down = rank < seed.changes_at ? seed.first : seed.second;
+        for (const Kind kind : kDataflow) {
+            places[kind] = wrap(places[kind] + (goes_down(kind) ? down : -1));
+        }
+    }
+    int64_t now = 0;
+    for (const Kind kind : kDataflow) {
+        for (int k = 0; k < ranks; ++k) {
+            auto& mine = pattern[static_cast<size_t>(goes_down(kind) ? k : ranks - 1 - k)];
+            mine[kind] = now + wrap(mine[kind] - now);
+            now = mine[kind] + 1;
+        }
+    }
+    for (auto& mine : pattern) {
+        mine[W1] = mine[I1] + wrap(mine[W1] - mine[I1]);
+        mine[W0] = mine[I0] + wrap(mine[W0] - mine[I0]);
+    }
+    return pattern;
+}
+
+/// Activations alive on any rank when the pattern repeats for ever.
+int64_t steady_peak(const Pattern& pattern) {
+    int64_t most = 0;
+    for (const auto& mine : pattern) {
+        for (const int64_t now : {mine[F0], mine[F1]}) {
+            int64_t alive = 0;
+            for (const auto& [forward, weight] : {std::pair{F0, W0}, std::pair{F1, W1}}) {
+                // Forwards begun by now less weight gradients begun before now.
+                const int64_t since = now - mine[forward];
+                const int64_t ended = now - 1 - mine[weight];
+                alive += (since - wrap(since) - ended + wrap(ended)) / kInterval;
+            }
+            most = std::max(most, alive);
+        }
+    }
+    return most;
+}
+
+class Search {
+public:
+    Search(const GenerateOptions& options, int limit)
+        : ranks_(options.ranks),
+          microbatches_(options.microbatches),
+          limit_(limit),
+          forward_only_(options.forward_only),
+          unit_(Costs::unit(options.ranks)),
+          costs_(Costs::of(options)) {}
+
+    std::optional<Rows> run() {
+        // Beyond warm-up and cool-down one interval is like the other: rank the patterns with few
+        // of them.
+        const int enough = std::min(microbatches_, 3 * ranks_);
+        std::vector<std::pair<int64_t, Pattern>> finalists;
+        for_every_seed(ranks_, [&](const Seed& seed) {
+            std::optional<Pattern> pattern = pattern_of(seed, ranks_);
+            if (!pattern) return;
+            const std::optional<Rows> rows = rows_of(*pattern, enough);
+            if (!rows) return;
+            const int64_t estimate = estimate_for_all(*rows, enough);
+            if (finalists.size() == kFinalists && estimate >= finalists.back().first) return;
+            const auto place = std::upper_bound(
+                finalists.begin(), finalists.end(), estimate,
+                [](int64_t value, const auto& finalist) { return value < finalist.first; });
+            finalists.emplace(place, estimate, *std::move(pattern));
+            if (finalists.size() > kFinalists) finalists.pop_back();
+        });
+        const int64_t budget = forward_only_ ? 0 : refinement();
+        // Half of the budget for all of them, what is left for the best.
+        int64_t left = budget;
+        std::optional<Rows> best;
+        int64_t best_score = 0;
+        const int64_t share = budget / 2 / static_cast<int64_t>(kFinalists);
+        for (const auto& [estimate, pattern] : finalists) {
+            std::optional<Rows> rows = rows_of(pattern, microbatches_);
+            if (!rows) continue;
+            left -= share;
+            const int64_t refined = refine(*rows, costs_, {.limit = limit_, .budget = share});
+            if (best && refined >= best_score) continue;
+            best = std::move(rows);
+            best_score = refined;
+        }
+        if (best) refine(*best, costs_, {.limit = limit_, .budget = left});
+        return best;
+    }
+
+private:
+    int64_t refinement() const {
+        const int64_t passes = int64_t{kKinds} * microbatches_ * ranks_;
+        return std::min(kMostRefined / passes, kMovesPerPass * passes) * passes;
+    }
+
+    /// Steps 2 to 8, timed with the costs; none if the rows break or need too much memory.
+    std::optional<Rows> rows_of(const Pattern& pattern, int microbatches) {
+        // The ends are laid out for a steady state in between.
+        const int enough = std::max(microbatches, 2 * ranks_);
+        if (steady_peak(pattern) > (microbatches == enough ? limit_ : 2 * ranks_)) return {};
+        Rows rows = repeat(pattern, kEveryKind, enough);
+        const int repeated_peak = peak(rows);
+        if (!clock_.run(rows, unit_)) return {};
+        lay_out_warm_up(rows, enough);
+        if (!clock_.run(rows, unit_) || peak(rows) > repeated_peak) return {};
+        if (microbatches < enough) {
+            drop_microbatches(rows, microbatches);
+            if (!clock_.run(rows, unit_)) return {};
+        }
+        if (peak(rows) > limit_) return {};
+        lay_out_cool_down(rows, microbatches);
+        if (!clock_.run(rows, unit_)) return {};
+        fill_holes(rows, limit_);
+        order_weights(rows);
+        if (peak(rows) > limit_ || !clock_.run(rows, costs_)) return {};
+        return rows;
+    }
+
+    /// The score with all microbatches: every further one takes as long as the last ones took on
+    /// rank 0. In units of 1 / ranks.
+    int64_t estimate_for_all(const Rows& rows, int timed) const {
+        if (timed == microbatches_) return score(clock_) * ranks_;
+        std::vector<int64_t> f1;
+        for (const Cell& cell : rows[0]) {
+            if (cell.kind == F1) f1.push_back(cell.at);
+        }
+        const int64_t took = f1.back() - f1[f1.size() - 1 - static_cast<size_t>(ranks_)];
+        return score(clock_) * ranks_ + 2 * (microbatches_ - timed) * took;
+    }
+
+    int ranks_;
+    int microbatches_;
+    int limit_;
+    bool forward_only_;
+    Costs unit_;
+    Costs costs_;
+    Clock clock_;
+};
+
+}  // namespace
+
+Schedule v_search(const GenerateOptions& options) {
+    const int most = 2 * options.ranks;
+    const int limit = options.memory_limit == 0 ? most : std::min(options.memory_limit, most);
+    if (const std::optional<Rows> rows = Search(options, limit).run()) {
+        return schedule_of(*rows, options, true);
+    }
+    int least = limit + 1;
+    while (!Search(options, least).run()) ++least;
+    throw UsageError(
+        "--memory-limit " + std::to_string(options.memory_limit) + ": no pattern of v-search for " +
+        std::to_string(options.ranks) + " ranks and " + std::to_string(options.microbatches) +
+        " microbatches keeps so few chunks alive; give at least " + std::to_string(least) + "");
+}
+
+}  // namespace vocabpipe

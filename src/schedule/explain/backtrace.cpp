@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/schedule/explain/backtrace.hpp"
+
+#include "src/schedule/action_costs.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace vocabpipe::explaining {
+
+/// `place` is what everything after `cursor_ns` waited for.
+struct Backtrace::Walk {
+    Place place;
+    int64_t cursor_ns = 0;
+    std::string why;  ///< `place` is on the path
+    std::vector<Stretch> stretches;
+
+    void add(int64_t begin_ns, Cause cause, std::string reason) {
+        if (begin_ns < cursor_ns) {
+            stretches.push_back({begin_ns, cursor_ns, cause, place, std::move(reason)});
+        }
+        cursor_ns = std::min(cursor_ns, begin_ns);
+    }
+};
+
+Backtrace::Backtrace(const Timeline& timeline, const std::vector<Program>& programs)
+    : programs_(programs),
+      spans_(timeline, programs),
+      index_(programs.size()),
+      meetings_(programs) {
+    first_begin_ns_ = std::numeric_limits<int64_t>::max();
+    last_end_ns_ = std::numeric_limits<int64_t>::min();
+    first_member_.assign(meetings_.count() + 1, 0);
+    for (size_t rank = 0; rank < programs.size(); ++rank) {
+        const Program& program = programs[rank];
+        const size_t count = program.actions.size();
+        RankIndex& index = index_[rank];
+        index.first.assign(count + 1, 0);
+        for (const Edge& edge : program.edges) ++index.first[edge.after + 1];
+        for (size_t i = 0; i < count; ++i) index.first[i + 1] += index.first[i];
+        index.before.resize(program.edges.size());
+        std::vector<uint32_t> fill(index.first.begin(), index.first.end() - 1);
+        for (const Edge& edge : program.edges) index.before[fill[edge.after]++] = edge.before;
+        index.in_lane.assign(count, kNoAction);
+        std::array<uint32_t, kLanes> last;
+        last.fill(kNoAction);
+        for (uint32_t i = 0; i < count; ++i) {
+            const Action& action = program.actions[i];
+            uint32_t& previous = last[static_cast<size_t>(action.lane)];
+            index.in_lane[i] = previous;
+            previous = i;
+            if (is_communication(action.what)) ++first_member_[meetings_.of(action) + 1];
+            const Span* span = spans_.of(rank, i);
+            if (span == nullptr) continue;
+            first_begin_ns_ = std::min(first_begin_ns_, span->begin_ns);
+            if (span->end_ns > last_end_ns_) {
+                last_end_ns_ = span->end_ns;
+                last_ = {static_cast<int>(rank), i};
+            }
+        }
+    }
+    for (size_t i = 1; i < first_member_.size(); ++i) first_member_[i] += first_member_[i - 1];
+    members_.resize(first_member_.back());
+    std::vector<uint32_t> fill(first_member_.begin(), first_member_.end() - 1);
+    for (size_t rank = 0; rank < programs.size(); ++rank) {
+        for (uint32_t i = 0; i < programs[rank].actions.size(); ++i) {
+            const Action& action = programs[rank].actions[i];
+            if (!is_communication(action.what)) continue;
+            members_[fill[meetings_.of(action)]++] = {static_cast<int>(rank), i};
+        }
+    }
+}
+
+/// A message may be sent before its receiver is there (executed runs): who came after `before_ns`
+/// did not hold this place up. Of several that came last at once, the one that could not have come
+/// earlier, were there memory enough.
+Place Backtrace::last_participant(Place place, int64_t before_ns) const {
+    const uint32_t meeting = meetings_.of(action_of(place));
+    Place last = place;
+    int64_t latest = ready_ns(*span_of(place));
+    for (uint32_t i = first_member_[meeting]; i < first_member_[meeting + 1]; ++i) {
+        const Span* span = span_of(members_[i]);
+        if (span == nullptr || ready_ns(*span) > before_ns || ready_ns(*span) < latest) continue;
+        const bool later = ready_ns(*span) > latest || needs_of(members_[i], before_ns).hard.at_ns >
+                                                           needs_of(last, before_ns).hard.at_ns;
+        if (!later) continue;
+        latest = ready_ns(*span);
+        last = members_[i];
+    }
+    return last;
+}
+
+/// Why an edge is there. Edges of data join users of one buffer; edges of reuse a new buffer's
+/// first user and a user of what was in its place; what is left joins a receive and an earlier
+/// pass.
+Cause Backtrace::kind_of(int rank, uint32_t before, uint32_t after) const {
+    const Program& program = programs_[static_cast<size_t>(rank)];
+    const Action& a = program.actions[before];
+    const Action& b = program.actions[after];
+    bool reuses = false;
+    for (const uint32_t mine : program.operands_of(b)) {
+        if (mine == kNoBuffer) continue;
+        const Buffer& mine_at = program.buffers[mine];
+        for (const uint32_t other : program.operands_of(a)) {
+            if (other == kNoBuffer) continue;
+            if (other == mine) return Cause::compute;
+            const Buffer& other_at = program.buffers[other];
+            reuses = reuses || (mine_at.space == Buffer::Space::arena &&
+                                other_at.space == Buffer::Space::arena && mine_at.born == after &&
+                                mine_at.offset < other_at.offset + other_at.bytes &&
+                                other_at.offset < mine_at.offset + mine_at.bytes);
+        }
+    }
+    if (reuses) return Cause::memory;
+    return b.what == Do::receive && a.lane == Lane::compute ? Cause::posting : Cause::compute;
+}
+
+/// The later one; at the same time a pass, for then its rank was not idle; then the first.
+bool Backtrace::better(int rank, const Need& a, const Need& b) const {
+    if (b.action == kNoAction || a.at_ns != b.at_ns) {
+        return b.action == kNoAction || a.at_ns > b.at_ns;
+    }
+    const std::vector<Action>& actions = programs_[static_cast<size_t>(rank)].actions;
+    const bool pass_a = actions[a.action].lane == Lane::compute;
+    const bool pass_b = actions[b.action].lane == Lane::compute;
+    return pass_a != pass_b ? pass_a : a.action < b.action;
+}
+
+/// Adds the time that the place itself took; goes on to the participant that came last.
+void Backtrace::took(Walk& walk) const {
+    const Action& action = action_of(walk.place);
+    if (!is_communication(action.what)) {
+        const int64_t begin = span_of(walk.place)->begin_ns;
+        walk.add(begin, action.what == Do::pass ? Cause::compute : Cause::local,
+                 std::move(walk.why));
+        return;
+    }
+    const Place last = last_participant(walk.place, walk.cursor_ns);
+    const bool point_to_point = transfer_kind(action.what) == Do::send;
+    walk.place = last;
+    if (!point_to_point) {
+        walk.why += "; rank " + std::to_string(last.rank) + " came last";
+    } else if (action_of(last).what == Do::receive) {
+        walk.why += "; its receiver came last";
+    }
+    walk.add(ready_ns(*span_of(last)), point_to_point ? Cause::transfer : Cause::collective,
+             std::move(walk.why));
+}
+
+Backtrace::Needs Backtrace::needs_of(Place place, int64_t before_ns) const {
+    const auto rank = static_cast<size_t>(place.rank);
+    const RankIndex& index = index_[rank];
+    Needs needs;
+    const auto consider = [&](const Need& need) {
+        if (need.at_ns > before_ns) return;
+        if (better(place.rank, need, needs.last)) needs.last = need;
+        const bool hard = need.cause != Cause::memory && need.cause != Cause::posting;
+        if (hard && better(place.rank, need, needs.hard)) needs.hard = need;
+    };
+    if (const uint32_t before = index.in_lane[place.action]; before != kNoAction) {
+        if (const Span* span = spans_.of(rank, before)) {
+            const bool compute = span->lane == Lane::compute;
+            consider({before, compute ? span->end_ns : ready_ns(*span), true, Cause::compute});
+        }
+    }
+    for (uint32_t i = index.first[place.action]; i < index.first[place.action + 1]; ++i) {
+        const Span* span = spans_.of(rank, index.before[i]);
+        if (span == nullptr) continue;
+        consider({index.before[i], span->end_ns, false,
+                  kind_of(place.rank, index.before[i], place.action)});
+    }
+    return needs;
+}
+
+/// Goes to what the place waited for, if anything.
+bool Backtrace::waited(Walk& walk) const {
+    const auto [needed, anything] = needs_of(walk.place, walk.cursor_ns);
+    const std::string name = name_of(walk.place);
+    if (anything.action == kNoAction) {
+        walk.add(first_begin_ns_, Cause::overhead, name + " had nothing to wait for");
+        return false;
+    }
+    const auto named = [&](uint32_t action) { return name_of({walk.place.rank, action}); };
+    walk.add(anything.at_ns, Cause::overhead, name + " could have begun");
+    const int64_t possible_ns = needed.action == kNoAction ? first_begin_ns_ : needed.at_ns;
+    if (possible_ns < anything.at_ns) {
+        walk.add(possible_ns, anything.cause,
+                 anything.cause == Cause::memory
+                     ? name + " needs memory that " + named(anything.action) + " still used"
+                     : name + " is posted after " + named(anything.action));
+    }
+    if (needed.action == kNoAction) return false;
+    walk.place.action = needed.action;
+    if (!needed.lane) {
+        walk.why = "made what " + name + " uses";
+    } else if (action_of(walk.place).lane == Lane::compute) {
+        walk.why = "ran before " + name;
+    } else {
+        // Lanes start in order: the one in front was ready no earlier, and this is why.
+        return waited(walk);
+    }
+    took(walk);
+    return true;
+}
+
+std::vector<Stretch> Backtrace::from_end_of(Place place) const {
+    Walk walk{place, span_of(place)->end_ns, "ended last", {}};
+    took(walk);
+    while (walk.cursor_ns > first_begin_ns_ && waited(walk)) {
+    }
+    return std::move(walk.stretches);
+}
+
+std::vector<Stretch> Backtrace::from_begin_of(Place place, int64_t until_ns) const {
+    Walk walk{place, span_of(place)->begin_ns, "", {}};
+    while (walk.cursor_ns > until_ns && waited(walk)) {
+    }
+    return std::move(walk.stretches);
+}
+
+}  // namespace vocabpipe::explaining

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// From an action back to what it waited for, across ranks.
+#pragma once
+
+#include "src/schedule/meetings.hpp"
+#include "src/schedule/spans_by_action.hpp"
+#include "vocabpipe/explain.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::explaining {
+
+/// An action of a rank.
+struct Place {
+    int rank = 0;
+    uint32_t action = kNoAction;
+};
+
+/// A stretch of time that one thing took, in the clock of the timeline, and the place that it held
+/// up.
+struct Stretch {
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;
+    Cause cause = Cause::compute;
+    Place place;
+    std::string why;
+};
+
+class Backtrace {
+public:
+    /// Timeline and programs must outlive this.
+    Backtrace(const Timeline& timeline, const std::vector<Program>& programs);
+
+    [[nodiscard]] int64_t first_begin_ns() const { return first_begin_ns_; }
+    [[nodiscard]] int64_t last_end_ns() const { return last_end_ns_; }
+    [[nodiscard]] const Span* span_of(Place place) const {
+        return spans_.of(static_cast<size_t>(place.rank), place.action);
+    }
+    /// The action that ends last; ties go to the lowest rank, then the earliest in its program.
+    [[nodiscard]] Place last() const { return last_; }
+
+    /// Everything back to `until_ns` or the first begin, latest first: from the end of `place`.
+    [[nodiscard]] std::vector<Stretch> from_end_of(Place place) const;
+    /// The same from its begin: why it did not begin earlier.
+    [[nodiscard]] std::vector<Stretch> from_begin_of(Place place, int64_t until_ns) const;
+
+private:
+    struct Walk;
+    /// Index of the edges and lanes of one rank.
+    struct RankIndex {
+        std::vector<uint32_t> first;    ///< [action] where its predecessors begin in `before`
+        std::vector<uint32_t> before;   ///< predecessors by edges
+        std::vector<uint32_t> in_lane;  ///< [action] the one before it in its lane, or kNoAction
+    };
+    /// What an action waited for: another action, and when that came.
+    struct Need {
+        uint32_t action = kNoAction;
+        int64_t at_ns = INT64_MIN;
+        bool lane = false;             ///< the one before it in its lane
+        Cause cause = Cause::compute;  ///< memory or posting where it is no more than that
+    };
+
+    [[nodiscard]] const Program& program_of(Place place) const {
+        return programs_[static_cast<size_t>(place.rank)];
+    }
+    [[nodiscard]] const Action& action_of(Place place) const {
+        return program_of(place).actions[place.action];
+    }
+    [[nodiscard]] std::string name_of(Place place) const {
+        return program_of(place).name_of(action_of(place));
+    }
+    [[nodiscard]] static int64_t ready_ns(const Span& span) {
+        return span.ready_ns >= 0 ? span.ready_ns : span.begin_ns;
+    }
+    struct Needs {
+        Need hard;  ///< the last of what it could not do without
+        Need last;  ///< the last of all
+    };
+    /// What came no later than `before_ns`: without anything later it went ahead.
+    [[nodiscard]] Needs needs_of(Place place, int64_t before_ns) const;
+    [[nodiscard]] Place last_participant(Place place, int64_t before_ns) const;
+    [[nodiscard]] Cause kind_of(int rank, uint32_t before, uint32_t after) const;
+    [[nodiscard]] bool better(int rank, const Need& a, const Need& b) const;
+    void took(Walk& walk) const;
+    bool waited(Walk& walk) const;
+
+    const std::vector<Program>& programs_;
+    SpansByAction spans_;
+    std::vector<RankIndex> index_;
+    Meetings meetings_;
+    std::vector<uint32_t> first_member_;  ///< [meeting] where its members begin
+    std::vector<Place> members_;
+    int64_t first_begin_ns_ = 0;
+    int64_t last_end_ns_ = 0;
+    Place last_;
+};
+
+}  // namespace vocabpipe::explaining

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/explain.hpp"
+
+#include <array>
+#include <cstdio>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Three to six significant digits in the unit that suits.
+std::string time(int64_t ns) {
+    std::array<char, 48> text;
+    const auto value = static_cast<double>(ns);
+    if (ns > -10'000 && ns < 10'000) {
+        std::snprintf(text.data(), text.size(), "%lld ns", static_cast<long long>(ns));
+    } else if (ns > -10'000'000 && ns < 10'000'000) {
+        std::snprintf(text.data(), text.size(), "%.1f us", value / 1e3);
+    } else {
+        std::snprintf(text.data(), text.size(), "%.3f ms", value / 1e6);
+    }
+    return text.data();
+}
+
+std::string padded(std::string text, size_t width) {
+    if (text.size() < width) text.insert(0, width - text.size(), ' ');
+    return text;
+}
+
+}  // namespace
+
+std::string to_text(const Explanation& explanation) {
+    std::string text = "rank " + std::to_string(explanation.rank);
+    const std::string now = " at " + time(explanation.at_ns);
+    switch (explanation.state) {
+        case Explanation::State::busy:
+            return text + " runs " + explanation.name + now + ", from " +
+                   time(explanation.begin_ns) + " to " + time(explanation.end_ns) + "\n";
+        case Explanation::State::finished:
+            return text + " has run all its passes" + now + ", since " +
+                   time(explanation.begin_ns) + "; the step ends at " + time(explanation.end_ns) +
+                   "\n";
+        case Explanation::State::idle:
+            break;
+    }
+    text += " is idle" + now + ": since " + time(explanation.begin_ns) + " it waits for what " +
+            explanation.name + " needs, which begins at " + time(explanation.end_ns) + "\n";
+    for (const ChainLink& link : explanation.chain) {
+        const bool waits = link.cause == Cause::memory || link.cause == Cause::posting ||
+                           link.cause == Cause::overhead;
+        text += padded(time(link.begin_ns), 12) + " .." + padded(time(link.end_ns), 12) +
+                "  rank " + std::to_string(link.rank) + "  " +
+                (waits ? std::string(to_string(link.cause)) : link.name) + ": " + link.why + "\n";
+    }
+    return text;
+}
+
+std::string to_text(const CriticalPath& path) {
+    std::string text = "critical path: " + time(path.total_ns) + " in " +
+                       std::to_string(path.segments.size()) + " segments\n";
+    for (const PathShare& share : path.shares) {
+        std::array<char, 32> percent;
+        std::snprintf(percent.data(), percent.size(), "%7.2f %%  ", 100 * share.share);
+        text += percent.data() + padded(time(share.ns), 12) + "  " + share.name + "\n";
+    }
+    return text;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/pass_costs.hpp"
+
+#include "tests/schedules/oracles.hpp"
+
+#include <string_view>
+
+namespace vocabpipe::testing {
+
+/// F, I and W per chunk, for the formulas of the schedules reference, section 3.
+struct UnitCosts {
+    int64_t f = 1, i = 1, w = 1;
+    int64_t hop = 0;
+};
+
+inline PassCosts pass_costs(const UnitCosts& costs) {
+    return costs_of({{"F", costs.f}, {"I", costs.i}, {"W", costs.w}}, costs.hop);
+}
+
+/// The transformer passes of a family, made without knowing any costs but equal ones.
+inline Schedule transformer_passes_of(std::string_view family, GenerateOptions options) {
+    options.vocab_size = 1;
+    return without_vocabulary(generate(family, options));
+}
+
+}  // namespace vocabpipe::testing
