@@ -16,10 +16,14 @@ namespace vocabpipe {
 
 namespace {
 
-int64_t median(std::vector<int64_t>& values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
+struct Times {
+    int64_t median = 0;
+    int64_t fastest = 0;
+};
+
+Times times_of(std::vector<int64_t> values) {
+    std::sort(values.begin(), values.end());
+    return {values[values.size() / 2], values.front()};
 }
 
 class Links {
@@ -34,10 +38,10 @@ public:
     }
 
     /// Half of a message there and back, worst of the pairs r, r+1.
-    int64_t message(int64_t bytes, int repetitions) {
+    Times message(int64_t bytes, int repetitions) {
         std::vector<std::byte> out(static_cast<size_t>(bytes));
         std::vector<std::byte> in(out.size());
-        int64_t slowest = 0;
+        Times slowest;
         for (int source = 0; source + 1 < size_; ++source) {
             const std::array<int, 2> there{source, source + 1};
             const std::array<int, 2> back{source + 1, source};
@@ -54,13 +58,13 @@ public:
                 }
                 if (i >= kWarmUp) halves.push_back((now_ns() - begin) / 2);
             }
-            if (rank_ == source) slowest = std::max(slowest, median(halves));
+            if (rank_ == source) slowest = times_of(halves);
         }
         return largest_of_all(slowest);
     }
 
     /// From leaving a barrier to the end of the slowest rank.
-    int64_t collective(Do what, int64_t bytes, int repetitions) {
+    Times collective(Do what, int64_t bytes, int repetitions) {
         std::vector<std::byte> out(static_cast<size_t>(bytes));
         std::vector<std::byte> in(out.size() * static_cast<size_t>(size_));
         std::vector<int64_t> begins;
@@ -87,7 +91,7 @@ public:
             wait(transport_.start(transfer), what);
             if (i >= kWarmUp) durations.push_back(now_ns() - begin);
         }
-        return largest_of_all(median(durations));
+        return largest_of_all(times_of(durations));
     }
 
 private:
@@ -129,12 +133,13 @@ private:
         }
     }
 
-    int64_t largest_of_all(int64_t mine) {
-        int64_t largest = 0;
+    Times largest_of_all(const Times& mine) {
+        Times largest;
         for (const auto& part : communicator_.all_gather(std::as_bytes(std::span(&mine, 1)))) {
-            int64_t value = 0;
-            std::memcpy(&value, part.data(), sizeof value);
-            largest = std::max(largest, value);
+            Times one;
+            std::memcpy(&one, part.data(), sizeof one);
+            largest.median = std::max(largest.median, one.median);
+            largest.fastest = std::max(largest.fastest, one.fastest);
         }
         return largest;
     }
@@ -147,28 +152,26 @@ private:
 
 }  // namespace
 
-std::vector<LinkSample> measure_links(Communicator& communicator,
-                                      const MeasureLinksOptions& options) {
-    std::vector<LinkSample> samples;
+LinkTimes measure_links(Communicator& communicator, const MeasureLinksOptions& options) {
+    LinkTimes result;
     const int size = communicator.size();
-    if (size == 1) return samples;
+    if (size == 1) return result;
     Links links(communicator);
+    const auto add = [&](Do what, int ranks, int64_t bytes, const Times& times) {
+        result.median.push_back({.what = what, .ranks = ranks, .bytes = bytes, .ns = times.median});
+        result.fastest.push_back(
+            {.what = what, .ranks = ranks, .bytes = bytes, .ns = times.fastest});
+    };
     for (const int64_t bytes : options.bytes) {
-        samples.push_back({.what = Do::send,
-                           .ranks = 2,
-                           .bytes = bytes,
-                           .ns = links.message(bytes, options.repetitions)});
+        add(Do::send, 2, bytes, links.message(bytes, options.repetitions));
     }
-    if (!options.collectives) return samples;
+    if (!options.collectives) return result;
     for (const Do what : {Do::broadcast, Do::all_gather, Do::exchange, Do::gather}) {
         for (const int64_t bytes : options.bytes) {
-            samples.push_back({.what = what,
-                               .ranks = size,
-                               .bytes = bytes,
-                               .ns = links.collective(what, bytes, options.repetitions)});
+            add(what, size, bytes, links.collective(what, bytes, options.repetitions));
         }
     }
-    return samples;
+    return result;
 }
 
 void fit_links(const std::vector<LinkSample>& samples, int64_t bytes, TableCosts& costs) {

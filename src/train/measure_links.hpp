@@ -16,11 +16,16 @@ struct MeasureLinksOptions {
     int repetitions = 15;        ///< the median counts; enough to leave out a descheduled core
 };
 
+struct LinkTimes {
+    std::vector<LinkSample> median;   ///< of all repetitions: the machine as it is
+    std::vector<LinkSample> fastest;  ///< the same without waits for a core
+};
+
 /// Times transfers between ranks that do nothing else: messages from every rank to the next, one
 /// pair at a time, and collectives over all. Empty for one rank. Collective, outside of steps; the
 /// same result on every rank.
-[[nodiscard]] std::vector<LinkSample> measure_links(Communicator& communicator,
-                                                    const MeasureLinksOptions& options);
+[[nodiscard]] LinkTimes measure_links(Communicator& communicator,
+                                      const MeasureLinksOptions& options);
 
 /// Latency and rate of `costs` from the messages among the samples: the latency is that of the
 /// shortest, the rate makes the one of (or next to) `bytes` come out right. What a program sends

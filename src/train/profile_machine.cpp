@@ -144,7 +144,7 @@ private:
         std::sort(bytes.begin(), bytes.end());
         bytes.erase(std::unique(bytes.begin(), bytes.end()), bytes.end());
         std::vector<LinkSample> links =
-            measure_links(communicator_, {.bytes = bytes, .collectives = true});
+            measure_links(communicator_, {.bytes = bytes, .collectives = true}).median;
         fit_links(links, boundary, costs);
         return links;
     }

@@ -192,9 +192,12 @@ private:
         MeasuredCosts measured =
             meter_.gather(communicator_, plan_->schedule().stages, plan_->threads() == 1);
         const int64_t boundary = plan_->boundary_bytes();
-        if (links_.empty()) links_ = measure_links(communicator_, {.bytes = {8, boundary}});
+        if (links_.median.empty()) {
+            links_ = measure_links(communicator_, {.bytes = {8, boundary}});
+        }
+        fit_links(links_.median, boundary, measured.wall);
+        fit_links(links_.fastest, boundary, measured.cpu);
         for (TableCosts* costs : {&measured.wall, &measured.cpu}) {
-            fit_links(links_, boundary, *costs);
             derived_ = derive_missing(*costs);
         }
         return measured;
@@ -249,7 +252,7 @@ private:
         print_report(report_);
         if (!options_.report.empty()) write_report(options_.report, report_);
         if (!options_.profile.empty())
-            write_profile(options_.profile, plan_->profile(measured.wall, derived_, links_));
+            write_profile(options_.profile, plan_->profile(measured.wall, derived_, links_.median));
         if (metrics_) metrics_->close();
         if (!options_.trace_dir.empty()) {
             const std::string path = trace_path();
@@ -277,7 +280,7 @@ private:
     std::unique_ptr<StepBatch> batch_;
     RankUsage usage_;
     PassMeter meter_;
-    std::vector<LinkSample> links_;
+    LinkTimes links_;
     std::vector<Op> derived_;
     RunReport report_;
 };

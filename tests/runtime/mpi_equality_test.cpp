@@ -74,7 +74,7 @@ private:
 
 TEST_P(MpiEquality, LossAndGradientsHaveTheBitsOfTheSingleRankOracle) {
     const ScheduleCase c = cell();
-    expect_equality(step_cases(c, c.ranks <= 4 ? 4 : 2), 16);
+    expect_equality(step_cases(c, c.ranks <= 4 ? 2 : 1), 16);
 }
 
 TEST_P(MpiEquality, AndSoWithMessagesTooLongToBeSentBeforeTheirReceive) {
@@ -86,7 +86,7 @@ TEST_P(MpiEquality, AndSoWithMessagesTooLongToBeSentBeforeTheirReceive) {
         .microbatches = p, .vocab_size = 48, .dtype = DType::bf16, .tied = true, .sequences = 2};
     if (full_run()) {
         expect_equality({wide, narrow}, 256);
-    } else {
+    } else if (p == 2 || p == 4) {
         expect_equality({GetParam().turn % 2 == 0 ? wide : narrow}, 256);
     }
 }
