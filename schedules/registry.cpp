@@ -31,24 +31,29 @@ namespace {
 constexpr std::array kGenerators{
     Generator{.name = "1f1b",
               .summary = "one forward, one backward; at most p-r microbatches in flight on rank r",
+              .warm_up_depth = true,
               .make = one_f_one_b},
     Generator{.name = "gpipe",
               .summary = "all forwards, then all backwards; all microbatches in flight",
               .make = gpipe},
     Generator{.name = "eager-1f1b",
               .summary = "1f1b with a deeper warm-up, which hides the latency of messages",
+              .warm_up_depth = true,
               .make = eager_1f1b},
     Generator{.name = "interleaved",
               .summary = "1f1b over v stages per rank: 1/v of its bubble, v times its messages",
               .placement = Placement::loop,
               .chunks = 2,
               .any_chunks = true,
+              .warm_up_depth = true,
+              .group_size = true,
               .make = interleaved},
     Generator{.name = "group-interleaved",
               .summary = "interleaved with split backwards: less memory in flight and less bubble",
               .placement = Placement::loop,
               .chunks = 2,
               .any_chunks = true,
+              .group_size = true,
               .make = group_interleaved},
     Generator{.name = "looped-bfs",
               .summary = "all microbatches of a stage, then the next stage: two visits per stage",
@@ -58,6 +63,7 @@ constexpr std::array kGenerators{
               .make = looped_bfs},
     Generator{.name = "zb",
               .summary = "zero bubble at a memory limit of p or more microbatches on every rank",
+              .memory_limit = true,
               .make = zb},
     Generator{.name = "zb-h1",
               .summary = "zero bubble at the peak memory of 1f1b: p microbatches on every rank",
@@ -70,6 +76,7 @@ constexpr std::array kGenerators{
               .placement = Placement::loop,
               .chunks = 2,
               .any_chunks = true,
+              .group_size = true,
               .make = interleaved_zb},
     Generator{.name = "zb-v",
               .summary = "two stages per rank in a V; no bubble at the peak memory of 1f1b",
@@ -90,6 +97,7 @@ constexpr std::array kGenerators{
               .summary = "split backward, V placement; best pattern for the costs and memory limit",
               .placement = Placement::v_shape,
               .chunks = 2,
+              .memory_limit = true,
               .make = v_search},
     Generator{.name = "v-1f1b",
               .summary = "one backward pass, V placement; two thirds of the activations of 1f1b",
@@ -205,6 +213,18 @@ Schedule generate(std::string_view name, const GenerateOptions& asked) {
         throw UsageError("--chunks " + std::to_string(options.chunks) + ": " +
                          std::string(family.name) + " has " + std::to_string(family.chunks));
     }
+    const auto refuse = [&](const char* option, int value, bool Generator::*reads) {
+        if (value == 0 || family.*reads) return;
+        std::string others;
+        for (const Generator& g : kGenerators) {
+            if (g.*reads) others += (others.empty() ? "" : ", ") + std::string(g.name);
+        }
+        throw UsageError(std::string(option) + " " + std::to_string(value) + ": " +
+                         std::string(family.name) + " has no use for it; " + others + " have");
+    };
+    refuse("--warm-up-depth", options.warm_up_depth, &Generator::warm_up_depth);
+    refuse("--group-size", options.group_size, &Generator::group_size);
+    refuse("--memory-limit", options.memory_limit, &Generator::memory_limit);
     // Stage numbers have 16 bits (Pass::stage).
     require_at_most("--chunks", int64_t{options.ranks} * options.chunks,
                     std::numeric_limits<uint16_t>::max());

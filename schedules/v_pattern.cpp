@@ -65,6 +65,14 @@ Costs Costs::of(const GenerateOptions& options) {
     return costs;
 }
 
+bool Costs::alike() const {
+    const int64_t first = duration.front().front();
+    return hop == 0 && std::all_of(duration.begin(), duration.end(), [&](const auto& of_ranks) {
+               return std::all_of(of_ranks.begin(), of_ranks.end(),
+                                  [&](int64_t one) { return one == first; });
+           });
+}
+
 bool Clock::run(Rows& rows, const Costs& costs) {
     ranks_ = static_cast<int>(rows.size());
     microbatches_ = 0;

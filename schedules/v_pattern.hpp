@@ -76,6 +76,8 @@ struct Costs {
     /// Every pass lasts one slot, messages take no time.
     [[nodiscard]] static Costs unit(int ranks);
     [[nodiscard]] static Costs of(const GenerateOptions& options);
+    /// All passes last the same and messages take no time, as the slots of a pattern assume.
+    [[nodiscard]] bool alike() const;
 };
 
 /// Starts passes as early as inputs and the order of the rows allow. Kept between runs, it

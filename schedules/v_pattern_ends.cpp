@@ -25,12 +25,13 @@ public:
                                        lifted_[W1] + lifted_[W0] < weights);
         };
         Row rest;
-        for (auto cell = row_.rbegin(); cell != row_.rend(); ++cell) {
-            if (goes(cell->kind)) {
-                ++lifted_[cell->kind];
+        std::reverse(row_.begin(), row_.end());
+        for (const Cell& cell : row_) {
+            if (goes(cell.kind)) {
+                ++lifted_[cell.kind];
             } else {
-                if (is_weight(cell->kind)) first_free_ = std::max(first_free_, cell->at + 1);
-                rest.push_back(*cell);
+                if (is_weight(cell.kind)) first_free_ = std::max(first_free_, cell.at + 1);
+                rest.push_back(cell);
             }
         }
         std::reverse(rest.begin(), rest.end());
@@ -39,10 +40,10 @@ public:
 
     void put(int64_t last_f1) {
         const std::array<int, kKinds> left = count(row_);
-        for (int k = 0; k < lifted_[I0]; ++k) {
-            row_.push_back({last_f1 - rank_ + 2 * ranks_ - 2 * k, I0});
+        for (int64_t k = 0; k < lifted_[I0]; ++k) {
+            row_.push_back({last_f1 - rank_ + 2 * (ranks_ - k), I0});
         }
-        for (int k = 0; k < lifted_[I1]; ++k) {
+        for (int64_t k = 0; k < lifted_[I1]; ++k) {
             row_.push_back({last_f1 + 1 + rank_ - 2 * k, I1});
         }
         std::stable_sort(row_.begin(), row_.end(),

@@ -23,9 +23,9 @@ using namespace v_pattern;
 constexpr int kMostChanges = 30;
 /// Candidates that a search on fewer microbatches hands on to the full size.
 constexpr size_t kFinalists = 4;
-/// Passes that all refinements of a search may time: about 80 ms on one core; less where the lists
+/// Passes that all refinements of a search may time: about 40 ms on one core; less where the lists
 /// are so short that this many moves per pass find what there is.
-constexpr int64_t kMostRefined = 8'000'000;
+constexpr int64_t kMostRefined = 4'000'000;
 constexpr int64_t kMovesPerPass = 100;
 
 int64_t wrap(int64_t slot) {
@@ -44,13 +44,12 @@ struct Seed {
 
 void for_every_seed(int ranks, const std::function<void(const Seed&)>& take) {
     const int stride = 1 + (ranks - 2) / (kMostChanges + 1);
-    std::array<int64_t, 4> places{0, 1, 2, 3};
-    std::array<int64_t, kInterval - 1> others{1, 2, 3, 4, 5};
+    constexpr std::array<int64_t, kInterval - 1> others{1, 2, 3, 4, 5};
     for (const int64_t f1 : others) {
         for (const int64_t i1 : others) {
             for (const int64_t i0 : others) {
                 if (f1 == i1 || f1 == i0 || i1 == i0) continue;
-                places = {0, f1, i1, i0};
+                const std::array<int64_t, 4> places{0, f1, i1, i0};
                 for (int64_t first = 1; first < kInterval; ++first) {
                     take({.places = places, .first = first, .second = first});
                     for (int64_t second = 1; second < first; ++second) {
@@ -148,7 +147,7 @@ public:
             finalists.emplace(place, estimate, *std::move(pattern));
             if (finalists.size() > kFinalists) finalists.pop_back();
         });
-        const int64_t budget = forward_only_ ? 0 : refinement();
+        const int64_t budget = refinement();
         // Half of the budget for all of them, what is left for the best.
         int64_t left = budget;
         std::optional<Rows> best;
@@ -168,7 +167,10 @@ public:
     }
 
 private:
+    /// Passes that refinements may time. None where the patterns are right already: for passes that
+    /// all take the same time, and enough microbatches to fill the pipeline.
     int64_t refinement() const {
+        if (forward_only_ || (microbatches_ >= ranks_ && costs_.alike())) return 0;
         const int64_t passes = int64_t{kKinds} * microbatches_ * ranks_;
         return std::min(kMostRefined / passes, kMovesPerPass * passes) * passes;
     }
@@ -205,7 +207,7 @@ private:
             if (cell.kind == F1) f1.push_back(cell.at);
         }
         const int64_t took = f1.back() - f1[f1.size() - 1 - static_cast<size_t>(ranks_)];
-        return score(clock_) * ranks_ + 2 * (microbatches_ - timed) * took;
+        return score(clock_) * ranks_ + int64_t{2} * (microbatches_ - timed) * took;
     }
 
     int ranks_;

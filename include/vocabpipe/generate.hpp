@@ -49,6 +49,10 @@ struct Generator {
     Placement placement = Placement::straight;
     int chunks = 1;           ///< v when none is asked for
     bool any_chunks = false;  ///< whether other v are possible
+    // Options that the rule reads; generate() refuses those that it would ignore.
+    bool warm_up_depth = false;
+    bool group_size = false;
+    bool memory_limit = false;
     Schedule (*make)(const GenerateOptions&) = nullptr;
 };
 

@@ -65,6 +65,23 @@ TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
     EXPECT_EQ(refused([](auto& o) { o.c0_margin = -1; }), "--c0-margin -1: must be at least 0");
 }
 
+TEST(Registry, RefusesOptionsThatTheFamilyWouldIgnore) {
+    GenerateOptions options = usual();
+    options.group_size = 3;
+    EXPECT_EQ(refusal("1f1b", options),
+              "--group-size 3: 1f1b has no use for it; interleaved, group-interleaved, "
+              "interleaved-zb have");
+    EXPECT_EQ(refusal("interleaved", options), "accepted");
+    options = usual();
+    options.memory_limit = 4;
+    EXPECT_THAT(refusal("zb-h1", options), HasSubstr("--memory-limit 4: zb-h1 has no use for it"));
+    EXPECT_EQ(refusal("zb", options), "accepted");
+    options = usual();
+    options.warm_up_depth = 2;
+    EXPECT_THAT(refusal("gpipe", options), HasSubstr("--warm-up-depth 2: gpipe has no use"));
+    EXPECT_EQ(refusal("1f1b", options), "accepted");
+}
+
 TEST(Registry, AcceptsTheLargestCosts) {
     GenerateOptions options = usual();
     options.vocab_mode = VocabMode::one_barrier;
