@@ -18,6 +18,8 @@
 #include "schedules/zb.hpp"
 #include "schedules/zb_v.hpp"
 
+#include "src/support/nearest_name.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -196,10 +198,13 @@ const Generator& generator(std::string_view name) {
                                      [&](const Generator& g) { return g.name == name; });
     if (found == kGenerators.end()) {
         std::string known;
+        std::vector<std::string_view> names;
         for (const Generator& g : kGenerators) {
             known += (known.empty() ? "" : ", ") + std::string(g.name);
+            names.push_back(g.name);
         }
-        throw UsageError("--schedule " + std::string(name) + ": not one of " + known);
+        throw UsageError("--schedule " + std::string(name) + ": not one of " + known +
+                         did_you_mean(name, names));
     }
     return *found;
 }

@@ -3,7 +3,8 @@
 # Installs, builds and runs all tests.
 #
 #   tests/run.sh          everything but what is slow or heavy
-#   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, and the quickstart
+#   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, fuzzing (where clang is
+#                         installed), and the quickstart
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,6 +52,12 @@ sanitize asan address,undefined "runtime_test schedule_test model_test" "$slice"
 step "tests"
 ctest --test-dir "$build" --output-on-failure --no-tests=error -j 2
 if [ $full = 1 ]; then
+    step "fuzzing"
+    if command -v clang++ >/dev/null; then
+        tests/fuzz/run.sh
+    else
+        echo "SKIPPED: no clang++; apt-get install clang libclang-rt-dev libomp-dev"
+    fi
     step "quickstart"
     VOCABPIPE_QUICKSTART_STEPS=5 examples/quickstart.sh
 fi

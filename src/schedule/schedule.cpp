@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/schedule.hpp"
 
+#include "src/support/nearest_name.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -44,7 +45,8 @@ VocabMode vocab_mode_from(std::string_view name) {
     const auto* found = std::find(kVocabModeNames.begin(), kVocabModeNames.end(), name);
     if (found == kVocabModeNames.end()) {
         throw UsageError("--vocab-mode " + std::string(name) +
-                         ": not one of none, redistributed, interlaced, one_barrier, two_barriers");
+                         ": not one of none, redistributed, interlaced, one_barrier, two_barriers" +
+                         did_you_mean(name, kVocabModeNames));
     }
     return static_cast<VocabMode>(found - kVocabModeNames.begin());
 }

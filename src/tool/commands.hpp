@@ -15,6 +15,14 @@ void add_data_prepare(CLI::App& data);
 void add_data_inspect(CLI::App& data);
 /// `vocabpipe compare`
 void add_compare(CLI::App& app);
+/// `vocabpipe schedule list`
+void add_schedule_list(CLI::App& schedule);
+/// `vocabpipe schedule show`
+void add_schedule_show(CLI::App& schedule);
+/// `vocabpipe schedule check`
+void add_schedule_check(CLI::App& schedule);
+/// `vocabpipe schedule convert`
+void add_schedule_convert(CLI::App& schedule);
 /// `vocabpipe profile`; `command` is the whole command line.
 void add_profile(CLI::App& app, std::string command);
 

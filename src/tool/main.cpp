@@ -42,6 +42,12 @@ int run(int argc, char** argv) {
     add_data_inspect(*data);
     add_compare(app);
     add_profile(app, command_line(argc, argv));
+    CLI::App* schedule = app.add_subcommand("schedule", "Show, check and convert schedules");
+    schedule->require_subcommand(1);
+    add_schedule_list(*schedule);
+    add_schedule_show(*schedule);
+    add_schedule_check(*schedule);
+    add_schedule_convert(*schedule);
     try {
         app.parse(argc, argv);
         std::cout.flush();

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/schedule.hpp"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Which layers every stage has.
+struct StageLayout {
+    std::vector<int> layers;     ///< transformer layers per stage, 0 allowed
+    bool sharded_input = false;  ///< embedding over all ranks instead of whole in the first stage
+    bool sharded_output =
+        false;  ///< output layer over all ranks instead of whole in the last stage
+
+    [[nodiscard]] int num_layers() const;
+    friend bool operator==(const StageLayout&, const StageLayout&) = default;
+};
+
+/// What the layout must fit; 0 or -1: not checked.
+struct StageLayoutOptions {
+    int ranks = 0;        ///< p: the number of stages must be a multiple
+    int chunks = 0;       ///< v: with p, there must be p * v stages
+    int num_layers = -1;  ///< transformer layers of the model
+};
+
+/// Parses the notation of Megatron's --pipeline-model-parallel-layout: one letter per layer, `E`
+/// embedding, `t` transformer, `L` output layer and loss, `|` between stages, `x*n` and `(...)*n`
+/// repeat, commas and blanks are ignored. One letter is added: `V` in place of E or of L is that
+/// layer sharded over all ranks.
+///
+///     Ettt|tttt|tttt|tttL      Et*3|(tt|)*29,t|L      Vt*4|t*4V
+///
+/// E (or V) comes first in the first stage and L (or V) last in the last one, as in Megatron.
+/// Throws UsageError with the position and the remedy; multi-token prediction (`m`) is refused by
+/// name.
+[[nodiscard]] StageLayout parse_stage_layout(std::string_view text,
+                                             const StageLayoutOptions& options = {});
+
+/// In that notation, runs of equal layers and stages joined; parse_stage_layout() gives the layout
+/// back.
+[[nodiscard]] std::string print_stage_layout(const StageLayout& layout);
+
+/// Time of one microbatch, forward and backward, in any one unit.
+struct LayerCosts {
+    double layer = 1;         ///< one transformer layer
+    double embedding = 0;     ///< the whole input layer
+    double output_layer = 0;  ///< the whole output layer and loss
+};
+
+/// Transformer layers per stage for any placement, such that the busiest rank has the least work,
+/// and among those the longest stage is the shortest. Exact: layers are alike, so both limits are
+/// found by counting what fits below them. Whole vocabulary layers (none, redistributed) are work
+/// of the ranks of the first and last stage; sharded ones are the same work everywhere and move
+/// nothing. layers_per_stage() (generate.hpp) is the paper's closed rule for one stage per rank.
+/// Throws UsageError for a negative number of layers, no stage, or costs that are not finite and
+/// positive (layer) or negative.
+[[nodiscard]] std::vector<int> balanced_layers(int num_layers, std::span<const int> rank_of_stage,
+                                               const LayerCosts& costs, VocabMode mode);
+
+}  // namespace vocabpipe

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/pass.hpp"
+#include "vocabpipe/schedule_file.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// One cell of a schedule file: what its characters are, and what they mean in a dialect. Cells are
+// parsed whole: PyTorch's reader matches a prefix and takes 0BW3 for a B without a microbatch.
+
+namespace vocabpipe::files {
+
+/// What is wrong with a cell; the reader adds file, row and cell.
+class CellError : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+/// `<stage><WORD><microbatch>` as it stands there.
+struct RawAction {
+    std::optional<uint32_t> stage, microbatch;
+    std::string_view word;
+};
+
+/// The actions of one cell, nothing interpreted yet.
+struct RawCell {
+    std::string_view text;
+    std::vector<RawAction> actions;  ///< none: an idle step
+    bool pair = false;               ///< (a;b)OVERLAP_F_B
+    bool batched = false;            ///< <s>SEND_F<m>_<s2>RECV_B<m2>, old files only
+};
+
+/// Throws CellError.
+[[nodiscard]] RawCell parse_cell(std::string_view text);
+
+/// Cells of lowered files that are no passes.
+enum class Transfer : uint8_t { send_f, recv_f, send_b, recv_b, unshard, reshard, reduce_grad };
+[[nodiscard]] std::string_view to_string(Transfer word);
+
+/// What an action means: a pass, or a cell that lowering infers.
+struct Meaning {
+    std::optional<Pass> pass;
+    Transfer transfer = Transfer::send_f;  ///< where there is no pass
+    uint32_t stage = 0;
+    uint32_t microbatch = 0;
+};
+
+/// Throws CellError with the remedy. `dialect` is not automatic. In the old dialect B is an input
+/// gradient here; the reader turns it into a full backward where there is no W.
+[[nodiscard]] Meaning meaning_of(const RawCell& cell, const RawAction& action, CsvDialect dialect);
+
+/// Text from a file for a message: in quotes, printable and short.
+[[nodiscard]] std::string shown(std::string_view text);
+
+}  // namespace vocabpipe::files

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/schedule/files/cell.hpp"
+#include "vocabpipe/schedule.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::files {
+
+/// A cell that is no pass, and where it stands.
+struct TransferCell {
+    Transfer word;
+    uint32_t stage = 0;
+    uint32_t microbatch = 0;
+    int rank = 0;
+    size_t before = 0;  ///< number of passes of the rank in front of it
+    size_t column = 0;  ///< in its row, from 0
+};
+
+struct TransferFault {
+    int rank;
+    std::optional<size_t> column;  ///< none: a cell that is missing
+    std::string reason;
+};
+
+/// What is wrong with the transfers of a lowered file (rules V10, V12 and V13 of the schedules
+/// reference, section 9): one SEND after its producer and one RECV before its consumer on every
+/// edge between ranks, in one order at both ends of a channel; passes of a sharded stage between
+/// UNSHARD and RESHARD; REDUCE_GRAD once and last. `schedule` is valid; `cells` are in order per
+/// rank.
+[[nodiscard]] std::optional<TransferFault> find_transfer_fault(
+    const Schedule& schedule, const std::vector<TransferCell>& cells);
+
+}  // namespace vocabpipe::files

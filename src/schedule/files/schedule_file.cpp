@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/schedule_file.hpp"
+
+#include "src/support/nearest_name.hpp"
+#include "src/support/output_file.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kDialects{"auto", "new", "old", "vocabpipe"};
+constexpr size_t kMostBytes = size_t{1} << 30;  // a schedule of 100 million passes
+
+std::string content_of(const std::string& path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
+        throw InputFileError(path + ": is a folder; give a .csv or .json file");
+    }
+    errno = 0;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) {
+        throw InputFileError(path + ": cannot be read: " + std::generic_category().message(errno) +
+                             "; give a .csv or .json file");
+    }
+    std::string text;
+    std::string block(size_t{1} << 16, '\0');
+    while (file.read(block.data(), static_cast<std::streamsize>(block.size())) ||
+           file.gcount() > 0) {
+        text.append(block, 0, static_cast<size_t>(file.gcount()));
+        if (text.size() > kMostBytes) {
+            throw InputFileError(path + ": is larger than 1 GiB, which no schedule is");
+        }
+    }
+    if (file.bad()) throw InputFileError(path + ": cannot be read to its end");
+    return text;
+}
+
+}  // namespace
+
+std::string_view to_string(CsvDialect dialect) {
+    return kDialects[static_cast<size_t>(dialect)];
+}
+
+CsvDialect csv_dialect_from(std::string_view name) {
+    const auto* found = std::find(kDialects.begin(), kDialects.end(), name);
+    if (found == kDialects.end()) {
+        throw UsageError("dialect " + std::string(name) + ": not one of auto, new, old, vocabpipe" +
+                         did_you_mean(name, kDialects));
+    }
+    return static_cast<CsvDialect>(found - kDialects.begin());
+}
+
+ScheduleFormat schedule_format_of(std::string_view path) {
+    if (path.ends_with(".csv")) return ScheduleFormat::csv;
+    if (path.ends_with(".json")) return ScheduleFormat::json;
+    throw UsageError(std::string(path) + ": the name of a schedule file ends in .csv or .json");
+}
+
+ScheduleFile read_schedule(const std::string& path, const ReadScheduleOptions& options) {
+    const ScheduleFormat format = schedule_format_of(path);
+    const std::string text = content_of(path);
+    return format == ScheduleFormat::csv ? parse_schedule_csv(text, path, options)
+                                         : parse_schedule_json(text, path, options);
+}
+
+void write_schedule(const std::string& path, const Schedule& schedule, CsvDialect dialect) {
+    const std::string text = schedule_format_of(path) == ScheduleFormat::csv
+                                 ? print_schedule_csv(schedule, dialect)
+                                 : print_schedule_json(schedule);
+    OutputFile file(path);
+    file.write(text);
+    file.publish();
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "vocabpipe/schedule_file.hpp"
+
+namespace vocabpipe::tool {
+
+/// Whether a schedule's name is that of a file: it ends in .csv or .json, or has a folder.
+[[nodiscard]] bool names_schedule_file(std::string_view name);
+
+/// read_schedule(), with its notes on stderr.
+[[nodiscard]] Schedule read_schedule_file(const std::string& path,
+                                          const ReadScheduleOptions& options);
+
+/// A schedule of transformer passes alone, with whole vocabulary layers added as in
+/// VocabMode::none; others as they are.
+[[nodiscard]] Schedule with_vocabulary(const Schedule& schedule);
+
+}  // namespace vocabpipe::tool

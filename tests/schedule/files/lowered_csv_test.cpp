@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// PyTorch's lowered files (compute_comms): communication is checked, then inferred anew.
+#include "tests/schedule/files/parse.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Schedules reference, section 8: 1F1B, p = 2, m = 2.
+constexpr std::string_view kOneFOneB =
+    "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+    "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n";
+
+std::string with(std::string_view from, std::string_view to, std::string_view text = kOneFOneB) {
+    std::string changed(text);
+    const size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return changed.replace(at, from.size(), to);
+}
+
+TEST(LoweredCsv, IsCheckedAndReducedToItsPasses) {
+    const ScheduleFile file = from_csv(kOneFOneB);
+    EXPECT_THAT(lists_of(file.schedule), ElementsAre("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"));
+    EXPECT_THAT(file.notes, ElementsAre("a.csv: left out 8 communication and sharding cells, after "
+                                        "checking them: they are inferred from the passes"));
+}
+
+TEST(LoweredCsv, MayShareACellBetweenTwoTransfersInTheOldDialect) {
+    const ScheduleFile file = from_csv(
+        "0F0,0SEND_F0,0F1,0SEND_F1_0RECV_B0,0BW0,0RECV_B1,0BW1\n"
+        "1RECV_F0,1F0,1BW0,1SEND_B0_1RECV_F1,1F1,1BW1,1SEND_B1\n",
+        CsvDialect::automatic);
+    EXPECT_THAT(lists_of(file.schedule), ElementsAre("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"));
+}
+
+struct Fault {
+    std::string name, text, error;
+};
+
+void PrintTo(const Fault& fault, std::ostream* out) {
+    *out << fault.text;
+}
+
+class LoweredFaults : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(LoweredFaults, AreRefused) {
+    EXPECT_THAT(refused_csv(GetParam().text), HasSubstr(GetParam().error));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , LoweredFaults,
+    ::testing::Values(
+        Fault{"SendBeforeItsPass", with("0F0,0SEND_F0", "0SEND_F0,0F0"),
+              "row 1, cell 1, \"0SEND_F0\": stands before the pass that makes what it sends"},
+        Fault{"ReceiveAfterItsPass", with("1RECV_F0,1F0", "1F0,1RECV_F0"),
+              "row 2, cell 2, \"1RECV_F0\": stands after the pass that needs it"},
+        Fault{"MissingReceive", with(",0RECV_B1", ""), "row 1: 0RECV_B1 is missing"},
+        Fault{"MissingSend", with(",1SEND_B1", ""), "row 2: 1SEND_B1 is missing"},
+        Fault{"Twice", with("0SEND_F0", "0SEND_F0,0SEND_F0"),
+              "row 1, cell 3, \"0SEND_F0\": appears twice"},
+        Fault{"OfAnotherRank", with("0SEND_F1", "1SEND_F1"), "stage 1 is on rank 1"},
+        Fault{"OfNoStage", with("0SEND_F1", "2SEND_F1"), "stage 2 does not exist, last is 1"},
+        Fault{"OfNoMicrobatch", with("0SEND_F1", "0SEND_F2"), "microbatch 2 does not exist"},
+        Fault{"OffTheEnd", with("1B1,", "1B1,1SEND_F1,"), "there is no stage at the other end"},
+        Fault{"WithoutMicrobatch", with("0SEND_F1", "0SEND_F"), "has no microbatch"},
+        Fault{"OnOneRank", "0F0,0SEND_F0,1F0,1B0,0B0\n", "is on the same rank: no message"},
+        Fault{"OutOfOrder", with("1RECV_F0,1F0,1RECV_F1", "1RECV_F1,1RECV_F0,1F0"),
+              "row 2, cell 1, \"1RECV_F1\": rank 0 sends 0SEND_F0 at this place"},
+        Fault{"PairOfTransfers", "(0SEND_F0;0B0)OVERLAP_F_B\n", "\"SEND_F\" is no pass"},
+        Fault{"ReshardFirst", "0RESHARD,0F0,0B0\n", "the stage was not unsharded"},
+        Fault{"UnshardTwice", "0UNSHARD,0UNSHARD,0F0,0B0\n", "the stage is unsharded already"},
+        Fault{"UnshardLate", "0F0,0UNSHARD,0B0\n", "0F0 runs while the weights of its stage are"},
+        Fault{"UnshardOfMicrobatch", "0UNSHARD0,0F0,0B0\n", "UNSHARD takes no microbatch"},
+        Fault{"ReduceEarly", "0F0,0F1,0B0,0REDUCE_GRAD,0B1\n",
+              "1 passes that add to the stage's gradients come after it"},
+        Fault{"ReduceTwice", "0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n", "appears twice"}),
+    [](const auto& info) { return info.param.name; });
+
+// schedule_oracles.json: torch_unshard_reshard and torch_reduce_grad.
+TEST(LoweredCsv, MayShardWeightsBetweenPasses) {
+    for (const char* text :
+         {"0UNSHARD,1UNSHARD,0F0,0F1,1F0,1F1,1B0,1B1,1RESHARD,0B0,0B1,0RESHARD\n",
+          "0F0,0F1,1F0,1F1,1B0,1B1,1REDUCE_GRAD,0B0,0B1,0REDUCE_GRAD\n"}) {
+        EXPECT_THAT(lists_of(from_csv(text).schedule),
+                    ElementsAre("0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1"));
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

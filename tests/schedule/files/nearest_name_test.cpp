@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/support/nearest_name.hpp"
+
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/generate.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace vocabpipe::testing {
+namespace {
+
+constexpr std::array<std::string_view, 5> kNames{"1f1b", "interleaved", "one_barrier",
+                                                 "two_barriers", "zb-v"};
+
+TEST(NearestName, IsTheOneWithTheFewestChangedLetters) {
+    EXPECT_EQ(did_you_mean("interleaving", kNames), "; did you mean interleaved?");
+    EXPECT_EQ(did_you_mean("1fb1", kNames), "; did you mean 1f1b?");
+    EXPECT_EQ(did_you_mean("ZB_V", kNames), "; did you mean zb-v?");
+    EXPECT_EQ(did_you_mean("one-barrier", kNames), "; did you mean one_barrier?");
+    EXPECT_EQ(did_you_mean("two", kNames), "; did you mean two_barriers?");
+}
+
+TEST(NearestName, IsNoneWhereNothingIsClose) {
+    for (const char* name : {"", "gpipe", "dualpipe", "x"})
+        EXPECT_EQ(did_you_mean(name, kNames), "");
+    EXPECT_EQ(did_you_mean(std::string(100'000, 'z'), kNames), "");
+}
+
+TEST(NearestName, IsOfferedForSchedulesAndVocabModes) {
+    const auto error_of = [](auto call) {
+        try {
+            call();
+        } catch (const UsageError& error) {
+            return std::string(error.what());
+        }
+        return std::string("accepted");
+    };
+    using ::testing::HasSubstr;
+    EXPECT_THAT(error_of([] { (void)generator("gpip"); }), HasSubstr("; did you mean gpipe?"));
+    EXPECT_THAT(error_of([] { (void)vocab_mode_from("one-barier"); }),
+                HasSubstr("; did you mean one_barrier?"));
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

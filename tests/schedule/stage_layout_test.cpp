@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/stage_layout.hpp"
+
+#include "schedules/placement.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/generate.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <random>
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string refusal(std::string_view text, const StageLayoutOptions& options = {}) {
+    try {
+        (void)parse_stage_layout(text, options);
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "accepted";
+}
+
+TEST(StageLayout, ReadsMegatronsNotation) {
+    const StageLayout plain = parse_stage_layout("Ettt|tttt|tttt|tttL");
+    EXPECT_THAT(plain.layers, ElementsAre(3, 4, 4, 3));
+    EXPECT_FALSE(plain.sharded_input);
+    EXPECT_FALSE(plain.sharded_output);
+    EXPECT_EQ(parse_stage_layout("Et*3|t*4|tt(tt)|t,t,t L"), plain);
+    EXPECT_EQ(parse_stage_layout("Et*3|(t*4|)*2t*3L"), plain);
+    const StageLayout deep = parse_stage_layout("Et*3|(tt|)*29,t|L", {.ranks = 8, .chunks = 4});
+    EXPECT_EQ(deep.layers.size(), 32U);
+    EXPECT_EQ(deep.num_layers(), 62);
+    EXPECT_EQ(deep.layers.back(), 0);
+    EXPECT_THAT(parse_stage_layout("EL").layers, ElementsAre(0));
+    EXPECT_THAT(parse_stage_layout("E||L").layers, ElementsAre(0, 0, 0));
+}
+
+TEST(StageLayout, HasALetterForShardedVocabularyLayers) {
+    EXPECT_EQ(parse_stage_layout("Vtt|ttV"), (StageLayout{{2, 2}, true, true}));
+    EXPECT_EQ(parse_stage_layout("Ett|ttV"), (StageLayout{{2, 2}, false, true}));
+    EXPECT_EQ(parse_stage_layout("VttL"), (StageLayout{{2}, true, false}));
+}
+
+TEST(StageLayout, RefusesMultiTokenPredictionByName) {
+    EXPECT_EQ(
+        refusal("Et*3|(tt|)*29,m|L"),
+        "layout \"Et*3|(tt|)*29,m|L\": position 15: m is a multi-token prediction layer, which "
+        "VocabPipe does not have; leave it out");
+}
+
+TEST(StageLayout, NamesPositionAndRemedyOfEveryError) {
+    EXPECT_EQ(
+        refusal("tt|tL"),
+        "layout \"tt|tL\": must begin with E, the embedding, or V, the embedding sharded over "
+        "all ranks");
+    EXPECT_EQ(refusal(""),
+              "layout \"\": must begin with E, the embedding, or V, the embedding sharded over all "
+              "ranks");
+    EXPECT_THAT(refusal("Et|t"), HasSubstr("must end with L, the output layer and loss, or V"));
+    EXPECT_THAT(refusal("V"), HasSubstr("must end with L"));
+    EXPECT_EQ(refusal("Et|Et|L"),
+              "layout \"Et|Et|L\": position 4: E may only be the first letter of the first stage");
+    EXPECT_THAT(refusal("E*2t|L"), HasSubstr("position 1: E may only be the first letter"));
+    EXPECT_THAT(refusal("EtL|tL"), HasSubstr("position 3: L may only be the last letter"));
+    EXPECT_THAT(refusal("Et|V|tL"), HasSubstr("position 4: V may only be"));
+    EXPECT_EQ(refusal("Ex|L"),
+              "layout \"Ex|L\": position 2: 'x' is not one of E t L V | ( ) * and digits");
+    EXPECT_THAT(refusal("E)L"), HasSubstr("position 2: ')' is not one of"));
+    EXPECT_THAT(refusal("E3L"), HasSubstr("position 2: '3' is not one of"));
+    EXPECT_THAT(refusal("E(tL"), HasSubstr("position 2: ( is never closed"));
+    EXPECT_THAT(refusal("E((t)*2)*2L"), HasSubstr("position 3: parentheses do not nest"));
+    EXPECT_THAT(refusal("E()*2L"), HasSubstr("position 2: nothing between ( and )"));
+    EXPECT_THAT(refusal("Et*L"), HasSubstr("position 3: * needs a number"));
+    EXPECT_THAT(refusal("Et*0L"), HasSubstr("position 3: repeats 0 times"));
+    EXPECT_THAT(refusal("Et*99999999999999999999L"), HasSubstr("repeats to more than 1048576"));
+    EXPECT_THAT(refusal("E(t*1000000)*1000000L"), HasSubstr("repeats to more than 1048576"));
+    EXPECT_THAT(refusal("E|*70000L"), HasSubstr("more than 65535 stages"));
+}
+
+TEST(StageLayout, MustFitRanksChunksAndModel) {
+    EXPECT_THAT(refusal("Et|t|tL", {.ranks = 2}), HasSubstr("has 3 stages, must have a multiple of "
+                                                            "2, the number of ranks"));
+    EXPECT_THAT(refusal("Et|t|t|tL", {.ranks = 2, .chunks = 1}),
+                HasSubstr("has 4 stages, must have 2: 2 ranks with 1 each"));
+    EXPECT_THAT(refusal("Et|tL", {.num_layers = 3}),
+                HasSubstr("has 2 transformer layers (t), the model has 3"));
+    EXPECT_EQ(refusal("Et|t|t|tL", {.ranks = 2, .chunks = 2, .num_layers = 4}), "accepted");
+}
+
+TEST(StageLayout, PrintsWhatItReads) {
+    EXPECT_EQ(print_stage_layout(parse_stage_layout("Ettt|tttt|tttt|tttt|tttL")),
+              "Ettt|(t*4|)*3tttL");
+    EXPECT_EQ(print_stage_layout(parse_stage_layout("Vt*8V")), "Vt*8V");
+    std::mt19937 random(3);
+    for (int i = 0; i < 2000; ++i) {
+        StageLayout layout{{}, random() % 2 == 0, random() % 2 == 0};
+        for (auto s = random() % 9; s < 9; ++s) {
+            layout.layers.push_back(static_cast<int>(random() % 3 * (random() % 4)));
+        }
+        const std::string text = print_stage_layout(layout);
+        ASSERT_EQ(parse_stage_layout(text), layout) << text;
+    }
+}
+
+struct Balance {
+    double busiest = 0, longest = 0;
+    friend bool operator==(const Balance&, const Balance&) = default;
+};
+
+Balance balance_of(const std::vector<int>& layers, const std::vector<int>& rank_of_stage,
+                   const LayerCosts& costs, VocabMode mode) {
+    std::vector<double> stage;
+    for (const int count : layers) stage.push_back(count * costs.layer);
+    if (mode == VocabMode::none || mode == VocabMode::redistributed) {
+        stage.front() += costs.embedding;
+        stage.back() += costs.output_layer;
+    }
+    std::vector<double> rank(stage.size(), 0);
+    Balance result;
+    for (size_t s = 0; s < stage.size(); ++s) {
+        rank[static_cast<size_t>(rank_of_stage[s])] += stage[s];
+        result.longest = std::max(result.longest, stage[s]);
+    }
+    result.busiest = *std::max_element(rank.begin(), rank.end());
+    return result;
+}
+
+/// The best of all ways to spread the layers.
+Balance best_balance(int layers, const std::vector<int>& rank_of_stage, const LayerCosts& costs,
+                     VocabMode mode) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    Balance best{kInfinity, kInfinity};
+    std::vector<int> counts(rank_of_stage.size(), 0);
+    const std::function<void(size_t, int)> spread = [&](size_t stage, int left) {
+        if (stage + 1 == counts.size()) {
+            counts[stage] = left;
+            const Balance b = balance_of(counts, rank_of_stage, costs, mode);
+            if (std::pair(b.busiest, b.longest) < std::pair(best.busiest, best.longest)) best = b;
+            return;
+        }
+        for (counts[stage] = 0; counts[stage] <= left; ++counts[stage]) {
+            spread(stage + 1, left - counts[stage]);
+        }
+    };
+    spread(0, layers);
+    return best;
+}
+
+TEST(BalancedLayers, AreTheBestOfAllPartitions) {
+    std::mt19937 random(11);
+    for (int i = 0; i < 400; ++i) {
+        std::vector<int> rank_of_stage;
+        const auto stages = 1 + random() % 5;
+        for (size_t s = 0; s < stages; ++s) {
+            rank_of_stage.push_back(static_cast<int>(random() % stages));
+        }
+        const int layers = static_cast<int>(random() % 9);
+        // Multiples of 1/4 add up without rounding.
+        const auto quarters = [&](unsigned below) {
+            return 0.25 * static_cast<double>(random() % below);
+        };
+        const LayerCosts costs{
+            .layer = 0.25 + quarters(6), .embedding = quarters(12), .output_layer = quarters(40)};
+        for (const VocabMode mode : {VocabMode::redistributed, VocabMode::one_barrier}) {
+            const std::vector<int> found = balanced_layers(layers, rank_of_stage, costs, mode);
+            int sum = 0;
+            for (const int count : found) sum += count;
+            ASSERT_EQ(sum, layers);
+            ASSERT_EQ(balance_of(found, rank_of_stage, costs, mode),
+                      best_balance(layers, rank_of_stage, costs, mode))
+                << "case " << i;
+        }
+    }
+}
+
+TEST(BalancedLayers, AreTheEvenSplitWhereNothingIsHeavier) {
+    for (const int stages : {1, 2, 3, 4, 7}) {
+        std::vector<int> straight;
+        for (int s = 0; s < stages; ++s) straight.push_back(s);
+        for (const int layers : {0, 1, 5, 12, 80}) {
+            const LayerCosts costs{.layer = 0.1, .embedding = 3, .output_layer = 5};
+            EXPECT_EQ(balanced_layers(layers, straight, costs, VocabMode::two_barriers),
+                      layers_per_stage(layers, stages, VocabMode::none, 0));
+        }
+    }
+}
+
+TEST(BalancedLayers, MoveLayersAwayFromTheOutputLayer) {
+    const LayerCosts costs{.layer = 1, .output_layer = 5};
+    EXPECT_THAT(balanced_layers(27, rank_of_stage(Placement::straight, 4, 1), costs,
+                                VocabMode::redistributed),
+                ElementsAre(8, 8, 8, 3));
+    // In a V placement the first and the last stage share rank 0.
+    EXPECT_THAT(balanced_layers(27, rank_of_stage(Placement::v_shape, 4, 2), costs,
+                                VocabMode::redistributed),
+                ElementsAre(3, 4, 4, 4, 4, 4, 4, 0));
+}
+
+TEST(BalancedLayers, RefuseImpossibleNumbers) {
+    const std::vector<int> two{0, 1};
+    const auto run = [&](int layers, const std::vector<int>& ranks, const LayerCosts& costs) {
+        return balanced_layers(layers, ranks, costs, VocabMode::none);
+    };
+    EXPECT_THROW((void)run(-1, two, {}), UsageError);
+    EXPECT_THROW((void)run(4, {}, {}), UsageError);
+    EXPECT_THROW((void)run(4, two, {.layer = 0}), UsageError);
+    EXPECT_THROW((void)run(4, two, {.output_layer = -1}), UsageError);
+    EXPECT_THROW((void)run(4, two, {.embedding = std::numeric_limits<double>::quiet_NaN()}),
+                 UsageError);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
