@@ -39,8 +39,12 @@ void add_schedule(CLI::App& app, TrainOptions& t) {
     app.add_option("--pipeline-model-parallel-size", t.pipeline_model_parallel_size,
                    "Checked against the ranks that were started")
         ->check(CLI::PositiveNumber);
-    app.add_option("--schedule", t.schedule, "Schedule: " + schedule_names())
+    app.add_option("--schedule", t.schedule,
+                   "Schedule: a .csv or .json file, or " + schedule_names())
         ->capture_default_str();
+    app.add_option(
+        "--pipeline-model-parallel-layout", t.layout,
+        "Layers of every stage, such as Et*3|(tt|)*2,t|L; V in place of E and L: sharded");
     app.add_option("--chunks,--num-virtual-stages-per-pipeline-rank", t.chunks,
                    "Stages per rank v (default: the schedule's own)");
     app.add_option("--num-layers-per-virtual-pipeline-stage", t.layers_per_chunk,
@@ -86,6 +90,9 @@ void ModelFlags::resolve() const {
     m.tied = !untie_;
     m.dtype = bf16_ || dtype_ == "bf16" ? DType::bf16 : DType::fp32;
     options_.vocab_mode = vocab_mode_from(vocab_mode_);
+    // A layout says by itself whether the vocabulary layers are whole.
+    const bool whole = !options_.layout.empty() && options_.layout.find('V') == std::string::npos;
+    if (whole && app_.count("--vocab-mode") == 0) options_.vocab_mode = VocabMode::none;
     if (app_.count("--threads-per-rank") > 0 && options_.threads_per_rank < 1) {
         throw UsageError("--threads-per-rank " + std::to_string(options_.threads_per_rank) +
                          ": must be at least 1");

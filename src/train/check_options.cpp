@@ -83,6 +83,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--adam-eps", o.optimizer.epsilon);
     add("--seed", o.seed);
     add("--schedule", o.schedule);
+    add("--pipeline-model-parallel-layout", o.layout);
     add("--chunks", o.chunks);
     add("--num-layers-per-virtual-pipeline-stage", o.layers_per_chunk);
     add("--group-size", o.group_size);
@@ -148,7 +149,7 @@ void check_options(const TrainOptions& o, int ranks) {
     within("--group-size", o.group_size, 0, INT32_MAX);
     within("--memory-limit", o.memory_limit, 0, INT32_MAX);
     within("--warm-up-depth", o.warm_up_depth, 0, INT32_MAX);
-    if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed) {
+    if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed && o.layout.empty()) {
         throw UsageError("--num-layers " + text(m.num_layers) +
                          ": must be at least the number of ranks, " + text(ranks) +
                          "; use more layers or fewer ranks");

@@ -28,12 +28,13 @@ struct TrainOptions {
     uint64_t seed = 1234;  // --seed; Megatron's default
 
     int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are
-    std::string schedule = "1f1b";         // --schedule
-    int chunks = 0;                        // --chunks, stages per rank; 0: the family's own
-    int layers_per_chunk = 0;              // --num-layers-per-virtual-pipeline-stage; 0: by chunks
-    int group_size = 0;                    // --group-size; 0: as many as ranks
-    int memory_limit = 0;                  // --memory-limit, chunks per rank; 0: the family's own
-    int warm_up_depth = 0;                 // --warm-up-depth; 0: the family's own
+    std::string schedule = "1f1b";         // --schedule, a name or a .csv or .json file
+    std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
+    int chunks = 0;            // --chunks, stages per rank; 0: the family's own
+    int layers_per_chunk = 0;  // --num-layers-per-virtual-pipeline-stage; 0: by chunks
+    int group_size = 0;        // --group-size; 0: as many as ranks
+    int memory_limit = 0;      // --memory-limit, chunks per rank; 0: the family's own
+    int warm_up_depth = 0;     // --warm-up-depth; 0: the family's own
     VocabMode vocab_mode =
         VocabMode::one_barrier;  // --vocab-mode; least memory of the balanced ones
     /// --schedule-costs F,B; none: auto, measured in the first steps, or cost_file.

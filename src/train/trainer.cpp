@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -182,7 +183,8 @@ private:
     }
 
     [[nodiscard]] std::string trace_path() const {
-        return options_.trace_dir + "/" + options_.schedule + "-" +
+        const std::string schedule = std::filesystem::path(options_.schedule).stem().string();
+        return options_.trace_dir + "/" + schedule + "-" +
                std::string(to_string(options_.vocab_mode)) + "-p" +
                std::to_string(communicator_.size());
     }

@@ -5,6 +5,8 @@
 #include "src/train/process_memory.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/insert_vocabulary.hpp"
+#include "vocabpipe/schedule_file.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -28,6 +30,10 @@ PassCosts given_costs(const TrainOptions& options) {
     return PassCosts::uniform(kUnit * forward, kUnit * backward, kUnit * forward / 3);
 }
 
+bool is_schedule_file(const std::string& name) {
+    return name.ends_with(".csv") || name.ends_with(".json");
+}
+
 double parameter_count(const GptConfig& config) {
     double count = 0;
     for (const LogicalParameter& p : gpt_parameters(config)) {
@@ -46,13 +52,17 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
         threads_ = placements_.front().threads();
         for (const RankPlacement& p : placements_) threads_ = std::min(threads_, p.threads());
     }
+    if (!options_.layout.empty()) read_layout();
+    if (is_schedule_file(options_.schedule)) read_file();
     schedule_ = make_schedule(given_costs(options_), kUnit * options_.c0_margin);
     check_layers();
-    partition_ = {.layers_per_stage =
-                      layers_per_stage(options_.model.num_layers, schedule_.stages,
+    partition_ = {
+        .layers_per_stage =
+            layout_ ? layout_->layers
+                    : layers_per_stage(options_.model.num_layers, schedule_.stages,
                                        options_.vocab_mode, output_layer_in_layers(options_.model)),
-                  .micro_batch_size = options_.micro_batch_size,
-                  .threads_per_rank = threads_};
+        .micro_batch_size = options_.micro_batch_size,
+        .threads_per_rank = threads_};
     sizes_ = step_sizes(options_.model, partition_, schedule_);
     if (options_.cost_file.empty()) {
         costs_ = flop_costs(options_.model, partition_, schedule_);
@@ -70,7 +80,59 @@ PassCosts TrainingPlan::rebuild(const TableCosts& measured) {
     return costs;
 }
 
+void TrainingPlan::read_layout() {
+    const std::string flag = "--pipeline-model-parallel-layout " + options_.layout;
+    layout_ = parse_stage_layout(
+        options_.layout,
+        {.ranks = ranks(), .chunks = options_.chunks, .num_layers = options_.model.num_layers});
+    if (layout_->sharded_input != layout_->sharded_output) {
+        throw UsageError(flag +
+                         ": shards one of embedding and output layer; write V for both, or E and "
+                         "L");
+    }
+    const bool whole =
+        options_.vocab_mode == VocabMode::none || options_.vocab_mode == VocabMode::redistributed;
+    if (layout_->sharded_output == whole) {
+        throw UsageError(flag + ": does not fit --vocab-mode " +
+                         std::string(to_string(options_.vocab_mode)) + "; write " +
+                         (whole ? "E and L for whole layers" : "V for sharded ones") +
+                         ", or choose another mode");
+    }
+}
+
+void TrainingPlan::read_file() {
+    ScheduleFile file = read_schedule(options_.schedule, {.ranks = ranks()});
+    const auto refuse = [this](const std::string& what) {
+        throw InputFileError(options_.schedule + ": " + what);
+    };
+    if (file.schedule.microbatches != microbatches_) {
+        refuse("has " + std::to_string(file.schedule.microbatches) +
+               " microbatches; --global-batch-size " + std::to_string(options_.global_batch_size) +
+               " / --micro-batch-size " + std::to_string(options_.micro_batch_size) + " gives " +
+               std::to_string(microbatches_) + ", both must be the same");
+    }
+    if (file.schedule.forward_only()) refuse("has no backward passes; training needs them");
+    const int64_t rows = file.schedule.output.vocab_size();
+    if (rows != 0 && rows != options_.model.vocab_size) {
+        refuse("shards " + std::to_string(rows) + " vocabulary rows, --vocab-size is " +
+               std::to_string(options_.model.vocab_size) + "; both must be the same");
+    }
+    if (options_.chunks != 0 || options_.layers_per_chunk != 0) {
+        refuse(
+            "says by itself which stages a rank has; leave out --chunks and "
+            "--num-layers-per-virtual-pipeline-stage");
+    }
+    file_ = std::move(file.schedule);
+    notes_ = std::move(file.notes);
+}
+
 Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin) const {
+    if (file_) {
+        if (file_->output.vocab_size() != 0) return *file_;
+        return insert_vocabulary(
+            *file_,
+            {.mode = options_.vocab_mode, .vocab_size = options_.model.vocab_size, .costs = costs});
+    }
     return generate(options_.schedule, {.ranks = ranks(),
                                         .microbatches = microbatches_,
                                         .vocab_mode = options_.vocab_mode,
@@ -84,6 +146,7 @@ Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin) 
 }
 
 int TrainingPlan::chunks() const {
+    if (layout_) return static_cast<int>(layout_->layers.size()) / ranks();
     if (options_.layers_per_chunk == 0) return options_.chunks;
     const int64_t round = int64_t{options_.layers_per_chunk} * ranks();
     if (options_.model.num_layers % round == 0) {
@@ -111,7 +174,12 @@ int64_t TrainingPlan::planned_bytes(int rank) const {
 
 /// Several stages per rank need as many layers.
 void TrainingPlan::check_layers() const {
-    if (options_.model.num_layers >= schedule_.stages ||
+    if (layout_ && std::ssize(layout_->layers) != schedule_.stages) {
+        throw UsageError("--pipeline-model-parallel-layout " + options_.layout + ": has " +
+                         std::to_string(layout_->layers.size()) + " stages, the schedule has " +
+                         std::to_string(schedule_.stages) + "; both must be the same");
+    }
+    if (options_.model.num_layers >= schedule_.stages || layout_ ||
         options_.vocab_mode == VocabMode::redistributed) {
         return;
     }
@@ -192,6 +260,9 @@ void TrainingPlan::print() const {
                     static_cast<long long>(schedule_.input.rows(rank)),
                     static_cast<long long>(schedule_.output.rows(rank)),
                     static_cast<double>(planned_bytes(rank)) / (1 << 20));
+    }
+    for (const std::string& note : notes_) {
+        std::printf("%s: %s\n", options_.schedule.c_str(), note.c_str());
     }
     std::fflush(stdout);
 }

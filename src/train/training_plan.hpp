@@ -9,8 +9,11 @@
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/schedule.hpp"
+#include "vocabpipe/stage_layout.hpp"
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -50,6 +53,8 @@ public:
                                   std::vector<LinkSample> links) const;
 
 private:
+    void read_layout();
+    void read_file();
     [[nodiscard]] Schedule make_schedule(const PassCosts& costs, int64_t c0_margin) const;
     [[nodiscard]] int chunks() const;
     void check_layers() const;
@@ -59,6 +64,9 @@ private:
     std::vector<RankPlacement> placements_;
     int microbatches_ = 1;
     int threads_ = 1;
+    std::optional<StageLayout> layout_;
+    std::optional<Schedule> file_;    ///< what --schedule FILE says
+    std::vector<std::string> notes_;  ///< about the file
     Schedule schedule_;
     GptPartition partition_;
     StepSizes sizes_;
