@@ -42,6 +42,37 @@ int64_t operand_bytes(const Program& program, const Action& action) {
     return bytes;
 }
 
+struct OwnTime {
+    Pass pass;
+    int64_t wall_ns = 0;
+    int64_t cpu_ns = 0;
+};
+
+/// Of the passes among one rank's spans. Combines and folds run on the same thread, also in the
+/// midst of a pass that polls: their time is not the pass's.
+std::vector<OwnTime> own_times(std::span<const Span> spans, const Program& program) {
+    std::vector<std::pair<int64_t, int64_t>> local;
+    for (const Span& span : spans) {
+        if (span.lane == Lane::combine) local.emplace_back(span.begin_ns, span.end_ns);
+    }
+    std::sort(local.begin(), local.end());
+    std::vector<OwnTime> times;
+    for (const Span& span : spans) {
+        const Action& action = program.actions[span.action];
+        if (action.what != Do::pass) continue;
+        int64_t nested = 0;
+        auto inside =
+            std::lower_bound(local.begin(), local.end(), std::pair(span.begin_ns, int64_t{0}));
+        for (; inside != local.end() && inside->second <= span.end_ns; ++inside) {
+            nested += inside->second - inside->first;
+        }
+        times.push_back({.pass = program.passes[action.item],
+                         .wall_ns = span.end_ns - span.begin_ns - nested,
+                         .cpu_ns = span.cpu_ns});
+    }
+    return times;
+}
+
 template <typename T>
 void append(std::vector<std::byte>& out, std::span<const T> values) {
     const auto bytes = std::as_bytes(values);
@@ -49,6 +80,24 @@ void append(std::vector<std::byte>& out, std::span<const T> values) {
 }
 
 }  // namespace
+
+ReplayCosts::ReplayCosts(const Timeline& executed, const std::vector<Program>& programs,
+                         const TableCosts& table)
+    : table_(table) {
+    std::vector<std::vector<Span>> by_rank(programs.size());
+    for (const Span& span : executed.spans) by_rank[span.rank].push_back(span);
+    for (size_t rank = 0; rank < programs.size(); ++rank) {
+        for (const OwnTime& own : own_times(by_rank[rank], programs[rank])) {
+            ns_[{static_cast<int>(rank), own.pass.op, own.pass.stage, own.pass.microbatch}] =
+                own.wall_ns;
+        }
+    }
+}
+
+int64_t ReplayCosts::pass_ns(int rank, const Pass& pass) const {
+    const auto found = ns_.find({rank, pass.op, pass.stage, pass.microbatch});
+    return found == ns_.end() ? table_.pass_ns(rank, pass) : found->second;
+}
 
 void PassMeter::add_step(const Timeline& mine, const Program& program, int64_t duration_ns) {
     if (steps_++ == 0 || mine.spans.empty()) return;
@@ -61,33 +110,22 @@ void PassMeter::add_step(const Timeline& mine, const Program& program, int64_t d
         }
     };
 
-    // Combines and folds run on the same thread, also in the midst of a pass that polls.
-    std::vector<std::pair<int64_t, int64_t>> local;
     int64_t first = INT64_MAX;
     int64_t last = INT64_MIN;
     for (const Span& span : mine.spans) {
         first = std::min(first, span.begin_ns);
         last = std::max(last, span.end_ns);
         if (span.lane != Lane::combine) continue;
-        local.emplace_back(span.begin_ns, span.end_ns);
         local_.wall += span.end_ns - span.begin_ns;
         local_.cpu += span.cpu_ns;
         local_bytes_ += operand_bytes(program, program.actions[span.action]);
     }
-    std::sort(local.begin(), local.end());
     std::map<Key, std::pair<Sample, int64_t>> sums;
-    for (const Span& span : mine.spans) {
-        const Action& action = program.actions[span.action];
-        if (action.what != Do::pass) continue;
-        int64_t nested = 0;
-        auto inside = std::lower_bound(local.begin(), local.end(), std::pair(span.begin_ns, 0L));
-        for (; inside != local.end() && inside->second <= span.end_ns; ++inside) {
-            nested += inside->second - inside->first;
-        }
-        const Pass& pass = program.passes[action.item];
-        auto& [sum, count] = sums[{pass.op, traits(pass.op).has_stage ? pass.stage : uint16_t{0}}];
-        sum.wall += span.end_ns - span.begin_ns - nested;
-        sum.cpu += span.cpu_ns;
+    for (const OwnTime& own : own_times(mine.spans, program)) {
+        auto& [sum, count] =
+            sums[{own.pass.op, traits(own.pass.op).has_stage ? own.pass.stage : uint16_t{0}}];
+        sum.wall += own.wall_ns;
+        sum.cpu += own.cpu_ns;
         ++count;
     }
     for (const auto& [key, sum] : sums) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,27 @@ struct MeasuredCosts {
     /// thread per rank; equal to `wall` otherwise.
     TableCosts cpu;
     int64_t median_step_ns = 0;  ///< of rank 0, over the same steps
+};
+
+/// Costs of one executed step as they were, pass by pass: what simulate() makes of them differs
+/// from the step by what the simulator leaves out, not by how passes vary. `spans` are those of all
+/// ranks; communication, and passes that did not run, cost what `table` says, which must outlive
+/// this.
+class ReplayCosts final : public CostModel {
+public:
+    ReplayCosts(const Timeline& executed, const std::vector<Program>& programs,
+                const TableCosts& table);
+    [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
+    [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override {
+        return table_.transfer_ns(what, group, bytes);
+    }
+    [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override {
+        return table_.local_ns(what, bytes);
+    }
+
+private:
+    const TableCosts& table_;
+    std::map<std::tuple<int, Op, uint16_t, uint32_t>, int64_t> ns_;  ///< rank, op, stage, mb
 };
 
 /// Durations of one rank's passes, step by step. The first step is left out: kernels are compiled

@@ -93,6 +93,10 @@ double RunReport::step_error() const {
     return measured_step_ns == 0 ? 0 : share(predicted_step_ns, measured_step_ns) - 1;
 }
 
+double RunReport::replay_error() const {
+    return executed_ns == 0 ? 0 : share(replayed_ns, executed_ns) - 1;
+}
+
 double RunReport::memory_error() const {
     double worst = 0;
     if (ranks_are_threads) {
@@ -152,6 +156,11 @@ void print_report(const RunReport& report) {
             static_cast<double>(report.fixed_step_ns) * 1e-6,
             static_cast<double>(report.measured_step_ns) * 1e-6, 100 * report.step_error(),
             100 * report.memory_error());
+        std::printf(
+            "last step: %.1f ms simulated with every pass as long as it was, %.1f ms executed, "
+            "error %+.1f %%\n",
+            static_cast<double>(report.replayed_ns) * 1e-6,
+            static_cast<double>(report.executed_ns) * 1e-6, 100 * report.replay_error());
     }
 }
 
@@ -179,6 +188,7 @@ void write_report(const std::string& path, const RunReport& report) {
         {"measured_step_seconds", static_cast<double>(report.measured_step_ns) * 1e-9},
         {"fixed_step_seconds", static_cast<double>(report.fixed_step_ns) * 1e-9},
         {"step_error", report.step_error()},
+        {"replay_error", report.replay_error()},
         {"memory_error", report.memory_error()},
         {"ranks", ranks}};
     OutputFile file(path);

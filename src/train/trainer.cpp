@@ -251,6 +251,9 @@ private:
         report_.measured_step_ns = measured.median_step_ns;
         report_.fixed_step_ns = measured.wall.fixed_ns;
         report_.predicted_step_ns = simulate(plan_->programs(), measured.wall).summary.step_ns;
+        const ReplayCosts replay(timeline, plan_->programs(), measured.wall);
+        report_.replayed_ns = simulate(plan_->programs(), replay).summary.makespan_ns;
+        report_.executed_ns = summarize(timeline, plan_->programs()).makespan_ns;
         print_report(report_);
         if (!options_.report.empty()) write_report(options_.report, report_);
         if (!options_.profile.empty())

@@ -96,6 +96,26 @@ TEST_F(TrainGpt, HasTheSameCurveWithEveryScheduleThatAccumulatesInOrder) {
     }
 }
 
+TEST_F(TrainGpt, RunsASchedulesFileAndALayoutLikeTheScheduleTheyDescribe) {
+    const Outcome shown =
+        testing::run_shell("cd '" + (folder_ / "") +
+                           "' && '" VOCABPIPE_PROGRAM
+                           "' schedule show zb-v --pp 2 --microbatches 6 --format csv > zbv.csv");
+    ASSERT_EQ(shown.exit_code, 0) << shown.error;
+    for (const std::string mode : {"none", "two_barriers"}) {
+        const std::string flags = " --vocab-mode " + mode;
+        ASSERT_EQ(threads(2, "--metrics name.jsonl --schedule zb-v" + flags).exit_code, 0);
+        const Outcome file = threads(2, "--metrics file.jsonl --schedule zbv.csv" + flags);
+        ASSERT_EQ(file.exit_code, 0) << file.error;
+        EXPECT_EQ(curve("name.jsonl"), curve("file.jsonl")) << mode;
+    }
+    ASSERT_EQ(threads(2, "--metrics even.jsonl").exit_code, 0);
+    const Outcome layout =
+        threads(2, "--metrics layout.jsonl --pipeline-model-parallel-layout 'Vt*3|tV'");
+    ASSERT_EQ(layout.exit_code, 0) << layout.error;
+    EXPECT_EQ(curve("even.jsonl"), curve("layout.jsonl"));
+}
+
 TEST_F(TrainGpt, WritesAProfileFromWhichTheNextRunBuildsItsOrder) {
     ASSERT_EQ(mpi(2, "--metrics given.jsonl --profile p.json --report r.json").exit_code, 0);
     const json profile = json::parse(testing::read_file(folder_ / "p.json"));
@@ -114,10 +134,10 @@ TEST_F(TrainGpt, ComparesItsPredictionWithTheMeasuredStep) {
     const double predicted = report.at("predicted_step_seconds");
     const double measured = report.at("measured_step_seconds");
     EXPECT_GT(report.at("fixed_step_seconds"), 0);
+    EXPECT_GT(predicted, 0);
     EXPECT_NEAR(report.at("step_error"), predicted / measured - 1, 1e-6);
-    // Passes of microseconds on cores that others use: the right size is all that can be asked.
-    EXPECT_GT(predicted, measured / 20);
-    EXPECT_LT(predicted, measured * 3);
+    // A replay cannot take longer than what it replays, but for links that were slower when timed.
+    EXPECT_LT(report.at("replay_error"), 0.5);
 }
 
 TEST_F(TrainGpt, HasTheSameCurveWithOneRankAndWithSeveralWithoutSharding) {
