@@ -48,25 +48,30 @@ std::vector<Life> buffer_lives(const Program& program, const std::vector<Life>& 
     return lives;
 }
 
+constexpr int64_t kUseFactor = 8;  // a power of two, at least kMemoryUses
+
 RankMemory memory_of(const Program& program, size_t rank, const SpansByAction& spans,
                      const PersistentBytes& persistent) {
     RankMemory memory;
     memory.persistent = persistent;
     const std::vector<Life> lives = buffer_lives(program, runs_of(program, rank, spans));
-    memory.changes.reserve(2 * lives.size());
+    // Time, then bytes and use in one number: frees first, and quick to sort.
+    std::vector<std::pair<int64_t, int64_t>> changes;
+    changes.reserve(2 * lives.size());
     for (size_t b = 0; b < lives.size(); ++b) {
         const Buffer& buffer = program.buffers[b];
         if (buffer.space != Buffer::Space::arena || lives[b].dies_ns <= lives[b].born_ns) continue;
-        const MemoryUse use = memory_use(buffer.purpose);
+        const auto use = static_cast<int64_t>(memory_use(buffer.purpose));
         const auto bytes = static_cast<int64_t>(buffer.bytes);
-        memory.changes.push_back({lives[b].born_ns, bytes, use});
-        memory.changes.push_back({lives[b].dies_ns, -bytes, use});
+        changes.emplace_back(lives[b].born_ns, bytes * kUseFactor + use);
+        changes.emplace_back(lives[b].dies_ns, -bytes * kUseFactor + use);
     }
-    std::sort(memory.changes.begin(), memory.changes.end(),
-              [](const MemoryChange& a, const MemoryChange& b) {
-                  if (a.at_ns != b.at_ns) return a.at_ns < b.at_ns;
-                  return a.bytes != b.bytes ? a.bytes < b.bytes : a.use < b.use;
-              });
+    std::sort(changes.begin(), changes.end());
+    memory.changes.reserve(changes.size());
+    for (const auto& [at, what] : changes) {
+        const int64_t use = what & (kUseFactor - 1);
+        memory.changes.push_back({at, (what - use) / kUseFactor, static_cast<MemoryUse>(use)});
+    }
     const auto row = [](MemoryUse use) { return static_cast<size_t>(use); };
     std::array<int64_t, kMemoryUses> alive{};
     alive[row(MemoryUse::weights)] = static_cast<int64_t>(persistent.weights);

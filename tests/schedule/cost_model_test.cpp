@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -41,6 +42,34 @@ TEST(TableCosts, ChargeLatencyAndRatePerLink) {
     EXPECT_EQ(costs.local_ns(Do::fold, 1000), 0);
     costs.local_bytes_per_ns = 4;
     EXPECT_EQ(costs.local_ns(Do::fold, 1000), 250);
+}
+
+// A message of 1000 bytes takes 500, a latency 7; the table of CollectiveAlgorithm for 5 ranks.
+TEST(TableCosts, ChargeCollectivesByAlgorithm) {
+    using enum CollectiveAlgorithm;
+    TableCosts costs = TableCosts::uniform(5, 5, 1, 1, 1);
+    costs.latency_ns = 7;
+    costs.bytes_per_ns = 2;
+    const Group five{{0, 1, 2, 3, 4}, 0};
+    const auto all = [&](CollectiveAlgorithm algorithm) {
+        costs.algorithms = {algorithm, algorithm, algorithm, algorithm};
+        return std::array{costs.transfer_ns(Do::broadcast, five, 1000),
+                          costs.transfer_ns(Do::all_gather, five, 1000),
+                          costs.transfer_ns(Do::gather, five, 1000),
+                          costs.transfer_ns(Do::exchange, five, 1000)};
+    };
+    using Times = std::array<int64_t, 4>;
+    EXPECT_EQ(all(linear), (Times{7 + 4 * 500, 7 + 4 * 500, 7 + 4 * 500, 7 + 400}));
+    EXPECT_EQ(all(ring), (Times{4 * 7 + 500, 4 * 507, 4 * 507, 4 * 7 + 400}));
+    EXPECT_EQ(all(tree), (Times{3 * 507, 3 * 7 + 4 * 500, 3 * 7 + 4 * 500, 3 * (7 + 250)}));
+    EXPECT_EQ(all(direct), (Times{507, 507, 507, 507}));
+    // A message is a message, whatever collectives do.
+    EXPECT_EQ(costs.transfer_ns(Do::send, {{0, 1}, -1}, 1000), 507);
+    const Group pair{{0, 1}, 0};
+    for (const CollectiveAlgorithm algorithm : {linear, ring, tree, direct}) {
+        costs.algorithms.broadcast = algorithm;
+        EXPECT_EQ(costs.transfer_ns(Do::broadcast, pair, 1000), 507);
+    }
 }
 
 /// What was asked: (what, size of group or 0, bytes).

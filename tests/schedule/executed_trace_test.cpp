@@ -2,11 +2,13 @@
 // Executed and simulated timelines go through the same writer and show the same actions.
 #include "tests/schedule/trace_reader.hpp"
 #include "tests/support/pipeline_run.hpp"
+#include "vocabpipe/explain.hpp"
 #include "vocabpipe/generate.hpp"
 #include "vocabpipe/simulate.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 
@@ -104,6 +106,39 @@ TEST_P(ExecutedTrace, KeepsEdgesAndTheOrderOfPasses) {
         }
         for (const Edge& edge : program.edges) {
             EXPECT_GE(spans[edge.after]->begin_ns, spans[edge.before]->end_ns);
+        }
+    }
+}
+
+// Why a rank waited can be asked of a real run as well.
+TEST_P(ExecutedTrace, HasACriticalPathAndExplainsIdleRanks) {
+    const Executed run = execute("1f1b", GetParam(), 3, 6);
+    const TimelineSummary summary = summarize(run.timeline, run.programs);
+    const CriticalPath path = critical_path(run.timeline, run.programs);
+    int64_t at = 0;
+    for (const PathSegment& segment : path.segments) {
+        ASSERT_EQ(segment.begin_ns, at);
+        ASSERT_LT(segment.begin_ns, segment.end_ns);
+        at = segment.end_ns;
+    }
+    EXPECT_EQ(at, summary.makespan_ns);
+    EXPECT_EQ(path.total_ns, summary.makespan_ns);
+    const bool computes = std::any_of(path.shares.begin(), path.shares.end(), [](const auto& s) {
+        return s.cause == Cause::compute && s.ns > 0;
+    });
+    EXPECT_TRUE(computes) << to_text(path);
+    for (int rank = 0; rank < 3; ++rank) {
+        for (int part = 0; part <= 40; ++part) {
+            const Explanation explanation =
+                explain(run.timeline, run.programs, rank, summary.makespan_ns * part / 40);
+            EXPECT_FALSE(to_text(explanation).empty());
+            if (explanation.state != Explanation::State::idle) continue;
+            int64_t end = explanation.end_ns;
+            for (const ChainLink& link : explanation.chain) {
+                EXPECT_EQ(link.end_ns, end);
+                end = link.begin_ns;
+            }
+            EXPECT_LE(end, explanation.begin_ns);
         }
     }
 }

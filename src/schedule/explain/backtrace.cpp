@@ -70,25 +70,38 @@ Backtrace::Backtrace(const Timeline& timeline, const std::vector<Program>& progr
             members_[fill[meetings_.of(action)]++] = {static_cast<int>(rank), i};
         }
     }
+    for (size_t rank = 0; rank < programs.size(); ++rank) find_hard_times(static_cast<int>(rank));
+}
+
+template <typename Visit>
+void Backtrace::each_participant(Place place, Visit&& visit) const {
+    if (!is_communication(action_of(place).what)) return visit(place);
+    const uint32_t meeting = meetings_.of(action_of(place));
+    for (uint32_t i = first_member_[meeting]; i < first_member_[meeting + 1]; ++i) {
+        if (span_of(members_[i]) != nullptr) visit(members_[i]);
+    }
 }
 
 /// A message may be sent before its receiver is there (executed runs): who came after `before_ns`
 /// did not hold this place up. Of several that came last at once, the one that could not have come
-/// earlier, were there memory enough.
+/// earlier.
 Place Backtrace::last_participant(Place place, int64_t before_ns) const {
-    const uint32_t meeting = meetings_.of(action_of(place));
     Place last = place;
-    int64_t latest = ready_ns(*span_of(place));
-    for (uint32_t i = first_member_[meeting]; i < first_member_[meeting + 1]; ++i) {
-        const Span* span = span_of(members_[i]);
-        if (span == nullptr || ready_ns(*span) > before_ns || ready_ns(*span) < latest) continue;
-        const bool later = ready_ns(*span) > latest || needs_of(members_[i], before_ns).hard.at_ns >
-                                                           needs_of(last, before_ns).hard.at_ns;
-        if (!later) continue;
-        latest = ready_ns(*span);
-        last = members_[i];
-    }
+    each_participant(place, [&](Place other) {
+        const int64_t ready = ready_ns(*span_of(other));
+        const int64_t latest = ready_ns(*span_of(last));
+        if (ready > before_ns || ready < latest) return;
+        if (ready > latest || hard_ns(other) > hard_ns(last)) last = other;
+    });
     return last;
+}
+
+Place Backtrace::hardest_participant(Place place) const {
+    Place hardest = place;
+    each_participant(place, [&](Place other) {
+        if (hard_ns(other) > hard_ns(hardest)) hardest = other;
+    });
+    return hardest;
 }
 
 /// Why an edge is there. Edges of data join users of one buffer; edges of reuse a new buffer's
@@ -148,60 +161,98 @@ void Backtrace::took(Walk& walk) const {
              std::move(walk.why));
 }
 
-Backtrace::Needs Backtrace::needs_of(Place place, int64_t before_ns) const {
+template <typename Visit>
+void Backtrace::each_need(Place place, Visit&& visit) const {
     const auto rank = static_cast<size_t>(place.rank);
     const RankIndex& index = index_[rank];
-    Needs needs;
-    const auto consider = [&](const Need& need) {
-        if (need.at_ns > before_ns) return;
-        if (better(place.rank, need, needs.last)) needs.last = need;
-        const bool hard = need.cause != Cause::memory && need.cause != Cause::posting;
-        if (hard && better(place.rank, need, needs.hard)) needs.hard = need;
-    };
     if (const uint32_t before = index.in_lane[place.action]; before != kNoAction) {
         if (const Span* span = spans_.of(rank, before)) {
             const bool compute = span->lane == Lane::compute;
-            consider({before, compute ? span->end_ns : ready_ns(*span), true, Cause::compute});
+            visit(Need{before, compute ? span->end_ns : ready_ns(*span), true, Cause::compute});
         }
     }
     for (uint32_t i = index.first[place.action]; i < index.first[place.action + 1]; ++i) {
         const Span* span = spans_.of(rank, index.before[i]);
         if (span == nullptr) continue;
-        consider({index.before[i], span->end_ns, false,
-                  kind_of(place.rank, index.before[i], place.action)});
+        visit(Need{index.before[i], span->end_ns, false,
+                   kind_of(place.rank, index.before[i], place.action)});
     }
-    return needs;
+}
+
+Backtrace::Need Backtrace::last_need(Place place, int64_t before_ns) const {
+    Need last;
+    each_need(place, [&](const Need& need) {
+        if (need.at_ns <= before_ns && better(place.rank, need, last)) last = need;
+    });
+    return last;
+}
+
+Backtrace::Need Backtrace::hard_need(Place place) const {
+    Need hard;
+    const int64_t ready = ready_ns(*span_of(place));
+    each_need(place, [&](Need need) {
+        if (need.is_soft() || need.at_ns > ready) return;
+        const Place before{place.rank, need.action};
+        const bool passes_on = need.lane && action_of(before).lane != Lane::compute;
+        if (passes_on) need.at_ns = hard_ns(before);
+        if (better(place.rank, need, hard)) hard = need;
+    });
+    return hard;
+}
+
+/// In the order of the program: the one before in the lane comes first.
+void Backtrace::find_hard_times(int rank) {
+    RankIndex& index = index_[static_cast<size_t>(rank)];
+    index.hard_ns.assign(index.in_lane.size(), first_begin_ns_);
+    for (uint32_t i = 0; i < index.hard_ns.size(); ++i) {
+        if (span_of({rank, i}) == nullptr) continue;
+        index.hard_ns[i] = std::max(first_begin_ns_, hard_need({rank, i}).at_ns);
+    }
+}
+
+/// The place goes to what `from` needed: to its end, or, in a lane of communication, whose actions
+/// start in order, to the one in front, which was ready no earlier.
+bool Backtrace::go_to(Walk& walk, Place from, Need need) const {
+    for (;;) {
+        if (need.action == kNoAction) return false;
+        walk.place = {from.rank, need.action};
+        if (!need.lane || action_of(walk.place).lane == Lane::compute) break;
+        from = walk.place;
+        need = hard_need(from);
+    }
+    const std::string name = name_of(from);
+    walk.why = need.lane ? "ran before " + name : "made what " + name + " uses";
+    took(walk);
+    return true;
 }
 
 /// Goes to what the place waited for, if anything.
 bool Backtrace::waited(Walk& walk) const {
-    const auto [needed, anything] = needs_of(walk.place, walk.cursor_ns);
-    const std::string name = name_of(walk.place);
-    if (anything.action == kNoAction) {
-        walk.add(first_begin_ns_, Cause::overhead, name + " had nothing to wait for");
-        return false;
+    const Place start = walk.place;
+    Need need = last_need(start, walk.cursor_ns);
+    Place waiting = start;
+    for (;; need = last_need(waiting, walk.cursor_ns)) {
+        const std::string name = name_of(waiting);
+        if (need.action == kNoAction) {
+            walk.add(first_begin_ns_, Cause::overhead, name + " had nothing to wait for");
+            return false;
+        }
+        walk.add(need.at_ns, Cause::overhead, name + " could have begun");
+        const Place before{waiting.rank, need.action};
+        if (need.is_soft()) break;
+        if (!need.lane || action_of(before).lane == Lane::compute) {
+            return go_to(walk, waiting, need);
+        }
+        waiting = before;
     }
-    const auto named = [&](uint32_t action) { return name_of({walk.place.rank, action}); };
-    walk.add(anything.at_ns, Cause::overhead, name + " could have begun");
-    const int64_t possible_ns = needed.action == kNoAction ? first_begin_ns_ : needed.at_ns;
-    if (possible_ns < anything.at_ns) {
-        walk.add(possible_ns, anything.cause,
-                 anything.cause == Cause::memory
-                     ? name + " needs memory that " + named(anything.action) + " still used"
-                     : name + " is posted after " + named(anything.action));
-    }
-    if (needed.action == kNoAction) return false;
-    walk.place.action = needed.action;
-    if (!needed.lane) {
-        walk.why = "made what " + name + " uses";
-    } else if (action_of(walk.place).lane == Lane::compute) {
-        walk.why = "ran before " + name;
-    } else {
-        // Lanes start in order: the one in front was ready no earlier, and this is why.
-        return waited(walk);
-    }
-    took(walk);
-    return true;
+    // Had memory been free and receives posted, the participant that comes last then counts.
+    const Place hardest = hardest_participant(start);
+    const std::string blocker = name_of({waiting.rank, need.action});
+    walk.add(hard_ns(hardest), need.cause,
+             need.cause == Cause::memory
+                 ? name_of(waiting) + " needs memory that " + blocker + " still used"
+                 : name_of(waiting) + " is posted after " + blocker);
+    return go_to(walk, hardest, hard_need(hardest));
 }
 
 std::vector<Stretch> Backtrace::from_end_of(Place place) const {

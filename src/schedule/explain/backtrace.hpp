@@ -54,6 +54,8 @@ private:
         std::vector<uint32_t> first;    ///< [action] where its predecessors begin in `before`
         std::vector<uint32_t> before;   ///< predecessors by edges
         std::vector<uint32_t> in_lane;  ///< [action] the one before it in its lane, or kNoAction
+        std::vector<int64_t> hard_ns;   ///< [action] when it could have been ready, were there
+                                        ///< memory enough and receives posted early
     };
     /// What an action waited for: another action, and when that came.
     struct Need {
@@ -61,6 +63,10 @@ private:
         int64_t at_ns = INT64_MIN;
         bool lane = false;             ///< the one before it in its lane
         Cause cause = Cause::compute;  ///< memory or posting where it is no more than that
+
+        [[nodiscard]] bool is_soft() const {
+            return cause == Cause::memory || cause == Cause::posting;
+        }
     };
 
     [[nodiscard]] const Program& program_of(Place place) const {
@@ -75,17 +81,25 @@ private:
     [[nodiscard]] static int64_t ready_ns(const Span& span) {
         return span.ready_ns >= 0 ? span.ready_ns : span.begin_ns;
     }
-    struct Needs {
-        Need hard;  ///< the last of what it could not do without
-        Need last;  ///< the last of all
-    };
-    /// What came no later than `before_ns`: without anything later it went ahead.
-    [[nodiscard]] Needs needs_of(Place place, int64_t before_ns) const;
+    /// The last of what came no later than `before_ns`: it went ahead without anything later.
+    [[nodiscard]] Need last_need(Place place, int64_t before_ns) const;
+    /// What kept it from being ready before hard_ns.
+    [[nodiscard]] Need hard_need(Place place) const;
+    template <typename Visit>
+    void each_need(Place place, Visit&& visit) const;
+    void find_hard_times(int rank);
+    [[nodiscard]] int64_t hard_ns(Place place) const {
+        return index_[static_cast<size_t>(place.rank)].hard_ns[place.action];
+    }
+    template <typename Visit>
+    void each_participant(Place place, Visit&& visit) const;
     [[nodiscard]] Place last_participant(Place place, int64_t before_ns) const;
+    [[nodiscard]] Place hardest_participant(Place place) const;
     [[nodiscard]] Cause kind_of(int rank, uint32_t before, uint32_t after) const;
     [[nodiscard]] bool better(int rank, const Need& a, const Need& b) const;
     void took(Walk& walk) const;
     bool waited(Walk& walk) const;
+    bool go_to(Walk& walk, Place from, Need need) const;
 
     const std::vector<Program>& programs_;
     SpansByAction spans_;

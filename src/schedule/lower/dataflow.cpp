@@ -107,6 +107,15 @@ private:
         return static_cast<uint16_t>(found - flow_.groups.begin());
     }
 
+    /// One look-up per message instead of a search among all groups.
+    uint16_t pair_of(int source, int destination) {
+        const auto ranks = static_cast<size_t>(schedule_.ranks);
+        if (pairs_.empty()) pairs_.assign(ranks * ranks, kNoPair);
+        uint16_t& pair = pairs_[static_cast<size_t>(source) * ranks + destination];
+        if (pair == kNoPair) pair = group({{source, destination}, -1});
+        return pair;
+    }
+
     static Group with_root(std::vector<int> ranks, int root) {
         if (!std::binary_search(ranks.begin(), ranks.end(), root)) {
             ranks.insert(std::lower_bound(ranks.begin(), ranks.end(), root), root);
@@ -189,7 +198,7 @@ private:
     /// Moves `from` to `to` on another rank, in time for `consumer`.
     void message(int source, uint32_t from, int destination, uint32_t to, Lane lane,
                  uint32_t microbatch, uint32_t producer, uint32_t consumer) {
-        const uint16_t pair = group({{source, destination}, -1});
+        const uint16_t pair = pair_of(source, destination);
         const uint32_t node = add_node(lane);
         add_part(node, source, Do::send, microbatch, {from}).group = pair;
         add_part(node, destination, Do::receive, microbatch, {to}).group = pair;
@@ -588,6 +597,8 @@ private:
     const int last_rank_;
     const int64_t boundary_bytes_;
 
+    static constexpr uint16_t kNoPair = UINT16_MAX;
+    std::vector<uint16_t> pairs_;  ///< [source * ranks + destination] group
     Dataflow flow_;
     std::array<std::vector<uint32_t>, 4> of_stage_;  ///< F B I W: [stage * m + microbatch]
     std::array<std::vector<uint32_t>, 4> of_rank_;   ///< E G S T: [rank * m + microbatch]

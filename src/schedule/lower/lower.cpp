@@ -18,16 +18,13 @@ using lowering::Node;
 using lowering::Part;
 using lowering::Place;
 
-/// FNV-1a over the numbers that make up a program.
+/// Mixes the numbers that make up a program, in order (multiply and fold, 64 bits at a time).
 class Hash {
 public:
     template <typename T>
     void add(T value) {
-        auto bits = static_cast<uint64_t>(value);
-        for (int i = 0; i < 8; ++i) {
-            state_ = (state_ ^ (bits & 0xff)) * 0x100000001b3ULL;
-            bits >>= 8;
-        }
+        state_ = (state_ ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15ULL;
+        state_ ^= state_ >> 32;
     }
     [[nodiscard]] uint64_t value() const { return state_; }
 
@@ -50,143 +47,216 @@ void check_sizes(const Schedule& schedule, const StepSizes& sizes) {
                " output shards, the schedule has " + std::to_string(schedule.ranks) + " ranks");
 }
 
-/// Which parts (rank's view of a node) use a buffer.
-struct Users {
-    std::vector<uint32_t> first;  ///< CSR over buffers
-    std::vector<uint32_t> nodes;
-};
-
-Users users_of_buffers(const Dataflow& flow) {
-    Users users;
-    users.first.assign(flow.buffers.size() + 1, 0);
-    const auto each = [&](auto&& visit) {
-        for (uint32_t node = 0; node < flow.nodes.size(); ++node) {
-            const Node& n = flow.nodes[node];
-            for (uint32_t p = n.first_part; p < n.first_part + n.part_count; ++p) {
-                const Part& part = flow.parts[p];
-                for (uint8_t i = 0; i < part.operand_count; ++i) {
-                    if (part.operands[i] != kNoBuffer) visit(part.operands[i], node);
-                }
-            }
-        }
-    };
-    each([&](uint32_t buffer, uint32_t) { ++users.first[buffer + 1]; });
-    for (size_t i = 1; i < users.first.size(); ++i) users.first[i] += users.first[i - 1];
-    users.nodes.resize(users.first.back());
-    std::vector<uint32_t> fill(users.first.begin(), users.first.end() - 1);
-    each([&](uint32_t buffer, uint32_t node) { users.nodes[fill[buffer]++] = node; });
-    return users;
-}
-
-/// Projects the global order onto one rank.
+/// Projects the global order onto the ranks, one action for every part.
 class Projection {
 public:
-    Projection(const Dataflow& flow, const std::vector<Place>& places, const Users& users, int rank)
-        : flow_(flow), places_(places), users_(users) {
-        program_.rank = rank;
-        program_.passes = flow.passes[static_cast<size_t>(rank)];
-        program_.groups = flow.groups;
-        program_.reductions = flow.reductions;
-    }
+    Projection(const Dataflow& flow, const std::vector<Place>& places)
+        : flow_(flow), places_(places), action_of_part_(flow.parts.size()) {}
 
-    /// `parts`: this rank's parts with their nodes, in global order. `buffers`: this rank's
-    /// buffers.
-    Program project(const std::vector<std::pair<uint32_t, uint32_t>>& parts,
-                    const std::vector<uint32_t>& buffers, std::vector<uint32_t>& action_of_node,
-                    std::vector<uint32_t>& index_of_buffer) {
-        for (uint32_t i = 0; i < buffers.size(); ++i) index_of_buffer[buffers[i]] = i;
-        for (const auto& [node, part_index] : parts) {
-            const Part& part = flow_.parts[part_index];
-            action_of_node[node] = static_cast<uint32_t>(program_.actions.size());
-            Action action;
-            action.what = part.what;
-            action.lane = flow_.nodes[node].lane;
-            action.operand_count = part.operand_count;
-            action.reduction = part.reduction;
-            action.overwrites = part.overwrites;
-            action.group = part.group;
-            action.item = part.item;
-            action.order = places_[node].order;
-            action.first_operand = static_cast<uint32_t>(program_.operands.size());
-            for (uint8_t i = 0; i < part.operand_count; ++i) {
-                program_.operands.push_back(
-                    part.operands[i] == kNoBuffer ? kNoBuffer : index_of_buffer[part.operands[i]]);
-            }
-            program_.actions.push_back(action);
+    std::vector<Program> project() {
+        const size_t ranks = flow_.passes.size();
+        programs_.resize(ranks);
+        node_of_action_.resize(ranks);
+        for (size_t rank = 0; rank < ranks; ++rank) {
+            Program& program = programs_[rank];
+            program.rank = static_cast<int>(rank);
+            program.passes = flow_.passes[rank];
+            program.groups = flow_.groups;
+            program.reductions = flow_.reductions;
         }
-        place_buffers(buffers, action_of_node);
-        return std::move(program_);
+        reserve();
+        add_buffers();
+        add_actions();
+        for (size_t rank = 0; rank < ranks; ++rank) plan(rank);
+        add_data_edges();
+        return std::move(programs_);
     }
 
 private:
-    void place_buffers(const std::vector<uint32_t>& buffers,
-                       const std::vector<uint32_t>& action_of_node) {
-        std::vector<lowering::Lifetime> lifetimes;
-        std::vector<uint32_t> planned;  // index among this rank's buffers
-        for (uint32_t i = 0; i < buffers.size(); ++i) {
-            const lowering::PlannedBuffer& from = flow_.buffers[buffers[i]];
+    void reserve() {
+        std::vector<size_t> actions(programs_.size(), 0);
+        std::vector<size_t> operands(programs_.size(), 0);
+        std::vector<size_t> buffers(programs_.size(), 0);
+        for (const Part& part : flow_.parts) {
+            ++actions[part.rank];
+            operands[part.rank] += part.operand_count;
+        }
+        for (const lowering::PlannedBuffer& buffer : flow_.buffers) ++buffers[buffer.rank];
+        for (size_t rank = 0; rank < programs_.size(); ++rank) {
+            programs_[rank].actions.reserve(actions[rank]);
+            programs_[rank].operands.reserve(operands[rank]);
+            programs_[rank].buffers.reserve(buffers[rank]);
+            node_of_action_[rank].reserve(actions[rank]);
+        }
+    }
+
+    void add_buffers() {
+        index_of_buffer_.reserve(flow_.buffers.size());
+        for (const lowering::PlannedBuffer& planned : flow_.buffers) {
+            std::vector<Buffer>& buffers = programs_[planned.rank].buffers;
+            index_of_buffer_.push_back(static_cast<uint32_t>(buffers.size()));
             Buffer buffer;
-            buffer.bytes = static_cast<uint64_t>(from.bytes);
-            buffer.space = from.space;
-            buffer.purpose = from.purpose;
-            lowering::Lifetime life;
-            life.bytes = buffer.bytes;
-            bool first = true;
-            for (const uint32_t node : users(buffers[i])) {
-                const Place& place = places_[node];
-                const uint32_t action = action_of_node[node];
-                if (first || place.order < life.born_order) {
-                    life.born_order = place.order;
-                    life.born_ns = place.start_ns;
-                    buffer.born = action;
+            buffer.bytes = static_cast<uint64_t>(planned.bytes);
+            buffer.space = planned.space;
+            buffer.purpose = planned.purpose;
+            buffers.push_back(buffer);
+        }
+    }
+
+    void add_actions() {
+        std::vector<uint32_t> by_order(flow_.nodes.size());
+        for (uint32_t node = 0; node < flow_.nodes.size(); ++node) {
+            by_order[places_[node].order] = node;
+        }
+        for (const uint32_t node : by_order) {
+            const Node& n = flow_.nodes[node];
+            for (uint32_t p = n.first_part; p < n.first_part + n.part_count; ++p) {
+                const Part& part = flow_.parts[p];
+                Program& program = programs_[part.rank];
+                action_of_part_[p] = static_cast<uint32_t>(program.actions.size());
+                node_of_action_[part.rank].push_back(node);
+                Action action;
+                action.what = part.what;
+                action.lane = n.lane;
+                action.operand_count = part.operand_count;
+                action.reduction = part.reduction;
+                action.overwrites = part.overwrites;
+                action.group = part.group;
+                action.item = part.item;
+                action.order = places_[node].order;
+                action.first_operand = static_cast<uint32_t>(program.operands.size());
+                for (uint8_t i = 0; i < part.operand_count; ++i) {
+                    const uint32_t operand = part.operands[i];
+                    program.operands.push_back(operand == kNoBuffer ? kNoBuffer
+                                                                    : index_of_buffer_[operand]);
                 }
-                if (first || place.order > life.last_order) {
-                    life.last_order = place.order;
-                    buffer.dies = action;
-                }
-                life.dies_ns = first ? place.end_ns : std::max(life.dies_ns, place.end_ns);
-                first = false;
-            }
-            program_.buffers.push_back(buffer);
-            if (buffer.space == Buffer::Space::arena) {
-                lifetimes.push_back(life);
-                planned.push_back(i);
+                program.actions.push_back(action);
             }
         }
+    }
+
+    // --- memory ----------------------------------------------------------------------------------
+
+    /// Which actions of a rank use a buffer, in order.
+    struct Users {
+        std::vector<uint32_t> first;  ///< [buffer] where its users begin; buffers + 1 entries
+        std::vector<uint32_t> actions;
+
+        explicit Users(const Program& program) : first(program.buffers.size() + 1, 0) {
+            for (const uint32_t operand : program.operands) {
+                if (operand != kNoBuffer) ++first[operand + 1];
+            }
+            for (size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
+            actions.resize(first.back());
+            std::vector<uint32_t> fill(first.begin(), first.end() - 1);
+            for (uint32_t i = 0; i < program.actions.size(); ++i) {
+                for (const uint32_t operand : program.operands_of(program.actions[i])) {
+                    if (operand != kNoBuffer) actions[fill[operand]++] = i;
+                }
+            }
+        }
+        [[nodiscard]] std::span<const uint32_t> of(uint32_t buffer) const {
+            return {actions.data() + first[buffer], first[buffer + 1] - first[buffer]};
+        }
+    };
+
+    void plan(size_t rank) {
+        Program& program = programs_[rank];
+        const Users users(program);
+        const auto place = [&](uint32_t action) -> const Place& {
+            return places_[node_of_action_[rank][action]];
+        };
+        std::vector<lowering::Lifetime> lifetimes;
+        std::vector<uint32_t> planned;  // buffer of a lifetime
+        lifetimes.reserve(program.buffers.size());
+        planned.reserve(program.buffers.size());
+        for (uint32_t b = 0; b < program.buffers.size(); ++b) {
+            Buffer& buffer = program.buffers[b];
+            const std::span<const uint32_t> of_buffer = users.of(b);
+            buffer.born = of_buffer.front();
+            buffer.dies = of_buffer.back();
+            if (buffer.space != Buffer::Space::arena) continue;
+            lowering::Lifetime life;
+            life.bytes = buffer.bytes;
+            life.born_ns = place(buffer.born).start_ns;
+            life.born_order = place(buffer.born).order;
+            life.last_order = place(buffer.dies).order;
+            life.dies_ns = place(buffer.dies).end_ns;
+            for (const uint32_t user : of_buffer) {
+                life.dies_ns = std::max(life.dies_ns, place(user).end_ns);
+            }
+            lifetimes.push_back(life);
+            planned.push_back(b);
+        }
         const lowering::MemoryPlan plan = lowering::plan_memory(lifetimes);
-        program_.arena_bytes = plan.arena_bytes;
-        program_.live_peak_bytes = plan.live_peak_bytes;
-        program_.peak_by_purpose.assign(kPurposes, 0);
+        program.arena_bytes = plan.arena_bytes;
+        program.live_peak_bytes = plan.live_peak_bytes;
+        program.peak_by_purpose.assign(kPurposes, 0);
         for (size_t i = 0; i < planned.size(); ++i) {
-            Buffer& buffer = program_.buffers[planned[i]];
+            Buffer& buffer = program.buffers[planned[i]];
             buffer.offset = lifetimes[i].offset;
             const lowering::Lifetime& peak = lifetimes[plan.peak_at];
             if (lifetimes[i].born_order <= peak.born_order &&
                 (lifetimes[i].dies_ns > peak.born_ns ||
                  lifetimes[i].last_order >= peak.born_order)) {
-                program_.peak_by_purpose[static_cast<size_t>(buffer.purpose)] += buffer.bytes;
+                program.peak_by_purpose[static_cast<size_t>(buffer.purpose)] += buffer.bytes;
             }
         }
         for (const auto& [earlier, later] : plan.reuses) {
-            const uint32_t writer = program_.buffers[planned[later]].born;
-            for (const uint32_t node : users(buffers[planned[earlier]])) {
-                const uint32_t user = action_of_node[node];
-                const bool in_order = program_.actions[user].lane == Lane::compute &&
-                                      program_.actions[writer].lane == Lane::compute;
-                if (!in_order) program_.edges.push_back({user, writer});
+            const uint32_t writer = program.buffers[planned[later]].born;
+            for (const uint32_t user : users.of(planned[earlier])) {
+                const bool in_order = program.actions[user].lane == Lane::compute &&
+                                      program.actions[writer].lane == Lane::compute;
+                if (!in_order) program.edges.push_back({user, writer});
             }
         }
     }
 
-    [[nodiscard]] std::span<const uint32_t> users(uint32_t buffer) const {
-        return {users_.nodes.data() + users_.first[buffer],
-                users_.first[buffer + 1] - users_.first[buffer]};
+    // --- edges -----------------------------------------------------------------------------------
+
+    /// Edges whose ends are both seen by a rank; the compute lane keeps its own order.
+    void add_data_edges() {
+        for (const auto& [before, after] : flow_.edges) {
+            const Node& a = flow_.nodes[before];
+            const Node& b = flow_.nodes[after];
+            if (a.lane == Lane::compute && b.lane == Lane::compute) continue;
+            if (a.part_count <= b.part_count) {
+                for (uint32_t p = a.first_part; p < a.first_part + a.part_count; ++p) {
+                    add_edge(p, part_on(b, flow_.parts[p].rank));
+                }
+            } else {
+                for (uint32_t p = b.first_part; p < b.first_part + b.part_count; ++p) {
+                    add_edge(part_on(a, flow_.parts[p].rank), p);
+                }
+            }
+        }
+    }
+
+    static constexpr uint32_t kNoPart = UINT32_MAX;
+
+    /// Each rank has at most one part in a node. Groups of all ranks are the rule.
+    [[nodiscard]] uint32_t part_on(const Node& node, uint16_t rank) const {
+        if (rank < node.part_count && flow_.parts[node.first_part + rank].rank == rank) {
+            return node.first_part + rank;
+        }
+        for (uint32_t p = node.first_part; p < node.first_part + node.part_count; ++p) {
+            if (flow_.parts[p].rank == rank) return p;
+        }
+        return kNoPart;
+    }
+
+    void add_edge(uint32_t before, uint32_t after) {
+        if (before == kNoPart || after == kNoPart) return;
+        programs_[flow_.parts[before].rank].edges.push_back(
+            {action_of_part_[before], action_of_part_[after]});
     }
 
     const Dataflow& flow_;
     const std::vector<Place>& places_;
-    const Users& users_;
-    Program program_;
+    std::vector<Program> programs_;
+    std::vector<uint32_t> action_of_part_;  ///< index in its rank's program
+    std::vector<uint32_t> index_of_buffer_;
+    std::vector<std::vector<uint32_t>> node_of_action_;  ///< [rank][action]
 };
 
 void hash_into(Hash& hash, const Program& program) {
@@ -230,53 +300,13 @@ std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes, con
     const Dataflow flow = lowering::build_dataflow(schedule, sizes, costs, options);
     std::vector<Place> places = lowering::order_globally(flow);
     if (options.pairs != Pairs::apart) join_pairs(flow, places);
-    const Users users = users_of_buffers(flow);
-
-    const auto ranks = static_cast<size_t>(schedule.ranks);
-    std::vector<uint32_t> by_order(flow.nodes.size());
-    for (uint32_t node = 0; node < flow.nodes.size(); ++node) by_order[places[node].order] = node;
-    std::vector<std::vector<std::pair<uint32_t, uint32_t>>> parts(ranks);
-    for (const uint32_t node : by_order) {
-        const Node& n = flow.nodes[node];
-        for (uint32_t p = n.first_part; p < n.first_part + n.part_count; ++p) {
-            parts[flow.parts[p].rank].emplace_back(node, p);
-        }
-    }
-    std::vector<std::vector<uint32_t>> buffers(ranks);
-    for (uint32_t b = 0; b < flow.buffers.size(); ++b) buffers[flow.buffers[b].rank].push_back(b);
-
-    // Data edges whose ends are both seen by a rank; the compute lane keeps its own order.
-    std::vector<std::vector<std::pair<uint32_t, uint32_t>>> edges(ranks);
-    const auto parts_of = [&](uint32_t node) {
-        return std::span<const Part>(flow.parts.data() + flow.nodes[node].first_part,
-                                     flow.nodes[node].part_count);
-    };
-    for (const auto& [before, after] : flow.edges) {
-        if (flow.nodes[before].lane == Lane::compute && flow.nodes[after].lane == Lane::compute) {
-            continue;
-        }
-        for (const Part& a : parts_of(before)) {
-            for (const Part& b : parts_of(after)) {
-                if (a.rank == b.rank) edges[a.rank].emplace_back(before, after);
-            }
-        }
-    }
-
-    std::vector<Program> programs;
-    std::vector<uint32_t> action_of_node(flow.nodes.size(), 0);
-    std::vector<uint32_t> index_of_buffer(flow.buffers.size(), 0);
+    std::vector<Program> programs = Projection(flow, places).project();
     Hash hash;
-    for (size_t rank = 0; rank < ranks; ++rank) {
-        Program program = Projection(flow, places, users, static_cast<int>(rank))
-                              .project(parts[rank], buffers[rank], action_of_node, index_of_buffer);
-        for (const auto& [before, after] : edges[rank]) {
-            program.edges.push_back({action_of_node[before], action_of_node[after]});
-        }
+    for (Program& program : programs) {
         program.ranks = schedule.ranks;
         program.microbatches = schedule.microbatches;
         program.pairs = options.pairs;
         hash_into(hash, program);
-        programs.push_back(std::move(program));
     }
     for (Program& program : programs) program.hash = hash.value();
     if (const std::optional<std::string> stuck = find_deadlock(programs)) {

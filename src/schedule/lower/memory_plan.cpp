@@ -4,64 +4,73 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <map>
-#include <numeric>
 #include <queue>
 
 namespace vocabpipe::lowering {
 
 namespace {
 
-/// Free ranges of the arena by offset; grows at the end when nothing fits.
+/// Free ranges of the arena by offset; grows at the end when nothing fits. Few at a time, so they
+/// lie in one array.
 class FreeList {
 public:
     uint64_t take(uint64_t bytes) {
-        auto best = free_.end();
-        for (auto it = free_.begin(); it != free_.end(); ++it) {
-            if (it->second >= bytes && (best == free_.end() || it->second < best->second))
-                best = it;
+        size_t best = free_.size();
+        for (size_t i = 0; i < free_.size(); ++i) {
+            if (free_[i].bytes >= bytes &&
+                (best == free_.size() || free_[i].bytes < free_[best].bytes)) {
+                best = i;
+            }
         }
-        if (best != free_.end()) {
-            const uint64_t offset = best->first;
-            const uint64_t left = best->second - bytes;
-            free_.erase(best);
-            if (left > 0) free_.emplace(offset + bytes, left);
+        if (best < free_.size()) {
+            Range& range = free_[best];
+            const uint64_t offset = range.offset;
+            range.offset += bytes;
+            range.bytes -= bytes;
+            if (range.bytes == 0) free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(best));
             return offset;
         }
         // Extend the last hole if it reaches the end.
         uint64_t offset = end_;
-        if (!free_.empty()) {
-            const auto last = std::prev(free_.end());
-            if (last->first + last->second == end_) {
-                offset = last->first;
-                free_.erase(last);
-            }
+        if (!free_.empty() && free_.back().offset + free_.back().bytes == end_) {
+            offset = free_.back().offset;
+            free_.pop_back();
         }
         end_ = offset + bytes;
         return offset;
     }
 
     void give_back(uint64_t offset, uint64_t bytes) {
-        auto next = free_.lower_bound(offset);
+        auto next = std::lower_bound(free_.begin(), free_.end(), offset,
+                                     [](const Range& r, uint64_t at) { return r.offset < at; });
+        const bool joins_next = next != free_.end() && offset + bytes == next->offset;
         if (next != free_.begin()) {
-            const auto before = std::prev(next);
-            if (before->first + before->second == offset) {
-                offset = before->first;
-                bytes += before->second;
-                free_.erase(before);
+            Range& before = *std::prev(next);
+            if (before.offset + before.bytes == offset) {
+                before.bytes += bytes;
+                if (joins_next) {
+                    before.bytes += next->bytes;
+                    free_.erase(next);
+                }
+                return;
             }
         }
-        if (next != free_.end() && offset + bytes == next->first) {
-            bytes += next->second;
-            free_.erase(next);
+        if (joins_next) {
+            next->offset = offset;
+            next->bytes += bytes;
+        } else {
+            free_.insert(next, {offset, bytes});
         }
-        free_.emplace(offset, bytes);
     }
 
     [[nodiscard]] uint64_t end() const { return end_; }
 
 private:
-    std::map<uint64_t, uint64_t> free_;  ///< offset -> bytes
+    struct Range {
+        uint64_t offset = 0;
+        uint64_t bytes = 0;
+    };
+    std::vector<Range> free_;
     uint64_t end_ = 0;
 };
 
@@ -71,37 +80,47 @@ public:
     /// Puts `id` on [begin, end) and reports every earlier occupant of part of it.
     template <typename Report>
     void place(uint64_t begin, uint64_t end, uint32_t id, Report&& report) {
-        split(begin);
-        split(end);
-        const auto first = ranges_.lower_bound(begin);
-        const auto last = ranges_.lower_bound(end);
-        for (auto it = first; it != last; ++it) report(it->second.second);
-        ranges_.erase(first, last);
-        ranges_.emplace(begin, std::pair{end, id});
+        // [first, last): the ranges that [begin, end) overlaps, which it replaces but for the two
+        // ends that stick out.
+        const auto first =
+            std::lower_bound(ranges_.begin(), ranges_.end(), begin,
+                             [](const Range& r, uint64_t at) { return r.end <= at; });
+        auto last = first;
+        for (; last != ranges_.end() && last->begin < end; ++last) report(last->id);
+        pieces_.clear();
+        if (first != last && first->begin < begin) {
+            pieces_.push_back({first->begin, begin, first->id});
+        }
+        pieces_.push_back({begin, end, id});
+        if (first != last && std::prev(last)->end > end) {
+            pieces_.push_back({end, std::prev(last)->end, std::prev(last)->id});
+        }
+        const auto kept = std::min(last - first, static_cast<std::ptrdiff_t>(pieces_.size()));
+        std::copy_n(pieces_.begin(), kept, first);
+        const auto from = ranges_.erase(first + kept, last);
+        ranges_.insert(from, pieces_.begin() + kept, pieces_.end());
     }
 
 private:
-    void split(uint64_t at) {
-        auto it = ranges_.upper_bound(at);
-        if (it == ranges_.begin()) return;
-        --it;
-        if (it->first == at || it->second.first <= at) return;
-        const auto [end, id] = it->second;
-        it->second.first = at;
-        ranges_.emplace(at, std::pair{end, id});
-    }
-    std::map<uint64_t, std::pair<uint64_t, uint32_t>> ranges_;  ///< begin -> (end, id)
+    struct Range {
+        uint64_t begin = 0;
+        uint64_t end = 0;
+        uint32_t id = 0;
+    };
+    std::vector<Range> ranges_;  ///< ascending, disjoint
+    std::vector<Range> pieces_;
 };
 
 }  // namespace
 
 MemoryPlan plan_memory(std::vector<Lifetime>& lifetimes) {
     MemoryPlan plan;
-    std::vector<uint32_t> by_birth(lifetimes.size());
-    std::iota(by_birth.begin(), by_birth.end(), 0U);
-    std::stable_sort(by_birth.begin(), by_birth.end(), [&](uint32_t a, uint32_t b) {
-        return lifetimes[a].born_order < lifetimes[b].born_order;
-    });
+    std::vector<std::pair<uint32_t, uint32_t>> by_birth;  // order of the first user, index
+    by_birth.reserve(lifetimes.size());
+    for (uint32_t id = 0; id < lifetimes.size(); ++id) {
+        by_birth.emplace_back(lifetimes[id].born_order, id);
+    }
+    std::sort(by_birth.begin(), by_birth.end());
     const auto padded = [](uint64_t bytes) {
         return (bytes + kAlignment - 1) / kAlignment * kAlignment;
     };
@@ -112,13 +131,13 @@ MemoryPlan plan_memory(std::vector<Lifetime>& lifetimes) {
     FreeList space;
     Occupants occupants;
     uint64_t live = 0;
-    for (const uint32_t id : by_birth) {
+    for (const auto& [order, id] : by_birth) {
         Lifetime& born = lifetimes[id];
         not_yet.clear();
         while (!deaths.empty() && deaths.top().first <= born.born_ns) {
             const uint32_t dead = deaths.top().second;
             deaths.pop();
-            if (lifetimes[dead].last_order >= born.born_order) {
+            if (lifetimes[dead].last_order >= order) {
                 not_yet.push_back(dead);
                 continue;
             }
@@ -136,7 +155,7 @@ MemoryPlan plan_memory(std::vector<Lifetime>& lifetimes) {
         deaths.emplace(born.dies_ns, id);
         const size_t begin = plan.reuses.size();
         occupants.place(born.offset, born.offset + bytes, id,
-                        [&](uint32_t earlier) { plan.reuses.emplace_back(earlier, id); });
+                        [&, of = id](uint32_t earlier) { plan.reuses.emplace_back(earlier, of); });
         // A buffer cut in two by a later one is reported twice.
         const auto from = plan.reuses.begin() + static_cast<std::ptrdiff_t>(begin);
         std::sort(from, plan.reuses.end());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/schedule/communication.hpp"
+#include "src/schedule/action_costs.hpp"
+#include "src/schedule/meetings.hpp"
 #include "src/schedule/successors.hpp"
 #include "vocabpipe/lower.hpp"
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 
 namespace vocabpipe {
 
@@ -24,11 +24,6 @@ struct Joint {
     uint64_t second_operands = 0;  ///< the same of the second operand
 };
 
-/// send and receive are the two ends of one message.
-Do kind_of(const Action& action) {
-    return action.what == Do::receive ? Do::send : action.what;
-}
-
 std::string at_order(const Joint& joint) {
     return "the " + std::string(to_string(joint.what)) + " at order " + std::to_string(joint.order);
 }
@@ -46,7 +41,7 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     const bool communicates = is_communication(joint.what);
     const Group* group = communicates ? &program.groups[action.group] : nullptr;
     if (first) joint.group = group;
-    if (joint.what != kind_of(action) || (!first && !communicates) ||
+    if (joint.what != transfer_kind(action.what) || (!first && !communicates) ||
         (communicates && *joint.group != *group)) {
         return rank + " and rank " + std::to_string(joint.first_rank) + " disagree at order " +
                std::to_string(action.order) + ": " + program.name_of(action);
@@ -106,45 +101,42 @@ std::optional<std::string> incomplete(const Joint& joint, const std::vector<Prog
 
 }  // namespace
 
-std::optional<std::string> find_deadlock(const std::vector<Program>& programs) {
-    // Joint nodes by global order; local actions have an order of their own.
-    std::unordered_map<uint32_t, uint32_t> joint_of_order;
-    std::vector<Joint> joints;
-    std::vector<std::vector<uint32_t>> joint_of(programs.size());
+namespace {
+
+/// Every program lists its actions in the global order and its edges point forward in it: then that
+/// order is one in which everything can run.
+bool follow_one_order(const std::vector<Program>& programs) {
     for (const Program& program : programs) {
-        const auto rank = static_cast<size_t>(program.rank);
-        for (const Action& action : program.actions) {
-            const auto [found, added] =
-                joint_of_order.try_emplace(action.order, static_cast<uint32_t>(joints.size()));
-            if (added) {
-                joints.push_back(
-                    {.what = kind_of(action), .order = action.order, .first_rank = program.rank});
-            }
-            if (auto fault = join(joints[found->second], program, action)) return fault;
-            joint_of[rank].push_back(found->second);
+        for (size_t i = 1; i < program.actions.size(); ++i) {
+            if (program.actions[i - 1].order >= program.actions[i].order) return false;
+        }
+        for (const Edge& edge : program.edges) {
+            if (edge.before >= edge.after) return false;
         }
     }
-    for (const Joint& joint : joints) {
-        if (auto fault = incomplete(joint, programs)) return fault;
-    }
+    return true;
+}
 
+/// Walks the graph of all joint nodes in dependency order; says who is never reached.
+std::optional<std::string> find_cycle(const std::vector<Program>& programs,
+                                      const Meetings& meetings) {
     std::vector<std::pair<uint32_t, uint32_t>> edges;
     for (const Program& program : programs) {
-        const std::vector<uint32_t>& joint = joint_of[static_cast<size_t>(program.rank)];
+        const auto joint = [&](size_t action) { return meetings.of(program.actions[action]); };
         std::array<int64_t, kLanes> last;
         last.fill(-1);
         for (uint32_t i = 0; i < program.actions.size(); ++i) {
             int64_t& previous = last[static_cast<size_t>(program.actions[i].lane)];
-            if (previous >= 0) edges.emplace_back(joint[static_cast<size_t>(previous)], joint[i]);
+            if (previous >= 0) edges.emplace_back(joint(static_cast<size_t>(previous)), joint(i));
             previous = i;
         }
         for (const Edge& edge : program.edges) {
-            edges.emplace_back(joint[edge.before], joint[edge.after]);
+            edges.emplace_back(joint(edge.before), joint(edge.after));
         }
     }
-    Successors successors(joints.size(), edges);
+    Successors successors(meetings.count(), edges);
     std::vector<uint32_t> ready;
-    for (uint32_t i = 0; i < joints.size(); ++i) {
+    for (uint32_t i = 0; i < meetings.count(); ++i) {
         if (successors.missing[i] == 0) ready.push_back(i);
     }
     size_t done = 0;
@@ -156,18 +148,39 @@ std::optional<std::string> find_deadlock(const std::vector<Program>& programs) {
             if (--successors.missing[next] == 0) ready.push_back(next);
         }
     }
-    if (done == joints.size()) return std::nullopt;
+    if (done == meetings.count()) return std::nullopt;
     for (const Program& program : programs) {
-        const std::vector<uint32_t>& joint = joint_of[static_cast<size_t>(program.rank)];
         for (uint32_t i = 0; i < program.actions.size(); ++i) {
-            if (successors.missing[joint[i]] > 0) {
+            if (successors.missing[meetings.of(program.actions[i])] > 0) {
                 return "rank " + std::to_string(program.rank) + " cannot reach action " +
                        std::to_string(i) + " (" + program.name_of(program.actions[i]) + "); " +
-                       std::to_string(joints.size() - done) + " actions wait for each other";
+                       std::to_string(meetings.count() - done) + " actions wait for each other";
             }
         }
     }
     return "some actions wait for each other";
+}
+
+}  // namespace
+
+std::optional<std::string> find_deadlock(const std::vector<Program>& programs) {
+    const Meetings meetings(programs);
+    std::vector<Joint> joints(meetings.count());
+    for (const Program& program : programs) {
+        for (const Action& action : program.actions) {
+            Joint& joint = joints[meetings.of(action)];
+            if (joint.first_rank < 0) {
+                joint.what = transfer_kind(action.what);
+                joint.order = action.order;
+                joint.first_rank = program.rank;
+            }
+            if (auto fault = join(joint, program, action)) return fault;
+        }
+    }
+    for (const Joint& joint : joints) {
+        if (auto fault = incomplete(joint, programs)) return fault;
+    }
+    return follow_one_order(programs) ? std::nullopt : find_cycle(programs, meetings);
 }
 
 }  // namespace vocabpipe
