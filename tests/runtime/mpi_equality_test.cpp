@@ -74,7 +74,7 @@ private:
 
 TEST_P(MpiEquality, LossAndGradientsHaveTheBitsOfTheSingleRankOracle) {
     const ScheduleCase c = cell();
-    expect_equality(step_cases(c, c.ranks <= 4 ? 2 : 1), 16);
+    expect_equality(step_cases(c, c.ranks <= 4 ? 4 : 2), 16);
 }
 
 TEST_P(MpiEquality, AndSoWithMessagesTooLongToBeSentBeforeTheirReceive) {
@@ -86,9 +86,13 @@ TEST_P(MpiEquality, AndSoWithMessagesTooLongToBeSentBeforeTheirReceive) {
         .microbatches = p, .vocab_size = 48, .dtype = DType::bf16, .tied = true, .sequences = 2};
     if (full_run()) {
         expect_equality({wide, narrow}, 256);
-    } else if (p == 2 || p == 4) {
-        expect_equality({GetParam().turn % 2 == 0 ? wide : narrow}, 256);
+        return;
     }
+    // Expensive: one mode per family, another one for the next family.
+    const size_t mode = GetParam().turn % kEveryVocabMode.size();
+    const size_t family = GetParam().turn / kEveryVocabMode.size();
+    if (family % kEveryVocabMode.size() != mode || p > 4) GTEST_SKIP() << "VOCABPIPE_FULL runs it";
+    expect_equality({family % 2 == 0 ? wide : narrow}, 256);
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiEquality, ::testing::ValuesIn(every_schedule(std::array{0})),
