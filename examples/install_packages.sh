@@ -4,16 +4,22 @@
 #
 #   examples/install_packages.sh          to build the programs and train
 #   examples/install_packages.sh --tests  also what the tests and benchmarks need
+#   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser, 300 MB
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev libcli11-dev
     nlohmann-json3-dev libsentencepiece-dev bible-kjv bible-kjv-text)
-if [ "${1:-}" = --tests ]; then
-    packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format procps)
-elif [ $# -gt 0 ]; then
-    echo "install_packages.sh: error: $1: the only option is --tests" >&2
-    exit 2
-fi
+case "${1:-}" in
+    "") ;;
+    --tests | --full)
+        packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format procps)
+        ;;
+    *)
+        echo "install_packages.sh: error: $1: the options are --tests and --full" >&2
+        exit 2
+        ;;
+esac
+[ "${1:-}" = --full ] && packages+=(chromium fonts-dejavu-core)
 
 missing=()
 for package in "${packages[@]}"; do

@@ -4,7 +4,7 @@
 #
 #   tests/run.sh          everything but what is slow or heavy
 #   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, fuzzing (where clang is
-#                         installed), and the quickstart
+#                         installed), pages in a browser, and the quickstart
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 step() { echo "=== $1 ($SECONDS s)"; }
 
 step "packages"
-examples/install_packages.sh --tests
+if [ $full = 1 ]; then examples/install_packages.sh --full; else examples/install_packages.sh --tests; fi
 
 step "build"
 cmake -G Ninja -B "$build" -DVOCABPIPE_BUILD_TESTS=ON -DVOCABPIPE_BUILD_BENCHMARKS=ON \

@@ -161,13 +161,17 @@ void write_chrome_trace(const std::string& path, const Timeline& timeline,
         const std::string waited = span->waited_for == UINT32_MAX
                                        ? "nothing"
                                        : program.name_of(program.actions[span->waited_for]);
+        const std::string waited_action =
+            span->waited_for == UINT32_MAX
+                ? ""
+                : R"(,"waited_action":)" + std::to_string(span->waited_for);
         out.event(
             R"({"name":"%s","cat":"%s","cname":"%s","ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f,)"
-            R"("args":{"action":%u,"order":%u,"cpu_us":%.3f,"waited_for":"%s"}})",
+            R"("args":{"action":%u,"order":%u,"cpu_us":%.3f,"waited_for":"%s"%s}})",
             name.c_str(), std::string(to_string(span->lane)).c_str(), colour_of(program, action),
             static_cast<int>(span->rank), tid, us(span->begin_ns - origin),
             us(span->end_ns - span->begin_ns), span->action, action.order, us(span->cpu_ns),
-            waited.c_str());
+            waited.c_str(), waited_action.c_str());
         const bool sends = action.what == Do::send;
         if (sends || action.what == Do::receive) {
             const int64_t at = sends ? span->begin_ns : span->end_ns;

@@ -15,6 +15,12 @@ void add_data_prepare(CLI::App& data);
 void add_data_inspect(CLI::App& data);
 /// `vocabpipe compare`
 void add_compare(CLI::App& app);
+/// `vocabpipe simulate`
+void add_simulate(CLI::App& app);
+/// `vocabpipe explain`
+void add_explain(CLI::App& app);
+/// `vocabpipe timeline`
+void add_timeline(CLI::App& app);
 /// `vocabpipe schedule list`
 void add_schedule_list(CLI::App& schedule);
 /// `vocabpipe schedule show`

@@ -41,6 +41,9 @@ int run(int argc, char** argv) {
     add_data_prepare(*data);
     add_data_inspect(*data);
     add_compare(app);
+    add_explain(app);
+    add_simulate(app);
+    add_timeline(app);
     add_profile(app, command_line(argc, argv));
     CLI::App* schedule = app.add_subcommand("schedule", "Show, check and convert schedules");
     schedule->require_subcommand(1);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/memory_over_time.hpp"
+#include "vocabpipe/program.hpp"
+#include "vocabpipe/timeline.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A run as pictures need it: names in place of programs, so that a run that was read back from a
+/// trace file has the same rights as one that was just simulated.
+struct RecordedRun {
+    static constexpr uint32_t kNone = UINT32_MAX;
+
+    struct Slice {
+        int64_t begin_ns = 0;  ///< since the first begin of the run
+        int64_t end_ns = 0;
+        int64_t cpu_ns = 0;           ///< thread CPU time of compute; the duration when simulated
+        uint32_t name = 0;            ///< index into names
+        uint32_t number = kNone;      ///< microbatch, the digits after the name; kNone: no digits
+        uint32_t waited_for = kNone;  ///< slice of the same rank that was the last to let it start
+        uint32_t order = kNone;       ///< equal on the ranks of one communication; else kNone
+        uint16_t rank = 0;
+        Lane lane = Lane::compute;
+    };
+    /// Bytes that come alive or die.
+    struct MemoryChange {
+        int64_t at_ns = 0;
+        uint32_t purpose = 0;  ///< index into purposes
+        int64_t bytes = 0;     ///< negative: die
+    };
+
+    std::string title;
+    /// Times are nanoseconds; or, if not 0, so many of them are one unit of the costs that the run
+    /// was simulated with.
+    int ticks_per_unit = 0;
+    int ranks = 0;
+    int64_t fixed_ns = 0;            ///< of the step, belongs to no slice (Timeline::fixed_ns)
+    bool barrier = false;            ///< steps cannot overlap (TimelineSummary::barrier)
+    std::vector<std::string> names;  ///< "2F", "S", "send to rank 1 gradient of microbatch "
+    std::vector<Slice> slices;       ///< ascending by rank, lane, begin
+    std::vector<std::string> purposes;
+    std::vector<std::vector<MemoryChange>> memory;  ///< [rank], ascending by time
+};
+
+/// The run of `programs` that `timeline` tells of, with its memory_over_time(). `persistent`: by
+/// rank, or empty for none.
+[[nodiscard]] RecordedRun record(const Timeline& timeline, const std::vector<Program>& programs,
+                                 const std::string& title,
+                                 std::span<const PersistentBytes> persistent = {});
+
+/// Reads a file that write_chrome_trace() wrote. Throws InputFileError with the line and column, or
+/// the event, that does not fit.
+[[nodiscard]] RecordedRun read_chrome_trace(const std::string& path);
+
+/// As summarize() of the timeline that was recorded.
+[[nodiscard]] TimelineSummary summarize(const RecordedRun& run);
+
+}  // namespace vocabpipe

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runs: columns of integers, one entry per slice, sorted by rank, lane and begin.
+'use strict';
+
+const kLanes = ['compute', 'forward', 'backward', 'collective', 'combine'];
+const kCompute = 0, kCombine = 4;
+
+function decodeRun(raw) {
+  const count = raw.begin.length;
+  const run = {
+    title: raw.title, ranks: raw.ranks, makespan: raw.makespan, largestSpan: raw.largest_span,
+    bubble: raw.bubble, busy: raw.busy || [], names: raw.names, kinds: raw.kinds || [],
+    purposes: raw.purposes, count,
+    begin: new Float64Array(count), end: new Float64Array(count),
+    reach: new Float64Array(count),  // latest end in the track up to here: ascending
+    cpu: raw.cpu || null, name: Uint32Array.from(raw.name), number: Int32Array.from(raw.number),
+    order: Int32Array.from(raw.order), waited: new Int32Array(count),
+    track: new Uint32Array(count), tracks: [], marks: null, members: null,
+  };
+  let i = 0;
+  for (const [rank, lane, length] of raw.tracks) {
+    const track = {rank, lane, first: i, last: i + length};
+    let begin = 0, reach = -Infinity;
+    for (; i < track.last; ++i) {
+      begin += raw.begin[i];
+      run.begin[i] = begin;
+      run.end[i] = begin + raw.duration[i];
+      run.reach[i] = reach = Math.max(reach, run.end[i]);
+      run.waited[i] = raw.waited[i] === 0 ? -1 : i - raw.waited[i];
+      run.track[i] = run.tracks.length;
+    }
+    run.tracks.push(track);
+  }
+  run.memory = raw.memory.map((changes) => decodeMemory(changes, raw.bytes, run.purposes.length));
+  run.peak = Math.max(0, ...run.memory.map((memory) => memory.peak));
+  run.passes = run.tracks.reduce(
+      (sum, track) => sum + (track.lane === kCompute ? track.last - track.first : 0), 0);
+  return run;
+}
+
+/** Steps of the bytes alive: time, total and, per purpose, the value from that time on. */
+function decodeMemory(changes, unit, purposes) {
+  const times = [], total = [], by = Array.from({length: purposes}, () => []);
+  const now = new Array(purposes).fill(0);
+  let time = 0, sum = 0, peak = 0, peakAt = 0;
+  for (let i = 0; i < changes.length; i += 3) {
+    time += changes[i];
+    now[changes[i + 1]] += changes[i + 2] * unit;
+    sum += changes[i + 2] * unit;
+    if (i + 3 < changes.length && changes[i + 3] === 0) continue;  // more at the same time
+    if (sum > peak) { peak = sum; peakAt = times.length; }
+    times.push(time);
+    total.push(sum);
+    for (let p = 0; p < purposes; ++p) by[p].push(now[p]);
+  }
+  return {times: Float64Array.from(times), total: Float64Array.from(total),
+          by: by.map((values) => Float32Array.from(values)), peak, peakAt};
+}
+
+/** First index in [first, last) whose value is above `limit`; values ascend. */
+function firstAbove(values, limit, first, last) {
+  while (first < last) {
+    const middle = (first + last) >> 1;
+    if (values[middle] > limit) last = middle; else first = middle + 1;
+  }
+  return first;
+}
+
+/** First slice of the track that is not over at `time`. */
+function firstVisible(run, track, time) {
+  return firstAbove(run.reach, time, track.first, track.last);
+}
+
+/** The slice of the track at `time`, the nearest one within `tolerance`, or -1. */
+function sliceAt(run, track, time, tolerance) {
+  const after = firstAbove(run.begin, time, track.first, track.last);
+  const from = firstVisible(run, track, time);
+  for (let i = after - 1; i >= from; --i) if (run.end[i] > time) return i;
+  const before = after > track.first && time - run.end[after - 1] <= tolerance ? after - 1 : -1;
+  const next = after < track.last && run.begin[after] - time <= tolerance ? after : -1;
+  if (before < 0 || next < 0) return Math.max(before, next);
+  return time - run.end[before] < run.begin[next] - time ? before : next;
+}
+
+const trackOf = (run, i) => run.tracks[run.track[i]];
+const rankOf = (run, i) => trackOf(run, i).rank;
+const laneOf = (run, i) => trackOf(run, i).lane;
+const nameOf = (run, i) => run.names[run.name[i]] + (run.number[i] < 0 ? '' : run.number[i]);
+const isPass = (run, i) => laneOf(run, i) === kCompute;
+const isMessage = (run, i) => run.order[i] >= 0;
+
+/** The slices of one communication on all ranks. */
+function membersOf(run, i) {
+  if (run.members === null) {
+    run.members = new Map();
+    for (let j = 0; j < run.count; ++j) {
+      if (run.order[j] < 0) continue;
+      const members = run.members.get(run.order[j]);
+      if (members === undefined) run.members.set(run.order[j], [j]); else members.push(j);
+    }
+  }
+  return run.members.get(run.order[i]);
+}
+
+/** Time without a pass on the rank before the pass i. */
+function idleBefore(run, i) {
+  const track = trackOf(run, i);
+  return run.begin[i] - (i > track.first ? run.end[i - 1] : 0);
+}
+
+/** Gaps that count: clocks of measured runs show a little time between any two passes. */
+const wasIdle = (run, i) => idleBefore(run, i) > (run.cpu === null ? 0 : run.makespan / 1000);
+
+/** What let slice i begin: {slice, member}; a communication begins when its last member is ready. */
+function causeOf(run, i) {
+  let member = i;
+  if (isMessage(run, i)) {
+    for (const m of membersOf(run, i)) {
+      const ready = (j) => run.waited[j] < 0 ? -1 : Math.min(run.end[run.waited[j]], run.begin[j]);
+      if (ready(m) > ready(member)) member = m;
+    }
+  }
+  return {slice: run.waited[member], member};
+}
+
+/**
+ * Slices from i back to what caused it: to the first pass that began right after another one of its
+ * rank, or, `whole`, to the beginning of the step. Entries are {slice, member}: the communication on
+ * the rank that was last to join it.
+ */
+function chainOf(run, i, whole) {
+  const chain = [];
+  const seen = new Set();
+  while (i >= 0 && !seen.has(i)) {
+    seen.add(i);
+    const cause = causeOf(run, i);
+    chain.push({slice: i, member: cause.member});
+    if (!whole && chain.length > 1 && isPass(run, i) && !wasIdle(run, i)) break;
+    i = cause.slice;
+  }
+  return chain;
+}
+
+function criticalPath(run) {
+  let last = -1;
+  for (let i = 0; i < run.count; ++i) {
+    if (isPass(run, i) && (last < 0 || run.end[i] > run.end[last])) last = i;
+  }
+  return last < 0 ? [] : chainOf(run, last, true);
+}
+
+/** Why slice i began when it did, in words. */
+function reasonOf(run, i) {
+  const {slice, member} = causeOf(run, i);
+  if (slice < 0) return 'waited for nothing';
+  const name = nameOf(run, slice);
+  if (isMessage(run, i)) {
+    return 'began when ' + (member === i ? 'this rank' : 'rank ' + rankOf(run, member)) +
+        ' was ready: after ' + name;
+  }
+  if (isMessage(run, slice)) return 'waited for ' + name;
+  if (isPass(run, slice) && isPass(run, i) && slice === i - 1) {
+    return (wasIdle(run, i) ? 'began after ' : 'right after ') + name;
+  }
+  return 'waited for ' + name + (isPass(run, i) && isPass(run, slice) ? ' (its result or its memory)' : '');
+}

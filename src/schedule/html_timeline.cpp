@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/html_timeline.hpp"
+
+#include "src/support/output_file.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+namespace vocabpipe {
+
+/// The page and what goes into it: src/schedule/html, made into literals by CMake.
+namespace html {
+extern const std::string_view page_html, style_css, data_js, draw_js, interact_js;
+}  // namespace html
+
+namespace {
+
+using Slice = RecordedRun::Slice;
+
+/// A list of integers as JSON, by hand: a run has a million of them.
+class IntegerList {
+public:
+    void add(int64_t value) {
+        if (text_.size() > 1) text_ += ',';
+        std::array<char, 24> digits{};
+        text_.append(digits.data(),
+                     std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
+    }
+    [[nodiscard]] std::string take() && { return std::move(text_) + "]"; }
+
+private:
+    std::string text_ = "[";
+};
+
+/// What colours a slice: an index into kKinds of html/draw.js. Passes by their letter, the passes
+/// of the step together, combines and folds, communication.
+int kind_of(std::string_view name, Lane lane) {
+    constexpr int kStep = 8;
+    constexpr int kCombine = 9;
+    constexpr int kCommunication = 10;
+    if (lane == Lane::combine) return kCombine;
+    if (lane != Lane::compute) return kCommunication;
+    name.remove_prefix(std::min(name.find_first_not_of("0123456789"), name.size()));
+    for (size_t op = 0; op < kOpTraits.size(); ++op) {
+        if (!kOpTraits[op].of_step && name == kOpTraits[op].name) return static_cast<int>(op);
+    }
+    return kStep;
+}
+
+/// A value of one of the slices of a run, as a column.
+template <typename Value>
+std::string column(std::string_view name, const std::vector<Slice>& slices, Value value) {
+    IntegerList list;
+    for (size_t i = 0; i < slices.size(); ++i) list.add(value(slices[i], i));
+    return ",\"" + std::string(name) + "\":" + std::move(list).take();
+}
+
+/// Titles may hold file names, which need not be UTF-8.
+std::string dumped(const nlohmann::ordered_json& json) {
+    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+int64_t or_minus_one(uint32_t value) {
+    return value == RecordedRun::kNone ? -1 : static_cast<int64_t>(value);
+}
+
+bool same_track(const Slice& a, const Slice& b) {
+    return a.rank == b.rank && a.lane == b.lane;
+}
+
+/// Memory per rank as [time since the change before, purpose, units, ...]; a unit is the largest
+/// number of bytes of which every change is a multiple.
+std::string memory_of(const RecordedRun& run) {
+    int64_t unit = 0;
+    for (const auto& changes : run.memory) {
+        for (const auto& change : changes) unit = std::gcd(unit, change.bytes);
+    }
+    unit = std::max<int64_t>(unit, 1);
+    std::string text = ",\"bytes\":" + std::to_string(unit) + ",\"memory\":[";
+    for (size_t rank = 0; rank < run.memory.size(); ++rank) {
+        IntegerList list;
+        int64_t before = 0;
+        for (const auto& change : run.memory[rank]) {
+            list.add(change.at_ns - std::exchange(before, change.at_ns));
+            list.add(change.purpose);
+            list.add(change.bytes / unit);
+        }
+        text += (rank == 0 ? "" : ",") + std::move(list).take();
+    }
+    return text + "]";
+}
+
+std::string data_of(const RecordedRun& run) {
+    const TimelineSummary summary = summarize(run);
+    nlohmann::ordered_json head{{"title", run.title},
+                                {"ranks", run.ranks},
+                                {"makespan", summary.makespan_ns},
+                                {"largest_span", summary.largest_span_ns},
+                                {"bubble", summary.bubble},
+                                {"names", run.names},
+                                {"purposes", run.purposes}};
+    for (const RankSummary& rank : summary.ranks) head["busy"].push_back(rank.busy_ns);
+    std::vector<Lane> lane(run.names.size(), Lane::compute);
+    for (const Slice& slice : run.slices) lane[slice.name] = slice.lane;
+    for (size_t i = 0; i < lane.size(); ++i)
+        head["kinds"].push_back(kind_of(run.names[i], lane[i]));
+    std::vector<std::array<int64_t, 3>> tracks;  // rank, lane, slices
+    for (size_t i = 0; i < run.slices.size(); ++i) {
+        const Slice& slice = run.slices[i];
+        if (i == 0 || !same_track(slice, run.slices[i - 1])) {
+            tracks.push_back({slice.rank, static_cast<int64_t>(slice.lane), 0});
+        }
+        ++tracks.back()[2];
+    }
+    head["tracks"] = tracks;
+    std::string text = dumped(head);
+    text.pop_back();  // the columns follow
+    const auto& slices = run.slices;
+    text += column("begin", slices, [&](const Slice& slice, size_t i) {
+        const bool first = i == 0 || !same_track(slice, slices[i - 1]);
+        return slice.begin_ns - (first ? 0 : slices[i - 1].begin_ns);
+    });
+    text += column("duration", slices,
+                   [](const Slice& slice, size_t) { return slice.end_ns - slice.begin_ns; });
+    text += column("name", slices, [](const Slice& slice, size_t) { return slice.name; });
+    text += column("number", slices,
+                   [](const Slice& slice, size_t) { return or_minus_one(slice.number); });
+    text += column("waited", slices, [](const Slice& slice, size_t i) {
+        // Relative: mostly small. A slice does not wait for itself, so 0 is free for "nothing".
+        return slice.waited_for == RecordedRun::kNone
+                   ? 0
+                   : static_cast<int64_t>(i) - static_cast<int64_t>(slice.waited_for);
+    });
+    text += column("order", slices,
+                   [](const Slice& slice, size_t) { return or_minus_one(slice.order); });
+    if (std::any_of(slices.begin(), slices.end(), [](const Slice& slice) {
+            return slice.lane == Lane::compute && slice.cpu_ns != slice.end_ns - slice.begin_ns;
+        })) {
+        text += column("cpu", slices, [](const Slice& slice, size_t) { return slice.cpu_ns; });
+    }
+    return text + memory_of(run) + "}";
+}
+
+/// A script element ends at the first "</script" or is confused by "<!--", in strings too.
+std::string inert(std::string text) {
+    for (size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at)) {
+        text.replace(at, 1, "\\u003c");
+    }
+    return text;
+}
+
+std::string escaped(std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+        if (c == '&') {
+            result += "&amp;";
+        } else if (c == '<') {
+            result += "&lt;";
+        } else {
+            result += c;
+        }
+    }
+    return result;
+}
+
+}  // namespace
+
+void write_html_timeline(const std::string& path, std::span<const RecordedRun> runs,
+                         const std::string& title) {
+    const int ticks = runs.empty() ? 0 : runs.front().ticks_per_unit;
+    for (const RecordedRun& run : runs) {
+        if (run.ticks_per_unit != ticks) {
+            throw UsageError(run.title + " and " + runs.front().title +
+                             ": one is in nanoseconds, the other in units of its costs; simulate "
+                             "with costs in nanoseconds or draw them in two files");
+        }
+    }
+    OutputFile file(path);
+    std::string_view page = html::page_html;
+    const auto next = [&](std::string_view mark) {
+        const size_t at = page.find(mark);
+        file.write(page.substr(0, at));
+        page.remove_prefix(at + mark.size());
+    };
+    next("<!-- title -->");
+    file.write(escaped(title));
+    next("/* style */");
+    file.write(html::style_css);
+    next("{data}");
+    file.write(inert(dumped({{"title", title}, {"ticks", ticks}})));
+    next("{runs}");
+    for (const RecordedRun& run : runs) {
+        file.write(R"(<script type="application/json" class="run">)");
+        file.write(inert(data_of(run)));
+        file.write(std::string_view("</script>\n"));
+    }
+    next("/* script */");
+    for (const std::string_view part : {html::data_js, html::draw_js, html::interact_js}) {
+        file.write(part);
+    }
+    file.write(page);
+    file.publish();
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe explain: why a rank is idle, and what the length of the step is made of.
+#include "vocabpipe/explain.hpp"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "src/tool/commands.hpp"
+#include "src/tool/quantity.hpp"
+#include "src/tool/schedule_source.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+struct Options {
+    std::string schedule;
+    ScheduleFlags flags;
+    int rank = -1;   // -1: not given
+    std::string at;  // empty: not given
+};
+
+void run(const Options& options) {
+    if ((options.rank < 0) != options.at.empty()) {
+        throw UsageError(options.at.empty()
+                             ? "--rank " + std::to_string(options.rank) +
+                                   ": says where; give also when, --at T"
+                             : "--at " + options.at + ": says when; give also where, --rank R");
+    }
+    ScheduleFlags flags = options.flags;
+    const std::string name = take_own_flags(options.schedule, flags);
+    const SimulatedStep simulated = simulate_step(name, flags);
+    const Timeline& timeline = simulated.simulation.timeline;
+    std::string text = simulated.step.title + "\n";
+    const int ticks = simulated.step.ticks_per_unit;
+    if (ticks > 0) {
+        text += "ns stands for 1/" + std::to_string(ticks) + " of the unit of --costs\n";
+    }
+    text += "\n";
+    if (!options.at.empty()) {
+        const int64_t at = parse_time("--at", options.at, ticks);
+        const int64_t makespan = simulated.simulation.summary.makespan_ns;
+        if (at > makespan) {
+            throw UsageError("--at " + options.at + ": the step lasts from 0 to " +
+                             time_text(makespan, ticks));
+        }
+        text += to_text(explain(timeline, simulated.programs, options.rank, at)) + "\n";
+    }
+    text += to_text(critical_path(timeline, simulated.programs));
+    std::printf("%s", text.c_str());
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command = app.add_subcommand(
+        "explain", "Why a rank is idle at a moment, and the critical path of the step");
+    command
+        ->add_option("SCHEDULE", options->schedule, "Name of a schedule, or a .csv or .json file")
+        ->required();
+    add_schedule_flags(*command, options->flags);
+    command->add_option("--rank", options->rank, "Rank to explain")->check(CLI::Range(0, 65535));
+    command->add_option(
+        "--at", options->at,
+        "Moment since the begin of the step: 12.5ms, or in the unit of --costs F,B");
+    command->callback([options] { run(*options); });
+}
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/schedule_source.hpp"
+
+#include "src/tool/schedule_files.hpp"
+#include "src/tool/step_costs.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/insert_vocabulary.hpp"
+#include "vocabpipe/pass_costs.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+
+namespace vocabpipe::tool {
+
+namespace {
+
+/// "12,24" is figures, everything else a file.
+std::optional<Profile> profile_of(const std::string& costs) {
+    std::error_code ignored;
+    const bool figures = costs.find(',') != std::string::npos ||
+                         costs.find_first_not_of("-0123456789") == std::string::npos;
+    if (figures && !std::filesystem::exists(costs, ignored)) return std::nullopt;
+    return read_profile(costs);
+}
+
+int needed(std::string_view flag, int value, int otherwise) {
+    if (value == 0) value = otherwise;
+    if (value >= 1) return value;
+    throw UsageError(std::string(flag) + ": is missing; give a whole number from 1");
+}
+
+/// Layers of every stage; empty where all stages are alike.
+std::vector<int> layers_of(int stages, const ScheduleFlags& flags, VocabMode mode,
+                           const std::optional<Profile>& profile) {
+    const int layers = flags.num_layers > 0 ? flags.num_layers
+                       : profile            ? profile->model.layers
+                                            : 0;
+    if (layers == 0) {
+        if (profile) return std::vector<int>(static_cast<size_t>(stages), 0);
+        if (mode != VocabMode::redistributed) return {};
+        throw UsageError(
+            "--vocab-mode redistributed: which layers move depends on how many there are; give "
+            "--num-layers");
+    }
+    if (flags.num_layers == 0 && mode != VocabMode::redistributed &&
+        static_cast<int>(profile->model.layers_per_stage.size()) == stages) {
+        return profile->model.layers_per_stage;
+    }
+    double output = 0;  // the output layer in transformer layers
+    const auto sum = [](const std::vector<TableCosts::OpCosts>& table, Op a, Op b) {
+        double total = 0;
+        for (const auto& costs : table) {
+            total +=
+                static_cast<double>(costs[static_cast<size_t>(a)] + costs[static_cast<size_t>(b)]);
+        }
+        return total;
+    };
+    if (profile) {
+        output = sum(profile->costs.rank_ns, Op::S, Op::T) * profile->model.layers /
+                 std::max(1.0, sum(profile->costs.stage_ns, Op::F, Op::B));
+    } else {
+        const StageCosts costs = parse_stage_costs(flags.costs);
+        output = 2.0 * static_cast<double>(costs.vocabulary) * flags.pp * layers /
+                 (stages * static_cast<double>(costs.forward + costs.backward));
+    }
+    return layers_per_stage(layers, stages, mode, output);
+}
+
+void complete(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode,
+              const std::optional<Profile>& profile) {
+    const std::vector<int> layers = layers_of(step.schedule.stages, flags, mode, profile);
+    if (profile) {
+        set_costs(step, *profile, layers);
+    } else {
+        step.ticks_per_unit = flags.figures_are_ns ? 0 : kTicksPerUnit;
+        set_costs(step, parse_stage_costs(flags.costs, std::max(step.ticks_per_unit, 1)), layers,
+                  flags);
+    }
+    step.options = {.wait_for_reports = !flags.no_optimizer_barrier, .persistent = step.persistent};
+}
+
+/// A schedule file, and flags that are not for files refused.
+Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
+    for (const auto& [flag, value] :
+         {std::pair{"--chunks", flags.chunks}, std::pair{"--memory-limit", flags.memory_limit},
+          std::pair{"--group-size", flags.group_size},
+          std::pair{"--warm-up-depth", flags.warm_up_depth}}) {
+        if (value == 0) continue;
+        throw UsageError(std::string(flag) + ": is for schedules by name; " + path + " is a file");
+    }
+    Schedule schedule = read_schedule_file(path, {.ranks = flags.pp});
+    if (flags.microbatches != 0 && flags.microbatches != schedule.microbatches) {
+        throw UsageError("--microbatches " + std::to_string(flags.microbatches) + ": " + path +
+                         " has " + std::to_string(schedule.microbatches));
+    }
+    if (!flags.vocab_mode.empty() && schedule.output.vocab_size() > 0) {
+        throw UsageError("--vocab-mode " + flags.vocab_mode + ": " + path +
+                         " has vocabulary passes of its own");
+    }
+    return schedule;
+}
+
+}  // namespace
+
+void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
+    const CLI::Range count(int64_t{1}, int64_t{1} << 30);
+    command.add_option("--pp", flags.pp, "Ranks of the pipeline")->check(count);
+    command.add_option("--microbatches", flags.microbatches, "Microbatches per step")->check(count);
+    command.add_option("--chunks", flags.chunks, "Stages per rank (default: the schedule's own)")
+        ->check(count);
+    command.add_option(
+        "--vocab-mode", flags.vocab_mode,
+        "none, redistributed, interlaced, one_barrier or two_barriers (default: none; "
+        "a file's own passes)");
+    command
+        .add_option("--vocab-size", flags.vocab_size,
+                    "Vocabulary rows (default: the profile's, else 32000 per rank)")
+        ->check(count);
+    command
+        .add_option(
+            "--costs", flags.costs,
+            "Cost of F,B or F,B,V in any unit (of one stage; V: S and T of an even share of "
+            "the vocabulary), or a profile file")
+        ->capture_default_str();
+    command
+        .add_option("--latency", flags.latency,
+                    "Cost of a message, in the unit of --costs F,B (default 0)")
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+    command
+        .add_option("--memory-limit", flags.memory_limit,
+                    "Activations alive on a rank, in chunks, of schedules that trade memory")
+        ->check(count);
+    command.add_option("--group-size", flags.group_size, "Microbatches per group when interleaved")
+        ->check(count);
+    command
+        .add_option("--warm-up-depth", flags.warm_up_depth,
+                    "How eagerly 1F1B runs forwards ahead (default: the schedule's own)")
+        ->check(count);
+    command
+        .add_option("--num-layers", flags.num_layers,
+                    "Transformer layers (default: the profile's, else one per stage)")
+        ->check(count);
+    command
+        .add_option("--hidden-size", flags.hidden_size,
+                    "For memory, with --costs F,B: hidden size of a bf16 transformer")
+        ->check(count)
+        ->capture_default_str();
+    command
+        .add_option("--seq-length", flags.seq_length,
+                    "For memory, with --costs F,B: tokens per sequence")
+        ->check(count)
+        ->capture_default_str();
+    command
+        .add_option("--micro-batch-size", flags.micro_batch_size,
+                    "For memory, with --costs F,B: sequences per microbatch")
+        ->check(count)
+        ->capture_default_str();
+    command.add_flag("--no-optimizer-barrier", flags.no_optimizer_barrier,
+                     "The optimizer step does not wait for other ranks (post-validation)");
+}
+
+std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
+    if (std::error_code ignored; std::filesystem::exists(text, ignored)) return text;
+    const size_t end = std::min(text.find(','), text.size());
+    CLI::App own;
+    add_schedule_flags(own, flags);
+    std::vector<std::string> arguments;
+    for (size_t at = end; at < text.size();) {
+        const size_t next = std::min(text.find(',', at + 1), text.size());
+        const std::string part = text.substr(at + 1, next - at - 1);
+        // --costs has commas of its own.
+        if (!arguments.empty() && part.find('=') == std::string::npos) {
+            arguments.back() += "," + part;
+        } else {
+            arguments.push_back("--" + part);
+        }
+        at = next;
+    }
+    try {
+        std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+        own.parse(arguments);
+    } catch (const CLI::ParseError& error) {
+        throw UsageError(text + ": " + error.what() +
+                         "; give NAME,flag=value,... such as 1f1b,vocab-mode=one_barrier");
+    }
+    return text.substr(0, end);
+}
+
+ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
+    ScheduleFlags flags = asked;
+    const std::optional<Profile> profile = profile_of(flags.costs);
+    const bool is_file = names_schedule_file(name);
+    const Schedule from_file = is_file ? read_checked(name, flags) : Schedule{};
+    if (is_file) {
+        flags.pp = from_file.ranks;
+        flags.microbatches = from_file.microbatches;
+    } else {
+        static_cast<void>(generator(name));  // an unknown name is the first thing to say
+    }
+    flags.pp = needed("--pp", flags.pp, profile ? profile->ranks() : 0);
+    GenerateOptions options;
+    options.ranks = flags.pp;
+    options.microbatches = needed("--microbatches", flags.microbatches, 0);
+    options.vocab_mode =
+        flags.vocab_mode.empty() ? VocabMode::none : vocab_mode_from(flags.vocab_mode);
+    options.vocab_size = flags.vocab_size > 0 ? flags.vocab_size
+                         : profile            ? profile->model.vocab
+                                              : int64_t{32000} * flags.pp;
+    options.chunks = flags.chunks;
+    options.memory_limit = flags.memory_limit;
+    options.group_size = flags.group_size;
+    options.warm_up_depth = flags.warm_up_depth;
+    const bool complete_file = is_file && from_file.output.vocab_size() > 0;
+    const auto make = [&] {
+        if (complete_file) return from_file;
+        if (!is_file) return generate(name, options);
+        return insert_vocabulary(
+            from_file,
+            {.mode = options.vocab_mode, .vocab_size = options.vocab_size, .costs = options.costs});
+    };
+    // Costs depend on shards and stages, which the schedule has, and the order of its passes
+    // depends on the costs.
+    ScheduledStep first;
+    first.schedule = make();
+    complete(first, flags, options.vocab_mode, profile);
+    options.costs = PassCosts::of(first.costs, first.sizes, first.schedule);
+    ScheduledStep step;
+    step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
+                 ", " + std::to_string(options.ranks) +
+                 (options.ranks == 1 ? " rank, " : " ranks, ") +
+                 std::to_string(options.microbatches) +
+                 (options.microbatches == 1 ? " microbatch" : " microbatches");
+    step.schedule = make();
+    complete(step, flags, options.vocab_mode, profile);
+    return step;
+}
+
+SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags) {
+    SimulatedStep result;
+    result.step = make_step(schedule, flags);
+    const ScheduledStep& step = result.step;
+    result.programs = lower(step.schedule, step.sizes, step.costs);
+    result.simulation = simulate(result.programs, step.costs, step.options);
+    return result;
+}
+
+}  // namespace vocabpipe::tool

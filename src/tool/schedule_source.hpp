@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/lower.hpp"
+#include "vocabpipe/profile.hpp"
+#include "vocabpipe/simulate.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::tool {
+
+/// What the commands that simulate ask about a schedule; 0 is "not given".
+struct ScheduleFlags {
+    int pp = 0;
+    int microbatches = 0;
+    int chunks = 0;
+    std::string vocab_mode;  // empty: none, or what a file has
+    int64_t vocab_size = 0;
+    int memory_limit = 0;
+    int group_size = 0;
+    int warm_up_depth = 0;
+    // B = 2 F, and an even share of the output layer a third of F: round numbers, all alike.
+    std::string costs = "12,24,4";
+    bool figures_are_ns = false;  // of --costs F,B; no flag: known from what else is drawn
+    int64_t latency = 0;
+    int num_layers = 0;
+    int64_t seq_length = 2048;  // a common training length; only memory depends on it
+    int64_t micro_batch_size = 1;
+    int64_t hidden_size = 4096;  // that of a 7B model
+    bool no_optimizer_barrier = false;
+};
+
+/// Adds the flags to a command.
+void add_schedule_flags(CLI::App& command, ScheduleFlags& flags);
+
+/// `text` is NAME, FILE, or NAME,flag=value,... with flags of its own, such as
+/// "1f1b,vocab-mode=one_barrier". Throws UsageError.
+[[nodiscard]] std::string take_own_flags(const std::string& text, ScheduleFlags& flags);
+
+/// A schedule with everything that lowering and simulation need.
+struct ScheduledStep {
+    std::string title;  ///< "1f1b one_barrier, 4 ranks, 8 microbatches"
+    Schedule schedule;
+    StepSizes sizes;
+    TableCosts costs;
+    int ticks_per_unit = 0;  ///< of costs that are figures; 0: costs are nanoseconds
+    std::vector<PersistentBytes> persistent;  ///< [rank]; empty: not known
+    SimulateOptions options;
+};
+
+/// The built-in schedule of that name, or one from a .csv or .json file. Throws UsageError,
+/// InputFileError.
+[[nodiscard]] ScheduledStep make_step(const std::string& schedule, const ScheduleFlags& flags);
+
+/// A step that ran in simulated time.
+struct SimulatedStep {
+    ScheduledStep step;
+    std::vector<Program> programs;
+    Simulation simulation;
+};
+[[nodiscard]] SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags);
+
+}  // namespace vocabpipe::tool

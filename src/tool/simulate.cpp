@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe simulate: time, bubble and memory of one schedule.
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "src/tool/commands.hpp"
+#include "src/tool/quantity.hpp"
+#include "src/tool/schedule_source.hpp"
+#include "src/tool/table.hpp"
+#include "vocabpipe/html_timeline.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+struct Options {
+    std::string schedule;
+    ScheduleFlags flags;
+    bool json = false;
+    std::string trace, html;
+};
+
+void print_table(const SimulatedStep& run) {
+    const TimelineSummary& summary = run.simulation.summary;
+    const int ticks = run.step.ticks_per_unit;
+    const auto time = [&](int64_t value) { return time_text(value, ticks); };
+    std::printf("%s\n", run.step.title.c_str());
+    if (ticks > 0) std::printf("times in the unit of --costs\n");
+    std::printf("makespan      %s\n", time(summary.makespan_ns).c_str());
+    std::printf("largest span  %s\n", time(summary.largest_span_ns).c_str());
+    if (summary.fixed_ns > 0) std::printf("fixed         %s\n", time(summary.fixed_ns).c_str());
+    std::printf("step          %s (%s)\n", time(summary.step_ns).c_str(),
+                summary.barrier ? "makespan: the optimizer step waits for every rank"
+                                : "largest span: steps of different ranks overlap");
+    std::printf("bubble        %s\n\n", percent_text(summary.bubble).c_str());
+
+    std::vector<MemoryUse> uses;
+    for (size_t use = 0; use < kMemoryUses; ++use) {
+        for (const RankMemory& memory : run.simulation.memory) {
+            if (memory.at_peak[use] == 0) continue;
+            uses.push_back(static_cast<MemoryUse>(use));
+            break;
+        }
+    }
+    Table table;
+    table.row({"rank", "busy", "idle", "busy %", "peak memory"});
+    for (const MemoryUse use : uses) table.cell(std::string(to_string(use)));
+    for (size_t rank = 0; rank < summary.ranks.size(); ++rank) {
+        const RankSummary& of_rank = summary.ranks[rank];
+        const RankMemory& memory = run.simulation.memory[rank];
+        table.row({std::to_string(rank), time(of_rank.busy_ns),
+                   time(std::max<int64_t>(0, summary.makespan_ns - of_rank.busy_ns)),
+                   percent_text(1 - of_rank.bubble), bytes_text(memory.peak_bytes)});
+        for (const MemoryUse use : uses) {
+            table.cell(bytes_text(memory.at_peak[static_cast<size_t>(use)]));
+        }
+    }
+    table.print();
+}
+
+nlohmann::ordered_json by_use(const BytesByUse& bytes) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::object();
+    for (size_t use = 0; use < kMemoryUses; ++use) {
+        json[std::string(to_string(static_cast<MemoryUse>(use)))] = bytes[use];
+    }
+    return json;
+}
+
+void print_json(const SimulatedStep& run) {
+    const TimelineSummary& summary = run.simulation.summary;
+    const int ticks = run.step.ticks_per_unit;
+    const auto time = [&](int64_t value) {
+        return ticks == 0 ? nlohmann::ordered_json(value)
+                          : nlohmann::ordered_json(static_cast<double>(value) / ticks);
+    };
+    nlohmann::ordered_json json{{"title", run.step.title},
+                                {"ranks", run.step.schedule.ranks},
+                                {"stages", run.step.schedule.stages},
+                                {"microbatches", run.step.schedule.microbatches},
+                                {"time_unit", run.step.ticks_per_unit == 0 ? "ns" : "costs"},
+                                {"makespan", time(summary.makespan_ns)},
+                                {"largest_span", time(summary.largest_span_ns)},
+                                {"fixed", time(summary.fixed_ns)},
+                                {"barrier", summary.barrier},
+                                {"step", time(summary.step_ns)},
+                                {"bubble", summary.bubble}};
+    for (size_t rank = 0; rank < summary.ranks.size(); ++rank) {
+        const RankSummary& of_rank = summary.ranks[rank];
+        const RankMemory& memory = run.simulation.memory[rank];
+        json["by_rank"].push_back({{"rank", rank},
+                                   {"busy", time(of_rank.busy_ns)},
+                                   {"span", time(of_rank.span_ns)},
+                                   {"bubble", of_rank.bubble},
+                                   {"peak_bytes", memory.peak_bytes},
+                                   {"peak_at", time(memory.peak_at_ns)},
+                                   {"bytes_at_peak", by_use(memory.at_peak)},
+                                   {"largest_bytes", by_use(memory.largest)}});
+    }
+    std::printf("%s\n", json.dump(2).c_str());
+}
+
+void run(const Options& options) {
+    ScheduleFlags flags = options.flags;
+    const std::string name = take_own_flags(options.schedule, flags);
+    const SimulatedStep simulated = simulate_step(name, flags);
+    const std::string& title = simulated.step.title;
+    if (!options.trace.empty()) {
+        write_chrome_trace(options.trace, simulated.simulation.timeline, simulated.programs, title);
+    }
+    if (!options.html.empty()) {
+        RecordedRun recorded = record(simulated.simulation.timeline, simulated.programs, title,
+                                      simulated.step.persistent);
+        recorded.ticks_per_unit = simulated.step.ticks_per_unit;
+        write_html_timeline(options.html, std::span(&recorded, 1), title);
+    }
+    if (options.json) {
+        print_json(simulated);
+    } else {
+        print_table(simulated);
+    }
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command =
+        app.add_subcommand("simulate", "Time, bubble and memory of a schedule, without running it");
+    command
+        ->add_option("SCHEDULE", options->schedule, "Name of a schedule, or a .csv or .json file")
+        ->required();
+    add_schedule_flags(*command, options->flags);
+    command->add_flag("--json", options->json, "Print JSON instead of a table");
+    command->add_option("--trace", options->trace, "Also write a Chrome trace to this file");
+    command->add_option("--html", options->html, "Also write a timeline page to this file");
+    command->callback([options] { run(*options); });
+}
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/step_costs.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+namespace vocabpipe::tool {
+
+namespace {
+
+int64_t& of(TableCosts::OpCosts& costs, Op op) {
+    return costs[static_cast<size_t>(op)];
+}
+
+int64_t scaled(int64_t value, double by) {
+    return std::llround(static_cast<double>(value) * by);
+}
+
+/// Part of the output layer's products that S does: scores, and with one barrier also the input
+/// gradient (vocabulary-parallelism reference, sections 4.2 and 4.3).
+double score_part(Barriers barriers) {
+    return barriers == Barriers::one ? 2.0 / 3 : 1.0 / 3;
+}
+
+}  // namespace
+
+StageCosts parse_stage_costs(const std::string& text, int ticks) {
+    constexpr int64_t kMost = int64_t{1} << 36;  // a sixteenth of what generate() allows
+    StageCosts costs;
+    int used = 0;
+    int count = 0;
+    if (std::sscanf(text.c_str(), "%ld,%ld%n", &costs.forward, &costs.backward, &used) == 2) {
+        count = 2;
+        int more = 0;
+        if (std::sscanf(text.c_str() + used, ",%ld%n", &costs.vocabulary, &more) == 1) {
+            count = 3;
+            used += more;
+        }
+    }
+    const auto fits = [](int64_t value) { return value >= 0 && value <= kMost; };
+    if (count == 0 || static_cast<size_t>(used) != text.size() || costs.forward < 1 ||
+        costs.backward < 1 || !fits(costs.forward) || !fits(costs.backward) ||
+        !fits(costs.vocabulary)) {
+        throw UsageError("--costs " + text +
+                         ": must be F,B or F,B,V in whole numbers from 1 to 2^36 (V from 0), such "
+                         "as 12,24,4, or a profile file");
+    }
+    costs.forward *= ticks;
+    costs.backward *= ticks;
+    costs.vocabulary = count == 2 ? costs.forward / 3 : costs.vocabulary * ticks;
+    return costs;
+}
+
+void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<int>& layers,
+               const ScheduleFlags& flags) {
+    const Schedule& schedule = step.schedule;
+    const int stages = schedule.stages;
+    const double mean_layers =
+        layers.empty() ? 1 : std::accumulate(layers.begin(), layers.end(), 0.0) / stages;
+    const int64_t tokens = flags.seq_length * flags.micro_batch_size;
+    constexpr int64_t kBytes = 2;  // bf16
+    const int64_t row = tokens * flags.hidden_size * kBytes;
+    step.sizes.tokens = tokens;
+    step.sizes.hidden = flags.hidden_size;
+    step.sizes.dtype = DType::bf16;
+    step.sizes.report_bytes = 64;  // norms and loss: a few numbers
+    for (int stage = 0; stage < stages; ++stage) {
+        const int count = layers.empty() ? 1 : layers[static_cast<size_t>(stage)];
+        const double part = count / mean_layers;
+        TableCosts::OpCosts pass{};
+        of(pass, Op::F) = scaled(costs.forward, part);
+        of(pass, Op::B) = scaled(costs.backward, part);
+        of(pass, Op::I) = of(pass, Op::B) / 2;
+        of(pass, Op::W) = of(pass, Op::B) - of(pass, Op::I);
+        step.costs.stage_ns.push_back(pass);
+        // What this library's transformer layer keeps, with a feed-forward size of 4 h
+        // (docs/memory.md): 8 h + 2 f per token for the backward, and 7 h + f for W.
+        step.sizes.stages.push_back({.saved = 16 * row * count,
+                                     .for_weight = (11 * count + 2) * row,
+                                     .forward_workspace = row,
+                                     .backward_workspace = 13 * row,
+                                     .input_gradient_workspace = row});
+    }
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        TableCosts::OpCosts pass{};
+        const auto share = [&](const ShardMap& map) {
+            return static_cast<double>(map.rows(rank)) * schedule.ranks /
+                   static_cast<double>(map.vocab_size());
+        };
+        of(pass, Op::S) = of(pass, Op::T) = scaled(costs.vocabulary, share(schedule.output));
+        if (schedule.input.rows(rank) > 0) {
+            of(pass, Op::E) = of(pass, Op::G) = costs.vocabulary / 4;  // rows of all tokens
+        }
+        step.costs.rank_ns.push_back(pass);
+        step.sizes.shards.push_back({.numerator = tokens * schedule.output.rows(rank) * kBytes});
+    }
+    step.costs.latency_ns = flags.latency * std::max(step.ticks_per_unit, 1);
+}
+
+void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers) {
+    const Schedule& schedule = step.schedule;
+    step.ticks_per_unit = 0;
+    step.costs = profile.costs;
+    step.sizes = profile.sizes;
+    const bool same_stages =
+        profile.rank_of_stage == schedule.rank_of_stage && profile.model.layers_per_stage == layers;
+    const bool same_shards = profile.input == schedule.input && profile.output == schedule.output;
+    const bool same_split = profile.barriers == schedule.barriers;
+    if (same_stages && same_shards && same_split) {
+        step.persistent = profile.persistent;
+        return;
+    }
+    if (!same_stages) {
+        TableCosts::OpCosts sum{};
+        StageBytes bytes;
+        const double measured = std::max(profile.model.layers, 1);
+        for (int stage = 0; stage < profile.stages(); ++stage) {
+            const auto s = static_cast<size_t>(stage);
+            for (size_t op = 0; op < sum.size(); ++op) sum[op] += profile.costs.stage_ns[s][op];
+            bytes.saved += profile.sizes.stages[s].saved;
+            bytes.for_weight += profile.sizes.stages[s].for_weight;
+            const auto largest = [&](int64_t StageBytes::*of_op) {
+                bytes.*of_op = std::max(bytes.*of_op, profile.sizes.stages[s].*of_op);
+            };
+            largest(&StageBytes::forward_workspace);
+            largest(&StageBytes::backward_workspace);
+            largest(&StageBytes::input_gradient_workspace);
+            largest(&StageBytes::weight_gradient_workspace);
+        }
+        step.costs.stage_ns.clear();
+        step.sizes.stages.clear();
+        for (const int count : layers) {
+            TableCosts::OpCosts pass{};
+            for (size_t op = 0; op < sum.size(); ++op) {
+                pass[op] = scaled(sum[op], count / measured);
+            }
+            step.costs.stage_ns.push_back(pass);
+            StageBytes of_stage = bytes;  // workspace does not grow with layers
+            of_stage.saved = scaled(bytes.saved, count / measured);
+            of_stage.for_weight = scaled(bytes.for_weight, count / measured);
+            step.sizes.stages.push_back(of_stage);
+        }
+    }
+    // Of all measured ranks together: products of the output layer go with rows, the rest is the
+    // same for every rank that has rows.
+    TableCosts::OpCosts sum{};
+    ShardBytes bytes;
+    for (int rank = 0; rank < profile.ranks(); ++rank) {
+        const auto r = static_cast<size_t>(rank);
+        for (size_t op = 0; op < sum.size(); ++op) {
+            const int64_t cost = profile.costs.rank_ns[r][op];
+            const bool adds = static_cast<Op>(op) == Op::S || static_cast<Op>(op) == Op::T;
+            sum[op] = adds ? sum[op] + cost : std::max(sum[op], cost);
+        }
+        bytes.numerator += profile.sizes.shards[r].numerator;
+        bytes.score_workspace += profile.sizes.shards[r].score_workspace;
+        bytes.weight_gradient_workspace += profile.sizes.shards[r].weight_gradient_workspace;
+    }
+    const int64_t products = of(sum, Op::S) + of(sum, Op::T);
+    step.costs.rank_ns.clear();
+    step.sizes.shards.clear();
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        const double share = static_cast<double>(schedule.output.rows(rank)) /
+                             static_cast<double>(profile.output.vocab_size());
+        TableCosts::OpCosts pass = sum;
+        of(pass, Op::S) = scaled(products, share * score_part(schedule.barriers));
+        of(pass, Op::T) = scaled(products, share) - of(pass, Op::S);
+        if (schedule.input.rows(rank) == 0) of(pass, Op::E) = of(pass, Op::G) = 0;
+        step.costs.rank_ns.push_back(pass);
+        step.sizes.shards.push_back(
+            {.numerator = scaled(bytes.numerator, share),
+             .score_workspace = scaled(bytes.score_workspace, share),
+             .weight_gradient_workspace = scaled(bytes.weight_gradient_workspace, share)});
+    }
+    step.title += ", costs scaled from a profile of " + std::to_string(profile.ranks()) + " ranks";
+}
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/tool/schedule_source.hpp"
+
+#include <string>
+#include <vector>
+
+namespace vocabpipe::tool {
+
+/// Costs F,B or F,B,V of `--costs`: of an average stage, and S and T of an even share of the
+/// vocabulary rows. E and G cost a quarter of V.
+struct StageCosts {
+    int64_t forward = 0;
+    int64_t backward = 0;
+    int64_t vocabulary = 0;
+};
+/// In `ticks` to a unit. Throws UsageError. Without V it is a third of F.
+[[nodiscard]] StageCosts parse_stage_costs(const std::string& text, int ticks = 1);
+
+/// A third of F, and a quarter of that, stay whole.
+inline constexpr int kTicksPerUnit = 12;
+
+/// Sets costs and sizes of `step`, whose schedule is set, from these figures. `layers`: of every
+/// stage, or empty for equal stages.
+void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<int>& layers,
+               const ScheduleFlags& flags);
+
+/// The same from a profile. Where the schedule has the profile's stages, ranks and shards, costs
+/// and sizes are as measured; else they are scaled by layers and by vocabulary rows.
+void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers);
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe timeline: pictures of simulated and measured runs.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/tool/commands.hpp"
+#include "src/tool/quantity.hpp"
+#include "src/tool/schedule_source.hpp"
+#include "src/tool/table.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/html_timeline.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+struct Options {
+    std::vector<std::string> runs;
+    ScheduleFlags flags;
+    std::string html, trace, title;
+};
+
+void print_summary(const std::vector<RecordedRun>& runs) {
+    Table table;
+    table.row({"run", "ranks", "makespan", "largest span", "bubble"}, {true});
+    for (const RecordedRun& run : runs) {
+        const TimelineSummary summary = summarize(run);
+        table.row({run.title, std::to_string(run.ranks),
+                   time_text(summary.makespan_ns, run.ticks_per_unit),
+                   time_text(summary.largest_span_ns, run.ticks_per_unit),
+                   percent_text(summary.bubble)});
+    }
+    table.print();
+}
+
+/// A .json file is a schedule, or a trace, which says so at its beginning.
+bool is_trace(const std::string& run) {
+    if (!run.ends_with(".json")) return false;
+    std::ifstream file(run, std::ios::binary);
+    std::string head(4096, ' ');
+    file.read(head.data(), static_cast<std::streamsize>(head.size()));
+    return head.find("\"traceEvents\"") != std::string::npos;
+}
+
+void run(const Options& options) {
+    if (options.html.empty() && options.trace.empty()) {
+        throw UsageError("timeline: what to write is missing; give --html FILE or --trace FILE");
+    }
+    const bool measured = std::any_of(options.runs.begin(), options.runs.end(), is_trace);
+    std::vector<RecordedRun> runs;
+    std::optional<SimulatedStep> only;  // of which there are programs
+    for (const std::string& text : options.runs) {
+        if (is_trace(text)) {
+            runs.push_back(read_chrome_trace(text));
+            continue;
+        }
+        ScheduleFlags flags = options.flags;
+        flags.figures_are_ns = measured;
+        const std::string name = take_own_flags(text, flags);
+        SimulatedStep simulated = simulate_step(name, flags);
+        runs.push_back(record(simulated.simulation.timeline, simulated.programs,
+                              simulated.step.title, simulated.step.persistent));
+        runs.back().ticks_per_unit = simulated.step.ticks_per_unit;
+        if (options.runs.size() == 1) only = std::move(simulated);
+    }
+    if (!options.trace.empty()) {
+        if (!only) {
+            throw UsageError("--trace " + options.trace +
+                             ": a Chrome trace holds one simulated run; give one schedule");
+        }
+        write_chrome_trace(options.trace, only->simulation.timeline, only->programs,
+                           runs.front().title);
+    }
+    if (!options.html.empty()) {
+        std::string title = options.title;
+        if (title.empty()) {
+            title = runs.front().title;
+            if (runs.size() > 1) title += " and " + std::to_string(runs.size() - 1) + " more";
+        }
+        write_html_timeline(options.html, runs, title);
+    }
+    print_summary(runs);
+}
+
+}  // namespace
+
+void add_timeline(CLI::App& app) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command = app.add_subcommand(
+        "timeline", "Draw runs above each other: schedules to simulate, traces of measured runs");
+    command
+        ->add_option("RUN", options->runs,
+                     "Name of a schedule or its .csv or .json file; NAME,flag=value,... with flags "
+                     "of its own; or a trace of train_gpt --trace-dir")
+        ->required();
+    add_schedule_flags(*command, options->flags);
+    command->add_option("--html", options->html, "File for one self-contained page");
+    command->add_option("--trace", options->trace, "File for the Chrome trace of one schedule");
+    command->add_option("--title", options->title, "Title of the page");
+    command->callback([options] { run(*options); });
+}
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe simulate, timeline and explain, run as programs.
+#include "tests/tool/run_program.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/pass_times.hpp"
+#include "vocabpipe/profile.hpp"
+#include "vocabpipe/recorded_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace vocabpipe {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using testing::Outcome;
+using ::testing::StartsWith;
+using testing::TempFolder;
+using Json = nlohmann::json;
+
+Outcome vocabpipe_in(const TempFolder& in, const std::string& arguments) {
+    return testing::run_shell("cd '" + (in / "") + "' && '" VOCABPIPE_PROGRAM "' " + arguments);
+}
+
+Json simulated(const std::string& arguments) {
+    const TempFolder folder;
+    const Outcome outcome = vocabpipe_in(folder, "simulate " + arguments + " --json");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    return Json::parse(outcome.output);
+}
+
+/// Fails if the command does not end with this code and one line on stderr; returns the line.
+std::string refused(const std::string& arguments, int exit_code) {
+    const TempFolder folder;
+    const Outcome outcome = vocabpipe_in(folder, arguments);
+    EXPECT_EQ(outcome.exit_code, exit_code) << arguments;
+    EXPECT_THAT(outcome.error, StartsWith("vocabpipe: error: ")) << arguments;
+    EXPECT_EQ(std::count(outcome.error.begin(), outcome.error.end(), '\n'), 1) << arguments;
+    EXPECT_EQ(outcome.output, "") << arguments;
+    return outcome.error;
+}
+
+// Schedules reference, section 3: with B = 2 F and free vocabulary layers 1F1B takes (m + p - 1) 3
+// F.
+TEST(SimulateCommand, PrintsTimeBubbleAndMemoryPerRank) {
+    const TempFolder folder;
+    const Outcome outcome = vocabpipe_in(
+        folder, "simulate 1f1b --pp 4 --microbatches 8 --costs 10,20,0 --hidden-size 1024");
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_THAT(outcome.output, StartsWith("1f1b none, 4 ranks, 8 microbatches\n"
+                                           "times in the unit of --costs\n"
+                                           "makespan      330\n"
+                                           "largest span  330\n"));
+    EXPECT_THAT(outcome.output, HasSubstr("bubble        27.27 %\n"));
+    EXPECT_THAT(outcome.output, HasSubstr("\n   0   240    90  72.73 %"));
+    EXPECT_THAT(outcome.output, HasSubstr("\n   3   240    90  72.73 %"));
+    EXPECT_THAT(outcome.output, HasSubstr("activations"));
+}
+
+TEST(SimulateCommand, AgreesWithTheQuickClockWhereCommunicationIsFree) {
+    for (const Generator& family : generators()) {
+        SCOPED_TRACE(family.name);
+        const Json json =
+            simulated(std::string(family.name) + " --pp 4 --microbatches 12 --costs 10,20,0");
+        const Json by_rank = json.at("by_rank");
+        ASSERT_EQ(by_rank.size(), 4U);
+        const int64_t stages = json.at("stages");
+        for (const Json& rank : by_rank) {
+            // Every rank has the same work: v stages, m times F, B.
+            EXPECT_EQ(rank.at("busy"), stages / 4 * 12 * 30);
+            EXPECT_LE(rank.at("span"), json.at("makespan"));
+            uint64_t sum = 0;
+            for (const auto& [use, bytes] : rank.at("bytes_at_peak").items()) {
+                sum += bytes.get<uint64_t>();
+            }
+            EXPECT_EQ(sum, rank.at("peak_bytes"));
+        }
+        EXPECT_EQ(json.at("time_unit"), "costs");
+    }
+}
+
+TEST(SimulateCommand, MakesTheOutputLayerAsHeavyAsItsRows) {
+    // V is an even share; whole on one rank it takes 4 of them.
+    const Json whole = simulated("1f1b --pp 4 --microbatches 8 --costs 10,20,8");
+    const Json sharded =
+        simulated("1f1b,vocab-mode=one_barrier --pp 4 --microbatches 8 --costs 10,20,8");
+    EXPECT_EQ(whole.at("by_rank").at(3).at("busy"), 8 * (10 + 20 + 4 * 16));
+    EXPECT_EQ(whole.at("by_rank").at(1).at("busy"), 8 * (10 + 20));
+    EXPECT_EQ(sharded.at("by_rank").at(1).at("busy"), 8 * (10 + 20 + 16 + 2 * 2));
+    EXPECT_LT(sharded.at("makespan"), whole.at("makespan"));
+}
+
+TEST(SimulateCommand, MovesLayersAwayFromTheOutputLayer) {
+    // 16 layers of 3 + 6, and an output layer of 8 x 9: the reference's rule keeps 0 for the last.
+    const Json json = simulated(
+        "1f1b --vocab-mode redistributed --pp 4 --microbatches 8 --costs 12,24,9 --num-layers 16");
+    EXPECT_EQ(json.at("by_rank").at(3).at("busy"), 8 * 4 * 18);
+    EXPECT_THAT(refused("simulate 1f1b --vocab-mode redistributed --pp 4 --microbatches 8", 2),
+                HasSubstr("--num-layers"));
+}
+
+// A third of 1 for S and T, a quarter of that for E and G: nothing is rounded away.
+TEST(SimulateCommand, DividesSmallCosts) {
+    const Json json = simulated("1f1b,vocab-mode=interlaced --pp 2 --microbatches 6 --costs 1,2");
+    EXPECT_DOUBLE_EQ(json.at("by_rank").at(0).at("busy"), 6 * (3 + 2.0 / 3 + 2.0 / 12));
+}
+
+TEST(SimulateCommand, TakesSchedulesFromFiles) {
+    const TempFolder folder;
+    for (const char* made : {"zb-v --vocab-mode two_barriers --format json >whole.json",
+                             "zb-v --format csv >base.csv"}) {
+        ASSERT_EQ(vocabpipe_in(folder, "schedule show --pp 3 --microbatches 7 --costs 12,24 " +
+                                           std::string(made))
+                      .exit_code,
+                  0);
+    }
+    const Json whole = Json::parse(vocabpipe_in(folder, "simulate whole.json --json").output);
+    EXPECT_EQ(whole.at("title"), "whole.json, 3 ranks, 7 microbatches");
+    EXPECT_EQ(whole.at("stages"), 6);
+    // Vocabulary passes are added to a file that has none.
+    const Json base = Json::parse(
+        vocabpipe_in(folder, "simulate base.csv --vocab-mode two_barriers --json").output);
+    EXPECT_EQ(base.at("by_rank").at(1).at("busy"), whole.at("by_rank").at(1).at("busy"));
+    EXPECT_EQ(vocabpipe_in(folder, "timeline base.csv whole.json --html x.html").exit_code, 0);
+    EXPECT_THAT(vocabpipe_in(folder, "explain base.csv").output, HasSubstr("critical path"));
+    const auto error = [&](const std::string& arguments) {
+        const Outcome outcome = vocabpipe_in(folder, "simulate " + arguments);
+        EXPECT_EQ(outcome.exit_code, 2);
+        return outcome.error;
+    };
+    EXPECT_THAT(error("whole.json --vocab-mode none"), HasSubstr("--vocab-mode none"));
+    EXPECT_THAT(error("whole.json --microbatches 8"), HasSubstr("--microbatches 8"));
+    EXPECT_THAT(error("whole.json --chunks 2"), HasSubstr("--chunks"));
+}
+
+TEST(SimulateCommand, WritesTraceAndPage) {
+    const TempFolder folder;
+    const Outcome outcome =
+        vocabpipe_in(folder, "simulate zb-h1 --pp 3 --microbatches 5 --trace a.json --html a.html");
+    EXPECT_EQ(outcome.exit_code, 0);
+    const RecordedRun run = read_chrome_trace(folder / "a.json");
+    EXPECT_EQ(run.ranks, 3);
+    EXPECT_EQ(run.title, "zb-h1 none, 3 ranks, 5 microbatches");
+    EXPECT_THAT(testing::read_file(folder / "a.html"),
+                HasSubstr("<title>zb-h1 none, 3 ranks, 5 microbatches</title>"));
+}
+
+/// A profile of 2 ranks with one layer on each: F 1 ms, B 2 ms, S and T 0.5 ms.
+Profile small_profile() {
+    Profile profile;
+    profile.host = profile.device = profile.command = "made up";
+    profile.model = {.layers = 2,
+                     .hidden = 8,
+                     .ffn_hidden = 32,
+                     .heads = 2,
+                     .seq_length = 16,
+                     .micro_batch_size = 1,
+                     .vocab = 100,
+                     .layers_per_stage = {1, 1}};
+    profile.rank_of_stage = {0, 1};
+    profile.input = profile.output = ShardMap::even(100, 2);
+    profile.barriers = Barriers::one;
+    profile.costs = TableCosts::uniform(2, 2, 1'000'000, 2'000'000, 500'000);
+    profile.costs.latency_ns = 1000;
+    profile.sizes.tokens = 16;
+    profile.sizes.hidden = 8;
+    profile.sizes.report_bytes = 64;
+    profile.sizes.stages.assign(2, {.saved = 4096, .for_weight = 1024});
+    profile.sizes.shards.assign(2, {.numerator = 3200});
+    profile.persistent.assign(2, {.weights = 1 << 20, .gradients = 1 << 20, .optimizer = 2 << 20});
+    return profile;
+}
+
+TEST(SimulateCommand, TakesCostsAndSizesFromAProfile) {
+    const TempFolder folder;
+    write_profile(folder / "profile.json", small_profile());
+    const Outcome outcome = vocabpipe_in(
+        folder,
+        "simulate 1f1b,vocab-mode=one_barrier --microbatches 6 --costs profile.json --json");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    const Json json = Json::parse(outcome.output);
+    EXPECT_EQ(json.at("time_unit"), "ns");
+    EXPECT_EQ(json.at("ranks"), 2);
+    EXPECT_EQ(json.at("title"), "1f1b one_barrier, 2 ranks, 6 microbatches");
+    EXPECT_GE(json.at("by_rank").at(0).at("busy"), 6 * 5'000'000);
+    EXPECT_EQ(json.at("by_rank").at(0).at("bytes_at_peak").at("optimizer"), 2 << 20);
+}
+
+TEST(SimulateCommand, ScalesAProfileToOtherRanks) {
+    const TempFolder folder;
+    write_profile(folder / "profile.json", small_profile());
+    const Outcome outcome = vocabpipe_in(folder,
+                                         "simulate 1f1b,vocab-mode=two_barriers --pp 4 "
+                                         "--num-layers 8 --microbatches 6 --costs profile.json "
+                                         "--json");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    const Json json = Json::parse(outcome.output);
+    EXPECT_THAT(json.at("title").get<std::string>(),
+                HasSubstr("costs scaled from a profile of 2 ranks"));
+    // Two layers of 3 ms, a quarter of the output layer's 2 ms, E and G as measured.
+    const int64_t busy = json.at("by_rank").at(0).at("busy");
+    EXPECT_NEAR(static_cast<double>(busy), 6 * (6e6 + 0.5e6 + 1e6), 1e4);
+    EXPECT_EQ(json.at("by_rank").at(0).at("bytes_at_peak").at("optimizer"), 0);
+}
+
+TEST(TimelineCommand, StacksSchedulesAndTraces) {
+    const TempFolder folder;
+    ASSERT_EQ(
+        vocabpipe_in(folder, "simulate gpipe --pp 2 --microbatches 3 --trace t.json").exit_code, 0);
+    const Outcome outcome = vocabpipe_in(
+        folder,
+        "timeline 1f1b 1f1b,vocab-mode=one_barrier,costs=10,20,5 t.json --pp 2 --microbatches 4 "
+        "--html out.html --title 'A and B'");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(outcome.output, HasSubstr("\n1f1b none, 2 ranks, 4 microbatches "));
+    EXPECT_THAT(outcome.output, HasSubstr("\n1f1b one_barrier, 2 ranks, 4 microbatches "));
+    EXPECT_THAT(outcome.output, HasSubstr("\ngpipe none, 2 ranks, 3 microbatches "));
+    // Beside a measured run figures are nanoseconds.
+    EXPECT_THAT(outcome.output, HasSubstr(" ns "));
+    const std::string page = testing::read_file(folder / "out.html");
+    EXPECT_THAT(page, HasSubstr("<title>A and B</title>"));
+    EXPECT_EQ(folder.names(), (std::set<std::string>{"out.html", "t.json"}));
+}
+
+TEST(TimelineCommand, WritesAChromeTraceOfOneSchedule) {
+    const TempFolder folder;
+    EXPECT_EQ(
+        vocabpipe_in(folder, "timeline zb-v --pp 2 --microbatches 4 --trace t.json").exit_code, 0);
+    EXPECT_EQ(read_chrome_trace(folder / "t.json").ranks, 2);
+    EXPECT_THAT(refused("timeline 1f1b gpipe --pp 2 --microbatches 4 --trace t.json", 2),
+                HasSubstr("--trace t.json"));
+}
+
+TEST(ExplainCommand, PrintsTheChainAndTheCriticalPath) {
+    const TempFolder folder;
+    const Outcome outcome = vocabpipe_in(
+        folder, "explain 1f1b --pp 3 --microbatches 4 --costs 10,20,0 --latency 2 --rank 2 --at 5");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(outcome.output, HasSubstr("rank 2 is idle"));
+    EXPECT_THAT(outcome.output, HasSubstr("1F0"));
+    EXPECT_THAT(outcome.output, HasSubstr("send to rank 2"));
+    EXPECT_THAT(outcome.output, HasSubstr("critical path"));
+    const Outcome path = vocabpipe_in(folder, "explain 1f1b --pp 3 --microbatches 4");
+    EXPECT_EQ(path.exit_code, 0);
+    EXPECT_THAT(path.output, AllOf(HasSubstr("critical path"), Not(HasSubstr("is idle"))));
+}
+
+TEST(SimulationCommands, RefuseWhatCannotBe) {
+    const std::string size = " --pp 4 --microbatches 8";
+    EXPECT_THAT(refused("simulate f1b" + size, 2), HasSubstr("did you mean 1f1b?"));
+    EXPECT_THAT(refused("simulate 1f1b --microbatches 8", 2), HasSubstr("--pp"));
+    EXPECT_THAT(refused("simulate 1f1b --pp 4", 2), HasSubstr("--microbatches"));
+    EXPECT_THAT(refused("simulate 1f1b --pp -4 --microbatches 8", 2), HasSubstr("--pp"));
+    EXPECT_THAT(refused("simulate 1f1b --chunks 3" + size, 2), HasSubstr("--chunks 3"));
+    EXPECT_THAT(refused("simulate 1f1b --vocab-mode many" + size, 2), HasSubstr("many"));
+    for (const char* costs :
+         {"1,x", "1", "-1,2", "0,1", "1,2,3,4", "1,2,-3", ",", "1,2000000000000"}) {
+        EXPECT_THAT(refused(std::string("simulate 1f1b --costs=") + costs + size, 2),
+                    HasSubstr(std::string("--costs ") + costs));
+    }
+    EXPECT_THAT(refused("simulate 1f1b --costs none.json" + size, 3), HasSubstr("none.json"));
+    EXPECT_THAT(refused("simulate 1f1b,foo=3" + size, 2), HasSubstr("--foo=3"));
+    EXPECT_THAT(refused("simulate 1f1b,pp=x" + size, 2), HasSubstr("pp"));
+    EXPECT_THAT(refused("timeline 1f1b" + size, 2), HasSubstr("--html FILE"));
+    EXPECT_THAT(refused("timeline none.json --html x.html", 3), HasSubstr("none.json"));
+    EXPECT_THAT(refused("explain 1f1b --rank 4 --at 1" + size, 2), HasSubstr("rank 4"));
+    EXPECT_THAT(refused("explain 1f1b --rank 3 --at 99999" + size, 2), HasSubstr("99999"));
+    EXPECT_THAT(refused("explain 1f1b --rank 3 --at 5x" + size, 2), HasSubstr("--at 5x"));
+    EXPECT_THAT(refused("explain 1f1b --rank 3" + size, 2), HasSubstr("--at T"));
+    EXPECT_THAT(refused("explain 1f1b --at 3" + size, 2), HasSubstr("--rank R"));
+    EXPECT_THAT(refused("simulate 1f1b --html /nonexistent/a.html" + size, 1),
+                HasSubstr("/nonexistent/a.html"));
+    EXPECT_THAT(refused("simulate 1f1b --trace /nonexistent/a.json" + size, 1),
+                HasSubstr("/nonexistent/a.json"));
+}
+
+}  // namespace
+}  // namespace vocabpipe
