@@ -75,8 +75,8 @@ StepSizes step_sizes(const GptConfig& config, const GptPartition& partition,
     return sizes;
 }
 
-int64_t persistent_bytes(const GptConfig& config, const GptPartition& partition,
-                         const Schedule& schedule, int rank) {
+PersistentBytes persistent_bytes(const GptConfig& config, const GptPartition& partition,
+                                 const Schedule& schedule, int rank) {
     return persistent_bytes(config, rank_parameters(config, partition, schedule, rank));
 }
 

@@ -33,8 +33,9 @@ struct GptPartition {
                                    const Schedule& schedule);
 
 /// Weights, gradients and optimizer state of one rank, from the configuration alone.
-[[nodiscard]] int64_t persistent_bytes(const GptConfig& config, const GptPartition& partition,
-                                       const Schedule& schedule, int rank);
+[[nodiscard]] PersistentBytes persistent_bytes(const GptConfig& config,
+                                               const GptPartition& partition,
+                                               const Schedule& schedule, int rank);
 
 /// One rank's part of the model.
 class GptRank {

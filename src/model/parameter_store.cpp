@@ -58,11 +58,13 @@ Bytes bytes(const AlignedMemory& memory) {
 
 }  // namespace
 
-int64_t persistent_bytes(const GptConfig& config, const std::vector<ParameterRows>& rows) {
+PersistentBytes persistent_bytes(const GptConfig& config, const std::vector<ParameterRows>& rows) {
     Layout count;
     lay_out(config, rows, count);
-    return count.weights.used() + count.masters.used() + count.gradients.used() +
-           count.moments.used();
+    const auto used = [](const Views& views) { return static_cast<uint64_t>(views.used()); };
+    return {.weights = used(count.weights),
+            .gradients = used(count.gradients),
+            .optimizer = used(count.masters) + used(count.moments)};
 }
 
 ParameterStore::ParameterStore(const GptConfig& config, const std::vector<ParameterRows>& rows,

@@ -4,6 +4,7 @@
 #include "src/model/gpt_config.hpp"
 #include "src/runtime/aligned_memory.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/profile.hpp"
 
 #include <cstdint>
 #include <string>
@@ -22,9 +23,10 @@ struct ParameterRows {
     bool counted_elsewhere = false;
 };
 
-/// Bytes per parameter that outlive the step: weight, master (bf16 only), gradient, two moments.
-[[nodiscard]] int64_t persistent_bytes(const GptConfig& config,
-                                       const std::vector<ParameterRows>& rows);
+/// What outlives the step: weights; gradients; and as the optimizer's, masters (bf16 only) and two
+/// moments.
+[[nodiscard]] PersistentBytes persistent_bytes(const GptConfig& config,
+                                               const std::vector<ParameterRows>& rows);
 
 /// Owns weights, gradients and optimizer state of one rank in one allocation each, so that the
 /// planned figure is the resident one.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace vocabpipe::tool {
 
@@ -30,5 +31,12 @@ void add_schedule_show(CLI::App& schedule);
 void add_schedule_check(CLI::App& schedule);
 /// `vocabpipe schedule convert`
 void add_schedule_convert(CLI::App& schedule);
+/// `vocabpipe profile`; `command` is the whole command line.
+void add_profile(CLI::App& app, std::string command);
+
+/// Thrown by a command whose ranks have reported the failure already; main() returns the code.
+struct Reported {
+    int exit_code;
+};
 
 }  // namespace vocabpipe::tool

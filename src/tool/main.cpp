@@ -7,6 +7,7 @@
 
 #include "src/tool/commands.hpp"
 #include "src/tool/interrupt.hpp"
+#include "src/tool/launch.hpp"
 #include "src/tool/text.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -14,9 +15,10 @@ namespace vocabpipe::tool {
 
 namespace {
 
+/// Under mpirun (vocabpipe profile) one of the ranks speaks.
 int report(const std::string& message, ExitCode code) {
-    std::cerr << "vocabpipe: error: " + one_line(message) + "\n";
-    return static_cast<int>(code);
+    std::cout.flush();
+    return report_before_launch("vocabpipe", message, code);
 }
 
 /// The deepest subcommand that was given, with its --help.
@@ -43,6 +45,7 @@ int run(int argc, char** argv) {
     add_explain(app);
     add_simulate(app);
     add_timeline(app);
+    add_profile(app, command_line(argc, argv));
     CLI::App* schedule = app.add_subcommand("schedule", "Show, check and convert schedules");
     schedule->require_subcommand(1);
     add_schedule_list(*schedule);
@@ -76,6 +79,8 @@ int main(int argc, char** argv) {
         return tool::run(argc, argv);
     } catch (const Error& error) {
         return tool::report(error.what(), error.exit_code());
+    } catch (const tool::Reported& reported) {
+        return reported.exit_code;
     } catch (const tool::Interrupted& interrupted) {
         return 128 + interrupted.signal;
     } catch (const std::bad_alloc&) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdio>
+#include <ctime>
 
 namespace vocabpipe::tool {
 
@@ -63,6 +64,21 @@ std::string quoted(std::string_view text, size_t max_bytes) {
         text.remove_prefix(bytes == 0 ? 1 : bytes);
     }
     return result + '"';
+}
+
+std::string command_line(int argc, char** argv) {
+    std::string line;
+    for (int i = 0; i < argc; ++i) line += (i == 0 ? "" : " ") + std::string(argv[i]);
+    return one_line(line);
+}
+
+std::string utc_now() {
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    std::array<char, 32> text;
+    const size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &parts);
+    return {text.data(), length};
 }
 
 }  // namespace vocabpipe::tool

@@ -13,4 +13,10 @@ namespace vocabpipe::tool {
 /// In quotes, with control characters and damaged UTF-8 escaped, cut after about `max_bytes`.
 [[nodiscard]] std::string quoted(std::string_view text, size_t max_bytes);
 
+/// The arguments of main(), as one line.
+[[nodiscard]] std::string command_line(int argc, char** argv);
+
+/// Now, as "2024-08-17 09:30 UTC".
+[[nodiscard]] std::string utc_now();
+
 }  // namespace vocabpipe::tool

@@ -83,10 +83,17 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--adam-eps", o.optimizer.epsilon);
     add("--seed", o.seed);
     add("--schedule", o.schedule);
+    add("--pipeline-model-parallel-layout", o.layout);
+    add("--chunks", o.chunks);
+    add("--num-layers-per-virtual-pipeline-stage", o.layers_per_chunk);
+    add("--group-size", o.group_size);
+    add("--memory-limit", o.memory_limit);
+    add("--warm-up-depth", o.warm_up_depth);
     add("--vocab-mode", to_string(o.vocab_mode));
     add("--schedule-costs",
-        o.schedule_costs ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
-                         : std::string("auto"));
+        o.schedule_costs      ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
+        : o.cost_file.empty() ? std::string("auto")
+                              : o.cost_file);
     add("--c0-margin", o.c0_margin);
     add("--threads-per-rank", o.threads_per_rank);
     return flags;
@@ -137,7 +144,12 @@ void check_options(const TrainOptions& o, int ranks) {
     demand(o.optimizer.epsilon > 0, "--adam-eps", o.optimizer.epsilon, "a finite positive number");
     within("--log-interval", o.log_interval, 1, INT64_MAX);
     within("--threads-per-rank", o.threads_per_rank, 0, 1024);
-    if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed) {
+    within("--chunks", o.chunks, 0, UINT16_MAX);
+    within("--num-layers-per-virtual-pipeline-stage", o.layers_per_chunk, 0, UINT16_MAX);
+    within("--group-size", o.group_size, 0, INT32_MAX);
+    within("--memory-limit", o.memory_limit, 0, INT32_MAX);
+    within("--warm-up-depth", o.warm_up_depth, 0, INT32_MAX);
+    if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed && o.layout.empty()) {
         throw UsageError("--num-layers " + text(m.num_layers) +
                          ": must be at least the number of ranks, " + text(ranks) +
                          "; use more layers or fewer ranks");

@@ -4,6 +4,7 @@
 #include "src/support/output_file.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,15 @@ double mib(int64_t bytes) {
 
 double share(int64_t part, int64_t whole) {
     return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// Of the one process in which all ranks are threads.
+int64_t predicted_process_bytes(const RunReport& report) {
+    int64_t bytes = report.ranks.empty() ? 0 : report.ranks.front().start_bytes;
+    for (const RankReport& r : report.ranks) {
+        bytes += r.arena_bytes + r.persistent_bytes + kKernelBytes;
+    }
+    return bytes;
 }
 
 }  // namespace
@@ -79,6 +89,27 @@ double RunReport::bubble() const {
     return ranks.empty() ? 0 : sum / static_cast<double>(ranks.size());
 }
 
+double RunReport::step_error() const {
+    return measured_step_ns == 0 ? 0 : share(predicted_step_ns, measured_step_ns) - 1;
+}
+
+double RunReport::replay_error() const {
+    return executed_ns == 0 ? 0 : share(replayed_ns, executed_ns) - 1;
+}
+
+double RunReport::memory_error() const {
+    double worst = 0;
+    if (ranks_are_threads) {
+        const int64_t measured = ranks.empty() ? 0 : ranks.front().measured_peak_bytes;
+        return measured == 0 ? 0 : share(predicted_process_bytes(*this), measured) - 1;
+    }
+    for (const RankReport& r : ranks) {
+        const double error = share(r.predicted_peak_bytes(), r.measured_peak_bytes) - 1;
+        if (std::abs(error) > std::abs(worst)) worst = error;
+    }
+    return worst;
+}
+
 std::vector<RankReport> gather_rank_reports(Communicator& communicator, const RankReport& mine) {
     std::vector<RankReport> all;
     for (const auto& part : communicator.all_gather(std::as_bytes(std::span(&mine, 1)))) {
@@ -94,10 +125,8 @@ void print_report(const RunReport& report) {
                 "bubble", "live peak", "arena", "persistent", "predicted", "measured", "error");
     std::printf("%4s %6s %6s %7s | %10s %10s %12s %12s %12s %7s\n", "", "%", "%", "%", "MiB", "MiB",
                 "MiB", "MiB", "MiB", "%");
-    int64_t threads_predicted = 0;
     for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
         const RankReport& r = report.ranks[rank];
-        threads_predicted += r.arena_bytes + r.persistent_bytes;
         std::printf("%4zu %6.1f %6.1f %7.1f | %10.1f %10.1f %12.1f", rank, 100 * r.busy_share,
                     100 * (1 - r.busy_share), 100 * r.bubble, mib(r.live_peak_bytes),
                     mib(r.arena_bytes), mib(r.persistent_bytes));
@@ -110,17 +139,29 @@ void print_report(const RunReport& report) {
         }
     }
     if (report.ranks_are_threads && !report.ranks.empty()) {
-        const RankReport& any = report.ranks.front();
-        const int64_t predicted = threads_predicted + any.start_bytes +
-                                  kKernelBytes * static_cast<int64_t>(report.ranks.size());
-        std::printf("process of all ranks: predicted %.1f MiB, measured %.1f MiB\n", mib(predicted),
-                    mib(any.measured_peak_bytes));
+        std::printf("process of all ranks: predicted %.1f MiB, measured %.1f MiB\n",
+                    mib(predicted_process_bytes(report)),
+                    mib(report.ranks.front().measured_peak_bytes));
     }
     std::printf(
         "tokens/s %.1f | loss %.4f -> %.4f | bubble %.1f %% | one core per rank (simulated): "
         "tokens/s %.1f, bubble %.1f %%\n",
         report.tokens_per_second(), report.first_loss, report.last_loss, 100 * report.bubble(),
         report.simulated_tokens_per_second(), 100 * report.simulated_bubble);
+    if (report.measured_step_ns > 0) {
+        std::printf(
+            "prediction: step %.1f ms simulated from measured passes (%.2f ms of it outside the "
+            "program), %.1f ms measured (median), error %+.1f %% | memory error %+.1f %%\n",
+            static_cast<double>(report.predicted_step_ns) * 1e-6,
+            static_cast<double>(report.fixed_step_ns) * 1e-6,
+            static_cast<double>(report.measured_step_ns) * 1e-6, 100 * report.step_error(),
+            100 * report.memory_error());
+        std::printf(
+            "last step: %.1f ms simulated with every pass as long as it was, %.1f ms executed, "
+            "error %+.1f %%\n",
+            static_cast<double>(report.replayed_ns) * 1e-6,
+            static_cast<double>(report.executed_ns) * 1e-6, 100 * report.replay_error());
+    }
 }
 
 void write_report(const std::string& path, const RunReport& report) {
@@ -134,15 +175,22 @@ void write_report(const std::string& path, const RunReport& report) {
                          {"predicted_peak_bytes", r.predicted_peak_bytes()},
                          {"measured_peak_bytes", r.measured_peak_bytes}});
     }
-    const nlohmann::json all{{"schedule", report.schedule},
-                             {"vocab_mode", report.vocab_mode},
-                             {"tokens_per_second", report.tokens_per_second()},
-                             {"first_loss", report.first_loss},
-                             {"last_loss", report.last_loss},
-                             {"bubble", report.bubble()},
-                             {"simulated_tokens_per_second", report.simulated_tokens_per_second()},
-                             {"simulated_bubble", report.simulated_bubble},
-                             {"ranks", ranks}};
+    const nlohmann::json all{
+        {"schedule", report.schedule},
+        {"vocab_mode", report.vocab_mode},
+        {"tokens_per_second", report.tokens_per_second()},
+        {"first_loss", report.first_loss},
+        {"last_loss", report.last_loss},
+        {"bubble", report.bubble()},
+        {"simulated_tokens_per_second", report.simulated_tokens_per_second()},
+        {"simulated_bubble", report.simulated_bubble},
+        {"predicted_step_seconds", static_cast<double>(report.predicted_step_ns) * 1e-9},
+        {"measured_step_seconds", static_cast<double>(report.measured_step_ns) * 1e-9},
+        {"fixed_step_seconds", static_cast<double>(report.fixed_step_ns) * 1e-9},
+        {"step_error", report.step_error()},
+        {"replay_error", report.replay_error()},
+        {"memory_error", report.memory_error()},
+        {"ranks", ranks}};
     OutputFile file(path);
     const std::string text = all.dump(2) + "\n";
     file.write(text);

@@ -51,11 +51,26 @@ struct RunReport {
     double last_loss = 0;
     int64_t simulated_step_ns = 0;  ///< from measured pass costs, one core per rank
     double simulated_bubble = 0;
+    /// Simulated from measured durations with the fixed cost per step, and the median step over the
+    /// same steps.
+    int64_t predicted_step_ns = 0;
+    int64_t measured_step_ns = 0;
+    int64_t fixed_step_ns = 0;
+    /// The last step's program, simulated with every pass's own duration, and as it ran.
+    int64_t replayed_ns = 0;
+    int64_t executed_ns = 0;
     std::vector<RankReport> ranks;
 
     [[nodiscard]] double tokens_per_second() const;
     [[nodiscard]] double simulated_tokens_per_second() const;
     [[nodiscard]] double bubble() const;  ///< mean over ranks
+    /// Predicted over measured step, less 1; 0 where there is no step to compare.
+    [[nodiscard]] double step_error() const;
+    /// Replayed over executed program, less 1: what the simulator leaves out.
+    [[nodiscard]] double replay_error() const;
+    /// Predicted over measured peak of the process, less 1: of the rank where it is largest in
+    /// size. Where ranks are threads, of the process of all.
+    [[nodiscard]] double memory_error() const;
 };
 
 /// Every rank's report, by rank. Collective.

@@ -28,17 +28,26 @@ struct TrainOptions {
     uint64_t seed = 1234;  // --seed; Megatron's default
 
     int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are
-    std::string schedule = "1f1b";         // --schedule
+    std::string schedule = "1f1b";         // --schedule, a name or a .csv or .json file
+    std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
+    int chunks = 0;            // --chunks, stages per rank; 0: the family's own
+    int layers_per_chunk = 0;  // --num-layers-per-virtual-pipeline-stage; 0: by chunks
+    int group_size = 0;        // --group-size; 0: as many as ranks
+    int memory_limit = 0;      // --memory-limit, chunks per rank; 0: the family's own
+    int warm_up_depth = 0;     // --warm-up-depth; 0: the family's own
     VocabMode vocab_mode =
         VocabMode::one_barrier;  // --vocab-mode; least memory of the balanced ones
-    /// --schedule-costs F,B; none: auto, measured in the first steps.
+    /// --schedule-costs F,B; none: auto, measured in the first steps, or cost_file.
     std::optional<std::pair<int64_t, int64_t>> schedule_costs = std::pair<int64_t, int64_t>{1, 2};
-    int64_t c0_margin = 0;     // --c0-margin, in the unit of the costs
+    std::string cost_file;     // --schedule-costs FILE, a profile; empty: none
+    int64_t c0_margin = 0;     // --c0-margin, in the unit of F,B; nanoseconds where measured
     int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores
 
     std::string trace_dir;                 // --trace-dir; empty: none
     std::string metrics;                   // --metrics, JSON lines; empty: none
     std::string report;                    // --report, one JSON object at the end; empty: none
+    std::string profile;                   // --profile, measured costs; empty: none
+    std::string command, date;             // for the profile: who measured it, and when
     int64_t log_interval = 1;              // --log-interval
     bool ranks_are_threads = false;        // memory is the process's, not the rank's
     std::function<bool()> stop_requested;  // SIGUSR1; empty: never

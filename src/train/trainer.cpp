@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/trainer.hpp"
 
-#include "src/model/flop_costs.hpp"
 #include "src/model/gpt.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
@@ -10,19 +9,22 @@
 #include "src/train/data/open_tokens.hpp"
 #include "src/train/data/token_dataset.hpp"
 #include "src/train/learning_rate.hpp"
-#include "src/train/measured_costs.hpp"
+#include "src/train/measure_links.hpp"
 #include "src/train/metrics_file.hpp"
+#include "src/train/pass_meter.hpp"
 #include "src/train/process_memory.hpp"
 #include "src/train/rank_placement.hpp"
 #include "src/train/run_report.hpp"
 #include "src/train/step_batch.hpp"
+#include "src/train/training_plan.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/executor.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/profile.hpp"
 #include "vocabpipe/simulate.hpp"
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -32,10 +34,6 @@ namespace {
 
 /// The first step pays for kernels that are compiled on first use; the last of these is measured.
 constexpr int64_t kStepsBeforeCosts = 3;
-
-std::string mib(int64_t bytes) {
-    return std::to_string((bytes + (1 << 19)) >> 20) + " MiB";
-}
 
 class Trainer {
 public:
@@ -48,11 +46,11 @@ public:
     void run() {
         check_same_options(communicator_, options_);
         communicator_.agree([this] { check_options(options_, communicator_.size()); });
-        placements_ = find_placements(communicator_);
-        communicator_.agree([this] { prepare(); });
-        print_placement();
+        std::vector<RankPlacement> placements = find_placements(communicator_);
+        communicator_.agree([&] { prepare(std::move(placements)); });
+        if (rank_ == 0) plan_->print();
         communicator_.agree([this] { allocate(); });
-        executor_->load(programs_);
+        executor_->load(plan_->programs());
         for (int64_t step = 1; step <= options_.train_iters; ++step) {
             const StepResult result = run_step(step);
             if (result.stop_requested) {
@@ -64,7 +62,7 @@ public:
                 break;
             }
             if (step == kStepsBeforeCosts && !options_.schedule_costs &&
-                step < options_.train_iters) {
+                options_.cost_file.empty() && step < options_.train_iters) {
                 reorder();
             }
         }
@@ -78,24 +76,9 @@ private:
     // --- before the first step
 
     /// Everything that can be wrong without memory for a model.
-    void prepare() {
-        microbatches_ = static_cast<int>(options_.global_batch_size / options_.micro_batch_size);
-        threads_ = options_.threads_per_rank;
-        if (threads_ == 0) {
-            threads_ = placements_.front().threads();
-            for (const RankPlacement& p : placements_) threads_ = std::min(threads_, p.threads());
-        }
-        schedule_ =
-            make_schedule(options_.schedule_costs.value_or(std::pair<int64_t, int64_t>{1, 2}));
-        partition_ = {.layers_per_stage = layers_per_stage(options_.model.num_layers,
-                                                           schedule_.stages, options_.vocab_mode,
-                                                           output_layer_in_layers(options_.model)),
-                      .micro_batch_size = options_.micro_batch_size,
-                      .threads_per_rank = threads_};
-        sizes_ = step_sizes(options_.model, partition_, schedule_);
-        costs_ = flop_costs(options_.model, partition_, schedule_);
-        programs_ = lower(schedule_, sizes_, costs_);
-        check_memory();
+    void prepare(std::vector<RankPlacement> placements) {
+        plan_.emplace(options_, std::move(placements));
+        plan_->check_memory(rank_);
         open_data();
         if (rank_ == 0) {
             if (!options_.trace_dir.empty()) {
@@ -105,49 +88,11 @@ private:
             if (!options_.report.empty()) {
                 const OutputFile probe(options_.report);
             }
+            if (!options_.profile.empty()) {
+                const OutputFile probe(options_.profile);
+            }
             if (!options_.metrics.empty()) metrics_.emplace(options_.metrics);
         }
-    }
-
-    [[nodiscard]] Schedule make_schedule(std::pair<int64_t, int64_t> costs) const {
-        constexpr int64_t kUnit = 12;  // so that halves and thirds of small ratios stay whole
-        return generate(options_.schedule,
-                        {.ranks = communicator_.size(),
-                         .microbatches = microbatches_,
-                         .vocab_mode = options_.vocab_mode,
-                         .vocab_size = options_.model.vocab_size,
-                         .costs = PassCosts::uniform(kUnit * costs.first, kUnit * costs.second,
-                                                     kUnit * costs.first / 3),
-                         .c0_margin = kUnit * options_.c0_margin});
-    }
-
-    [[nodiscard]] int64_t planned_bytes(int rank) const {
-        return persistent_bytes(options_.model, partition_, schedule_, rank) +
-               static_cast<int64_t>(programs_[static_cast<size_t>(rank)].arena_bytes);
-    }
-
-    /// All ranks of this host together must fit into what is free now.
-    void check_memory() const {
-        const std::string& host = placements_[static_cast<size_t>(rank_)].host;
-        int64_t planned = 0;
-        int64_t largest = 0;
-        int largest_rank = 0;
-        for (int rank = 0; rank < communicator_.size(); ++rank) {
-            if (placements_[static_cast<size_t>(rank)].host != host) continue;
-            const int64_t bytes = planned_bytes(rank);
-            planned += bytes;
-            if (bytes > largest) {
-                largest = bytes;
-                largest_rank = rank;
-            }
-        }
-        const int64_t available = available_memory();
-        if (planned <= available) return;
-        throw OutOfMemoryError(
-            host + ": the plan needs " + mib(planned) + " (most on rank " +
-            std::to_string(largest_rank) + ": " + mib(largest) + "), " + mib(available) +
-            " are available; reduce --micro-batch-size, --hidden-size or --num-layers, use more "
-            "hosts, or --vocab-mode one_barrier");
     }
 
     void open_data() {
@@ -161,49 +106,18 @@ private:
             TokenDatasetOptions{.seq_length = options_.model.seq_length, .seed = options_.seed});
     }
 
-    void print_placement() const {
-        if (rank_ != 0) return;
-        std::printf(
-            "%s, vocab mode %s, %d ranks x %d threads, %d microbatches of %lld x %lld tokens, "
-            "%s, %.2f M parameters\n",
-            options_.schedule.c_str(), std::string(to_string(options_.vocab_mode)).c_str(),
-            communicator_.size(), threads_, microbatches_,
-            static_cast<long long>(options_.micro_batch_size),
-            static_cast<long long>(options_.model.seq_length),
-            options_.model.dtype == DType::bf16 ? "bf16" : "fp32", parameter_count() / 1e6);
-        std::printf("%4s  %-20s %6s %14s %14s %12s\n", "rank", "host", "layers", "embedding rows",
-                    "output rows", "planned MiB");
-        for (int rank = 0; rank < communicator_.size(); ++rank) {
-            int layers = 0;
-            for (size_t s = 0; s < partition_.layers_per_stage.size(); ++s) {
-                if (schedule_.rank_of_stage[s] == rank) layers += partition_.layers_per_stage[s];
-            }
-            std::printf("%4d  %-20s %6d %14lld %14lld %12.1f\n", rank,
-                        placements_[static_cast<size_t>(rank)].host.c_str(), layers,
-                        static_cast<long long>(schedule_.input.rows(rank)),
-                        static_cast<long long>(schedule_.output.rows(rank)),
-                        static_cast<double>(planned_bytes(rank)) / (1 << 20));
-        }
-        std::fflush(stdout);
-    }
-
-    [[nodiscard]] double parameter_count() const {
-        double count = 0;
-        for (const LogicalParameter& p : gpt_parameters(options_.model)) {
-            count += static_cast<double>(p.rows * p.cols);
-        }
-        return count;
-    }
-
     void allocate() {
-        model_ = std::make_unique<GptRank>(options_.model, partition_, schedule_, rank_);
-        optimizer_ = std::make_unique<OptimizerStep>(*model_, schedule_, rank_, options_.optimizer);
+        model_ =
+            std::make_unique<GptRank>(options_.model, plan_->partition(), plan_->schedule(), rank_);
+        optimizer_ =
+            std::make_unique<OptimizerStep>(*model_, plan_->schedule(), rank_, options_.optimizer);
         RankModules modules = model_->modules();
         modules.step = optimizer_.get();
-        executor_ = std::make_unique<Executor>(communicator_, modules, sizes_,
-                                               ExecutorOptions{.threads = threads_});
+        executor_ = std::make_unique<Executor>(communicator_, modules, plan_->sizes(),
+                                               ExecutorOptions{.threads = plan_->threads()});
         model_->initialise(executor_->context(), options_.seed);
-        batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size, microbatches_);
+        batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size,
+                                             plan_->microbatches());
     }
 
     // --- steps
@@ -214,7 +128,7 @@ private:
         const int64_t begin = now_ns();
         batch_->load(step);
         const double lr = learning_rate.at(step);
-        if (model_->output() != nullptr) model_->output()->begin_step(microbatches_);
+        if (model_->output() != nullptr) model_->output()->begin_step(plan_->microbatches());
         optimizer_->begin_step(
             step, static_cast<float>(lr), batch_->counted_tokens(),
             output_failure_ || (options_.stop_requested && options_.stop_requested()));
@@ -227,6 +141,8 @@ private:
         const double tokens = static_cast<double>(options_.global_batch_size) *
                               static_cast<double>(options_.model.seq_length);
         usage_.add_step(executor_->timeline(), duration);
+        meter_.add_step(executor_->timeline(), plan_->programs()[static_cast<size_t>(rank_)],
+                        duration);
         if (step == 1) report_.first_loss = result.loss;
         report_.last_loss = result.loss;
         if (rank_ == 0) {
@@ -267,46 +183,59 @@ private:
     }
 
     [[nodiscard]] std::string trace_path() const {
-        return options_.trace_dir + "/" + options_.schedule + "-" +
+        const std::string schedule = std::filesystem::path(options_.schedule).stem().string();
+        return options_.trace_dir + "/" + schedule + "-" +
                std::string(to_string(options_.vocab_mode)) + "-p" +
                std::to_string(communicator_.size());
     }
 
-    /// Builds the order again from what the passes really cost. All ranks see the same timeline, so
-    /// all make the same programs; accumulation orders, and thus bits, stay.
-    void reorder() {
-        costs_ = measured_costs(executor_->gather_timeline(), programs_, schedule_.stages,
-                                threads_ == 1);
-        const ForwardBackwardCosts fb = forward_backward(costs_);
-        schedule_ = make_schedule({fb.forward_ns, fb.backward_ns});
-        programs_ = lower(schedule_, sizes_, costs_);
-        executor_->load(programs_);
-        if (rank_ == 0) {
-            std::printf("schedule rebuilt from measured costs: F %.3f ms, B %.3f ms, b/f %.3f\n",
-                        static_cast<double>(fb.forward_ns) * 1e-6,
-                        static_cast<double>(fb.backward_ns) * 1e-6,
-                        static_cast<double>(fb.backward_ns) / static_cast<double>(fb.forward_ns));
+    /// Passes of the steps so far, and links. Collective.
+    [[nodiscard]] MeasuredCosts measure() {
+        MeasuredCosts measured =
+            meter_.gather(communicator_, plan_->schedule().stages, plan_->threads() == 1);
+        const int64_t boundary = plan_->boundary_bytes();
+        if (links_.median.empty()) {
+            links_ = measure_links(communicator_, {.bytes = {8, boundary}});
         }
+        fit_links(links_.median, boundary, measured.wall);
+        fit_links(links_.fastest, boundary, measured.cpu);
+        for (TableCosts* costs : {&measured.wall, &measured.cpu}) {
+            derived_ = derive_missing(*costs);
+        }
+        return measured;
+    }
+
+    /// Builds the order again from what passes and messages really cost. All ranks see the same
+    /// costs, so all make the same programs.
+    void reorder() {
+        const PassCosts costs = plan_->rebuild(measure().cpu);
+        executor_->load(plan_->programs());
+        if (rank_ != 0) return;
+        const auto ms = [&](Op op) { return static_cast<double>(costs.mean(op)) * 1e-6; };
+        std::printf(
+            "schedule rebuilt from measured costs: F %.3f ms, B %.3f ms, b/f %.3f, S %.3f ms, "
+            "T %.3f ms, E %.3f ms, G %.3f ms, boundary message %.3f ms\n",
+            ms(Op::F), ms(Op::B), ms(Op::B) / ms(Op::F), ms(Op::S), ms(Op::T), ms(Op::E), ms(Op::G),
+            static_cast<double>(costs.hop) * 1e-6);
     }
 
     // --- after the last step
 
     void finish() {
         const Timeline timeline = executor_->gather_timeline();
-        const TableCosts measured =
-            measured_costs(timeline, programs_, schedule_.stages, threads_ == 1);
+        const MeasuredCosts measured = measure();
         report_.schedule = options_.schedule;
         report_.vocab_mode = std::string(to_string(options_.vocab_mode));
         report_.ranks_are_threads = options_.ranks_are_threads;
         report_.tokens_per_step = options_.global_batch_size * options_.model.seq_length;
-        const Program& program = programs_[static_cast<size_t>(rank_)];
+        const Program& program = plan_->programs()[static_cast<size_t>(rank_)];
         RankReport mine;
         mine.busy_share = usage_.busy_share();
         mine.bubble = usage_.bubble();
         mine.median_step_ns = usage_.median_step_ns();
         mine.live_peak_bytes = static_cast<int64_t>(program.live_peak_bytes);
         mine.arena_bytes = static_cast<int64_t>(executor_->arena_bytes());
-        mine.persistent_bytes = persistent_bytes(options_.model, partition_, schedule_, rank_);
+        mine.persistent_bytes = plan_->persistent(rank_).total();
         mine.start_bytes = start_memory_;
         mine.measured_peak_bytes = process_memory().peak;
         report_.ranks = gather_rank_reports(communicator_, mine);
@@ -315,18 +244,27 @@ private:
         });
     }
 
-    void write_results(const Timeline& timeline, const TableCosts& measured) {
-        const Simulation simulation = simulate(programs_, measured);
+    void write_results(const Timeline& timeline, const MeasuredCosts& measured) {
+        const Simulation simulation = simulate(plan_->programs(), measured.cpu);
         report_.simulated_step_ns = simulation.summary.makespan_ns;
         report_.simulated_bubble = simulation.summary.bubble;
+        report_.measured_step_ns = measured.median_step_ns;
+        report_.fixed_step_ns = measured.wall.fixed_ns;
+        report_.predicted_step_ns = simulate(plan_->programs(), measured.wall).summary.step_ns;
+        const ReplayCosts replay(timeline, plan_->programs(), measured.wall);
+        report_.replayed_ns = simulate(plan_->programs(), replay).summary.makespan_ns;
+        report_.executed_ns = summarize(timeline, plan_->programs()).makespan_ns;
         print_report(report_);
         if (!options_.report.empty()) write_report(options_.report, report_);
+        if (!options_.profile.empty())
+            write_profile(options_.profile, plan_->profile(measured.wall, derived_, links_.median));
         if (metrics_) metrics_->close();
         if (!options_.trace_dir.empty()) {
             const std::string path = trace_path();
             const std::string name = path.substr(options_.trace_dir.size() + 1);
-            write_chrome_trace(path + ".json", timeline, programs_, name + ", last step, executed");
-            write_chrome_trace(path + ".simulated.json", simulation.timeline, programs_,
+            write_chrome_trace(path + ".json", timeline, plan_->programs(),
+                               name + ", last step, executed");
+            write_chrome_trace(path + ".simulated.json", simulation.timeline, plan_->programs(),
                                name + ", simulated from measured pass costs");
             std::printf("timeline: %s.json (open in https://ui.perfetto.dev)\n", path.c_str());
         }
@@ -337,14 +275,7 @@ private:
     const TrainOptions& options_;
     int rank_;
     int64_t start_memory_;
-    int microbatches_ = 1;
-    int threads_ = 1;
-    std::vector<RankPlacement> placements_;
-    Schedule schedule_;
-    GptPartition partition_;
-    StepSizes sizes_;
-    TableCosts costs_;
-    std::vector<Program> programs_;
+    std::optional<TrainingPlan> plan_;
     std::optional<TokenDataset> dataset_;
     std::optional<MetricsFile> metrics_;
     std::exception_ptr output_failure_;  ///< of the metrics file, on rank 0
@@ -353,6 +284,9 @@ private:
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<StepBatch> batch_;
     RankUsage usage_;
+    PassMeter meter_;
+    LinkTimes links_;
+    std::vector<Op> derived_;
     RunReport report_;
 };
 

@@ -85,6 +85,61 @@ TEST_F(TrainGpt, RebuildsTheOrderFromMeasuredCostsWithoutChangingABit) {
     EXPECT_EQ(curve("given.jsonl"), curve("auto.jsonl"));
 }
 
+TEST_F(TrainGpt, HasTheSameCurveWithEveryScheduleThatAccumulatesInOrder) {
+    ASSERT_EQ(threads(2, "--metrics 1f1b.jsonl").exit_code, 0);
+    for (const std::string schedule :
+         {"interleaved --chunks 2", "interleaved --num-layers-per-virtual-pipeline-stage 1",
+          "eager-1f1b --warm-up-depth 3", "zb-h1", "zb --memory-limit 3", "zb-v"}) {
+        const Outcome run = threads(2, "--metrics other.jsonl --schedule " + schedule);
+        ASSERT_EQ(run.exit_code, 0) << schedule << run.error;
+        EXPECT_EQ(curve("1f1b.jsonl"), curve("other.jsonl")) << schedule;
+    }
+}
+
+TEST_F(TrainGpt, RunsASchedulesFileAndALayoutLikeTheScheduleTheyDescribe) {
+    const Outcome shown =
+        testing::run_shell("cd '" + (folder_ / "") +
+                           "' && '" VOCABPIPE_PROGRAM
+                           "' schedule show zb-v --pp 2 --microbatches 6 --format csv > zbv.csv");
+    ASSERT_EQ(shown.exit_code, 0) << shown.error;
+    for (const std::string mode : {"none", "two_barriers"}) {
+        const std::string flags = " --vocab-mode " + mode;
+        ASSERT_EQ(threads(2, "--metrics name.jsonl --schedule zb-v" + flags).exit_code, 0);
+        const Outcome file = threads(2, "--metrics file.jsonl --schedule zbv.csv" + flags);
+        ASSERT_EQ(file.exit_code, 0) << file.error;
+        EXPECT_EQ(curve("name.jsonl"), curve("file.jsonl")) << mode;
+    }
+    ASSERT_EQ(threads(2, "--metrics even.jsonl").exit_code, 0);
+    const Outcome layout =
+        threads(2, "--metrics layout.jsonl --pipeline-model-parallel-layout 'Vt*3|tV'");
+    ASSERT_EQ(layout.exit_code, 0) << layout.error;
+    EXPECT_EQ(curve("even.jsonl"), curve("layout.jsonl"));
+}
+
+TEST_F(TrainGpt, WritesAProfileFromWhichTheNextRunBuildsItsOrder) {
+    ASSERT_EQ(mpi(2, "--metrics given.jsonl --profile p.json --report r.json").exit_code, 0);
+    const json profile = json::parse(testing::read_file(folder_ / "p.json"));
+    EXPECT_GT(profile.at("costs").at("stage_ns").at(1).at("B"), 0);
+    EXPECT_EQ(profile.at("derived"), json({"I", "W"}));
+    EXPECT_THAT(profile.at("command").get<std::string>(), ::testing::HasSubstr("--profile p.json"));
+    const Outcome next = mpi(2, "--metrics built.jsonl --schedule-costs p.json");
+    ASSERT_EQ(next.exit_code, 0) << next.error;
+    EXPECT_EQ(curve("given.jsonl"), curve("built.jsonl"));
+}
+
+TEST_F(TrainGpt, ComparesItsPredictionWithTheMeasuredStep) {
+    const Outcome run = threads(2, "--report r.json");
+    EXPECT_THAT(run.output, ::testing::HasSubstr("prediction: step "));
+    const json report = json::parse(testing::read_file(folder_ / "r.json"));
+    const double predicted = report.at("predicted_step_seconds");
+    const double measured = report.at("measured_step_seconds");
+    EXPECT_GT(report.at("fixed_step_seconds"), 0);
+    EXPECT_GT(predicted, 0);
+    EXPECT_NEAR(report.at("step_error"), predicted / measured - 1, 1e-6);
+    // A replay cannot take longer than what it replays, but for links that were slower when timed.
+    EXPECT_LT(report.at("replay_error"), 0.5);
+}
+
 TEST_F(TrainGpt, HasTheSameCurveWithOneRankAndWithSeveralWithoutSharding) {
     ASSERT_EQ(threads(1, "--metrics p1.jsonl --vocab-mode none").exit_code, 0);
     for (const std::string schedule : {"gpipe", "1f1b"}) {

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/launch.hpp"
+
+#include "src/tool/run_signals.hpp"
+#include "src/tool/text.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <sstream>
+#include <thread>
+
+namespace vocabpipe::tool {
+
+namespace {
+
+int report(const char* program, const std::string& what, ExitCode code, bool print) {
+    if (print) {
+        std::fflush(stdout);
+        std::fprintf(stderr, "%s: error: %s\n", program, one_line(what).c_str());
+    }
+    return static_cast<int>(code);
+}
+
+}  // namespace
+
+void add_launch_flags(CLI::App& app, Launch& launch) {
+    app.add_option("--transport", launch.transport, "mpi (under mpirun) or threads")
+        ->check(CLI::IsMember({"mpi", "threads"}))
+        ->capture_default_str();
+    app.add_option("--ranks", launch.ranks, "Ranks, with --transport threads");
+    app.add_option("--distributed-timeout-seconds", launch.timeout_seconds,
+                   "A rank that waits this long without progress gives up")
+        ->capture_default_str();
+}
+
+void check_launch(const CLI::App& app, const Launch& launch) {
+    if (launch.ranks_are_threads() && launch.ranks < 1) {
+        throw UsageError("--ranks " + std::to_string(launch.ranks) +
+                         ": --transport threads needs --ranks P with P >= 1");
+    }
+    const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
+    if (launch.ranks_are_threads() && started != nullptr && std::atoi(started) > 1) {
+        throw UsageError("--transport threads: mpirun started " + std::string(started) +
+                         " processes, each would train alone; leave mpirun out, or use "
+                         "--transport mpi");
+    }
+    if (!launch.ranks_are_threads() && app.count("--ranks") > 0) {
+        throw UsageError("--ranks " + std::to_string(launch.ranks) +
+                         ": with --transport mpi the ranks are those of mpirun -np P");
+    }
+    if (!(launch.timeout_seconds > 0)) {
+        std::ostringstream value;
+        value << launch.timeout_seconds;
+        throw UsageError("--distributed-timeout-seconds " + value.str() +
+                         ": must be a positive number of seconds");
+    }
+}
+
+bool first_of_launch() {
+    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (rank == nullptr) return true;
+    const char* parts = std::getenv("OMPI_APP_CTX_NUM_PROCS");  // of "mpirun -np 1 A : -np 2 B"
+    std::istringstream in(parts == nullptr ? "" : parts);
+    int first = 0;
+    for (int ranks = 0; in >> ranks && first < std::atoi(rank);) first += ranks;
+    return first == std::atoi(rank);
+}
+
+int report_before_launch(const char* program, const std::string& what, ExitCode code) {
+    const bool print = first_of_launch();
+    if (!print) std::this_thread::sleep_for(std::chrono::seconds(2));
+    return report(program, what, code, print);
+}
+
+int run_ranks(const char* program, const Launch& launch,
+              const std::function<void(Communicator&)>& body) {
+    const bool threads = launch.ranks_are_threads();
+    const WaitOptions wait{.timeout_seconds = launch.timeout_seconds,
+                           .interrupted = threads ? std::function<bool()>{} : terminated};
+    const auto make_world = [&] {
+        return threads ? World::threads(launch.ranks, wait) : World::mpi(wait);
+    };
+    try {
+        World world = make_world();
+        int rank = 0;
+        const auto fail = [&](const std::string& what, ExitCode code) {
+            report(program, what, code, true);
+            // The other ranks notice the same loss about now: let them say what they waited for.
+            if (code == ExitCode::communication) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));
+            }
+            world.abort(static_cast<int>(code));
+            return static_cast<int>(code);
+        };
+        try {
+            world.run([&](Communicator& communicator) {
+                if (!threads) rank = communicator.rank();
+                body(communicator);
+            });
+        } catch (const AgreedError& error) {
+            return report(program, error.what(), error.exit_code(), rank == 0);
+        } catch (const Error& error) {
+            return fail(error.what(), error.exit_code());
+        } catch (const std::bad_alloc&) {
+            return fail((threads ? std::string() : "rank " + std::to_string(rank) + ": ") +
+                            "out of memory; use a smaller model or microbatch, or fewer ranks per "
+                            "host",
+                        ExitCode::out_of_memory);
+        } catch (const std::exception& error) {
+            return fail(error.what(), ExitCode::failed);
+        }
+        return static_cast<int>(ExitCode::ok);
+    } catch (const Error& error) {  // no world
+        return report(program, error.what(), error.exit_code(), first_of_launch());
+    }
+}
+
+}  // namespace vocabpipe::tool

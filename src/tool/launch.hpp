@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+namespace vocabpipe::tool {
+
+/// Where the ranks of a program come from; the comments name its flags.
+struct Launch {
+    std::string transport = "mpi";  // --transport
+    int ranks = 0;                  // --ranks, with --transport threads
+    double timeout_seconds = 600;   // --distributed-timeout-seconds; Megatron's is 10 minutes
+
+    [[nodiscard]] bool ranks_are_threads() const { return transport == "threads"; }
+};
+
+void add_launch_flags(CLI::App& app, Launch& launch);
+/// Throws UsageError.
+void check_launch(const CLI::App& app, const Launch& launch);
+
+/// Errors before there is a world are the same on every rank that was started with the same flags;
+/// the first of them prints. The environment is only trusted for who prints.
+[[nodiscard]] bool first_of_launch();
+
+/// Reports an error from before there is a world and returns its exit code. mpirun ends everything
+/// at the first rank that fails: those that do not print leave time to the one that does.
+int report_before_launch(const char* program, const std::string& what, ExitCode code);
+
+/// Runs `body` on every rank and returns the exit code. Errors are one line on stderr, "PROGRAM:
+/// error: ...", and end all ranks: those that all agreed on, from rank 0; others from the rank that
+/// failed, which then has the launcher end the rest.
+int run_ranks(const char* program, const Launch& launch,
+              const std::function<void(Communicator&)>& body);
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/model_flags.hpp"
+
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/generate.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+std::string schedule_names() {
+    std::string names;
+    for (const Generator& generator : generators()) {
+        names += (names.empty() ? "" : ", ") + std::string(generator.name);
+    }
+    return names;
+}
+
+void add_model(CLI::App& app, GptConfig& m) {
+    app.add_option("--num-layers", m.num_layers, "Transformer layers")->capture_default_str();
+    app.add_option("--hidden-size", m.hidden_size, "Hidden size h")->capture_default_str();
+    app.add_option("--ffn-hidden-size", m.ffn_hidden_size, "Feed-forward size (default 4 h)");
+    app.add_option("--num-attention-heads", m.num_attention_heads, "Attention heads")
+        ->capture_default_str();
+    app.add_option("--seq-length", m.seq_length, "Tokens per sequence")->capture_default_str();
+    app.add_option("--max-position-embeddings", m.max_position_embeddings,
+                   "Learned positions (default: the sequence length)");
+    app.add_option("--vocab-size", m.vocab_size, "Vocabulary rows V, unpadded")
+        ->capture_default_str();
+    app.add_option("--init-method-std", m.init_std, "Standard deviation of initial weights")
+        ->capture_default_str();
+    app.add_option("--label-smoothing", m.label_smoothing, "Label smoothing in [0, 1)")
+        ->capture_default_str();
+    app.add_option("--z-loss", m.z_loss, "Weight of the squared log partition function")
+        ->capture_default_str();
+}
+
+void add_schedule(CLI::App& app, TrainOptions& t) {
+    app.add_option("--pipeline-model-parallel-size", t.pipeline_model_parallel_size,
+                   "Checked against the ranks that were started")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--schedule", t.schedule,
+                   "Schedule: a .csv or .json file, or " + schedule_names())
+        ->capture_default_str();
+    app.add_option(
+        "--pipeline-model-parallel-layout", t.layout,
+        "Layers of every stage, such as Et*3|(tt|)*2,t|L; V in place of E and L: sharded");
+    app.add_option("--chunks,--num-virtual-stages-per-pipeline-rank", t.chunks,
+                   "Stages per rank v (default: the schedule's own)");
+    app.add_option("--num-layers-per-virtual-pipeline-stage", t.layers_per_chunk,
+                   "The same, from the layers of one stage");
+    app.add_option(
+        "--group-size,--microbatch-group-size-per-virtual-pipeline-stage", t.group_size,
+        "Microbatches in a row per stage, of interleaved schedules (default: the ranks)");
+    app.add_option("--memory-limit,--schedule-memory-limit", t.memory_limit,
+                   "Most activations alive on a rank, in chunks, of schedules that trade memory "
+                   "for bubble (default: the schedule's own)");
+    app.add_option("--warm-up-depth", t.warm_up_depth,
+                   "Microbatches between the stages of 1F1B (default: 1, eager 2)");
+}
+
+}  // namespace
+
+ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options) : app_(app), options_(options) {
+    app.option_defaults()->take_last();  // as argparse does: scripts append what they override
+    add_model(app, options.model);
+    app.add_flag("--untie-embeddings-and-output-weights", untie_,
+                 "Give the output layer a weight of its own");
+    app.add_option("--dtype", dtype_, "fp32 or bf16")
+        ->check(CLI::IsMember({"fp32", "bf16"}))
+        ->capture_default_str();
+    app.add_flag("--bf16", bf16_, "Same as --dtype bf16");
+    app.add_option("--micro-batch-size", options.micro_batch_size, "Sequences per microbatch")
+        ->capture_default_str();
+    app.add_option("--global-batch-size", options.global_batch_size, "Sequences per step")
+        ->capture_default_str();
+    app.add_option("--seed", options.seed, "Seed of weights and data order")->capture_default_str();
+    add_schedule(app, options);
+    app.add_option("--vocab-mode", vocab_mode_,
+                   "none, redistributed, interlaced, one_barrier, two_barriers")
+        ->capture_default_str();
+    app.add_option("--threads-per-rank", options.threads_per_rank,
+                   "OpenMP threads per rank (default: the rank's share of the cores)");
+}
+
+void ModelFlags::resolve() const {
+    GptConfig& m = options_.model;
+    if (app_.count("--ffn-hidden-size") == 0) m.ffn_hidden_size = 4 * m.hidden_size;
+    if (app_.count("--max-position-embeddings") == 0) m.max_position_embeddings = m.seq_length;
+    m.tied = !untie_;
+    m.dtype = bf16_ || dtype_ == "bf16" ? DType::bf16 : DType::fp32;
+    options_.vocab_mode = vocab_mode_from(vocab_mode_);
+    // A layout says by itself whether the vocabulary layers are whole.
+    const bool whole = !options_.layout.empty() && options_.layout.find('V') == std::string::npos;
+    if (whole && app_.count("--vocab-mode") == 0) options_.vocab_mode = VocabMode::none;
+    if (app_.count("--threads-per-rank") > 0 && options_.threads_per_rank < 1) {
+        throw UsageError("--threads-per-rank " + std::to_string(options_.threads_per_rank) +
+                         ": must be at least 1");
+    }
+    if (options_.chunks != 0 && options_.layers_per_chunk != 0) {
+        throw UsageError("--num-layers-per-virtual-pipeline-stage " +
+                         std::to_string(options_.layers_per_chunk) + ": --chunks " +
+                         std::to_string(options_.chunks) + " says it already; give one of them");
+    }
+}
+
+}  // namespace vocabpipe::tool

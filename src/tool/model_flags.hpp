@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/train_options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace vocabpipe::tool {
+
+/// Flags that say what runs, as Megatron names them: model, microbatches, schedule, vocabulary
+/// mode, data type. Shared by train_gpt and vocabpipe profile.
+class ModelFlags {
+public:
+    /// Adds them to `app`; values go to `options`. Both must outlive this object.
+    ModelFlags(CLI::App& app, TrainOptions& options);
+
+    /// Completes options that depend on others, once the command line was parsed. Throws
+    /// UsageError.
+    void resolve() const;
+
+private:
+    CLI::App& app_;
+    TrainOptions& options_;
+    std::string vocab_mode_ = "one_barrier";
+    std::string dtype_ = "fp32";
+    bool bf16_ = false;
+    bool untie_ = false;
+};
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/training_plan.hpp"
+
+#include "src/model/flop_costs.hpp"
+#include "src/train/process_memory.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/insert_vocabulary.hpp"
+#include "vocabpipe/schedule_file.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr int64_t kUnit = 12;  // so that halves and thirds of small ratios stay whole
+
+std::string mib(int64_t bytes) {
+    return std::to_string((bytes + (1 << 19)) >> 20) + " MiB";
+}
+
+/// Of --schedule-costs F,B, or as good a guess.
+PassCosts given_costs(const TrainOptions& options) {
+    const auto [forward, backward] =
+        options.schedule_costs.value_or(std::pair<int64_t, int64_t>{1, 2});
+    return PassCosts::uniform(kUnit * forward, kUnit * backward, kUnit * forward / 3);
+}
+
+bool is_schedule_file(const std::string& name) {
+    return name.ends_with(".csv") || name.ends_with(".json");
+}
+
+double parameter_count(const GptConfig& config) {
+    double count = 0;
+    for (const LogicalParameter& p : gpt_parameters(config)) {
+        count += static_cast<double>(p.rows * p.cols);
+    }
+    return count;
+}
+
+}  // namespace
+
+TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements)
+    : options_(options), placements_(std::move(placements)) {
+    microbatches_ = static_cast<int>(options_.global_batch_size / options_.micro_batch_size);
+    threads_ = options_.threads_per_rank;
+    if (threads_ == 0) {
+        threads_ = placements_.front().threads();
+        for (const RankPlacement& p : placements_) threads_ = std::min(threads_, p.threads());
+    }
+    if (!options_.layout.empty()) read_layout();
+    if (is_schedule_file(options_.schedule)) read_file();
+    schedule_ = make_schedule(given_costs(options_), kUnit * options_.c0_margin);
+    check_layers();
+    partition_ = {
+        .layers_per_stage =
+            layout_ ? layout_->layers
+                    : layers_per_stage(options_.model.num_layers, schedule_.stages,
+                                       options_.vocab_mode, output_layer_in_layers(options_.model)),
+        .micro_batch_size = options_.micro_batch_size,
+        .threads_per_rank = threads_};
+    sizes_ = step_sizes(options_.model, partition_, schedule_);
+    if (options_.cost_file.empty()) {
+        costs_ = flop_costs(options_.model, partition_, schedule_);
+        programs_ = lower(schedule_, sizes_, costs_);
+    } else {
+        rebuild(costs_of_file());
+    }
+}
+
+PassCosts TrainingPlan::rebuild(const TableCosts& measured) {
+    costs_ = measured;
+    PassCosts costs = PassCosts::of(costs_, sizes_, schedule_);
+    schedule_ = make_schedule(costs, options_.c0_margin);
+    programs_ = lower(schedule_, sizes_, costs_);
+    return costs;
+}
+
+void TrainingPlan::read_layout() {
+    const std::string flag = "--pipeline-model-parallel-layout " + options_.layout;
+    layout_ = parse_stage_layout(
+        options_.layout,
+        {.ranks = ranks(), .chunks = options_.chunks, .num_layers = options_.model.num_layers});
+    if (layout_->sharded_input != layout_->sharded_output) {
+        throw UsageError(flag +
+                         ": shards one of embedding and output layer; write V for both, or E and "
+                         "L");
+    }
+    const bool whole =
+        options_.vocab_mode == VocabMode::none || options_.vocab_mode == VocabMode::redistributed;
+    if (layout_->sharded_output == whole) {
+        throw UsageError(flag + ": does not fit --vocab-mode " +
+                         std::string(to_string(options_.vocab_mode)) + "; write " +
+                         (whole ? "E and L for whole layers" : "V for sharded ones") +
+                         ", or choose another mode");
+    }
+}
+
+void TrainingPlan::read_file() {
+    ScheduleFile file = read_schedule(options_.schedule, {.ranks = ranks()});
+    const auto refuse = [this](const std::string& what) {
+        throw InputFileError(options_.schedule + ": " + what);
+    };
+    if (file.schedule.microbatches != microbatches_) {
+        refuse("has " + std::to_string(file.schedule.microbatches) +
+               " microbatches; --global-batch-size " + std::to_string(options_.global_batch_size) +
+               " / --micro-batch-size " + std::to_string(options_.micro_batch_size) + " gives " +
+               std::to_string(microbatches_) + ", both must be the same");
+    }
+    if (file.schedule.forward_only()) refuse("has no backward passes; training needs them");
+    const int64_t rows = file.schedule.output.vocab_size();
+    if (rows != 0 && rows != options_.model.vocab_size) {
+        refuse("shards " + std::to_string(rows) + " vocabulary rows, --vocab-size is " +
+               std::to_string(options_.model.vocab_size) + "; both must be the same");
+    }
+    if (options_.chunks != 0 || options_.layers_per_chunk != 0) {
+        refuse(
+            "says by itself which stages a rank has; leave out --chunks and "
+            "--num-layers-per-virtual-pipeline-stage");
+    }
+    file_ = std::move(file.schedule);
+    notes_ = std::move(file.notes);
+}
+
+Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin) const {
+    if (file_) {
+        if (file_->output.vocab_size() != 0) return *file_;
+        return insert_vocabulary(
+            *file_,
+            {.mode = options_.vocab_mode, .vocab_size = options_.model.vocab_size, .costs = costs});
+    }
+    return generate(options_.schedule, {.ranks = ranks(),
+                                        .microbatches = microbatches_,
+                                        .vocab_mode = options_.vocab_mode,
+                                        .vocab_size = options_.model.vocab_size,
+                                        .chunks = chunks(),
+                                        .warm_up_depth = options_.warm_up_depth,
+                                        .group_size = options_.group_size,
+                                        .memory_limit = options_.memory_limit,
+                                        .costs = costs,
+                                        .c0_margin = c0_margin});
+}
+
+int TrainingPlan::chunks() const {
+    if (layout_) return static_cast<int>(layout_->layers.size()) / ranks();
+    if (options_.layers_per_chunk == 0) return options_.chunks;
+    const int64_t round = int64_t{options_.layers_per_chunk} * ranks();
+    if (options_.model.num_layers % round == 0) {
+        return static_cast<int>(options_.model.num_layers / round);
+    }
+    throw UsageError("--num-layers-per-virtual-pipeline-stage " +
+                     std::to_string(options_.layers_per_chunk) + ": --num-layers " +
+                     std::to_string(options_.model.num_layers) + " is no multiple of " +
+                     std::to_string(round) + ", that many on each of " + std::to_string(ranks()) +
+                     " ranks; use --chunks, which allows uneven stages");
+}
+
+int64_t TrainingPlan::boundary_bytes() const {
+    return sizes_.tokens * sizes_.hidden * size_of(sizes_.dtype);
+}
+
+PersistentBytes TrainingPlan::persistent(int rank) const {
+    return persistent_bytes(options_.model, partition_, schedule_, rank);
+}
+
+int64_t TrainingPlan::planned_bytes(int rank) const {
+    return persistent(rank).total() +
+           static_cast<int64_t>(programs_[static_cast<size_t>(rank)].arena_bytes);
+}
+
+/// Several stages per rank need as many layers.
+void TrainingPlan::check_layers() const {
+    if (layout_ && std::ssize(layout_->layers) != schedule_.stages) {
+        throw UsageError("--pipeline-model-parallel-layout " + options_.layout + ": has " +
+                         std::to_string(layout_->layers.size()) + " stages, the schedule has " +
+                         std::to_string(schedule_.stages) + "; both must be the same");
+    }
+    if (options_.model.num_layers >= schedule_.stages || layout_ ||
+        options_.vocab_mode == VocabMode::redistributed) {
+        return;
+    }
+    throw UsageError("--num-layers " + std::to_string(options_.model.num_layers) +
+                     ": must be at least the number of stages, " +
+                     std::to_string(schedule_.stages) + " (" + options_.schedule + ", " +
+                     std::to_string(schedule_.stages / schedule_.ranks) +
+                     " per rank); use more layers or fewer stages");
+}
+
+/// Of --schedule-costs FILE, which must have measured this very split.
+TableCosts TrainingPlan::costs_of_file() const {
+    const Profile profile = read_profile(options_.cost_file);
+    const auto refuse = [&](const std::string& what, const auto& theirs, const auto& ours) {
+        if (theirs == ours) return;
+        throw UsageError("--schedule-costs " + options_.cost_file + ": was measured with " + what +
+                         "; measure with the flags of this run, or use auto");
+    };
+    const auto number = [&](const std::string& what, int64_t theirs, int64_t ours) {
+        refuse(what + " " + std::to_string(theirs) + ", not " + std::to_string(ours), theirs, ours);
+    };
+    number("ranks", profile.ranks(), schedule_.ranks);
+    number("stages", profile.stages(), schedule_.stages);
+    number("tokens per microbatch", profile.sizes.tokens, sizes_.tokens);
+    number("hidden size", profile.sizes.hidden, sizes_.hidden);
+    number("vocabulary", profile.model.vocab, options_.model.vocab_size);
+    refuse("other layers per stage", profile.model.layers_per_stage, partition_.layers_per_stage);
+    refuse("another placement of the stages", profile.rank_of_stage, schedule_.rank_of_stage);
+    refuse("other embedding rows per rank", profile.input, schedule_.input);
+    refuse("other output rows per rank", profile.output, schedule_.output);
+    return profile.costs;
+}
+
+void TrainingPlan::check_memory(int of_rank) const {
+    const std::string& host = placements_[static_cast<size_t>(of_rank)].host;
+    int64_t planned = 0;
+    int64_t largest = 0;
+    int largest_rank = 0;
+    for (int rank = 0; rank < ranks(); ++rank) {
+        if (placements_[static_cast<size_t>(rank)].host != host) continue;
+        const int64_t bytes = planned_bytes(rank);
+        planned += bytes;
+        if (bytes > largest) {
+            largest = bytes;
+            largest_rank = rank;
+        }
+    }
+    const int64_t available = available_memory();
+    if (planned <= available) return;
+    throw OutOfMemoryError(
+        host + ": the plan needs " + mib(planned) + " (most on rank " +
+        std::to_string(largest_rank) + ": " + mib(largest) + "), " + mib(available) +
+        " are available; reduce --micro-batch-size, --hidden-size or --num-layers, use more "
+        "hosts, or --vocab-mode one_barrier");
+}
+
+void TrainingPlan::print() const {
+    std::printf(
+        "%s, vocab mode %s, %d ranks x %d threads, %d microbatches of %lld x %lld tokens, "
+        "%s, %.2f M parameters\n",
+        options_.schedule.c_str(), std::string(to_string(options_.vocab_mode)).c_str(), ranks(),
+        threads_, microbatches_, static_cast<long long>(options_.micro_batch_size),
+        static_cast<long long>(options_.model.seq_length),
+        options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
+        parameter_count(options_.model) / 1e6);
+    std::printf("%4s  %-20s %-10s %6s %14s %14s %12s\n", "rank", "host", "stages", "layers",
+                "embedding rows", "output rows", "planned MiB");
+    for (int rank = 0; rank < ranks(); ++rank) {
+        int layers = 0;
+        std::string stages;
+        for (size_t s = 0; s < partition_.layers_per_stage.size(); ++s) {
+            if (schedule_.rank_of_stage[s] != rank) continue;
+            layers += partition_.layers_per_stage[s];
+            stages += (stages.empty() ? "" : ",") + std::to_string(s);
+        }
+        std::printf("%4d  %-20s %-10s %6d %14lld %14lld %12.1f\n", rank,
+                    placements_[static_cast<size_t>(rank)].host.c_str(), stages.c_str(), layers,
+                    static_cast<long long>(schedule_.input.rows(rank)),
+                    static_cast<long long>(schedule_.output.rows(rank)),
+                    static_cast<double>(planned_bytes(rank)) / (1 << 20));
+    }
+    for (const std::string& note : notes_) {
+        std::printf("%s: %s\n", options_.schedule.c_str(), note.c_str());
+    }
+    std::fflush(stdout);
+}
+
+Profile TrainingPlan::profile(const TableCosts& costs, std::vector<Op> derived,
+                              std::vector<LinkSample> links) const {
+    const GptConfig& m = options_.model;
+    Profile profile;
+    profile.host = placements_.front().host;
+    profile.device = "host, " + std::to_string(threads_) + " threads per rank";
+    profile.date = options_.date;
+    profile.command = options_.command;
+    profile.model = {.layers = m.num_layers,
+                     .hidden = m.hidden_size,
+                     .ffn_hidden = m.ffn_hidden_size,
+                     .heads = m.num_attention_heads,
+                     .seq_length = m.seq_length,
+                     .micro_batch_size = options_.micro_batch_size,
+                     .vocab = m.vocab_size,
+                     .layers_per_stage = partition_.layers_per_stage};
+    profile.rank_of_stage = schedule_.rank_of_stage;
+    profile.input = schedule_.input;
+    profile.output = schedule_.output;
+    profile.barriers = schedule_.barriers;
+    profile.costs = costs;
+    profile.derived = std::move(derived);
+    profile.sizes = sizes_;
+    for (int rank = 0; rank < ranks(); ++rank) {
+        profile.persistent.push_back(persistent(rank));
+    }
+    profile.links = std::move(links);
+    return profile;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/gpt.hpp"
+#include "src/train/rank_placement.hpp"
+#include "src/train/train_options.hpp"
+#include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/pass_costs.hpp"
+#include "vocabpipe/profile.hpp"
+#include "vocabpipe/program.hpp"
+#include "vocabpipe/schedule.hpp"
+#include "vocabpipe/stage_layout.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What a run will do, before anything is allocated; the same on every rank. Throws UsageError for
+/// flags that do not fit together, InputFileError for a cost file.
+class TrainingPlan {
+public:
+    /// One placement per rank. The options must outlive the plan.
+    TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements);
+
+    [[nodiscard]] int ranks() const { return static_cast<int>(placements_.size()); }
+    [[nodiscard]] int microbatches() const { return microbatches_; }
+    [[nodiscard]] int threads() const { return threads_; }  ///< per rank
+    [[nodiscard]] const Schedule& schedule() const { return schedule_; }
+    [[nodiscard]] const GptPartition& partition() const { return partition_; }
+    [[nodiscard]] const StepSizes& sizes() const { return sizes_; }
+    /// What the programs were lowered with.
+    [[nodiscard]] const TableCosts& costs() const { return costs_; }
+    [[nodiscard]] const std::vector<Program>& programs() const { return programs_; }
+    [[nodiscard]] int64_t boundary_bytes() const;
+
+    /// Makes schedule and programs again for measured costs, which must be the same on every rank.
+    /// Returns them as the generators see them.
+    PassCosts rebuild(const TableCosts& measured);
+
+    [[nodiscard]] PersistentBytes persistent(int rank) const;
+    [[nodiscard]] int64_t planned_bytes(int rank) const;
+    /// All ranks of the host of `rank` together must fit into what is free there now;
+    /// OutOfMemoryError otherwise.
+    void check_memory(int rank) const;
+
+    /// The plan as a table, a line per rank.
+    void print() const;
+
+    [[nodiscard]] Profile profile(const TableCosts& costs, std::vector<Op> derived,
+                                  std::vector<LinkSample> links) const;
+
+private:
+    void read_layout();
+    void read_file();
+    [[nodiscard]] Schedule make_schedule(const PassCosts& costs, int64_t c0_margin) const;
+    [[nodiscard]] int chunks() const;
+    void check_layers() const;
+    [[nodiscard]] TableCosts costs_of_file() const;
+
+    const TrainOptions& options_;
+    std::vector<RankPlacement> placements_;
+    int microbatches_ = 1;
+    int threads_ = 1;
+    std::optional<StageLayout> layout_;
+    std::optional<Schedule> file_;    ///< what --schedule FILE says
+    std::vector<std::string> notes_;  ///< about the file
+    Schedule schedule_;
+    GptPartition partition_;
+    StepSizes sizes_;
+    TableCosts costs_;
+    std::vector<Program> programs_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/measure_links.hpp"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+namespace vocabpipe {
+namespace {
+
+TEST(MeasureLinks, TimesEverySizeOfMessagesAndCollectivesAlikeOnEveryRank) {
+    std::mutex mutex;
+    std::vector<LinkTimes> by_rank;
+    World::threads(3, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
+        LinkTimes mine = measure_links(
+            communicator, {.bytes = {1, 7, 70000}, .collectives = true, .repetitions = 3});
+        const std::lock_guard lock(mutex);
+        by_rank.push_back(std::move(mine));
+    });
+    ASSERT_EQ(by_rank.size(), 3U);
+    const LinkTimes& first = by_rank.front();
+    ASSERT_EQ(first.median.size(), 15U);
+    for (size_t i = 0; i < first.median.size(); ++i) {
+        EXPECT_GT(first.fastest[i].ns, 0) << to_string(first.median[i].what);
+        EXPECT_LE(first.fastest[i].ns, first.median[i].ns);
+        EXPECT_EQ(first.median[i].ranks, first.median[i].what == Do::send ? 2 : 3);
+    }
+    EXPECT_EQ(first.median[2].bytes, 70000);
+    for (const LinkTimes& other : by_rank) {
+        EXPECT_EQ(other.median, first.median);
+        EXPECT_EQ(other.fastest, first.fastest);
+    }
+}
+
+TEST(MeasureLinks, OfOneRankAreNone) {
+    World::threads(1).run([](Communicator& communicator) {
+        EXPECT_TRUE(
+            measure_links(communicator, {.bytes = {8}, .collectives = true}).median.empty());
+    });
+}
+
+TEST(FitLinks, MakesTheShortestMessageAndTheAskedOneComeOutRight) {
+    const std::vector<LinkSample> samples{{.what = Do::send, .bytes = 100000, .ns = 50000},
+                                          {.what = Do::send, .bytes = 8, .ns = 700},
+                                          {.what = Do::send, .bytes = 4096, .ns = 2000},
+                                          {.what = Do::gather, .bytes = 1, .ns = 1}};
+    TableCosts costs;
+    fit_links(samples, 100000, costs);
+    const Group pair{{0, 1}, -1};
+    EXPECT_EQ(costs.transfer_ns(Do::send, pair, 0), 700);
+    EXPECT_EQ(costs.transfer_ns(Do::send, pair, 100000), 50000);
+    fit_links(samples, 5000, costs);
+    EXPECT_EQ(costs.transfer_ns(Do::send, pair, 4096), 2000);
+}
+
+TEST(FitLinks, WithoutMessagesLeavesTheCostsAsTheyAre) {
+    TableCosts costs;
+    costs.latency_ns = 5;
+    fit_links({}, 100, costs);
+    EXPECT_EQ(costs.latency_ns, 5);
+}
+
+}  // namespace
+}  // namespace vocabpipe
