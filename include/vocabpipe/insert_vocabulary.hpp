@@ -12,7 +12,7 @@ struct InsertOptions {
     VocabMode mode = VocabMode::one_barrier;
     int64_t vocab_size = 1;
     PassCosts costs;
-    /// Activations that may be alive on a rank, in chunks; 0: the base's own peak and one
+    /// Activations that may be alive on a rank, in chunks; 0: aim for the base's own peak and one
     /// microbatch more per barrier, which is what a barrier costs (paper, section 5.2).
     int chunk_limit = 0;
 };

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -131,21 +130,20 @@ private:
     void shard() {
         collect();
         const int64_t enough = least_delay();
-        const std::vector<int> limit = chunk_limit();
-        std::optional<Schedule> best;
-        int64_t best_makespan = std::numeric_limits<int64_t>::max();
+        const int limit = chunk_limit();
+        Schedule best;
+        std::pair<int, int64_t> best_score;  // chunks beyond the limit, makespan
+        int least = std::numeric_limits<int>::max();
         const auto consider = [&](Schedule candidate) {
             const std::vector<int> peaks = peak_chunks(candidate);
-            for (size_t rank = 0; rank < peaks.size(); ++rank) {
-                least_[rank] = std::min(least_[rank], peaks[rank]);
-                if (peaks[rank] > limit[rank] && !base_.forward_only()) return;
-            }
-            const int64_t makespan = time_passes(candidate, costs_).makespan;
-            if (makespan >= best_makespan) return;
-            best_makespan = makespan;
+            const int most = *std::max_element(peaks.begin(), peaks.end());
+            least = std::min(least, most);
+            const int beyond = base_.forward_only() ? 0 : std::max(0, most - limit);
+            const std::pair score(beyond, time_passes(candidate, costs_).makespan);
+            if (!best.passes.empty() && score >= best_score) return;
+            best_score = score;
             best = std::move(candidate);
         };
-        least_.assign(base_.passes.size(), std::numeric_limits<int>::max());
         size_t passes = 0;
         for (const std::vector<Pass>& list : base_.passes) passes += list.size();
         const size_t affordable = kBudget / std::max<size_t>(passes, 1);
@@ -161,18 +159,25 @@ private:
             for (const auto& [overrun, look_ahead] : kFills) {
                 for (const Schedule& lists : placed) {
                     if (tried++ >= affordable) break;
-                    const FillOptions fill{.chunk_limit = limit,
-                                           .numerator_limit = kNumerators,
-                                           .overrun_percent = overrun,
-                                           .look_ahead = look_ahead};
+                    const FillOptions fill{
+                        .chunk_limit = std::vector<int>(base_.passes.size(), limit),
+                        .numerator_limit = kNumerators,
+                        .overrun_percent = overrun,
+                        .look_ahead = look_ahead};
                     if (auto filled = fill_idle(lists, costs_, fill)) {
                         consider(*std::move(filled));
                     }
                 }
             }
         }
-        if (!best) too_small(limit);
-        result_ = *std::move(best);
+        // Without a limit given, the usual one is an aim: a base of an uneven pattern may need
+        // more.
+        if (best_score.first > 0 && asked_limit_ > 0) {
+            throw UsageError("--memory-limit " + std::to_string(limit) + ": the schedule with " +
+                             std::string(to_string(mode_)) + " vocabulary layers needs " +
+                             std::to_string(least) + " chunks on the fullest rank");
+        }
+        result_ = std::move(best);
     }
 
     /// One interval per barrier: what the building block of the paper adds (section 5.2), and what
@@ -199,21 +204,12 @@ private:
         return delay;
     }
 
-    std::vector<int> chunk_limit() const {
+    int chunk_limit() const {
+        if (asked_limit_ > 0) return asked_limit_;
         const std::vector<int> peaks = peak_chunks(base_);
-        const int most = *std::max_element(peaks.begin(), peaks.end());
         const int barriers = mode_ == VocabMode::two_barriers ? 2 : 1;
         const int chunks = (base_.stages + base_.ranks - 1) / base_.ranks;
-        const int limit = asked_limit_ > 0 ? asked_limit_ : most + barriers * chunks;
-        return std::vector<int>(peaks.size(), limit);
-    }
-
-    [[noreturn]] void too_small(const std::vector<int>& limit) const {
-        throw UsageError("--memory-limit " + std::to_string(limit.front()) +
-                         ": the schedule with " + std::string(to_string(mode_)) +
-                         " vocabulary layers needs " +
-                         std::to_string(*std::max_element(least_.begin(), least_.end())) +
-                         " chunks on the fullest rank");
+        return *std::max_element(peaks.begin(), peaks.end()) + barriers * chunks;
     }
 
     /// Every barrier delays the backwards; `delay` holds for all of them.
@@ -308,7 +304,6 @@ private:
     std::vector<int64_t> first_, head_;  ///< [j] begin of the first stage's F, end of the last's
     std::vector<int64_t> tail_, end_;  ///< [j] begin of the last stage's B or I, end of the first's
     std::vector<int64_t> score_, weight_;  ///< [j] when S and T would like to run
-    std::vector<int> least_;  ///< [rank] smallest peak of any placement, for the message
 };
 
 }  // namespace
