@@ -30,20 +30,20 @@ public:
     [[nodiscard]] virtual int64_t fixed_step_ns() const { return 0; }
 };
 
+// clang-format off
 /// How k ranks do a collective. With a the latency, b the time of the bytes that the busiest rank
 /// sends to one peer (broadcast: the message; all_gather, gather: one rank's part; exchange: the
 /// whole partial sum), l = ceil(log2 k):
 ///
-///   | | broadcast | all_gather, gather | exchange |
-///   |---|---|---|---|
-///   | linear: one peer after the other on one link, messages pipelined | a + (k-1) b | a + (k-1) b
-///   | a + b (k-1)/k |
-///   | ring: from neighbour to neighbour, in pieces | (k-1) a + b | (k-1) (a + b) | (k-1) a +
-///   b (k-1)/k |
-///   | tree: doubling distances | l (a + b) | l a + (k-1) b | l (a + b/2) |
-///   | direct: all peers at once, a link for each pair | a + b | a + b | a + b |
+///   |                                                    | broadcast   | all_gather, gather | exchange            |
+///   |----------------------------------------------------|-------------|--------------------|---------------------|
+///   | linear: one peer after the other, messages pipelined | a + (k-1) b | a + (k-1) b      | a + b (k-1)/k       |
+///   | ring: from neighbour to neighbour, in pieces       | (k-1) a + b | (k-1) (a + b)      | (k-1) a + b (k-1)/k |
+///   | tree: doubling distances                           | l (a + b)   | l a + (k-1) b      | l (a + b/2)         |
+///   | direct: all peers at once, a link for each pair    | a + b       | a + b              | a + b               |
 ///
 /// (binomial tree, recursive doubling, Bruck; Thakur, Rabenseifner, Gropp 2005).
+// clang-format on
 enum class CollectiveAlgorithm : uint8_t { linear, ring, tree, direct };
 
 struct CollectiveAlgorithms {

@@ -51,6 +51,29 @@ TEST(VHalf, KeepsTheSameMemoryOnEveryRankWithinOneChunk) {
     }
 }
 
+// The paper's claim (section 6.4): with sharded vocabulary layers V-Half has equal work and equal
+// memory on every rank. Its own lists hold p+2 chunks and one microbatch more per barrier; fillers
+// may end earlier on some ranks than on others, but never keep more.
+TEST(VHalf, WithVocabularyPassesHasEqualWorkAndMemoryOnEveryRank) {
+    for (const int p : {2, 4, 6, 8, 16}) {
+        for (const auto& [mode, barriers] :
+             {std::pair{VocabMode::one_barrier, 1}, std::pair{VocabMode::two_barriers, 2}}) {
+            const PassCosts costs = PassCosts::uniform(12, 24, 4);
+            const Schedule schedule = generate("v-half", {.ranks = p,
+                                                          .microbatches = 4 * p,
+                                                          .vocab_mode = mode,
+                                                          .vocab_size = 1024,
+                                                          .costs = costs});
+            SCOPED_TRACE("p=" + std::to_string(p) + " " + std::string(to_string(mode)));
+            EXPECT_LE(highest_peak(schedule), p + 2 + 2 * barriers);
+            EXPECT_GE(lowest_peak(schedule), highest_peak(schedule) - 2);
+            for (const int64_t busy : time_passes(schedule, costs).busy) {
+                EXPECT_EQ(busy, 4 * p * (2 * (12 + 24) + 2 * (4 + 1)));
+            }
+        }
+    }
+}
+
 TEST(VHalf, IsValidForEveryNumberOfMicrobatches) {
     for (const char* family : {"v-half", "v-min"}) {
         for (int p = 1; p <= 9; ++p) {
