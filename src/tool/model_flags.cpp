@@ -57,6 +57,9 @@ void add_schedule(CLI::App& app, TrainOptions& t) {
                    "for bubble (default: the schedule's own)");
     app.add_option("--warm-up-depth", t.warm_up_depth,
                    "Microbatches between the stages of 1F1B (default: 1, eager 2)");
+    app.add_option("--search-moves", t.search_moves,
+                   "Moves of a local search for a shorter step under --schedule-costs (default: "
+                   "0, the schedule's own order)");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "src/tool/step_costs.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/improve.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/pass_costs.hpp"
 
@@ -91,7 +92,8 @@ Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
         if (value == 0) continue;
         throw UsageError(std::string(flag) + ": is for schedules by name; " + path + " is a file");
     }
-    Schedule schedule = read_schedule_file(path, {.ranks = flags.pp});
+    Schedule schedule =
+        read_schedule_file(path, {.dialect = csv_dialect_from(flags.dialect), .ranks = flags.pp});
     if (flags.microbatches != 0 && flags.microbatches != schedule.microbatches) {
         throw UsageError("--microbatches " + std::to_string(flags.microbatches) + ": " + path +
                          " has " + std::to_string(schedule.microbatches));
@@ -107,7 +109,8 @@ Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
 
 void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
     const CLI::Range count(int64_t{1}, int64_t{1} << 30);
-    command.add_option("--pp", flags.pp, "Ranks of the pipeline")->check(count);
+    command.add_option("--pp", flags.pp, "Ranks of the pipeline")
+        ->check(CLI::Range(1, 65535));  // stage numbers have 16 bits
     command.add_option("--microbatches", flags.microbatches, "Microbatches per step")->check(count);
     command.add_option("--chunks", flags.chunks, "Stages per rank (default: the schedule's own)")
         ->check(count);
@@ -139,6 +142,14 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
         .add_option("--warm-up-depth", flags.warm_up_depth,
                     "How eagerly 1F1B runs forwards ahead (default: the schedule's own)")
         ->check(count);
+    command
+        .add_option("--search-moves", flags.search_moves,
+                    "Moves of a local search for a shorter step, after the schedule's own rule")
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+    command
+        .add_option("--dialect", flags.dialect,
+                    "Letters of a PyTorch CSV: new, old, or auto (by its content)")
+        ->capture_default_str();
     command
         .add_option("--num-layers", flags.num_layers,
                     "Transformer layers (default: the profile's, else one per stage)")
@@ -215,11 +226,15 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     options.warm_up_depth = flags.warm_up_depth;
     const bool complete_file = is_file && from_file.output.vocab_size() > 0;
     const auto make = [&] {
-        if (complete_file) return from_file;
         if (!is_file) return generate(name, options);
-        return insert_vocabulary(
-            from_file,
-            {.mode = options.vocab_mode, .vocab_size = options.vocab_size, .costs = options.costs});
+        Schedule schedule = from_file;
+        if (!complete_file) {
+            schedule = insert_vocabulary(from_file, {.mode = options.vocab_mode,
+                                                     .vocab_size = options.vocab_size,
+                                                     .costs = options.costs});
+        }
+        if (options.search_moves == 0) return schedule;
+        return improve(schedule, options.costs, {.moves = options.search_moves});
     };
     // Costs depend on shards and stages, which the schedule has, and the order of its passes
     // depends on the costs.
@@ -227,6 +242,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     first.schedule = make();
     complete(first, flags, options.vocab_mode, profile);
     options.costs = PassCosts::of(first.costs, first.sizes, first.schedule);
+    options.search_moves = flags.search_moves;
     ScheduledStep step;
     step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
                  ", " + std::to_string(options.ranks) +

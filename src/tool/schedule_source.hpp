@@ -23,6 +23,8 @@ struct ScheduleFlags {
     int memory_limit = 0;
     int group_size = 0;
     int warm_up_depth = 0;
+    int64_t search_moves = 0;
+    std::string dialect = "new";  // of a PyTorch CSV; its present letters
     // B = 2 F, and an even share of the output layer a third of F: round numbers, all alike.
     std::string costs = "12,24,4";
     bool figures_are_ns = false;  // of --costs F,B; no flag: known from what else is drawn

@@ -89,6 +89,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--group-size", o.group_size);
     add("--memory-limit", o.memory_limit);
     add("--warm-up-depth", o.warm_up_depth);
+    add("--search-moves", o.search_moves);
     add("--vocab-mode", to_string(o.vocab_mode));
     add("--schedule-costs",
         o.schedule_costs      ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
@@ -149,6 +150,7 @@ void check_options(const TrainOptions& o, int ranks) {
     within("--group-size", o.group_size, 0, INT32_MAX);
     within("--memory-limit", o.memory_limit, 0, INT32_MAX);
     within("--warm-up-depth", o.warm_up_depth, 0, INT32_MAX);
+    within("--search-moves", o.search_moves, 0, int64_t{1} << 40);
     if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed && o.layout.empty()) {
         throw UsageError("--num-layers " + text(m.num_layers) +
                          ": must be at least the number of ranks, " + text(ranks) +

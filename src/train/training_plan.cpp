@@ -5,6 +5,7 @@
 #include "src/train/process_memory.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/improve.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/schedule_file.hpp"
 
@@ -128,10 +129,14 @@ void TrainingPlan::read_file() {
 
 Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin) const {
     if (file_) {
-        if (file_->output.vocab_size() != 0) return *file_;
-        return insert_vocabulary(
-            *file_,
-            {.mode = options_.vocab_mode, .vocab_size = options_.model.vocab_size, .costs = costs});
+        Schedule schedule = *file_;
+        if (file_->output.vocab_size() == 0) {
+            schedule = insert_vocabulary(*file_, {.mode = options_.vocab_mode,
+                                                  .vocab_size = options_.model.vocab_size,
+                                                  .costs = costs});
+        }
+        if (options_.search_moves == 0) return schedule;
+        return improve(schedule, costs, {.moves = options_.search_moves});
     }
     return generate(options_.schedule, {.ranks = ranks(),
                                         .microbatches = microbatches_,
@@ -142,7 +147,8 @@ Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin) 
                                         .group_size = options_.group_size,
                                         .memory_limit = options_.memory_limit,
                                         .costs = costs,
-                                        .c0_margin = c0_margin});
+                                        .c0_margin = c0_margin,
+                                        .search_moves = options_.search_moves});
 }
 
 int TrainingPlan::chunks() const {
