@@ -12,6 +12,7 @@
 #include "schedules/interleaved_zb.hpp"
 #include "schedules/looped_bfs.hpp"
 #include "schedules/one_f_one_b.hpp"
+#include "schedules/straight.hpp"
 #include "schedules/v_half.hpp"
 #include "schedules/v_one_f_one_b.hpp"
 #include "schedules/v_search.hpp"
@@ -166,6 +167,7 @@ void check_costs(const PassCosts& costs, int stages, int ranks) {
     check_table(costs.rank, "rank", ranks, {Op::E, Op::G, Op::S, Op::T});
     for (const int64_t latency : {costs.hop, costs.c0, costs.c1, costs.reduce, costs.gradient}) {
         require_at_least("cost of communication", latency, 0);
+        require_at_most("cost of communication", latency, int64_t{1} << 40);
     }
 }
 
@@ -231,15 +233,21 @@ Schedule generate(std::string_view name, const GenerateOptions& asked) {
     refuse("--group-size", options.group_size, &Generator::group_size);
     refuse("--memory-limit", options.memory_limit, &Generator::memory_limit);
     // Stage numbers have 16 bits (Pass::stage).
-    require_at_most("--chunks", int64_t{options.ranks} * options.chunks,
-                    std::numeric_limits<uint16_t>::max());
+    require_at_most("--chunks", options.chunks,
+                    std::numeric_limits<uint16_t>::max() / options.ranks);
     check_costs(options.costs, options.ranks * options.chunks, options.ranks);
     Schedule schedule = family.make(options);
     if (schedule.output.vocab_size() == 0) {
         if (options.forward_only) keep_forwards(schedule);
-        schedule = insert_vocabulary(
-            schedule,
-            {.mode = options.vocab_mode, .vocab_size = options.vocab_size, .costs = options.costs});
+        const int barriers = options.vocab_mode == VocabMode::two_barriers ? 2
+                             : sharded(options.vocab_mode)                 ? 1
+                                                                           : 0;
+        const int limit =
+            options.memory_limit == 0 ? 0 : options.memory_limit + barriers * options.chunks;
+        schedule = insert_vocabulary(schedule, {.mode = options.vocab_mode,
+                                                .vocab_size = options.vocab_size,
+                                                .costs = options.costs,
+                                                .chunk_limit = limit});
     }
     drop_passes_on_empty_shards(schedule);
     if (options.search_moves > 0) {

@@ -228,11 +228,11 @@ Schedule v_search(const GenerateOptions& options) {
         return schedule_of(*rows, options, true);
     }
     int least = limit + 1;
-    while (!Search(options, least).run()) ++least;
+    while (least < most && !Search(options, least).run()) ++least;
     throw UsageError(
         "--memory-limit " + std::to_string(options.memory_limit) + ": no pattern of v-search for " +
         std::to_string(options.ranks) + " ranks and " + std::to_string(options.microbatches) +
-        " microbatches keeps so few chunks alive; give at least " + std::to_string(least) + "");
+        " microbatches keeps so few chunks alive; give at least " + std::to_string(least));
 }
 
 }  // namespace vocabpipe

@@ -21,7 +21,6 @@ enum class Cause : uint8_t {
     overhead,    ///< all there, yet not begun: executed runs only
     fixed,       ///< Timeline::fixed_ns
 };
-inline constexpr size_t kCauses = 8;
 [[nodiscard]] std::string_view to_string(Cause cause);
 
 inline constexpr uint32_t kNoAction = UINT32_MAX;

@@ -39,7 +39,7 @@ struct GenerateOptions {
 /// again (schedules reference, section 2).
 enum class Placement : uint8_t { straight, loop, v_shape };
 
-/// One schedule family. `make` may assume 1 <= ranks, 1 <= microbatches, costs >= 1 and chunks >= 1
+/// One schedule family. `make` may assume 1 <= ranks, 1 <= microbatches, costs >= 0 and chunks >= 1
 /// (the family's own where the caller gave none). It returns the transformer passes alone, with
 /// shard maps of 0 rows, and generate() inserts the vocabulary passes; or all passes, where the
 /// family has an order of its own for them.

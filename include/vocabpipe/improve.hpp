@@ -17,7 +17,7 @@ struct ImproveOptions {
 /// Local search for a smaller makespan under `costs`: single passes move within their rank's list,
 /// dependencies and memory limit kept, by simulated annealing. Rules made for equal stages and
 /// F = I = W leave much to gain elsewhere (schedules reference, 4.4). Never returns a longer
-/// schedule, nor keeps more numerators of S. Overlapped pairs stay as they are.
+/// schedule, nor keeps more numerators of S. Overlapped pairs stay as they are and are timed apart.
 [[nodiscard]] Schedule improve(const Schedule& schedule, const PassCosts& costs,
                                const ImproveOptions& options = {});
 

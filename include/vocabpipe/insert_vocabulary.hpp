@@ -29,7 +29,10 @@ struct InsertOptions {
 /// optimizer waits, are placed anew where ranks would idle. Of all placements the one with the
 /// smallest makespan under `costs` is returned.
 ///
-/// Throws ScheduleError if the base is invalid, UsageError if no placement keeps the limit.
+/// Sharded layers take overlapped pairs apart: passes come between their members.
+///
+/// Throws ScheduleError if the base is invalid; UsageError if it has vocabulary passes already, or
+/// if no placement keeps a limit that is given.
 [[nodiscard]] Schedule insert_vocabulary(const Schedule& base, const InsertOptions& options);
 
 }  // namespace vocabpipe

@@ -25,7 +25,7 @@ struct Outcome {
 Outcome simulated(const Schedule& schedule, const StepModel& step) {
     const std::vector<Program> programs = lower(schedule, step.sizes, step.costs);
     const Simulation simulation = simulate(programs, step.costs);
-    Outcome outcome{.step_ns = simulation.summary.makespan_ns, .bubble = simulation.summary.bubble};
+    Outcome outcome{.step_ns = simulation.summary.step_ns, .bubble = simulation.summary.bubble};
     for (const Program& program : programs) {
         const auto bytes = [&](std::initializer_list<Purpose> purposes) {
             uint64_t sum = 0;
@@ -90,6 +90,7 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         outcome.step_ns = std::max(outcome.step_ns, gathered + rank_pass(rank, Update));
     }
+    outcome.step_ns += step.costs.fixed_step_ns();
     const double all = static_cast<double>(std::accumulate(busy.begin(), busy.end(), int64_t{0}));
     outcome.bubble =
         1 - all / (static_cast<double>(outcome.step_ns) * static_cast<double>(schedule.ranks));

@@ -225,9 +225,11 @@ Plan make_plan(const PlanOptions& options) {
                                                     to_string(plan.skipped.front().first) + ": " +
                                                     plan.skipped.front().second);
     }
-    // Candidates that come out alike stay in the order in which they were listed.
+    // What does not fit is of interest by how little it lacks. Of candidates that take as long, the
+    // one with less memory comes first; then the order in which they were listed.
     std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const PlanRow& a, const PlanRow& b) {
         if (a.fits() != b.fits()) return a.fits();
+        if (!a.fits() || a.step_ns == b.step_ns) return a.spare_bytes > b.spare_bytes;
         return a.step_ns < b.step_ns;
     });
     add_sensitivity(plan);

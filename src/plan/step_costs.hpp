@@ -27,6 +27,12 @@ public:
     /// A group that spans nodes goes at the speed of one network adapter per rank.
     [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
+    [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override {
+        return measured_ ? measured_->overlap_slowdown_permille(rank, pass) : 0;
+    }
+    [[nodiscard]] int64_t fixed_step_ns() const override {
+        return measured_ ? measured_->fixed_step_ns() : 0;
+    }
 
     /// A message between neighbouring ranks: the slowest of `ranks` in a row.
     [[nodiscard]] int64_t slowest_hop_ns(int ranks, int64_t bytes) const;

@@ -35,6 +35,9 @@ public:
         for (size_t e = 0; e < inputs.events(); ++e) {
             start_.push_back({0, inputs.producers(e), kNobody});
         }
+        for (size_t rank = 0; rank < lists_.size(); ++rank) {
+            if (lists_[rank].size() > 1) movable_.push_back(rank);
+        }
         next_waiter_.resize(lists_.size());
         position_.resize(lists_.size());
         free_at_.resize(lists_.size());
@@ -42,6 +45,7 @@ public:
 
     /// Annealing: a longer schedule is accepted with a chance that shrinks over the moves.
     void run(int64_t moves) {
+        if (movable_.empty()) moves = 0;
         int64_t current = makespan();
         best_ = lists_;
         int64_t best = current;
@@ -100,8 +104,7 @@ private:
     };
 
     Move random_move() {
-        size_t rank = random_() % lists_.size();
-        while (lists_[rank].size() < 2) rank = (rank + 1) % lists_.size();
+        const size_t rank = movable_[random_() % movable_.size()];
         const size_t size = lists_[rank].size();
         const size_t from = random_() % size;
         const size_t distance = 1 + random_() % (1 + random_() % 12);  // mostly short
@@ -224,6 +227,7 @@ private:
     std::vector<Known> passes_;
     std::vector<std::vector<uint32_t>> lists_;  ///< [rank] indices into passes_
     std::vector<std::vector<uint32_t>> best_;
+    std::vector<size_t> movable_;  ///< ranks with two passes or more
     std::vector<int> limit_;       ///< [rank] activations alive, in chunks
     std::vector<int> numerators_;  ///< [rank] numerators of S alive
     std::vector<Event> start_, events_;

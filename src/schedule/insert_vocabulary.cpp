@@ -7,6 +7,7 @@
 #include "vocabpipe/validate.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -89,11 +90,23 @@ public:
             shard();
         } else {
             attach();
+            const std::vector<int> peaks = peak_chunks(base_);
+            const int most = *std::max_element(peaks.begin(), peaks.end());
+            if (asked_limit_ > 0 && most > asked_limit_ && !base_.forward_only()) {
+                too_small(asked_limit_, most);
+            }
         }
         return std::move(result_);
     }
 
 private:
+    [[noreturn]] void too_small(int limit, int least) const {
+        throw UsageError("a memory limit of " + std::to_string(limit) +
+                         " chunks, vocabulary barriers included: the schedule with " +
+                         std::string(to_string(mode_)) + " vocabulary layers needs " +
+                         std::to_string(least) + " on the fullest rank; give --memory-limit more");
+    }
+
     /// Whole layers: E right before the first stage's F, S and T right after the last stage's, G
     /// right after the first stage's backward; around a pair, not between its members.
     void attach() {
@@ -147,8 +160,9 @@ private:
         size_t passes = 0;
         for (const std::vector<Pass>& list : base_.passes) passes += list.size();
         const size_t affordable = kBudget / std::max<size_t>(passes, 1);
-        std::vector<int64_t> delays{whole_delay()};
-        if (enough < delays.front()) delays.push_back(enough);
+        std::vector<int64_t> delays{whole_delay(costs_.c0), whole_delay(0), enough};
+        std::sort(delays.begin(), delays.end(), std::greater<>());
+        delays.erase(std::unique(delays.begin(), delays.end()), delays.end());
         std::vector<Schedule> placed;
         for (const int64_t delay : delays) {
             placed.push_back(at_delay(delay));
@@ -172,21 +186,20 @@ private:
         }
         // Without a limit given, the usual one is an aim: a base of an uneven pattern may need
         // more.
-        if (best_score.first > 0 && asked_limit_ > 0) {
-            throw UsageError("--memory-limit " + std::to_string(limit) + ": the schedule with " +
-                             std::string(to_string(mode_)) + " vocabulary layers needs " +
-                             std::to_string(least) + " chunks on the fullest rank");
-        }
+        if (best_score.first > 0 && asked_limit_ > 0) too_small(limit, least);
         result_ = std::move(best);
     }
 
     /// One interval per barrier: what the building block of the paper adds (section 5.2), and what
     /// keeps the base's pattern, because it is periodic.
-    int64_t whole_delay() const {
+    /// `c0` is added on top, or has to fit into the interval, which costs no more memory.
+    int64_t whole_delay(int64_t c0) const {
         const int barriers = mode_ == VocabMode::two_barriers ? 2 : 1;
+        // S, and T where B waits for it, come strictly before B.
+        const int64_t needed = std::max(barriers * interval_ + c0, costs_.c0 + 2);
         int64_t delay = 0;
         for (size_t j = 0; j < tail_.size(); ++j) {
-            delay = std::max(delay, barriers * interval_ + costs_.c0 - (tail_[j] - head_[j]));
+            delay = std::max(delay, needed - (tail_[j] - head_[j]));
         }
         return delay;
     }
@@ -309,7 +322,17 @@ private:
 }  // namespace
 
 Schedule insert_vocabulary(const Schedule& base, const InsertOptions& options) {
+    if (options.vocab_size < 1) {
+        throw UsageError("--vocab-size " + std::to_string(options.vocab_size) +
+                         ": must be at least 1");
+    }
     validate(base);
+    if (base.input.vocab_size() > 0 || base.output.vocab_size() > 0) {
+        throw UsageError("the schedule has vocabulary passes already: input layer of " +
+                         std::to_string(base.input.vocab_size()) + " rows, output layer of " +
+                         std::to_string(base.output.vocab_size()) +
+                         "; give the transformer passes alone, or both layers");
+    }
     return Inserter(base, options).run();
 }
 

@@ -223,7 +223,7 @@ public:
     }
     /// `may_take(i)` is asked before a unit is given; a taker that is refused once gets no more.
     void fill(int units, double cost_of_unit, const std::function<bool(size_t)>& may_take) {
-        while (units > 0) {
+        while (units > 0 && !cheapest_.empty()) {
             const size_t taker = cheapest_.top().second;
             cheapest_.pop();
             if (!may_take(taker)) continue;
@@ -308,10 +308,11 @@ std::vector<int> balanced_layers(int num_layers, std::span<const int> rank_of_st
     ranks.fill(num_layers, costs.layer, [](size_t) { return true; });
     const double busiest = *std::max_element(ranks.cost().begin(), ranks.cost().end());
     std::vector<int> room;
-    for (const double base : of_rank) {
-        // Sums that differ by rounding only are the same work.
-        room.push_back(static_cast<int>(
-            std::min((busiest - base) / costs.layer + 1e-9, static_cast<double>(num_layers))));
+    for (size_t rank = 0; rank < of_rank.size(); ++rank) {
+        // At least what the rank took above: the quotient may have lost a layer to rounding.
+        const double more = std::min((busiest - of_rank[rank]) / costs.layer + 1e-9,
+                                     static_cast<double>(num_layers));
+        room.push_back(std::max(ranks.units()[rank], static_cast<int>(more)));
     }
     Filler stages(of_stage);
     stages.fill(num_layers, costs.layer,

@@ -31,7 +31,7 @@ std::string text_of_costs(const ScheduleFlags& flags, const ScheduledStep& step)
     if (step.ticks_per_unit == 0) return "measured, " + flags.costs;
     const auto figures = std::count(flags.costs.begin(), flags.costs.end(), ',') + 1;
     return (figures == 3 ? "F,B,V " : "F,B ") + flags.costs +
-           "; I and W half of B, S and T of an even share of the vocabulary " +
+           " of a rank's layers; I and W half of B, S and T of an even share of the vocabulary " +
            (figures == 3 ? "V" : "a third of F") + ", E and G a quarter of that; a message " +
            std::to_string(flags.latency);
 }

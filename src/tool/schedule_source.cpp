@@ -64,8 +64,8 @@ std::vector<int> layers_of(int stages, const ScheduleFlags& flags, VocabMode mod
                  std::max(1.0, sum(profile->costs.stage_ns, Op::F, Op::B));
     } else {
         const StageCosts costs = parse_stage_costs(flags.costs);
-        output = 2.0 * static_cast<double>(costs.vocabulary) * flags.pp * layers /
-                 (stages * static_cast<double>(costs.forward + costs.backward));
+        output = 2.0 * static_cast<double>(costs.vocabulary) * layers /
+                 static_cast<double>(costs.forward + costs.backward);
     }
     return layers_per_stage(layers, stages, mode, output);
 }
@@ -125,7 +125,7 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
     command
         .add_option(
             "--costs", flags.costs,
-            "Cost of F,B or F,B,V in any unit (of one stage; V: S and T of an even share of "
+            "Cost of F,B or F,B,V in any unit (of a rank's layers; V: S and T of an even share of "
             "the vocabulary), or a profile file")
         ->capture_default_str();
     command
@@ -152,7 +152,7 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
         ->capture_default_str();
     command
         .add_option("--num-layers", flags.num_layers,
-                    "Transformer layers (default: the profile's, else one per stage)")
+                    "Transformer layers (default: the profile's, else one per rank)")
         ->check(count);
     command
         .add_option("--hidden-size", flags.hidden_size,

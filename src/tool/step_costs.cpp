@@ -59,9 +59,18 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
                const ScheduleFlags& flags) {
     const Schedule& schedule = step.schedule;
     const int stages = schedule.stages;
-    const double mean_layers =
-        layers.empty() ? 1 : std::accumulate(layers.begin(), layers.end(), 0.0) / stages;
+    // A rank's layers are the unit, so that schedules with other numbers of stages run one model.
+    const double per_rank =
+        layers.empty() ? static_cast<double>(stages) / schedule.ranks
+                       : std::accumulate(layers.begin(), layers.end(), 0.0) / schedule.ranks;
     const int64_t tokens = flags.seq_length * flags.micro_batch_size;
+    constexpr int64_t kMostElements = int64_t{1} << 40;  // of a boundary: far beyond any memory
+    if (tokens > kMostElements / flags.hidden_size) {
+        throw UsageError("--seq-length " + std::to_string(flags.seq_length) +
+                         " with --micro-batch-size " + std::to_string(flags.micro_batch_size) +
+                         " and --hidden-size " + std::to_string(flags.hidden_size) +
+                         ": their product must be at most 2^40");
+    }
     constexpr int64_t kBytes = 2;  // bf16
     const int64_t row = tokens * flags.hidden_size * kBytes;
     step.sizes.tokens = tokens;
@@ -69,8 +78,9 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
     step.sizes.dtype = DType::bf16;
     step.sizes.report_bytes = 64;  // norms and loss: a few numbers
     for (int stage = 0; stage < stages; ++stage) {
-        const int count = layers.empty() ? 1 : layers[static_cast<size_t>(stage)];
-        const double part = count / mean_layers;
+        const double part = (layers.empty() ? 1 : layers[static_cast<size_t>(stage)]) / per_rank;
+        const double count =
+            layers.empty() ? part : part * per_rank;  // layers, one per rank if not given
         TableCosts::OpCosts pass{};
         of(pass, Op::F) = scaled(costs.forward, part);
         of(pass, Op::B) = scaled(costs.backward, part);
@@ -79,8 +89,8 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
         step.costs.stage_ns.push_back(pass);
         // What this library's transformer layer keeps, with a feed-forward size of 4 h
         // (docs/memory.md): 8 h + 2 f per token for the backward, and 7 h + f for W.
-        step.sizes.stages.push_back({.saved = 16 * row * count,
-                                     .for_weight = (11 * count + 2) * row,
+        step.sizes.stages.push_back({.saved = scaled(16 * row, count),
+                                     .for_weight = scaled(11 * row, count) + 2 * row,
                                      .forward_workspace = row,
                                      .backward_workspace = 13 * row,
                                      .input_gradient_workspace = row});

@@ -8,7 +8,7 @@
 
 namespace vocabpipe::tool {
 
-/// Costs F,B or F,B,V of `--costs`: of an average stage, and S and T of an even share of the
+/// Costs F,B or F,B,V of `--costs`: of the layers of an average rank, and S and T of an even share of the
 /// vocabulary rows. E and G cost a quarter of V.
 struct StageCosts {
     int64_t forward = 0;

@@ -70,7 +70,7 @@ TEST(Plan, RowsDoNotDependOnThreads) {
     EXPECT_EQ(plan_json(make_plan(options)), one);
 }
 
-TEST(Plan, RowsThatFitComeFirstAndEachPartIsSortedByTime) {
+TEST(Plan, RowsThatFitComeFirstByTimeThenTheOthersByWhatTheyLack) {
     PlanOptions options = small_plan();
     const Plan free = make_plan(options);
     std::vector<int64_t> needs;
@@ -83,7 +83,11 @@ TEST(Plan, RowsThatFitComeFirstAndEachPartIsSortedByTime) {
         const PlanRow& row = plan.rows[i];
         fit += row.fits() ? 1 : 0;
         if (i > 0 && row.fits() == plan.rows[i - 1].fits()) {
-            EXPECT_GE(row.step_ns, plan.rows[i - 1].step_ns);
+            if (row.fits()) {
+                EXPECT_GE(row.step_ns, plan.rows[i - 1].step_ns);
+            } else {
+                EXPECT_LE(row.spare_bytes, plan.rows[i - 1].spare_bytes);
+            }
         }
         if (i > 0) {
             EXPECT_LE(row.fits(), plan.rows[i - 1].fits());

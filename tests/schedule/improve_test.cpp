@@ -32,6 +32,17 @@ TEST(Improve, KeepsSchedulesValidWithinMemoryAndNeverLonger) {
     EXPECT_GT(shorter, 100);
 }
 
+TEST(Improve, LeavesListsOfOnePassAlone) {
+    Schedule schedule;
+    schedule.ranks = 3;
+    schedule.stages = schedule.microbatches = 1;
+    schedule.rank_of_stage = {1};
+    schedule.input = ShardMap::whole(4, 3, 0);
+    schedule.output = ShardMap::whole(4, 3, 2);
+    schedule.passes = {{{Op::E, 0, 0}}, {{Op::F, 0, 0}}, {{Op::S, 0, 0}}};
+    EXPECT_EQ(improve(schedule, PassCosts(), {.moves = 5}).passes, schedule.passes);
+}
+
 TEST(Improve, GivesTheSameScheduleForTheSameSeed) {
     const Schedule schedule = generate(
         "1f1b",

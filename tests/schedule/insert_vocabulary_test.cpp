@@ -145,7 +145,7 @@ TEST(InsertVocabulary, NamesTheLimitThatNoPlacementKeeps) {
         (void)insert_vocabulary(base_1f1b(4, 16), {.vocab_size = 100, .chunk_limit = 2});
         FAIL() << "was accepted";
     } catch (const UsageError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("--memory-limit 2"));
+        EXPECT_THAT(error.what(), HasSubstr("a memory limit of 2 chunks"));
         EXPECT_THAT(error.what(), HasSubstr("needs"));
     }
 }
@@ -154,6 +154,13 @@ TEST(InsertVocabulary, RefusesAnInvalidBase) {
     Schedule base = base_1f1b(2, 2);
     base.passes[0].pop_back();
     EXPECT_THROW((void)insert_vocabulary(base, {.vocab_size = 10}), ScheduleError);
+}
+
+TEST(InsertVocabulary, RefusesABaseWithVocabularyPassesAndNoRows) {
+    EXPECT_THROW((void)insert_vocabulary(base_1f1b(2, 2), {.vocab_size = 0}), UsageError);
+    const Schedule complete =
+        insert_vocabulary(base_1f1b(2, 2), {.mode = VocabMode::none, .vocab_size = 3});
+    EXPECT_THROW((void)insert_vocabulary(complete, {.vocab_size = 3}), UsageError);
 }
 
 TEST(InsertVocabulary, PutsWholeLayersBesideTheirStageAndNotInsideAPair) {

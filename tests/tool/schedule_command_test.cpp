@@ -54,20 +54,20 @@ TEST(ScheduleShow, DrawsOneRowPerRankAlongTime) {
     EXPECT_EQ(outcome.error, "");
     // A column is a third of F: F and B take 12 ticks, S and T of all rows 8, E and G 1. Rank 1 is
     // busy for 2 (F + S + T + B) = 80 ticks = 6.67 F; rank 0 ends with the last G at 107 ticks.
-    EXPECT_EQ(
-        outcome.output,
-        "gpipe none, 2 ranks, 2 microbatches\n"
-        "costs: F,B 1,1; I and W half of B, S and T of an even share of the vocabulary a third of "
-        "F, E and G a quarter of that; a message 0\n"
-        "\n"
-        "        0              5\n"
-        "rank 0 |F0-F1-..............B0-B1-\n"
-        "rank 1 |...F0-S0T0F1-S1T1B0-B1-...\n"
-        "\n"
-        "rank  stages        busy        idle    bubble  peak chunks\n"
-        "   0  0             4.33        4.58    51.4 %  2\n"
-        "   1  1             6.67        2.25    25.2 %  2\n"
-        "makespan 8.92, longest span of a rank 8.92, bubble 38.3 % (mean over ranks)\n");
+    EXPECT_EQ(outcome.output,
+              "gpipe none, 2 ranks, 2 microbatches\n"
+              "costs: F,B 1,1 of a rank's layers; I and W half of B, S and T of an even share of "
+              "the vocabulary a third of "
+              "F, E and G a quarter of that; a message 0\n"
+              "\n"
+              "        0              5\n"
+              "rank 0 |F0-F1-..............B0-B1-\n"
+              "rank 1 |...F0-S0T0F1-S1T1B0-B1-...\n"
+              "\n"
+              "rank  stages        busy        idle    bubble  peak chunks\n"
+              "   0  0             4.33        4.58    51.4 %  2\n"
+              "   1  1             6.67        2.25    25.2 %  2\n"
+              "makespan 8.92, longest span of a rank 8.92, bubble 38.3 % (mean over ranks)\n");
 }
 
 TEST(ScheduleShow, PrintsFormatsThatCanBeReadAgain) {
