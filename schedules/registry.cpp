@@ -82,7 +82,7 @@ constexpr std::array kGenerators{
               .group_size = true,
               .make = interleaved_zb},
     Generator{.name = "zb-v",
-              .summary = "two stages per rank in a V; no bubble at the peak memory of 1f1b",
+              .summary = "two stages per rank in a V; no bubble with as many activations alive as 1f1b",
               .placement = Placement::v_shape,
               .chunks = 2,
               .make = zb_v},

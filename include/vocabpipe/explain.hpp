@@ -4,6 +4,7 @@
 #include "vocabpipe/timeline.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -89,8 +90,11 @@ struct Explanation {
 [[nodiscard]] CriticalPath critical_path(const Timeline& timeline,
                                          const std::vector<Program>& programs);
 
+/// How to print a time; empty: in ns, us or ms. For timelines whose costs had another unit.
+using TimeText = std::function<std::string(int64_t ns)>;
+
 /// Lines of text, each ended: what the rank does, then the chain; the shares of the critical path.
-[[nodiscard]] std::string to_text(const Explanation& explanation);
-[[nodiscard]] std::string to_text(const CriticalPath& path);
+[[nodiscard]] std::string to_text(const Explanation& explanation, const TimeText& time_text = {});
+[[nodiscard]] std::string to_text(const CriticalPath& path, const TimeText& time_text = {});
 
 }  // namespace vocabpipe

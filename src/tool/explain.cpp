@@ -35,9 +35,7 @@ void run(const Options& options) {
     const Timeline& timeline = simulated.simulation.timeline;
     std::string text = simulated.step.title + "\n";
     const int ticks = simulated.step.ticks_per_unit;
-    if (ticks > 0) {
-        text += "ns stands for 1/" + std::to_string(ticks) + " of the unit of --costs\n";
-    }
+    const auto time = [&](int64_t ns) { return time_text(ns, ticks); };
     text += "\n";
     if (!options.at.empty()) {
         const int64_t at = parse_time("--at", options.at, ticks);
@@ -46,9 +44,9 @@ void run(const Options& options) {
             throw UsageError("--at " + options.at + ": the step lasts from 0 to " +
                              time_text(makespan, ticks));
         }
-        text += to_text(explain(timeline, simulated.programs, options.rank, at)) + "\n";
+        text += to_text(explain(timeline, simulated.programs, options.rank, at), time) + "\n";
     }
-    text += to_text(critical_path(timeline, simulated.programs));
+    text += to_text(critical_path(timeline, simulated.programs), time);
     std::printf("%s", text.c_str());
 }
 

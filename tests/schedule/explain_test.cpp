@@ -91,14 +91,14 @@ TEST(Explanation, FollowsTheIdleRankAcrossRanksToBeforeItWasIdle) {
     EXPECT_THAT(lines(idle),
                 ElementsAre("send to rank 0 gradient of microbatch 0 on 1 5-6 transfer",
                             "1B0 on 1 3-5 compute", "1F0 on 1 2-3 compute"));
-    EXPECT_THAT(idle.chain.front().why, HasSubstr("made what 0B0 uses"));
+    EXPECT_THAT(idle.chain.front().why, HasSubstr("gives 0B0 its input"));
     EXPECT_EQ(
         to_text(idle),
         "rank 0 is idle at 4 ns: since 2 ns it waits for what 0B0 needs, which begins at 6 ns\n"
-        "        5 ns ..        6 ns  rank 1  send to rank 0 gradient of microbatch 0: made what "
-        "0B0 uses\n"
-        "        3 ns ..        5 ns  rank 1  1B0: made what send to rank 0 gradient of "
-        "microbatch 0 uses\n"
+        "        5 ns ..        6 ns  rank 1  send to rank 0 gradient of microbatch 0: gives "
+        "0B0 its input\n"
+        "        3 ns ..        5 ns  rank 1  1B0: gives send to rank 0 gradient of "
+        "microbatch 0 its input\n"
         "        2 ns ..        3 ns  rank 1  1F0: ran before S0\n");
 }
 

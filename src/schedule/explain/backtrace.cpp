@@ -221,7 +221,7 @@ bool Backtrace::go_to(Walk& walk, Place from, Need need) const {
         need = hard_need(from);
     }
     const std::string name = name_of(from);
-    walk.why = need.lane ? "ran before " + name : "made what " + name + " uses";
+    walk.why = need.lane ? "ran before " + name : "gives " + name + " its input";
     took(walk);
     return true;
 }

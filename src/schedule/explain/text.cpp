@@ -9,7 +9,7 @@ namespace vocabpipe {
 namespace {
 
 /// Three to six significant digits in the unit that suits.
-std::string time(int64_t ns) {
+std::string in_seconds(int64_t ns) {
     std::array<char, 48> text;
     const auto value = static_cast<double>(ns);
     if (ns > -10'000 && ns < 10'000) {
@@ -29,7 +29,8 @@ std::string padded(std::string text, size_t width) {
 
 }  // namespace
 
-std::string to_text(const Explanation& explanation) {
+std::string to_text(const Explanation& explanation, const TimeText& time_text) {
+    const TimeText time = time_text ? time_text : in_seconds;
     std::string text = "rank " + std::to_string(explanation.rank);
     const std::string now = " at " + time(explanation.at_ns);
     switch (explanation.state) {
@@ -55,7 +56,8 @@ std::string to_text(const Explanation& explanation) {
     return text;
 }
 
-std::string to_text(const CriticalPath& path) {
+std::string to_text(const CriticalPath& path, const TimeText& time_text) {
+    const TimeText time = time_text ? time_text : in_seconds;
     std::string text = "critical path: " + time(path.total_ns) + " in " +
                        std::to_string(path.segments.size()) + " segments\n";
     for (const PathShare& share : path.shares) {
