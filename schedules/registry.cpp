@@ -3,6 +3,7 @@
 #include "vocabpipe/generate.hpp"
 #include "vocabpipe/improve.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
+#include "vocabpipe/stage_layout.hpp"
 
 #include "schedules/dualpipe_v.hpp"
 #include "schedules/eager_1f1b.hpp"
@@ -25,6 +26,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <string>
 
 namespace vocabpipe {
@@ -81,11 +83,12 @@ constexpr std::array kGenerators{
               .any_chunks = true,
               .group_size = true,
               .make = interleaved_zb},
-    Generator{.name = "zb-v",
-              .summary = "two stages per rank in a V; no bubble with as many activations alive as 1f1b",
-              .placement = Placement::v_shape,
-              .chunks = 2,
-              .make = zb_v},
+    Generator{
+        .name = "zb-v",
+        .summary = "two stages per rank in a V; no bubble with as many activations alive as 1f1b",
+        .placement = Placement::v_shape,
+        .chunks = 2,
+        .make = zb_v},
     Generator{.name = "v-half",
               .summary = "split backward, V placement; half the activations of 1f1b on every rank",
               .placement = Placement::v_shape,
@@ -284,6 +287,18 @@ std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
     }
     layers.back() = last;
     return layers;
+}
+
+std::vector<int> layers_per_stage(int num_layers, std::span<const int> rank_of_stage,
+                                  VocabMode mode, double output_layer_in_layers) {
+    const std::set<int> ranks(rank_of_stage.begin(), rank_of_stage.end());
+    const auto stages = static_cast<int>(rank_of_stage.size());
+    if (mode != VocabMode::redistributed || ranks.size() == rank_of_stage.size()) {
+        return layers_per_stage(num_layers, stages, mode, output_layer_in_layers);
+    }
+    return balanced_layers(num_layers, rank_of_stage,
+                           {.layer = 1, .embedding = 0, .output_layer = output_layer_in_layers},
+                           mode);
 }
 
 }  // namespace vocabpipe

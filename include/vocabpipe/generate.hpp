@@ -73,4 +73,10 @@ struct Generator {
 [[nodiscard]] std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
                                                 double output_layer_in_layers);
 
+/// The same for stages on any ranks, rank_of_stage[stage]. Redistributed, where a rank has several
+/// stages, the paper's rule does not hold (on a V the rank of the last stage has the first one,
+/// too): then the partition in which the busiest rank has least to do (balanced_layers()).
+[[nodiscard]] std::vector<int> layers_per_stage(int num_layers, std::span<const int> rank_of_stage,
+                                                VocabMode mode, double output_layer_in_layers);
+
 }  // namespace vocabpipe

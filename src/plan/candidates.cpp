@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/candidates.hpp"
 
+#include "schedules/placement.hpp"
 #include "src/support/nearest_name.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
@@ -49,13 +50,14 @@ std::vector<LayerSplit> splits_of(VocabMode mode, int layers, int stages) {
     return {LayerSplit::front, LayerSplit::back};
 }
 
-std::vector<int> split_layers(const PlanOptions& options, LayerSplit split, int stages) {
+std::vector<int> split_layers(const PlanOptions& options, LayerSplit split,
+                              const std::vector<int>& rank_of_stage) {
     const TransformerShape& model = options.model;
     const double layer = model.dense_flops() + model.attention_flops(options.seq_length);
     const double output =
         2.0 * static_cast<double>(model.hidden_size) * static_cast<double>(model.vocab_size);
     std::vector<int> layers = layers_per_stage(
-        model.num_layers, stages,
+        model.num_layers, rank_of_stage,
         split == LayerSplit::redistributed ? VocabMode::redistributed : VocabMode::none,
         output / layer);
     if (split == LayerSplit::back) std::reverse(layers.begin(), layers.end());
@@ -98,7 +100,8 @@ Candidates list_candidates(const PlanOptions& options) {
                 const int stages = options.gpus * chunks;
                 for (const LayerSplit split : splits_of(mode, options.model.num_layers, stages)) {
                     candidate.split = split;
-                    candidate.layers_per_stage = split_layers(options, split, stages);
+                    candidate.layers_per_stage = split_layers(
+                        options, split, rank_of_stage(family->placement, options.gpus, chunks));
                     result.possible.push_back(candidate);
                 }
             }

@@ -34,8 +34,9 @@ int needed(std::string_view flag, int value, int otherwise) {
 }
 
 /// Layers of every stage; empty where all stages are alike.
-std::vector<int> layers_of(int stages, const ScheduleFlags& flags, VocabMode mode,
-                           const std::optional<Profile>& profile) {
+std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const ScheduleFlags& flags,
+                           VocabMode mode, const std::optional<Profile>& profile) {
+    const auto stages = static_cast<int>(rank_of_stage.size());
     const int layers = flags.num_layers > 0 ? flags.num_layers
                        : profile            ? profile->model.layers
                                             : 0;
@@ -67,12 +68,12 @@ std::vector<int> layers_of(int stages, const ScheduleFlags& flags, VocabMode mod
         output = 2.0 * static_cast<double>(costs.vocabulary) * layers /
                  static_cast<double>(costs.forward + costs.backward);
     }
-    return layers_per_stage(layers, stages, mode, output);
+    return layers_per_stage(layers, rank_of_stage, mode, output);
 }
 
 void complete(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode,
               const std::optional<Profile>& profile) {
-    const std::vector<int> layers = layers_of(step.schedule.stages, flags, mode, profile);
+    const std::vector<int> layers = layers_of(step.schedule.rank_of_stage, flags, mode, profile);
     if (profile) {
         set_costs(step, *profile, layers);
     } else {

@@ -60,7 +60,7 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
     partition_ = {
         .layers_per_stage =
             layout_ ? layout_->layers
-                    : layers_per_stage(options_.model.num_layers, schedule_.stages,
+                    : layers_per_stage(options_.model.num_layers, schedule_.rank_of_stage,
                                        options_.vocab_mode, output_layer_in_layers(options_.model)),
         .micro_batch_size = options_.micro_batch_size,
         .threads_per_rank = threads_};

@@ -154,5 +154,20 @@ TEST(LayersPerStage, RefusesWhatIsNoNumberOfLayers) {
                  UsageError);
 }
 
+TEST(LayersPerStage, RedistributedOnAVMovesLayersOffTheRankWithTheOutputLayer) {
+    // Rank 0 has the first and the last stage, and an output layer of three layers.
+    const std::vector<int> v{0, 1, 2, 2, 1, 0};
+    const std::vector<int> layers = layers_per_stage(12, v, VocabMode::redistributed, 3);
+    EXPECT_EQ(layers[0] + layers[5], 2);
+    EXPECT_EQ(layers[1] + layers[4], 5);
+    EXPECT_EQ(layers[2] + layers[3], 5);
+    // One stage per rank: the paper's rule.
+    const std::vector<int> straight{0, 1, 2};
+    EXPECT_EQ(layers_per_stage(12, straight, VocabMode::redistributed, 3),
+              layers_per_stage(12, 3, VocabMode::redistributed, 3));
+    EXPECT_EQ(layers_per_stage(12, v, VocabMode::none, 3),
+              layers_per_stage(12, 6, VocabMode::none, 3));
+}
+
 }  // namespace
 }  // namespace vocabpipe::testing
