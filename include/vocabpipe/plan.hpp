@@ -88,8 +88,11 @@ struct Candidate {
     VocabMode vocab_mode = VocabMode::none;
     LayerSplit split = LayerSplit::front;
     int chunks = 1;
+    int memory_limit = 0;  ///< GenerateOptions::memory_limit, in chunks; 0: the family's own
     std::vector<int> layers_per_stage;
 };
+/// "1f1b", "v-search k=6": the schedule and its memory limit, if any.
+[[nodiscard]] std::string schedule_text(const Candidate& candidate);
 /// "1f1b one_barrier front v=1"
 [[nodiscard]] std::string to_string(const Candidate& candidate);
 

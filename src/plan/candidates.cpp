@@ -44,6 +44,14 @@ std::vector<int> chunks_of(const Generator& family, const std::vector<int>& aske
     return chunks;
 }
 
+/// Memory limits worth a row, in chunks: between ZB-H1 and ZB-H2, which are rows of their own; and
+/// all that a V pattern can use (its own limit) or what V-Half keeps.
+std::vector<int> memory_limits_of(const Generator& family, int ranks) {
+    if (!family.memory_limit || ranks < 3) return {0};
+    if (family.placement == Placement::straight) return {ranks + ranks / 2};
+    return {0, ranks + 2};
+}
+
 std::vector<LayerSplit> splits_of(VocabMode mode, int layers, int stages) {
     if (mode == VocabMode::redistributed) return {LayerSplit::redistributed};
     if (layers % stages == 0) return {LayerSplit::front};
@@ -98,11 +106,15 @@ Candidates list_candidates(const PlanOptions& options) {
                     continue;
                 }
                 const int stages = options.gpus * chunks;
+                const std::vector<int> ranks =
+                    rank_of_stage(family->placement, options.gpus, chunks);
                 for (const LayerSplit split : splits_of(mode, options.model.num_layers, stages)) {
                     candidate.split = split;
-                    candidate.layers_per_stage = split_layers(
-                        options, split, rank_of_stage(family->placement, options.gpus, chunks));
-                    result.possible.push_back(candidate);
+                    candidate.layers_per_stage = split_layers(options, split, ranks);
+                    for (const int limit : memory_limits_of(*family, options.gpus)) {
+                        candidate.memory_limit = limit;
+                        result.possible.push_back(candidate);
+                    }
                 }
             }
         }

@@ -165,8 +165,13 @@ std::string_view to_string(LayerSplit split) {
     return kNames[static_cast<size_t>(split)];
 }
 
+std::string schedule_text(const Candidate& candidate) {
+    if (candidate.memory_limit == 0) return candidate.schedule;
+    return candidate.schedule + " k=" + std::to_string(candidate.memory_limit);
+}
+
 std::string to_string(const Candidate& candidate) {
-    return candidate.schedule + " " + std::string(to_string(candidate.vocab_mode)) + " " +
+    return schedule_text(candidate) + " " + std::string(to_string(candidate.vocab_mode)) + " " +
            std::string(to_string(candidate.split)) + " v=" + std::to_string(candidate.chunks);
 }
 

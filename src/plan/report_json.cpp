@@ -46,11 +46,10 @@ json memory_json(const PlannedMemory& memory) {
 }
 
 json candidate_json(const Candidate& candidate) {
-    return {{"schedule", candidate.schedule},
-            {"vocab_mode", to_string(candidate.vocab_mode)},
-            {"split", to_string(candidate.split)},
-            {"chunks", candidate.chunks},
-            {"layers_per_stage", candidate.layers_per_stage}};
+    return {
+        {"schedule", candidate.schedule},         {"vocab_mode", to_string(candidate.vocab_mode)},
+        {"split", to_string(candidate.split)},    {"chunks", candidate.chunks},
+        {"memory_limit", candidate.memory_limit}, {"layers_per_stage", candidate.layers_per_stage}};
 }
 
 json row_json(const PlanRow& row) {

@@ -103,7 +103,7 @@ std::string rows_text(const Plan& plan, size_t rows) {
         const PlanRow& row = plan.rows[i];
         const PlannedMemory& worst = row.worst;
         table.row(
-            {row.candidate.schedule, std::string(to_string(row.candidate.vocab_mode)),
+            {schedule_text(row.candidate), std::string(to_string(row.candidate.vocab_mode)),
              std::to_string(row.candidate.chunks), layers_text(row.candidate.layers_per_stage),
              format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
              format("%.0f", row.tokens_per_second),

@@ -185,7 +185,8 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
                      .microbatches = microbatches,
                      .vocab_mode = candidate.vocab_mode,
                      .vocab_size = options.model.vocab_size,
-                     .chunks = candidate.chunks};
+                     .chunks = candidate.chunks,
+                     .memory_limit = candidate.memory_limit};
     PassCosts& costs = step.generate.costs;
     costs = PassCosts::of(step.costs, step.sizes, step.placement);
     costs.hop = step.costs.slowest_hop_ns(

@@ -146,6 +146,20 @@ TEST(Plan, EveryFamilyIsTriedInEveryMode) {
     }
 }
 
+TEST(Plan, FamiliesThatTradeMemoryAreTriedWithLessOfIt) {
+    PlanOptions options = small_plan();
+    options.schedules = {"v-search", "zb"};
+    options.vocab_modes = {VocabMode::one_barrier};
+    const Plan plan = make_plan(options);
+    std::map<std::string, int64_t> activations;
+    for (const PlanRow& row : plan.rows) {
+        activations[schedule_text(row.candidate)] = row.worst.activations;
+    }
+    ASSERT_EQ(activations.size(), 3U);
+    EXPECT_LT(activations.at("v-search k=6"), activations.at("v-search"));
+    EXPECT_TRUE(activations.contains("zb k=6"));
+}
+
 TEST(Plan, LeftOverLayersGoToTheFrontOrToTheBack) {
     PlanOptions options = small_plan();
     options.model.num_layers = 10;
