@@ -59,11 +59,9 @@ BestOfOurs best_of_ours(const PublishedRow& row, const Result& own) {
         if (family.placement == Placement::loop) continue;  // stage times by rank: V or straight
         const TableCosts costs = in_chunks(row.costs, family.chunks);
         for (const VocabMode mode : modes) {
-            const int barriers = mode == VocabMode::one_barrier    ? 1
-                                 : mode == VocabMode::two_barriers ? 2
-                                                                   : 0;
             // Families that take a limit: all that there may be, and less, for the bytes.
-            const int most = static_cast<int>(own.microbatches - barriers) * family.chunks;
+            const int most =
+                static_cast<int>(own.microbatches - extra_microbatches(mode)) * family.chunks;
             for (int limit = family.memory_limit ? most : 0; limit >= 0; limit -= family.chunks) {
                 try {
                     const Schedule schedule =

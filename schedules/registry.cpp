@@ -13,7 +13,6 @@
 #include "schedules/interleaved_zb.hpp"
 #include "schedules/looped_bfs.hpp"
 #include "schedules/one_f_one_b.hpp"
-#include "schedules/straight.hpp"
 #include "schedules/v_half.hpp"
 #include "schedules/v_one_f_one_b.hpp"
 #include "schedules/v_search.hpp"
@@ -242,11 +241,8 @@ Schedule generate(std::string_view name, const GenerateOptions& asked) {
     Schedule schedule = family.make(options);
     if (schedule.output.vocab_size() == 0) {
         if (options.forward_only) keep_forwards(schedule);
-        const int barriers = options.vocab_mode == VocabMode::two_barriers ? 2
-                             : sharded(options.vocab_mode)                 ? 1
-                                                                           : 0;
-        const int limit =
-            options.memory_limit == 0 ? 0 : options.memory_limit + barriers * options.chunks;
+        const int barriers = extra_microbatches(options.vocab_mode) * options.chunks;
+        const int limit = options.memory_limit == 0 ? 0 : options.memory_limit + barriers;
         schedule = insert_vocabulary(schedule, {.mode = options.vocab_mode,
                                                 .vocab_size = options.vocab_size,
                                                 .costs = options.costs,

@@ -7,47 +7,18 @@
 
 namespace vocabpipe {
 
-namespace {
-
-Barriers barriers_of(VocabMode mode) {
-    switch (mode) {
-        case VocabMode::one_barrier:
-            return Barriers::one;
-        case VocabMode::two_barriers:
-            return Barriers::two;
-        case VocabMode::none:
-        case VocabMode::redistributed:
-        case VocabMode::interlaced:
-            break;
-    }
-    return Barriers::in_line;
-}
-
-}  // namespace
-
-bool sharded(VocabMode mode) {
-    return mode != VocabMode::none && mode != VocabMode::redistributed;
-}
-
 Schedule straight_schedule(const GenerateOptions& options,
                            const std::function<std::vector<Pass>(int)>& list_of) {
     const int p = options.ranks;
-    Schedule schedule{.ranks = p,
-                      .stages = p,
-                      .microbatches = options.microbatches,
-                      .rank_of_stage = {},
-                      .input = ShardMap::whole(options.vocab_size, p, 0),
-                      .output = ShardMap::whole(options.vocab_size, p, p - 1),
-                      .barriers = barriers_of(options.vocab_mode),
-                      .passes = {}};
-    if (sharded(options.vocab_mode)) {
-        schedule.input = schedule.output = ShardMap::even(options.vocab_size, p);
-    }
+    Schedule schedule;
+    schedule.ranks = schedule.stages = p;
+    schedule.microbatches = options.microbatches;
     for (int rank = 0; rank < p; ++rank) {
         schedule.rank_of_stage.push_back(rank);
         schedule.passes.push_back(options.forward_only ? evaluation_list(options, rank)
                                                        : list_of(rank));
     }
+    place_vocabulary(schedule, options.vocab_mode, options.vocab_size);
     return schedule;
 }
 

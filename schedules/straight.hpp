@@ -8,9 +8,6 @@
 
 namespace vocabpipe {
 
-/// Whether a mode puts a shard of the vocabulary on every rank, so that every rank runs E, S, T, G.
-[[nodiscard]] bool sharded(VocabMode mode);
-
 /// A schedule with stage s on rank s and the shard maps and barriers of the vocabulary mode. The
 /// list of rank r is `list_of(r)`, or the list of `evaluation_list` when only forwards are asked
 /// for.

@@ -46,6 +46,13 @@ enum class VocabMode : uint8_t { none, redistributed, interlaced, one_barrier, t
 /// Throws UsageError naming the valid modes.
 [[nodiscard]] VocabMode vocab_mode_from(std::string_view name);
 
+/// Whether the mode puts a shard of the vocabulary on every rank, so that every rank runs E, S, T,
+/// G.
+[[nodiscard]] bool sharded(VocabMode mode);
+/// Microbatches that the mode keeps in flight beyond the transformer's own: at most one per barrier
+/// between the last stage's F and B (paper, section 5.2).
+[[nodiscard]] int extra_microbatches(VocabMode mode);
+
 /// A schedule is data: per rank an ordered list of passes, compute only. Communication, buffers and
 /// their lifetimes are inferred from it (lower.hpp). The same passes written by hand, read from a
 /// file or made by a generator have the same rights.
@@ -61,5 +68,9 @@ struct Schedule {
     /// True when no rank runs a backward: F, E, S and the loss only.
     [[nodiscard]] bool forward_only() const;
 };
+
+/// Shard maps and barriers of the mode, for a schedule whose ranks and placement are set. Whole
+/// layers go to the ranks of the first and the last stage.
+void place_vocabulary(Schedule& schedule, VocabMode mode, int64_t vocab_size);
 
 }  // namespace vocabpipe

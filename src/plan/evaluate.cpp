@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/evaluate.hpp"
 
-#include "schedules/straight.hpp"
 #include "src/plan/list_memory.hpp"
 #include "src/plan/step_model.hpp"
 #include "vocabpipe/pass_times.hpp"

@@ -2,7 +2,6 @@
 #include "src/plan/step_model.hpp"
 
 #include "schedules/placement.hpp"
-#include "schedules/straight.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -34,16 +33,7 @@ Schedule place(const PlanOptions& options, const Candidate& candidate, int micro
     placement.microbatches = microbatches;
     placement.rank_of_stage =
         rank_of_stage(generator(candidate.schedule).placement, options.gpus, candidate.chunks);
-    const int64_t rows = options.model.vocab_size;
-    if (sharded(candidate.vocab_mode) && options.gpus > 1) {
-        placement.input = placement.output = ShardMap::even(rows, options.gpus);
-    } else {
-        placement.input = ShardMap::whole(rows, options.gpus, placement.rank_of_stage.front());
-        placement.output = ShardMap::whole(rows, options.gpus, placement.rank_of_stage.back());
-    }
-    placement.barriers = candidate.vocab_mode == VocabMode::one_barrier    ? Barriers::one
-                         : candidate.vocab_mode == VocabMode::two_barriers ? Barriers::two
-                                                                           : Barriers::in_line;
+    place_vocabulary(placement, candidate.vocab_mode, options.model.vocab_size);
     return placement;
 }
 

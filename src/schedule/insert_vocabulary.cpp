@@ -71,22 +71,12 @@ public:
         }
         times_ = time_passes(base, costs_);
         result_ = base;
-        const int p = base.ranks;
-        sharded_ = mode_ != VocabMode::none && mode_ != VocabMode::redistributed;
-        if (sharded_) {
-            result_.input = result_.output = ShardMap::even(options.vocab_size, p);
-        } else {
-            result_.input = ShardMap::whole(options.vocab_size, p, base.rank_of_stage.front());
-            result_.output = ShardMap::whole(options.vocab_size, p, base.rank_of_stage.back());
-        }
-        result_.barriers = mode_ == VocabMode::one_barrier    ? Barriers::one
-                           : mode_ == VocabMode::two_barriers ? Barriers::two
-                                                              : Barriers::in_line;
+        place_vocabulary(result_, mode_, options.vocab_size);
     }
 
     Schedule run() {
         // On one rank there is nobody to wait for.
-        if (sharded_ && base_.ranks > 1) {
+        if (sharded(mode_) && base_.ranks > 1) {
             shard();
         } else {
             attach();
@@ -194,9 +184,8 @@ private:
     /// keeps the base's pattern, because it is periodic.
     /// `c0` is added on top, or has to fit into the interval, which costs no more memory.
     int64_t whole_delay(int64_t c0) const {
-        const int barriers = mode_ == VocabMode::two_barriers ? 2 : 1;
         // S, and T where B waits for it, come strictly before B.
-        const int64_t needed = std::max(barriers * interval_ + c0, costs_.c0 + 2);
+        const int64_t needed = std::max(extra_microbatches(mode_) * interval_ + c0, costs_.c0 + 2);
         int64_t delay = 0;
         for (size_t j = 0; j < tail_.size(); ++j) {
             delay = std::max(delay, needed - (tail_[j] - head_[j]));
@@ -220,9 +209,8 @@ private:
     int chunk_limit() const {
         if (asked_limit_ > 0) return asked_limit_;
         const std::vector<int> peaks = peak_chunks(base_);
-        const int barriers = mode_ == VocabMode::two_barriers ? 2 : 1;
         const int chunks = (base_.stages + base_.ranks - 1) / base_.ranks;
-        return *std::max_element(peaks.begin(), peaks.end()) + barriers * chunks;
+        return *std::max_element(peaks.begin(), peaks.end()) + extra_microbatches(mode_) * chunks;
     }
 
     /// Every barrier delays the backwards; `delay` holds for all of them.
@@ -311,7 +299,6 @@ private:
     PassCosts costs_;
     PassTimes times_;
     Schedule result_;
-    bool sharded_ = false;
     int64_t interval_ = 0;  ///< work of one microbatch on the busiest rank
     int64_t longest_ = 0;   ///< longest pass: the most that a rank makes others wait for its part
     std::vector<int64_t> first_, head_;  ///< [j] begin of the first stage's F, end of the last's

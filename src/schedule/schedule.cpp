@@ -51,6 +51,27 @@ VocabMode vocab_mode_from(std::string_view name) {
     return static_cast<VocabMode>(found - kVocabModeNames.begin());
 }
 
+bool sharded(VocabMode mode) {
+    return mode != VocabMode::none && mode != VocabMode::redistributed;
+}
+
+int extra_microbatches(VocabMode mode) {
+    return mode == VocabMode::two_barriers ? 2 : sharded(mode) ? 1 : 0;
+}
+
+void place_vocabulary(Schedule& schedule, VocabMode mode, int64_t vocab_size) {
+    const int p = schedule.ranks;
+    if (sharded(mode)) {
+        schedule.input = schedule.output = ShardMap::even(vocab_size, p);
+    } else {
+        schedule.input = ShardMap::whole(vocab_size, p, schedule.rank_of_stage.front());
+        schedule.output = ShardMap::whole(vocab_size, p, schedule.rank_of_stage.back());
+    }
+    schedule.barriers = mode == VocabMode::one_barrier    ? Barriers::one
+                        : mode == VocabMode::two_barriers ? Barriers::two
+                                                          : Barriers::in_line;
+}
+
 bool Schedule::forward_only() const {
     for (const std::vector<Pass>& list : passes) {
         for (const Pass& pass : list) {
