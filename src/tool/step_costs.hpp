@@ -8,8 +8,8 @@
 
 namespace vocabpipe::tool {
 
-/// Costs F,B or F,B,V of `--costs`: of the layers of an average rank, and S and T of an even share of the
-/// vocabulary rows. E and G cost a quarter of V.
+/// Costs F,B or F,B,V of `--costs`: of the layers of an average rank, and S and T of an even share
+/// of the vocabulary rows. E and G cost a quarter of V.
 struct StageCosts {
     int64_t forward = 0;
     int64_t backward = 0;
