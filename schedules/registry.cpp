@@ -13,6 +13,7 @@
 #include "schedules/interleaved_zb.hpp"
 #include "schedules/looped_bfs.hpp"
 #include "schedules/one_f_one_b.hpp"
+#include "schedules/placement.hpp"
 #include "schedules/v_half.hpp"
 #include "schedules/v_one_f_one_b.hpp"
 #include "schedules/v_search.hpp"
@@ -213,8 +214,10 @@ const Generator& generator(std::string_view name) {
     return *found;
 }
 
-Schedule generate(std::string_view name, const GenerateOptions& asked) {
-    const Generator& family = generator(name);
+namespace {
+
+/// The options with the family's own where none are given. Throws UsageError for impossible ones.
+GenerateOptions resolve(const Generator& family, const GenerateOptions& asked) {
     check(asked);
     GenerateOptions options = asked;
     if (options.chunks == 0) options.chunks = family.chunks;
@@ -238,7 +241,30 @@ Schedule generate(std::string_view name, const GenerateOptions& asked) {
     require_at_most("--chunks", options.chunks,
                     std::numeric_limits<uint16_t>::max() / options.ranks);
     check_costs(options.costs, options.ranks * options.chunks, options.ranks);
-    Schedule schedule = family.make(options);
+    return options;
+}
+
+}  // namespace
+
+Schedule generate(std::string_view name, const GenerateOptions& asked) {
+    const Generator& family = generator(name);
+    const GenerateOptions options = resolve(family, asked);
+    return complete(family.make(options), options);
+}
+
+Schedule placement_of(std::string_view name, const GenerateOptions& asked) {
+    const Generator& family = generator(name);
+    const GenerateOptions options = resolve(family, asked);
+    Schedule schedule;
+    schedule.ranks = options.ranks;
+    schedule.stages = options.ranks * options.chunks;
+    schedule.microbatches = options.microbatches;
+    schedule.rank_of_stage = rank_of_stage(family.placement, options.ranks, options.chunks);
+    place_vocabulary(schedule, options.vocab_mode, options.vocab_size);
+    return schedule;
+}
+
+Schedule complete(Schedule schedule, const GenerateOptions& options) {
     if (schedule.output.vocab_size() == 0) {
         if (options.forward_only) keep_forwards(schedule);
         const int barriers = extra_microbatches(options.vocab_mode) * options.chunks;

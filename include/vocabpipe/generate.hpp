@@ -66,6 +66,16 @@ struct Generator {
 /// unknown name (naming the known ones) or impossible options.
 [[nodiscard]] Schedule generate(std::string_view name, const GenerateOptions& options);
 
+/// Stages, shard maps and barriers of what generate() returns, without passes: all that costs and
+/// sizes of the passes depend on. Throws UsageError as generate() does for the options.
+[[nodiscard]] Schedule placement_of(std::string_view name, const GenerateOptions& options);
+
+/// What generate() does after the family's rule, for any schedule: adds E, S, T and G as the mode
+/// wants if the output layer has no rows yet, then searches if moves are asked for. Of the options
+/// it reads vocab_mode, vocab_size, chunks (with memory_limit), memory_limit, costs, search_moves
+/// and forward_only. Throws as insert_vocabulary().
+[[nodiscard]] Schedule complete(Schedule schedule, const GenerateOptions& options);
+
 /// Transformer layers per stage. Even split (the first num_layers % stages stages take one more),
 /// except VocabMode::redistributed, which moves layers away from the last stage: with q = output
 /// layer / one transformer layer in FLOPs it keeps max(0, ceil((L + q) / p - q)) layers, and the

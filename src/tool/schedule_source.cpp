@@ -5,8 +5,6 @@
 #include "src/tool/step_costs.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
-#include "vocabpipe/improve.hpp"
-#include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/pass_costs.hpp"
 
 #include <algorithm>
@@ -71,8 +69,9 @@ std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const Schedule
     return layers_per_stage(layers, rank_of_stage, mode, output);
 }
 
-void complete(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode,
-              const std::optional<Profile>& profile) {
+/// Costs and sizes of `step`, whose stages and shards are set.
+void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode,
+               const std::optional<Profile>& profile) {
     const std::vector<int> layers = layers_of(step.schedule.rank_of_stage, flags, mode, profile);
     if (profile) {
         set_costs(step, *profile, layers);
@@ -226,32 +225,21 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     options.group_size = flags.group_size;
     options.warm_up_depth = flags.warm_up_depth;
     const bool complete_file = is_file && from_file.output.vocab_size() > 0;
-    const auto make = [&] {
-        if (!is_file) return generate(name, options);
-        Schedule schedule = from_file;
-        if (!complete_file) {
-            schedule = insert_vocabulary(from_file, {.mode = options.vocab_mode,
-                                                     .vocab_size = options.vocab_size,
-                                                     .costs = options.costs});
-        }
-        if (options.search_moves == 0) return schedule;
-        return improve(schedule, options.costs, {.moves = options.search_moves});
-    };
-    // Costs depend on shards and stages, which the schedule has, and the order of its passes
-    // depends on the costs.
-    ScheduledStep first;
-    first.schedule = make();
-    complete(first, flags, options.vocab_mode, profile);
-    options.costs = PassCosts::of(first.costs, first.sizes, first.schedule);
-    options.search_moves = flags.search_moves;
     ScheduledStep step;
     step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
                  ", " + std::to_string(options.ranks) +
                  (options.ranks == 1 ? " rank, " : " ranks, ") +
                  std::to_string(options.microbatches) +
                  (options.microbatches == 1 ? " microbatch" : " microbatches");
-    step.schedule = make();
-    complete(step, flags, options.vocab_mode, profile);
+    // Costs depend on stages and shards alone, and the order of the passes on the costs.
+    step.schedule = is_file ? from_file : placement_of(name, options);
+    if (is_file && !complete_file) {
+        place_vocabulary(step.schedule, options.vocab_mode, options.vocab_size);
+    }
+    set_costs(step, flags, options.vocab_mode, profile);
+    options.costs = PassCosts::of(step.costs, step.sizes, step.schedule);
+    options.search_moves = flags.search_moves;
+    step.schedule = is_file ? complete(from_file, options) : generate(name, options);
     return step;
 }
 

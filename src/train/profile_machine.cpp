@@ -7,6 +7,7 @@
 #include "src/train/measure_links.hpp"
 #include "src/train/optimizer_step.hpp"
 #include "src/train/pass_meter.hpp"
+#include "src/train/trained_rank.hpp"
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/executor.hpp"
 
@@ -107,31 +108,24 @@ public:
 
 private:
     void allocate() {
-        model_ =
-            std::make_unique<GptRank>(options_.model, plan_->partition(), plan_->schedule(), rank_);
-        optimizer_ =
-            std::make_unique<OptimizerStep>(*model_, plan_->schedule(), rank_, options_.optimizer);
-        RankModules modules = model_->modules();
-        modules.step = optimizer_.get();
-        executor_ = std::make_unique<Executor>(communicator_, modules, plan_->sizes(),
-                                               ExecutorOptions{.threads = plan_->threads()});
-        model_->initialise(executor_->context(), options_.seed);
+        trained_ = allocate_rank(communicator_, options_, *plan_);
         batch_.emplace(options_.model, options_.micro_batch_size, plan_->microbatches(),
                        options_.seed);
     }
 
     /// The step is the trainer's but for the data, which is there already.
     TableCosts time_passes(const std::vector<Program>& programs) {
-        executor_->load(programs);
+        trained_.executor->load(programs);
         PassMeter meter;
         for (int64_t step = 0; step <= options_.train_iters; ++step) {
             const int64_t begin = now_ns();
-            if (model_->output() != nullptr) model_->output()->begin_step(plan_->microbatches());
-            optimizer_->begin_step(++steps_, static_cast<float>(options_.lr),
-                                   batch_->counted_tokens(), false);
-            executor_->set_step(steps_);
-            executor_->run_step(batch_->microbatches());
-            meter.add_step(executor_->timeline(), programs[static_cast<size_t>(rank_)],
+            if (trained_.model->output() != nullptr)
+                trained_.model->output()->begin_step(plan_->microbatches());
+            trained_.optimizer->begin_step(++steps_, static_cast<float>(options_.lr),
+                                           batch_->counted_tokens(), false);
+            trained_.executor->set_step(steps_);
+            trained_.executor->run_step(batch_->microbatches());
+            meter.add_step(trained_.executor->timeline(), programs[static_cast<size_t>(rank_)],
                            now_ns() - begin);
         }
         return meter.gather(communicator_, plan_->schedule().stages, false).wall;
@@ -155,9 +149,7 @@ private:
     int64_t steps_ = 0;
     std::optional<TrainingPlan> plan_;
     std::array<std::vector<Program>, 2> programs_;  ///< [backwards are split]
-    std::unique_ptr<GptRank> model_;
-    std::unique_ptr<OptimizerStep> optimizer_;
-    std::unique_ptr<Executor> executor_;
+    TrainedRank trained_;
     std::optional<RandomBatch> batch_;
 };
 

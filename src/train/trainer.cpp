@@ -16,6 +16,7 @@
 #include "src/train/rank_placement.hpp"
 #include "src/train/run_report.hpp"
 #include "src/train/step_batch.hpp"
+#include "src/train/trained_rank.hpp"
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/executor.hpp"
@@ -50,7 +51,7 @@ public:
         communicator_.agree([&] { prepare(std::move(placements)); });
         if (rank_ == 0) plan_->print();
         communicator_.agree([this] { allocate(); });
-        executor_->load(plan_->programs());
+        trained_.executor->load(plan_->programs());
         for (int64_t step = 1; step <= options_.train_iters; ++step) {
             const StepResult result = run_step(step);
             if (result.stop_requested) {
@@ -107,15 +108,7 @@ private:
     }
 
     void allocate() {
-        model_ =
-            std::make_unique<GptRank>(options_.model, plan_->partition(), plan_->schedule(), rank_);
-        optimizer_ =
-            std::make_unique<OptimizerStep>(*model_, plan_->schedule(), rank_, options_.optimizer);
-        RankModules modules = model_->modules();
-        modules.step = optimizer_.get();
-        executor_ = std::make_unique<Executor>(communicator_, modules, plan_->sizes(),
-                                               ExecutorOptions{.threads = plan_->threads()});
-        model_->initialise(executor_->context(), options_.seed);
+        trained_ = allocate_rank(communicator_, options_, *plan_);
         batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size,
                                              plan_->microbatches());
     }
@@ -128,21 +121,22 @@ private:
         const int64_t begin = now_ns();
         batch_->load(step);
         const double lr = learning_rate.at(step);
-        if (model_->output() != nullptr) model_->output()->begin_step(plan_->microbatches());
-        optimizer_->begin_step(
+        if (trained_.model->output() != nullptr)
+            trained_.model->output()->begin_step(plan_->microbatches());
+        trained_.optimizer->begin_step(
             step, static_cast<float>(lr), batch_->counted_tokens(),
             output_failure_ || (options_.stop_requested && options_.stop_requested()));
-        executor_->set_step(step);
-        executor_->run_step(batch_->microbatches());
+        trained_.executor->set_step(step);
+        trained_.executor->run_step(batch_->microbatches());
         const int64_t duration = now_ns() - begin;
 
-        const StepResult& result = optimizer_->result();
+        const StepResult& result = trained_.optimizer->result();
         const double seconds = static_cast<double>(duration) * 1e-9;
         const double tokens = static_cast<double>(options_.global_batch_size) *
                               static_cast<double>(options_.model.seq_length);
-        usage_.add_step(executor_->timeline(), duration);
-        meter_.add_step(executor_->timeline(), plan_->programs()[static_cast<size_t>(rank_)],
-                        duration);
+        usage_.add_step(trained_.executor->timeline(), duration);
+        meter_.add_step(trained_.executor->timeline(),
+                        plan_->programs()[static_cast<size_t>(rank_)], duration);
         if (step == 1) report_.first_loss = result.loss;
         report_.last_loss = result.loss;
         if (rank_ == 0) {
@@ -209,7 +203,7 @@ private:
     /// costs, so all make the same programs.
     void reorder() {
         const PassCosts costs = plan_->rebuild(measure().cpu);
-        executor_->load(plan_->programs());
+        trained_.executor->load(plan_->programs());
         if (rank_ != 0) return;
         const auto ms = [&](Op op) { return static_cast<double>(costs.mean(op)) * 1e-6; };
         std::printf(
@@ -222,7 +216,7 @@ private:
     // --- after the last step
 
     void finish() {
-        const Timeline timeline = executor_->gather_timeline();
+        const Timeline timeline = trained_.executor->gather_timeline();
         const MeasuredCosts measured = measure();
         report_.schedule = options_.schedule;
         report_.vocab_mode = std::string(to_string(options_.vocab_mode));
@@ -234,7 +228,7 @@ private:
         mine.bubble = usage_.bubble();
         mine.median_step_ns = usage_.median_step_ns();
         mine.live_peak_bytes = static_cast<int64_t>(program.live_peak_bytes);
-        mine.arena_bytes = static_cast<int64_t>(executor_->arena_bytes());
+        mine.arena_bytes = static_cast<int64_t>(trained_.executor->arena_bytes());
         mine.persistent_bytes = plan_->persistent(rank_).total();
         mine.start_bytes = start_memory_;
         mine.measured_peak_bytes = process_memory().peak;
@@ -279,9 +273,7 @@ private:
     std::optional<TokenDataset> dataset_;
     std::optional<MetricsFile> metrics_;
     std::exception_ptr output_failure_;  ///< of the metrics file, on rank 0
-    std::unique_ptr<GptRank> model_;
-    std::unique_ptr<OptimizerStep> optimizer_;
-    std::unique_ptr<Executor> executor_;
+    TrainedRank trained_;
     std::unique_ptr<StepBatch> batch_;
     RankUsage usage_;
     PassMeter meter_;

@@ -5,8 +5,6 @@
 #include "src/train/process_memory.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
-#include "vocabpipe/improve.hpp"
-#include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/schedule_file.hpp"
 
 #include <algorithm>
@@ -129,14 +127,10 @@ void TrainingPlan::read_file() {
 
 Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin) const {
     if (file_) {
-        Schedule schedule = *file_;
-        if (file_->output.vocab_size() == 0) {
-            schedule = insert_vocabulary(*file_, {.mode = options_.vocab_mode,
-                                                  .vocab_size = options_.model.vocab_size,
-                                                  .costs = costs});
-        }
-        if (options_.search_moves == 0) return schedule;
-        return improve(schedule, costs, {.moves = options_.search_moves});
+        return complete(*file_, {.vocab_mode = options_.vocab_mode,
+                                 .vocab_size = options_.model.vocab_size,
+                                 .costs = costs,
+                                 .search_moves = options_.search_moves});
     }
     return generate(options_.schedule, {.ranks = ranks(),
                                         .microbatches = microbatches_,

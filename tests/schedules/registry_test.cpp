@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tests/schedules/notation.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
 
@@ -152,6 +153,24 @@ TEST(LayersPerStage, RefusesWhatIsNoNumberOfLayers) {
     EXPECT_THROW((void)layers_per_stage(4, 2, VocabMode::redistributed,
                                         std::numeric_limits<double>::infinity()),
                  UsageError);
+}
+
+TEST(Registry, SaysThePlacementWithoutMakingThePasses) {
+    for (const Generator& family : generators()) {
+        for (const VocabMode mode : kEveryMode) {
+            GenerateOptions options = usual();
+            options.ranks = 4;
+            options.vocab_mode = mode;
+            const Schedule made = generate(family.name, options);
+            const Schedule placed = placement_of(family.name, options);
+            EXPECT_EQ(placed.stages, made.stages) << family.name;
+            EXPECT_EQ(placed.microbatches, made.microbatches);
+            EXPECT_EQ(placed.rank_of_stage, made.rank_of_stage) << family.name;
+            EXPECT_EQ(placed.input, made.input);
+            EXPECT_EQ(placed.output, made.output);
+            EXPECT_EQ(placed.barriers, made.barriers);
+        }
+    }
 }
 
 TEST(LayersPerStage, RedistributedOnAVMovesLayersOffTheRankWithTheOutputLayer) {
