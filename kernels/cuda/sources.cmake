@@ -2,4 +2,7 @@
 # Sources of the CUDA kernels, relative to the repository: compiled by nvcc where CUDA is enabled, and
 # by the C++ compiler against the tests' stand-in toolkit everywhere.
 set(VOCABPIPE_CUDA_KERNEL_SOURCES
-  kernels/cuda/engine.cpp)
+  kernels/cuda/elementwise.cu
+  kernels/cuda/engine.cpp
+  kernels/cuda/gemm.cpp
+  kernels/cuda/tiled_gemm.cu)
