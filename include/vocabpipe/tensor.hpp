@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -30,7 +31,13 @@ struct BasicTensor {
     BasicTensor(Pointer data_, int64_t rows_, int64_t cols_, int64_t stride_, DType dtype_)
         : data(data_), rows(rows_), cols(cols_), stride(stride_), dtype(dtype_) {}
     /// A mutable view reads as a const one.
-    operator BasicTensor<const void*>() const { return {data, rows, cols, stride, dtype}; }
+    template <std::convertible_to<Pointer> Other>
+    BasicTensor(const BasicTensor<Other>& other)
+        : data(other.data),
+          rows(other.rows),
+          cols(other.cols),
+          stride(other.stride),
+          dtype(other.dtype) {}
 
     [[nodiscard]] explicit operator bool() const { return data != nullptr; }
     [[nodiscard]] int64_t size() const { return rows * cols; }
