@@ -2,4 +2,13 @@
 # Sources of the CUDA kernels, relative to the repository: compiled by nvcc where CUDA is enabled, and
 # by the C++ compiler against the tests' stand-in toolkit everywhere.
 set(VOCABPIPE_CUDA_KERNEL_SOURCES
-  kernels/cuda/engine.cpp)
+  kernels/cuda/adamw.cu
+  kernels/cuda/embedding.cu
+  kernels/cuda/engine.cpp
+  kernels/cuda/fold.cu
+  kernels/cuda/memory.cpp
+  kernels/cuda/norm.cu
+  kernels/cuda/row_additions.cu
+  kernels/cuda/row_sums.cu
+  kernels/cuda/step.cu
+  kernels/cuda/vocabulary.cu)
