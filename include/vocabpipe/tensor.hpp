@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -30,14 +29,13 @@ struct BasicTensor {
         : data(data_), rows(rows_), cols(cols_), stride(cols_), dtype(dtype_) {}
     BasicTensor(Pointer data_, int64_t rows_, int64_t cols_, int64_t stride_, DType dtype_)
         : data(data_), rows(rows_), cols(cols_), stride(stride_), dtype(dtype_) {}
-    /// A mutable view reads as a const one.
-    template <std::convertible_to<Pointer> Other>
-    BasicTensor(const BasicTensor<Other>& other)
-        : data(other.data),
-          rows(other.rows),
-          cols(other.cols),
-          stride(other.stride),
-          dtype(other.dtype) {}
+    /// A mutable view reads as a const one. (A template, because nvcc warns of a conversion to the
+    /// class itself.)
+    template <typename Other>
+    requires(std::is_same_v<Other, const void*> && !std::is_same_v<Other, Pointer>)
+    operator BasicTensor<Other>() const {
+        return {data, rows, cols, stride, dtype};
+    }
 
     [[nodiscard]] explicit operator bool() const { return data != nullptr; }
     [[nodiscard]] int64_t size() const { return rows * cols; }

@@ -3,12 +3,15 @@
 # by the C++ compiler against the tests' stand-in toolkit everywhere.
 set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/adamw.cu
+  kernels/cuda/elementwise.cu
   kernels/cuda/embedding.cu
   kernels/cuda/engine.cpp
   kernels/cuda/fold.cu
+  kernels/cuda/gemm.cpp
   kernels/cuda/memory.cpp
   kernels/cuda/norm.cu
   kernels/cuda/row_additions.cu
   kernels/cuda/row_sums.cu
   kernels/cuda/step.cu
+  kernels/cuda/tiled_gemm.cu
   kernels/cuda/vocabulary.cu)
