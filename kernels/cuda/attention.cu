@@ -20,11 +20,6 @@ constexpr int kCount = 8;  // scores per thread and access
 constexpr int kKept = 4;   // of these per thread in registers
 constexpr int kMostThreads = 512;
 
-struct Largest {
-    __device__ static float combine(float a, float b) { return fmaxf(a, b); }
-    static constexpr float kNeutral = -INFINITY;
-};
-
 /// Queries [begin, begin + rows) of every sequence see keys [0, begin + rows).
 struct QueryBlock {
     int64_t begin, rows;
@@ -95,7 +90,7 @@ __global__ void __launch_bounds__(kMostThreads)
             take_largest(visible_scores(scores, col, visible));
         }
     }
-    block_reduce<Largest>(largest);
+    block_reduce<Maximum>(largest);
 
     float sum[1] = {0.0F};
     const auto exponentials = [&](Vector<kCount>& values) {
@@ -396,9 +391,9 @@ private:
     }
     /// Whole warps that take a row in `passes` vectors per thread, as far as they can.
     [[nodiscard]] static unsigned threads_for(int64_t keys, int64_t passes) {
-        const int64_t per_warp = int64_t{kWarp} * kCount * passes;
+        const int64_t per_warp = int64_t{kWarpThreads} * kCount * passes;
         return static_cast<unsigned>(
-            std::min<int64_t>((keys + per_warp - 1) / per_warp * kWarp, kMostThreads));
+            std::min<int64_t>((keys + per_warp - 1) / per_warp * kWarpThreads, kMostThreads));
     }
 
     void softmax(QueryBlock queries, Tensor log_sum_exp) {

@@ -189,9 +189,10 @@ void require_statistics(ConstTensor statistics, int64_t rows) {
 template <int kCount, typename Launcher>
 void with_row_shape(int64_t h, Launcher&& launcher) {
     const int64_t vectors = (h + kCount - 1) / kCount;
-    const int64_t warps = (vectors + int64_t{kWarp} * kKept - 1) / (int64_t{kWarp} * kKept);
-    const auto threads =
-        static_cast<unsigned>(std::min<int64_t>(std::max<int64_t>(warps, 1) * kWarp, kMostThreads));
+    const int64_t warps =
+        (vectors + int64_t{kWarpThreads} * kKept - 1) / (int64_t{kWarpThreads} * kKept);
+    const auto threads = static_cast<unsigned>(
+        std::min<int64_t>(std::max<int64_t>(warps, 1) * kWarpThreads, kMostThreads));
     if (int64_t{threads} * kKept >= vectors) {
         launcher.template operator()<kKept>(threads);
     } else {

@@ -5,8 +5,8 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// All operators on a GPU. They enqueue on the stream of the lane that runs (kernels/cuda/engine.hpp)
-/// and need a Context with an Engine.
+/// All operators on a GPU. They enqueue on the stream of the lane that runs
+/// (kernels/cuda/engine.hpp) and need a Context with an Engine.
 [[nodiscard]] const Operators& operators();
 
 }  // namespace vocabpipe::kernels::cuda
