@@ -106,7 +106,7 @@ ProductShape shape_of(const Product& p, int64_t workspace_bytes) {
     s.has_addend = static_cast<bool>(p.addend);
     s.addend_stride = s.has_addend ? p.addend.stride : s.c_stride;
     s.addend_alignment =
-        s.has_addend ? alignment_of(p.addend.data, 0, p.addend.dtype) : s.c_alignment;
+        s.has_addend ? alignment_of(p.addend.data, s.c_step, p.addend.dtype) : s.c_alignment;
     s.has_bias = static_cast<bool>(p.bias);
     if (s.has_bias) s.bias_type = p.bias.dtype;
     s.epilogue = p.epilogue;
@@ -118,7 +118,6 @@ ProductShape shape_of(const Product& p, int64_t workspace_bytes) {
 bool may_exist(const Product& p) {
     if (p.a.dtype == DType::fp32 && p.c.dtype != DType::fp32) return false;
     if (p.bias && p.bias.dtype != p.c.dtype) return false;
-    if (p.addend && p.batch > 1) return false;
     if (p.epilogue != Epilogue::none) {
         const bool aligned = reinterpret_cast<uintptr_t>(p.aux.data) % kLargestAlignment == 0;
         if (!aligned || p.aux.stride % 8 != 0 || p.aux.dtype != p.c.dtype) return false;
@@ -132,6 +131,7 @@ void require_product(const Product& p) {
     require((p.transpose_b ? p.b.rows : p.b.cols) == p.c.cols, "columns of op(b) == columns of c");
     require((p.transpose_b ? p.b.cols : p.b.rows) == k, "columns of op(a) == rows of op(b)");
     require(!p.bias || has_shape(p.bias, 1, p.c.cols), "bias of shape (1, n)");
+    require(p.batch == 1 || (!p.bias && p.epilogue == Epilogue::none), "one product per bias");
     require(p.a.dtype == p.b.dtype && p.a.dtype != DType::fp64, "a and b both fp32 or both bf16");
     require(p.c.dtype != DType::fp64, "c fp32 or bf16");
     require(!p.addend || (same_shape(p.addend, p.c) && p.addend.dtype == p.c.dtype),
@@ -237,9 +237,10 @@ void ProductPlan::run(cublasLtHandle_t blas, const Product& p, const Engine::Que
     if (p.epilogue != Epilogue::none) {
         set(description_.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux.data);
     }
+    const float alpha = 1.0F;
     const float beta = p.addend ? 1.0F : 0.0F;
     const cublasStatus_t status = cublasLtMatmul(
-        blas, description_.get(), &p.alpha, p.b.data, b_.get(), p.a.data, a_.get(), &beta,
+        blas, description_.get(), &alpha, p.b.data, b_.get(), p.a.data, a_.get(), &beta,
         p.addend ? p.addend.data : p.c.data, addend_.get(), p.c.data, c_.get(), &algorithm_,
         queue.workspace.data(), queue.workspace.size(), queue.stream);
     if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -263,7 +264,6 @@ bool try_multiply(Context& ctx, const Product& p) {
 
 void multiply(Context& ctx, const Product& p) {
     require(p.epilogue == Epilogue::none, "a product without epilogue");
-    require(!p.addend || p.batch == 1, "a single product where something is added");
     if (try_multiply(ctx, p)) return;
     if (p.bias && p.c.dtype == DType::fp32) {
         Product plain = p;

@@ -26,7 +26,7 @@ enum class Epilogue : uint8_t {
     gelu_gradient,  ///< c = gelu'(aux) * product
 };
 
-/// c = epilogue(alpha * op(a) op(b) + addend + bias), `batch` times.
+/// c = epilogue(op(a) op(b) + addend + bias), `batch` times.
 struct Product {
     ConstTensor a;
     bool transpose_a = false;
@@ -36,10 +36,10 @@ struct Product {
     ConstTensor addend;  ///< empty, c itself, or another matrix of c's shape and type
     ConstTensor bias;
     Epilogue epilogue = Epilogue::none;
-    Tensor aux;       ///< of c's shape; only read by gelu_gradient
-    float alpha = 1;  ///< attention: 1 / sqrt(head_size)
+    Tensor aux;  ///< of c's shape; only read by gelu_gradient
     int64_t batch = 1;
-    /// Elements from one product's matrix to the next one's; not for addend, bias and aux.
+    /// Elements from one product's matrix to the next one's. c_step is addend's too; several
+    /// products have no bias and no epilogue.
     int64_t a_step = 0, b_step = 0, c_step = 0;
 };
 
@@ -47,8 +47,7 @@ struct Product {
 /// algorithm for the shape, types and alignments.
 [[nodiscard]] bool try_multiply(Context& ctx, const Product& product);
 
-/// Runs a product without epilogue and, if batched, without addend: with cuBLASLt if it can, else
-/// with a plain tiled kernel.
+/// Runs a product without epilogue: with cuBLASLt if it can, else with a plain tiled kernel.
 void multiply(Context& ctx, const Product& product);
 
 }  // namespace vocabpipe::kernels::cuda

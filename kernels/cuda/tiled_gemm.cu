@@ -29,7 +29,6 @@ struct Arguments {
     int64_t addend_row;
     const void* bias;
     bool wide_bias;  ///< fp32
-    float alpha;
 };
 
 /// A (kTile, kDepth) piece of an operand as fp32, zeros outside. Neighbouring threads read
@@ -83,9 +82,10 @@ __global__ void __launch_bounds__(kSide* kSide) tiled_gemm_kernel(Arguments g) {
             for (int j = 0; j < kPerThread; ++j) {
                 const int64_t col = col0 + threadIdx.x + j * kSide;
                 if (row >= g.m || col >= g.n) continue;
-                float value = g.alpha * sums[i][j];
+                float value = sums[i][j];
                 if (g.addend != nullptr) {
-                    value += to_float(static_cast<const C*>(g.addend)[row * g.addend_row + col]);
+                    value += to_float(static_cast<const C*>(
+                        g.addend)[item * g.c_step + row * g.addend_row + col]);
                 }
                 if (g.bias != nullptr) {
                     value += g.wide_bias ? static_cast<const float*>(g.bias)[col]
@@ -119,7 +119,6 @@ void tiled_gemm(Context& ctx, const Product& p) {
     g.addend_row = p.addend.stride;
     g.bias = p.bias.data;
     g.wide_bias = p.bias.dtype == DType::fp32;
-    g.alpha = p.alpha;
     const int64_t tiles =
         (g.m + kTile - 1) / kTile * ((g.n + kTile - 1) / kTile) * std::max<int64_t>(g.batch, 0);
     if (tiles == 0) return;
