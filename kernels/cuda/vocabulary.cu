@@ -336,6 +336,14 @@ int64_t logit_stride(int64_t columns) {
     return rounded_up(columns, 4);
 }
 
+/// Columns of one chunk in this workspace: fewer than the operator asks for if it is smaller.
+int64_t columns_in(std::span<std::byte> workspace, int64_t tokens, int64_t rows) {
+    const int64_t logits = static_cast<int64_t>(workspace.size()) / size_of(DType::fp32);
+    const int64_t wanted = chunk_columns(tokens, rows);
+    if (tokens * logit_stride(wanted) <= logits) return wanted;
+    return logits / tokens / kColumnMultiple * kColumnMultiple;
+}
+
 bool four_fit(const void* data, int64_t stride, int64_t element_bytes) {
     return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(4 * element_bytes) == 0 &&
            stride % 4 == 0;
@@ -368,10 +376,8 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
     require(has_shape(w, shard.rows, x.cols), "w of shape (rows of the shard, h)");
     require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
     require(x.dtype == w.dtype && x.dtype == numerator.dtype, "x, w and numerator of one type");
-    require(static_cast<int64_t>(workspace.size()) >=
-                vocabulary_score_workspace_bytes(tokens, shard.rows, x.dtype),
-            "a workspace of the size that vocabulary_score_workspace_bytes() returns");
-    const int64_t columns = chunk_columns(tokens, shard.rows);
+    const int64_t columns = columns_in(workspace, tokens, shard.rows);
+    require(columns > 0, "a workspace of vocabulary_score_workspace_bytes(), or 1 KiB per token");
     require(columns <= 0x7fffffff, "fewer than 2^31 columns at a time");
     auto* const logits = reinterpret_cast<float*>(workspace.data());
 

@@ -19,6 +19,8 @@
 /// v / 4, next to the lane's 32 MiB that all operators share.
 namespace vocabpipe::kernels::cuda {
 
+/// What keeps the product efficient. A smaller workspace, down to 1 KiB per token, works as well:
+/// more chunks, other bits.
 [[nodiscard]] int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType type);
 
 /// S. The logits exist in fp32, a chunk of columns for all tokens at a time, in `workspace`.
