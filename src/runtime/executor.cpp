@@ -2,6 +2,7 @@
 #include "vocabpipe/executor.hpp"
 
 #include "kernels/operators.hpp"
+#include "src/runtime/device_batch.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/runtime/wait.hpp"
@@ -67,7 +68,7 @@ public:
     }
 
     void run_step(std::span<const Microbatch> microbatches) {
-        microbatches_ = microbatches;
+        microbatches_ = batch_.load(device_, microbatches);
         missing_ = successors_.missing;
         users_left_ = users_;
         waited_for_.assign(program_.actions.size(), UINT32_MAX);
@@ -581,6 +582,7 @@ private:
     std::vector<uint32_t> users_;  ///< [buffer] how many actions use it
 
     // Of the running step.
+    DeviceBatch batch_;
     std::span<const Microbatch> microbatches_;
     std::vector<uint32_t> missing_, waited_for_, users_left_;
     std::array<size_t, kLanes> head_{};
