@@ -65,6 +65,7 @@ public:
         });
         transport_.prepare(collective_groups(programs));
         index_program();
+        lanes_->load(program_);
     }
 
     void run_step(std::span<const Microbatch> microbatches) {
@@ -79,7 +80,7 @@ public:
         done_ = settled_ = 0;
         if (options_.poison_dead_buffers) poison_arena();
         running_ = true;
-        lanes_->begin_step(program_.actions.size());
+        lanes_->begin_step();
         IdleWait idle(communicator_.wait_options());
         while (done_ < program_.actions.size() || settled_ < started_.size()) {
             const size_t before = done_ + started_.size() + settled_;
