@@ -261,6 +261,18 @@ TEST_F(Streams, SynchronisationsAreCounted) {
                                                                   .stream_synchronisations = 1}));
 }
 
+#if defined(__SANITIZE_THREAD__)
+void copy_without_waiting() {
+    (void)stale_reads(false);
+    std::exit(0);
+}
+
+TEST(StreamsDeathTest, ThreadSanitizerReportsAMissingWait) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(copy_without_waiting(), testing::ExitedWithCode(66), "data race");
+}
+#endif
+
 TEST(StreamsDeathTest, WorkThatThrowsEndsTheProcess) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_DEATH(
