@@ -292,7 +292,6 @@ private:
             const Group last = group(std::min(first_group_ + chunk_groups_, plan_.groups) - 1);
             pairs_ = last.slot + last.heads - first_pair_;
             body();
-            ctx_.poll();
         }
     }
     /// Group number `index`; its slot counts from the first pair of all.
