@@ -37,10 +37,17 @@ public:
     virtual ~Transport() = default;
     [[nodiscard]] virtual int rank() const = 0;
     [[nodiscard]] virtual int size() const = 0;
+    /// Gets ready for the transfers of these programs (of all ranks, of one step): communicators
+    /// and connections that would otherwise be made within the step. Nothing may be under way.
+    /// Collective: every rank calls it with the same programs.
+    virtual void prepare(const std::vector<Program>& programs) { (void)programs; }
     /// The spans must stay valid until test() has returned true.
     [[nodiscard]] virtual Ticket start(const Transfer& transfer) = 0;
     /// True once complete; the ticket is then gone. Throws CommunicationError if the world failed.
     [[nodiscard]] virtual bool test(Ticket ticket) = 0;
+    /// Throws CommunicationError if the world failed. For waits that test() takes no part in: where
+    /// transfers are stream-ordered, test() is true long before they end.
+    virtual void check() {}
     /// Forgets every open transfer of this rank, whose memory may then go. Its channels are useless
     /// afterwards: only for a rank that ends with an error.
     virtual void cancel() noexcept = 0;
