@@ -8,14 +8,23 @@
 
 namespace vocabpipe {
 
-namespace kernels::host {
+namespace kernels {
+class Operators;
+namespace host {
 class Engine;
 }
+namespace cuda {
+class Engine;
+}
+}  // namespace kernels
 
 struct ContextOptions {
     int threads = 1;  ///< one OpenMP thread per rank: ranks x threads beyond the cores is a cliff
     std::function<void()>
         poll;  ///< progresses communication; called between operators, may be empty
+    /// Where operators run and what their tensors' memory is; null: the host's. Not owned.
+    const kernels::Operators* operators = nullptr;
+    kernels::cuda::Engine* cuda = nullptr;  ///< needed by CUDA operators; not owned
 };
 
 /// What an operator needs of the rank it runs on. Owned by one rank and used by its thread only.
@@ -32,8 +41,13 @@ public:
         if (options_.poll) options_.poll();
     }
     [[nodiscard]] int threads() const { return options_.threads; }
+    /// The operators of the rank's device (kernels/operators.hpp).
+    [[nodiscard]] const kernels::Operators& operators() const { return *options_.operators; }
     /// oneDNN engine and primitive cache (kernels/host/engine.hpp).
     [[nodiscard]] kernels::host::Engine& engine() { return *engine_; }
+    /// Stream and cuBLASLt handle of the lane that runs (kernels/cuda/engine.hpp). Throws
+    /// UsageError where the rank's device is the host.
+    [[nodiscard]] kernels::cuda::Engine& cuda();
 
 private:
     ContextOptions options_;

@@ -14,6 +14,7 @@ enum class ExitCode : int {
     input_file = 3,
     out_of_memory = 4,
     communication = 5,
+    device = 6,
 };
 
 /// Base of all exceptions that the library throws on purpose. The message is one line that names
@@ -51,6 +52,12 @@ class OutOfMemoryError : public Error {
 public:
     explicit OutOfMemoryError(const std::string& message)
         : Error(ExitCode::out_of_memory, message) {}
+};
+
+/// A GPU that is missing, does not fit the build, or failed.
+class DeviceError : public Error {
+public:
+    explicit DeviceError(const std::string& message) : Error(ExitCode::device, message) {}
 };
 
 /// A peer that died, failed or does not answer; says who waited at which action for whom.

@@ -2,13 +2,24 @@
 #include "vocabpipe/context.hpp"
 
 #include "kernels/host/engine.hpp"
+#include "kernels/operators.hpp"
+#include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
 
 Context::Context(ContextOptions options)
     : options_(std::move(options)),
-      engine_(std::make_unique<kernels::host::Engine>(options_.threads)) {}
+      engine_(std::make_unique<kernels::host::Engine>(options_.threads)) {
+    if (options_.operators == nullptr) options_.operators = &kernels::host::operators();
+}
 
 Context::~Context() = default;
+
+kernels::cuda::Engine& Context::cuda() {
+    if (options_.cuda == nullptr) {
+        throw UsageError("a CUDA operator was called in the context of a host rank");
+    }
+    return *options_.cuda;
+}
 
 }  // namespace vocabpipe

@@ -4,12 +4,15 @@
 function(vocabpipe_compile_options target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion
-                         -Wno-missing-field-initializers
-                         # g++ 12 sees an overlap in "literal" + std::string that is not there (PR 105651)
-                         $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wno-sign-conversion
+                              -Wno-missing-field-initializers>
+    # g++ 12 sees an overlap in "literal" + std::string that is not there (PR 105651)
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
   if(VOCABPIPE_WERROR)
-    target_compile_options(${target} PRIVATE -Werror)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+                           $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>)
   endif()
   if(VOCABPIPE_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${VOCABPIPE_SANITIZE}

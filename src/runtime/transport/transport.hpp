@@ -37,17 +37,18 @@ public:
     virtual ~Transport() = default;
     [[nodiscard]] virtual int rank() const = 0;
     [[nodiscard]] virtual int size() const = 0;
-    /// Gets ready for the transfers of these programs (of all ranks, of one step): communicators
-    /// and connections that would otherwise be made within the step. Nothing may be under way.
-    /// Collective: every rank calls it with the same programs.
-    virtual void prepare(const std::vector<Program>& programs) { (void)programs; }
+    /// Before the first step of new programs (of all ranks, the same on every rank): makes the
+    /// communicators and connections that they need, so that no step does. Nothing may be under
+    /// way. Collective.
+    virtual void prepare(const std::vector<Program>& /*programs*/) {}
     /// The spans must stay valid until test() has returned true.
     [[nodiscard]] virtual Ticket start(const Transfer& transfer) = 0;
-    /// True once complete; the ticket is then gone. Throws CommunicationError if the world failed.
+    /// True once complete, or on a device with streams once enqueued; the ticket is then gone.
+    /// Throws CommunicationError if the world failed.
     [[nodiscard]] virtual bool test(Ticket ticket) = 0;
-    /// Throws CommunicationError if the world failed. For waits that test() takes no part in: where
-    /// transfers are stream-ordered, test() is true long before they end.
-    virtual void check() {}
+    /// While a rank waits for its device: throws CommunicationError if a transfer or the world has
+    /// failed. Transports whose test() says so need none.
+    virtual void check_health() {}
     /// Forgets every open transfer of this rank, whose memory may then go. Its channels are useless
     /// afterwards: only for a rank that ends with an error.
     virtual void cancel() noexcept = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/transport/nccl/transport.hpp"
 
+#include "kernels/cuda/check.hpp"
 #include "src/runtime/wait.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -54,18 +55,11 @@ private:
     bool open_ = true;
 };
 
-void check_cuda(cudaError_t result, const char* call, int rank) {
-    if (result == cudaSuccess) return;
-    (void)cudaGetLastError();  // do not report it again at an unrelated call
-    throw CommunicationError("rank " + std::to_string(rank) + ": " + call +
-                             " failed: " + cudaGetErrorString(result));
-}
-
-void copy(std::span<const std::byte> from, std::span<std::byte> to, cudaStream_t stream, int rank) {
+void copy(std::span<const std::byte> from, std::span<std::byte> to, cudaStream_t stream) {
     if (from.empty() || from.data() == to.data()) return;
-    check_cuda(
+    kernels::cuda::check(
         cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDeviceToDevice, stream),
-        "cudaMemcpyAsync", rank);
+        "cudaMemcpyAsync");
 }
 
 std::string name_of_group(std::span<const int> ranks) {
@@ -87,8 +81,9 @@ NcclTransport::NcclTransport(const TransportOptions& options)
     std::vector<std::byte> id_bytes;
     control_.agree([&] {
         std::byte* memory = nullptr;
-        check_cuda(cudaMalloc(reinterpret_cast<void**>(&memory), 2 * static_cast<size_t>(size())),
-                   "cudaMalloc", rank());
+        kernels::cuda::check(
+            cudaMalloc(reinterpret_cast<void**>(&memory), 2 * static_cast<size_t>(size())),
+            "cudaMalloc");
         scratch_.reset(memory);
         if (rank() != 0) return;
         ncclUniqueId id;
@@ -159,8 +154,8 @@ void NcclTransport::for_each_communicator(const std::function<void(NcclCommunica
     }
 }
 
-void NcclTransport::check() {
-    control_.transport().check();
+void NcclTransport::check_health() {
+    control_.transport().check_health();
     if (dead_) throw CommunicationError("rank " + std::to_string(rank()) + ": NCCL was aborted");
     for_each_communicator([](NcclCommunicator& c) { (void)c.ready(); });
 }
@@ -168,7 +163,7 @@ void NcclTransport::check() {
 void NcclTransport::wait_until(const std::string& what, const std::function<bool()>& done) {
     IdleWait idle(control_.wait_options());
     while (!done()) {
-        control_.transport().check();
+        control_.transport().check_health();
         const IdleWait::Verdict verdict = idle.pause();
         if (verdict == IdleWait::Verdict::go_on) continue;
         throw CommunicationError(
@@ -184,10 +179,10 @@ void NcclTransport::wait_until(const std::string& what, const std::function<bool
 void NcclTransport::wait_for_streams(const std::string& what) {
     for (const cudaStream_t stream : streams_) {
         wait_until(what, [&] {
-            check();
+            check_health();
             const cudaError_t state = cudaStreamQuery(stream);
             if (state == cudaErrorNotReady) return false;
-            check_cuda(state, "cudaStreamQuery", rank());
+            kernels::cuda::check(state, "cudaStreamQuery");
             return true;
         });
     }
@@ -312,7 +307,7 @@ bool NcclTransport::test(Ticket ticket) {
     pump();
     // Tickets count up and may wrap around.
     if (static_cast<int32_t>(launched_ - ticket) > 0) return true;
-    control_.transport().check();
+    control_.transport().check_health();
     return false;
 }
 
@@ -339,7 +334,7 @@ void NcclTransport::launch(const Transfer& t) {
     const cudaStream_t stream = stream_of(t.channel);
     if (t.ranks.size() == 1) {  // nobody to talk to: the only block stays here
         if (t.what == Do::all_gather || t.what == Do::exchange || t.what == Do::gather) {
-            copy(t.send, t.receive, stream, rank());
+            copy(t.send, t.receive, stream);
         }
         return;
     }
@@ -411,7 +406,7 @@ void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communica
             const auto theirs = block(t.send, t.block_begin, i);
             const auto part = t.receive.subspan(i * mine, mine);
             if (i == self) {
-                copy(theirs, part, stream, rank());
+                copy(theirs, part, stream);
             } else {
                 send(theirs, i);
                 receive(part, i);
@@ -423,7 +418,7 @@ void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communica
         for (size_t i = 0; i < t.ranks.size(); ++i) {
             const auto part = block(t.receive, t.block_begin, i);
             if (i == self) {
-                copy(t.send, part, stream, rank());
+                copy(t.send, part, stream);
             } else {
                 receive(part, i);
             }

@@ -63,7 +63,7 @@ public:
     void prepare(const std::vector<Program>& programs) override;
     [[nodiscard]] Ticket start(const Transfer& transfer) override;
     [[nodiscard]] bool test(Ticket ticket) override;
-    void check() override;
+    void check_health() override;
     void cancel() noexcept override;
     void abort(const std::string& reason) noexcept override;
 

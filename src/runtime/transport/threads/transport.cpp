@@ -83,7 +83,7 @@ public:
 
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return hub_->ranks(); }
-    void check() override { hub_->throw_if_aborted(); }
+    void check_health() override { hub_->throw_if_aborted(); }
     void abort(const std::string& reason) noexcept override { hub_->abort(reason); }
 
 protected:

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/engine.hpp"
+
+#include "kernels/cuda/check.hpp"
+#include "kernels/cuda/engine_state.hpp"
+
+namespace vocabpipe::kernels::cuda {
+
+Engine::State::State() {
+    if (cublasLtCreate(&blas) != CUBLAS_STATUS_SUCCESS) {
+        throw DeviceError("cublasLtCreate failed: the driver, or too little memory on the GPU");
+    }
+}
+
+Engine::State::~State() {
+    (void)cublasLtDestroy(blas);
+}
+
+Engine::Engine(int device) {
+    check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
+          "cudaDeviceGetAttribute");
+    state_ = std::make_unique<State>();
+}
+
+Engine::~Engine() = default;
+
+}  // namespace vocabpipe::kernels::cuda

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "vocabpipe/context.hpp"
+
+namespace vocabpipe::kernels::cuda {
+
+/// Workspace of the lane that runs passes: what NVIDIA recommends for cuBLASLt on Hopper.
+inline constexpr int64_t kPassWorkspaceBytes = int64_t{32} << 20;
+/// Workspace of the lane that combines and folds.
+inline constexpr int64_t kCombineWorkspaceBytes = int64_t{1} << 20;
+
+/// What the CUDA kernels keep for one rank between calls: the cuBLASLt handle, chosen algorithms,
+/// attention plans; and which lane's stream they launch on. Used by the thread of its rank only.
+class Engine {
+public:
+    explicit Engine(int device);
+    ~Engine();
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    /// Where the following operators go. Workspace, 256-byte aligned, holds nothing between
+    /// operators: those of one lane run one after the other and may all use it.
+    struct Queue {
+        cudaStream_t stream = nullptr;
+        std::span<std::byte> workspace;
+    };
+    void use(const Queue& queue) { queue_ = queue; }
+    [[nodiscard]] cudaStream_t stream() const { return queue_.stream; }
+    [[nodiscard]] std::span<std::byte> workspace() const { return queue_.workspace; }
+    [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
+
+    struct State;  ///< kernels/cuda/engine_state.hpp, which knows cuBLASLt and cuDNN
+    [[nodiscard]] State& state() { return *state_; }
+
+private:
+    Queue queue_;
+    int multiprocessors_ = 1;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace vocabpipe::kernels::cuda
