@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# The product's CUDA sources against the stand-in toolkit of tests/support/cuda_stand_in: its headers
+# come first on the include path, and a .cu file is compiled as C++. The product does not know.
+# A target of this kind, and everything that links it, must not link the real toolkit.
+
+# A static library of product sources: vocabpipe_stand_in_library(NAME SOURCES a.cu b.cpp DEPENDS ...).
+function(vocabpipe_stand_in_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  vocabpipe_compile_options(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${name} PUBLIC vocabpipe::cuda_stand_in ${arg_DEPENDS})
+  vocabpipe_compile_device_code_as_cxx(${name} ${arg_SOURCES})
+endfunction()
+
+# For targets that have .cu sources of their own (tests of the stand-in). Source properties hold in
+# the directory that sets them: elsewhere the same file stays a CUDA source.
+function(vocabpipe_compile_device_code_as_cxx target)
+  # Kernels view floats as float4 and the like, which nvcc allows, and unroll by pragma.
+  target_compile_options(${target} PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
+  set(device_code ${ARGN})
+  list(FILTER device_code INCLUDE REGEX "\\.cu$")
+  if(device_code)
+    set_source_files_properties(${device_code} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
+  endif()
+endfunction()

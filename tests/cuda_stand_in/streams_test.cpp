@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+
+#include "tests/cuda_stand_in/device_array.hpp"
+#include "tests/support/cuda_stand_in/control.hpp"
+#include "tests/support/cuda_stand_in/stream_queue.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using cuda_stand_in::enqueue;
+using stand_in_test::DeviceArray;
+using stand_in_test::Event;
+using stand_in_test::Stream;
+
+/// Holds a stream until opened.
+class Gate {
+public:
+    void hold(cudaStream_t stream) {
+        enqueue(stream, [this] {
+            std::unique_lock lock(mutex_);
+            opened_.wait(lock, [this] { return open_; });
+        });
+    }
+    void open() {
+        const std::lock_guard lock(mutex_);
+        open_ = true;
+        opened_.notify_all();
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable opened_;
+    bool open_ = false;
+};
+
+class Streams : public testing::Test {
+protected:
+    ~Streams() override {
+        cuda_stand_in::set_delays({});
+        cuda_stand_in::set_device_count(1);
+        cudaSetDevice(0);
+        cudaGetLastError();
+    }
+};
+
+TEST_F(Streams, WorkRunsLaterAndInOrder) {
+    const Stream stream;
+    Gate gate;
+    std::vector<int> order;
+    gate.hold(stream);
+    for (int i = 0; i < 100; ++i) {
+        enqueue(stream, [&order, i] { order.push_back(i); });
+    }
+    EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
+    gate.open();
+    stream.synchronize();
+    EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
+    ASSERT_EQ(order.size(), 100U);
+    EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_F(Streams, OneStreamDoesNotWaitForAnother) {
+    const Stream held;
+    const Stream free;
+    Gate gate;
+    gate.hold(held);
+    std::atomic<bool> ran = false;
+    enqueue(free, [&] { ran = true; });
+    free.synchronize();
+    EXPECT_TRUE(ran);
+    EXPECT_EQ(cudaStreamQuery(held), cudaErrorNotReady);
+    gate.open();
+}
+
+TEST_F(Streams, AnEventOrdersTwoStreams) {
+    const Stream producer;
+    const Stream consumer;
+    const Event ready(cudaEventDisableTiming);
+    Gate gate;
+    gate.hold(producer);
+    int value = 0;
+    int seen = -1;
+    enqueue(producer, [&] { value = 42; });
+    ASSERT_EQ(cudaEventRecord(ready, producer), cudaSuccess);
+    ASSERT_EQ(cudaStreamWaitEvent(consumer, ready), cudaSuccess);
+    enqueue(consumer, [&] { seen = value; });
+    EXPECT_EQ(cudaEventQuery(ready), cudaErrorNotReady);
+    gate.open();
+    consumer.synchronize();
+    EXPECT_EQ(seen, 42);
+    EXPECT_EQ(cudaEventQuery(ready), cudaSuccess);
+}
+
+TEST_F(Streams, AWaitMeansTheRecordBeforeIt) {
+    const Stream first;
+    const Stream second;
+    const Stream waiting;
+    const Event event;
+    ASSERT_EQ(cudaStreamWaitEvent(waiting, event), cudaSuccess);  // never recorded: no wait
+    ASSERT_EQ(cudaEventRecord(event, first), cudaSuccess);
+    ASSERT_EQ(cudaStreamWaitEvent(waiting, event), cudaSuccess);
+    Gate gate;
+    gate.hold(second);
+    ASSERT_EQ(cudaEventRecord(event, second), cudaSuccess);
+    waiting.synchronize();
+    EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);
+    gate.open();
+    ASSERT_EQ(cudaEventSynchronize(event), cudaSuccess);
+    EXPECT_EQ(cudaEventQuery(event), cudaSuccess);
+}
+
+/// A consumer that copies what a producer writes; with the event it always sees the new value.
+/// Returns how often it saw the old one.
+int stale_reads(bool with_event) {
+    const Stream producer;
+    const Stream consumer;
+    const Event written;
+    const Event copied;
+    const DeviceArray<int> source(1);
+    const DeviceArray<int> target(1);
+    int stale = 0;
+    for (int i = 0; i < 40; ++i) {
+        EXPECT_EQ(cudaMemsetAsync(source.get(), i, 1, producer), cudaSuccess);
+        EXPECT_EQ(cudaEventRecord(written, producer), cudaSuccess);
+        if (with_event) {
+            EXPECT_EQ(cudaStreamWaitEvent(consumer, written), cudaSuccess);
+        }
+        EXPECT_EQ(
+            cudaMemcpyAsync(target.get(), source.get(), 1, cudaMemcpyDeviceToDevice, consumer),
+            cudaSuccess);
+        producer.synchronize();
+        consumer.synchronize();
+        stale += (target.values()[0] & 0xff) != i ? 1 : 0;
+    }
+    return stale;
+}
+
+TEST_F(Streams, DelaysShowAMissingWait) {
+    cuda_stand_in::set_delays({.seed = 7, .longest = 200us});
+    EXPECT_EQ(stale_reads(true), 0);
+#if !defined(__SANITIZE_THREAD__)  // a race on purpose
+    EXPECT_GT(stale_reads(false), 0);
+#endif
+}
+
+TEST_F(Streams, EventsMeasureTime) {
+    const Stream stream;
+    const Event begin;
+    const Event end;
+    float ms = 0;
+    EXPECT_EQ(cudaEventElapsedTime(&ms, begin, end), cudaErrorInvalidResourceHandle);
+    ASSERT_EQ(cudaEventRecord(begin, stream), cudaSuccess);
+    enqueue(stream, [] { std::this_thread::sleep_for(20ms); });
+    ASSERT_EQ(cudaEventRecord(end, stream), cudaSuccess);
+    ASSERT_EQ(cudaEventSynchronize(end), cudaSuccess);
+    ASSERT_EQ(cudaEventElapsedTime(&ms, begin, end), cudaSuccess);
+    EXPECT_GE(ms, 20.0F);
+    EXPECT_LT(ms, 20'000.0F);
+    const Event untimed(cudaEventDisableTiming);
+    ASSERT_EQ(cudaEventRecord(untimed, stream), cudaSuccess);
+    stream.synchronize();
+    EXPECT_EQ(cudaEventElapsedTime(&ms, begin, untimed), cudaErrorInvalidResourceHandle);
+}
+
+TEST_F(Streams, DestroyingAStreamDrainsIt) {
+    std::atomic<int> done = 0;
+    {
+        const Stream stream;
+        for (int i = 0; i < 50; ++i) {
+            enqueue(stream, [&] { ++done; });
+        }
+    }
+    EXPECT_EQ(done, 50);
+}
+
+TEST_F(Streams, HandlesOfDestroyedObjectsAreRefused) {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t event = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, -3), cudaSuccess);
+    ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+    ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    EXPECT_EQ(cudaEventRecord(event, stream), cudaErrorInvalidResourceHandle);
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaErrorInvalidResourceHandle);
+    ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+    EXPECT_EQ(cudaEventQuery(event), cudaErrorInvalidResourceHandle);
+}
+
+TEST_F(Streams, AnEventBelongsToItsDevice) {
+    cuda_stand_in::set_device_count(2);
+    const Stream stream;
+    ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+    const Event event;
+    EXPECT_EQ(cudaEventRecord(event, stream), cudaErrorInvalidResourceHandle);
+    const Stream other;
+    EXPECT_EQ(cudaEventRecord(event, other), cudaSuccess);
+    EXPECT_EQ(cudaStreamWaitEvent(stream, event), cudaSuccess);  // across devices: allowed
+    EXPECT_EQ(cuda_stand_in::device_of(other), 1);
+}
+
+TEST_F(Streams, TheDefaultStreamWaitsForBlockingStreamsOnly) {
+    cudaStream_t blocking = nullptr;
+    ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
+    const Stream independent;
+    Gate gate;
+    gate.hold(independent);
+    int value = 0;
+    enqueue(blocking, [&] {
+        std::this_thread::sleep_for(5ms);
+        value = 1;
+    });
+    int seen = 0;
+    enqueue(nullptr, [&] { seen = value; });
+    EXPECT_EQ(seen, 1);
+    EXPECT_EQ(cudaStreamQuery(independent), cudaErrorNotReady);
+    gate.open();
+    ASSERT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
+}
+
+TEST_F(Streams, BlockedWorkNoticesThatItIsToStop) {
+    const Stream stream;
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::atomic<bool> left = false;
+    enqueue(stream, [&, stop = cuda_stand_in::stop_token_of(stream)] {
+        std::unique_lock lock(mutex);
+        never.wait(lock, stop, [] { return false; });
+        left = true;
+    });
+    cuda_stand_in::stop_streams();
+    stream.synchronize();
+    EXPECT_TRUE(left);
+}
+
+TEST_F(Streams, HostFunctionsRunInTheStream) {
+    const Stream stream;
+    int called = 0;
+    ASSERT_EQ(cudaLaunchHostFunc(
+                  stream, [](void* data) { ++*static_cast<int*>(data); }, &called),
+              cudaSuccess);
+    stream.synchronize();
+    EXPECT_EQ(called, 1);
+}
+
+TEST_F(Streams, SynchronisationsAreCounted) {
+    const Stream stream;
+    cuda_stand_in::reset_counters();
+    stream.synchronize();
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(cuda_stand_in::counters(), (cuda_stand_in::Counters{.device_synchronisations = 2,
+                                                                  .stream_synchronisations = 1}));
+}
+
+TEST(StreamsDeathTest, WorkThatThrowsEndsTheProcess) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_DEATH(
+        {
+            const Stream stream;
+            enqueue(stream, [] { throw std::runtime_error("broken"); });
+            stream.synchronize();
+        },
+        "threw: broken");
+}
+
+}  // namespace

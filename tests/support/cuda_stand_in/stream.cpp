@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream.hpp"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <random>
+#include <unordered_map>
+
+#include "hooks.hpp"
+#include "race_checker.hpp"
+#include "stream_queue.hpp"
+
+using cuda_stand_in::UnseenLock;
+
+CUstream_st::CUstream_st(int device_, unsigned int flags_, int priority_, uint64_t number_)
+    : device(device_),
+      flags(flags_),
+      priority(priority_),
+      number(number_),
+      last_(new Node),
+      first_(last_),
+      thread_([this] { run(); }) {}
+
+CUstream_st::~CUstream_st() {
+    close();
+    while (first_ != nullptr) {
+        Node* const next = first_->next.load(std::memory_order_acquire);
+        delete first_;
+        first_ = next;
+    }
+}
+
+void CUstream_st::push(std::function<void()> work) {
+    auto* const node = new Node{.work = std::move(work)};
+    Node* previous = nullptr;
+    {
+        const UnseenLock lock(append_mutex_);
+        previous = std::exchange(last_, node);
+    }
+    // Seen: the order from the caller to the work. The thread follows links in order, so that two
+    // callers may link in any order.
+    previous->next.store(node, std::memory_order_release);
+    appended_.fetch_add(1, std::memory_order_release);
+    cuda_stand_in::wake_all(appended_);
+}
+
+bool CUstream_st::append(std::function<void()> work) {
+    if (closed_.load(std::memory_order_relaxed)) {
+        return false;
+    }
+    push(std::move(work));
+    return true;
+}
+
+bool CUstream_st::idle() const {
+    const uint32_t appended = appended_.load(std::memory_order_relaxed);
+    return static_cast<int32_t>(done_.load(std::memory_order_relaxed) - appended) >= 0 &&
+           static_cast<int32_t>(done_.load(std::memory_order_acquire) - appended) >= 0;
+}
+
+void CUstream_st::drain() {
+    const uint32_t appended = appended_.load(std::memory_order_relaxed);
+    for (;;) {
+        const uint32_t done = done_.load(std::memory_order_relaxed);
+        if (static_cast<int32_t>(done - appended) >= 0) {
+            (void)done_.load(std::memory_order_acquire);
+            return;
+        }
+        cuda_stand_in::sleep_on(done_, done);
+    }
+}
+
+void CUstream_st::close() {
+    if (!closed_.exchange(true)) {
+        push({});
+        thread_.join();
+    }
+}
+
+void CUstream_st::run() {
+    pthread_setname_np(pthread_self(), ("stream " + std::to_string(number)).c_str());
+    cuda_stand_in::set_current_device(device);
+    std::minstd_rand random;
+    uint64_t seeded_with = 0;
+    for (;;) {
+        const uint32_t seen = appended_.load(std::memory_order_relaxed);
+        Node* const node = first_->next.load(std::memory_order_acquire);
+        if (node == nullptr) {
+            cuda_stand_in::sleep_on(appended_, seen);
+            continue;
+        }
+        delete std::exchange(first_, node);
+        if (!node->work) {
+            done_.fetch_add(1, std::memory_order_release);
+            cuda_stand_in::wake_all(done_);
+            return;
+        }
+        if (const auto delay = cuda_stand_in::delays(); delay.longest.count() > 0) {
+            if (seeded_with != delay.seed + 1) {
+                seeded_with = delay.seed + 1;
+                random.seed(static_cast<unsigned int>(delay.seed * 1000003U + number));
+            }
+            std::this_thread::sleep_for(delay.longest * static_cast<int64_t>(random() % 1024U) /
+                                        1024);
+        }
+        try {
+            node->work();
+            node->work = nullptr;
+        } catch (const std::exception& error) {
+            cuda_stand_in::die("work of stream %lu threw: %s", number, error.what());
+        }
+        done_.fetch_add(1, std::memory_order_release);
+        cuda_stand_in::wake_all(done_);
+    }
+}
+
+namespace cuda_stand_in {
+
+namespace {
+
+struct Streams {
+    std::mutex mutex;
+    std::unordered_map<cudaStream_t, std::shared_ptr<CUstream_st>> live;
+    uint64_t created = 0;
+};
+
+/// Never destroyed: streams that a program leaves behind may run until the process ends.
+Streams& streams() {
+    static auto* const all = new Streams;
+    return *all;
+}
+
+}  // namespace
+
+void die(const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    std::fputs("CUDA stand-in: ", stderr);
+    std::vfprintf(stderr, format, arguments);
+    std::fputc('\n', stderr);
+    std::fflush(stderr);
+    va_end(arguments);
+    std::abort();
+}
+
+std::shared_ptr<CUstream_st> find_stream(cudaStream_t stream) {
+    const UnseenLock lock(streams().mutex);
+    const auto found = streams().live.find(stream);
+    return found == streams().live.end() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<CUstream_st>> live_streams() {
+    std::vector<std::shared_ptr<CUstream_st>> live;
+    const UnseenLock lock(streams().mutex);
+    for (const auto& [handle, stream] : streams().live) {
+        live.push_back(stream);
+    }
+    return live;
+}
+
+void drain_device(int device, bool only_blocking) {
+    for (const auto& stream : live_streams()) {
+        if (stream->device == device &&
+            !(only_blocking && (stream->flags & cudaStreamNonBlocking) != 0)) {
+            stream->drain();
+        }
+    }
+}
+
+cudaError_t append(cudaStream_t handle, std::function<void()> work) {
+    if (handle == nullptr) {
+        drain_device(current_device(), true);
+        work();
+        return cudaSuccess;
+    }
+    const auto stream = find_stream(handle);
+    return stream != nullptr && stream->append(std::move(work)) ? cudaSuccess
+                                                                : cudaErrorInvalidResourceHandle;
+}
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+    if (append(stream, std::move(work)) != cudaSuccess) {
+        die("work for a stream that does not exist (destroyed?)");
+    }
+}
+
+std::stop_token stop_token_of(cudaStream_t handle) {
+    const auto stream = find_stream(handle);
+    return stream == nullptr ? std::stop_token{} : stream->stop.get_token();
+}
+
+int device_of(cudaStream_t handle) {
+    const auto stream = find_stream(handle);
+    return stream == nullptr ? current_device() : stream->device;
+}
+
+void stop_streams() {
+    for (const auto& stream : live_streams()) {
+        stream->stop.request_stop();
+    }
+}
+
+}  // namespace cuda_stand_in
+
+using namespace cuda_stand_in;
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int flags, int priority) {
+    if (const cudaError_t error = enter(__func__)) {
+        return error;
+    }
+    if (pStream == nullptr || (flags & ~static_cast<unsigned int>(cudaStreamNonBlocking)) != 0) {
+        return report(cudaErrorInvalidValue);
+    }
+    Streams& all = streams();
+    uint64_t number = 0;
+    {
+        const UnseenLock lock(all.mutex);
+        number = all.created++;
+    }
+    const auto stream = std::make_shared<CUstream_st>(current_device(), flags, priority, number);
+    {
+        const UnseenLock lock(all.mutex);
+        all.live.emplace(stream.get(), stream);
+    }
+    *pStream = stream.get();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned int flags) {
+    return cudaStreamCreateWithPriority(pStream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* pStream) {
+    return cudaStreamCreateWithPriority(pStream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+    if (const cudaError_t error = enter(__func__)) {
+        return error;
+    }
+    const auto stream = find_stream(handle);
+    if (stream == nullptr) {
+        return report(cudaErrorInvalidResourceHandle);
+    }
+    {
+        const UnseenLock lock(streams().mutex);
+        streams().live.erase(handle);
+    }
+    stream->close();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
+    if (const cudaError_t error = enter(__func__)) {
+        return error;
+    }
+    const auto stream = find_stream(handle);
+    if (handle != nullptr && stream == nullptr) {
+        return report(cudaErrorInvalidResourceHandle);
+    }
+    *priority = stream == nullptr ? 0 : stream->priority;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned int* flags) {
+    if (const cudaError_t error = enter(__func__)) {
+        return error;
+    }
+    const auto stream = find_stream(handle);
+    if (handle != nullptr && stream == nullptr) {
+        return report(cudaErrorInvalidResourceHandle);
+    }
+    *flags = stream == nullptr ? cudaStreamDefault : stream->flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+    if (const cudaError_t error = enter(__func__)) {
+        return error;
+    }
+    if (handle == nullptr) {
+        for (const auto& stream : live_streams()) {
+            if (stream->device == current_device() &&
+                (stream->flags & cudaStreamNonBlocking) == 0 && !stream->idle()) {
+                return report(cudaErrorNotReady);
+            }
+        }
+        return cudaSuccess;
+    }
+    const auto stream = find_stream(handle);
+    if (stream == nullptr) {
+        return report(cudaErrorInvalidResourceHandle);
+    }
+    return stream->idle() ? cudaSuccess : report(cudaErrorNotReady);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+    if (const cudaError_t error = enter(__func__)) {
+        return error;
+    }
+    count(&Counters::stream_synchronisations);
+    if (handle == nullptr) {
+        drain_device(current_device(), true);
+        return cudaSuccess;
+    }
+    const auto stream = find_stream(handle);
+    if (stream == nullptr) {
+        return report(cudaErrorInvalidResourceHandle);
+    }
+    stream->drain();
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+    if (const cudaError_t error = enter(__func__)) {
+        return error;
+    }
+    count(&Counters::device_synchronisations);
+    drain_device(current_device(), false);
+    return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userData) {
+    if (const cudaError_t error = enter(__func__)) {
+        return error;
+    }
+    if (fn == nullptr) {
+        return report(cudaErrorInvalidValue);
+    }
+    return report(append(stream, [fn, userData] { fn(userData); }));
+}
+
+}  // extern "C"
