@@ -36,7 +36,8 @@ public:
     /// Takes this rank's program of `programs`; allowed between steps. Grows the arena if needed
     /// and checks that all ranks hold the same programs (CommunicationError otherwise).
     void load(const std::vector<Program>& programs);
-    /// Runs the program once over the step's microbatches (as many as it was lowered for). Throws
+    /// Runs the program once over the step's microbatches (as many as it was lowered for), whose
+    /// spans are the host's memory; the modules get them in their device's. Throws
     /// CommunicationError when a peer does not answer in time.
     void run_step(std::span<const Microbatch> microbatches);
 

@@ -2,6 +2,7 @@
 #include "vocabpipe/executor.hpp"
 
 #include "kernels/operators.hpp"
+#include "src/runtime/device_batch.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/runtime/wait.hpp"
@@ -64,10 +65,11 @@ public:
         });
         transport_.prepare(programs);
         index_program();
+        lanes_->load(program_);
     }
 
     void run_step(std::span<const Microbatch> microbatches) {
-        microbatches_ = microbatches;
+        microbatches_ = batch_.load(device_, microbatches);
         missing_ = successors_.missing;
         users_left_ = users_;
         waited_for_.assign(program_.actions.size(), UINT32_MAX);
@@ -78,7 +80,7 @@ public:
         done_ = settled_ = 0;
         if (options_.poison_dead_buffers) poison_arena();
         running_ = true;
-        lanes_->begin_step(program_.actions.size());
+        lanes_->begin_step();
         IdleWait idle(communicator_.wait_options());
         while (done_ < program_.actions.size() || settled_ < started_.size()) {
             const size_t before = done_ + started_.size() + settled_;
@@ -565,6 +567,7 @@ private:
     std::vector<uint32_t> users_;  ///< [buffer] how many actions use it
 
     // Of the running step.
+    DeviceBatch batch_;
     std::span<const Microbatch> microbatches_;
     std::vector<uint32_t> missing_, waited_for_, users_left_;
     std::array<size_t, kLanes> head_{};

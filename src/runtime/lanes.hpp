@@ -15,8 +15,10 @@ namespace vocabpipe {
 class Lanes {
 public:
     virtual ~Lanes() = default;
+    /// The program of the following steps.
+    virtual void load(const Program& /*program*/) {}
     /// No action of the last step runs any more.
-    virtual void begin_step(size_t /*actions*/) {}
+    virtual void begin_step() {}
     /// `lane` goes on when `before`, ended on another lane, has run.
     virtual void wait(Lane /*lane*/, uint32_t /*before*/) {}
     /// What is enqueued on `lane` between begin and end is `action`.

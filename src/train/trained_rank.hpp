@@ -14,6 +14,7 @@ namespace vocabpipe {
 /// What one rank of a run holds: its part of the model, initialised, the optimizer and the executor
 /// over both.
 struct TrainedRank {
+    std::unique_ptr<Device> device;
     std::unique_ptr<GptRank> model;
     std::unique_ptr<OptimizerStep> optimizer;
     std::unique_ptr<Executor> executor;

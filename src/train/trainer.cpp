@@ -130,7 +130,7 @@ private:
         trained_.executor->run_step(batch_->microbatches());
         const int64_t duration = now_ns() - begin;
 
-        const StepResult& result = trained_.optimizer->result();
+        const StepResult result = trained_.optimizer->result();
         const double seconds = static_cast<double>(duration) * 1e-9;
         const double tokens = static_cast<double>(options_.global_batch_size) *
                               static_cast<double>(options_.model.seq_length);

@@ -64,7 +64,7 @@ private:
 
 namespace {
 
-class ThreadsTransport final : public HostTransport {
+class ThreadsTransport final : public MessageTransport {
 public:
     ThreadsTransport(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
 
