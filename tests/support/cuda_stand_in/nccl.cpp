@@ -146,7 +146,7 @@ Launches make_launches(const std::vector<Call>& calls) {
 const ncclComm* overtaken(const Call& call) {
     for (const auto& comm : library().comms) {
         if (comm.get() != call.comm && comm->device == call.comm->device && !comm->gone() &&
-            comm->job && comm->job->what == Job::What::launch) {
+            !comm->clique->broken && comm->job && comm->job->what == Job::What::launch) {
             return comm.get();
         }
     }
