@@ -30,7 +30,11 @@ void check(ncclResult_t result, const char* call, int rank, ncclComm_t comm) {
         "rank " + std::to_string(rank) + ": " + call + " failed: " + ncclGetErrorString(result);
     const char* detail = ncclGetLastError(comm);
     if (detail != nullptr && *detail != '\0') text.append(": ").append(detail);
-    throw CommunicationError(text + "; NCCL_DEBUG=WARN shows more");
+    throw CommunicationError(text +
+                             (result == ncclInvalidUsage
+                                  ? "; NCCL wants a GPU of its own for every rank: start one rank "
+                                    "per GPU, or let ranks share one with --transport threads"
+                                  : "; NCCL_DEBUG=WARN shows more"));
 }
 
 NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int world_rank, int world_size,

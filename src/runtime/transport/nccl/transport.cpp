@@ -72,10 +72,11 @@ std::string name_of_group(std::span<const int> ranks) {
 
 // --- life ----------------------------------------------------------------------------------------
 
-NcclTransport::NcclTransport(const TransportOptions& options)
-    : control_(options.control),
-      streams_(options.streams),
-      collective_ctas_(options.collective_ctas),
+NcclTransport::NcclTransport(Communicator& control, const TransportStreams& streams,
+                             const Options& options)
+    : control_(control),
+      streams_(streams),
+      options_(options),
       exceptions_(std::uncaught_exceptions()) {
     order_launches();
     std::vector<std::byte> id_bytes;
@@ -96,13 +97,7 @@ NcclTransport::NcclTransport(const TransportOptions& options)
     everyone_ = std::make_unique<NcclCommunicator>(
         id, rank(), size(),
         CommunicatorOptions{.name = "vocabpipe everyone", .max_ctas = options.collective_ctas});
-    try {
-        wait_until("ncclCommInitRankConfig", [&] { return everyone_->ready(); });
-    } catch (const CommunicationError& error) {
-        throw CommunicationError(std::string(error.what()) +
-                                 "; every rank needs a GPU of its own with --transport nccl "
-                                 "(--transport threads runs several ranks on one)");
-    }
+    wait_until("ncclCommInitRankConfig", [&] { return everyone_->ready(); });
     forward_ = split(true, {.name = "vocabpipe forward", .max_ctas = options.message_ctas});
     backward_ = split(true, {.name = "vocabpipe backward", .max_ctas = options.message_ctas});
 }
@@ -177,7 +172,7 @@ void NcclTransport::wait_until(const std::string& what, const std::function<bool
 }
 
 void NcclTransport::wait_for_streams(const std::string& what) {
-    for (const cudaStream_t stream : streams_) {
+    for (const cudaStream_t stream : {streams_.forward, streams_.backward, streams_.collective}) {
         wait_until(what, [&] {
             check_health();
             const cudaError_t state = cudaStreamQuery(stream);
@@ -227,8 +222,8 @@ void NcclTransport::prepare(const std::vector<Program>& programs) {
                                        [&, &r = ranks](auto& g) { return g.ranks == r; });
         if (is_message(what) || known || ranks.size() == static_cast<size_t>(size())) continue;
         const bool member = member_of(ranks, rank()) < static_cast<int>(ranks.size());
-        groups_.push_back(
-            {ranks, split(member, {.name = name_of_group(ranks), .max_ctas = collective_ctas_})});
+        groups_.push_back({ranks, split(member, {.name = name_of_group(ranks),
+                                                 .max_ctas = options_.collective_ctas})});
     }
     for (const Route& route : routes) {
         if (connected_.insert(route).second) connect(route);
@@ -264,13 +259,6 @@ void NcclTransport::connect(const Route& route) {
     const Ticket ticket = start(t);
     wait_until("the first " + std::string(to_string(what)) + " of " + name_of_group(ranks),
                [&] { return test(ticket); });
-}
-
-cudaStream_t NcclTransport::stream_of(Channel channel) const {
-    if (channel == Channel::control) {
-        throw CommunicationError("control messages travel through the host's transport, not NCCL");
-    }
-    return streams_[static_cast<size_t>(channel) - 1];
 }
 
 NcclCommunicator& NcclTransport::communicator_of(Channel channel, std::span<const int> ranks,
@@ -331,7 +319,7 @@ void NcclTransport::pump() {
 /// Messages and blocks without bytes are left out on both ends: the program gives both the same
 /// size.
 void NcclTransport::launch(const Transfer& t) {
-    const cudaStream_t stream = stream_of(t.channel);
+    const cudaStream_t stream = streams_.of(t.channel);
     if (t.ranks.size() == 1) {  // nobody to talk to: the only block stays here
         if (t.what == Do::all_gather || t.what == Do::exchange || t.what == Do::gather) {
             copy(t.send, t.receive, stream);
@@ -377,7 +365,7 @@ void NcclTransport::launch(const Transfer& t) {
 
 /// Exchange and gather: every pair's blocks in one group, in which they progress independently.
 void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communicator) {
-    const cudaStream_t stream = stream_of(t.channel);
+    const cudaStream_t stream = streams_.of(t.channel);
     ncclComm_t comm = communicator.get();
     const auto self = static_cast<size_t>(member_of(t.ranks, rank()));
     bool any = false;
@@ -427,6 +415,11 @@ void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communica
     if (!any) return;
     group->end();
     in_progress_ = &communicator;
+}
+
+std::unique_ptr<Transport> make_transport(Communicator& control, const TransportStreams& streams,
+                                          const Options& options) {
+    return std::make_unique<NcclTransport>(control, streams, options);
 }
 
 }  // namespace vocabpipe::nccl

@@ -2,12 +2,11 @@
 #pragma once
 
 #include "src/runtime/transport/nccl/communicator.hpp"
-#include "src/runtime/transport/transport.hpp"
+#include "src/runtime/transport/transport_streams.hpp"
 #include "vocabpipe/world.hpp"
 
 #include <cuda_runtime.h>
 
-#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -18,13 +17,7 @@
 
 namespace vocabpipe::nccl {
 
-struct TransportOptions {
-    /// The ranks' host transport (MPI, threads): carries the NCCL id, tells of failed ranks, gives
-    /// deadlines. Outlives the transport.
-    Communicator& control;
-    /// What Channel::forward, backward and collective are enqueued on. All of one device, which is
-    /// current in the thread that uses the transport.
-    std::array<cudaStream_t, 3> streams{};
+struct Options {
     /// Most thread blocks of one launch. Each takes an SM from the pass that runs beside it, and a
     /// boundary has a whole pass to travel. Chosen, not measured yet.
     int message_ctas = 4;
@@ -47,8 +40,8 @@ struct TransportOptions {
 /// messages, so that neither waits behind the other; one per smaller group, made by prepare().
 class NcclTransport final : public Transport {
 public:
-    /// Collective. Throws CommunicationError if NCCL cannot connect the ranks.
-    explicit NcclTransport(const TransportOptions& options);
+    /// See make_transport().
+    NcclTransport(Communicator& control, const TransportStreams& streams, const Options& options);
     /// Flushes and closes if all is well (collective then, with the deadline of `control`), else
     /// aborts and waits for nobody.
     ~NcclTransport() override;
@@ -87,7 +80,6 @@ private:
     [[nodiscard]] std::unique_ptr<NcclCommunicator> split(bool member,
                                                           const CommunicatorOptions& options);
     void connect(const Route& route);
-    [[nodiscard]] cudaStream_t stream_of(Channel channel) const;
     [[nodiscard]] NcclCommunicator& communicator_of(Channel channel, std::span<const int> ranks,
                                                     bool message);
     void launch(const Transfer& transfer);
@@ -101,8 +93,8 @@ private:
     void for_each_communicator(const std::function<void(NcclCommunicator&)>& work);
 
     Communicator& control_;
-    std::array<cudaStream_t, 3> streams_;
-    int collective_ctas_;
+    TransportStreams streams_;
+    Options options_;
     int exceptions_ = 0;  ///< in flight when it was made
     std::unique_ptr<NcclCommunicator> everyone_, forward_, backward_;
     std::vector<GroupCommunicator> groups_;  ///< all groups, also those without this rank
@@ -114,5 +106,13 @@ private:
     Ticket launched_ = 0;
     bool dead_ = false;
 };
+
+/// Between ranks with a GPU each, processes or threads. The streams are of the calling thread's
+/// current GPU, and only this thread uses the transport. `control` carries NCCL's id, tells of
+/// failed ranks and gives deadlines; it outlives the transport. Collective. Throws
+/// CommunicationError if NCCL cannot connect the ranks.
+[[nodiscard]] std::unique_ptr<Transport> make_transport(Communicator& control,
+                                                        const TransportStreams& streams,
+                                                        const Options& options = {});
 
 }  // namespace vocabpipe::nccl
