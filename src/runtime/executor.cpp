@@ -63,7 +63,7 @@ public:
                 device_.allocate(program_.arena_bytes,
                                  "rank " + std::to_string(communicator_.rank()) + ": the arena");
         });
-        transport_.prepare(collective_groups(programs));
+        transport_.prepare(programs);
         index_program();
         lanes_->load(program_);
     }
@@ -164,22 +164,6 @@ private:
         const bool communicates = lane != Lane::compute && lane != Lane::combine;
         return queues_[static_cast<size_t>(device_.asynchronous() && communicates ? Lane::collective
                                                                                   : lane)];
-    }
-
-    /// Of all ranks' programs, in the same order on every rank.
-    [[nodiscard]] static std::vector<Group> collective_groups(
-        const std::vector<Program>& programs) {
-        std::vector<Group> groups;
-        for (const Program& program : programs) {
-            for (const Action& action : program.actions) {
-                if (action.lane != Lane::collective) continue;
-                const Group& group = program.groups[action.group];
-                if (std::find(groups.begin(), groups.end(), group) == groups.end()) {
-                    groups.push_back(group);
-                }
-            }
-        }
-        return groups;
     }
 
     /// Byte offsets of each member's row block, per reduction. A root without rows has an empty

@@ -94,7 +94,7 @@ public:
         if (options_.transport == CudaTransport::copies) {
             return device_copies::make_transport(communicator, streams);
         }
-        return nccl::make_transport(communicator, streams, ordinal_);
+        return nccl::make_transport(communicator, streams);
     }
 
 private:
