@@ -221,6 +221,7 @@ TEST_F(Streams, TheDefaultStreamWaitsForBlockingStreamsOnly) {
     int seen = 0;
     enqueue(nullptr, [&] { seen = value; });
     EXPECT_EQ(seen, 1);
+    EXPECT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
     EXPECT_EQ(cudaStreamQuery(independent), cudaErrorNotReady);
     gate.open();
     ASSERT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
