@@ -61,11 +61,12 @@ StepTiming time_steps(Communicator& communicator, const StepCase& which) {
     const StepSizes sizes = step_sizes(model, partition, schedule);
     const std::vector<Program> programs =
         lower(schedule, sizes, flop_costs(model, partition, schedule));
-    GptRank rank(model, partition, schedule, communicator.rank());
+    const std::unique_ptr<Device> device = make_host_device();
+    GptRank rank(model, partition, schedule, communicator.rank(), *device);
     OptimizerStep optimizer(rank, schedule, communicator.rank(), {});
     RankModules modules = rank.modules();
     modules.step = &optimizer;
-    Executor executor(communicator, modules, sizes, {.threads = which.threads});
+    Executor executor(communicator, *device, modules, sizes, {.threads = which.threads});
     rank.initialise(executor.context(), 1);
     executor.load(programs);
     const RandomBatch batch(which);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/device.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/program.hpp"
@@ -16,7 +17,8 @@ namespace vocabpipe {
 
 struct ExecutorOptions {
     int threads = 1;  ///< OpenMP threads of this rank's kernels
-    /// Fills memory with NaN when its buffer dies, so that a use after death shows (tests).
+    /// Fills the arena with NaN before a step and, on the host, memory when its buffer dies, so
+    /// that a use before birth or after death shows (tests).
     bool poison_dead_buffers = false;
 };
 
@@ -24,8 +26,9 @@ struct ExecutorOptions {
 /// in order, polls in between. Knows no schedule's name and no model family.
 class Executor {
 public:
-    Executor(Communicator& communicator, const RankModules& modules, const StepSizes& sizes,
-             ExecutorOptions options = {});
+    /// The device must outlive the executor, and hold the modules' parameters.
+    Executor(Communicator& communicator, Device& device, const RankModules& modules,
+             const StepSizes& sizes, ExecutorOptions options = {});
     ~Executor();
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
@@ -33,7 +36,8 @@ public:
     /// Takes this rank's program of `programs`; allowed between steps. Grows the arena if needed
     /// and checks that all ranks hold the same programs (CommunicationError otherwise).
     void load(const std::vector<Program>& programs);
-    /// Runs the program once over the step's microbatches (as many as it was lowered for). Throws
+    /// Runs the program once over the step's microbatches (as many as it was lowered for), whose
+    /// spans are the host's memory; the modules get them in their device's. Throws
     /// CommunicationError when a peer does not answer in time.
     void run_step(std::span<const Microbatch> microbatches);
 
@@ -43,6 +47,8 @@ public:
     [[nodiscard]] Timeline gather_timeline();
     [[nodiscard]] uint64_t arena_bytes() const;
     [[nodiscard]] Context& context();
+    /// What moves the device's memory between the ranks; not within a step.
+    [[nodiscard]] Transport& transport();
     /// For messages: which step runs.
     void set_step(int64_t step);
 

@@ -16,6 +16,7 @@
 namespace vocabpipe {
 
 /// One slice of the batch as every rank sees it at the start of a step. N = sequences * seq_length.
+/// The executor is given them in the host's memory and hands them to modules in the device's.
 struct Microbatch {
     int index = 0;
     int64_t sequences = 0;

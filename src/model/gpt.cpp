@@ -49,6 +49,10 @@ std::vector<ParameterRows> rank_parameters(const GptConfig& config, const GptPar
     return rows;
 }
 
+const kernels::Operators& operators_of(const GptPartition& partition) {
+    return partition.operators != nullptr ? *partition.operators : kernels::host::operators();
+}
+
 }  // namespace
 
 int64_t report_slots(const GptConfig& config) {
@@ -62,13 +66,15 @@ StepSizes step_sizes(const GptConfig& config, const GptPartition& partition,
     sizes.hidden = config.hidden_size;
     sizes.dtype = config.dtype;
     for (const StageLayers& stage : stages_of(config, partition)) {
-        sizes.stages.push_back(TransformerStage(config, stage, partition.micro_batch_size,
+        sizes.stages.push_back(TransformerStage(config, stage, operators_of(partition),
+                                                partition.micro_batch_size,
                                                 partition.threads_per_rank, {})
                                    .bytes());
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        sizes.shards.push_back(output_shard_bytes(sizes.tokens, sizes.hidden,
-                                                  schedule.output.rows(rank), config.dtype));
+        sizes.shards.push_back(output_shard_bytes(operators_of(partition), sizes.tokens,
+                                                  sizes.hidden, schedule.output.rows(rank),
+                                                  config.dtype));
     }
     sizes.tied = config.tied;
     sizes.report_bytes = partition.optimizer ? report_slots(config) * 8 : 0;
@@ -81,9 +87,10 @@ PersistentBytes persistent_bytes(const GptConfig& config, const GptPartition& pa
 }
 
 GptRank::GptRank(const GptConfig& config, const GptPartition& partition, const Schedule& schedule,
-                 int rank)
+                 int rank, Device& device)
     : config_(config),
-      store_(config, rank_parameters(config, partition, schedule, rank),
+      device_(device),
+      store_(device, config, rank_parameters(config, partition, schedule, rank),
              "rank " + std::to_string(rank)) {
     std::span<Parameter> rest = store_.parameters();
     const auto take = [&](size_t count) {
@@ -96,13 +103,14 @@ GptRank::GptRank(const GptConfig& config, const GptPartition& partition, const S
     for (size_t s = 0; s < stages.size(); ++s) {
         if (schedule.rank_of_stage[s] != rank) continue;
         stages_[s] = std::make_unique<TransformerStage>(
-            config, stages[s], partition.micro_batch_size, partition.threads_per_rank,
-            take(stage_parameters(config, stages[s]).size()));
+            config, stages[s], device.operators(), partition.micro_batch_size,
+            partition.threads_per_rank, take(stage_parameters(config, stages[s]).size()));
     }
     if (schedule.input.rows(rank) > 0) input_.emplace(take(1));
     if (schedule.output.rows(rank) > 0) {
-        output_.emplace(take(1), kernels::LossOptions{.label_smoothing = config.label_smoothing,
-                                                      .z_loss = config.z_loss});
+        output_.emplace(device, take(1), partition.micro_batch_size * config.seq_length,
+                        kernels::LossOptions{.label_smoothing = config.label_smoothing,
+                                             .z_loss = config.z_loss});
     }
 }
 

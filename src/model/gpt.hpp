@@ -6,6 +6,7 @@
 #include "src/model/output_layer.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/transformer_stage.hpp"
+#include "vocabpipe/device.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/schedule.hpp"
@@ -22,6 +23,8 @@ struct GptPartition {
     int64_t micro_batch_size = 1;  ///< sequences
     int threads_per_rank = 1;      ///< attention needs a workspace per thread
     bool optimizer = true;         ///< false: gradients only (tests)
+    /// Of the device, which decide how large workspaces are; null: the host's.
+    const kernels::Operators* operators = nullptr;
 };
 
 /// Doubles that every rank reports at the end of a step: a sum of squares per logical parameter,
@@ -40,12 +43,14 @@ struct GptPartition {
 /// One rank's part of the model.
 class GptRank {
 public:
+    /// The device must outlive it.
     GptRank(const GptConfig& config, const GptPartition& partition, const Schedule& schedule,
-            int rank);
+            int rank, Device& device);
 
     /// Pointers into this object; `step` is left null.
     [[nodiscard]] RankModules modules();
     void initialise(Context& ctx, uint64_t seed) { store_.initialise(ctx, config_, seed); }
+    [[nodiscard]] Device& device() { return device_; }
     [[nodiscard]] const GptConfig& config() const { return config_; }
     [[nodiscard]] ParameterStore& store() { return store_; }
     [[nodiscard]] ShardedInputLayer* input() { return input_ ? &*input_ : nullptr; }
@@ -53,6 +58,7 @@ public:
 
 private:
     GptConfig config_;
+    Device& device_;
     ParameterStore store_;
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
     std::optional<ShardedInputLayer> input_;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/input_layer.hpp"
 
-#include "kernels/host/embedding.hpp"
+#include "kernels/operators.hpp"
 
 namespace vocabpipe {
 
 void ShardedInputLayer::embed(Context& ctx, const Microbatch& microbatch, Tensor out) {
     const Parameter& wte = parameters_.front();
-    kernels::host::embedding_gather(ctx, microbatch.tokens, wte.weight, wte.first_row, out);
+    ctx.operators().embedding_gather(ctx, microbatch.tokens, wte.weight, wte.first_row, out);
 }
 
 void ShardedInputLayer::gradient(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                                  bool overwrite) {
     Parameter& wte = parameters_.front();
-    kernels::host::embedding_scatter_add(ctx, microbatch.tokens, dy, wte.first_row, wte.gradient,
-                                         !overwrite);
+    ctx.operators().embedding_scatter_add(ctx, microbatch.tokens, dy, wte.first_row, wte.gradient,
+                                          !overwrite);
 }
 
 }  // namespace vocabpipe

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/reference/vocabulary.hpp"
+#include "kernels/operators.hpp"
+#include "vocabpipe/device.hpp"
 #include "vocabpipe/modules.hpp"
 
 #include <vector>
@@ -11,14 +12,16 @@ namespace vocabpipe {
 /// Bytes that one microbatch in flight keeps on a rank with v output rows, between S and T: the
 /// numerator N v in the run's type and, of size N only, statistics and factors; with one barrier
 /// also the fp32 input gradient N h until it is reduced.
-[[nodiscard]] ShardBytes output_shard_bytes(int64_t tokens, int64_t hidden, int64_t rows,
-                                            DType dtype);
+[[nodiscard]] ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens,
+                                            int64_t hidden, int64_t rows, DType dtype);
 
 /// One shard of projection, softmax and cross-entropy in row-factor form (docs/numerics.md).
 class ShardedOutputLayer final : public OutputLayer {
 public:
-    /// `parameters`: one, the shard's rows of lm_head (or of wte when tied).
-    ShardedOutputLayer(std::span<Parameter> parameters, kernels::LossOptions options);
+    /// `parameters`: one, the shard's rows of lm_head (or of wte when tied); `tokens`: of a
+    /// microbatch.
+    ShardedOutputLayer(Device& device, std::span<Parameter> parameters, int64_t tokens,
+                       kernels::LossOptions options);
 
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
     void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
@@ -33,17 +36,21 @@ public:
                          bool overwrite) override;
 
     /// Sum over tokens of loss_n * |g_n|, per microbatch of the running step: with g = 1/count this
-    /// is the microbatch's share of the mean loss. Equal on every rank with output rows.
-    [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
-    void begin_step(int microbatches) { losses_.assign(static_cast<size_t>(microbatches), 0.0); }
+    /// is the microbatch's share of the mean loss. Equal on every rank with output rows. Memory of
+    /// the device.
+    [[nodiscard]] std::span<double> losses() const;
+    /// Before every step.
+    void begin_step(int microbatches);
 
 private:
+    Device& device_;
     std::span<Parameter> parameters_;
     kernels::VocabularyShard shard_;
     kernels::LossOptions options_;
-    std::vector<double> losses_;
-    std::vector<float> token_losses_;    ///< (N) scratch
-    std::vector<std::byte> column_sum_;  ///< label smoothing: sum of the shard's rows
+    DeviceMemory losses_;  ///< doubles, per microbatch
+    size_t microbatches_ = 0;
+    DeviceMemory token_losses_;  ///< (N) fp32 scratch
+    DeviceMemory column_sum_;    ///< label smoothing: sum of the shard's rows
 };
 
 }  // namespace vocabpipe

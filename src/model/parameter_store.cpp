@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/parameter_store.hpp"
 
-#include "kernels/host/elementwise.hpp"
 #include "kernels/host/random.hpp"
+#include "kernels/operators.hpp"
 #include "src/model/views.hpp"
 
 #include <algorithm>
@@ -48,13 +48,8 @@ std::vector<Parameter> lay_out(const GptConfig& config, const std::vector<Parame
     return parameters;
 }
 
-AlignedMemory allocate(const Views& views, const std::string& what) {
-    return AlignedMemory(static_cast<uint64_t>(views.used()), what);
-}
-
-Bytes bytes(const AlignedMemory& memory) {
-    return {memory.data(), memory.size()};
-}
+/// Elements made on the host at a time: 4 MiB on their way to the device.
+constexpr int64_t kStagedElements = 1 << 20;
 
 }  // namespace
 
@@ -67,33 +62,45 @@ PersistentBytes persistent_bytes(const GptConfig& config, const std::vector<Para
             .optimizer = used(count.masters) + used(count.moments)};
 }
 
-ParameterStore::ParameterStore(const GptConfig& config, const std::vector<ParameterRows>& rows,
-                               const std::string& owner) {
+ParameterStore::ParameterStore(Device& device, const GptConfig& config,
+                               const std::vector<ParameterRows>& rows, const std::string& owner)
+    : device_(device) {
     for (const ParameterRows& part : rows) ids_.push_back(part.id);
     Layout count;
     lay_out(config, rows, count);
-    weights_ = allocate(count.weights, owner + ": weights");
-    masters_ = allocate(count.masters, owner + ": master weights");
-    gradients_ = allocate(count.gradients, owner + ": gradients");
-    moments_ = allocate(count.moments, owner + ": optimizer state");
-    Layout layout{Views(bytes(weights_)), Views(bytes(masters_)), Views(bytes(gradients_)),
-                  Views(bytes(moments_))};
+    const auto allocate = [&](const Views& views, const char* what) {
+        return device.allocate(static_cast<uint64_t>(views.used()), owner + ": " + what);
+    };
+    weights_ = allocate(count.weights, "weights");
+    masters_ = allocate(count.masters, "master weights");
+    gradients_ = allocate(count.gradients, "gradients");
+    moments_ = allocate(count.moments, "optimizer state");
+    Layout layout{Views(weights_.bytes()), Views(masters_.bytes()), Views(gradients_.bytes()),
+                  Views(moments_.bytes())};
     parameters_ = lay_out(config, rows, layout);
 }
 
 void ParameterStore::initialise(Context& ctx, const GptConfig& config, uint64_t seed) {
     const std::vector<LogicalParameter> logical = gpt_parameters(config);
+    std::vector<float> staged(static_cast<size_t>(kStagedElements));
     for (size_t i = 0; i < parameters_.size(); ++i) {
         Parameter& p = parameters_[i];
         const LogicalParameter& of = logical[static_cast<size_t>(ids_[i])];
         if (!p.exp_avg && p.weight.size() > 0) continue;  // shares a weight already filled
-        if (of.init_std > 0) {
-            kernels::host::fill_normal(ctx, p.master, seed, static_cast<uint64_t>(ids_[i]),
-                                       p.first_row * p.master.cols, of.init_std);
-        } else {
-            std::fill_n(p.master.as<float>(), p.master.size(), of.init_constant);
+        // Always made on the host: then a run starts from the same bits on every device.
+        for (int64_t at = 0; at < p.master.size(); at += kStagedElements) {
+            const int64_t count = std::min(kStagedElements, p.master.size() - at);
+            const Tensor part(staged.data(), 1, count, DType::fp32);
+            if (of.init_std > 0) {
+                kernels::host::fill_normal(ctx, part, seed, static_cast<uint64_t>(ids_[i]),
+                                           p.first_row * p.master.cols + at, of.init_std);
+            } else {
+                std::fill_n(staged.begin(), count, of.init_constant);
+            }
+            device_.upload(std::as_bytes(std::span(staged).first(static_cast<size_t>(count))),
+                           reinterpret_cast<std::byte*>(p.master.as<float>() + at));
         }
-        if (p.weight.data != p.master.data) kernels::host::convert(ctx, p.master, p.weight);
+        if (p.weight.data != p.master.data) ctx.operators().convert(ctx, p.master, p.weight);
     }
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/model/gpt_config.hpp"
-#include "src/runtime/aligned_memory.hpp"
+#include "vocabpipe/device.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/profile.hpp"
 
@@ -32,7 +32,8 @@ struct ParameterRows {
 /// planned figure is the resident one.
 class ParameterStore {
 public:
-    ParameterStore(const GptConfig& config, const std::vector<ParameterRows>& rows,
+    /// The device must outlive it.
+    ParameterStore(Device& device, const GptConfig& config, const std::vector<ParameterRows>& rows,
                    const std::string& owner);
 
     [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
@@ -44,7 +45,8 @@ public:
 private:
     std::vector<int> ids_;
     std::vector<Parameter> parameters_;
-    AlignedMemory weights_, masters_, gradients_, moments_;
+    Device& device_;
+    DeviceMemory weights_, masters_, gradients_, moments_;
 };
 
 }  // namespace vocabpipe

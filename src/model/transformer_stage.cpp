@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/transformer_stage.hpp"
 
-#include "kernels/host/attention.hpp"
-#include "kernels/host/elementwise.hpp"
-#include "kernels/host/embedding.hpp"
-#include "kernels/host/gelu.hpp"
-#include "kernels/host/layer_norm.hpp"
-#include "kernels/host/linear.hpp"
+#include "kernels/operators.hpp"
 
 #include <algorithm>
 
 namespace vocabpipe {
-
-namespace op = kernels::host;
 
 namespace {
 
@@ -53,22 +46,19 @@ std::vector<ParameterRows> stage_parameters(const GptConfig& config, const Stage
 }
 
 TransformerStage::TransformerStage(const GptConfig& config, const StageLayers& layers,
-                                   int64_t sequences, int threads, std::span<Parameter> parameters)
+                                   const kernels::Operators& operators, int64_t sequences,
+                                   int threads, std::span<Parameter> parameters)
     : config_(config),
       layers_(layers),
       tokens_(sequences * config.seq_length),
-      threads_(threads),
       attention_{sequences, config.seq_length, config.num_attention_heads, config.head_size()},
+      attention_bytes_(operators.attention_workspace_bytes(attention_, config.dtype, threads)),
       parameters_(parameters) {}
 
 // --- layouts
 
 Tensor TransformerStage::hidden(Views& views) const {
     return views.take(tokens_, config_.hidden_size, config_.dtype);
-}
-
-int64_t TransformerStage::attention_bytes() const {
-    return op::attention_workspace_bytes(attention_, config_.dtype, threads_);
 }
 
 TransformerStage::Saved TransformerStage::saved_views(Views& views) const {
@@ -124,16 +114,16 @@ StageBytes TransformerStage::bytes() const {
     bytes.saved = saved.used();
     Views forward;
     hidden(forward);
-    forward.take_bytes(attention_bytes());
+    forward.take_bytes(attention_bytes_);
     bytes.forward_workspace = forward.used();
     Views backward;
     gradient_views(backward);
     for (int i = 0; i < 3; ++i) hidden(backward);  // dx of two neighbouring layers, one scratch
-    backward.take_bytes(attention_bytes());
+    backward.take_bytes(attention_bytes_);
     bytes.backward_workspace = backward.used();
     Views input_gradient;
     hidden(input_gradient);
-    input_gradient.take_bytes(attention_bytes());
+    input_gradient.take_bytes(attention_bytes_);
     bytes.input_gradient_workspace = input_gradient.used();
     Views for_weight;
     kept_views(for_weight);
@@ -154,11 +144,12 @@ ConstTensor TransformerStage::layer_input(int layer, ConstTensor x, const Saved&
 
 void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                                Bytes saved_bytes, Bytes workspace) {
+    const kernels::Operators& op = ctx.operators();
     Views saved_memory(saved_bytes);
     const Saved saved = saved_views(saved_memory);
     Views scratch_memory(workspace);
     const Tensor scratch = hidden(scratch_memory);
-    const Bytes attention_workspace = scratch_memory.take_bytes(attention_bytes());
+    const Bytes attention_workspace = scratch_memory.take_bytes(attention_bytes_);
 
     // Where each layer's output goes: the next layer's input, the final norm's input, or y.
     const auto input_of = [&](int layer) {
@@ -167,10 +158,10 @@ void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, Const
     };
     if (layers_.positions) {
         const Parameter& wpe = parameters_[static_cast<size_t>(layers_.count) * kPerLayer];
-        op::add_positions(ctx, x, wpe.weight, microbatch.seq_length, input_of(0));
+        op.add_positions(ctx, x, wpe.weight, microbatch.seq_length, input_of(0));
         x = input_of(0);
     } else if (layers_.count == 0 && !layers_.final_norm) {
-        op::convert(ctx, x, y);
+        op.convert(ctx, x, y);
     }
     for (int i = 0; i < layers_.count; ++i) {
         layer_forward(ctx, i, x, saved.layers[static_cast<size_t>(i)], input_of(i + 1), scratch,
@@ -179,28 +170,29 @@ void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, Const
     }
     if (layers_.final_norm) {
         const auto norm = parameters_.last(2);
-        op::layer_norm_forward(ctx, x, norm[0].weight, norm[1].weight, config_.layer_norm_epsilon,
-                               y, saved.final_stats);
+        op.layer_norm_forward(ctx, x, norm[0].weight, norm[1].weight, config_.layer_norm_epsilon, y,
+                              saved.final_stats);
     }
 }
 
 void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
                                      const LayerSaved& saved, Tensor out, Tensor scratch,
                                      Bytes attention_workspace) {
+    const kernels::Operators& op = ctx.operators();
     const std::span<Parameter> p = layer_parameters(layer);
-    op::layer_norm_forward(ctx, x, p[kLn1Weight].weight, p[kLn1Bias].weight,
-                           config_.layer_norm_epsilon, saved.ln1, saved.ln1_stats);
-    op::linear_forward(ctx, saved.ln1, p[kQkvWeight].weight, p[kQkvBias].weight, saved.qkv);
-    op::causal_attention_forward(ctx, saved.qkv, attention_, saved.attention, saved.lse,
-                                 attention_workspace);
-    op::linear_forward(ctx, saved.attention, p[kProjWeight].weight, p[kProjBias].weight, scratch);
-    op::add(ctx, x, scratch, saved.x_mid);
-    op::layer_norm_forward(ctx, saved.x_mid, p[kLn2Weight].weight, p[kLn2Bias].weight,
-                           config_.layer_norm_epsilon, saved.ln2, saved.ln2_stats);
-    op::linear_forward(ctx, saved.ln2, p[kFcWeight].weight, p[kFcBias].weight, saved.fc);
-    op::gelu_forward(ctx, saved.fc, saved.gelu);
-    op::linear_forward(ctx, saved.gelu, p[kFcProjWeight].weight, p[kFcProjBias].weight, scratch);
-    op::add(ctx, saved.x_mid, scratch, out);
+    op.layer_norm_forward(ctx, x, p[kLn1Weight].weight, p[kLn1Bias].weight,
+                          config_.layer_norm_epsilon, saved.ln1, saved.ln1_stats);
+    op.linear_forward(ctx, saved.ln1, p[kQkvWeight].weight, p[kQkvBias].weight, saved.qkv);
+    op.causal_attention_forward(ctx, saved.qkv, attention_, saved.attention, saved.lse,
+                                attention_workspace);
+    op.linear_add_forward(ctx, saved.attention, p[kProjWeight].weight, p[kProjBias].weight, x,
+                          scratch, saved.x_mid);
+    op.layer_norm_forward(ctx, saved.x_mid, p[kLn2Weight].weight, p[kLn2Bias].weight,
+                          config_.layer_norm_epsilon, saved.ln2, saved.ln2_stats);
+    op.linear_gelu_forward(ctx, saved.ln2, p[kFcWeight].weight, p[kFcBias].weight, saved.fc,
+                           saved.gelu);
+    op.linear_add_forward(ctx, saved.gelu, p[kFcProjWeight].weight, p[kFcProjBias].weight,
+                          saved.x_mid, scratch, out);
 }
 
 // --- backward
@@ -209,33 +201,34 @@ void TransformerStage::layer_backward_input(Context& ctx, int layer, ConstTensor
                                             const LayerSaved& saved,
                                             const LayerGradients& gradients, Tensor dx,
                                             Tensor scratch, Bytes attention_workspace) {
+    const kernels::Operators& op = ctx.operators();
     const std::span<Parameter> p = layer_parameters(layer);
-    op::linear_backward_input(ctx, dy, p[kFcProjWeight].weight, gradients.fc);
-    op::gelu_backward(ctx, gradients.fc, saved.fc, gradients.fc);
-    op::linear_backward_input(ctx, gradients.fc, p[kFcWeight].weight, gradients.ln2);
-    op::layer_norm_backward_input(ctx, gradients.ln2, saved.x_mid, p[kLn2Weight].weight,
-                                  saved.ln2_stats, dy, gradients.x_mid);
-    op::linear_backward_input(ctx, gradients.x_mid, p[kProjWeight].weight, scratch);
-    op::causal_attention_backward(ctx, scratch, saved.qkv, saved.attention, saved.lse, attention_,
-                                  gradients.qkv, attention_workspace);
-    op::linear_backward_input(ctx, gradients.qkv, p[kQkvWeight].weight, gradients.ln1);
-    op::layer_norm_backward_input(ctx, gradients.ln1, x, p[kLn1Weight].weight, saved.ln1_stats,
-                                  gradients.x_mid, dx);
+    op.linear_gelu_backward_input(ctx, dy, p[kFcProjWeight].weight, saved.fc, gradients.fc);
+    op.linear_backward_input(ctx, gradients.fc, p[kFcWeight].weight, gradients.ln2);
+    op.layer_norm_backward_input(ctx, gradients.ln2, saved.x_mid, p[kLn2Weight].weight,
+                                 saved.ln2_stats, dy, gradients.x_mid);
+    op.linear_backward_input(ctx, gradients.x_mid, p[kProjWeight].weight, scratch);
+    op.causal_attention_backward(ctx, scratch, saved.qkv, saved.attention, saved.lse, attention_,
+                                 gradients.qkv, attention_workspace);
+    op.linear_backward_input(ctx, gradients.qkv, p[kQkvWeight].weight, gradients.ln1);
+    op.layer_norm_backward_input(ctx, gradients.ln1, x, p[kLn1Weight].weight, saved.ln1_stats,
+                                 gradients.x_mid, dx);
 }
 
 void TransformerStage::layer_backward_weight(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
                                              const LayerSaved& saved,
                                              const LayerGradients& gradients, bool overwrite) {
+    const kernels::Operators& op = ctx.operators();
     const std::span<Parameter> p = layer_parameters(layer);
     const bool add = !overwrite;
     const auto linear = [&](ConstTensor gradient, ConstTensor input, LayerParameter weight) {
-        op::linear_backward_weight(ctx, gradient, input, p[weight].gradient,
-                                   p[static_cast<size_t>(weight) + 1].gradient, add);
+        op.linear_backward_weight(ctx, gradient, input, p[weight].gradient,
+                                  p[static_cast<size_t>(weight) + 1].gradient, add);
     };
     const auto norm = [&](ConstTensor gradient, ConstTensor input, ConstTensor stats,
                           LayerParameter weight) {
-        op::layer_norm_backward_weight(ctx, gradient, input, stats, p[weight].gradient,
-                                       p[static_cast<size_t>(weight) + 1].gradient, add);
+        op.layer_norm_backward_weight(ctx, gradient, input, stats, p[weight].gradient,
+                                      p[static_cast<size_t>(weight) + 1].gradient, add);
     };
     linear(dy, saved.gelu, kFcProjWeight);
     linear(gradients.fc, saved.ln2, kFcWeight);
@@ -248,6 +241,7 @@ void TransformerStage::layer_backward_weight(Context& ctx, int layer, ConstTenso
 void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                                 ConstTensor x, Bytes saved_bytes, Tensor dx, Bytes workspace,
                                 bool overwrite) {
+    const kernels::Operators& op = ctx.operators();
     Views saved_memory(saved_bytes);
     const Saved saved = saved_views(saved_memory);
     Views memory(workspace);
@@ -255,19 +249,19 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
     Tensor next = hidden(memory);
     Tensor other = hidden(memory);
     const Tensor scratch = hidden(memory);
-    const Bytes attention_workspace = memory.take_bytes(attention_bytes());
+    const Bytes attention_workspace = memory.take_bytes(attention_bytes_);
 
     if (layers_.final_norm) {
         const auto norm = parameters_.last(2);
         const ConstTensor input = saved.final_input ? ConstTensor(saved.final_input) : x;
-        op::layer_norm_backward_weight(ctx, dy, input, saved.final_stats, norm[0].gradient,
-                                       norm[1].gradient, !overwrite);
+        op.layer_norm_backward_weight(ctx, dy, input, saved.final_stats, norm[0].gradient,
+                                      norm[1].gradient, !overwrite);
         const Tensor out = layers_.count == 0 ? dx : next;
-        op::layer_norm_backward_input(ctx, dy, input, norm[0].weight, saved.final_stats, {}, out);
+        op.layer_norm_backward_input(ctx, dy, input, norm[0].weight, saved.final_stats, {}, out);
         dy = out;
         std::swap(next, other);
     } else if (layers_.count == 0) {
-        op::convert(ctx, dy, dx);
+        op.convert(ctx, dy, dx);
     }
     for (int i = layers_.count - 1; i >= 0; --i) {
         const LayerSaved& layer = saved.layers[static_cast<size_t>(i)];
@@ -281,31 +275,32 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
     }
     if (layers_.positions) {
         Parameter& wpe = parameters_[static_cast<size_t>(layers_.count) * kPerLayer];
-        op::positions_gradient(ctx, dx, microbatch.seq_length, wpe.gradient, !overwrite);
+        op.positions_gradient(ctx, dx, microbatch.seq_length, wpe.gradient, !overwrite);
     }
 }
 
 void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTensor dy,
                                       ConstTensor x, Bytes saved_bytes, Tensor dx, Bytes for_weight,
                                       Bytes workspace) {
+    const kernels::Operators& op = ctx.operators();
     Views saved_memory(saved_bytes);
     const Saved saved = saved_views(saved_memory);
     Views kept_memory(for_weight);
     const KeptForWeight kept = kept_views(kept_memory);
     Views memory(workspace);
     const Tensor scratch = hidden(memory);
-    const Bytes attention_workspace = memory.take_bytes(attention_bytes());
+    const Bytes attention_workspace = memory.take_bytes(attention_bytes_);
 
-    op::convert(ctx, dy, kept.stage_dy);
+    op.convert(ctx, dy, kept.stage_dy);
     if (layers_.final_norm) {
         const auto norm = parameters_.last(2);
         const ConstTensor input = saved.final_input ? ConstTensor(saved.final_input) : x;
-        op::layer_norm_backward_input(ctx, dy, input, norm[0].weight, saved.final_stats, {},
-                                      layers_.count == 0 ? dx : kept.layer_dy.back());
+        op.layer_norm_backward_input(ctx, dy, input, norm[0].weight, saved.final_stats, {},
+                                     layers_.count == 0 ? dx : kept.layer_dy.back());
     } else if (layers_.count == 0) {
-        op::convert(ctx, dy, dx);
+        op.convert(ctx, dy, dx);
     } else {
-        op::convert(ctx, dy, kept.layer_dy.back());
+        op.convert(ctx, dy, kept.layer_dy.back());
     }
     for (int i = layers_.count - 1; i >= 0; --i) {
         const auto at = static_cast<size_t>(i);
@@ -313,11 +308,12 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTens
                              kept.gradients[at], i == 0 ? dx : kept.layer_dy[at - 1], scratch,
                              attention_workspace);
     }
-    op::convert(ctx, dx, kept.stage_dx);
+    op.convert(ctx, dx, kept.stage_dx);
 }
 
 void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                        Bytes saved_bytes, Bytes for_weight, Bytes, bool overwrite) {
+    const kernels::Operators& op = ctx.operators();
     Views saved_memory(saved_bytes);
     const Saved saved = saved_views(saved_memory);
     Views kept_memory(for_weight);
@@ -326,8 +322,8 @@ void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatc
     if (layers_.final_norm) {
         const auto norm = parameters_.last(2);
         const ConstTensor input = saved.final_input ? ConstTensor(saved.final_input) : x;
-        op::layer_norm_backward_weight(ctx, kept.stage_dy, input, saved.final_stats,
-                                       norm[0].gradient, norm[1].gradient, !overwrite);
+        op.layer_norm_backward_weight(ctx, kept.stage_dy, input, saved.final_stats,
+                                      norm[0].gradient, norm[1].gradient, !overwrite);
     }
     for (int i = layers_.count - 1; i >= 0; --i) {
         const auto at = static_cast<size_t>(i);
@@ -336,7 +332,7 @@ void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatc
     }
     if (layers_.positions) {
         Parameter& wpe = parameters_[static_cast<size_t>(layers_.count) * kPerLayer];
-        op::positions_gradient(ctx, kept.stage_dx, microbatch.seq_length, wpe.gradient, !overwrite);
+        op.positions_gradient(ctx, kept.stage_dx, microbatch.seq_length, wpe.gradient, !overwrite);
     }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention_shape.hpp"
+#include "kernels/operators.hpp"
 #include "src/model/gpt_config.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/views.hpp"
@@ -30,9 +31,11 @@ struct StageLayers {
 /// (bf16: 32 bytes per hidden unit), plus fp32 row statistics; no tensor of shape [s, s].
 class TransformerStage final : public StageModule {
 public:
+    /// `operators` and `threads` (of the host's operators) say how large workspaces are;
     /// `parameters`: this stage's part of a ParameterStore.
-    TransformerStage(const GptConfig& config, const StageLayers& layers, int64_t sequences,
-                     int threads, std::span<Parameter> parameters);
+    TransformerStage(const GptConfig& config, const StageLayers& layers,
+                     const kernels::Operators& operators, int64_t sequences, int threads,
+                     std::span<Parameter> parameters);
 
     [[nodiscard]] StageBytes bytes() const override;
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
@@ -86,7 +89,6 @@ private:
     KeptForWeight kept_views(Views& views) const;
     LayerGradients gradient_views(Views& views) const;
     Tensor hidden(Views& views) const;
-    [[nodiscard]] int64_t attention_bytes() const;
     [[nodiscard]] std::span<Parameter> layer_parameters(int layer);
 
     void layer_forward(Context& ctx, int layer, ConstTensor x, const LayerSaved& saved, Tensor out,
@@ -103,8 +105,8 @@ private:
     GptConfig config_;
     StageLayers layers_;
     int64_t tokens_;
-    int threads_;
     kernels::AttentionShape attention_;
+    int64_t attention_bytes_;  ///< workspace
     std::span<Parameter> parameters_;
 };
 

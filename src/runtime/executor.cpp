@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/executor.hpp"
 
-#include "kernels/host/fold.hpp"
-#include "src/runtime/aligned_memory.hpp"
+#include "kernels/operators.hpp"
+#include "src/runtime/device_batch.hpp"
+#include "src/runtime/lanes.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/schedule/successors.hpp"
@@ -26,14 +27,17 @@ Channel channel_of(Lane lane) {
 
 class Executor::Implementation {
 public:
-    Implementation(Communicator& communicator, const RankModules& modules, const StepSizes& sizes,
-                   ExecutorOptions options)
+    Implementation(Communicator& communicator, Device& device, const RankModules& modules,
+                   const StepSizes& sizes, ExecutorOptions options)
         : communicator_(communicator),
-          transport_(communicator.transport()),
+          device_(device),
+          lanes_(device.open_lanes()),
+          device_transport_(device.open_transport(communicator)),
+          transport_(device_transport_ ? *device_transport_ : communicator.transport()),
           modules_(modules),
           sizes_(sizes),
           options_(options),
-          context_({.threads = options.threads, .poll = [this] { progress(); }}) {
+          context_(device.context(options.threads, [this] { progress(); })) {
         if (sizes.report_bytes > 0 && modules.step == nullptr) {
             throw UsageError(
                 "executor: StepSizes::report_bytes asks for an optimizer step, but "
@@ -42,7 +46,9 @@ public:
     }
 
     ~Implementation() {
-        if (!in_flight_.empty()) transport_.cancel();  // before the arena goes
+        if (!running_) return;
+        transport_.cancel();  // before the arena goes
+        lanes_->drain();
     }
     Implementation(const Implementation&) = delete;
     Implementation& operator=(const Implementation&) = delete;
@@ -53,31 +59,46 @@ public:
         communicator_.agree([this] {
             if (program_.arena_bytes <= arena_.size()) return;
             arena_ = {};  // first give back, then take: never both at once
-            arena_ = AlignedMemory(program_.arena_bytes,
-                                   "rank " + std::to_string(communicator_.rank()) + ": the arena");
+            arena_ =
+                device_.allocate(program_.arena_bytes,
+                                 "rank " + std::to_string(communicator_.rank()) + ": the arena");
         });
+        transport_.prepare(programs);
         index_program();
+        lanes_->load(program_);
     }
 
     void run_step(std::span<const Microbatch> microbatches) {
-        microbatches_ = microbatches;
+        microbatches_ = batch_.load(device_, microbatches);
         missing_ = successors_.missing;
         users_left_ = users_;
         waited_for_.assign(program_.actions.size(), UINT32_MAX);
         head_.fill(0);
         in_flight_.clear();
+        started_.clear();
         timeline_.spans.clear();
-        done_ = 0;
+        done_ = settled_ = 0;
+        if (options_.poison_dead_buffers) poison_arena();
+        running_ = true;
+        lanes_->begin_step();
         IdleWait idle(communicator_.wait_options());
-        while (done_ < program_.actions.size()) {
-            const size_t before = done_ + started_;
+        while (done_ < program_.actions.size() || settled_ < started_.size()) {
+            const size_t before = done_ + started_.size() + settled_;
             progress();
-            if (run_next_pass() || done_ + started_ != before) {
+            const bool ran = run_next_pass();
+            settle();
+            if (ran || done_ + started_.size() + settled_ != before) {
                 idle.reset();
                 continue;
             }
+            transport_.check_health();
             const IdleWait::Verdict verdict = idle.pause();
             if (verdict != IdleWait::Verdict::go_on) give_up(verdict, idle.idle_seconds());
+        }
+        running_ = false;
+        if (device_.asynchronous()) {
+            lanes_->read_times(timeline_.spans);
+            find_what_was_waited_for();
         }
     }
 
@@ -97,6 +118,7 @@ public:
 
     [[nodiscard]] uint64_t arena_bytes() const { return arena_.size(); }
     [[nodiscard]] Context& context() { return context_; }
+    [[nodiscard]] Transport& transport() { return transport_; }
     void set_step(int64_t step) { step_ = step; }
 
 private:
@@ -115,9 +137,16 @@ private:
     void index_program() {
         const size_t count = program_.actions.size();
         successors_ = Successors(count, program_.edges);
-        for (auto& lane : lanes_) lane.clear();
-        for (uint32_t i = 0; i < count; ++i) {
-            lanes_[static_cast<size_t>(program_.actions[i].lane)].push_back(i);
+        for (auto& queue : queues_) queue.clear();
+        for (uint32_t i = 0; i < count; ++i) queue_of(program_.actions[i].lane).push_back(i);
+        waits_.assign(device_.asynchronous() ? count : 0, {});
+        if (device_.asynchronous()) {
+            for (const Edge& edge : program_.edges) {
+                if (program_.actions[edge.before].lane == program_.actions[edge.after].lane) {
+                    continue;  // a lane keeps its order
+                }
+                waits_[edge.after].push_back(edge.before);
+            }
         }
         block_begin_.clear();
         for (const Group& group : program_.groups) block_begin_.push_back(block_begins(group));
@@ -126,6 +155,15 @@ private:
             if (operand != kNoBuffer) ++users_[operand];
         }
         timeline_.spans.reserve(count);
+    }
+
+    /// Streams take what was enqueued in order, so there all communication is enqueued in the one
+    /// global order, from one queue: then no rank waits on its streams in a circle (NCCL's rule for
+    /// several communicators). The host starts whatever lane is ready.
+    [[nodiscard]] std::vector<uint32_t>& queue_of(Lane lane) {
+        const bool communicates = lane != Lane::compute && lane != Lane::combine;
+        return queues_[static_cast<size_t>(device_.asynchronous() && communicates ? Lane::collective
+                                                                                  : lane)];
     }
 
     /// Byte offsets of each member's row block, per reduction. A root without rows has an empty
@@ -183,6 +221,7 @@ private:
                     continue;
                 }
                 const uint32_t action = in_flight_[i].action;
+                lanes_->end(program_.actions[action].lane, action);
                 timeline_.spans[in_flight_[i].span].end_ns = now_ns();
                 in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(i));
                 complete(action);
@@ -207,8 +246,13 @@ private:
 
     [[nodiscard]] const uint32_t* ready_head(Lane lane) const {
         const auto l = static_cast<size_t>(lane);
-        if (head_[l] == lanes_[l].size()) return nullptr;
-        const uint32_t* action = &lanes_[l][head_[l]];
+        if (head_[l] == queues_[l].size()) return nullptr;
+        // A communication that is not enqueued yet (its peer's memory is not known, its connection
+        // not made) keeps its place on the stream.
+        if (device_.asynchronous() && lane == Lane::collective && !in_flight_.empty()) {
+            return nullptr;
+        }
+        const uint32_t* action = &queues_[l][head_[l]];
         return missing_[*action] == 0 ? action : nullptr;
     }
 
@@ -222,12 +266,33 @@ private:
     }
 
     size_t open_span(uint32_t action) {
+        const Lane lane = program_.actions[action].lane;
+        if (!waits_.empty()) {
+            for (const uint32_t before : waits_[action]) lanes_->wait(lane, before);
+        }
+        lanes_->begin(lane, action);
         const int64_t now = now_ns();
         timeline_.spans.push_back({action, waited_for_[action],
-                                   static_cast<uint16_t>(communicator_.rank()),
-                                   program_.actions[action].lane, now, now, 0});
-        ++started_;
+                                   static_cast<uint16_t>(communicator_.rank()), lane, now, now, 0});
+        started_.push_back(action);
         return timeline_.spans.size() - 1;
+    }
+
+    /// Counts the actions that have run on the device, in the order they were started.
+    void settle() {
+        while (settled_ < started_.size() && lanes_->finished(started_[settled_])) ++settled_;
+    }
+
+    /// On a device that runs by itself the host saw the order of its own calls only.
+    void find_what_was_waited_for() {
+        std::vector<int64_t> end(program_.actions.size(), 0);
+        for (const Span& span : timeline_.spans) end[span.action] = span.end_ns;
+        waited_for_.assign(program_.actions.size(), UINT32_MAX);
+        for (const Edge& edge : program_.edges) {
+            uint32_t& last = waited_for_[edge.after];
+            if (last == UINT32_MAX || end[edge.before] > end[last]) last = edge.before;
+        }
+        for (Span& span : timeline_.spans) span.waited_for = waited_for_[span.action];
     }
 
     void complete(uint32_t action) {
@@ -236,8 +301,14 @@ private:
             waited_for_[next] = action;
             --missing_[next];
         }
-        if (options_.poison_dead_buffers)
+        if (options_.poison_dead_buffers && !device_.asynchronous())
             poison_dead(program_.operands_of(program_.actions[action]));
+    }
+
+    /// Before a step nothing in the arena may be of use.
+    void poison_arena() {
+        const std::vector<std::byte> nan(arena_.size(), std::byte{0xff});
+        device_.upload(nan, arena_.data());
     }
 
     /// A buffer is dead once all its users have completed, on whatever lane.
@@ -302,6 +373,7 @@ private:
         }
         const int64_t own = thread_cpu_ns() - cpu - (local_cpu_ns_ - nested);
         local_cpu_ns_ += own;
+        lanes_->end(action.lane, index);
         timeline_.spans[span].cpu_ns = own;
         timeline_.spans[span].end_ns = now_ns();
         complete(index);
@@ -400,9 +472,9 @@ private:
         const auto member = std::find(members.begin(), members.end(), communicator_.rank());
         const int64_t rows = reduction.rows(static_cast<int>(member - members.begin()));
         if (rows == 0) return;
-        kernels::host::fold_rows(context_,
-                                 tensor(o[0], count * rows, reduction.cols, reduction.partial),
-                                 count, tensor(o[1], rows, reduction.cols, reduction.result));
+        device_.operators().fold_rows(context_,
+                                      tensor(o[0], count * rows, reduction.cols, reduction.partial),
+                                      count, tensor(o[1], rows, reduction.cols, reduction.result));
     }
 
     [[nodiscard]] Tensor numerator_of(uint32_t buffer) {
@@ -420,17 +492,22 @@ private:
     [[noreturn]] void give_up(IdleWait::Verdict verdict, double seconds) {
         std::string text = "rank " + std::to_string(communicator_.rank()) + ": step " +
                            std::to_string(step_) + ": ";
-        const auto& compute = lanes_[static_cast<size_t>(Lane::compute)];
+        const auto& compute = queues_[static_cast<size_t>(Lane::compute)];
         const size_t head = head_[static_cast<size_t>(Lane::compute)];
-        text += head < compute.size()
-                    ? "waits at " + program_.name_of(program_.actions[compute[head]])
-                    : "has run all its passes and waits";
+        if (head < compute.size()) {
+            text += "waits at " + program_.name_of(program_.actions[compute[head]]);
+        } else if (device_.asynchronous() && in_flight_.empty()) {
+            text += "has started all its passes and waits";
+        } else {
+            text += "has run all its passes and waits";
+        }
         std::string open;
-        for (const InFlight& flight : in_flight_) {
+        for (const uint32_t index : unfinished_transfers()) {
+            const Action& action = program_.actions[index];
             if (!open.empty()) open += ", ";
-            open += program_.name_of(program_.actions[flight.action]);
-            const auto& ranks = program_.groups[program_.actions[flight.action].group].ranks;
-            if (program_.actions[flight.action].lane == Lane::collective) {
+            open += program_.name_of(action);
+            const auto& ranks = program_.groups[action.group].ranks;
+            if (action.lane == Lane::collective) {
                 open += " (ranks";
                 for (const int rank : ranks) {
                     if (rank != communicator_.rank()) open.append(" ").append(std::to_string(rank));
@@ -448,6 +525,25 @@ private:
         throw CommunicationError(text);
     }
 
+    /// What this rank waits for: transfers that were started and have not completed. On streams the
+    /// first of each lane; the others are behind it.
+    [[nodiscard]] std::vector<uint32_t> unfinished_transfers() {
+        std::vector<uint32_t> open;
+        if (!device_.asynchronous() || !in_flight_.empty()) {
+            for (const InFlight& flight : in_flight_) open.push_back(flight.action);
+            return open;
+        }
+        std::array<bool, kLanes> seen{};
+        for (size_t i = settled_; i < started_.size(); ++i) {
+            const Lane lane = program_.actions[started_[i]].lane;
+            if (lane == Lane::compute || lane == Lane::combine) continue;
+            if (seen[static_cast<size_t>(lane)] || lanes_->finished(started_[i])) continue;
+            seen[static_cast<size_t>(lane)] = true;
+            open.push_back(started_[i]);
+        }
+        return open;
+    }
+
     struct InFlight {
         uint32_t action;
         size_t span;
@@ -455,26 +551,33 @@ private:
     };
 
     Communicator& communicator_;
+    Device& device_;
+    std::unique_ptr<Lanes> lanes_;
+    std::unique_ptr<Transport> device_transport_;  ///< null: the communicator's moves the memory
     Transport& transport_;
     RankModules modules_;
     StepSizes sizes_;
     ExecutorOptions options_;
     Program program_;
-    AlignedMemory arena_;
-    std::array<std::vector<uint32_t>, kLanes> lanes_;
+    DeviceMemory arena_;
+    std::array<std::vector<uint32_t>, kLanes> queues_;  ///< [lane]; see queue_of()
     Successors successors_;
+    std::vector<std::vector<uint32_t>> waits_;  ///< [action] others' lanes; asynchronous devices
     std::vector<std::array<std::vector<int64_t>, 2>>
         block_begin_;              ///< [group][reduction], elements
     std::vector<uint32_t> users_;  ///< [buffer] how many actions use it
 
     // Of the running step.
+    DeviceBatch batch_;
     std::span<const Microbatch> microbatches_;
     std::vector<uint32_t> missing_, waited_for_, users_left_;
     std::array<size_t, kLanes> head_{};
     std::vector<InFlight> in_flight_;
     std::vector<int64_t> scratch_begin_;
-    size_t done_ = 0;
-    size_t started_ = 0;
+    std::vector<uint32_t> started_;  ///< actions, in the order of their starts
+    size_t done_ = 0;                ///< actions whose successors may start
+    size_t settled_ = 0;             ///< of started_: have run
+    bool running_ = false;
     int64_t local_cpu_ns_ = 0;  ///< of all passes, combines and folds so far
     bool in_progress_ = false;
     int64_t step_ = 0;
@@ -482,9 +585,10 @@ private:
     Context context_;
 };
 
-Executor::Executor(Communicator& communicator, const RankModules& modules, const StepSizes& sizes,
-                   ExecutorOptions options)
-    : implementation_(std::make_unique<Implementation>(communicator, modules, sizes, options)) {}
+Executor::Executor(Communicator& communicator, Device& device, const RankModules& modules,
+                   const StepSizes& sizes, ExecutorOptions options)
+    : implementation_(
+          std::make_unique<Implementation>(communicator, device, modules, sizes, options)) {}
 Executor::~Executor() = default;
 void Executor::load(const std::vector<Program>& programs) {
     implementation_->load(programs);
@@ -503,6 +607,9 @@ uint64_t Executor::arena_bytes() const {
 }
 Context& Executor::context() {
     return implementation_->context();
+}
+Transport& Executor::transport() {
+    return implementation_->transport();
 }
 void Executor::set_step(int64_t step) {
     implementation_->set_step(step);

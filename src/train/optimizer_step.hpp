@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/step_scalars.hpp"
 #include "src/model/gpt.hpp"
 #include "vocabpipe/modules.hpp"
 
 #include <cstdint>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -32,7 +34,8 @@ public:
     /// Before every step. `step` counts from 1 (bias correction); counted_tokens 0 skips the
     /// update.
     void begin_step(int64_t step, float learning_rate, int64_t counted_tokens, bool stop_requested);
-    [[nodiscard]] const StepResult& result() const { return result_; }
+    /// Of the last step; waits for the device.
+    [[nodiscard]] StepResult result() const;
 
     [[nodiscard]] int64_t report_bytes() const override {
         return report_slots(model_.config()) * 8;
@@ -42,14 +45,13 @@ public:
     void update(Context& ctx, std::span<const std::byte> all) override;
 
 private:
+    [[nodiscard]] kernels::StepScalars* scalars() const;
+
     GptRank& model_;
     bool reports_loss_ = false;  ///< lowest rank with output rows
     OptimizerOptions options_;
-    int64_t step_ = 0;
-    float learning_rate_ = 0;
-    int64_t counted_tokens_ = 0;
-    bool stop_requested_ = false;
-    StepResult result_;
+    DeviceMemory memory_;  ///< one StepScalars
+    std::vector<kernels::AdamWTensor> tensors_;
 };
 
 }  // namespace vocabpipe

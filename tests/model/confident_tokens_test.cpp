@@ -135,9 +135,10 @@ OutputGradients sharded_gradients(Problem& p, const ShardMap& map) {
         parameters.push_back(part);
     }
     const size_t shards = parameters.size();
+    const std::unique_ptr<Device> device = make_host_device();
     std::vector<ShardedOutputLayer> layers;
     for (Parameter& part : parameters) {
-        layers.emplace_back(std::span(&part, 1), kernels::LossOptions{});
+        layers.emplace_back(*device, std::span(&part, 1), kTokens, kernels::LossOptions{});
         layers.back().begin_step(1);
     }
     std::vector<float> statistics(shards * kTokens * StepSizes::kStatistics);
@@ -148,7 +149,8 @@ OutputGradients sharded_gradients(Problem& p, const ShardMap& map) {
         const int64_t rows = parameters[k].weight.rows;
         numerators.emplace_back(kTokens * rows);
         std::vector<std::byte> workspace(static_cast<size_t>(
-            output_shard_bytes(kTokens, kHidden, rows, DType::bf16).score_workspace));
+            output_shard_bytes(device->operators(), kTokens, kHidden, rows, DType::bf16)
+                .score_workspace));
         layers[k].score(ctx, microbatch, p.x.view(),
                         Tensor(numerators[k].data(), kTokens, rows, DType::bf16),
                         all.row_range(static_cast<int64_t>(k) * kTokens, kTokens), workspace);
@@ -164,7 +166,8 @@ OutputGradients sharded_gradients(Problem& p, const ShardMap& map) {
         layers[k].input_product(ctx, numerator, mine);
         layers[k].finish_input_gradient(ctx, microbatch, factors, mine);
         std::vector<std::byte> workspace(static_cast<size_t>(
-            output_shard_bytes(kTokens, kHidden, rows, DType::bf16).weight_gradient_workspace));
+            output_shard_bytes(device->operators(), kTokens, kHidden, rows, DType::bf16)
+                .weight_gradient_workspace));
         layers[k].weight_gradient(ctx, microbatch, p.x.view(), numerator, factors, workspace, true);
     }
     std::vector<float> dx(kTokens * kHidden);

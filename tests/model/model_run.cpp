@@ -36,7 +36,8 @@ Tensors initial_weights(const GptConfig& config, uint64_t seed) {
     Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
     alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
     Context ctx({.threads = 1, .poll = {}});
-    GptRank model(config, {.layers_per_stage = {config.num_layers}}, alone, 0);
+    const std::unique_ptr<Device> device = make_host_device();
+    GptRank model(config, {.layers_per_stage = {config.num_layers}}, alone, 0, *device);
     model.initialise(ctx, seed);
     Tensors weights;
     for (const Parameter& p : model.store().parameters()) {
@@ -68,8 +69,10 @@ Gradients run_with_weights(const GptConfig& config, const Schedule& schedule, co
     Gradients result;
     std::mutex mutex;
     World::threads(schedule.ranks, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
-        GptRank model(config, partition, schedule, communicator.rank());
-        Executor executor(communicator, model.modules(), sizes, {.poison_dead_buffers = true});
+        const std::unique_ptr<Device> device = make_host_device();
+        GptRank model(config, partition, schedule, communicator.rank(), *device);
+        Executor executor(communicator, *device, model.modules(), sizes,
+                          {.poison_dead_buffers = true});
         set_weights(model, weights);
         executor.load(lower(schedule, sizes, costs));
         if (model.output() != nullptr) model.output()->begin_step(schedule.microbatches);
@@ -82,7 +85,10 @@ Gradients run_with_weights(const GptConfig& config, const Schedule& schedule, co
             std::copy_n(p.gradient.as<float>(), p.gradient.size(),
                         whole.begin() + p.first_row * p.gradient.cols);
         }
-        if (model.output() != nullptr) result.losses = model.output()->losses();
+        if (model.output() != nullptr) {
+            const std::span<double> losses = model.output()->losses();
+            result.losses.assign(losses.begin(), losses.end());
+        }
     });
     return result;
 }

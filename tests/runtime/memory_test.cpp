@@ -198,11 +198,13 @@ protected:
         World world = World::threads(kRanks, {.timeout_seconds = 30});
         const Batch batch = random_batch(config_, kMicrobatches, 4, 1);
         world.run([&](Communicator& communicator) {
-            GptRank model(config_, partition_, schedule_, communicator.rank());
+            const std::unique_ptr<Device> device = make_host_device();
+            GptRank model(config_, partition_, schedule_, communicator.rank(), *device);
             OptimizerStep optimizer(model, schedule_, communicator.rank(), {});
             RankModules modules = model.modules();
             modules.step = &optimizer;
-            Executor executor(communicator, modules, sizes_, {.threads = GetParam().threads});
+            Executor executor(communicator, *device, modules, sizes_,
+                              {.threads = GetParam().threads});
             model.initialise(executor.context(), 7);
             executor.load(programs_);
             const std::vector<Microbatch> microbatches = batch.microbatches();

@@ -42,8 +42,9 @@ Executed execute(const std::string& family, VocabMode mode, int p, int m) {
     std::mutex mutex;
     World world = World::threads(p, {.timeout_seconds = 30});
     world.run([&](Communicator& communicator) {
-        GptRank model(config, partition, schedule, communicator.rank());
-        Executor executor(communicator, model.modules(), sizes);
+        const std::unique_ptr<Device> device = make_host_device();
+        GptRank model(config, partition, schedule, communicator.rank(), *device);
+        Executor executor(communicator, *device, model.modules(), sizes);
         model.initialise(executor.context(), 7);
         executor.load(result.programs);
         const std::vector<Microbatch> microbatches = batch.microbatches();

@@ -93,8 +93,9 @@ Gradients run_pipeline(World& world, const GptConfig& config, const GptPartition
     std::mutex mutex;
     world.run([&](Communicator& communicator) {
         const std::vector<Program> programs = lower(schedule, sizes, costs);
-        GptRank model(config, partition, schedule, communicator.rank());
-        Executor executor(communicator, model.modules(), sizes,
+        const std::unique_ptr<Device> device = make_host_device();
+        GptRank model(config, partition, schedule, communicator.rank(), *device);
+        Executor executor(communicator, *device, model.modules(), sizes,
                           {.poison_dead_buffers = options.poison});
         model.initialise(executor.context(), seed);
         executor.load(programs);
@@ -107,9 +108,9 @@ Gradients run_pipeline(World& world, const GptConfig& config, const GptPartition
         for (const auto& part : communicator.all_gather(serialise(model, config.tied))) {
             merge(part, mine);
         }
-        const std::vector<double> losses =
-            model.output() != nullptr ? model.output()->losses() : std::vector<double>{};
-        const auto all = communicator.all_gather(std::as_bytes(std::span(losses)));
+        const std::span<const double> losses =
+            model.output() != nullptr ? model.output()->losses() : std::span<const double>{};
+        const auto all = communicator.all_gather(std::as_bytes(losses));
         const auto& first = all[static_cast<size_t>(schedule.output.owners().front())];
         mine.losses.resize(first.size() / sizeof(double));
         if (!first.empty()) std::memcpy(mine.losses.data(), first.data(), first.size());

@@ -82,7 +82,8 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
     alone.passes.resize(1);
 
     Context ctx({.threads = partition.threads_per_rank, .poll = {}});
-    GptRank model(config, partition, alone, 0);
+    const std::unique_ptr<Device> device = make_host_device();
+    GptRank model(config, partition, alone, 0, *device);
     model.initialise(ctx, seed);
     const RankModules modules = model.modules();
     const StepSizes sizes = step_sizes(config, partition, alone);
@@ -103,7 +104,7 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
     }
     std::vector<ShardedOutputLayer> shards;
     for (Parameter& part : shard_parameters) {
-        shards.emplace_back(std::span(&part, 1),
+        shards.emplace_back(*device, std::span(&part, 1), n,
                             kernels::LossOptions{.label_smoothing = config.label_smoothing,
                                                  .z_loss = config.z_loss});
         shards.back().begin_step(schedule.microbatches);
@@ -136,8 +137,8 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
             return Tensor(t.factors[k].data(), n, StepSizes::kFactors, DType::fp32);
         };
         for (size_t k = 0; k < shards.size(); ++k) {
-            const ShardBytes bytes =
-                output_shard_bytes(n, h, shard_parameters[k].weight.rows, config.dtype);
+            const ShardBytes bytes = output_shard_bytes(
+                device->operators(), n, h, shard_parameters[k].weight.rows, config.dtype);
             t.numerator.push_back(storage(bytes.numerator));
             t.factors.push_back(storage(n * StepSizes::kFactors * 4));
             Storage workspace = storage(bytes.score_workspace);
@@ -190,8 +191,8 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
                 begun_stage[s] = true;
             } else if (pass.op == Op::T) {
                 const auto k = static_cast<size_t>(shard - owners.begin());
-                const ShardBytes bytes =
-                    output_shard_bytes(n, h, shard_parameters[k].weight.rows, config.dtype);
+                const ShardBytes bytes = output_shard_bytes(
+                    device->operators(), n, h, shard_parameters[k].weight.rows, config.dtype);
                 Storage workspace = storage(bytes.weight_gradient_workspace);
                 shards[k].weight_gradient(
                     ctx, mb, boundary(t.x.back()),
@@ -214,7 +215,8 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
     }
 
     Gradients result;
-    result.losses = shards.front().losses();
+    const std::span<double> losses = shards.front().losses();
+    result.losses.assign(losses.begin(), losses.end());
     for (const Parameter& p : model.store().parameters()) {
         const bool output_side = config.tied && p.counted_elsewhere;
         const float* begin = p.gradient.as<float>();

@@ -51,11 +51,12 @@ Training train_on_threads(const TrainingSetup& setup) {
     World world = World::threads(setup.ranks, {.timeout_seconds = 30});
     world.run([&](Communicator& communicator) {
         const int rank = communicator.rank();
-        GptRank model(setup.config, partition, schedule, rank);
+        const std::unique_ptr<Device> device = make_host_device();
+        GptRank model(setup.config, partition, schedule, rank, *device);
         OptimizerStep optimizer(model, schedule, rank, setup.optimizer);
         RankModules modules = model.modules();
         modules.step = &optimizer;
-        Executor executor(communicator, modules, sizes, {.poison_dead_buffers = true});
+        Executor executor(communicator, *device, modules, sizes, {.poison_dead_buffers = true});
         model.initialise(executor.context(), setup.seed);
         executor.load(lower(schedule, sizes, costs));
         std::vector<StepResult> results;

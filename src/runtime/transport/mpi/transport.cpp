@@ -23,7 +23,7 @@ void check(int result, const char* call, int rank) {
 
 #define VOCABPIPE_MPI(call) check(call, #call, rank_)
 
-class MpiTransport final : public HostTransport {
+class MpiTransport final : public MessageTransport {
 public:
     explicit MpiTransport(MPI_Comm parent) {
         MPI_Comm_rank(parent, &rank_);

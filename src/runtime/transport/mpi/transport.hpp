@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/runtime/transport/host_transport.hpp"
+#include "src/runtime/transport/message_transport.hpp"
 
 #include <memory>
 

@@ -64,7 +64,7 @@ private:
 
 namespace {
 
-class ThreadsTransport final : public HostTransport {
+class ThreadsTransport final : public MessageTransport {
 public:
     ThreadsTransport(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
 
@@ -83,6 +83,7 @@ public:
 
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return hub_->ranks(); }
+    void check_health() override { hub_->throw_if_aborted(); }
     void abort(const std::string& reason) noexcept override { hub_->abort(reason); }
 
 protected:

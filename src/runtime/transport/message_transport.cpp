@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/runtime/transport/host_transport.hpp"
+#include "src/runtime/transport/message_transport.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -17,28 +17,29 @@ Bytes block(Bytes all, std::span<const int64_t> begin, size_t member) {
                        static_cast<size_t>(begin[member + 1] - begin[member]));
 }
 
-void copy(std::span<const std::byte> from, std::span<std::byte> to) {
+}  // namespace
+
+void MessageTransport::copy_own(Channel, std::span<const std::byte> from, std::span<std::byte> to) {
     if (!from.empty() && from.data() != to.data()) std::memcpy(to.data(), from.data(), from.size());
 }
 
-}  // namespace
-
-void HostTransport::send(Ticket ticket, int peer, Channel channel,
-                         std::span<const std::byte> bytes) {
+void MessageTransport::send(Ticket ticket, int peer, Channel channel,
+                            std::span<const std::byte> bytes) {
     for (size_t at = 0; at < bytes.size(); at += kLargestMessage) {
         const size_t piece = std::min(kLargestMessage, bytes.size() - at);
         tickets_[ticket].push_back(post_send(peer, channel, bytes.subspan(at, piece)));
     }
 }
 
-void HostTransport::receive(Ticket ticket, int peer, Channel channel, std::span<std::byte> bytes) {
+void MessageTransport::receive(Ticket ticket, int peer, Channel channel,
+                               std::span<std::byte> bytes) {
     for (size_t at = 0; at < bytes.size(); at += kLargestMessage) {
         const size_t piece = std::min(kLargestMessage, bytes.size() - at);
         tickets_[ticket].push_back(post_receive(peer, channel, bytes.subspan(at, piece)));
     }
 }
 
-Ticket HostTransport::start(const Transfer& t) {
+Ticket MessageTransport::start(const Transfer& t) {
     Ticket ticket = 0;
     if (free_.empty()) {
         ticket = static_cast<Ticket>(tickets_.size());
@@ -70,7 +71,7 @@ Ticket HostTransport::start(const Transfer& t) {
             for (size_t i = 0; i < members; ++i) {
                 const auto part = t.receive.subspan(i * t.send.size(), t.send.size());
                 if (i == self) {
-                    copy(t.send, part);
+                    copy_own(t.channel, t.send, part);
                 } else {
                     receive(ticket, t.ranks[i], t.channel, part);
                     send(ticket, t.ranks[i], t.channel, t.send);
@@ -83,7 +84,7 @@ Ticket HostTransport::start(const Transfer& t) {
                 const auto part = t.receive.subspan(i * mine, mine);
                 const auto theirs = block(t.send, t.block_begin, i);
                 if (i == self) {
-                    copy(theirs, part);
+                    copy_own(t.channel, theirs, part);
                 } else {
                     receive(ticket, t.ranks[i], t.channel, part);
                     send(ticket, t.ranks[i], t.channel, theirs);
@@ -100,7 +101,7 @@ Ticket HostTransport::start(const Transfer& t) {
             for (size_t i = 0; i < members; ++i) {
                 const auto part = block(t.receive, t.block_begin, i);
                 if (i == self) {
-                    copy(t.send, part);
+                    copy_own(t.channel, t.send, part);
                 } else {
                     receive(ticket, t.ranks[i], t.channel, part);
                 }
@@ -114,7 +115,7 @@ Ticket HostTransport::start(const Transfer& t) {
     return ticket;
 }
 
-bool HostTransport::test(Ticket ticket) {
+bool MessageTransport::test(Ticket ticket) {
     std::vector<Request>& open = tickets_[ticket];
     std::erase_if(open, [this](Request request) { return test_request(request); });
     if (!open.empty()) return false;

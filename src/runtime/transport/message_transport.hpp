@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group communication over point-to-point messages, shared by the transports that move host memory.
+// Group communication over point-to-point messages, shared by the transports that have nothing
+// else.
 #pragma once
 
 #include "src/runtime/transport/transport.hpp"
@@ -9,9 +10,9 @@
 
 namespace vocabpipe {
 
-/// Expands every transfer into messages, linearly: worlds of host ranks are small, and messages of
+/// Expands every transfer into messages, linearly: worlds of such ranks are small, and messages of
 /// one pair and channel then match in order without a tag per transfer.
-class HostTransport : public Transport {
+class MessageTransport : public Transport {
 public:
     [[nodiscard]] Ticket start(const Transfer& transfer) final;
     [[nodiscard]] bool test(Ticket ticket) final;
@@ -22,6 +23,9 @@ protected:
                                             std::span<const std::byte> bytes) = 0;
     [[nodiscard]] virtual Request post_receive(int peer, Channel channel,
                                                std::span<std::byte> bytes) = 0;
+    /// A rank's own block of a group's data.
+    virtual void copy_own(Channel channel, std::span<const std::byte> from,
+                          std::span<std::byte> to);
     /// True once complete; the request is then gone.
     [[nodiscard]] virtual bool test_request(Request request) = 0;
 

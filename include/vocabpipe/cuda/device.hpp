@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/device.hpp"
+
+#include <cstdint>
+#include <memory>
+
+namespace vocabpipe {
+
+/// What moves tensors between the ranks' GPUs.
+enum class CudaTransport : uint8_t {
+    nccl,    ///< one GPU per rank; ranks are processes, or threads with a GPU each
+    copies,  ///< ranks are threads of one process; any number of them may share a GPU
+};
+
+struct CudaDeviceOptions {
+    int ordinal = 0;  ///< as CUDA counts, after CUDA_VISIBLE_DEVICES
+    CudaTransport transport = CudaTransport::nccl;
+};
+
+/// GPUs that this process sees; 0 without a driver.
+[[nodiscard]] int cuda_device_count();
+
+/// Streams for every lane, cuBLASLt and the kernels of kernels/cuda on one GPU. To be called, used
+/// and destroyed by the thread of its rank. Throws DeviceError where there is no such GPU.
+[[nodiscard]] std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options);
+
+}  // namespace vocabpipe

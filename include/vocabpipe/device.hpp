@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/context.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace vocabpipe {
+
+class Communicator;
+class Lanes;
+class Transport;
+
+/// Memory of a device, page-aligned and zeroed; given back by the destructor.
+class DeviceMemory {
+public:
+    DeviceMemory() = default;
+    DeviceMemory(std::byte* data, uint64_t size, std::function<void(std::byte*)> free)
+        : data_(data, std::move(free)), size_(size) {}
+    [[nodiscard]] std::byte* data() const { return data_.get(); }
+    [[nodiscard]] uint64_t size() const { return data_ ? size_ : 0; }
+    [[nodiscard]] std::span<std::byte> bytes() const { return {data(), size()}; }
+
+private:
+    std::unique_ptr<std::byte, std::function<void(std::byte*)>> data_{nullptr, nullptr};
+    uint64_t size_ = 0;
+};
+
+/// What one rank computes on and keeps its tensors in. Used by the rank's thread only, and outlives
+/// everything that was allocated from it.
+class Device {
+public:
+    virtual ~Device() = default;
+    /// "host", or the GPU's name and ordinal.
+    [[nodiscard]] virtual std::string name() const = 0;
+    [[nodiscard]] virtual const kernels::Operators& operators() const = 0;
+    /// True: actions are enqueued on streams and run in the order that their lanes and the waits
+    /// between lanes give, and nothing waits for the host within a step. False: an action has run
+    /// when its call returns.
+    [[nodiscard]] virtual bool asynchronous() const = 0;
+
+    /// Throws OutOfMemoryError that names `what`.
+    [[nodiscard]] virtual DeviceMemory allocate(uint64_t bytes, const std::string& what) = 0;
+    /// What allocations take and leave, whoever made them. The host's is the operating system's to
+    /// say: none.
+    struct Memory {
+        uint64_t free = 0, total = 0;
+    };
+    [[nodiscard]] virtual std::optional<Memory> memory() const = 0;
+    /// Copies between the host's memory and the device's, complete on return; not within a step.
+    virtual void upload(std::span<const std::byte> from, std::byte* to) = 0;
+    virtual void download(const std::byte* from, std::span<std::byte> to) = 0;
+    /// Whether everything enqueued on all lanes has run.
+    [[nodiscard]] virtual bool idle() = 0;
+
+    /// What operators on this device need. `threads`: of the host's operators.
+    [[nodiscard]] virtual ContextOptions context(int threads, std::function<void()> poll) = 0;
+    [[nodiscard]] virtual std::unique_ptr<Lanes> open_lanes() = 0;
+    /// What moves this device's memory between the ranks; null: the communicator's own transport
+    /// does. Collective.
+    [[nodiscard]] virtual std::unique_ptr<Transport> open_transport(Communicator& communicator) = 0;
+};
+
+[[nodiscard]] std::unique_ptr<Device> make_host_device();
+
+}  // namespace vocabpipe

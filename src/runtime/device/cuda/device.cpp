@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/cuda/device.hpp"
+
+#include "kernels/cuda/operators.hpp"
+#include "src/runtime/device/cuda/lanes.hpp"
+#include "src/runtime/transport/device_copies/transport.hpp"
+#include "src/runtime/transport/nccl/transport.hpp"
+#include "vocabpipe/cuda/stream.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstdio>
+
+namespace vocabpipe {
+
+namespace cuda {
+
+namespace {
+
+std::string mib(uint64_t bytes) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+    return text;
+}
+
+class CudaDevice final : public Device {
+public:
+    explicit CudaDevice(const CudaDeviceOptions& options)
+        : options_(options), ordinal_(select(options.ordinal)), engine_(ordinal_) {
+        cudaDeviceProp properties{};
+        check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
+        name_ = std::string(properties.name) + " (cuda:" + std::to_string(ordinal_) + ")";
+        queues_[static_cast<size_t>(Lane::compute)] = queue(Lane::compute, pass_workspace_);
+        queues_[static_cast<size_t>(Lane::combine)] = queue(Lane::combine, combine_workspace_);
+        engine_.use(queues_[static_cast<size_t>(Lane::compute)]);
+    }
+
+    [[nodiscard]] std::string name() const override { return name_; }
+    [[nodiscard]] const kernels::Operators& operators() const override {
+        return kernels::cuda::operators();
+    }
+    [[nodiscard]] bool asynchronous() const override { return true; }
+
+    [[nodiscard]] DeviceMemory allocate(uint64_t bytes, const std::string& what) override {
+        if (bytes == 0) return {};
+        void* memory = nullptr;
+        const cudaError_t status = cudaMalloc(&memory, bytes);
+        if (status == cudaErrorMemoryAllocation) {
+            (void)cudaGetLastError();  // else the next check would report it again
+            throw OutOfMemoryError(what + ": " + mib(bytes) + " cannot be allocated on " + name_ +
+                                   ", " + mib(memory()->free) +
+                                   " are free; use a smaller model or microbatch, more ranks, or "
+                                   "another vocab mode");
+        }
+        check(status, "cudaMalloc");
+        DeviceMemory made(static_cast<std::byte*>(memory), bytes,
+                          [](std::byte* data) { (void)cudaFree(data); });
+        check(cudaMemset(memory, 0, bytes), "cudaMemset");
+        check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+        return made;
+    }
+    [[nodiscard]] std::optional<Memory> memory() const override {
+        size_t free = 0;
+        size_t total = 0;
+        check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        return Memory{free, total};
+    }
+    // On the stream of the passes, so that they order themselves with operators outside of steps.
+    void upload(std::span<const std::byte> from, std::byte* to) override {
+        copy(to, from.data(), from.size(), cudaMemcpyHostToDevice);
+    }
+    void download(const std::byte* from, std::span<std::byte> to) override {
+        copy(to.data(), from, to.size(), cudaMemcpyDeviceToHost);
+    }
+    [[nodiscard]] bool idle() override {
+        for (const Stream& stream : streams_.streams) {
+            const cudaError_t status = cudaStreamQuery(stream.get());
+            if (status == cudaErrorNotReady) return false;
+            check(status, "cudaStreamQuery");
+        }
+        return true;
+    }
+
+    /// No polling: nothing on the host takes long, and a lane must not be left within a pass.
+    [[nodiscard]] ContextOptions context(int threads, std::function<void()>) override {
+        return {.threads = threads, .poll = {}, .operators = &operators(), .cuda = &engine_};
+    }
+    [[nodiscard]] std::unique_ptr<Lanes> open_lanes() override {
+        return std::make_unique<CudaLanes>(engine_, streams_, queues_);
+    }
+    [[nodiscard]] std::unique_ptr<Transport> open_transport(Communicator& communicator) override {
+        const TransportStreams streams{streams_.of(Lane::forward), streams_.of(Lane::backward),
+                                       streams_.of(Lane::collective)};
+        if (options_.transport == CudaTransport::copies) {
+            return device_copies::make_transport(communicator, streams);
+        }
+        return nccl::make_transport(communicator, streams);
+    }
+
+private:
+    /// Makes the GPU that of the calling thread.
+    static int select(int ordinal) {
+        const int count = cuda_device_count();
+        if (count == 0) {
+            throw DeviceError(
+                "--device cuda: no GPU was found; check nvidia-smi and CUDA_VISIBLE_DEVICES, or "
+                "use --device host");
+        }
+        if (ordinal >= count) {
+            throw DeviceError("--device cuda: GPU " + std::to_string(ordinal) +
+                              " is needed, but only " + std::to_string(count) +
+                              " can be seen; start at most one rank per GPU, or let ranks share "
+                              "one with --transport threads");
+        }
+        check(cudaSetDevice(ordinal), "cudaSetDevice");
+        return ordinal;
+    }
+    [[nodiscard]] kernels::cuda::Engine::Queue queue(Lane lane, const DeviceMemory& workspace) {
+        return {streams_.of(lane), workspace.bytes()};
+    }
+    void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+        const cudaStream_t stream = streams_.of(Lane::compute);
+        check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    }
+
+    CudaDeviceOptions options_;
+    int ordinal_;
+    std::string name_;
+    LaneStreams streams_;
+    DeviceMemory pass_workspace_ =
+        allocate(kernels::cuda::kPassWorkspaceBytes, "the workspace of the passes");
+    DeviceMemory combine_workspace_ =
+        allocate(kernels::cuda::kCombineWorkspaceBytes, "the workspace of the combines");
+    std::array<kernels::cuda::Engine::Queue, kLanes> queues_;
+    kernels::cuda::Engine engine_;
+};
+
+}  // namespace
+
+}  // namespace cuda
+
+int cuda_device_count() {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    return count;
+}
+
+std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
+    return std::make_unique<cuda::CudaDevice>(options);
+}
+
+cudaStream_t cuda_stream(Context& ctx) {
+    return ctx.cuda().stream();
+}
+
+}  // namespace vocabpipe

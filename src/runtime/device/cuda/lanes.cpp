@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/device/cuda/lanes.hpp"
+
+#include "src/runtime/wait.hpp"
+
+namespace vocabpipe::cuda {
+
+LaneStreams::LaneStreams() {
+    int least = 0;
+    int greatest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+    for (size_t lane = 0; lane < streams.size(); ++lane) {
+        streams[lane] = make_stream(static_cast<Lane>(lane) == Lane::compute ? least : greatest);
+    }
+}
+
+CudaLanes::CudaLanes(kernels::cuda::Engine& engine, const LaneStreams& streams,
+                     std::array<kernels::cuda::Engine::Queue, kLanes> queues)
+    : engine_(engine), streams_(streams), queues_(queues) {}
+
+void CudaLanes::load(const Program& program) {
+    names_.clear();
+    for (const Action& action : program.actions) names_.push_back(program.name_of(action));
+    while (marks_.size() < names_.size()) {
+        marks_.push_back({make_event(Timing::yes), make_event(Timing::yes)});
+    }
+}
+
+void CudaLanes::begin_step() {
+    for (Marks& marks : marks_) marks.ended = false;
+    // No lane is busy now, so the event happens within microseconds of the host's clock.
+    start_ns_ = now_ns();
+    check(cudaEventRecord(start_.get(), streams_.of(Lane::compute)), "cudaEventRecord");
+}
+
+void CudaLanes::wait(Lane lane, uint32_t before) {
+    check(cudaStreamWaitEvent(streams_.of(lane), marks_[before].end.get(), 0),
+          "cudaStreamWaitEvent");
+}
+
+void CudaLanes::begin(Lane lane, uint32_t action) {
+    engine_.use(queues_[static_cast<size_t>(lane)]);
+    marks_[action].range = nvtxRangeStartA(names_[action].c_str());
+    check(cudaEventRecord(marks_[action].begin.get(), streams_.of(lane)), "cudaEventRecord");
+}
+
+void CudaLanes::end(Lane lane, uint32_t action) {
+    check(cudaEventRecord(marks_[action].end.get(), streams_.of(lane)), "cudaEventRecord");
+    nvtxRangeEnd(marks_[action].range);
+    marks_[action].ended = true;
+}
+
+bool CudaLanes::finished(uint32_t action) {
+    if (!marks_[action].ended) return false;
+    const cudaError_t status = cudaEventQuery(marks_[action].end.get());
+    if (status == cudaErrorNotReady) return false;
+    check(status, names_[action].c_str());
+    return true;
+}
+
+void CudaLanes::read_times(std::span<Span> spans) {
+    const auto ns = [this](const Event& event) {
+        float milliseconds = 0;
+        check(cudaEventElapsedTime(&milliseconds, start_.get(), event.get()),
+              "cudaEventElapsedTime");
+        return start_ns_ + static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
+    };
+    for (Span& span : spans) {
+        span.begin_ns = ns(marks_[span.action].begin);
+        span.end_ns = ns(marks_[span.action].end);
+        const bool computes = span.lane == Lane::compute || span.lane == Lane::combine;
+        span.cpu_ns = computes ? span.end_ns - span.begin_ns : 0;
+    }
+}
+
+void CudaLanes::drain() noexcept {
+    for (const Stream& stream : streams_.streams) (void)cudaStreamSynchronize(stream.get());
+}
+
+}  // namespace vocabpipe::cuda

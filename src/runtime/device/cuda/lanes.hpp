@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/engine.hpp"
+#include "src/runtime/device/cuda/handles.hpp"
+#include "src/runtime/lanes.hpp"
+
+#include <nvtx3/nvToolsExt.h>
+#include <array>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::cuda {
+
+/// A stream per lane. Passes have the lowest priority: a message or a combine that is ready goes
+/// first, because other ranks wait for it and it takes few multiprocessors.
+struct LaneStreams {
+    LaneStreams();
+    [[nodiscard]] cudaStream_t of(Lane lane) const {
+        return streams[static_cast<size_t>(lane)].get();
+    }
+    std::array<Stream, kLanes> streams;
+};
+
+/// Orders actions by events and takes their times from them. Each action is an NVTX range.
+class CudaLanes final : public Lanes {
+public:
+    /// Operators between begin and end use the lane's `queues` entry.
+    CudaLanes(kernels::cuda::Engine& engine, const LaneStreams& streams,
+              std::array<kernels::cuda::Engine::Queue, kLanes> queues);
+
+    void load(const Program& program) override;
+    void begin_step() override;
+    void wait(Lane lane, uint32_t before) override;
+    void begin(Lane lane, uint32_t action) override;
+    void end(Lane lane, uint32_t action) override;
+    [[nodiscard]] bool finished(uint32_t action) override;
+    void read_times(std::span<Span> spans) override;
+    void drain() noexcept override;
+
+private:
+    struct Marks {
+        Event begin, end;
+        bool ended = false;
+        nvtxRangeId_t range = 0;
+    };
+    kernels::cuda::Engine& engine_;
+    const LaneStreams& streams_;
+    std::array<kernels::cuda::Engine::Queue, kLanes> queues_;
+    Event start_ = make_event(Timing::yes);
+    int64_t start_ns_ = 0;            ///< of the host's clock
+    std::vector<Marks> marks_;        ///< [action]
+    std::vector<std::string> names_;  ///< [action]
+};
+
+}  // namespace vocabpipe::cuda

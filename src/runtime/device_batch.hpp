@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/device.hpp"
+#include "vocabpipe/modules.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A step's tokens, labels and loss gradients in the memory of a device.
+class DeviceBatch {
+public:
+    /// The same microbatches, their spans in the device's memory; valid until the next load.
+    [[nodiscard]] std::span<const Microbatch> load(Device& device,
+                                                   std::span<const Microbatch> host);
+
+private:
+    DeviceMemory memory_;
+    std::vector<std::byte> staged_;
+    std::vector<Microbatch> microbatches_;
+};
+
+}  // namespace vocabpipe

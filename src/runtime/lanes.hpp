@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/program.hpp"
+#include "vocabpipe/timeline.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace vocabpipe {
+
+/// In which order the actions of a step run on a rank's device, and when they did. This one is of a
+/// device that has run an action when its call returns; CUDA's lanes are streams.
+class Lanes {
+public:
+    virtual ~Lanes() = default;
+    /// The program of the following steps.
+    virtual void load(const Program& /*program*/) {}
+    /// No action of the last step runs any more.
+    virtual void begin_step() {}
+    /// `lane` goes on when `before`, ended on another lane, has run.
+    virtual void wait(Lane /*lane*/, uint32_t /*before*/) {}
+    /// What is enqueued on `lane` between begin and end is `action`.
+    virtual void begin(Lane /*lane*/, uint32_t /*action*/) {}
+    virtual void end(Lane /*lane*/, uint32_t /*action*/) {}
+    /// Whether an action has been ended and has run. Throws DeviceError.
+    [[nodiscard]] virtual bool finished(uint32_t /*action*/) { return true; }
+    /// Replaces times of the host's calls by times of the device's work. After the step.
+    virtual void read_times(std::span<Span> /*spans*/) {}
+    /// Waits until nothing runs any more; on the way out with an error, after the transport's
+    /// cancel.
+    virtual void drain() noexcept {}
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/transport/device_copies/transport.hpp"
+
+#include "src/runtime/device/cuda/handles.hpp"
+#include "src/runtime/transport/message_transport.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+namespace vocabpipe::device_copies {
+
+namespace {
+
+using cuda::check;
+using cuda::Event;
+using cuda::make_event;
+using cuda::Timing;
+
+/// A message from its send to its copy. Shared by both ends: either may end with an error first.
+struct Message {
+    std::span<const std::byte> bytes;
+    Event ready = make_event(Timing::no);   ///< the sender's stream has written the bytes
+    Event copied = make_event(Timing::no);  ///< the receiver's stream has read them
+    std::atomic<bool> enqueued{false};      ///< the copy, and the record of `copied`
+};
+
+/// What the ranks of one world share: messages on their way, by (source, destination, channel).
+class Hub {
+public:
+    using Key = std::tuple<int, int, Channel>;
+    void post(const Key& key, std::shared_ptr<Message> message) {
+        const std::lock_guard lock(mutex_);
+        boxes_[key].push_back(std::move(message));
+    }
+    [[nodiscard]] std::shared_ptr<Message> take(const Key& key) {
+        const std::lock_guard lock(mutex_);
+        std::deque<std::shared_ptr<Message>>& box = boxes_[key];
+        if (box.empty()) return {};
+        std::shared_ptr<Message> first = std::move(box.front());
+        box.pop_front();
+        return first;
+    }
+
+private:
+    std::mutex mutex_;
+    std::map<Key, std::deque<std::shared_ptr<Message>>> boxes_;
+};
+
+class DeviceCopies final : public MessageTransport {
+public:
+    DeviceCopies(Communicator& control, const TransportStreams& streams, std::shared_ptr<Hub> hub)
+        : control_(control), streams_(streams), hub_(std::move(hub)) {}
+
+    [[nodiscard]] int rank() const override { return control_.rank(); }
+    [[nodiscard]] int size() const override { return control_.size(); }
+    void check_health() override { control_.transport().check_health(); }
+    /// Copies that were enqueued still run: the executor drains the streams. The others never do.
+    void cancel() noexcept override { requests_.clear(); }
+    void abort(const std::string& reason) noexcept override { control_.transport().abort(reason); }
+
+protected:
+    Request post_send(int peer, Channel channel, std::span<const std::byte> bytes) override {
+        auto message = std::make_shared<Message>();
+        message->bytes = bytes;
+        check(cudaEventRecord(message->ready.get(), streams_.of(channel)), "cudaEventRecord");
+        hub_->post({rank(), peer, channel}, message);
+        return add({.channel = channel, .peer = peer, .sent = std::move(message)});
+    }
+
+    Request post_receive(int peer, Channel channel, std::span<std::byte> bytes) override {
+        const Request request = add({.channel = channel, .peer = peer, .target = bytes});
+        waiting_[{peer, channel}].push_back(request);
+        return request;
+    }
+
+    void copy_own(Channel channel, std::span<const std::byte> from,
+                  std::span<std::byte> to) override {
+        if (from.empty() || from.data() == to.data()) return;
+        enqueue_copy(channel, from, to);
+    }
+
+    /// True once enqueued on the channel's stream.
+    bool test_request(Request request) override {
+        const bool enqueued =
+            requests_.at(request).sent ? test_send(requests_.at(request)) : test_receive(request);
+        if (!enqueued) {
+            check_health();
+            return false;
+        }
+        requests_.erase(request);
+        return true;
+    }
+
+private:
+    struct Open {
+        Channel channel = Channel::collective;
+        int peer = -1;
+        std::shared_ptr<Message> sent;  ///< null: a receive
+        std::span<std::byte> target;
+    };
+
+    Request add(Open open) {
+        requests_.emplace(next_, std::move(open));
+        return next_++;
+    }
+
+    bool test_send(const Open& open) {
+        if (!open.sent->enqueued.load(std::memory_order_acquire)) return false;
+        // What follows on this stream may write over the bytes.
+        check(cudaStreamWaitEvent(streams_.of(open.channel), open.sent->copied.get(), 0),
+              "cudaStreamWaitEvent");
+        return true;
+    }
+
+    /// Messages of a pair and channel are taken in the order of their receives.
+    bool test_receive(Request request) {
+        const Open& open = requests_.at(request);
+        std::deque<Request>& order = waiting_[{open.peer, open.channel}];
+        if (order.front() != request) return false;
+        const std::shared_ptr<Message> message = hub_->take({open.peer, rank(), open.channel});
+        if (!message) return false;
+        order.pop_front();
+        if (message->bytes.size() != open.target.size()) {
+            throw CommunicationError("rank " + std::to_string(rank()) + ": a message of " +
+                                     std::to_string(message->bytes.size()) +
+                                     " bytes met a receive of " +
+                                     std::to_string(open.target.size()));
+        }
+        const cudaStream_t stream = streams_.of(open.channel);
+        check(cudaStreamWaitEvent(stream, message->ready.get(), 0), "cudaStreamWaitEvent");
+        enqueue_copy(open.channel, message->bytes, open.target);
+        check(cudaEventRecord(message->copied.get(), stream), "cudaEventRecord");
+        message->enqueued.store(true, std::memory_order_release);
+        return true;
+    }
+
+    void enqueue_copy(Channel channel, std::span<const std::byte> from, std::span<std::byte> to) {
+        check(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault,
+                              streams_.of(channel)),
+              "cudaMemcpyAsync");
+    }
+
+    Communicator& control_;
+    TransportStreams streams_;
+    std::shared_ptr<Hub> hub_;
+    std::map<Request, Open> requests_;
+    std::map<std::pair<int, Channel>, std::deque<Request>> waiting_;  ///< receives, in order
+    Request next_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_transport(Communicator& control, const TransportStreams& streams) {
+    // Threads of one process: rank 0 makes what they share and tells where it is.
+    std::shared_ptr<Hub> hub = control.rank() == 0 ? std::make_shared<Hub>() : nullptr;
+    const std::shared_ptr<Hub>* const mine = &hub;
+    const auto all = control.all_gather(std::as_bytes(std::span(&mine, 1)));
+    const std::shared_ptr<Hub>* shared = nullptr;
+    std::memcpy(&shared, all.front().data(), sizeof shared);
+    if (control.rank() != 0) hub = *shared;
+    control.barrier();  // rank 0 keeps its own until all have taken it
+    return std::make_unique<DeviceCopies>(control, streams, std::move(hub));
+}
+
+}  // namespace vocabpipe::device_copies

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/runtime/transport/transport_streams.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <memory>
+
+namespace vocabpipe::device_copies {
+
+/// Between ranks that are threads of one process: a message is one copy on the receiver's stream,
+/// after an event of the sender's. Collective; the control communicator must outlive it.
+[[nodiscard]] std::unique_ptr<Transport> make_transport(Communicator& control,
+                                                        const TransportStreams& streams);
+
+}  // namespace vocabpipe::device_copies
