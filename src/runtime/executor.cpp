@@ -63,7 +63,7 @@ public:
                 device_.allocate(program_.arena_bytes,
                                  "rank " + std::to_string(communicator_.rank()) + ": the arena");
         });
-        transport_.prepare(collective_groups(programs));
+        transport_.prepare(programs);
         index_program();
         lanes_->load(program_);
     }
@@ -118,6 +118,7 @@ public:
 
     [[nodiscard]] uint64_t arena_bytes() const { return arena_.size(); }
     [[nodiscard]] Context& context() { return context_; }
+    [[nodiscard]] Transport& transport() { return transport_; }
     void set_step(int64_t step) { step_ = step; }
 
 private:
@@ -163,22 +164,6 @@ private:
         const bool communicates = lane != Lane::compute && lane != Lane::combine;
         return queues_[static_cast<size_t>(device_.asynchronous() && communicates ? Lane::collective
                                                                                   : lane)];
-    }
-
-    /// Of all ranks' programs, in the same order on every rank.
-    [[nodiscard]] static std::vector<Group> collective_groups(
-        const std::vector<Program>& programs) {
-        std::vector<Group> groups;
-        for (const Program& program : programs) {
-            for (const Action& action : program.actions) {
-                if (action.lane != Lane::collective) continue;
-                const Group& group = program.groups[action.group];
-                if (std::find(groups.begin(), groups.end(), group) == groups.end()) {
-                    groups.push_back(group);
-                }
-            }
-        }
-        return groups;
     }
 
     /// Byte offsets of each member's row block, per reduction. A root without rows has an empty
@@ -622,6 +607,9 @@ uint64_t Executor::arena_bytes() const {
 }
 Context& Executor::context() {
     return implementation_->context();
+}
+Transport& Executor::transport() {
+    return implementation_->transport();
 }
 void Executor::set_step(int64_t step) {
     implementation_->set_step(step);

@@ -37,14 +37,15 @@ public:
     virtual ~Transport() = default;
     [[nodiscard]] virtual int rank() const = 0;
     [[nodiscard]] virtual int size() const = 0;
+    /// Before the first step of new programs (of all ranks, the same on every rank): makes the
+    /// communicators and connections that they need, so that no step does. Nothing may be under
+    /// way. Collective.
+    virtual void prepare(const std::vector<Program>& /*programs*/) {}
     /// The spans must stay valid until test() has returned true.
     [[nodiscard]] virtual Ticket start(const Transfer& transfer) = 0;
     /// True once complete, or on a device with streams once enqueued; the ticket is then gone.
     /// Throws CommunicationError if the world failed.
     [[nodiscard]] virtual bool test(Ticket ticket) = 0;
-    /// Before the first step of new programs, with all groups that communicate on
-    /// Channel::collective, in the same order on every rank. Collective.
-    virtual void prepare(const std::vector<Group>& /*groups*/) {}
     /// While a rank waits for its device: throws CommunicationError if a transfer or the world has
     /// failed. Transports whose test() says so need none.
     virtual void check_health() {}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/transport/nccl/communicator.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <utility>
+
+namespace vocabpipe::nccl {
+
+namespace {
+
+ncclConfig_t config_of(const CommunicatorOptions& options) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    // Parent and child that share resources must not run at the same time, and one's abort breaks
+    // the other; point-to-point and collectives of a pipeline overlap.
+    config.splitShare = 0;
+    if (options.max_ctas > 0) config.maxCTAs = options.max_ctas;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    config.commName = options.name.c_str();  // copied by NCCL
+#endif
+    return config;
+}
+
+}  // namespace
+
+void check(ncclResult_t result, const char* call, int rank, ncclComm_t comm) {
+    if (result == ncclSuccess || result == ncclInProgress) return;
+    std::string text =
+        "rank " + std::to_string(rank) + ": " + call + " failed: " + ncclGetErrorString(result);
+    const char* detail = ncclGetLastError(comm);
+    if (detail != nullptr && *detail != '\0') text.append(": ").append(detail);
+    throw CommunicationError(text +
+                             (result == ncclInvalidUsage
+                                  ? "; NCCL wants a GPU of its own for every rank: start one rank "
+                                    "per GPU, or let ranks share one with --transport threads"
+                                  : "; NCCL_DEBUG=WARN shows more"));
+}
+
+NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int world_rank, int world_size,
+                                   const CommunicatorOptions& options)
+    : world_rank_(world_rank), last_call_("ncclCommInitRankConfig") {
+    ncclConfig_t config = config_of(options);
+    check(ncclCommInitRankConfig(&comm_, world_size, id, world_rank, &config), last_call_,
+          world_rank_);
+}
+
+NcclCommunicator::NcclCommunicator(NcclCommunicator& parent, bool member,
+                                   const CommunicatorOptions& options)
+    : world_rank_(parent.world_rank_), last_call_("ncclCommSplit") {
+    ncclConfig_t config = config_of(options);
+    parent.last_call_ = last_call_;
+    check(
+        ncclCommSplit(parent.comm_, member ? 0 : NCCL_SPLIT_NOCOLOR, world_rank_, &comm_, &config),
+        last_call_, world_rank_, parent.comm_);
+}
+
+bool NcclCommunicator::ready() {
+    ncclResult_t state = ncclSuccess;
+    check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", world_rank_, comm_);
+    if (state == ncclInProgress) return false;
+    check(state, last_call_, world_rank_, comm_);
+    last_call_ = "an operation under way";
+    return true;
+}
+
+void NcclCommunicator::finalize() {
+    last_call_ = "ncclCommFinalize";
+    check(ncclCommFinalize(comm_), last_call_, world_rank_, comm_);
+}
+
+void NcclCommunicator::destroy() {
+    check(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy", world_rank_);
+}
+
+void NcclCommunicator::abort() noexcept {
+    // It may fail or still be at work on the way out: there is nobody left to care.
+    if (comm_ != nullptr) (void)ncclCommAbort(std::exchange(comm_, nullptr));
+}
+
+}  // namespace vocabpipe::nccl

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nccl.h>
+
+#include <string>
+
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
+#error "vocabpipe needs NCCL 2.18 or newer (ncclCommSplit); built and tested against 2.28"
+#endif
+
+namespace vocabpipe::nccl {
+
+/// Throws CommunicationError unless the result is ncclSuccess or ncclInProgress. `call` names the
+/// NCCL function, `rank` is the world's.
+void check(ncclResult_t result, const char* call, int rank, ncclComm_t comm = nullptr);
+
+struct CommunicatorOptions {
+    std::string name;  ///< in NCCL's logs and profiles, where the version has it (2.27)
+    /// Most thread blocks (each takes an SM) that one launch may use; 0: NCCL decides.
+    int max_ctas = 0;
+};
+
+/// One rank's end of a non-blocking NCCL communicator. Non-blocking, because only then a call that
+/// waits for a dead peer returns, and the communicator can be aborted from the same thread.
+///
+/// After every call that launches or changes something, nothing else may be called before ready().
+class NcclCommunicator {
+public:
+    /// Begins to join the communicator of `id` on the current device. Collective.
+    NcclCommunicator(const ncclUniqueId& id, int world_rank, int world_size,
+                     const CommunicatorOptions& options);
+    /// Begins to split `parent`, on which nothing may be outstanding; poll the parent. Members of
+    /// the new one are the ranks that say so, in the order of `parent`. Collective over `parent`.
+    NcclCommunicator(NcclCommunicator& parent, bool member, const CommunicatorOptions& options);
+    /// Aborts what was not closed: works at any time and waits for nobody.
+    ~NcclCommunicator() { abort(); }
+    NcclCommunicator(const NcclCommunicator&) = delete;
+    NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+    /// Null for a rank that is no member, and until a split is complete.
+    [[nodiscard]] ncclComm_t get() const { return comm_; }
+    /// Whether the last call is done (ncclCommGetAsyncError). Throws CommunicationError if it or
+    /// anything since has failed.
+    [[nodiscard]] bool ready();
+
+    /// Begins the orderly end: all operations are flushed; poll ready(). Collective.
+    void finalize();
+    /// Frees what a finalized one still holds.
+    void destroy();
+    /// Ends all operations where they are. Their memory may go when this returns.
+    void abort() noexcept;
+
+private:
+    int world_rank_;
+    ncclComm_t comm_ = nullptr;
+    const char* last_call_;
+};
+
+}  // namespace vocabpipe::nccl

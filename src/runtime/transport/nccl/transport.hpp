@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/runtime/transport/nccl/communicator.hpp"
+#include "src/runtime/transport/transport_streams.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cuda_runtime.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe::nccl {
+
+struct Options {
+    /// Most thread blocks of one launch. Each takes an SM from the pass that runs beside it, and a
+    /// boundary has a whole pass to travel. Chosen, not measured yet.
+    int message_ctas = 4;
+    /// The same for collectives, which passes of all ranks wait for: somewhat more haste.
+    int collective_ctas = 8;
+};
+
+/// Transfers as stream-ordered NCCL operations on device memory.
+///
+/// start() enqueues on the channel's stream, behind whatever the caller made that stream wait for;
+/// test() is true as soon as the operation IS ENQUEUED: record an event then to learn of its end.
+/// The spans of a transfer must stay valid until the stream has passed it. Everything travels as
+/// bytes: the sizes of both ends are equal by the program, and NCCL moves all types alike.
+///
+/// NCCL wants one order of launches on all ranks, over all communicators, from one thread. So
+/// transfers are launched strictly in the order of start() calls (the program's global order), one
+/// after the other: as long as NCCL reports one as in progress, later ones wait here.
+///
+/// Communicators: one of all ranks, for collectives of everybody; one each for forward and backward
+/// messages, so that neither waits behind the other; one per smaller group, made by prepare().
+class NcclTransport final : public Transport {
+public:
+    /// See make_transport().
+    NcclTransport(Communicator& control, const TransportStreams& streams, const Options& options);
+    /// Flushes and closes if all is well (collective then, with the deadline of `control`), else
+    /// aborts and waits for nobody.
+    ~NcclTransport() override;
+    NcclTransport(const NcclTransport&) = delete;
+    NcclTransport& operator=(const NcclTransport&) = delete;
+
+    [[nodiscard]] int rank() const override { return control_.rank(); }
+    [[nodiscard]] int size() const override { return control_.size(); }
+    /// Makes the communicators of the programs' groups and sends one byte over every connection:
+    /// NCCL connects on first use, which takes long and would happen within a step. Nothing may be
+    /// under way. Collective.
+    void prepare(const std::vector<Program>& programs) override;
+    [[nodiscard]] Ticket start(const Transfer& transfer) override;
+    [[nodiscard]] bool test(Ticket ticket) override;
+    void check_health() override;
+    void cancel() noexcept override;
+    void abort(const std::string& reason) noexcept override;
+
+private:
+    /// A transfer that waits for its turn, with its own copies of what start() only lends.
+    struct Queued {
+        Transfer transfer;
+        std::vector<int> ranks;
+        std::vector<int64_t> block_begin;
+    };
+    /// What is connected: kind, channel, ranks, root.
+    using Route = std::tuple<Do, Channel, std::vector<int>, int>;
+    struct DeviceFree {
+        void operator()(std::byte* memory) const { (void)cudaFree(memory); }
+    };
+    struct GroupCommunicator {
+        std::vector<int> ranks;
+        std::unique_ptr<NcclCommunicator> communicator;
+    };
+
+    [[nodiscard]] std::unique_ptr<NcclCommunicator> split(bool member,
+                                                          const CommunicatorOptions& options);
+    void connect(const Route& route);
+    [[nodiscard]] NcclCommunicator& communicator_of(Channel channel, std::span<const int> ranks,
+                                                    bool message);
+    void launch(const Transfer& transfer);
+    void launch_blocks(const Transfer& transfer, NcclCommunicator& communicator);
+    /// Launches what waits, as far as NCCL lets it.
+    void pump();
+    /// Calls `done` until it is true; throws CommunicationError after the deadline or a failure.
+    void wait_until(const std::string& what, const std::function<bool()>& done);
+    void wait_for_streams(const std::string& what);
+    void close();
+    void for_each_communicator(const std::function<void(NcclCommunicator&)>& work);
+
+    Communicator& control_;
+    TransportStreams streams_;
+    Options options_;
+    int exceptions_ = 0;  ///< in flight when it was made
+    std::unique_ptr<NcclCommunicator> everyone_, forward_, backward_;
+    std::vector<GroupCommunicator> groups_;  ///< all groups, also those without this rank
+    std::set<Route> connected_;
+    std::unique_ptr<std::byte, DeviceFree> scratch_;  ///< 2 bytes per rank, to connect with
+    std::deque<Queued> queue_;
+    NcclCommunicator* in_progress_ = nullptr;  ///< whose last launch NCCL has not enqueued yet
+    Ticket started_ = 0;
+    Ticket launched_ = 0;
+    bool dead_ = false;
+};
+
+/// Between ranks with a GPU each, processes or threads. The streams are of the calling thread's
+/// current GPU, and only this thread uses the transport. `control` carries NCCL's id, tells of
+/// failed ranks and gives deadlines; it outlives the transport. Collective. Throws
+/// CommunicationError if NCCL cannot connect the ranks.
+[[nodiscard]] std::unique_ptr<Transport> make_transport(Communicator& control,
+                                                        const TransportStreams& streams,
+                                                        const Options& options = {});
+
+}  // namespace vocabpipe::nccl

@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NCCL transport against the stand-in NCCL, which ends the process when a rule of NCCL is
+// broken: ranks are threads with a stand-in device each.
+#include "src/runtime/device/cuda/handles.hpp"
+#include "src/runtime/transport/nccl/transport.hpp"
+#include "tests/support/cuda_stand_in/control.hpp"
+#include "tests/support/cuda_stand_in/nccl_rules.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace vocabpipe {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using HostBytes = std::vector<std::byte>;
+
+/// One rank: device, streams, transport.
+struct End {
+    explicit End(Communicator& c) : control(c) {
+        cudaSetDevice(c.rank());
+        for (cuda::Stream& one : owned) one = cuda::make_stream(0);
+        streams = {owned[0].get(), owned[1].get(), owned[2].get()};
+        transport = nccl::make_transport(c, streams);
+    }
+    /// Everything that was enqueued has run; a failure or a hang is an error.
+    void finish() {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        for (const cuda::Stream& stream : owned) {
+            while (cudaStreamQuery(stream.get()) != cudaSuccess) {
+                transport->check_health();
+                if (std::chrono::steady_clock::now() > deadline) {
+                    throw std::runtime_error("streams do not end");
+                }
+                std::this_thread::yield();
+            }
+        }
+    }
+    void enqueue(Ticket ticket) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (!transport->test(ticket)) {
+            if (std::chrono::steady_clock::now() > deadline) {
+                throw std::runtime_error("a transfer is not enqueued");
+            }
+            std::this_thread::yield();
+        }
+    }
+    Communicator& control;
+    std::array<cuda::Stream, 3> owned;
+    TransportStreams streams;
+    std::unique_ptr<Transport> transport;
+};
+
+/// Memory of the current device.
+class DeviceBytes {
+public:
+    explicit DeviceBytes(size_t size) : size_(size) {
+        void* memory = nullptr;
+        cuda::check(cudaMalloc(&memory, std::max<size_t>(size, 1)), "cudaMalloc");
+        memory_.reset(static_cast<std::byte*>(memory));
+    }
+    explicit DeviceBytes(const HostBytes& content) : DeviceBytes(content.size()) {
+        if (size_ == 0) return;
+        cuda::check(cudaMemcpy(memory_.get(), content.data(), size_, cudaMemcpyHostToDevice),
+                    "cudaMemcpy");
+    }
+    [[nodiscard]] std::span<std::byte> span() const { return {memory_.get(), size_}; }
+    [[nodiscard]] HostBytes read() const {
+        HostBytes content(size_);
+        if (size_ > 0) {
+            cuda::check(cudaMemcpy(content.data(), memory_.get(), size_, cudaMemcpyDeviceToHost),
+                        "cudaMemcpy");
+        }
+        return content;
+    }
+
+private:
+    struct Free {
+        void operator()(std::byte* memory) const { cudaFree(memory); }
+    };
+    size_t size_;
+    std::unique_ptr<std::byte, Free> memory_;
+};
+
+/// Bytes that only rank `rank` sends as transfer `id`.
+HostBytes content(int rank, int id, size_t size) {
+    std::minstd_rand random(static_cast<unsigned>(rank * 7919 + id + 1));
+    HostBytes bytes(size);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() >> 8);
+    return bytes;
+}
+
+/// What all ranks know of one transfer.
+struct Planned {
+    Do what = Do::send;
+    Channel channel = Channel::forward;
+    std::vector<int> ranks;
+    int root = -1;
+    std::vector<int64_t> begin;  ///< of blocks; all but exchange and gather have one
+    [[nodiscard]] size_t bytes(size_t member) const {
+        return static_cast<size_t>(begin[member + 1] - begin[member]);
+    }
+};
+
+/// The same on every rank: it depends on the seed only.
+std::vector<Planned> random_plan(unsigned seed, int size, int count) {
+    std::mt19937 random(seed);
+    const auto below = [&](size_t limit) { return random() % limit; };
+    std::vector<Planned> plan;
+    for (int i = 0; i < count; ++i) {
+        constexpr std::array kinds{Do::send, Do::broadcast, Do::all_gather, Do::exchange,
+                                   Do::gather};
+        Planned t{.what = kinds[below(kinds.size())]};
+        if (t.what == Do::send && size == 1) continue;
+        t.ranks.resize(static_cast<size_t>(size));
+        std::iota(t.ranks.begin(), t.ranks.end(), 0);
+        std::shuffle(t.ranks.begin(), t.ranks.end(), random);
+        t.ranks.resize(t.what == Do::send ? 2 : 1 + below(t.ranks.size()));
+        if (t.what != Do::send) std::sort(t.ranks.begin(), t.ranks.end());
+        t.channel = t.what == Do::send ? static_cast<Channel>(1 + below(3)) : Channel::collective;
+        t.root = t.ranks[below(t.ranks.size())];
+        const bool blocks = t.what == Do::exchange || t.what == Do::gather;
+        t.begin = {0};
+        for (size_t m = 0; m < (blocks ? t.ranks.size() : 1); ++m) {
+            t.begin.push_back(t.begin.back() +
+                              (below(4) == 0 ? 0 : static_cast<int64_t>(1 + below(300))));
+        }
+        plan.push_back(t);
+    }
+    return plan;
+}
+
+/// A program with these transfers and nothing else, for prepare().
+std::vector<Program> programs_of(const std::vector<Planned>& plan, int size) {
+    std::vector<Program> programs(static_cast<size_t>(size));
+    for (int rank = 0; rank < size; ++rank) {
+        Program& program = programs[static_cast<size_t>(rank)];
+        for (const Planned& t : plan) {
+            program.groups.push_back({t.ranks, t.root});
+            const auto at = std::find(t.ranks.begin(), t.ranks.end(), rank);
+            if (at == t.ranks.end()) continue;
+            Action action;
+            action.what = t.what == Do::send && at != t.ranks.begin() ? Do::receive : t.what;
+            action.lane = t.channel == Channel::forward    ? Lane::forward
+                          : t.channel == Channel::backward ? Lane::backward
+                                                           : Lane::collective;
+            action.group = static_cast<uint16_t>(program.groups.size() - 1);
+            program.actions.push_back(action);
+        }
+    }
+    return programs;
+}
+
+/// One rank's part in a transfer: buffers, and what they must hold in the end.
+struct Part {
+    Part(const Planned& t, int id, int rank) {
+        const auto self =
+            static_cast<size_t>(std::find(t.ranks.begin(), t.ranks.end(), rank) - t.ranks.begin());
+        transfer = {.what = t.what,
+                    .channel = t.channel,
+                    .ranks = t.ranks,
+                    .root = t.root,
+                    .block_begin = t.begin};
+        const size_t whole = static_cast<size_t>(t.begin.back());
+        const auto part_of = [&](int from, size_t member) {
+            const HostBytes all = content(from, id, whole);
+            return HostBytes(all.begin() + t.begin[member], all.begin() + t.begin[member + 1]);
+        };
+        const auto append = [&](const HostBytes& bytes) {
+            expected.insert(expected.end(), bytes.begin(), bytes.end());
+        };
+        HostBytes sent;
+        switch (t.what) {
+            case Do::send:
+                if (self == 0) {
+                    sent = content(rank, id, whole);
+                } else {
+                    transfer.what = Do::receive;
+                    expected = content(t.ranks[0], id, whole);
+                }
+                break;
+            case Do::broadcast:
+                sent = rank == t.root ? content(rank, id, whole) : HostBytes(whole);
+                expected = content(t.root, id, whole);
+                break;
+            case Do::all_gather:
+                sent = content(rank, id, whole);
+                for (const int from : t.ranks) append(content(from, id, whole));
+                break;
+            case Do::exchange:
+                sent = content(rank, id, whole);
+                for (const int from : t.ranks) append(part_of(from, self));
+                break;
+            default:  // gather
+                sent = part_of(rank, self);
+                if (rank == t.root) {
+                    for (size_t m = 0; m < t.ranks.size(); ++m) append(part_of(t.ranks[m], m));
+                }
+        }
+        send = std::make_unique<DeviceBytes>(sent);
+        receive = std::make_unique<DeviceBytes>(expected.size());
+        transfer.send = send->span();
+        transfer.receive = t.what == Do::broadcast ? send->span() : receive->span();
+        result = t.what == Do::broadcast ? send.get() : receive.get();
+    }
+    Transfer transfer;
+    HostBytes expected;
+    std::unique_ptr<DeviceBytes> send, receive;
+    const DeviceBytes* result;
+};
+
+class NcclRanks : public ::testing::TestWithParam<int> {
+protected:
+    void SetUp() override { cuda_stand_in::set_device_count(4); }
+    void TearDown() override { cuda_stand_in::set_delays({}); }
+    [[nodiscard]] World world() const {
+        return World::threads(GetParam(), {.timeout_seconds = 30});
+    }
+};
+
+TEST_P(NcclRanks, EveryKindOfTransferBringsEveryByteWithinAnyGroup) {
+    for (const unsigned seed : {1u, 2u, 3u}) {
+        cuda_stand_in::set_delays({.seed = seed, .longest = std::chrono::microseconds(200)});
+        const std::vector<Planned> plan = random_plan(seed, GetParam(), 60);
+        world().run([&](Communicator& c) {
+            End end(c);
+            end.transport->prepare(programs_of(plan, c.size()));
+            // As the executor does and worse: everything is started before anything is tested.
+            std::vector<std::pair<int, std::unique_ptr<Part>>> parts;
+            for (int id = 0; id < static_cast<int>(plan.size()); ++id) {
+                const std::vector<int>& ranks = plan[static_cast<size_t>(id)].ranks;
+                if (std::find(ranks.begin(), ranks.end(), c.rank()) == ranks.end()) continue;
+                parts.emplace_back(
+                    id, std::make_unique<Part>(plan[static_cast<size_t>(id)], id, c.rank()));
+            }
+            std::vector<Ticket> tickets;
+            for (const auto& [id, part] : parts) {
+                tickets.push_back(end.transport->start(part->transfer));
+            }
+            for (const Ticket ticket : tickets) end.enqueue(ticket);
+            end.finish();
+            for (const auto& [id, part] : parts) {
+                EXPECT_EQ(part->result->read(), part->expected)
+                    << "rank " << c.rank() << " transfer " << id << ": "
+                    << to_string(part->transfer.what);
+            }
+        });
+    }
+}
+
+TEST_P(NcclRanks, PreparingTwiceMakesOnlyWhatIsNew) {
+    world().run([&](Communicator& c) {
+        End end(c);
+        for (const unsigned seed : {1u, 1u, 9u}) {
+            end.transport->prepare(programs_of(random_plan(seed, c.size(), 20), c.size()));
+        }
+    });
+}
+
+TEST_P(NcclRanks, RankThatFailsEndsTheOthersThatWaitForIt) {
+    if (GetParam() == 1) return;
+    const auto began = std::chrono::steady_clock::now();
+    std::atomic<int> waiting{0};
+    std::atomic<int> told{0};
+    try {
+        world().run([&](Communicator& c) {
+            End end(c);
+            std::vector<int> everyone(static_cast<size_t>(c.size()));
+            std::iota(everyone.begin(), everyone.end(), 0);
+            end.transport->prepare(programs_of({{.what = Do::broadcast,
+                                                 .channel = Channel::collective,
+                                                 .ranks = everyone,
+                                                 .root = 0}},
+                                               c.size()));
+            const DeviceBytes bytes(64);
+            if (c.rank() == 0) {
+                while (waiting < c.size() - 1) std::this_thread::yield();
+                throw DeviceError("rank 0 breaks on purpose");
+            }
+            try {
+                end.enqueue(end.transport->start({.what = Do::broadcast,
+                                                  .ranks = everyone,
+                                                  .root = 0,
+                                                  .send = bytes.span(),
+                                                  .receive = bytes.span()}));
+                ++waiting;
+                end.finish();
+            } catch (const CommunicationError& error) {
+                EXPECT_THAT(error.what(), HasSubstr("rank 0 breaks on purpose"));
+                ++told;
+                end.transport->cancel();
+                for (const cuda::Stream& stream : end.owned) {
+                    cudaStreamSynchronize(stream.get());  // the memory may go now
+                }
+                throw;
+            }
+        });
+        FAIL() << "the world did not fail";
+    } catch (const DeviceError&) {
+    }
+    EXPECT_EQ(told, GetParam() - 1);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+}
+
+TEST_P(NcclRanks, RankThatFailsWhileTheOthersConnectEndsThem) {
+    if (GetParam() == 1) return;
+    EXPECT_THROW(world().run([&](Communicator& c) {
+        if (c.rank() == 0) {
+            (void)c.all_gather({});  // of agree(), of End
+            ncclUniqueId id;
+            ncclGetUniqueId(&id);
+            (void)c.all_gather(std::as_bytes(std::span(&id, 1)));
+            throw DeviceError("gone before it joined");
+        }
+        const End end(c);
+    }),
+                 DeviceError);
+}
+
+INSTANTIATE_TEST_SUITE_P(, NcclRanks, ::testing::Values(1, 2, 3, 4));
+
+class NcclPair : public ::testing::Test {
+protected:
+    void SetUp() override { cuda_stand_in::set_device_count(2); }
+    static inline const std::vector<int> kPair{0, 1};
+    static std::vector<Program> one_message() {
+        return programs_of({{.what = Do::send, .channel = Channel::forward, .ranks = {0, 1}}}, 2);
+    }
+    /// The message from 0 to 1 as this rank sees it.
+    static Transfer message(int rank, std::span<std::byte> bytes) {
+        Transfer t{.what = rank == 0 ? Do::send : Do::receive,
+                   .channel = Channel::forward,
+                   .ranks = kPair};
+        if (rank == 0) {
+            t.send = bytes;
+        } else {
+            t.receive = bytes;
+        }
+        return t;
+    }
+};
+
+TEST_F(NcclPair, TransferIsDoneForTheHostOnceItIsEnqueued) {
+    std::atomic<bool> enqueued{false};
+    World::threads(2).run([&](Communicator& c) {
+        End end(c);
+        end.transport->prepare(one_message());
+        DeviceBytes bytes(c.rank() == 0 ? content(0, 1, 50) : HostBytes(50));
+        if (c.rank() == 0) {
+            end.enqueue(end.transport->start(message(0, bytes.span())));
+            EXPECT_EQ(cudaStreamQuery(end.streams.forward), cudaErrorNotReady);
+            enqueued = true;
+        } else {
+            while (!enqueued) std::this_thread::yield();
+            end.enqueue(end.transport->start(message(1, bytes.span())));
+        }
+        end.finish();
+        EXPECT_EQ(bytes.read(), content(0, 1, 50));
+    });
+}
+
+TEST_F(NcclPair, TransferWaitsForWhatItsStreamWaitsFor) {
+    World::threads(2).run([&](Communicator& c) {
+        End end(c);
+        end.transport->prepare(one_message());
+        DeviceBytes bytes(HostBytes(50));
+        const HostBytes sent = content(0, 2, 50);
+        const cuda::Stream compute = cuda::make_stream(0);
+        const cuda::Event made = cuda::make_event(cuda::Timing::no);
+        if (c.rank() == 0) {
+            cudaLaunchHostFunc(
+                compute.get(), [](void*) { std::this_thread::sleep_for(milliseconds(20)); },
+                nullptr);
+            cudaMemcpyAsync(bytes.span().data(), sent.data(), 50, cudaMemcpyHostToDevice,
+                            compute.get());
+            cudaEventRecord(made.get(), compute.get());
+            cudaStreamWaitEvent(end.streams.forward, made.get(), 0);
+        }
+        end.enqueue(end.transport->start(message(c.rank(), bytes.span())));
+        end.finish();
+        cudaStreamSynchronize(compute.get());
+        EXPECT_EQ(bytes.read(), sent);
+    });
+}
+
+TEST_F(NcclPair, AbortTellsTheOtherRankWhy) {
+    try {
+        World::threads(2).run([&](Communicator& c) {
+            End end(c);
+            end.transport->prepare(one_message());
+            const DeviceBytes bytes(50);
+            if (c.rank() == 0) {
+                end.transport->abort("rank 0 has had enough");
+                EXPECT_THROW((void)end.transport->start(message(0, bytes.span())),
+                             CommunicationError);
+                return;
+            }
+            (void)end.transport->start(message(1, bytes.span()));
+            end.finish();
+        });
+        FAIL() << "rank 1 did not notice";
+    } catch (const CommunicationError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("rank 0 has had enough"));
+    }
+}
+
+TEST_F(NcclPair, FailureOfNcclIsACommunicationErrorThatNamesTheCall) {
+    const cuda_stand_in::nccl::ExpectBrokenRules rules;
+    std::atomic<int> errors{0};
+    try {
+        World::threads(2, {.timeout_seconds = 20}).run([&](Communicator& c) {
+            End end(c);
+            end.transport->prepare(one_message());
+            const DeviceBytes bytes(c.rank() == 0 ? 50 : 51);
+            try {
+                end.enqueue(end.transport->start(message(c.rank(), bytes.span())));
+                end.finish();
+            } catch (const CommunicationError& error) {
+                ++errors;
+                EXPECT_THAT(error.what(), HasSubstr("internal error"));
+                throw;
+            }
+        });
+        FAIL();
+    } catch (const CommunicationError&) {
+    }
+    EXPECT_GE(errors, 1);
+    EXPECT_THAT(rules.texts(), ::testing::ElementsAre(HasSubstr("of 51 x uint8 from rank 0")));
+}
+
+TEST_F(NcclPair, RanksThatShareAGpuAreRefused) {
+    cuda_stand_in::set_device_count(1);
+    try {
+        World::threads(2).run([&](Communicator& c) {
+            cudaSetDevice(0);
+            (void)nccl::make_transport(c, {});
+        });
+        FAIL();
+    } catch (const CommunicationError& error) {
+        EXPECT_THAT(error.what(),
+                    AllOf(HasSubstr("Duplicate GPU"), HasSubstr("--transport threads")));
+    }
+}
+
+TEST_F(NcclPair, PeerThatDoesNotAnswerIsAnErrorAfterTheDeadline) {
+    std::atomic<bool> over{false};
+    try {
+        World::threads(2, {.timeout_seconds = 0.2}).run([&](Communicator& c) {
+            End end(c);
+            if (c.rank() == 0) {
+                while (!over) std::this_thread::yield();
+                return;
+            }
+            const struct Tell {
+                std::atomic<bool>& flag;
+                ~Tell() { flag = true; }
+            } tell{over};
+            end.transport->prepare(one_message());
+        });
+        FAIL();
+    } catch (const CommunicationError& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1"), HasSubstr("did not answer")));
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the stand-in NCCL does with a program that breaks a rule, and how it behaves otherwise.
+//
+// What NCCL itself refuses (a duplicate device, a communicator that is not ready, a wrong argument)
+// is returned as its error code. What NCCL answers with a hang, wrong bytes, freed memory or an
+// order that depends on luck is a broken rule: the text goes to stderr and the process ends, so
+// that no test can overlook it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace cuda_stand_in::nccl {
+
+/// Collects broken rules for as long as it lives, for tests that break them on purpose. The
+/// communicators concerned then fail with ncclInternalError instead of hanging. One at a time.
+class ExpectBrokenRules {
+public:
+    ExpectBrokenRules();
+    ~ExpectBrokenRules();
+    ExpectBrokenRules(const ExpectBrokenRules&) = delete;
+    ExpectBrokenRules& operator=(const ExpectBrokenRules&) = delete;
+    /// "rule: who did what against whom", in the order found.
+    [[nodiscard]] std::vector<std::string> texts() const;
+};
+
+void break_rule(const std::string& text);
+
+/// How often ncclCommGetAsyncError of a non-blocking communicator says ncclInProgress before it may
+/// say ncclSuccess: 3 for an initialisation or the first use of a connection, 1 for any other call.
+inline constexpr int kPollsToConnect = 3;
+inline constexpr int kPollsToLaunch = 1;
+
+}  // namespace cuda_stand_in::nccl
