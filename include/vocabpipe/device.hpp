@@ -47,12 +47,17 @@ public:
 
     /// Throws OutOfMemoryError that names `what`.
     [[nodiscard]] virtual DeviceMemory allocate(uint64_t bytes, const std::string& what) = 0;
-    /// Bytes that can still be allocated; none: not known here (the host's depend on other
-    /// processes).
-    [[nodiscard]] virtual std::optional<uint64_t> free_bytes() const = 0;
+    /// What allocations take and leave, whoever made them. The host's is the operating system's to
+    /// say: none.
+    struct Memory {
+        uint64_t free = 0, total = 0;
+    };
+    [[nodiscard]] virtual std::optional<Memory> memory() const = 0;
     /// Copies between the host's memory and the device's, complete on return; not within a step.
     virtual void upload(std::span<const std::byte> from, std::byte* to) = 0;
     virtual void download(const std::byte* from, std::span<std::byte> to) = 0;
+    /// Whether everything enqueued on all lanes has run.
+    [[nodiscard]] virtual bool idle() = 0;
 
     /// What operators on this device need. `threads`: of the host's operators.
     [[nodiscard]] virtual ContextOptions context(int threads, std::function<void()> poll) = 0;

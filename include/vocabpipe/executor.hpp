@@ -47,6 +47,8 @@ public:
     [[nodiscard]] Timeline gather_timeline();
     [[nodiscard]] uint64_t arena_bytes() const;
     [[nodiscard]] Context& context();
+    /// What moves the device's memory between the ranks; not within a step.
+    [[nodiscard]] Transport& transport();
     /// For messages: which step runs.
     void set_step(int64_t step);
 

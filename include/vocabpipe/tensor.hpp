@@ -29,8 +29,13 @@ struct BasicTensor {
         : data(data_), rows(rows_), cols(cols_), stride(cols_), dtype(dtype_) {}
     BasicTensor(Pointer data_, int64_t rows_, int64_t cols_, int64_t stride_, DType dtype_)
         : data(data_), rows(rows_), cols(cols_), stride(stride_), dtype(dtype_) {}
-    /// A mutable view reads as a const one.
-    operator BasicTensor<const void*>() const { return {data, rows, cols, stride, dtype}; }
+    /// A mutable view reads as a const one. (A template, because nvcc warns of a conversion to the
+    /// class itself.)
+    template <typename Other>
+    requires(std::is_same_v<Other, const void*> && !std::is_same_v<Other, Pointer>)
+    operator BasicTensor<Other>() const {
+        return {data, rows, cols, stride, dtype};
+    }
 
     [[nodiscard]] explicit operator bool() const { return data != nullptr; }
     [[nodiscard]] int64_t size() const { return rows * cols; }

@@ -2,4 +2,23 @@
 # Sources of the CUDA kernels, relative to the repository: compiled by nvcc where CUDA is enabled, and
 # by the C++ compiler against the tests' stand-in toolkit everywhere.
 set(VOCABPIPE_CUDA_KERNEL_SOURCES
-  kernels/cuda/engine.cpp)
+  kernels/cuda/adamw.cu
+  kernels/cuda/attention.cu
+  kernels/cuda/attention_plan.cpp
+  kernels/cuda/column_sums.cu
+  kernels/cuda/elementwise.cu
+  kernels/cuda/embedding.cu
+  kernels/cuda/engine.cpp
+  kernels/cuda/fold.cu
+  kernels/cuda/gelu.cu
+  kernels/cuda/gemm.cpp
+  kernels/cuda/layer_norm.cu
+  kernels/cuda/linear.cpp
+  kernels/cuda/memory.cpp
+  kernels/cuda/norm.cu
+  kernels/cuda/operators.cpp
+  kernels/cuda/row_additions.cu
+  kernels/cuda/row_sums.cu
+  kernels/cuda/step.cu
+  kernels/cuda/tiled_gemm.cu
+  kernels/cuda/vocabulary.cu)

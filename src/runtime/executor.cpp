@@ -118,6 +118,7 @@ public:
 
     [[nodiscard]] uint64_t arena_bytes() const { return arena_.size(); }
     [[nodiscard]] Context& context() { return context_; }
+    [[nodiscard]] Transport& transport() { return transport_; }
     void set_step(int64_t step) { step_ = step; }
 
 private:
@@ -606,6 +607,9 @@ uint64_t Executor::arena_bytes() const {
 }
 Context& Executor::context() {
     return implementation_->context();
+}
+Transport& Executor::transport() {
+    return implementation_->transport();
 }
 void Executor::set_step(int64_t step) {
     implementation_->set_step(step);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/launch.hpp"
 
+#include "src/tool/devices.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/tool/text.hpp"
 
@@ -30,12 +31,16 @@ void add_launch_flags(CLI::App& app, Launch& launch) {
         ->check(CLI::IsMember({"mpi", "threads"}))
         ->capture_default_str();
     app.add_option("--ranks", launch.ranks, "Ranks, with --transport threads");
+    app.add_option("--device", launch.device,
+                   "host, or cuda: one GPU per rank; with --transport threads ranks may share one")
+        ->check(CLI::IsMember({"host", "cuda"}))
+        ->capture_default_str();
     app.add_option("--distributed-timeout-seconds", launch.timeout_seconds,
                    "A rank that waits this long without progress gives up")
         ->capture_default_str();
 }
 
-void check_launch(const CLI::App& app, const Launch& launch) {
+void check_launch(const CLI::App& app, const Launch& launch, TrainOptions& options) {
     if (launch.ranks_are_threads() && launch.ranks < 1) {
         throw UsageError("--ranks " + std::to_string(launch.ranks) +
                          ": --transport threads needs --ranks P with P >= 1");
@@ -56,6 +61,9 @@ void check_launch(const CLI::App& app, const Launch& launch) {
         throw UsageError("--distributed-timeout-seconds " + value.str() +
                          ": must be a positive number of seconds");
     }
+    options.ranks_are_threads = launch.ranks_are_threads();
+    options.device = launch.device;
+    options.make_device = device_factory(launch.device, launch.ranks_are_threads());
 }
 
 bool first_of_launch() {

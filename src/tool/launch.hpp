@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/train/train_options.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -14,14 +15,15 @@ namespace vocabpipe::tool {
 struct Launch {
     std::string transport = "mpi";  // --transport
     int ranks = 0;                  // --ranks, with --transport threads
+    std::string device = "host";    // --device
     double timeout_seconds = 600;   // --distributed-timeout-seconds; Megatron's is 10 minutes
 
     [[nodiscard]] bool ranks_are_threads() const { return transport == "threads"; }
 };
 
 void add_launch_flags(CLI::App& app, Launch& launch);
-/// Throws UsageError.
-void check_launch(const CLI::App& app, const Launch& launch);
+/// Checks the flags and hands those that the run itself needs to `options`. Throws UsageError.
+void check_launch(const CLI::App& app, const Launch& launch, TrainOptions& options);
 
 /// Errors before there is a world are the same on every rank that was started with the same flags;
 /// the first of them prints. The environment is only trusted for who prints.

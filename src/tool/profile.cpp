@@ -57,7 +57,6 @@ void print(const Profile& profile) {
 
 void run(Options& options) {
     options.model->resolve();
-    options.train.ranks_are_threads = options.launch.ranks_are_threads();
     options.train.date = utc_now();
     install_run_signals();
     const int code = run_ranks("vocabpipe", options.launch, [&](Communicator& communicator) {
@@ -90,7 +89,7 @@ void add_profile(CLI::App& app, std::string command) {
     profile->add_option("--output", options->output, "Profile file to write (JSON)")->required();
     add_launch_flags(*profile, options->launch);
     profile->callback([options, profile] {
-        check_launch(*profile, options->launch);
+        check_launch(*profile, options->launch, options->train);
         run(*options);
     });
 }

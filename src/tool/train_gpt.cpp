@@ -108,8 +108,7 @@ int main(int argc, char** argv) {
     try {
         model.resolve();
         set_costs(costs, options);
-        options.ranks_are_threads = launch.ranks_are_threads();
-        tool::check_launch(app, launch);
+        tool::check_launch(app, launch, options);
         install_run_signals();
         options.stop_requested = stop_requested;
         options.command = tool::command_line(argc, argv);

@@ -70,6 +70,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--init-method-std", m.init_std);
     add("--label-smoothing", m.label_smoothing);
     add("--z-loss", m.z_loss);
+    add("--device", o.device);
     add("--micro-batch-size", o.micro_batch_size);
     add("--global-batch-size", o.global_batch_size);
     add("--train-iters", o.train_iters);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/measure_links.hpp"
 
-#include "src/runtime/transport/transport.hpp"
 #include "src/runtime/wait.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -28,19 +27,23 @@ Times times_of(std::vector<int64_t> values) {
 
 class Links {
 public:
-    explicit Links(Communicator& communicator)
+    Links(Communicator& communicator, Device& device, Transport& transport)
         : communicator_(communicator),
-          transport_(communicator.transport()),
+          device_(device),
+          transport_(transport),
           rank_(communicator.rank()),
           size_(communicator.size()) {
         everybody_.resize(static_cast<size_t>(size_));
         std::iota(everybody_.begin(), everybody_.end(), 0);
+        transport_.prepare({{.ranks = everybody_, .root = 0}});
     }
 
     /// Half of a message there and back, worst of the pairs r, r+1.
     Times message(int64_t bytes, int repetitions) {
-        std::vector<std::byte> out(static_cast<size_t>(bytes));
-        std::vector<std::byte> in(out.size());
+        const DeviceMemory out_memory = allocate(bytes);
+        const DeviceMemory in_memory = allocate(bytes);
+        const std::span<std::byte> out = out_memory.bytes();
+        const std::span<std::byte> in = in_memory.bytes();
         Times slowest;
         for (int source = 0; source + 1 < size_; ++source) {
             const std::array<int, 2> there{source, source + 1};
@@ -65,8 +68,10 @@ public:
 
     /// From leaving a barrier to the end of the slowest rank.
     Times collective(Do what, int64_t bytes, int repetitions) {
-        std::vector<std::byte> out(static_cast<size_t>(bytes));
-        std::vector<std::byte> in(out.size() * static_cast<size_t>(size_));
+        const DeviceMemory out_memory = allocate(bytes);
+        const DeviceMemory in_memory = allocate(bytes * size_);
+        const std::span<std::byte> out = out_memory.bytes();
+        const std::span<std::byte> in = in_memory.bytes();
         std::vector<int64_t> begins;
         std::vector<int64_t> durations;
         for (int i = 0; i <= size_; ++i) {
@@ -78,12 +83,12 @@ public:
                           .ranks = everybody_,
                           .root = 0,
                           .send = out,
-                          .receive = what == Do::broadcast ? std::span(out) : std::span(in),
+                          .receive = what == Do::broadcast ? out : in,
                           .block_begin = begins};
         if (what == Do::exchange) {
             const int64_t mine =
                 begins[static_cast<size_t>(rank_) + 1] - begins[static_cast<size_t>(rank_)];
-            transfer.receive = std::span(in).first(static_cast<size_t>(mine * size_));
+            transfer.receive = in.first(static_cast<size_t>(mine * size_));
         }
         for (int i = 0; i < repetitions + kWarmUp; ++i) {
             communicator_.barrier();
@@ -118,9 +123,17 @@ private:
              Do::receive);
     }
 
+    DeviceMemory allocate(int64_t bytes) {
+        return device_.allocate(static_cast<uint64_t>(bytes), "messages to measure links with");
+    }
+
     void wait(Ticket ticket, Do what) {
         IdleWait idle(communicator_.wait_options());
-        while (!transport_.test(ticket)) {
+        bool started = false;  // on streams: enqueued
+        while (true) {
+            started = started || transport_.test(ticket);
+            if (started && device_.idle()) return;
+            transport_.check_health();
             const IdleWait::Verdict verdict = idle.pause();
             if (verdict == IdleWait::Verdict::go_on) continue;
             transport_.cancel();  // before the memory goes
@@ -145,6 +158,7 @@ private:
     }
 
     Communicator& communicator_;
+    Device& device_;
     Transport& transport_;
     int rank_, size_;
     std::vector<int> everybody_;
@@ -152,11 +166,12 @@ private:
 
 }  // namespace
 
-LinkTimes measure_links(Communicator& communicator, const MeasureLinksOptions& options) {
+LinkTimes measure_links(Communicator& communicator, Device& device, Transport& transport,
+                        const MeasureLinksOptions& options) {
     LinkTimes result;
     const int size = communicator.size();
     if (size == 1) return result;
-    Links links(communicator);
+    Links links(communicator, device, transport);
     const auto add = [&](Do what, int ranks, int64_t bytes, const Times& times) {
         result.median.push_back({.what = what, .ranks = ranks, .bytes = bytes, .ns = times.median});
         result.fastest.push_back(

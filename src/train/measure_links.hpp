@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/runtime/transport/transport.hpp"
 #include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/device.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -24,8 +26,9 @@ struct LinkTimes {
 /// Times transfers between ranks that do nothing else: messages from every rank to the next, one
 /// pair at a time, and collectives over all. Empty for one rank. Collective, outside of steps; the
 /// same result on every rank.
-[[nodiscard]] LinkTimes measure_links(Communicator& communicator,
-                                      const MeasureLinksOptions& options);
+/// `transport` moves the memory of `device`.
+[[nodiscard]] LinkTimes measure_links(Communicator& communicator, Device& device,
+                                      Transport& transport, const MeasureLinksOptions& options);
 
 /// Latency and rate of `costs` from the messages among the samples: the latency is that of the
 /// shortest, the rate makes the one of (or next to) `bytes` come out right. What a program sends

@@ -81,8 +81,9 @@ public:
         check_same_options(communicator_, options_);
         communicator_.agree([this] { check_options(options_, communicator_.size()); });
         std::vector<RankPlacement> placements = find_placements(communicator_);
+        device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] {
-            plan_.emplace(options_, std::move(placements));
+            plan_.emplace(options_, std::move(placements), device_->operators());
             plan_->check_memory(rank_);
             for (const bool split : {false, true}) {
                 programs_[split] =
@@ -108,7 +109,7 @@ public:
 
 private:
     void allocate() {
-        trained_ = allocate_rank(communicator_, options_, *plan_);
+        trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
         batch_.emplace(options_.model, options_.micro_batch_size, plan_->microbatches(),
                        options_.seed);
     }
@@ -138,7 +139,9 @@ private:
         std::sort(bytes.begin(), bytes.end());
         bytes.erase(std::unique(bytes.begin(), bytes.end()), bytes.end());
         std::vector<LinkSample> links =
-            measure_links(communicator_, {.bytes = bytes, .collectives = true}).median;
+            measure_links(communicator_, *device_, trained_.executor->transport(),
+                          {.bytes = bytes, .collectives = true})
+                .median;
         fit_links(links, boundary, costs);
         return links;
     }
@@ -147,6 +150,7 @@ private:
     const TrainOptions& options_;
     int rank_;
     int64_t steps_ = 0;
+    std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
     std::array<std::vector<Program>, 2> programs_;  ///< [backwards are split]
     TrainedRank trained_;

@@ -16,6 +16,12 @@ struct Wire {
     cpu_set_t cores{};
 };
 
+struct DeviceWire {
+    std::array<char, 256> name{};
+    bool has_memory = false;
+    Device::Memory memory;
+};
+
 }  // namespace
 
 std::vector<RankPlacement> find_placements(Communicator& communicator) {
@@ -30,15 +36,33 @@ std::vector<RankPlacement> find_placements(Communicator& communicator) {
         RankPlacement placement{.host = wire.host.data(),
                                 .cores = std::max(CPU_COUNT(&wire.cores), 1),
                                 .ranks_sharing = 0,
-                                .ranks_on_host = 0};
+                                .ranks_on_host = 0,
+                                .local_rank = 0};
         for (const Wire& other : all) {
             if (std::strcmp(other.host.data(), wire.host.data()) != 0) continue;
+            if (&other < &wire) ++placement.local_rank;
             ++placement.ranks_on_host;
             if (CPU_EQUAL(&other.cores, &wire.cores)) ++placement.ranks_sharing;
         }
         placements.push_back(placement);
     }
     return placements;
+}
+
+void describe_devices(Communicator& communicator, const Device& mine,
+                      std::vector<RankPlacement>& placements) {
+    DeviceWire wire;
+    mine.name().copy(wire.name.data(), wire.name.size() - 1);
+    const std::optional<Device::Memory> memory = mine.memory();
+    wire.has_memory = memory.has_value();
+    wire.memory = memory.value_or(Device::Memory{});
+    const auto parts = communicator.all_gather(std::as_bytes(std::span(&wire, 1)));
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+        DeviceWire one;
+        std::memcpy(&one, parts[rank].data(), sizeof one);
+        placements[rank].device = one.name.data();
+        if (one.has_memory) placements[rank].memory = one.memory;
+    }
 }
 
 }  // namespace vocabpipe

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/device.hpp"
 #include "vocabpipe/world.hpp"
 
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -13,6 +16,9 @@ struct RankPlacement {
     int cores = 1;          ///< that this rank may use
     int ranks_sharing = 1;  ///< ranks that may use the same cores
     int ranks_on_host = 1;
+    int local_rank = 0;                    ///< among the ranks on its host
+    std::string device = "host";           ///< Device::name()
+    std::optional<Device::Memory> memory;  ///< of the device, before anything was allocated
     /// Cores divided by those who share them: ranks x threads beyond the cores is a cliff, not a
     /// slope.
     [[nodiscard]] int threads() const {
@@ -23,5 +29,8 @@ struct RankPlacement {
 /// Of every rank, by rank. Collective. mpirun binds small worlds to one core per rank; the affinity
 /// mask says so.
 [[nodiscard]] std::vector<RankPlacement> find_placements(Communicator& communicator);
+/// Adds what the ranks' devices say of themselves. Collective.
+void describe_devices(Communicator& communicator, const Device& mine,
+                      std::vector<RankPlacement>& placements);
 
 }  // namespace vocabpipe

@@ -13,10 +13,6 @@ namespace vocabpipe {
 
 namespace {
 
-/// oneDNN's compiled kernels, its primitive cache, stacks and the allocator's slack, once per
-/// process after a step of a transformer (docs/memory.md, "measured constants").
-constexpr int64_t kKernelBytes = int64_t{16} << 20;
-
 double mib(int64_t bytes) {
     return static_cast<double>(bytes) / (1 << 20);
 }
@@ -29,7 +25,7 @@ double share(int64_t part, int64_t whole) {
 int64_t predicted_process_bytes(const RunReport& report) {
     int64_t bytes = report.ranks.empty() ? 0 : report.ranks.front().start_bytes;
     for (const RankReport& r : report.ranks) {
-        bytes += r.arena_bytes + r.persistent_bytes + kKernelBytes;
+        bytes += r.arena_bytes + r.persistent_bytes + r.kernel_bytes;
     }
     return bytes;
 }
@@ -69,7 +65,7 @@ int64_t RankUsage::median_step_ns() const {
 }
 
 int64_t RankReport::predicted_peak_bytes() const {
-    return arena_bytes + persistent_bytes + start_bytes + kKernelBytes;
+    return arena_bytes + persistent_bytes + start_bytes + kernel_bytes;
 }
 
 double RunReport::tokens_per_second() const {

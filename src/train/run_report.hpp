@@ -28,18 +28,24 @@ private:
     std::vector<int64_t> durations_;
 };
 
+/// oneDNN's compiled kernels, its primitive cache, stacks and the allocator's slack, once per
+/// process after a step of a transformer (docs/memory.md, "measured constants").
+inline constexpr int64_t kHostKernelBytes = int64_t{16} << 20;
+
 struct RankReport {
     double busy_share = 0;
     double bubble = 0;
     int64_t median_step_ns = 0;
-    int64_t live_peak_bytes = 0;      ///< planned
-    int64_t arena_bytes = 0;          ///< packed
-    int64_t persistent_bytes = 0;     ///< weights, gradients, optimizer
-    int64_t start_bytes = 0;          ///< resident before anything was allocated: MPI, libraries
-    int64_t measured_peak_bytes = 0;  ///< of the process
+    int64_t live_peak_bytes = 0;   ///< planned
+    int64_t arena_bytes = 0;       ///< packed
+    int64_t persistent_bytes = 0;  ///< weights, gradients, optimizer
+    /// Taken before anything was allocated: by MPI and libraries, or on the GPU by contexts,
+    /// workspaces and other processes.
+    int64_t start_bytes = 0;
+    int64_t kernel_bytes = 0;         ///< what kernels take besides; kHostKernelBytes
+    int64_t measured_peak_bytes = 0;  ///< of the process, or of the GPU
 
-    /// arena + persistent + start + what oneDNN's compiled kernels and buffers take (measured
-    /// constant, docs/memory.md).
+    /// arena + persistent + start + kernels.
     [[nodiscard]] int64_t predicted_peak_bytes() const;
 };
 

@@ -3,10 +3,12 @@
 
 #include "src/model/gpt_config.hpp"
 #include "src/train/optimizer_step.hpp"
+#include "src/train/rank_placement.hpp"
 #include "vocabpipe/schedule.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -44,12 +46,15 @@ struct TrainOptions {
     int64_t c0_margin = 0;     // --c0-margin, in the unit of F,B; nanoseconds where measured
     int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores
 
-    std::string trace_dir;                 // --trace-dir; empty: none
-    std::string metrics;                   // --metrics, JSON lines; empty: none
-    std::string report;                    // --report, one JSON object at the end; empty: none
-    std::string profile;                   // --profile, measured costs; empty: none
-    std::string command, date;             // for the profile: who measured it, and when
-    int64_t log_interval = 1;              // --log-interval
+    std::string trace_dir;        // --trace-dir; empty: none
+    std::string metrics;          // --metrics, JSON lines; empty: none
+    std::string report;           // --report, one JSON object at the end; empty: none
+    std::string profile;          // --profile, measured costs; empty: none
+    std::string command, date;    // for the profile: who measured it, and when
+    int64_t log_interval = 1;     // --log-interval
+    std::string device = "host";  // --device
+    /// The rank's device, made by its thread; empty: the host.
+    std::function<std::unique_ptr<Device>(const RankPlacement&)> make_device;
     bool ranks_are_threads = false;        // memory is the process's, not the rank's
     std::function<bool()> stop_requested;  // SIGUSR1; empty: never
 };

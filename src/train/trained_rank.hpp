@@ -12,16 +12,21 @@
 namespace vocabpipe {
 
 /// What one rank of a run holds: its part of the model, initialised, the optimizer and the executor
-/// over both.
+/// over both. The device must outlive it.
 struct TrainedRank {
-    std::unique_ptr<Device> device;
     std::unique_ptr<GptRank> model;
     std::unique_ptr<OptimizerStep> optimizer;
     std::unique_ptr<Executor> executor;
 };
 
-/// Options and plan must outlive it.
+/// The device of this rank as the options say, and in `placements` what all ranks' say of
+/// themselves. Errors are agreed on. Collective.
+[[nodiscard]] std::unique_ptr<Device> open_device(Communicator& communicator,
+                                                  const TrainOptions& options,
+                                                  std::vector<RankPlacement>& placements);
+
+/// Options, plan and device must outlive it.
 [[nodiscard]] TrainedRank allocate_rank(Communicator& communicator, const TrainOptions& options,
-                                        const TrainingPlan& plan);
+                                        const TrainingPlan& plan, Device& device);
 
 }  // namespace vocabpipe

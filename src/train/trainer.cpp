@@ -48,6 +48,7 @@ public:
         check_same_options(communicator_, options_);
         communicator_.agree([this] { check_options(options_, communicator_.size()); });
         std::vector<RankPlacement> placements = find_placements(communicator_);
+        device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] { prepare(std::move(placements)); });
         if (rank_ == 0) plan_->print();
         communicator_.agree([this] { allocate(); });
@@ -78,7 +79,7 @@ private:
 
     /// Everything that can be wrong without memory for a model.
     void prepare(std::vector<RankPlacement> placements) {
-        plan_.emplace(options_, std::move(placements));
+        plan_.emplace(options_, std::move(placements), device_->operators());
         plan_->check_memory(rank_);
         open_data();
         if (rank_ == 0) {
@@ -108,7 +109,7 @@ private:
     }
 
     void allocate() {
-        trained_ = allocate_rank(communicator_, options_, *plan_);
+        trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
         batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size,
                                              plan_->microbatches());
     }
@@ -189,7 +190,8 @@ private:
             meter_.gather(communicator_, plan_->schedule().stages, plan_->threads() == 1);
         const int64_t boundary = plan_->boundary_bytes();
         if (links_.median.empty()) {
-            links_ = measure_links(communicator_, {.bytes = {8, boundary}});
+            links_ = measure_links(communicator_, *device_, trained_.executor->transport(),
+                                   {.bytes = {8, boundary}});
         }
         fit_links(links_.median, boundary, measured.wall);
         fit_links(links_.fastest, boundary, measured.cpu);
@@ -230,8 +232,15 @@ private:
         mine.live_peak_bytes = static_cast<int64_t>(program.live_peak_bytes);
         mine.arena_bytes = static_cast<int64_t>(trained_.executor->arena_bytes());
         mine.persistent_bytes = plan_->persistent(rank_).total();
-        mine.start_bytes = start_memory_;
-        mine.measured_peak_bytes = process_memory().peak;
+        if (const auto start = plan_->placement(rank_).memory) {
+            const Device::Memory now = *device_->memory();
+            mine.start_bytes = static_cast<int64_t>(start->total - start->free);
+            mine.measured_peak_bytes = static_cast<int64_t>(now.total - now.free);
+        } else {
+            mine.start_bytes = start_memory_;
+            mine.kernel_bytes = kHostKernelBytes;
+            mine.measured_peak_bytes = process_memory().peak;
+        }
         report_.ranks = gather_rank_reports(communicator_, mine);
         communicator_.agree([&] {
             if (rank_ == 0) write_results(timeline, measured);
@@ -269,6 +278,7 @@ private:
     const TrainOptions& options_;
     int rank_;
     int64_t start_memory_;
+    std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
     std::optional<TokenDataset> dataset_;
     std::optional<MetricsFile> metrics_;

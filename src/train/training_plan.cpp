@@ -43,7 +43,8 @@ double parameter_count(const GptConfig& config) {
 
 }  // namespace
 
-TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements)
+TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements,
+                           const kernels::Operators& operators)
     : options_(options), placements_(std::move(placements)) {
     microbatches_ = static_cast<int>(options_.global_batch_size / options_.micro_batch_size);
     threads_ = options_.threads_per_rank;
@@ -61,7 +62,8 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
                     : layers_per_stage(options_.model.num_layers, schedule_.rank_of_stage,
                                        options_.vocab_mode, output_layer_in_layers(options_.model)),
         .micro_batch_size = options_.micro_batch_size,
-        .threads_per_rank = threads_};
+        .threads_per_rank = threads_,
+        .operators = &operators};
     sizes_ = step_sizes(options_.model, partition_, schedule_);
     if (options_.cost_file.empty()) {
         costs_ = flop_costs(options_.model, partition_, schedule_);
@@ -214,12 +216,12 @@ TableCosts TrainingPlan::costs_of_file() const {
 }
 
 void TrainingPlan::check_memory(int of_rank) const {
-    const std::string& host = placements_[static_cast<size_t>(of_rank)].host;
+    const RankPlacement& place = placement(of_rank);
     int64_t planned = 0;
     int64_t largest = 0;
     int largest_rank = 0;
     for (int rank = 0; rank < ranks(); ++rank) {
-        if (placements_[static_cast<size_t>(rank)].host != host) continue;
+        if (placement(rank).host != place.host || placement(rank).device != place.device) continue;
         const int64_t bytes = planned_bytes(rank);
         planned += bytes;
         if (bytes > largest) {
@@ -227,10 +229,12 @@ void TrainingPlan::check_memory(int of_rank) const {
             largest_rank = rank;
         }
     }
-    const int64_t available = available_memory();
+    const int64_t available =
+        place.memory ? static_cast<int64_t>(place.memory->free) : available_memory();
     if (planned <= available) return;
+    const std::string where = place.memory ? place.host + ", " + place.device : place.host;
     throw OutOfMemoryError(
-        host + ": the plan needs " + mib(planned) + " (most on rank " +
+        where + ": the plan needs " + mib(planned) + " (most on rank " +
         std::to_string(largest_rank) + ": " + mib(largest) + "), " + mib(available) +
         " are available; reduce --micro-batch-size, --hidden-size or --num-layers, use more "
         "hosts, or --vocab-mode one_barrier");
@@ -245,8 +249,8 @@ void TrainingPlan::print() const {
         static_cast<long long>(options_.model.seq_length),
         options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
         parameter_count(options_.model) / 1e6);
-    std::printf("%4s  %-20s %-10s %6s %14s %14s %12s\n", "rank", "host", "stages", "layers",
-                "embedding rows", "output rows", "planned MiB");
+    std::printf("%4s  %-20s %-10s %6s %14s %14s %12s  %s\n", "rank", "host", "stages", "layers",
+                "embedding rows", "output rows", "planned MiB", "device");
     for (int rank = 0; rank < ranks(); ++rank) {
         int layers = 0;
         std::string stages;
@@ -255,11 +259,12 @@ void TrainingPlan::print() const {
             layers += partition_.layers_per_stage[s];
             stages += (stages.empty() ? "" : ",") + std::to_string(s);
         }
-        std::printf("%4d  %-20s %-10s %6d %14lld %14lld %12.1f\n", rank,
+        std::printf("%4d  %-20s %-10s %6d %14lld %14lld %12.1f  %s\n", rank,
                     placements_[static_cast<size_t>(rank)].host.c_str(), stages.c_str(), layers,
                     static_cast<long long>(schedule_.input.rows(rank)),
                     static_cast<long long>(schedule_.output.rows(rank)),
-                    static_cast<double>(planned_bytes(rank)) / (1 << 20));
+                    static_cast<double>(planned_bytes(rank)) / (1 << 20),
+                    placement(rank).device.c_str());
     }
     for (const std::string& note : notes_) {
         std::printf("%s: %s\n", options_.schedule.c_str(), note.c_str());
@@ -272,7 +277,10 @@ Profile TrainingPlan::profile(const TableCosts& costs, std::vector<Op> derived,
     const GptConfig& m = options_.model;
     Profile profile;
     profile.host = placements_.front().host;
-    profile.device = "host, " + std::to_string(threads_) + " threads per rank";
+    profile.device = placements_.front().device;
+    if (!placements_.front().memory) {
+        profile.device += ", " + std::to_string(threads_) + " threads per rank";
+    }
     profile.date = options_.date;
     profile.command = options_.command;
     profile.model = {.layers = m.num_layers,

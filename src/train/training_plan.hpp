@@ -22,9 +22,14 @@ namespace vocabpipe {
 /// flags that do not fit together, InputFileError for a cost file.
 class TrainingPlan {
 public:
-    /// One placement per rank. The options must outlive the plan.
-    TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements);
+    /// One placement per rank; operators of the ranks' devices. Both operators and options must
+    /// outlive the plan.
+    TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements,
+                 const kernels::Operators& operators = kernels::host::operators());
 
+    [[nodiscard]] const RankPlacement& placement(int rank) const {
+        return placements_[static_cast<size_t>(rank)];
+    }
     [[nodiscard]] int ranks() const { return static_cast<int>(placements_.size()); }
     [[nodiscard]] int microbatches() const { return microbatches_; }
     [[nodiscard]] int threads() const { return threads_; }  ///< per rank
@@ -42,8 +47,8 @@ public:
 
     [[nodiscard]] PersistentBytes persistent(int rank) const;
     [[nodiscard]] int64_t planned_bytes(int rank) const;
-    /// All ranks of the host of `rank` together must fit into what is free there now;
-    /// OutOfMemoryError otherwise.
+    /// All ranks on the device of `rank` (on the host: of its host) together must fit into what is
+    /// free there now; OutOfMemoryError otherwise.
     void check_memory(int rank) const;
 
     /// The plan as a table, a line per rank.

@@ -80,6 +80,7 @@ TEST_F(Memory, CopiesAreRefusedOutsideOfAnAllocation) {
     EXPECT_EQ(cudaMemcpyAsync(device.get(), host.data(), 40, cudaMemcpyDefault, stream),
               cudaSuccess);
     EXPECT_EQ(cudaMemsetAsync(device.get(), 0, 40, stream), cudaSuccess);
+    stream.synchronize();
 }
 
 TEST_F(Memory, RowsAreCopiedWithTheirPitch) {

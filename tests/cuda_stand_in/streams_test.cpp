@@ -221,6 +221,7 @@ TEST_F(Streams, TheDefaultStreamWaitsForBlockingStreamsOnly) {
     int seen = 0;
     enqueue(nullptr, [&] { seen = value; });
     EXPECT_EQ(seen, 1);
+    EXPECT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
     EXPECT_EQ(cudaStreamQuery(independent), cudaErrorNotReady);
     gate.open();
     ASSERT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
@@ -260,6 +261,18 @@ TEST_F(Streams, SynchronisationsAreCounted) {
     EXPECT_EQ(cuda_stand_in::counters(), (cuda_stand_in::Counters{.device_synchronisations = 2,
                                                                   .stream_synchronisations = 1}));
 }
+
+#if defined(__SANITIZE_THREAD__)
+void copy_without_waiting() {
+    (void)stale_reads(false);
+    std::exit(0);
+}
+
+TEST(StreamsDeathTest, ThreadSanitizerReportsAMissingWait) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(copy_without_waiting(), testing::ExitedWithCode(66), "data race");
+}
+#endif
 
 TEST(StreamsDeathTest, WorkThatThrowsEndsTheProcess) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The output layer a second time, unpartitioned, in fp64 and written from the textbook formulas,
-// and what is needed to compare the kernels with it.
+// problems for it, and the bounds within which the kernels must agree with it.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -146,6 +147,144 @@ template <typename Round>
 }
 [[nodiscard]] inline Result oracle(const Problem& problem) {
     return oracle(problem, [](double value) { return value; });
+}
+
+[[nodiscard]] inline Matrix rows_of(const Matrix& whole, int64_t first, int64_t count,
+                                    int64_t gap) {
+    Matrix part(count, whole.cols(), whole.type(), gap);
+    for (int64_t i = 0; i < count; ++i) {
+        for (int64_t j = 0; j < whole.cols(); ++j) part.set(i, j, whole.get(first + i, j));
+    }
+    return part;
+}
+
+struct ShardCase {
+    const char* name;
+    std::vector<int64_t> rows;
+    LossOptions options;
+    double logit_std = 1;
+
+    [[nodiscard]] int64_t vocab() const {
+        return std::accumulate(rows.begin(), rows.end(), int64_t{0});
+    }
+};
+
+[[nodiscard]] inline std::vector<ShardCase> shard_cases() {
+    const LossOptions smooth{.label_smoothing = 0.1F};
+    const LossOptions both{.label_smoothing = 0.1F, .z_loss = 1e-3F};
+    return {
+        {"one_shard", {97}, {}},
+        {"even", {32, 32, 32}, {}},
+        {"not_divisible", {33, 32, 32}, {}},
+        {"uneven", {1, 60, 5, 31}, {}},
+        {"empty_first", {0, 50, 47}, {}},
+        {"empty_middle_and_last", {50, 0, 47, 0}, {}},
+        {"large_logits", {33, 32, 32}, {}, 30},
+        {"smoothing", {33, 0, 64}, smooth},
+        {"z_loss", {33, 0, 64}, {.z_loss = 1e-2F}},
+        {"smoothing_and_z_loss_large_logits", {33, 0, 64}, both, 30},
+    };
+}
+
+/// Elementwise bound of the error of fp32 results against exact arithmetic, u = 2^-24. A logit is
+/// off by at most h u sum |x w| =: delta_n; an exponential and the normaliser each by a factor 1 +
+/// delta_n, and a few u of their own; sums of v (N) terms by v u (N u) times the sum of their
+/// magnitudes.
+struct Bound {
+    Matrix dx, dw;
+    std::vector<double> loss;
+};
+
+[[nodiscard]] inline Bound fp32_bound(const Problem& problem) {
+    constexpr double kUnit = 0x1p-24;
+    const int64_t vocab = problem.vocab();
+    const int64_t hidden = problem.hidden();
+    Bound bound{
+        Matrix(problem.tokens(), hidden, DType::fp64), Matrix(vocab, hidden, DType::fp64), {}};
+    std::vector<double> dw(static_cast<size_t>(vocab * hidden));
+    for (int64_t n = 0; n < problem.tokens(); ++n) {
+        const auto at = static_cast<size_t>(n);
+        const Row row = softmax_row(problem, n);
+        double delta = 0;
+        double largest = 0;  // |z| and differences of two z are rounded to fp32, too
+        for (int64_t j = 0; j < vocab; ++j) {
+            double magnitude = 0;
+            double z = 0;
+            for (int64_t i = 0; i < hidden; ++i) {
+                magnitude += std::abs(problem.x.get(n, i) * problem.w.get(j, i));
+                z += problem.x.get(n, i) * problem.w.get(j, i);
+            }
+            delta = std::max(delta, static_cast<double>(hidden) * kUnit * magnitude);
+            largest = std::max(largest, std::abs(z));
+        }
+        delta += 4 * kUnit * largest;
+        bound.loss.push_back(problem.labels[at] < 0
+                                 ? 0
+                                 : (2 * delta + 8 * kUnit) * (1 + std::abs(row.softmax_factor)) +
+                                       kUnit * std::abs(row.loss));
+        const double eps = problem.options.label_smoothing;
+        const double weight = problem.labels[at] < 0 ? 0.0 : std::abs(problem.g[at]);
+        const auto terms = static_cast<double>(vocab + problem.tokens());
+        for (int64_t i = 0; i < hidden; ++i) {
+            double dx = 0;
+            for (int64_t j = 0; j < vocab; ++j) {
+                const double size =
+                    weight *
+                    (std::abs(row.softmax_factor) * row.p[static_cast<size_t>(j)] +
+                     (j == problem.labels[at] ? 1.0 : 0.0) + eps / static_cast<double>(vocab));
+                const double error = size * (3 * delta + (terms + 32) * kUnit);
+                dx += error * std::abs(problem.w.get(j, i));
+                dw[static_cast<size_t>(j * hidden + i)] += error * std::abs(problem.x.get(n, i));
+            }
+            bound.dx.set(n, i, dx);
+        }
+    }
+    for (int64_t j = 0; j < vocab; ++j) {
+        for (int64_t i = 0; i < hidden; ++i) {
+            bound.dw.set(j, i, dw[static_cast<size_t>(j * hidden + i)]);
+        }
+    }
+    return bound;
+}
+
+inline void expect_within(const Matrix& actual, const Matrix& expected, const Matrix& bound) {
+    expect_close(actual, expected, [&](int64_t row, int64_t col) { return bound.get(row, col); });
+}
+
+/// Every label's logit leads the largest other one by `lead`.
+[[nodiscard]] inline Problem problem_with_lead(double lead) {
+    Problem problem = random_problem(12, 64, 128, 2048, DType::bf16, 1, {});
+    std::vector<double> base(static_cast<size_t>(problem.hidden()));
+    for (int64_t n = 0; n < problem.tokens(); ++n) {
+        auto& label = problem.labels[static_cast<size_t>(n)];
+        if (label < 0) label = static_cast<int32_t>(n * 31);
+        problem.g[static_cast<size_t>(n)] = 1.0F / 64;
+        double norm = 0;
+        for (int64_t i = 0; i < problem.hidden(); ++i) {
+            base[static_cast<size_t>(i)] = problem.x.get(n, i);
+            norm += problem.w.get(label, i) * problem.w.get(label, i);
+        }
+        double along = 0;
+        for (int round = 0; round < 4; ++round) {  // rounding x to bf16 moves the logits a little
+            for (int64_t i = 0; i < problem.hidden(); ++i) {
+                problem.x.set(n, i, base[static_cast<size_t>(i)] + along * problem.w.get(label, i));
+            }
+            double own = 0;
+            double others = -1e300;
+            for (int64_t j = 0; j < problem.vocab(); ++j) {
+                double z = 0;
+                for (int64_t i = 0; i < problem.hidden(); ++i)
+                    z += problem.x.get(n, i) * problem.w.get(j, i);
+                if (j == label) {
+                    own = z;
+                } else {
+                    others = std::max(others, z);
+                }
+            }
+            along += (lead - (own - others)) / norm;
+        }
+    }
+    return problem;
 }
 
 }  // namespace vocabpipe::kernels::test

@@ -12,8 +12,10 @@ TEST(MeasureLinks, TimesEverySizeOfMessagesAndCollectivesAlikeOnEveryRank) {
     std::mutex mutex;
     std::vector<LinkTimes> by_rank;
     World::threads(3, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
-        LinkTimes mine = measure_links(
-            communicator, {.bytes = {1, 7, 70000}, .collectives = true, .repetitions = 3});
+        const std::unique_ptr<Device> device = make_host_device();
+        LinkTimes mine =
+            measure_links(communicator, *device, communicator.transport(),
+                          {.bytes = {1, 7, 70000}, .collectives = true, .repetitions = 3});
         const std::lock_guard lock(mutex);
         by_rank.push_back(std::move(mine));
     });
@@ -34,8 +36,10 @@ TEST(MeasureLinks, TimesEverySizeOfMessagesAndCollectivesAlikeOnEveryRank) {
 
 TEST(MeasureLinks, OfOneRankAreNone) {
     World::threads(1).run([](Communicator& communicator) {
-        EXPECT_TRUE(
-            measure_links(communicator, {.bytes = {8}, .collectives = true}).median.empty());
+        const std::unique_ptr<Device> device = make_host_device();
+        EXPECT_TRUE(measure_links(communicator, *device, communicator.transport(),
+                                  {.bytes = {8}, .collectives = true})
+                        .median.empty());
     });
 }
 

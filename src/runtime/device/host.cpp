@@ -34,7 +34,8 @@ public:
         return {static_cast<std::byte*>(memory), bytes,
                 [bytes](std::byte* data) { munmap(data, bytes); }};
     }
-    [[nodiscard]] std::optional<uint64_t> free_bytes() const override { return {}; }
+    [[nodiscard]] std::optional<Memory> memory() const override { return {}; }
+    [[nodiscard]] bool idle() override { return true; }
     void upload(std::span<const std::byte> from, std::byte* to) override {
         std::copy(from.begin(), from.end(), to);
     }

@@ -151,6 +151,10 @@ std::shared_ptr<CUstream_st> find_stream(cudaStream_t stream) {
     return found == streams().live.end() ? nullptr : found->second;
 }
 
+bool is_default_stream(cudaStream_t stream) {
+    return stream == nullptr || stream == cudaStreamLegacy;
+}
+
 std::vector<std::shared_ptr<CUstream_st>> live_streams() {
     std::vector<std::shared_ptr<CUstream_st>> live;
     const UnseenLock lock(streams().mutex);
@@ -170,7 +174,7 @@ void drain_device(int device, bool only_blocking) {
 }
 
 cudaError_t append(cudaStream_t handle, std::function<void()> work) {
-    if (handle == nullptr) {
+    if (is_default_stream(handle)) {
         drain_device(current_device(), true);
         work();
         return cudaSuccess;
@@ -259,7 +263,7 @@ cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
         return error;
     }
     const auto stream = find_stream(handle);
-    if (handle != nullptr && stream == nullptr) {
+    if (!is_default_stream(handle) && stream == nullptr) {
         return report(cudaErrorInvalidResourceHandle);
     }
     *priority = stream == nullptr ? 0 : stream->priority;
@@ -271,7 +275,7 @@ cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned int* flags) {
         return error;
     }
     const auto stream = find_stream(handle);
-    if (handle != nullptr && stream == nullptr) {
+    if (!is_default_stream(handle) && stream == nullptr) {
         return report(cudaErrorInvalidResourceHandle);
     }
     *flags = stream == nullptr ? cudaStreamDefault : stream->flags;
@@ -282,7 +286,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     if (const cudaError_t error = enter(__func__)) {
         return error;
     }
-    if (handle == nullptr) {
+    if (is_default_stream(handle)) {
         for (const auto& stream : live_streams()) {
             if (stream->device == current_device() &&
                 (stream->flags & cudaStreamNonBlocking) == 0 && !stream->idle()) {
@@ -303,7 +307,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
         return error;
     }
     count(&Counters::stream_synchronisations);
-    if (handle == nullptr) {
+    if (is_default_stream(handle)) {
         drain_device(current_device(), true);
         return cudaSuccess;
     }

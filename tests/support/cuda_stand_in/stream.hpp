@@ -62,6 +62,9 @@ namespace cuda_stand_in {
 [[nodiscard]] std::shared_ptr<CUstream_st> find_stream(cudaStream_t stream);
 [[nodiscard]] std::vector<std::shared_ptr<CUstream_st>> live_streams();
 
+/// The stream that both 0 and cudaStreamLegacy name.
+[[nodiscard]] bool is_default_stream(cudaStream_t stream);
+
 /// Waits for all streams of the device; only_blocking leaves out those created non-blocking.
 void drain_device(int device, bool only_blocking);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names and values of the toolkit's constants, once for the headers of the stand-in and, where a
 // toolkit is installed, once for the real ones (target cuda_stand_in_signatures).
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <library_types.h>
 
@@ -88,3 +89,80 @@ static_assert(cudaHostAllocWriteCombined == 0x04);
 static_assert(cudaHostRegisterDefault == 0x00);
 static_assert(cudaHostRegisterPortable == 0x01);
 static_assert(cudaHostRegisterMapped == 0x02);
+
+static_assert(CUBLAS_STATUS_SUCCESS == 0);
+static_assert(CUBLAS_STATUS_NOT_INITIALIZED == 1);
+static_assert(CUBLAS_STATUS_ALLOC_FAILED == 3);
+static_assert(CUBLAS_STATUS_INVALID_VALUE == 7);
+static_assert(CUBLAS_STATUS_ARCH_MISMATCH == 8);
+static_assert(CUBLAS_STATUS_MAPPING_ERROR == 11);
+static_assert(CUBLAS_STATUS_EXECUTION_FAILED == 13);
+static_assert(CUBLAS_STATUS_INTERNAL_ERROR == 14);
+static_assert(CUBLAS_STATUS_NOT_SUPPORTED == 15);
+static_assert(CUBLAS_STATUS_LICENSE_ERROR == 16);
+static_assert(CUBLAS_OP_N == 0);
+static_assert(CUBLAS_OP_T == 1);
+static_assert(CUBLAS_OP_C == 2);
+static_assert(CUBLAS_POINTER_MODE_HOST == 0);
+static_assert(CUBLAS_POINTER_MODE_DEVICE == 1);
+static_assert(CUBLAS_COMPUTE_16F == 64);
+static_assert(CUBLAS_COMPUTE_16F_PEDANTIC == 65);
+static_assert(CUBLAS_COMPUTE_32F == 68);
+static_assert(CUBLAS_COMPUTE_32F_PEDANTIC == 69);
+static_assert(CUBLAS_COMPUTE_64F == 70);
+static_assert(CUBLAS_COMPUTE_64F_PEDANTIC == 71);
+static_assert(CUBLAS_COMPUTE_32I == 72);
+static_assert(CUBLAS_COMPUTE_32F_FAST_16F == 74);
+static_assert(CUBLAS_COMPUTE_32F_FAST_16BF == 75);
+static_assert(CUBLAS_COMPUTE_32F_FAST_TF32 == 77);
+static_assert(CUBLASLT_POINTER_MODE_HOST == 0);
+static_assert(CUBLASLT_POINTER_MODE_DEVICE == 1);
+static_assert(CUBLASLT_ORDER_COL == 0);
+static_assert(CUBLASLT_ORDER_ROW == 1);
+static_assert(CUBLASLT_MATRIX_LAYOUT_TYPE == 0);
+static_assert(CUBLASLT_MATRIX_LAYOUT_ORDER == 1);
+static_assert(CUBLASLT_MATRIX_LAYOUT_ROWS == 2);
+static_assert(CUBLASLT_MATRIX_LAYOUT_COLS == 3);
+static_assert(CUBLASLT_MATRIX_LAYOUT_LD == 4);
+static_assert(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT == 5);
+static_assert(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET == 6);
+static_assert(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE == 0);
+static_assert(CUBLASLT_MATMUL_DESC_SCALE_TYPE == 1);
+static_assert(CUBLASLT_MATMUL_DESC_POINTER_MODE == 2);
+static_assert(CUBLASLT_MATMUL_DESC_TRANSA == 3);
+static_assert(CUBLASLT_MATMUL_DESC_TRANSB == 4);
+static_assert(CUBLASLT_MATMUL_DESC_TRANSC == 5);
+static_assert(CUBLASLT_MATMUL_DESC_EPILOGUE == 7);
+static_assert(CUBLASLT_MATMUL_DESC_BIAS_POINTER == 8);
+static_assert(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE == 10);
+static_assert(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER == 11);
+static_assert(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD == 12);
+static_assert(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE == 13);
+static_assert(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET == 15);
+static_assert(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE == 22);
+static_assert(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE == 26);
+static_assert(CUBLASLT_EPILOGUE_DEFAULT == 1);
+static_assert(CUBLASLT_EPILOGUE_RELU == 2);
+static_assert(CUBLASLT_EPILOGUE_BIAS == 4);
+static_assert(CUBLASLT_EPILOGUE_GELU == 32);
+static_assert(CUBLASLT_EPILOGUE_GELU_BIAS == 36);
+static_assert(CUBLASLT_EPILOGUE_GELU_AUX == 160);
+static_assert(CUBLASLT_EPILOGUE_GELU_AUX_BIAS == 164);
+static_assert(CUBLASLT_EPILOGUE_DGELU == 192);
+static_assert(CUBLASLT_EPILOGUE_DGELU_BGRAD == 208);
+static_assert(CUBLASLT_EPILOGUE_BGRADA == 256);
+static_assert(CUBLASLT_EPILOGUE_BGRADB == 512);
+static_assert(CUBLASLT_REDUCTION_SCHEME_NONE == 0);
+static_assert(CUBLASLT_REDUCTION_SCHEME_INPLACE == 1);
+static_assert(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE == 2);
+static_assert(CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE == 4);
+static_assert(CUBLASLT_REDUCTION_SCHEME_MASK == 7);
+static_assert(CUBLASLT_MATMUL_PREF_SEARCH_MODE == 0);
+static_assert(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES == 1);
+static_assert(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK == 3);
+static_assert(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES == 5);
+static_assert(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES == 6);
+static_assert(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES == 7);
+static_assert(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES == 8);
+static_assert(CUBLASLT_MATMUL_PREF_MAX_WAVES_COUNT == 9);
+static_assert(CUBLASLT_MATMUL_PREF_IMPL_MASK == 12);

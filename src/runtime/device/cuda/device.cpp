@@ -48,7 +48,7 @@ public:
         if (status == cudaErrorMemoryAllocation) {
             (void)cudaGetLastError();  // else the next check would report it again
             throw OutOfMemoryError(what + ": " + mib(bytes) + " cannot be allocated on " + name_ +
-                                   ", " + mib(*free_bytes()) +
+                                   ", " + mib(memory()->free) +
                                    " are free; use a smaller model or microbatch, more ranks, or "
                                    "another vocab mode");
         }
@@ -59,11 +59,11 @@ public:
         check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
         return made;
     }
-    [[nodiscard]] std::optional<uint64_t> free_bytes() const override {
+    [[nodiscard]] std::optional<Memory> memory() const override {
         size_t free = 0;
         size_t total = 0;
         check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-        return free;
+        return Memory{free, total};
     }
     // On the stream of the passes, so that they order themselves with operators outside of steps.
     void upload(std::span<const std::byte> from, std::byte* to) override {
@@ -71,6 +71,14 @@ public:
     }
     void download(const std::byte* from, std::span<std::byte> to) override {
         copy(to.data(), from, to.size(), cudaMemcpyDeviceToHost);
+    }
+    [[nodiscard]] bool idle() override {
+        for (const Stream& stream : streams_.streams) {
+            const cudaError_t status = cudaStreamQuery(stream.get());
+            if (status == cudaErrorNotReady) return false;
+            check(status, "cudaStreamQuery");
+        }
+        return true;
     }
 
     /// No polling: nothing on the host takes long, and a lane must not be left within a pass.

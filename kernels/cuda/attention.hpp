@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/attention_shape.hpp"
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/tensor.hpp"
+
+namespace vocabpipe::kernels::cuda {
+
+/// Scores of as many heads as fit here are computed at a time: about the L2 cache of an H100 or
+/// H200, so that the next kernel finds much of them there. A single head may need more: 16 rows of
+/// scores, and 8 bytes for each element of its k.
+inline constexpr int64_t kAttentionScratchBytes = int64_t{64} << 20;
+
+/// Bytes of `workspace` for tensors of `type`; `threads` does not matter.
+[[nodiscard]] int64_t attention_workspace_bytes(AttentionShape shape, DType type, int threads);
+
+/// Per sequence and head, with q, k, v (s, head_size), only keys j <= i visible to query i:
+///   out_i = sum_j p_ij v_j,  p_ij = exp(q_i k_j / sqrt(head_size) - log_sum_exp_i).
+/// qkv (N, 3h): columns q | k | v, each with the heads side by side; out (N, h);
+/// log_sum_exp (N, heads) fp32, natural logarithm of the sum over the scaled scores.
+/// Scores are fp32, p has the run's type. `workspace` is 64-byte aligned and holds nothing between
+/// calls; a smaller one than attention_workspace_bytes() will do, with the same bits, down to that
+/// of one group of heads.
+void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
+                              Tensor log_sum_exp, std::span<std::byte> workspace);
+
+/// dqkv (N, 3h) = gradient of causal_attention_forward; p is recomputed from qkv and log_sum_exp:
+///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) / sqrt(head_size),
+///   dq_i = sum_j ds_ij k_j,  dk_j = sum_i ds_ij q_i.
+/// p and ds have the run's type, the sums of dk and dv over blocks of queries are fp32.
+void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
+                               ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
+                               std::span<std::byte> workspace);
+
+}  // namespace vocabpipe::kernels::cuda

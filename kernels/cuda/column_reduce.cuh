@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums over the rows of a matrix, in a fixed order: blocks sum pieces of the rows into the lane's
+// workspace, and a second kernel adds the pieces one after the other.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
+
+namespace vocabpipe::kernels::cuda {
+
+inline constexpr int kReduceLanes = 32;    // threads along the columns of a block
+inline constexpr int kReduceRows = 8;      // threads along its rows
+inline constexpr int kReduceRowsEach = 8;  // rows worth a thread's start
+inline constexpr int kReduceBlocksPerSm = 4;
+
+/// Where kSums results of `cols` columns go.
+template <int kSums>
+struct ColumnTotals {
+    static_assert(kSums == 1 || kSums == 2);
+    float* data[kSums];
+    bool accumulate;
+};
+
+/// Source::add(row, col, sums): sums[which][i] += the term of element (row, col + i).
+/// With one piece the totals are written at once, otherwise partial[piece][which][col].
+template <int kSums, int kCount, typename Source>
+__global__ void __launch_bounds__(kReduceLanes* kReduceRows)
+    column_pieces_kernel(Source source, int64_t rows, int64_t cols, int64_t rows_per_piece,
+                         float* partial, ColumnTotals<kSums> totals) {
+    __shared__ float tile[kReduceRows][kCount][kReduceLanes];
+    const int64_t base = int64_t{blockIdx.x} * kReduceLanes * kCount;
+    const int64_t col = base + int64_t{threadIdx.x} * kCount;
+    const int64_t begin = int64_t{blockIdx.y} * rows_per_piece;
+    const int64_t end = begin + rows_per_piece < rows ? begin + rows_per_piece : rows;
+    Vector<kCount> sums[kSums] = {};
+    if (col < cols) {
+        for (int64_t row = begin + threadIdx.y; row < end; row += kReduceRows) {
+            source.add(row, col, sums);
+        }
+    }
+    const auto write = [&](int which, float* total_of) {
+        __syncthreads();
+        for (int i = 0; i < kCount; ++i) tile[threadIdx.y][i][threadIdx.x] = sums[which][i];
+        __syncthreads();
+        for (int i = static_cast<int>(threadIdx.y); i < kCount; i += kReduceRows) {
+            const int64_t mine = col + i;
+            if (mine >= cols) continue;
+            float total = 0.0F;
+            for (int y = 0; y < kReduceRows; ++y) total += tile[y][i][threadIdx.x];
+            if (gridDim.y == 1) {
+                total_of[mine] = totals.accumulate ? total_of[mine] + total : total;
+            } else {
+                partial[(int64_t{blockIdx.y} * kSums + which) * cols + mine] = total;
+            }
+        }
+    };
+    write(0, totals.data[0]);
+    if constexpr (kSums == 2) write(1, totals.data[1]);  // constant indices keep sums in registers
+}
+
+template <int kSums>
+__global__ void __launch_bounds__(128)
+    column_totals_kernel(const float* partial, int64_t pieces, int64_t cols,
+                         ColumnTotals<kSums> totals) {
+    const int64_t col = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+    if (col >= cols) return;
+    const int which = static_cast<int>(blockIdx.y);
+    float total = 0.0F;
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+        total += partial[(piece * kSums + which) * cols + col];
+    }
+    float* at = (which == 0 ? totals.data[0] : totals.data[kSums - 1]) + col;
+    *at = totals.accumulate ? *at + total : total;
+}
+
+/// totals[which][col] = sum over rows of the source's terms [+ what is there].
+template <int kSums, int kCount, typename Source>
+void column_reduce(Context& ctx, const Source& source, int64_t rows, int64_t cols,
+                   const ColumnTotals<kSums>& totals) {
+    if (cols == 0) return;
+    auto& engine = ctx.cuda();
+    const unsigned column_blocks = blocks_for(cols, kReduceLanes * kCount);
+    const auto fit = static_cast<int64_t>(engine.workspace().size() / sizeof(float)) / cols / kSums;
+    const int64_t wanted = std::min<int64_t>(
+        blocks_for(rows, kReduceRows * kReduceRowsEach),
+        blocks_for(int64_t{engine.multiprocessors()} * kReduceBlocksPerSm, column_blocks));
+    const int64_t most = std::clamp<int64_t>(std::min(wanted, fit), 1, 65535);
+    const int64_t rows_per_piece = std::max<int64_t>(1, (rows + most - 1) / most);
+    const int64_t pieces = std::max<int64_t>(1, (rows + rows_per_piece - 1) / rows_per_piece);
+    auto* partial = reinterpret_cast<float*>(engine.workspace().data());
+    launch(ctx, column_pieces_kernel<kSums, kCount, Source>,
+           dim3(column_blocks, static_cast<unsigned>(pieces)), dim3(kReduceLanes, kReduceRows),
+           source, rows, cols, rows_per_piece, partial, totals);
+    if (pieces == 1) return;
+    launch(ctx, column_totals_kernel<kSums>, dim3(blocks_for(cols, 128), kSums), dim3(128), partial,
+           pieces, cols, totals);
+}
+
+}  // namespace vocabpipe::kernels::cuda

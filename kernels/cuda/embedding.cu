@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/check.hpp"
+#include "kernels/cuda/embedding.hpp"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/row_additions.hpp"
+
+namespace vocabpipe::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+// One block of threads per row in all kernels here.
+
+template <typename From, typename To, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(const int32_t* __restrict__ ids, const From* __restrict__ shard,
+                  int64_t shard_stride, int64_t shard_rows, int64_t first_row, To* __restrict__ out,
+                  int64_t out_stride, int64_t rows, int64_t cols) {
+    for (int64_t n = blockIdx.x; n < rows; n += gridDim.x) {
+        const int64_t local = ids[n] - first_row;
+        const bool held = local >= 0 && local < shard_rows;
+        for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
+            Vector<kCount> values;
+            if (held) {
+                values.load(shard + local * shard_stride + col);
+            } else {
+                for (int i = 0; i < kCount; ++i) values[i] = 0;
+            }
+            values.store(out + n * out_stride + col);
+        }
+    }
+}
+
+template <int kCount>
+__global__ void __launch_bounds__(kThreads)
+    zero_rows_kernel(float* __restrict__ out, int64_t stride, int64_t rows, int64_t cols) {
+    Vector<kCount> zero;
+    for (int i = 0; i < kCount; ++i) zero[i] = 0;
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
+            zero.store(out + row * stride + col);
+        }
+    }
+}
+
+/// y may be x.
+template <typename T, typename P, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    add_positions_kernel(const T* x, int64_t x_stride, const P* __restrict__ wpe,
+                         int64_t wpe_stride, int64_t seq_length, T* y, int64_t y_stride,
+                         int64_t rows, int64_t cols) {
+    for (int64_t n = blockIdx.x; n < rows; n += gridDim.x) {
+        const P* const positions = wpe + n % seq_length * wpe_stride;
+        for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
+            Vector<kCount> sum, position;
+            sum.load(x + n * x_stride + col);
+            position.load(positions + col);
+            for (int i = 0; i < kCount; ++i) sum[i] += position[i];
+            sum.store(y + n * y_stride + col);
+        }
+    }
+}
+
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    positions_gradient_kernel(const T* __restrict__ dy, int64_t dy_stride, int64_t tokens,
+                              int64_t seq_length, float* __restrict__ dwpe, int64_t dwpe_stride,
+                              int64_t rows, int64_t cols, bool accumulate) {
+    for (int64_t t = blockIdx.x; t < rows; t += gridDim.x) {
+        for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
+            Vector<kCount> sum;
+            if (accumulate) {
+                sum.load(dwpe + t * dwpe_stride + col);
+            } else {
+                for (int i = 0; i < kCount; ++i) sum[i] = 0;
+            }
+            for (int64_t n = t; t < seq_length && n < tokens; n += seq_length) {
+                Vector<kCount> next;
+                next.load(dy + n * dy_stride + col);
+                for (int i = 0; i < kCount; ++i) sum[i] += next[i];
+            }
+            sum.store(dwpe + t * dwpe_stride + col);
+        }
+    }
+}
+
+}  // namespace
+
+void embedding_gather(Context& ctx, std::span<const int32_t> ids, ConstTensor shard,
+                      int64_t first_row, Tensor out) {
+    require(static_cast<int64_t>(ids.size()) == out.rows, "one id per row of out");
+    require(shard.rows == 0 || shard.cols == out.cols, "shard as wide as out");
+    if (out.size() == 0) return;
+    with_element_type(shard.dtype, [&]<typename From>() {
+        with_element_type(out.dtype, [&]<typename To>() {
+            const auto gather = [&]<int kCount>() {
+                launch(ctx, gather_kernel<From, To, kCount>, blocks_for(out.rows, 1), kThreads,
+                       ids.data(), shard.as<From>(), shard.stride, shard.rows, first_row,
+                       out.as<To>(), out.stride, out.rows, out.cols);
+            };
+            with_vectors(gather, shard, out);
+        });
+    });
+}
+
+void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTensor dy,
+                           int64_t first_row, Tensor dshard, bool accumulate) {
+    require(static_cast<int64_t>(ids.size()) == dy.rows, "one id per row of dy");
+    require(dshard.rows == 0 || dshard.cols == dy.cols, "dshard as wide as dy");
+    require(dshard.dtype == DType::fp32, "fp32 dshard");
+    if (dshard.size() == 0) return;
+    if (!accumulate) {
+        const auto zero = [&]<int kCount>() {
+            launch(ctx, zero_rows_kernel<kCount>, blocks_for(dshard.rows, 1), kThreads,
+                   dshard.as<float>(), dshard.stride, dshard.rows, dshard.cols);
+        };
+        with_vectors(zero, dshard);
+    }
+    add_rows_in_order(ctx, ids, first_row, dy, {}, dshard);
+}
+
+void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length, Tensor y) {
+    require(same_shape(x, y) && wpe.cols == x.cols, "equal widths of x, wpe and y");
+    require(seq_length > 0 && wpe.rows >= seq_length, "seq_length rows of wpe");
+    require(x.dtype == y.dtype, "y of x's type");
+    if (y.size() == 0) return;
+    with_element_type(x.dtype, [&]<typename T>() {
+        with_element_type(wpe.dtype, [&]<typename P>() {
+            const auto add = [&]<int kCount>() {
+                launch(ctx, add_positions_kernel<T, P, kCount>, blocks_for(y.rows, 1), kThreads,
+                       x.as<T>(), x.stride, wpe.as<P>(), wpe.stride, seq_length, y.as<T>(),
+                       y.stride, y.rows, y.cols);
+            };
+            with_vectors(add, x, wpe, y);
+        });
+    });
+}
+
+void positions_gradient(Context& ctx, ConstTensor dy, int64_t seq_length, Tensor dwpe,
+                        bool accumulate) {
+    require(seq_length > 0 && dwpe.rows >= seq_length, "seq_length rows of dwpe");
+    require(dwpe.cols == dy.cols && dwpe.dtype == DType::fp32, "dwpe as wide as dy, fp32");
+    if (dwpe.size() == 0) return;
+    with_element_type(dy.dtype, [&]<typename T>() {
+        const auto add = [&]<int kCount>() {
+            launch(ctx, positions_gradient_kernel<T, kCount>, blocks_for(dwpe.rows, 1), kThreads,
+                   dy.as<T>(), dy.stride, dy.rows, seq_length, dwpe.as<float>(), dwpe.stride,
+                   dwpe.rows, dwpe.cols, accumulate);
+        };
+        with_vectors(add, dy, dwpe);
+    });
+}
+
+}  // namespace vocabpipe::kernels::cuda

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/memory.hpp"
+
+#include <cuda_runtime.h>
+
+#include "kernels/check.hpp"
+#include "kernels/cuda/check.hpp"
+#include "kernels/cuda/engine.hpp"
+
+namespace vocabpipe::kernels::cuda {
+
+void set_zero(Context& ctx, std::span<std::byte> bytes) {
+    if (bytes.empty()) return;
+    check(cudaMemsetAsync(bytes.data(), 0, bytes.size(), ctx.cuda().stream()), "cudaMemsetAsync");
+}
+
+void copy(Context& ctx, std::span<const std::byte> from, std::span<std::byte> to) {
+    require(from.size() == to.size(), "source and destination of one length");
+    if (from.empty()) return;
+    check(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDeviceToDevice,
+                          ctx.cuda().stream()),
+          "cudaMemcpyAsync");
+}
+
+}  // namespace vocabpipe::kernels::cuda

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums and maxima over the threads of a block, in an order that depends on its size only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace vocabpipe::kernels::cuda {
+
+inline constexpr int kWarpThreads = 32;
+
+/// All 32 lanes get the same bits: at every step a lane and its partner add the same two numbers.
+template <typename T>
+__device__ __forceinline__ T warp_sum(T value) {
+    for (int step = kWarpThreads / 2; step > 0; step /= 2) {
+        value += __shfl_xor_sync(0xffffffffU, value, step);
+    }
+    return value;
+}
+
+/// Ignores NaN where there is another number.
+__device__ __forceinline__ float warp_max(float value) {
+    for (int step = kWarpThreads / 2; step > 0; step /= 2) {
+        value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, step));
+    }
+    return value;
+}
+
+/// Of all kThreads threads of the block, to all of them; a barrier before and after.
+template <int kThreads, typename T>
+__device__ __forceinline__ T block_sum(T value) {
+    static_assert(kThreads % kWarpThreads == 0);
+    __shared__ T parts[kThreads / kWarpThreads];
+    value = warp_sum(value);
+    __syncthreads();
+    if (threadIdx.x % kWarpThreads == 0) parts[threadIdx.x / kWarpThreads] = value;
+    __syncthreads();
+    T total = parts[0];
+    for (int warp = 1; warp < kThreads / kWarpThreads; ++warp) total += parts[warp];
+    return total;
+}
+
+template <int kThreads>
+__device__ __forceinline__ float block_max(float value) {
+    static_assert(kThreads % kWarpThreads == 0);
+    __shared__ float parts[kThreads / kWarpThreads];
+    value = warp_max(value);
+    __syncthreads();
+    if (threadIdx.x % kWarpThreads == 0) parts[threadIdx.x / kWarpThreads] = value;
+    __syncthreads();
+    float largest = parts[0];
+    for (int warp = 1; warp < kThreads / kWarpThreads; ++warp) {
+        largest = fmaxf(largest, parts[warp]);
+    }
+    return largest;
+}
+
+}  // namespace vocabpipe::kernels::cuda

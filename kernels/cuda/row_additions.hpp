@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/tensor.hpp"
+
+namespace vocabpipe::kernels::cuda {
+
+/// to[ids[n] - first_row] += factors[n, 0] * from[n] for all ids that `to` has a row for, in the
+/// order n = 0 .. N-1, so that the bits do not depend on what runs first. N ids; from (N, h), fp32
+/// or bf16; to (v, h) fp32; factors (N, 1) fp32, or empty: 1. Uses 8 N bytes of the lane's
+/// workspace.
+void add_rows_in_order(Context& ctx, std::span<const int32_t> ids, int64_t first_row,
+                       ConstTensor from, ConstTensor factors, Tensor to);
+
+}  // namespace vocabpipe::kernels::cuda

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: Apache-2.0
+// The logits are made in chunks of columns, for all tokens at once: every row of W is read by one
+// product only, however few tokens there are, and X, read once per chunk, is the small operand.
+//
+// How far below the rate of the products alone S and T can be: with N tokens, v rows and h columns
+// in bf16, the products are 6 N h v FLOPs. Besides them, memory moves
+//
+//     S   logits written by their product and read again, fp32       8 N v bytes
+//         numerator written (the two products that read it are not counted)   2 N v
+//     T   u = c u + d W_y, read and written                          8 N h (+ 2 N h for W_y)
+//         c X, read and written                                      4 N h
+//         label rows of dW and X                                     <= 10 N h
+//
+// that is 10 N v + 24 N h. At N = h = 4096 and a product rate of 700 TFLOP/s: v = 131072 takes 18.8
+// ms, and the bytes 1.7 ms on an H100 (3.35 TB/s), 1.2 ms on an H200 (4.8 TB/s); v = 16384: 2.36
+// ms, and 0.32 or 0.22 ms. A product writes its logits while it computes, which hides 4 N v of
+// them, and where a chunk fits the L2 cache (v = 16384: 32 MiB) it is read from there. What remains
+// is 6 N v + 24 N h: 1.08 ms (5.7 %) and 0.75 ms (4 %), 0.24 and 0.17 ms (10 and 7 %, less what L2
+// serves). Two passes over the logits, for an exact maximum first, would cost another 4 N v; hence
+// the reference point, which needs one.
+//
+// A chunk is an eighth of the columns, N v / 8 logits: 32 MiB at v = 16384, a product of 256 tiles
+// of 128 x 256, which 132 multiprocessors take in two rounds, 97 % full. Smaller chunks would leave
+// multiprocessors idle, so no chunk is cut below 32 MiB.
+#include "kernels/check.hpp"
+#include "kernels/cuda/gemm.hpp"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/memory.hpp"
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/row_additions.hpp"
+#include "kernels/cuda/row_sums.hpp"
+#include "kernels/cuda/vocabulary.hpp"
+
+namespace vocabpipe::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+/// A row's reference point follows its logits only when one is this far above it: exp(30) = 1e13 is
+/// harmless in fp32 and bf16, and scaling what was stored costs another pass over it.
+constexpr float kSlack = 30;
+/// Columns whose maximum is the reference point: what one chunk of the smallest kind holds.
+constexpr int kReferenceColumns = 2048;
+
+constexpr int64_t kChunks = 8;                       ///< of 1/4 of the bf16 numerator's bytes
+constexpr int64_t kFewestLogits = int64_t{8} << 20;  ///< of a chunk, 32 MiB
+constexpr int64_t kColumnMultiple = 256;             ///< of a chunk: whole tiles of the product
+
+__device__ __forceinline__ float infinity() {
+    return __int_as_float(0x7f800000);
+}
+
+/// exp(x) for x <= 30. In bf16 runs the fast one: its relative error, 2^-23 (2 + 1.2 |x|), is of
+/// the size that rounding a logit of size |x| to fp32 causes anyway.
+template <typename T>
+__device__ __forceinline__ float exponential(float x) {
+    if constexpr (sizeof(T) == 2) {
+        return __expf(x);
+    } else {
+        return expf(x);
+    }
+}
+
+struct Chunk {
+    const float* logits;  ///< (tokens, count)
+    int64_t logit_stride;
+    int64_t begin;  ///< column of the shard that the chunk starts with
+    int count;
+    const int32_t* labels;
+    int64_t first_row;  ///< of the shard
+    float* statistics;
+    int64_t statistics_stride;
+    bool want_logit_sum;
+};
+
+/// What one pass over a row of a chunk finds.
+struct RowPart {
+    float max = 0;
+    double sum = 0;  ///< of exp(z - m), without the label's
+    double logit_sum = 0;
+};
+
+struct ThreadPart {
+    float max, sum, logit_sum;
+
+    template <typename T>
+    __device__ __forceinline__ float add(float z, bool is_label, float m) {
+        max = fmaxf(max, z);
+        logit_sum += z;
+        const float e = is_label ? 0.0F : exponential<T>(z - m);
+        sum += e;
+        return e;
+    }
+};
+
+/// e = exp(z - m), the label's entry 0. One pass: what a thread reads, it writes. All threads get
+/// the result.
+template <typename T, int kCount>
+__device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ z,
+                                                      T* __restrict__ e, int count, int label,
+                                                      float m) {
+    constexpr int kAtOnce = 4;  // loads in flight per thread
+    ThreadPart part{-infinity(), 0, 0};
+    const int vectors = count / kCount;
+    for (int first = static_cast<int>(threadIdx.x); first < vectors; first += kThreads * kAtOnce) {
+        Vector<kCount> values[kAtOnce];
+        for (int i = 0; i < kAtOnce; ++i) {
+            const int at = first + i * kThreads;
+            if (at < vectors) values[i].load(z + at * kCount);
+        }
+        for (int i = 0; i < kAtOnce; ++i) {
+            const int at = first + i * kThreads;
+            if (at >= vectors) continue;
+            for (int j = 0; j < kCount; ++j) {
+                values[i][j] = part.add<T>(values[i][j], at * kCount + j == label, m);
+            }
+            values[i].store(e + at * kCount);
+        }
+    }
+    for (int at = vectors * kCount + static_cast<int>(threadIdx.x); at < count; at += kThreads) {
+        e[at] = from_float<T>(part.add<T>(z[at], at == label, m));
+    }
+    return {block_max<kThreads>(part.max), block_sum<kThreads>(static_cast<double>(part.sum)),
+            block_sum<kThreads>(static_cast<double>(part.logit_sum))};
+}
+
+/// A block per token: the numerator's columns of this chunk, and the statistics so far. `numerator`
+/// is that of the shard, from column 0.
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    score_kernel(Chunk chunk, T* __restrict__ numerator, int64_t numerator_stride) {
+    const int64_t n = blockIdx.x;
+    const float* const z = chunk.logits + n * chunk.logit_stride;
+    T* const row = numerator + n * numerator_stride;
+    float* const statistics = chunk.statistics + n * chunk.statistics_stride;
+    const int64_t column = chunk.labels[n] - chunk.first_row - chunk.begin;
+    const bool has_label = chunk.labels[n] >= 0 && column >= 0 && column < chunk.count;
+    const int label = has_label ? static_cast<int>(column) : -1;
+
+    float m = 0;
+    double before = 0;  // sum of the earlier chunks
+    if (chunk.begin == 0) {
+        float largest = -infinity();
+        for (int at = static_cast<int>(threadIdx.x); at < chunk.count && at < kReferenceColumns;
+             at += kThreads) {
+            largest = fmaxf(largest, z[at]);
+        }
+        m = block_max<kThreads>(largest);
+    } else {
+        m = statistics[0];
+        before = statistics[1];
+    }
+    RowPart part = write_exponentials<T, kCount>(z, row + chunk.begin, chunk.count, label, m);
+    if (part.max > m + kSlack) {
+        const double factor = exp(static_cast<double>(m) - part.max);
+        for (int64_t at = threadIdx.x; at < chunk.begin; at += kThreads) {
+            row[at] = from_float<T>(to_float(row[at]) * static_cast<float>(factor));
+        }
+        before *= factor;
+        m = part.max;
+        part = write_exponentials<T, kCount>(z, row + chunk.begin, chunk.count, label, m);
+    }
+    if (threadIdx.x != 0) return;
+    const bool first = chunk.begin == 0;
+    statistics[0] = m;
+    statistics[1] = static_cast<float>(before + part.sum);
+    if (has_label) {
+        statistics[2] = z[label];
+    } else if (first) {
+        statistics[2] = 0;
+    }
+    const double logit_sum = (first ? 0.0 : statistics[3]) + part.logit_sum;
+    statistics[3] = chunk.want_logit_sum ? static_cast<float>(logit_sum) : 0.0F;
+}
+
+/// Statistics of a shard without rows.
+__global__ void __launch_bounds__(kThreads)
+    no_statistics_kernel(float* __restrict__ statistics, int64_t stride, int64_t tokens) {
+    const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+    if (n >= tokens) return;
+    float* const row = statistics + n * stride;
+    row[0] = -infinity();
+    row[1] = row[2] = row[3] = 0;
+}
+
+struct Combination {
+    const float* by_shard;
+    int64_t stride, tokens, rows;
+    const int32_t* labels;
+    const float* g;
+    int64_t mine;  ///< first row of this shard's statistics; -1: the shard is empty
+    int64_t first_row, end_row;
+    double smoothing, uniform, z_loss;
+    float* factors;  ///< or null
+    int64_t factor_stride;
+    float* loss;  ///< or null
+};
+
+/// A thread per token. In double, as on the host: what is far from the maximum must not be lost to
+/// rounding.
+__global__ void __launch_bounds__(kThreads) combine_kernel(Combination c) {
+    const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+    if (n >= c.tokens) return;
+    double max = -infinity();
+    for (int64_t at = n; at < c.rows; at += c.tokens) {
+        const double m = c.by_shard[at * c.stride];
+        max = max < m ? m : max;
+    }
+    double others = 0;
+    double label_logit = 0;
+    double logit_sum = 0;
+    for (int64_t at = n; at < c.rows; at += c.tokens) {
+        const float* const statistics = c.by_shard + at * c.stride;
+        others += statistics[1] * exp(statistics[0] - max);
+        label_logit += statistics[2];
+        logit_sum += statistics[3];
+    }
+    const int32_t label = c.labels[n];
+    const double label_share = label < 0 ? 0.0 : exp(label_logit - max);
+    const double sum = others + label_share;
+    const double log_z = max + log(sum);
+    if (c.factors != nullptr) {
+        const double weight = label < 0 ? 0.0 : static_cast<double>(c.g[n]);
+        double factor = 0;
+        double label_factor = 0;
+        if (weight != 0 && c.mine >= 0) {
+            // s = d loss / d log Z. d_n is g (s p_y - (1 - eps)) with p_y = 1 - others / A.
+            const double excess = 2.0 * c.z_loss * log_z;  // s - 1
+            const double m = c.by_shard[(c.mine + n) * c.stride];
+            factor = weight * (1 + excess) * exp(m - max) / sum;
+            if (label >= c.first_row && label < c.end_row) {
+                label_factor = weight * (excess + c.smoothing - (1 + excess) * others / sum);
+            }
+        }
+        c.factors[n * c.factor_stride] = static_cast<float>(factor);
+        c.factors[n * c.factor_stride + 1] = static_cast<float>(label_factor);
+    }
+    if (c.loss == nullptr) return;
+    double value = 0;
+    if (label >= 0) {
+        // -log p_y, from whichever form does not cancel.
+        value = label_share > others ? log1p(others / label_share) : log_z - label_logit;
+        value += c.smoothing * label_logit - c.uniform * logit_sum + c.z_loss * log_z * log_z;
+    }
+    c.loss[n] = static_cast<float>(value);
+}
+
+/// u_n = c_n u_n + d_n W_{y_n} - g_n uniform sum_j W_j; a block per token. row_sum null: no such
+/// term.
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    input_gradient_kernel(float* __restrict__ u, int64_t u_stride, int64_t cols,
+                          const float* __restrict__ factors, int64_t factor_stride,
+                          const T* __restrict__ w, int64_t w_stride,
+                          const int32_t* __restrict__ labels, const float* __restrict__ g,
+                          int64_t first_row, int64_t rows, double uniform,
+                          const double* __restrict__ row_sum) {
+    const int64_t n = blockIdx.x;
+    const float factor = factors[n * factor_stride];
+    const float label_factor = factors[n * factor_stride + 1];
+    const int64_t label = labels[n] < 0 ? -1 : labels[n] - first_row;
+    const bool owned = label >= 0 && label < rows;
+    const double share = labels[n] < 0 ? 0.0 : g[n] * uniform;
+    for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
+        Vector<kCount> value;
+        value.load(u + n * u_stride + col);
+        for (int i = 0; i < kCount; ++i) value[i] *= factor;
+        if (owned) {
+            Vector<kCount> row;
+            row.load(w + label * w_stride + col);
+            for (int i = 0; i < kCount; ++i) value[i] += label_factor * row[i];
+        }
+        if (row_sum != nullptr) {
+            for (int i = 0; i < kCount; ++i) {
+                value[i] = static_cast<float>(value[i] - share * row_sum[col + i]);
+            }
+        }
+        value.store(u + n * u_stride + col);
+    }
+}
+
+/// scaled (dense) = c x, rounded to T; a block per token.
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    scale_rows_kernel(const T* __restrict__ x, int64_t x_stride, const float* __restrict__ factors,
+                      int64_t factor_stride, T* __restrict__ scaled, int64_t cols) {
+    const int64_t n = blockIdx.x;
+    const float factor = factors[n * factor_stride];
+    for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
+        Vector<kCount> value;
+        value.load(x + n * x_stride + col);
+        for (int i = 0; i < kCount; ++i) value[i] *= factor;
+        value.store(scaled + n * cols + col);
+    }
+}
+
+/// Every row of dw -= uniform row_sum.
+template <int kCount>
+__global__ void __launch_bounds__(kThreads)
+    subtract_kernel(float* __restrict__ dw, int64_t stride, int64_t rows, int64_t cols,
+                    double uniform, const double* __restrict__ row_sum) {
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
+            Vector<kCount> value;
+            value.load(dw + row * stride + col);
+            for (int i = 0; i < kCount; ++i) {
+                value[i] = static_cast<float>(value[i] - uniform * row_sum[col + i]);
+            }
+            value.store(dw + row * stride + col);
+        }
+    }
+}
+
+int64_t token_count(std::span<const int32_t> labels) {
+    return static_cast<int64_t>(labels.size());
+}
+
+int64_t rounded_up(int64_t value, int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+/// Columns of one chunk of logits: equal chunks, whole tiles.
+int64_t chunk_columns(int64_t tokens, int64_t rows) {
+    const int64_t logits = std::max(tokens * rows / kChunks, kFewestLogits);
+    const int64_t fitting = logits / std::max<int64_t>(tokens, 1);
+    const int64_t most = std::max(fitting / kColumnMultiple, int64_t{1}) * kColumnMultiple;
+    if (rows <= most) return rows;
+    const int64_t chunks = (rows + most - 1) / most;
+    return rounded_up((rows + chunks - 1) / chunks, kColumnMultiple);
+}
+
+/// Rows of the logits start at 16-byte boundaries.
+int64_t logit_stride(int64_t columns) {
+    return rounded_up(columns, 4);
+}
+
+/// Columns of one chunk in this workspace: fewer than the operator asks for if it is smaller.
+int64_t columns_in(std::span<std::byte> workspace, int64_t tokens, int64_t rows) {
+    const int64_t logits = static_cast<int64_t>(workspace.size()) / size_of(DType::fp32);
+    const int64_t wanted = chunk_columns(tokens, rows);
+    if (tokens * logit_stride(wanted) <= logits) return wanted;
+    return logits / tokens / kColumnMultiple * kColumnMultiple;
+}
+
+bool four_fit(const void* data, int64_t stride, int64_t element_bytes) {
+    return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(4 * element_bytes) == 0 &&
+           stride % 4 == 0;
+}
+
+void check_sizes(ConstTensor factors, int64_t tokens, std::span<const float> g) {
+    require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
+    require(static_cast<int64_t>(g.size()) == tokens, "one g per label");
+}
+
+}  // namespace
+
+int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType /*type*/) {
+    return tokens * logit_stride(chunk_columns(tokens, rows)) * size_of(DType::fp32);
+}
+
+void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
+                      const VocabularyShard& shard, const LossOptions& options, Tensor numerator,
+                      Tensor statistics, std::span<std::byte> workspace) {
+    const int64_t tokens = token_count(labels);
+    require(x.rows == tokens && statistics.rows == tokens, "one row of x and statistics per label");
+    require(statistics.cols == kStatistics && statistics.dtype == DType::fp32,
+            "fp32 statistics of kStatistics columns");
+    if (tokens == 0) return;
+    if (shard.rows == 0) {
+        launch(ctx, no_statistics_kernel, blocks_for(tokens, kThreads), kThreads,
+               statistics.as<float>(), statistics.stride, tokens);
+        return;
+    }
+    require(has_shape(w, shard.rows, x.cols), "w of shape (rows of the shard, h)");
+    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
+    require(x.dtype == w.dtype && x.dtype == numerator.dtype, "x, w and numerator of one type");
+    const int64_t columns = columns_in(workspace, tokens, shard.rows);
+    require(columns > 0, "a workspace of vocabulary_score_workspace_bytes(), or 1 KiB per token");
+    require(columns <= 0x7fffffff, "fewer than 2^31 columns at a time");
+    auto* const logits = reinterpret_cast<float*>(workspace.data());
+
+    for (int64_t begin = 0; begin < shard.rows; begin += columns) {
+        const int64_t count = std::min(columns, shard.rows - begin);
+        const Tensor z(logits, tokens, count, logit_stride(columns), DType::fp32);
+        gemm(ctx, x, false, w.row_range(begin, count), true, z, false);
+        const Chunk chunk{.logits = logits,
+                          .logit_stride = z.stride,
+                          .begin = begin,
+                          .count = static_cast<int>(count),
+                          .labels = labels.data(),
+                          .first_row = shard.first_row,
+                          .statistics = statistics.as<float>(),
+                          .statistics_stride = statistics.stride,
+                          .want_logit_sum = options.label_smoothing > 0};
+        // Chunks begin at multiples of 256 columns, so the alignment of column 0 decides.
+        const bool fours = four_fit(z.data, z.stride, size_of(DType::fp32)) &&
+                           four_fit(numerator.data, numerator.stride, size_of(numerator.dtype));
+        with_element_type(numerator.dtype, [&]<typename T>() {
+            launch(ctx, fours ? score_kernel<T, 4> : score_kernel<T, 1>,
+                   static_cast<unsigned>(tokens), kThreads, chunk, numerator.as<T>(),
+                   numerator.stride);
+        });
+    }
+}
+
+void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w, Tensor u) {
+    gemm(ctx, numerator, false, w, false, u, false);
+}
+
+void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
+                        std::span<const float> g, const VocabularyShard& mine, int my_shard,
+                        const LossOptions& options, Tensor factors, std::span<float> loss) {
+    const int64_t tokens = token_count(labels);
+    require(by_shard.cols == kStatistics && by_shard.dtype == DType::fp32,
+            "fp32 statistics of kStatistics columns");
+    require(
+        (my_shard + 1) * tokens <= by_shard.rows && (tokens == 0 || by_shard.rows % tokens == 0),
+        "statistics of every shard for every token");
+    require(g.size() == labels.size(), "one g per label");
+    require(!factors || (has_shape(factors, tokens, 2) && factors.dtype == DType::fp32),
+            "fp32 factors (N, 2), or none");
+    require(loss.empty() || loss.size() == labels.size(), "one loss per label");
+    if (tokens == 0 || (!factors && loss.empty())) return;
+    const double smoothing = options.label_smoothing;
+    launch(ctx, combine_kernel, blocks_for(tokens, kThreads), kThreads,
+           Combination{.by_shard = by_shard.as<float>(),
+                       .stride = by_shard.stride,
+                       .tokens = tokens,
+                       .rows = by_shard.rows,
+                       .labels = labels.data(),
+                       .g = g.data(),
+                       .mine = mine.rows > 0 ? my_shard * tokens : -1,
+                       .first_row = mine.first_row,
+                       .end_row = mine.first_row + mine.rows,
+                       .smoothing = smoothing,
+                       .uniform = smoothing / static_cast<double>(mine.vocab_size),
+                       .z_loss = options.z_loss,
+                       .factors = factors.as<float>(),
+                       .factor_stride = factors.stride,
+                       .loss = loss.data()});
+}
+
+int64_t vocabulary_input_gradient_workspace_bytes(int64_t /*hidden*/) {
+    return 0;
+}
+
+void vocabulary_input_gradient(Context& ctx, Tensor u, ConstTensor factors, ConstTensor w,
+                               std::span<const int32_t> labels, std::span<const float> g,
+                               const VocabularyShard& shard, const LossOptions& options,
+                               std::span<std::byte> /*workspace*/) {
+    const int64_t tokens = token_count(labels);
+    require(u.rows == tokens && u.dtype == DType::fp32, "fp32 u with one row per label");
+    check_sizes(factors, tokens, g);
+    require(shard.rows == 0 || has_shape(w, shard.rows, u.cols),
+            "w of shape (rows of the shard, h)");
+    if (u.size() == 0) return;
+    const bool smooth = options.label_smoothing > 0 && shard.rows > 0;
+    const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
+    const double* const row_sum = smooth ? sum_rows(ctx, w, {}, {}) : nullptr;
+    with_element_type(w.dtype, [&]<typename T>() {
+        const auto run = [&]<int kCount>() {
+            launch(ctx, input_gradient_kernel<T, kCount>, static_cast<unsigned>(tokens), kThreads,
+                   u.as<float>(), u.stride, u.cols, factors.as<float>(), factors.stride, w.as<T>(),
+                   w.stride, labels.data(), g.data(), shard.first_row, shard.rows, uniform,
+                   row_sum);
+        };
+        with_vectors(run, u, w);
+    });
+}
+
+int64_t vocabulary_weight_gradient_workspace_bytes(int64_t tokens, int64_t hidden, DType type) {
+    return tokens * hidden * size_of(type);
+}
+
+void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
+                                ConstTensor factors, std::span<const int32_t> labels,
+                                std::span<const float> g, const VocabularyShard& shard,
+                                const LossOptions& options, Tensor dw, bool accumulate,
+                                std::span<std::byte> workspace) {
+    if (shard.rows == 0) return;
+    const int64_t tokens = token_count(labels);
+    require(x.rows == tokens, "one row of x per label");
+    check_sizes(factors, tokens, g);
+    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
+    require(has_shape(dw, shard.rows, x.cols) && dw.dtype == DType::fp32,
+            "fp32 dw of shape (rows of the shard, h)");
+    require(static_cast<int64_t>(workspace.size()) >=
+                vocabulary_weight_gradient_workspace_bytes(tokens, x.cols, x.dtype),
+            "a workspace of the size that vocabulary_weight_gradient_workspace_bytes() returns");
+    const Tensor scaled(workspace.data(), tokens, x.cols, x.dtype);
+    if (x.size() > 0) {
+        with_element_type(x.dtype, [&]<typename T>() {
+            const auto run = [&]<int kCount>() {
+                launch(ctx, scale_rows_kernel<T, kCount>, static_cast<unsigned>(tokens), kThreads,
+                       x.as<T>(), x.stride, factors.as<float>(), factors.stride, scaled.as<T>(),
+                       x.cols);
+            };
+            with_vectors(run, x, scaled);
+        });
+    }
+    gemm(ctx, numerator, true, scaled, false, dw, accumulate);
+    // The product used the lane's workspace; what follows may use it, too.
+    if (options.label_smoothing > 0 && dw.size() > 0) {
+        const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
+        const double* const row_sum = sum_rows(ctx, x, labels, g);
+        const auto run = [&]<int kCount>() {
+            launch(ctx, subtract_kernel<kCount>, blocks_for(dw.rows, 1), kThreads, dw.as<float>(),
+                   dw.stride, dw.rows, dw.cols, uniform, row_sum);
+        };
+        with_vectors(run, dw);
+    }
+    add_rows_in_order(ctx, labels, shard.first_row, x, factors.column_range(1, 1), dw);
+}
+
+}  // namespace vocabpipe::kernels::cuda

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/rank_placement.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace vocabpipe::tool {
+
+/// What makes the device of a rank, by --device; empty for the host. On GPUs a process takes the
+/// one of its number on the host; threads of a process share those there are. Throws UsageError in
+/// a build without CUDA.
+[[nodiscard]] std::function<std::unique_ptr<Device>(const RankPlacement&)> device_factory(
+    const std::string& device, bool ranks_are_threads);
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention by the textbook, with the errors that an operator may make, for the tests of all
+// devices.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/attention_shape.hpp"
+#include "tests/kernels/matrix.hpp"
+
+namespace vocabpipe::kernels::test {
+
+/// Attention by the textbook with whole (s, s) matrices in fp64, and beside every result a bound of
+/// the error that an operator may make: fp32 sums, p and ds rounded to the run's type.
+struct Naive {
+    Matrix out, out_bound, log_sum_exp, dqkv, dqkv_bound;
+
+    Naive(const Matrix& qkv, const Matrix& dout, AttentionShape shape, DType type)
+        : out(zeros(shape.tokens(), shape.hidden())),
+          out_bound(out),
+          log_sum_exp(zeros(shape.tokens(), shape.heads)),
+          dqkv(zeros(shape.tokens(), 3 * shape.hidden())),
+          dqkv_bound(dqkv) {
+        for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
+            for (int64_t head = 0; head < shape.heads; ++head) {
+                one_head(qkv, dout, shape, sequence, head, type);
+            }
+        }
+    }
+
+private:
+    static Matrix zeros(int64_t rows, int64_t cols) {
+        return Matrix(rows, cols, DType::fp64).mapped(DType::fp64, [](double) { return 0.0; });
+    }
+    static void add(Matrix& matrix, int64_t row, int64_t col, double value) {
+        matrix.set(row, col, matrix.get(row, col) + value);
+    }
+
+    void one_head(const Matrix& qkv, const Matrix& dout, AttentionShape shape, int64_t sequence,
+                  int64_t head, DType type) {
+        const int64_t s = shape.seq_length, d = shape.head_size, h = shape.hidden();
+        const int64_t base = sequence * s, col = head * d;
+        const double scale = 1 / std::sqrt(static_cast<double>(d));
+        const double narrow = type == DType::bf16 ? kEps16 * 1.01 : 0.0;
+        const double rounding = unit_roundoff(type) * 1.01;
+        const auto q = [&](int64_t t, int64_t i) { return qkv.get(base + t, col + i); };
+        const auto k = [&](int64_t t, int64_t i) { return qkv.get(base + t, h + col + i); };
+        const auto v = [&](int64_t t, int64_t i) { return qkv.get(base + t, 2 * h + col + i); };
+        const auto g = [&](int64_t t, int64_t i) { return dout.get(base + t, col + i); };
+        const auto terms_d = static_cast<double>(d + 2), terms_s = static_cast<double>(s + 2);
+        for (int64_t i = 0; i < s; ++i) {
+            std::vector<double> score(static_cast<size_t>(s)), p(score), p_error(score), dp(score);
+            std::vector<double> dp_error(score);
+            double sum = 0.0, largest_error = 0.0;
+            for (int64_t j = 0; j <= i; ++j) {
+                const auto at = static_cast<size_t>(j);
+                double magnitude = 0.0, dp_magnitude = 0.0;
+                for (int64_t c = 0; c < d; ++c) {
+                    score[at] += q(i, c) * k(j, c) * scale;
+                    magnitude += std::abs(q(i, c) * k(j, c)) * scale;
+                    dp[at] += g(i, c) * v(j, c);
+                    dp_magnitude += std::abs(g(i, c) * v(j, c));
+                }
+                sum += std::exp(score[at]);
+                // the exponent's absolute error: the product's, and four roundings of it
+                largest_error = std::max(largest_error, (terms_d + 8) * kEps32 * magnitude);
+                dp_error[at] = terms_d * kEps32 * dp_magnitude;
+            }
+            const double lse = std::log(sum);
+            log_sum_exp.set(base + i, head, lse);
+            // p = exp(score - lse): both exponents' errors and exp's own 2 ulp
+            const double relative = 4 * largest_error + (4 * std::abs(lse) + terms_s + 16) * kEps32;
+            double delta = 0.0, delta_magnitude = 0.0;
+            for (int64_t j = 0; j <= i; ++j) {
+                const auto at = static_cast<size_t>(j);
+                p[at] = std::exp(score[at] - lse);
+                p_error[at] = p[at] * (relative + narrow);
+                for (int64_t c = 0; c < d; ++c) {
+                    add(out, base + i, col + c, p[at] * v(j, c));
+                    add(out_bound, base + i, col + c,
+                        (p_error[at] + p[at] * terms_s * kEps32) * std::abs(v(j, c)));
+                }
+            }
+            for (int64_t c = 0; c < d; ++c) {
+                delta += g(i, c) * out.get(base + i, col + c);
+                delta_magnitude += std::abs(g(i, c) * out.get(base + i, col + c));
+            }
+            for (int64_t j = 0; j <= i; ++j) {
+                const auto at = static_cast<size_t>(j);
+                const double ds = p[at] * (dp[at] - delta) * scale;
+                // delta is computed from `out` of the run's type
+                const double difference_error =
+                    dp_error[at] + (terms_d * kEps32 + 2 * rounding) * delta_magnitude;
+                const double ds_error =
+                    std::abs(ds) * (relative + narrow + 4 * kEps32 + terms_s * kEps32) +
+                    p[at] * scale * difference_error;
+                for (int64_t c = 0; c < d; ++c) {
+                    add(dqkv, base + i, col + c, ds * k(j, c));
+                    add(dqkv, base + j, h + col + c, ds * q(i, c));
+                    add(dqkv, base + j, 2 * h + col + c, p[at] * g(i, c));
+                    add(dqkv_bound, base + i, col + c, ds_error * std::abs(k(j, c)));
+                    add(dqkv_bound, base + j, h + col + c, ds_error * std::abs(q(i, c)));
+                    add(dqkv_bound, base + j, 2 * h + col + c,
+                        (p_error[at] + p[at] * terms_s * kEps32) * std::abs(g(i, c)));
+                }
+            }
+        }
+        // The results are rounded once more.
+        for (int64_t t = 0; t < s; ++t) {
+            for (int64_t c = 0; c < d; ++c) {
+                add(out_bound, base + t, col + c,
+                    1e-12 + rounding * std::abs(out.get(base + t, col + c)));
+                for (int64_t part = 0; part < 3; ++part) {
+                    const int64_t at = part * h + col + c;
+                    add(dqkv_bound, base + t, at,
+                        1e-12 + rounding * (std::abs(dqkv.get(base + t, at)) +
+                                            dqkv_bound.get(base + t, at)));
+                }
+            }
+        }
+    }
+};
+
+/// Of log_sum_exp: scores of magnitude at most 4 sqrt(d), in sums of d and s terms.
+inline std::function<double(int64_t, int64_t)> log_sum_exp_bound(const Naive& naive,
+                                                                 AttentionShape shape) {
+    return [&naive, shape](int64_t row, int64_t col) {
+        const auto d = static_cast<double>(shape.head_size);
+        return ((d + 8) * 4 * std::sqrt(d) + static_cast<double>(shape.seq_length) +
+                4 * std::abs(naive.log_sum_exp.get(row, col))) *
+               kEps32;
+    };
+}
+
+inline auto within(const Matrix& bound) {
+    return [&bound](int64_t row, int64_t col) { return bound.get(row, col); };
+}
+
+}  // namespace vocabpipe::kernels::test

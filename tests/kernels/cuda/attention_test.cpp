@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/attention.hpp"
+
+#include <vector>
+
+#include "kernels/cuda/attention_plan.hpp"
+#include "tests/kernels/attention_oracle.hpp"
+#include "tests/kernels/cuda/device_matrix.hpp"
+#include "tests/kernels/cuda/sums.hpp"
+
+namespace vocabpipe::kernels::test {
+namespace {
+
+const AttentionShape kShapes[] = {
+    {.sequences = 1, .seq_length = 1, .heads = 1, .head_size = 1},
+    {.sequences = 2, .seq_length = 3, .heads = 1, .head_size = 17},
+    {.sequences = 1, .seq_length = 17, .heads = 3, .head_size = 8},
+    {.sequences = 3, .seq_length = 40, .heads = 2, .head_size = 16},
+    {.sequences = 1, .seq_length = 65, .heads = 2, .head_size = 5},
+};
+
+int64_t scratch_bytes(AttentionShape shape) {
+    return cuda::attention_workspace_bytes(shape, DType::bf16, 1);
+}
+
+struct Results {
+    Matrix out, log_sum_exp, dqkv;
+};
+
+/// Forward and backward of the given matrices in a workspace of `bytes`.
+Results run(const Device& device, Context& ctx, AttentionShape shape, const Matrix& qkv,
+            const Matrix& dout, int64_t bytes) {
+    const DType type = qkv.type();
+    const DeviceMatrix dqkv_in(device, qkv), ddout(device, dout);
+    const DeviceMatrix out(device, Matrix(shape.tokens(), shape.hidden(), type));
+    const DeviceMatrix lse(device, Matrix(shape.tokens(), shape.heads, DType::fp32));
+    const DeviceMatrix dqkv(device, Matrix(shape.tokens(), 3 * shape.hidden(), type, 8));
+    const DeviceBytes forward_workspace(static_cast<size_t>(bytes));
+    cuda::causal_attention_forward(ctx, dqkv_in, shape, out, lse, forward_workspace);
+    const DeviceBytes backward_workspace(static_cast<size_t>(bytes));
+    cuda::causal_attention_backward(ctx, ddout, dqkv_in, out, lse, shape, dqkv, backward_workspace);
+    return {out.download(), lse.download(), dqkv.download()};
+}
+
+class CudaAttention : public OnDeviceWithParam<DType> {};
+
+void expect_textbook(const Results& results, const Matrix& qkv, const Matrix& dout,
+                     AttentionShape shape) {
+    const Naive naive(qkv, dout, shape, qkv.type());
+    expect_close(results.out, naive.out, within(naive.out_bound));
+    expect_close(results.log_sum_exp, naive.log_sum_exp, log_sum_exp_bound(naive, shape));
+    expect_close(results.dqkv, naive.dqkv, within(naive.dqkv_bound));
+}
+
+TEST_P(CudaAttention, AgreesWithTheTextbookInBothDirections) {
+    Device device;
+    for (const auto& shape : kShapes) {
+        for (const int64_t gap : {3, 8}) {
+            SCOPED_TRACE(testing::Message()
+                         << shape.sequences << " sequences of " << shape.seq_length << ", "
+                         << shape.heads << " heads of " << shape.head_size << ", gap " << gap);
+            const auto qkv =
+                random_with_gap(shape.tokens(), 3 * shape.hidden(), GetParam(), gap, 1, -2.0, 2.0);
+            const auto dout = random_with_gap(shape.tokens(), shape.hidden(), GetParam(), gap, 2);
+            expect_textbook(run(device, device.context(), shape, qkv, dout, scratch_bytes(shape)),
+                            qkv, dout, shape);
+        }
+    }
+}
+
+// More queries than scores are held of at a time, and rows that end within a block's first vectors.
+TEST_P(CudaAttention, SumsGradientsOfKeysOverBlocksOfQueries) {
+    const AttentionShape shape{.sequences = 1, .seq_length = 530, .heads = 1, .head_size = 4};
+    ASSERT_LT(cuda::AttentionPlan(shape).query_rows, shape.seq_length);
+    Device device;
+    const auto qkv = Matrix::random(530, 12, GetParam(), 1, -2.0, 2.0);
+    const auto dout = Matrix::random(530, 4, GetParam(), 2);
+    expect_textbook(run(device, device.context(), shape, qkv, dout, scratch_bytes(shape)), qkv,
+                    dout, shape);
+}
+
+TEST_P(CudaAttention, SmallerWorkspacesGiveTheSameBits) {
+    const AttentionShape shape{.sequences = 5, .seq_length = 19, .heads = 3, .head_size = 8};
+    Device device;
+    const auto qkv = Matrix::random(shape.tokens(), 3 * shape.hidden(), GetParam(), 1, -2.0, 2.0);
+    const auto dout = Matrix::random(shape.tokens(), shape.hidden(), GetParam(), 2);
+    const int64_t group = cuda::AttentionPlan(shape).group_bytes();
+    ASSERT_EQ(scratch_bytes(shape), 5 * group) << "one group per sequence, all at a time";
+    const Results whole = run(device, device.context(), shape, qkv, dout, 5 * group);
+    expect_textbook(whole, qkv, dout, shape);
+    for (const int64_t bytes : {group, 2 * group, 3 * group + 64}) {
+        const Results parts = run(device, device.context(), shape, qkv, dout, bytes);
+        EXPECT_TRUE(parts.out.same_bits(whole.out)) << bytes;
+        EXPECT_TRUE(parts.log_sum_exp.same_bits(whole.log_sum_exp)) << bytes;
+        EXPECT_TRUE(parts.dqkv.same_bits(whole.dqkv)) << bytes;
+    }
+}
+
+TEST_P(CudaAttention, SurvivesScoresFarOutsideTheRangeOfExp) {
+    const AttentionShape shape{.sequences = 1, .seq_length = 40, .heads = 1, .head_size = 16};
+    Device device;
+    const auto qkv = Matrix::random(40, 48, GetParam(), 1, -100.0, 100.0);
+    const auto dout = Matrix::random(40, 16, GetParam(), 2);
+    const Results results = run(device, device.context(), shape, qkv, dout, scratch_bytes(shape));
+    for (int64_t row = 0; row < 40; ++row) {
+        // a convex combination of values within +-100
+        for (int64_t col = 0; col < 16; ++col)
+            EXPECT_LE(std::abs(results.out.get(row, col)), 100.5);
+        EXPECT_TRUE(std::isfinite(results.log_sum_exp.get(row, 0)));
+    }
+}
+
+TEST_P(CudaAttention, RefusesAWorkspaceBelowOneGroup) {
+    const AttentionShape shape{.sequences = 1, .seq_length = 4, .heads = 1, .head_size = 4};
+    Device device;
+    const auto qkv = Matrix::random(4, 12, GetParam(), 1);
+    EXPECT_THROW(run(device, device.context(), shape, qkv, Matrix::random(4, 4, GetParam(), 2), 64),
+                 UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaAttention, testing::Values(DType::fp32, DType::bf16),
+                         [](const auto& info) { return name_of(info.param); });
+
+// Pure functions: no GPU.
+TEST(CudaAttentionPlan, ScratchStaysBelowItsLimitForModelsOfPractice) {
+    for (const int64_t seq_length : {1, 128, 1024, 2048, 4096, 8192, 32768}) {
+        for (const auto& [heads, head_size] : {std::pair{12, 64}, {25, 64}, {32, 128}}) {
+            const AttentionShape shape{
+                .sequences = 8, .seq_length = seq_length, .heads = heads, .head_size = head_size};
+            const int64_t bytes = cuda::attention_workspace_bytes(shape, DType::bf16, 1);
+            EXPECT_GT(bytes, 0);
+            EXPECT_LE(bytes, cuda::kAttentionScratchBytes) << seq_length << " x " << heads;
+        }
+    }
+}
+
+TEST(CudaAttentionPlan, GroupsCoverAllHeadsOnce) {
+    for (const int64_t heads : {1, 5, 16, 25, 96}) {
+        const AttentionShape shape{
+            .sequences = 3, .seq_length = 2048, .heads = heads, .head_size = 64};
+        const cuda::AttentionPlan plan(shape);
+        const int64_t per_sequence = plan.groups / shape.sequences;
+        EXPECT_EQ(plan.groups % shape.sequences, 0);
+        EXPECT_GE(per_sequence * plan.group_heads, heads);
+        EXPECT_LT((per_sequence - 1) * plan.group_heads, heads);
+    }
+}
+
+TEST(CudaAttentionPlan, OfNothingNeedsNothing) {
+    EXPECT_EQ(cuda::attention_workspace_bytes({}, DType::bf16, 1), 0);
+}
+
+}  // namespace
+}  // namespace vocabpipe::kernels::test
