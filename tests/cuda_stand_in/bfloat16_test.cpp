@@ -8,7 +8,7 @@
 
 namespace {
 
-TEST(BFloat16, EveryValueSurvivesTheWayThroughFloat) {
+TEST(StandInBFloat16, EveryValueSurvivesTheWayThroughFloat) {
     for (unsigned int bits = 0; bits < 0x10000; ++bits) {
         const auto value = __ushort_as_bfloat16(static_cast<unsigned short>(bits));
         const float wide = __bfloat162float(value);
@@ -20,7 +20,7 @@ TEST(BFloat16, EveryValueSurvivesTheWayThroughFloat) {
     }
 }
 
-TEST(BFloat16, RoundsToTheNearestTiesToEven) {
+TEST(StandInBFloat16, RoundsToTheNearestTiesToEven) {
     const auto rounded = [](uint32_t bits) {
         return __bfloat16_as_ushort(__float2bfloat16(std::bit_cast<float>(bits)));
     };
@@ -31,7 +31,7 @@ TEST(BFloat16, RoundsToTheNearestTiesToEven) {
     EXPECT_EQ(rounded(0x7f7fffffU), 0x7f80);  // beyond the largest: infinity
 }
 
-TEST(BFloat16, PairsKeepTheirOrder) {
+TEST(StandInBFloat16, PairsKeepTheirOrder) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(1.0F, -2.0F);
     EXPECT_EQ(__low2float(pair), 1.0F);
     EXPECT_EQ(__high2float(pair), -2.0F);

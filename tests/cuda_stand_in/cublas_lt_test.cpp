@@ -206,7 +206,7 @@ void expect_agreement(cublasOperation_t ta, cublasOperation_t tb, cublasLtEpilog
     problem.expect_result(alpha, beta);
 }
 
-TEST(CublasLt, TransposesScalesAndTypesAgreeWithPlainLoops) {
+TEST(StandInCublasLt, TransposesScalesAndTypesAgreeWithPlainLoops) {
     for (const auto ta : {CUBLAS_OP_N, CUBLAS_OP_T}) {
         for (const auto tb : {CUBLAS_OP_N, CUBLAS_OP_T}) {
             expect_agreement<float, float>(ta, tb, CUBLASLT_EPILOGUE_DEFAULT, 1.5F, 0.0F);
@@ -218,7 +218,7 @@ TEST(CublasLt, TransposesScalesAndTypesAgreeWithPlainLoops) {
     }
 }
 
-TEST(CublasLt, EpiloguesAgreeWithPlainLoops) {
+TEST(StandInCublasLt, EpiloguesAgreeWithPlainLoops) {
     for (const auto epilogue :
          {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
           CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
@@ -229,7 +229,7 @@ TEST(CublasLt, EpiloguesAgreeWithPlainLoops) {
     }
 }
 
-TEST(CublasLt, WithBetaZeroTheOldResultIsNotRead) {
+TEST(StandInCublasLt, WithBetaZeroTheOldResultIsNotRead) {
     Problem<float, float> problem(CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT);
     ASSERT_EQ(cudaMemset(problem.d.get(), 0xff, problem.d.bytes()), cudaSuccess);
     ASSERT_EQ(problem.run(1.0F, 0.0F), CUBLAS_STATUS_SUCCESS);
@@ -237,7 +237,7 @@ TEST(CublasLt, WithBetaZeroTheOldResultIsNotRead) {
     EXPECT_TRUE(std::isfinite(problem.d.values()[0]));
 }
 
-TEST(CublasLt, RowOrderIsTheTransposedMatrix) {
+TEST(StandInCublasLt, RowOrderIsTheTransposedMatrix) {
     Problem<float, float> problem(CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT);
     ASSERT_EQ(problem.run(1.0F, 0.0F), CUBLAS_STATUS_SUCCESS);
     problem.stream.synchronize();
@@ -250,7 +250,7 @@ TEST(CublasLt, RowOrderIsTheTransposedMatrix) {
     EXPECT_EQ(rows.d.values(), columns);
 }
 
-TEST(CublasLt, BatchesAdvanceByTheirStrides) {
+TEST(StandInCublasLt, BatchesAdvanceByTheirStrides) {
     const Stream stream;
     cublasLtHandle_t handle = nullptr;
     cublasLtMatmulDesc_t op = nullptr;
@@ -287,7 +287,7 @@ TEST(CublasLt, BatchesAdvanceByTheirStrides) {
     cublasLtDestroy(handle);
 }
 
-TEST(CublasLt, AScaleInDeviceMemoryIsReadByTheStream) {
+TEST(StandInCublasLt, AScaleInDeviceMemoryIsReadByTheStream) {
     Problem<float, float> problem(CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT);
     problem.set(CUBLASLT_MATMUL_DESC_POINTER_MODE, int32_t{CUBLASLT_POINTER_MODE_DEVICE});
     const DeviceArray<float> scales(std::vector<float>{2.0F, 0.5F});
@@ -300,7 +300,7 @@ TEST(CublasLt, AScaleInDeviceMemoryIsReadByTheStream) {
     problem.expect_result(2.0F, 0.5F);
 }
 
-TEST(CublasLt, WhatTheLibraryRefusesIsRefused) {
+TEST(StandInCublasLt, WhatTheLibraryRefusesIsRefused) {
     using F = Problem<float, float>;
     {
         F problem(CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_GELU_AUX);
@@ -334,7 +334,7 @@ TEST(CublasLt, WhatTheLibraryRefusesIsRefused) {
     }
 }
 
-TEST(CublasLt, AnAlgorithmHoldsForItsProblemAlignmentAndWorkspace) {
+TEST(StandInCublasLt, AnAlgorithmHoldsForItsProblemAlignmentAndWorkspace) {
     Problem<float, float> problem(CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT);
     const uint64_t bytes = 1 << 20;
     ASSERT_EQ(
@@ -360,7 +360,7 @@ TEST(CublasLt, AnAlgorithmHoldsForItsProblemAlignmentAndWorkspace) {
     EXPECT_EQ(run(problem.a.get(), problem.result.workspaceSize), CUBLAS_STATUS_INVALID_VALUE);
 }
 
-TEST(CublasLt, ErrorsCanBeArranged) {
+TEST(StandInCublasLt, ErrorsCanBeArranged) {
     cublasLtHandle_t handle = nullptr;
     cuda_stand_in::fail_next_call(cudaErrorUnknown, "cublasLtCreate");
     EXPECT_EQ(cublasLtCreate(&handle), CUBLAS_STATUS_NOT_INITIALIZED);
@@ -375,7 +375,7 @@ void multiply_beyond_memory() {
     (void)problem.run(1.0F, 0.0F);
 }
 
-TEST(CublasLtDeathTest, OperandsOutsideOfDeviceMemoryEndTheProcess) {
+TEST(StandInCublasLtDeathTest, OperandsOutsideOfDeviceMemoryEndTheProcess) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_DEATH(multiply_beyond_memory(),
                  "cublasLtMatmul: the .* bytes of D at .* are not inside of one allocation");

@@ -22,7 +22,7 @@ __global__ void scale(float* out, const float* in, int count, float factor) {
     }
 }
 
-TEST(Kernels, EveryThreadOfAnOddGridRunsOnce) {
+TEST(StandInKernels, EveryThreadOfAnOddGridRunsOnce) {
     const Stream stream;
     std::vector<float> in(1000);
     std::iota(in.begin(), in.end(), 1.0F);
@@ -44,7 +44,7 @@ __global__ void write_index(uint3* index, dim3* sizes) {
     sizes[1] = blockDim;
 }
 
-TEST(Kernels, IndicesHaveThreeDimensions) {
+TEST(StandInKernels, IndicesHaveThreeDimensions) {
     const Stream stream;
     const DeviceArray<uint3> index(2 * 3 * 2 * 4 * 3 * 2);
     const DeviceArray<dim3> sizes(2);
@@ -89,7 +89,7 @@ __global__ void row_sums(float* sums, const float* in, int columns) {
     }
 }
 
-TEST(Kernels, BlockReductionsAddEveryElement) {
+TEST(StandInKernels, BlockReductionsAddEveryElement) {
     const Stream stream;
     const int rows = 7;
     const int columns = 1001;
@@ -120,7 +120,7 @@ __global__ void shuffles(int* out) {
     out[128 + lane] = __shfl_xor_sync(all, lane, 6);
 }
 
-TEST(Kernels, ShufflesMoveValuesAsTheProgrammingGuideDefines) {
+TEST(StandInKernels, ShufflesMoveValuesAsTheProgrammingGuideDefines) {
     const Stream stream;
     const DeviceArray<int> out(160);
     ASSERT_EQ(launch(1, 32, stream, shuffles, out.get()), cudaSuccess);
@@ -148,7 +148,7 @@ __global__ void reverse_without_barrier(int* values) {
     values[threadIdx.x] = kept[blockDim.x - 1 - threadIdx.x];
 }
 
-TEST(Kernels, AMissingBarrierGivesAWrongResult) {
+TEST(StandInKernels, AMissingBarrierGivesAWrongResult) {
     const Stream stream;
     std::vector<int> in(256);
     std::iota(in.begin(), in.end(), 1);
@@ -174,7 +174,7 @@ __global__ void histogram(unsigned int* bins, const int* values, int count) {
     }
 }
 
-TEST(Kernels, AtomicsOfTwoStreamsLoseNothing) {
+TEST(StandInKernels, AtomicsOfTwoStreamsLoseNothing) {
     const Stream a;
     const Stream b;
     std::vector<int> values(5000);
@@ -227,7 +227,7 @@ void run_misuse(unsigned int threads, void (*kernel)(P...), A... arguments) {
     stream.synchronize();
 }
 
-TEST(KernelsDeathTest, MisuseEndsTheProcessAndNamesTheKernel) {
+TEST(StandInKernelsDeathTest, MisuseEndsTheProcessAndNamesTheKernel) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     int out = 0;
     EXPECT_DEATH(run_misuse(64, barrier_for_some),
@@ -242,7 +242,7 @@ TEST(KernelsDeathTest, MisuseEndsTheProcessAndNamesTheKernel) {
     EXPECT_DEATH(__syncthreads(), "__syncthreads\\(\\) outside of a kernel");
 }
 
-TEST(Kernels, ImpossibleLaunchesAreRefused) {
+TEST(StandInKernels, ImpossibleLaunchesAreRefused) {
     const Stream stream;
     const DeviceArray<float> x(1);
     EXPECT_EQ(launch(1, 1025, stream, scale, x.get(), x.get(), 1, 1.0F),
@@ -255,7 +255,7 @@ TEST(Kernels, ImpossibleLaunchesAreRefused) {
     EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-TEST(Kernels, ReductionsOfABlockTakeMicroseconds) {
+TEST(StandInKernels, ReductionsOfABlockTakeMicroseconds) {
     const Stream stream;
     const DeviceArray<float> x(std::vector<float>(64 * 256, 1.0F));
     const DeviceArray<float> sums(64);

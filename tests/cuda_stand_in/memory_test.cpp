@@ -15,9 +15,9 @@ namespace {
 using stand_in_test::DeviceArray;
 using stand_in_test::Stream;
 
-class Memory : public testing::Test {
+class StandInMemory : public testing::Test {
 protected:
-    ~Memory() override {
+    ~StandInMemory() override {
         cuda_stand_in::set_memory_bytes(size_t{4} << 30);
         cuda_stand_in::set_device_count(1);
         cudaSetDevice(0);
@@ -25,14 +25,14 @@ protected:
     }
 };
 
-TEST_F(Memory, FreshMemoryHoldsNaN) {
+TEST_F(StandInMemory, FreshMemoryHoldsNaN) {
     const DeviceArray<float> fresh(100);
     for (const float value : fresh.values()) {
         ASSERT_TRUE(std::isnan(value));
     }
 }
 
-TEST_F(Memory, AllocationsBeyondTheDeviceAreRefused) {
+TEST_F(StandInMemory, AllocationsBeyondTheDeviceAreRefused) {
     const size_t before = cuda_stand_in::memory_in_use(0);
     cuda_stand_in::set_memory_bytes(before + 1000);
     cuda_stand_in::reset_counters();
@@ -54,7 +54,7 @@ TEST_F(Memory, AllocationsBeyondTheDeviceAreRefused) {
     EXPECT_EQ(cuda_stand_in::counters().allocations, 3U);
 }
 
-TEST_F(Memory, EveryDeviceHasItsOwn) {
+TEST_F(StandInMemory, EveryDeviceHasItsOwn) {
     cuda_stand_in::set_device_count(2);
     cuda_stand_in::set_memory_bytes(cuda_stand_in::memory_in_use(0) + 100);
     const DeviceArray<char> here(100);
@@ -66,7 +66,7 @@ TEST_F(Memory, EveryDeviceHasItsOwn) {
     EXPECT_EQ(attributes.device, 1);
 }
 
-TEST_F(Memory, CopiesAreRefusedOutsideOfAnAllocation) {
+TEST_F(StandInMemory, CopiesAreRefusedOutsideOfAnAllocation) {
     const Stream stream;
     const DeviceArray<int> device(10);
     std::vector<int> host(11);
@@ -83,7 +83,7 @@ TEST_F(Memory, CopiesAreRefusedOutsideOfAnAllocation) {
     stream.synchronize();
 }
 
-TEST_F(Memory, RowsAreCopiedWithTheirPitch) {
+TEST_F(StandInMemory, RowsAreCopiedWithTheirPitch) {
     const Stream stream;
     std::vector<int> in(12);
     std::iota(in.begin(), in.end(), 0);
@@ -99,7 +99,7 @@ TEST_F(Memory, RowsAreCopiedWithTheirPitch) {
         cudaErrorInvalidPitchValue);
 }
 
-TEST_F(Memory, PinnedMemoryIsKnownAsSuch) {
+TEST_F(StandInMemory, PinnedMemoryIsKnownAsSuch) {
     void* pinned = nullptr;
     ASSERT_EQ(cudaMallocHost(&pinned, 64), cudaSuccess);
     cudaPointerAttributes attributes{};
@@ -114,7 +114,7 @@ TEST_F(Memory, PinnedMemoryIsKnownAsSuch) {
     EXPECT_EQ(cudaHostUnregister(mine.data()), cudaErrorHostMemoryNotRegistered);
 }
 
-TEST_F(Memory, WithoutDevicesEveryCallSaysSo) {
+TEST_F(StandInMemory, WithoutDevicesEveryCallSaysSo) {
     cuda_stand_in::set_device_count(0);
     int devices = -1;
     EXPECT_EQ(cudaGetDeviceCount(&devices), cudaErrorNoDevice);
@@ -124,7 +124,7 @@ TEST_F(Memory, WithoutDevicesEveryCallSaysSo) {
     EXPECT_EQ(std::string(cudaGetErrorName(cudaGetLastError())), "cudaErrorNoDevice");
 }
 
-TEST_F(Memory, AnArrangedErrorComesOnceFromTheNamedCall) {
+TEST_F(StandInMemory, AnArrangedErrorComesOnceFromTheNamedCall) {
     cuda_stand_in::fail_next_call(cudaErrorLaunchFailure, "cudaMalloc");
     int device = -1;
     EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
@@ -135,7 +135,7 @@ TEST_F(Memory, AnArrangedErrorComesOnceFromTheNamedCall) {
     EXPECT_EQ(cudaFree(&device), cudaErrorInvalidValue);
 }
 
-TEST_F(Memory, PropertiesAndAttributesAgree) {
+TEST_F(StandInMemory, PropertiesAndAttributesAgree) {
     cudaDeviceProp properties{};
     ASSERT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
     int multiprocessors = 0;

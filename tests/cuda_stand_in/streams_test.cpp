@@ -11,6 +11,7 @@
 
 #include "tests/cuda_stand_in/device_array.hpp"
 #include "tests/support/cuda_stand_in/control.hpp"
+#include "tests/support/cuda_stand_in/sanitizers.hpp"
 #include "tests/support/cuda_stand_in/stream_queue.hpp"
 
 namespace {
@@ -42,9 +43,9 @@ private:
     bool open_ = false;
 };
 
-class Streams : public testing::Test {
+class StandInStreams : public testing::Test {
 protected:
-    ~Streams() override {
+    ~StandInStreams() override {
         cuda_stand_in::set_delays({});
         cuda_stand_in::set_device_count(1);
         cudaSetDevice(0);
@@ -52,7 +53,7 @@ protected:
     }
 };
 
-TEST_F(Streams, WorkRunsLaterAndInOrder) {
+TEST_F(StandInStreams, WorkRunsLaterAndInOrder) {
     const Stream stream;
     Gate gate;
     std::vector<int> order;
@@ -68,7 +69,7 @@ TEST_F(Streams, WorkRunsLaterAndInOrder) {
     EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
-TEST_F(Streams, OneStreamDoesNotWaitForAnother) {
+TEST_F(StandInStreams, OneStreamDoesNotWaitForAnother) {
     const Stream held;
     const Stream free;
     Gate gate;
@@ -81,7 +82,7 @@ TEST_F(Streams, OneStreamDoesNotWaitForAnother) {
     gate.open();
 }
 
-TEST_F(Streams, AnEventOrdersTwoStreams) {
+TEST_F(StandInStreams, AnEventOrdersTwoStreams) {
     const Stream producer;
     const Stream consumer;
     const Event ready(cudaEventDisableTiming);
@@ -100,7 +101,7 @@ TEST_F(Streams, AnEventOrdersTwoStreams) {
     EXPECT_EQ(cudaEventQuery(ready), cudaSuccess);
 }
 
-TEST_F(Streams, AWaitMeansTheRecordBeforeIt) {
+TEST_F(StandInStreams, AWaitMeansTheRecordBeforeIt) {
     const Stream first;
     const Stream second;
     const Stream waiting;
@@ -144,15 +145,15 @@ int stale_reads(bool with_event) {
     return stale;
 }
 
-TEST_F(Streams, DelaysShowAMissingWait) {
-    cuda_stand_in::set_delays({.seed = 7, .longest = 200us});
+TEST_F(StandInStreams, DelaysShowAMissingWait) {
+    cuda_stand_in::set_delays({.seed = 7, .longest = 1000us});
     EXPECT_EQ(stale_reads(true), 0);
-#if !defined(__SANITIZE_THREAD__)  // a race on purpose
+#if !CUDA_STAND_IN_TSAN  // a race on purpose
     EXPECT_GT(stale_reads(false), 0);
 #endif
 }
 
-TEST_F(Streams, EventsMeasureTime) {
+TEST_F(StandInStreams, EventsMeasureTime) {
     const Stream stream;
     const Event begin;
     const Event end;
@@ -171,7 +172,7 @@ TEST_F(Streams, EventsMeasureTime) {
     EXPECT_EQ(cudaEventElapsedTime(&ms, begin, untimed), cudaErrorInvalidResourceHandle);
 }
 
-TEST_F(Streams, DestroyingAStreamDrainsIt) {
+TEST_F(StandInStreams, DestroyingAStreamDrainsIt) {
     std::atomic<int> done = 0;
     {
         const Stream stream;
@@ -182,7 +183,7 @@ TEST_F(Streams, DestroyingAStreamDrainsIt) {
     EXPECT_EQ(done, 50);
 }
 
-TEST_F(Streams, HandlesOfDestroyedObjectsAreRefused) {
+TEST_F(StandInStreams, HandlesOfDestroyedObjectsAreRefused) {
     cudaStream_t stream = nullptr;
     cudaEvent_t event = nullptr;
     ASSERT_EQ(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, -3), cudaSuccess);
@@ -195,7 +196,7 @@ TEST_F(Streams, HandlesOfDestroyedObjectsAreRefused) {
     EXPECT_EQ(cudaEventQuery(event), cudaErrorInvalidResourceHandle);
 }
 
-TEST_F(Streams, AnEventBelongsToItsDevice) {
+TEST_F(StandInStreams, AnEventBelongsToItsDevice) {
     cuda_stand_in::set_device_count(2);
     const Stream stream;
     ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
@@ -207,7 +208,7 @@ TEST_F(Streams, AnEventBelongsToItsDevice) {
     EXPECT_EQ(cuda_stand_in::device_of(other), 1);
 }
 
-TEST_F(Streams, TheDefaultStreamWaitsForBlockingStreamsOnly) {
+TEST_F(StandInStreams, TheDefaultStreamWaitsForBlockingStreamsOnly) {
     cudaStream_t blocking = nullptr;
     ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
     const Stream independent;
@@ -227,7 +228,7 @@ TEST_F(Streams, TheDefaultStreamWaitsForBlockingStreamsOnly) {
     ASSERT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
 }
 
-TEST_F(Streams, BlockedWorkNoticesThatItIsToStop) {
+TEST_F(StandInStreams, BlockedWorkNoticesThatItIsToStop) {
     const Stream stream;
     std::mutex mutex;
     std::condition_variable_any never;
@@ -242,7 +243,7 @@ TEST_F(Streams, BlockedWorkNoticesThatItIsToStop) {
     EXPECT_TRUE(left);
 }
 
-TEST_F(Streams, HostFunctionsRunInTheStream) {
+TEST_F(StandInStreams, HostFunctionsRunInTheStream) {
     const Stream stream;
     int called = 0;
     ASSERT_EQ(cudaLaunchHostFunc(
@@ -252,7 +253,7 @@ TEST_F(Streams, HostFunctionsRunInTheStream) {
     EXPECT_EQ(called, 1);
 }
 
-TEST_F(Streams, SynchronisationsAreCounted) {
+TEST_F(StandInStreams, SynchronisationsAreCounted) {
     const Stream stream;
     cuda_stand_in::reset_counters();
     stream.synchronize();
@@ -262,19 +263,19 @@ TEST_F(Streams, SynchronisationsAreCounted) {
                                                                   .stream_synchronisations = 1}));
 }
 
-#if defined(__SANITIZE_THREAD__)
+#if CUDA_STAND_IN_TSAN
 void copy_without_waiting() {
     (void)stale_reads(false);
     std::exit(0);
 }
 
-TEST(StreamsDeathTest, ThreadSanitizerReportsAMissingWait) {
+TEST(StandInStreamsDeathTest, ThreadSanitizerReportsAMissingWait) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(copy_without_waiting(), testing::ExitedWithCode(66), "data race");
 }
 #endif
 
-TEST(StreamsDeathTest, WorkThatThrowsEndsTheProcess) {
+TEST(StandInStreamsDeathTest, WorkThatThrowsEndsTheProcess) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_DEATH(
         {

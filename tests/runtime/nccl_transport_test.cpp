@@ -60,6 +60,23 @@ struct End {
             std::this_thread::yield();
         }
     }
+    /// Transfers to their end. On the way out with an error the transport goes first, as the
+    /// executor does it: memory that NCCL still uses cannot be freed.
+    void run(const std::vector<Transfer>& transfers, const std::function<void()>& enqueued = {}) {
+        try {
+            std::vector<Ticket> tickets;
+            for (const Transfer& transfer : transfers) {
+                tickets.push_back(transport->start(transfer));
+            }
+            for (const Ticket ticket : tickets) enqueue(ticket);
+            if (enqueued) enqueued();
+            finish();
+        } catch (const std::exception&) {
+            transport->cancel();
+            for (const cuda::Stream& stream : owned) cudaStreamSynchronize(stream.get());
+            throw;
+        }
+    }
     Communicator& control;
     std::array<cuda::Stream, 3> owned;
     TransportStreams streams;
@@ -248,12 +265,9 @@ TEST_P(NcclRanks, EveryKindOfTransferBringsEveryByteWithinAnyGroup) {
                 parts.emplace_back(
                     id, std::make_unique<Part>(plan[static_cast<size_t>(id)], id, c.rank()));
             }
-            std::vector<Ticket> tickets;
-            for (const auto& [id, part] : parts) {
-                tickets.push_back(end.transport->start(part->transfer));
-            }
-            for (const Ticket ticket : tickets) end.enqueue(ticket);
-            end.finish();
+            std::vector<Transfer> transfers;
+            for (const auto& [id, part] : parts) transfers.push_back(part->transfer);
+            end.run(transfers);
             for (const auto& [id, part] : parts) {
                 EXPECT_EQ(part->result->read(), part->expected)
                     << "rank " << c.rank() << " transfer " << id << ": "
@@ -293,20 +307,15 @@ TEST_P(NcclRanks, RankThatFailsEndsTheOthersThatWaitForIt) {
                 throw DeviceError("rank 0 breaks on purpose");
             }
             try {
-                end.enqueue(end.transport->start({.what = Do::broadcast,
-                                                  .ranks = everyone,
-                                                  .root = 0,
-                                                  .send = bytes.span(),
-                                                  .receive = bytes.span()}));
-                ++waiting;
-                end.finish();
+                end.run({{.what = Do::broadcast,
+                          .ranks = everyone,
+                          .root = 0,
+                          .send = bytes.span(),
+                          .receive = bytes.span()}},
+                        [&] { ++waiting; });
             } catch (const CommunicationError& error) {
                 EXPECT_THAT(error.what(), HasSubstr("rank 0 breaks on purpose"));
                 ++told;
-                end.transport->cancel();
-                for (const cuda::Stream& stream : end.owned) {
-                    cudaStreamSynchronize(stream.get());  // the memory may go now
-                }
                 throw;
             }
         });
@@ -361,15 +370,14 @@ TEST_F(NcclPair, TransferIsDoneForTheHostOnceItIsEnqueued) {
         End end(c);
         end.transport->prepare(one_message());
         DeviceBytes bytes(c.rank() == 0 ? content(0, 1, 50) : HostBytes(50));
-        if (c.rank() == 0) {
-            end.enqueue(end.transport->start(message(0, bytes.span())));
+        if (c.rank() == 1) {
+            while (!enqueued) std::this_thread::yield();
+        }
+        end.run({message(c.rank(), bytes.span())}, [&] {
+            if (c.rank() == 1) return;
             EXPECT_EQ(cudaStreamQuery(end.streams.forward), cudaErrorNotReady);
             enqueued = true;
-        } else {
-            while (!enqueued) std::this_thread::yield();
-            end.enqueue(end.transport->start(message(1, bytes.span())));
-        }
-        end.finish();
+        });
         EXPECT_EQ(bytes.read(), content(0, 1, 50));
     });
 }
@@ -391,8 +399,7 @@ TEST_F(NcclPair, TransferWaitsForWhatItsStreamWaitsFor) {
             cudaEventRecord(made.get(), compute.get());
             cudaStreamWaitEvent(end.streams.forward, made.get(), 0);
         }
-        end.enqueue(end.transport->start(message(c.rank(), bytes.span())));
-        end.finish();
+        end.run({message(c.rank(), bytes.span())});
         cudaStreamSynchronize(compute.get());
         EXPECT_EQ(bytes.read(), sent);
     });
@@ -410,8 +417,7 @@ TEST_F(NcclPair, AbortTellsTheOtherRankWhy) {
                              CommunicationError);
                 return;
             }
-            (void)end.transport->start(message(1, bytes.span()));
-            end.finish();
+            end.run({message(1, bytes.span())});
         });
         FAIL() << "rank 1 did not notice";
     } catch (const CommunicationError& error) {
@@ -428,8 +434,7 @@ TEST_F(NcclPair, FailureOfNcclIsACommunicationErrorThatNamesTheCall) {
             end.transport->prepare(one_message());
             const DeviceBytes bytes(c.rank() == 0 ? 50 : 51);
             try {
-                end.enqueue(end.transport->start(message(c.rank(), bytes.span())));
-                end.finish();
+                end.run({message(c.rank(), bytes.span())});
             } catch (const CommunicationError& error) {
                 ++errors;
                 EXPECT_THAT(error.what(), HasSubstr("internal error"));

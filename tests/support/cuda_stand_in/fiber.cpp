@@ -5,13 +5,14 @@
 
 #include <cstdint>
 
+#include "sanitizers.hpp"
 #include "stream.hpp"
 
 #if !defined(__x86_64__)
 #error "the fibers of the CUDA stand-in know x86-64 only"
 #endif
 
-#if defined(__SANITIZE_ADDRESS__)
+#if CUDA_STAND_IN_ASAN
 extern "C" {
 void __sanitizer_start_switch_fiber(void** fake_stack_save, const void* bottom, size_t size);
 void __sanitizer_finish_switch_fiber(void* fake_stack_save, const void** bottom_old,
@@ -63,7 +64,7 @@ namespace cuda_stand_in {
 namespace {
 
 constexpr size_t page = 4096;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+#if CUDA_STAND_IN_ASAN || CUDA_STAND_IN_TSAN || !defined(__OPTIMIZE__)
 constexpr size_t stack_size = 256 * 1024;
 #else
 constexpr size_t stack_size = 64 * 1024;  // local arrays of a kernel are a few KiB
@@ -100,7 +101,7 @@ Fiber::Fiber(void (*entry)(void*), void* argument) {
 
 Fiber::~Fiber() {
     if (mapping_ != nullptr) {
-#if defined(__SANITIZE_ADDRESS__)
+#if CUDA_STAND_IN_ASAN
         __asan_unpoison_memory_region(stack_low_, stack_bytes_);  // its frames never returned
 #endif
         munmap(mapping_, page + stack_size);
@@ -109,7 +110,7 @@ Fiber::~Fiber() {
 
 void Fiber::switch_to(Fiber& other) {
     other.came_from_ = this;
-#if defined(__SANITIZE_ADDRESS__)
+#if CUDA_STAND_IN_ASAN
     __sanitizer_start_switch_fiber(&shadow_, other.stack_low_, other.stack_bytes_);
 #endif
     cuda_stand_in_switch(&stack_pointer_, other.stack_pointer_);
@@ -117,7 +118,7 @@ void Fiber::switch_to(Fiber& other) {
 }
 
 void Fiber::entered() {
-#if defined(__SANITIZE_ADDRESS__)
+#if CUDA_STAND_IN_ASAN
     const void* low = nullptr;
     size_t bytes = 0;
     __sanitizer_finish_switch_fiber(shadow_, &low, &bytes);

@@ -3,7 +3,9 @@
 
 #include <mutex>
 
-#if defined(__SANITIZE_THREAD__)
+#include "sanitizers.hpp"
+
+#if CUDA_STAND_IN_TSAN
 extern "C" {
 void AnnotateIgnoreSyncBegin(const char* file, int line);
 void AnnotateIgnoreSyncEnd(const char* file, int line);
@@ -23,14 +25,14 @@ namespace cuda_stand_in {
 class Unseen {
 public:
     Unseen() {
-#if defined(__SANITIZE_THREAD__)
+#if CUDA_STAND_IN_TSAN
         AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
         AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
         AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
 #endif
     }
     ~Unseen() {
-#if defined(__SANITIZE_THREAD__)
+#if CUDA_STAND_IN_TSAN
         AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
         AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
         AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
