@@ -102,10 +102,9 @@ TEST_P(CudaAgainstHost, AWholeModelDiffersByTheRoundingOfItsSumsOnly) {
     const Gradients host = run_pipeline(world, config, partition, schedule, batch, 7);
     const Gradients cuda =
         run_pipeline(world, config, partition, schedule, batch, 7, on(CudaTransport::copies));
-    // Both stay within 5e-6 of a tensor's norm of exact arithmetic in fp32 (model/oracle_test.cpp);
-    // in bf16 every tensor between two operators is rounded, u = 2^-9, and the roundings of the two
-    // devices are independent where sums differ in the last digit: a few u after four layers.
-    const double bound = GetParam() == DType::fp32 ? 1e-5 : 8 * std::ldexp(1.0, -9);
+    // Both stay within 5e-6 of a tensor's norm of exact arithmetic in fp32, and within 0.1 in bf16
+    // (tests/model/oracle_test.cpp); so within twice that of each other.
+    const double bound = GetParam() == DType::fp32 ? 1e-5 : 0.2;
     double worst = 0;
     for (const auto& [name, want] : host.by_name) {
         double error = 0;
@@ -121,9 +120,9 @@ TEST_P(CudaAgainstHost, AWholeModelDiffersByTheRoundingOfItsSumsOnly) {
     }
     ASSERT_EQ(host.losses.size(), cuda.losses.size());
     for (size_t j = 0; j < host.losses.size(); ++j) {
-        EXPECT_NEAR(cuda.losses[j], host.losses[j], bound * std::abs(host.losses[j]));
+        EXPECT_NEAR(cuda.losses[j], host.losses[j],
+                    (GetParam() == DType::fp32 ? 2e-6 : 1e-2) * host.losses[j]);
     }
-    RecordProperty("worst", std::to_string(worst));
     std::printf("worst tensor %g of its norm\n", worst);
 }
 
