@@ -174,7 +174,9 @@ TEST_P(Sharded, GivesTheSameBitsWithOneAndWithTwoBarriers) {
 INSTANTIATE_TEST_SUITE_P(Cases, Sharded, testing::ValuesIn(shard_cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(VocabularyWorkspace, IsAtMostAQuarterOfALargeBf16NumeratorInSAndInT) {
+class VocabularyWorkspace : public OnDevice {};
+
+TEST_F(VocabularyWorkspace, IsAtMostAQuarterOfALargeBf16NumeratorInSAndInT) {
     for (const int64_t tokens : {1, 512, 4096, 5000, 32768}) {
         for (const int64_t rows : {16384, 32768, 50257, 131072, 151936}) {
             const int64_t numerator = 2 * tokens * rows;
