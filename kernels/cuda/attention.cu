@@ -17,8 +17,8 @@ namespace vocabpipe::kernels::cuda {
 namespace {
 
 constexpr int kCount = 8;  // scores per thread and access
-constexpr int kKept = 4;   // of these per thread in registers
-constexpr int kMostThreads = 512;
+constexpr int kKept = 4;   // of these per thread in registers: rows of up to 4096
+constexpr int kMostThreads = 128;
 
 /// Queries [begin, begin + rows) of every sequence see keys [0, begin + rows).
 struct QueryBlock {
@@ -292,7 +292,6 @@ private:
             const Group last = group(std::min(first_group_ + chunk_groups_, plan_.groups) - 1);
             pairs_ = last.slot + last.heads - first_pair_;
             body();
-            ctx_.poll();
         }
     }
     /// Group number `index`; its slot counts from the first pair of all.

@@ -21,6 +21,7 @@ struct ProductShape {
     int64_t workspace_bytes = 0;  ///< lanes differ
     /// Bytes that the pointers are multiples of, at most 16.
     int a_alignment = 0, b_alignment = 0, c_alignment = 0, addend_alignment = 0;
+    int bias_alignment = 0;
     DType ab_type = DType::fp32, c_type = DType::fp32, bias_type = DType::fp32;
     bool transpose_a = false, transpose_b = false, has_addend = false, has_bias = false;
     Epilogue epilogue = Epilogue::none;
@@ -36,7 +37,7 @@ struct ProductShapeHash {
 class ProductPlan {
 public:
     /// Throws DeviceError if cuBLASLt fails otherwise than by having no algorithm.
-    ProductPlan(cublasLtHandle_t blas, const ProductShape& shape);
+    ProductPlan(cublasLtHandle_t blas, const ProductShape& shape, const Product& product);
 
     [[nodiscard]] bool exists() const { return exists_; }
     void run(cublasLtHandle_t blas, const Product& product, const Engine::Queue& queue);
@@ -53,6 +54,7 @@ private:
 
     [[nodiscard]] static Layout layout(DType type, int64_t rows, int64_t cols, int64_t stride,
                                        int64_t batch, int64_t step);
+    void point_at(const Product& product);
     void choose(cublasLtHandle_t blas, const ProductShape& shape);
 
     Description description_;

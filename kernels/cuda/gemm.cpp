@@ -48,7 +48,7 @@ std::string describe(const ProductShape& s) {
 
 void check_blas(cublasStatus_t status, const char* call, const ProductShape* shape = nullptr) {
     if (status == CUBLAS_STATUS_SUCCESS) return;
-    std::string text = std::string(call) + ": cuBLASLt status " + std::to_string(status);
+    std::string text = std::string(call) + ": " + cublasLtGetStatusName(status);
     if (shape != nullptr) text += " for a " + describe(*shape);
     throw DeviceError(text);
 }
@@ -108,7 +108,10 @@ ProductShape shape_of(const Product& p, int64_t workspace_bytes) {
     s.addend_alignment =
         s.has_addend ? alignment_of(p.addend.data, s.c_step, p.addend.dtype) : s.c_alignment;
     s.has_bias = static_cast<bool>(p.bias);
-    if (s.has_bias) s.bias_type = p.bias.dtype;
+    if (s.has_bias) {
+        s.bias_type = p.bias.dtype;
+        s.bias_alignment = alignment_of(p.bias.data, 0, p.bias.dtype);
+    }
     s.epilogue = p.epilogue;
     if (p.epilogue != Epilogue::none) s.aux_stride = p.aux.stride;
     return s;
@@ -156,6 +159,7 @@ size_t ProductShapeHash::operator()(const ProductShape& s) const {
     }
     mix(s.workspace_bytes);
     mix(s.a_alignment | s.b_alignment << 8 | s.c_alignment << 16 | s.addend_alignment << 24);
+    mix(s.bias_alignment);
     for (const DType type : {s.ab_type, s.c_type, s.bias_type}) mix(static_cast<int64_t>(type));
     mix(s.transpose_a | s.transpose_b << 1 | s.has_addend << 2 | s.has_bias << 3);
     mix(static_cast<int64_t>(s.epilogue));
@@ -164,7 +168,7 @@ size_t ProductShapeHash::operator()(const ProductShape& s) const {
 
 // A row-major matrix is the transpose of the column-major one in the same memory, and
 // c^T = op(b)^T op(a)^T: cuBLASLt's A is b, its B is a, its D (n, m) is c.
-ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& s) {
+ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& s, const Product& product) {
     cublasLtMatmulDesc_t desc = nullptr;
     check_blas(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "cublasLtMatmulDescCreate");
@@ -184,7 +188,15 @@ ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& s) {
                 s.batch, s.b_step);
     c_ = layout(s.c_type, s.m, s.n, s.c_stride, s.batch, s.c_step);
     addend_ = layout(s.c_type, s.m, s.n, s.addend_stride, s.batch, s.c_step);
+    point_at(product);  // the choice may look at the addresses
     choose(blas, s);
+}
+
+void ProductPlan::point_at(const Product& p) {
+    if (p.bias) set(description_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data);
+    if (p.epilogue != Epilogue::none) {
+        set(description_.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux.data);
+    }
 }
 
 ProductPlan::Layout ProductPlan::layout(DType type, int64_t rows, int64_t cols, int64_t stride,
@@ -233,10 +245,7 @@ void ProductPlan::choose(cublasLtHandle_t blas, const ProductShape& s) {
 }
 
 void ProductPlan::run(cublasLtHandle_t blas, const Product& p, const Engine::Queue& queue) {
-    if (p.bias) set(description_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data);
-    if (p.epilogue != Epilogue::none) {
-        set(description_.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux.data);
-    }
+    point_at(p);
     const float alpha = 1.0F;
     const float beta = p.addend ? 1.0F : 0.0F;
     const cublasStatus_t status = cublasLtMatmul(
@@ -257,7 +266,7 @@ bool try_multiply(Context& ctx, const Product& p) {
     const Engine::Queue queue{engine.stream(), engine.workspace()};
     const ProductShape shape = shape_of(p, static_cast<int64_t>(queue.workspace.size()));
     if (shape.k == 0) return false;
-    ProductPlan& plan = state.products.try_emplace(shape, state.blas, shape).first->second;
+    ProductPlan& plan = state.products.try_emplace(shape, state.blas, shape, p).first->second;
     if (plan.exists()) plan.run(state.blas, p, queue);
     return plan.exists();
 }

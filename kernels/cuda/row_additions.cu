@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kThreads)
             Vector<kCount> sum;
             sum.load(to + row * to_stride + col);
             for (int64_t first = place; first < end; first += kTokensAtOnce) {
-                Vector<kCount> addend[kTokensAtOnce];
-                float factor[kTokensAtOnce];
+                Vector<kCount> addend[kTokensAtOnce] = {};
+                float factor[kTokensAtOnce] = {};
                 for (int i = 0; i < kTokensAtOnce; ++i) {
                     if (first + i >= end) continue;
                     const int64_t n = sorted_tokens[first + i];

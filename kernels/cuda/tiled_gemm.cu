@@ -64,11 +64,14 @@ __global__ void __launch_bounds__(kSide* kSide) tiled_gemm_kernel(Arguments g) {
             __syncthreads();
             for (int p = 0; p < kDepth; ++p) {
                 float left[kPerThread], right[kPerThread];
+#pragma unroll
                 for (int i = 0; i < kPerThread; ++i) {
                     left[i] = a_tile[p][threadIdx.y + i * kSide];
                     right[i] = b_tile[p][threadIdx.x + i * kSide];
                 }
+#pragma unroll
                 for (int i = 0; i < kPerThread; ++i) {
+#pragma unroll
                     for (int j = 0; j < kPerThread; ++j) {
                         sums[i][j] = fmaf(left[i], right[j], sums[i][j]);
                     }
@@ -77,8 +80,10 @@ __global__ void __launch_bounds__(kSide* kSide) tiled_gemm_kernel(Arguments g) {
             __syncthreads();
         }
         C* c = static_cast<C*>(g.c) + item * g.c_step;
+#pragma unroll
         for (int i = 0; i < kPerThread; ++i) {
             const int64_t row = row0 + threadIdx.y + i * kSide;
+#pragma unroll
             for (int j = 0; j < kPerThread; ++j) {
                 const int64_t col = col0 + threadIdx.x + j * kSide;
                 if (row >= g.m || col >= g.n) continue;

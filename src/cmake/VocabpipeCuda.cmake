@@ -22,3 +22,9 @@ endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 find_package(CUDAToolkit 12.3 REQUIRED)
+find_package(NCCL 2.26 QUIET)
+if(NOT NCCL_FOUND)
+  message(FATAL_ERROR "vocabpipe: VOCABPIPE_ENABLE_CUDA needs NCCL 2.26 or newer (nccl.h, libnccl), which was "
+                      "not found. Install it (NVIDIA's repository: apt-get install libnccl-dev), or give "
+                      "-DNCCL_INCLUDE_DIR=... -DNCCL_LIBRARY=...")
+endif()

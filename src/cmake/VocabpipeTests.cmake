@@ -6,9 +6,10 @@ set(VOCABPIPE_TEST_ENVIRONMENT
     "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
 
 # One GoogleTest program, one CTest entry per test. Every test has a timeout; ranks share two cores, so
-# teams of OpenMP threads stay at one and do not spin.
+# teams of OpenMP threads stay at one and do not spin. PREFIX tells apart the tests of one source that
+# is built twice.
 function(vocabpipe_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;PREFIX" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -22,7 +23,7 @@ function(vocabpipe_test name)
   # gtest_discover_tests() loses all but the first entry of an ENVIRONMENT list; a launcher does not.
   set_target_properties(${name} PROPERTIES
     CROSSCOMPILING_EMULATOR "/usr/bin/env;${VOCABPIPE_TEST_ENVIRONMENT}")
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES
+  gtest_discover_tests(${name} TEST_PREFIX "${arg_PREFIX}" DISCOVERY_TIMEOUT 60 PROPERTIES
     TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
 endfunction()
 

@@ -35,7 +35,6 @@ public:
           size_(communicator.size()) {
         everybody_.resize(static_cast<size_t>(size_));
         std::iota(everybody_.begin(), everybody_.end(), 0);
-        transport_.prepare({{.ranks = everybody_, .root = 0}});
     }
 
     /// Half of a message there and back, worst of the pairs r, r+1.

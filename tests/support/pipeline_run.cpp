@@ -47,8 +47,9 @@ std::vector<std::byte> serialise(GptRank& model, bool tied) {
         put(out, static_cast<uint64_t>(p.logical_rows * p.gradient.cols));
         put(out, static_cast<uint64_t>(p.first_row * p.gradient.cols));
         put(out, static_cast<uint64_t>(p.gradient.size()));
-        const auto* begin = p.gradient.as<std::byte>();
-        out.insert(out.end(), begin, begin + p.gradient.bytes());
+        std::vector<std::byte> values(static_cast<size_t>(p.gradient.bytes()));
+        model.device().download(p.gradient.as<std::byte>(), values);
+        out.insert(out.end(), values.begin(), values.end());
     }
     return out;
 }
@@ -83,7 +84,6 @@ GptPartition even_partition(const GptConfig& config, const Schedule& schedule,
 Gradients run_pipeline(World& world, const GptConfig& config, const GptPartition& partition,
                        const Schedule& schedule, const Batch& batch, uint64_t seed,
                        const PipelineOptions& options) {
-    const StepSizes sizes = step_sizes(config, partition, schedule);
     TableCosts costs = options.costs;
     if (costs.stage_ns.empty()) {
         costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
@@ -92,9 +92,13 @@ Gradients run_pipeline(World& world, const GptConfig& config, const GptPartition
     Gradients result;
     std::mutex mutex;
     world.run([&](Communicator& communicator) {
+        const std::unique_ptr<Device> device =
+            options.make_device ? options.make_device(communicator.rank()) : make_host_device();
+        GptPartition of_device = partition;
+        of_device.operators = &device->operators();
+        const StepSizes sizes = step_sizes(config, of_device, schedule);
         const std::vector<Program> programs = lower(schedule, sizes, costs);
-        const std::unique_ptr<Device> device = make_host_device();
-        GptRank model(config, partition, schedule, communicator.rank(), *device);
+        GptRank model(config, of_device, schedule, communicator.rank(), *device);
         Executor executor(communicator, *device, model.modules(), sizes,
                           {.poison_dead_buffers = options.poison});
         model.initialise(executor.context(), seed);
@@ -108,9 +112,13 @@ Gradients run_pipeline(World& world, const GptConfig& config, const GptPartition
         for (const auto& part : communicator.all_gather(serialise(model, config.tied))) {
             merge(part, mine);
         }
-        const std::span<const double> losses =
-            model.output() != nullptr ? model.output()->losses() : std::span<const double>{};
-        const auto all = communicator.all_gather(std::as_bytes(losses));
+        std::vector<double> losses;
+        if (model.output() != nullptr) {
+            losses.resize(model.output()->losses().size());
+            device->download(reinterpret_cast<const std::byte*>(model.output()->losses().data()),
+                             std::as_writable_bytes(std::span(losses)));
+        }
+        const auto all = communicator.all_gather(std::as_bytes(std::span(losses)));
         const auto& first = all[static_cast<size_t>(schedule.output.owners().front())];
         mine.losses.resize(first.size() / sizeof(double));
         if (!first.empty()) std::memcpy(mine.losses.data(), first.data(), first.size());

@@ -6,6 +6,8 @@
 #include "vocabpipe/world.hpp"
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 namespace vocabpipe::testing {
 
@@ -14,6 +16,8 @@ struct PipelineOptions {
     int steps = 1;     ///< same batch again; gradients must come out the same
     int64_t latency_ns = 10;
     bool poison = true;  ///< memory of dead buffers becomes NaN
+    /// Device of a rank, made on its thread; empty: the host.
+    std::function<std::unique_ptr<Device>(int rank)> make_device;
 };
 
 /// Lowers `schedule` and runs it on the ranks of `world`, every rank a part of the model; returns

@@ -2,6 +2,7 @@
 #include "tests/support/single_rank_oracle.hpp"
 
 #include "kernels/host/elementwise.hpp"
+#include "src/runtime/device_batch.hpp"
 
 #include <algorithm>
 #include <random>
@@ -10,10 +11,30 @@ namespace vocabpipe::testing {
 
 namespace {
 
-using Storage = std::vector<std::byte>;
+/// Memory of the device that holds NaN until it is written.
+class Storage {
+public:
+    Storage() = default;
+    Storage(Device& device, int64_t bytes)
+        : memory_(device.allocate(static_cast<uint64_t>(bytes), "the oracle's memory")) {
+        const std::vector<std::byte> nan(memory_.size(), std::byte{0xff});
+        if (!nan.empty()) device.upload(nan, memory_.data());
+    }
+    [[nodiscard]] std::byte* data() const { return memory_.data(); }
+    operator Bytes() const { return memory_.bytes(); }
 
-Storage storage(int64_t bytes) {
-    return Storage(static_cast<size_t>(bytes), std::byte{0xff});
+private:
+    DeviceMemory memory_;
+};
+
+template <typename T>
+std::vector<T> downloaded(Device& device, const T* from, int64_t count) {
+    std::vector<T> values(static_cast<size_t>(count));
+    if (count > 0) {
+        device.download(reinterpret_cast<const std::byte*>(from),
+                        std::as_writable_bytes(std::span(values)));
+    }
+    return values;
 }
 
 /// Everything one microbatch leaves behind for the weight gradients.
@@ -73,6 +94,14 @@ Batch random_batch(const GptConfig& config, int microbatches, int64_t sequences,
 
 Gradients run_single_rank(const GptConfig& config, const GptPartition& partition,
                           const Schedule& schedule, const Batch& batch, uint64_t seed) {
+    const std::unique_ptr<Device> host = make_host_device();
+    return run_single_rank(config, partition, schedule, batch, seed, *host);
+}
+
+Gradients run_single_rank(const GptConfig& config, GptPartition partition, const Schedule& schedule,
+                          const Batch& batch, uint64_t seed, Device& device) {
+    partition.operators = &device.operators();
+    const auto storage = [&](int64_t bytes) { return Storage(device, bytes); };
     Schedule alone;
     alone.ranks = 1;
     alone.stages = schedule.stages;
@@ -81,9 +110,8 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
     alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
     alone.passes.resize(1);
 
-    Context ctx({.threads = partition.threads_per_rank, .poll = {}});
-    const std::unique_ptr<Device> device = make_host_device();
-    GptRank model(config, partition, alone, 0, *device);
+    Context ctx(device.context(partition.threads_per_rank, {}));
+    GptRank model(config, partition, alone, 0, device);
     model.initialise(ctx, seed);
     const RankModules modules = model.modules();
     const StepSizes sizes = step_sizes(config, partition, alone);
@@ -104,13 +132,15 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
     }
     std::vector<ShardedOutputLayer> shards;
     for (Parameter& part : shard_parameters) {
-        shards.emplace_back(*device, std::span(&part, 1), n,
+        shards.emplace_back(device, std::span(&part, 1), n,
                             kernels::LossOptions{.label_smoothing = config.label_smoothing,
                                                  .z_loss = config.z_loss});
         shards.back().begin_step(schedule.microbatches);
     }
 
-    const std::vector<Microbatch> microbatches = batch.microbatches();
+    const std::vector<Microbatch> host_microbatches = batch.microbatches();
+    DeviceBatch device_batch;
+    const std::span<const Microbatch> microbatches = device_batch.load(device, host_microbatches);
     std::vector<Trace> traces(microbatches.size());
     for (size_t j = 0; j < microbatches.size(); ++j) {
         const Microbatch& mb = microbatches[j];
@@ -138,7 +168,7 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
         };
         for (size_t k = 0; k < shards.size(); ++k) {
             const ShardBytes bytes = output_shard_bytes(
-                device->operators(), n, h, shard_parameters[k].weight.rows, config.dtype);
+                device.operators(), n, h, shard_parameters[k].weight.rows, config.dtype);
             t.numerator.push_back(storage(bytes.numerator));
             t.factors.push_back(storage(n * StepSizes::kFactors * 4));
             Storage workspace = storage(bytes.score_workspace);
@@ -146,18 +176,22 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
                             workspace);
         }
         std::vector<float> sum(static_cast<size_t>(n * h));
-        std::vector<float> partial(sum.size());
-        const Tensor u(partial.data(), n, h, DType::fp32);
+        const Storage partial_memory = storage(n * h * 4);
+        const Tensor u(partial_memory.data(), n, h, DType::fp32);
         for (size_t k = 0; k < shards.size(); ++k) {
             shards[k].combine(ctx, mb, all, static_cast<int>(k), factors(k));
             shards[k].input_product(ctx, numerator(k), u);
             shards[k].finish_input_gradient(ctx, mb, factors(k), u);
+            const std::vector<float> partial = downloaded(device, u.as<float>(), n * h);
             for (size_t i = 0; i < sum.size(); ++i) {
                 sum[i] = k == 0 ? partial[i] : sum[i] + partial[i];
             }
         }
         Storage dy = storage(boundary_bytes);
-        kernels::host::convert(ctx, ConstTensor(sum.data(), n, h, DType::fp32), boundary(dy));
+        std::vector<std::byte> rounded(static_cast<size_t>(boundary_bytes));
+        kernels::host::convert(ctx, ConstTensor(sum.data(), n, h, DType::fp32),
+                               Tensor(rounded.data(), n, h, config.dtype));
+        device.upload(rounded, dy.data());
         t.for_weight.resize(modules.stages.size());
         for (size_t s = modules.stages.size(); s-- > 0;) {
             const StageBytes& bytes = sizes.stages[s];
@@ -192,7 +226,7 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
             } else if (pass.op == Op::T) {
                 const auto k = static_cast<size_t>(shard - owners.begin());
                 const ShardBytes bytes = output_shard_bytes(
-                    device->operators(), n, h, shard_parameters[k].weight.rows, config.dtype);
+                    device.operators(), n, h, shard_parameters[k].weight.rows, config.dtype);
                 Storage workspace = storage(bytes.weight_gradient_workspace);
                 shards[k].weight_gradient(
                     ctx, mb, boundary(t.x.back()),
@@ -216,12 +250,11 @@ Gradients run_single_rank(const GptConfig& config, const GptPartition& partition
 
     Gradients result;
     const std::span<double> losses = shards.front().losses();
-    result.losses.assign(losses.begin(), losses.end());
+    result.losses = downloaded(device, losses.data(), std::ssize(losses));
     for (const Parameter& p : model.store().parameters()) {
         const bool output_side = config.tied && p.counted_elsewhere;
-        const float* begin = p.gradient.as<float>();
-        result.by_name[p.name + (output_side ? " (output)" : "")].assign(begin,
-                                                                         begin + p.gradient.size());
+        result.by_name[p.name + (output_side ? " (output)" : "")] =
+            downloaded(device, p.gradient.as<float>(), p.gradient.size());
     }
     return result;
 }

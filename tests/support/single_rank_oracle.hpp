@@ -38,5 +38,9 @@ struct Gradients {
 [[nodiscard]] Gradients run_single_rank(const GptConfig& config, const GptPartition& partition,
                                         const Schedule& schedule, const Batch& batch,
                                         uint64_t seed);
+/// The same on another device than the host.
+[[nodiscard]] Gradients run_single_rank(const GptConfig& config, GptPartition partition,
+                                        const Schedule& schedule, const Batch& batch, uint64_t seed,
+                                        Device& device);
 
 }  // namespace vocabpipe::testing

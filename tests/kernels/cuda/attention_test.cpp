@@ -96,6 +96,33 @@ TEST_P(CudaAttention, SmallerWorkspacesGiveTheSameBits) {
     }
 }
 
+// Rows too long for registers: p overwrites, tile by tile, the scores that it is computed from.
+TEST_P(CudaAttention, ReadsLongRowsAgain) {
+    const AttentionShape shape{.sequences = 1, .seq_length = 4104, .heads = 1, .head_size = 1};
+    Device device;
+    const auto qkv = Matrix::random(shape.tokens(), 3, GetParam(), 1, -2.0, 2.0);
+    const DeviceMatrix dqkv(device, qkv), out(device, Matrix(shape.tokens(), 1, GetParam()));
+    const DeviceMatrix lse(device, Matrix(shape.tokens(), 1, DType::fp32));
+    const DeviceBytes workspace(static_cast<size_t>(scratch_bytes(shape)));
+    cuda::causal_attention_forward(device.context(), dqkv, shape, out, lse, workspace);
+    const Matrix result = out.download(), log_sum_exp = lse.download();
+    for (const int64_t row : {0, 511, 512, 4095, 4096, 4103}) {
+        double sum = 0, weighted = 0, magnitude = 0;
+        for (int64_t key = 0; key <= row; ++key) {
+            const double p = std::exp(qkv.get(row, 0) * qkv.get(key, 1));
+            sum += p;
+            weighted += p * qkv.get(key, 2);
+            magnitude += p * std::abs(qkv.get(key, 2));
+        }
+        // |score| <= 4: its error, those of exp, and of two sums of row + 1 terms; p and the result
+        // are rounded to the run's type.
+        const double terms = 2 * static_cast<double>(row + 1) + 64;
+        const double relative = terms * kEps32 + 2.04 * unit_roundoff(GetParam());
+        EXPECT_NEAR(result.get(row, 0), weighted / sum, relative * magnitude / sum) << row;
+        EXPECT_NEAR(log_sum_exp.get(row, 0), std::log(sum), (terms + 64) * kEps32) << row;
+    }
+}
+
 TEST_P(CudaAttention, SurvivesScoresFarOutsideTheRangeOfExp) {
     const AttentionShape shape{.sequences = 1, .seq_length = 40, .heads = 1, .head_size = 16};
     Device device;

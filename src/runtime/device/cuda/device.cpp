@@ -43,8 +43,8 @@ public:
 
     [[nodiscard]] DeviceMemory allocate(uint64_t bytes, const std::string& what) override {
         if (bytes == 0) return {};
-        void* memory = nullptr;
-        const cudaError_t status = cudaMalloc(&memory, bytes);
+        void* data = nullptr;
+        const cudaError_t status = cudaMalloc(&data, bytes);
         if (status == cudaErrorMemoryAllocation) {
             (void)cudaGetLastError();  // else the next check would report it again
             throw OutOfMemoryError(what + ": " + mib(bytes) + " cannot be allocated on " + name_ +
@@ -53,9 +53,9 @@ public:
                                    "another vocab mode");
         }
         check(status, "cudaMalloc");
-        DeviceMemory made(static_cast<std::byte*>(memory), bytes,
-                          [](std::byte* data) { (void)cudaFree(data); });
-        check(cudaMemset(memory, 0, bytes), "cudaMemset");
+        DeviceMemory made(static_cast<std::byte*>(data), bytes,
+                          [](std::byte* given) { (void)cudaFree(given); });
+        check(cudaMemset(data, 0, bytes), "cudaMemset");
         check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
         return made;
     }

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sources of the CUDA device and its transports, relative to the repository; see
+# kernels/cuda/sources.cmake.
+set(VOCABPIPE_CUDA_RUNTIME_SOURCES
+  src/runtime/device/cuda/device.cpp
+  src/runtime/device/cuda/lanes.cpp
+  src/runtime/transport/device_copies/transport.cpp
+  src/runtime/transport/nccl/communicator.cpp
+  src/runtime/transport/nccl/transport.cpp)

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/cuda/device.hpp"
+
+#ifdef VOCABPIPE_ON_STAND_IN
+#include "tests/support/cuda_stand_in/control.hpp"
+#endif
+
+#include <string>
+
+namespace vocabpipe::testing {
+
+/// GPUs for ranks that each need their own. The stand-in has as many as it is told.
+inline int gpus_for_nccl() {
+#ifdef VOCABPIPE_ON_STAND_IN
+    cuda_stand_in::set_device_count(4);
+#endif
+    return cuda_device_count();
+}
+
+/// Empty if tests can run.
+inline std::string why_no_cuda() {
+    return gpus_for_nccl() > 0 ? "" : "no GPU: cudaGetDeviceCount finds none";
+}
+
+}  // namespace vocabpipe::testing

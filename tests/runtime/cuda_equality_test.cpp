@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipelines of CUDA devices have the bits of a single rank on the same kind of device, whatever
+// moves their messages; and they come near the host's numbers.
+#include "tests/runtime/cuda_devices.hpp"
+#include "tests/support/pipeline_run.hpp"
+#include "tests/support/schedule_cases.hpp"
+#include "vocabpipe/generate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+namespace vocabpipe::testing {
+namespace {
+
+struct CudaRun {
+    ScheduleCase schedule;
+    CudaTransport transport = CudaTransport::copies;
+    friend void PrintTo(const CudaRun& run, std::ostream* out) {
+        PrintTo(run.schedule, out);
+        *out << (run.transport == CudaTransport::nccl ? " nccl" : " copies");
+    }
+};
+
+std::vector<CudaRun> every_run() {
+    std::vector<CudaRun> runs;
+    for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
+        for (const ScheduleCase& c : every_schedule(std::array{1, 2, 3, 4})) {
+            // A fast run takes every family and mode with one number of ranks, another for each
+            // transport.
+            const size_t turn = c.turn / 4 + (transport == CudaTransport::nccl ? 1 : 0);
+            if (!full_run() && c.turn % 4 != turn % 4) continue;
+            if (transport == CudaTransport::nccl && c.ranks > gpus_for_nccl()) continue;
+            runs.push_back({c, transport});
+        }
+    }
+    return runs;
+}
+
+PipelineOptions on(CudaTransport transport) {
+    PipelineOptions options;
+    options.make_device = [transport](int rank) {
+        return make_cuda_device(
+            {.ordinal = transport == CudaTransport::nccl ? rank : 0, .transport = transport});
+    };
+    return options;
+}
+
+class CudaEquality : public ::testing::TestWithParam<CudaRun> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+TEST_P(CudaEquality, LossAndGradientsHaveTheBitsOfASingleRankOnTheDevice) {
+    const auto& [c, transport] = GetParam();
+    for (const StepCase& step : step_cases(c, 1)) {
+        SCOPED_TRACE(::testing::Message() << step);
+        const Schedule schedule = make_schedule(c, step);
+        const int layers = std::max(1, schedule.stages + (step.microbatches % 2 == 0 ? 1 : -1));
+        const GptConfig config = tiny_gpt(layers, step);
+        const Batch batch = random_batch(config, schedule.microbatches, step.sequences, 5);
+        const GptPartition partition = even_partition(config, schedule, step.sequences);
+        Gradients expected;
+        {
+            const std::unique_ptr<Device> device = make_cuda_device({});
+            expected = run_single_rank(config, partition, schedule, batch, 7, *device);
+        }
+        World world = World::threads(c.ranks, {.timeout_seconds = 30});
+        const Gradients actual =
+            run_pipeline(world, config, partition, schedule, batch, 7, on(transport));
+        EXPECT_EQ(first_difference(expected, actual), "");
+        if (HasFailure()) return;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, CudaEquality, ::testing::ValuesIn(every_run()),
+                         [](const auto& info) {
+                             return test_name(info.param.schedule) +
+                                    (info.param.transport == CudaTransport::nccl ? "_nccl"
+                                                                                 : "_copies");
+                         });
+
+class CudaAgainstHost : public ::testing::TestWithParam<DType> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+TEST_P(CudaAgainstHost, AWholeModelDiffersByTheRoundingOfItsSumsOnly) {
+    const GptConfig config =
+        tiny_gpt(4, {.vocab_size = 53, .dtype = GetParam(), .tied = true, .loss_terms = true}, 32);
+    const Schedule schedule = generate(
+        "1f1b",
+        {.ranks = 2, .microbatches = 5, .vocab_mode = VocabMode::one_barrier, .vocab_size = 53});
+    const Batch batch = random_batch(config, 5, 2, 5);
+    const GptPartition partition = even_partition(config, schedule, 2);
+    World world = World::threads(2, {.timeout_seconds = 30});
+    const Gradients host = run_pipeline(world, config, partition, schedule, batch, 7);
+    const Gradients cuda =
+        run_pipeline(world, config, partition, schedule, batch, 7, on(CudaTransport::copies));
+    // Both stay within 5e-6 of a tensor's norm of exact arithmetic in fp32, and within 0.1 in bf16
+    // (tests/model/oracle_test.cpp); so within twice that of each other.
+    const double bound = GetParam() == DType::fp32 ? 1e-5 : 0.2;
+    double worst = 0;
+    for (const auto& [name, want] : host.by_name) {
+        double error = 0;
+        double norm = 0;
+        const std::vector<float>& got = cuda.by_name.at(name);
+        for (size_t i = 0; i < want.size(); ++i) {
+            const double e = got[i] - static_cast<double>(want[i]);
+            error += e * e;
+            norm += static_cast<double>(want[i]) * want[i];
+        }
+        worst = std::max(worst, std::sqrt(error / norm));
+        EXPECT_LE(std::sqrt(error / norm), bound) << name;
+    }
+    ASSERT_EQ(host.losses.size(), cuda.losses.size());
+    for (size_t j = 0; j < host.losses.size(); ++j) {
+        EXPECT_NEAR(cuda.losses[j], host.losses[j],
+                    (GetParam() == DType::fp32 ? 2e-6 : 1e-2) * host.losses[j]);
+    }
+    std::printf("worst tensor %g of its norm\n", worst);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaAgainstHost, ::testing::Values(DType::fp32, DType::bf16),
+                         [](const auto& info) {
+                             return info.param == DType::bf16 ? "Bf16" : "Fp32";
+                         });
+
+}  // namespace
+}  // namespace vocabpipe::testing
