@@ -20,7 +20,9 @@ namespace {
 constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr int kMaxNames = 100;  // temporary names to try
 
-[[noreturn]] void fail(const std::string& path, const char* what, int error) {
+}  // namespace
+
+void throw_output_error(const std::string& path, const char* what, int error) {
     std::string remedy;
     if (error == ENOSPC || error == EDQUOT) {
         remedy = ": free some space or choose another folder";
@@ -33,25 +35,23 @@ constexpr int kMaxNames = 100;  // temporary names to try
                           remedy);
 }
 
-}  // namespace
-
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
     std::error_code ignored;
     if (std::filesystem::is_directory(path_, ignored)) {
-        fail(path_, "cannot create", EISDIR);
+        throw_output_error(path_, "cannot create", EISDIR);
     }
     buffer_.reserve(kBufferBytes);
     if (std::filesystem::exists(path_, ignored) &&
         !std::filesystem::is_regular_file(path_, ignored)) {
         file_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-        if (file_ < 0) fail(path_, "cannot open", errno);
+        if (file_ < 0) throw_output_error(path_, "cannot open", errno);
     }
     for (int attempt = 0; file_ < 0; ++attempt) {
         temporary_ =
             path_ + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(attempt);
         file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (file_ < 0 && (errno != EEXIST || attempt == kMaxNames)) {
-            fail(path_, "cannot create", errno);
+            throw_output_error(path_, "cannot create", errno);
         }
     }
 }
@@ -81,7 +81,7 @@ void OutputFile::flush() {
     for (size_t done = 0; done < buffer_.size();) {
         const ssize_t written = ::write(file_, buffer_.data() + done, buffer_.size() - done);
         if (written < 0 && errno != EINTR) {
-            fail(path_, "cannot write", errno);
+            throw_output_error(path_, "cannot write", errno);
         }
         done += static_cast<size_t>(written > 0 ? written : 0);
     }
@@ -94,17 +94,17 @@ void OutputFile::sync() {
     }
     flush();
     if (::fsync(file_) != 0 && !temporary_.empty()) {
-        fail(path_, "cannot write", errno);
+        throw_output_error(path_, "cannot write", errno);
     }
     if (::close(std::exchange(file_, -1)) != 0) {
-        fail(path_, "cannot write", errno);
+        throw_output_error(path_, "cannot write", errno);
     }
 }
 
 void OutputFile::publish() {
     sync();
     if (!temporary_.empty() && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-        fail(path_, "cannot create", errno);
+        throw_output_error(path_, "cannot create", errno);
     }
     published_ = true;
 }

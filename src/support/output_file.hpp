@@ -46,6 +46,9 @@ private:
     bool published_ = false;
 };
 
+/// "PATH: WHAT: reason of `error`, an errno: remedy" as an OutputFileError.
+[[noreturn]] void throw_output_error(const std::string& path, const char* what, int error);
+
 /// Creates the folder `path` and its parents; OutputFileError names the flag that asked for it.
 void make_directories(const std::string& path, std::string_view flag);
 

@@ -31,6 +31,10 @@ void add_schedule_show(CLI::App& schedule);
 void add_schedule_check(CLI::App& schedule);
 /// `vocabpipe schedule convert`
 void add_schedule_convert(CLI::App& schedule);
+/// `vocabpipe checkpoint inspect`
+void add_checkpoint_inspect(CLI::App& checkpoint);
+/// `vocabpipe checkpoint verify`
+void add_checkpoint_verify(CLI::App& checkpoint);
 /// `vocabpipe profile`; `command` is the whole command line.
 void add_profile(CLI::App& app, std::string command);
 

@@ -40,6 +40,10 @@ int run(int argc, char** argv) {
     data->require_subcommand(1);
     add_data_prepare(*data);
     add_data_inspect(*data);
+    CLI::App* checkpoint = app.add_subcommand("checkpoint", "Look at saved steps and models");
+    checkpoint->require_subcommand(1);
+    add_checkpoint_inspect(*checkpoint);
+    add_checkpoint_verify(*checkpoint);
     add_compare(app);
     add_plan(app);
     add_explain(app);

@@ -62,6 +62,16 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
         ->required();
     app.add_option("--data-format", t.data_format, "auto, raw-u16, raw-u32")->capture_default_str();
 
+    app.add_option("--load", t.load,
+                   "Go on from the newest step in a folder, from one step, or from the weights of "
+                   "a Hugging Face GPT-2");
+    app.add_flag("--finetune", t.finetune,
+                 "With --load of a step: its weights only, training begins at step 1");
+    app.add_option("--save", t.save, "Folder for steps to go on from; written after the last step");
+    app.add_option("--save-interval", t.save_interval, "Save after every so many steps, too");
+    app.add_option("--save-total-limit", t.save_total_limit,
+                   "Complete steps to keep in the folder (default: all)");
+
     app.add_option("--schedule-costs", costs,
                    "What the order is built for: a ratio F,B; a profile FILE; or auto, measured "
                    "in the first steps")

@@ -48,7 +48,8 @@ void not_negative(const char* flag, double value) {
     demand(value >= 0, flag, value, "a finite number that is not negative");
 }
 
-/// What must be the same on every rank, one "--flag value" each.
+}  // namespace
+
 std::vector<std::string> shared_flags(const TrainOptions& o) {
     std::vector<std::string> flags;
     const auto add = [&](const char* flag, const auto& value) {
@@ -98,10 +99,13 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
                               : o.cost_file);
     add("--c0-margin", o.c0_margin);
     add("--threads-per-rank", o.threads_per_rank);
+    add("--load", o.load.empty() ? "not given" : "given");
+    add("--finetune", o.finetune ? "given" : "not given");
+    add("--save", o.save.empty() ? "not given" : "given");
+    add("--save-interval", o.save_interval);
+    add("--save-total-limit", o.save_total_limit);
     return flags;
 }
-
-}  // namespace
 
 void check_options(const TrainOptions& o, int ranks) {
     const GptConfig& m = o.model;
@@ -145,6 +149,19 @@ void check_options(const TrainOptions& o, int ranks) {
            fraction);
     demand(o.optimizer.epsilon > 0, "--adam-eps", o.optimizer.epsilon, "a finite positive number");
     within("--log-interval", o.log_interval, 1, INT64_MAX);
+    within("--save-interval", o.save_interval, 0, INT64_MAX);
+    within("--save-total-limit", o.save_total_limit, 0, INT64_MAX);
+    if (o.save.empty() && o.save_interval > 0) {
+        throw UsageError("--save-interval " + text(o.save_interval) +
+                         ": says when, --save DIR must say where");
+    }
+    if (o.save.empty() && o.save_total_limit > 0) {
+        throw UsageError("--save-total-limit " + text(o.save_total_limit) +
+                         ": limits the steps in --save DIR, which is not given");
+    }
+    if (o.load.empty() && o.finetune) {
+        throw UsageError("--finetune: needs --load DIR, the weights to begin with");
+    }
     within("--threads-per-rank", o.threads_per_rank, 0, 1024);
     within("--chunks", o.chunks, 0, UINT16_MAX);
     within("--num-layers-per-virtual-pipeline-stage", o.layers_per_chunk, 0, UINT16_MAX);

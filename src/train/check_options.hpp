@@ -4,10 +4,16 @@
 #include "src/train/train_options.hpp"
 #include "vocabpipe/world.hpp"
 
+#include <string>
+#include <vector>
+
 namespace vocabpipe {
 
 /// Throws UsageError naming flag, value and limit for what can be told from the options alone.
 void check_options(const TrainOptions& options, int ranks);
+
+/// What must be the same on every rank, one "--flag value" each.
+[[nodiscard]] std::vector<std::string> shared_flags(const TrainOptions& options);
 
 /// mpirun can start ranks with different flags, which must not train on: throws AgreedError on
 /// every rank, naming the first flag that differs. Paths may differ from host to host. Collective.

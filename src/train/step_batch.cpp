@@ -25,11 +25,11 @@ StepBatch::StepBatch(const TokenDataset& dataset, int64_t micro_batch_size, int 
     }
 }
 
-void StepBatch::load(int64_t step) {
+void StepBatch::load(int64_t first_sample) {
     const int64_t samples = global_batch_size();
     const int64_t length = dataset_.seq_length();
     for (int64_t i = 0; i < samples; ++i) {
-        dataset_.sample((step - 1) * samples + i, sample_);
+        dataset_.sample(first_sample + i, sample_);
         std::copy_n(sample_.begin(), length, tokens_.begin() + i * length);
         std::copy_n(sample_.begin() + 1, length, labels_.begin() + i * length);
     }

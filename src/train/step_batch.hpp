@@ -17,9 +17,8 @@ class StepBatch {
 public:
     StepBatch(const TokenDataset& dataset, int64_t micro_batch_size, int microbatches);
 
-    /// Fills in step 1, 2, ...; sample (step - 1) * global batch + i goes to microbatch i / micro
-    /// batch.
-    void load(int64_t step);
+    /// Sample first_sample + i goes to microbatch i / micro batch.
+    void load(int64_t first_sample);
 
     [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
     [[nodiscard]] int64_t counted_tokens() const { return counted_tokens_; }

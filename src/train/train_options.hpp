@@ -46,6 +46,12 @@ struct TrainOptions {
     int64_t c0_margin = 0;     // --c0-margin, in the unit of F,B; nanoseconds where measured
     int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores
 
+    std::string load;              // --load, a folder of steps, a step, or a model; empty: none
+    bool finetune = false;         // --finetune, of a step its weights only
+    std::string save;              // --save, folder for steps; empty: none
+    int64_t save_interval = 0;     // --save-interval; 0: after the last step only
+    int64_t save_total_limit = 0;  // --save-total-limit; 0: all are kept
+
     std::string trace_dir;        // --trace-dir; empty: none
     std::string metrics;          // --metrics, JSON lines; empty: none
     std::string report;           // --report, one JSON object at the end; empty: none

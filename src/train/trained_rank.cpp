@@ -27,7 +27,7 @@ TrainedRank allocate_rank(Communicator& communicator, const TrainOptions& option
     modules.step = made.optimizer.get();
     made.executor = std::make_unique<Executor>(communicator, device, modules, plan.sizes(),
                                                ExecutorOptions{.threads = plan.threads()});
-    made.model->initialise(made.executor->context(), options.seed);
+    if (options.load.empty()) made.model->initialise(made.executor->context(), options.seed);
     return made;
 }
 

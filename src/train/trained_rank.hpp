@@ -11,8 +11,8 @@
 
 namespace vocabpipe {
 
-/// What one rank of a run holds: its part of the model, initialised, the optimizer and the executor
-/// over both. The device must outlive it.
+/// What one rank of a run holds: its part of the model (initialised, unless weights are loaded),
+/// the optimizer and the executor over both. The device must outlive it.
 struct TrainedRank {
     std::unique_ptr<GptRank> model;
     std::unique_ptr<OptimizerStep> optimizer;

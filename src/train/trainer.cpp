@@ -5,6 +5,9 @@
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/check_options.hpp"
+#include "src/train/checkpoint/gpt2_config.hpp"
+#include "src/train/checkpoint/load_checkpoint.hpp"
+#include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/open_tokens.hpp"
 #include "src/train/data/token_dataset.hpp"
@@ -47,14 +50,16 @@ public:
     void run() {
         check_same_options(communicator_, options_);
         communicator_.agree([this] { check_options(options_, communicator_.size()); });
+        if (!options_.load.empty()) open_checkpoint();
         std::vector<RankPlacement> placements = find_placements(communicator_);
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] { prepare(std::move(placements)); });
         if (rank_ == 0) plan_->print();
         communicator_.agree([this] { allocate(); });
         trained_.executor->load(plan_->programs());
-        for (int64_t step = 1; step <= options_.train_iters; ++step) {
+        for (int64_t step = first_step_; step <= options_.train_iters; ++step) {
             const StepResult result = run_step(step);
+            if (to_be_saved(step) || (!options_.save.empty() && result.stop_requested)) save(step);
             if (result.stop_requested) {
                 if (rank_ == 0 && !output_failure_) {
                     std::printf("stop requested: ended after step %lld of %lld\n",
@@ -63,7 +68,7 @@ public:
                 }
                 break;
             }
-            if (step == kStepsBeforeCosts && !options_.schedule_costs &&
+            if (step == first_step_ + kStepsBeforeCosts - 1 && !options_.schedule_costs &&
                 options_.cost_file.empty() && step < options_.train_iters) {
                 reorder();
             }
@@ -76,6 +81,79 @@ public:
 
 private:
     // --- before the first step
+
+    /// Before any file is opened for writing: what cannot be loaded must overwrite nothing.
+    void open_checkpoint() {
+        std::string found;  // by one rank: another may look while a step is being saved
+        communicator_.agree([&] {
+            if (rank_ != 0) return;
+            const CheckpointSource source = find_checkpoint(options_.load, options_.finetune);
+            found = (source.training ? 't' : 'w') + source.folder;
+        });
+        const std::vector<std::byte> first =
+            communicator_.all_gather(std::as_bytes(std::span(found))).front();
+        found.assign(reinterpret_cast<const char*>(first.data()), first.size());
+        communicator_.agree([&] {
+            checkpoint_.emplace(CheckpointSource{found.substr(1), found.front() == 't'});
+            check_same_model(checkpoint_->config(), checkpoint_->config_path(), options_.model);
+            if (checkpoint_->state()) continue_from(*checkpoint_->state());
+        });
+        checkpoint_->verify(communicator_);
+    }
+
+    void continue_from(const TrainingState& state) {
+        const auto same = [&](const char* key, const std::string& theirs, const std::string& ours,
+                              const char* flag) {
+            if (theirs == ours) return;
+            throw InputFileError(checkpoint_->training_path() + ": " + key + " is " + theirs +
+                                 ", this run has " + ours + ", which means other data; give " +
+                                 flag + " " + theirs +
+                                 ", or --finetune to begin again with the weights");
+        };
+        same("seq_length", std::to_string(state.seq_length),
+             std::to_string(options_.model.seq_length), "--seq-length");
+        same("seed", std::to_string(state.seed), std::to_string(options_.seed), "--seed");
+        if (state.step >= options_.train_iters) {
+            throw UsageError("--train-iters " + std::to_string(options_.train_iters) + ": " +
+                             checkpoint_->folder() + " is after step " +
+                             std::to_string(state.step) + " already; give a larger number");
+        }
+        first_step_ = state.step + 1;
+        first_sample_ = state.consumed_samples;
+    }
+
+    void print_checkpoint() const {
+        if (!checkpoint_->state()) {
+            std::printf("loaded weights of %s; optimizer, learning rate and data begin at step 1\n",
+                        checkpoint_->folder().c_str());
+            return;
+        }
+        const TrainingState& state = *checkpoint_->state();
+        std::printf("loaded %s: goes on after step %lld and %lld samples; checksums are right\n",
+                    checkpoint_->folder().c_str(), static_cast<long long>(state.step),
+                    static_cast<long long>(state.consumed_samples));
+        std::string changed;
+        const std::vector<std::string> now = bit_flags();
+        for (const std::string& flag : now) {
+            if (std::find(state.flags.begin(), state.flags.end(), flag) == state.flags.end()) {
+                changed += (changed.empty() ? "" : ", ") + flag;
+            }
+        }
+        if (!changed.empty()) {
+            std::printf("not as in the run that saved it: %s\n", changed.c_str());
+        }
+    }
+
+    /// What decides the bits of a run, as far as flags do.
+    [[nodiscard]] std::vector<std::string> bit_flags() const {
+        std::vector<std::string> flags = shared_flags(options_);
+        std::erase_if(flags, [](const std::string& flag) {
+            return flag.starts_with("--save") || flag.starts_with("--load") ||
+                   flag.starts_with("--finetune");
+        });
+        flags.push_back("ranks " + std::to_string(communicator_.size()));
+        return flags;
+    }
 
     /// Everything that can be wrong without memory for a model.
     void prepare(std::vector<RankPlacement> placements) {
@@ -93,6 +171,7 @@ private:
             if (!options_.profile.empty()) {
                 const OutputFile probe(options_.profile);
             }
+            if (!options_.save.empty()) save_folder_.emplace(options_.save, first_step_ - 1);
             if (!options_.metrics.empty()) metrics_.emplace(options_.metrics);
         }
     }
@@ -110,6 +189,11 @@ private:
 
     void allocate() {
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
+        if (checkpoint_) {
+            checkpoint_->fill(*trained_.model, trained_.executor->context());
+            if (rank_ == 0) print_checkpoint();
+            checkpoint_.reset();  // unmaps the files
+        }
         batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size,
                                              plan_->microbatches());
     }
@@ -120,7 +204,7 @@ private:
         const LearningRateSchedule learning_rate{options_.lr, options_.min_lr,
                                                  options_.lr_warmup_iters, options_.train_iters};
         const int64_t begin = now_ns();
-        batch_->load(step);
+        batch_->load(samples_before(step));
         const double lr = learning_rate.at(step);
         if (trained_.model->output() != nullptr)
             trained_.model->output()->begin_step(plan_->microbatches());
@@ -138,7 +222,7 @@ private:
         usage_.add_step(trained_.executor->timeline(), duration);
         meter_.add_step(trained_.executor->timeline(),
                         plan_->programs()[static_cast<size_t>(rank_)], duration);
-        if (step == 1) report_.first_loss = result.loss;
+        if (step == first_step_) report_.first_loss = result.loss;
         report_.last_loss = result.loss;
         if (rank_ == 0) {
             if (step % options_.log_interval == 0 || step == options_.train_iters) {
@@ -147,7 +231,7 @@ private:
                     "iteration (ms): %.1f | tokens per second: %.1f | learning rate: %.6E | "
                     "global batch size: %5lld | lm loss: %.6E | grad norm: %.3f |%s\n",
                     static_cast<long long>(step), static_cast<long long>(options_.train_iters),
-                    static_cast<long long>(step * options_.global_batch_size), seconds * 1e3,
+                    static_cast<long long>(samples_before(step + 1)), seconds * 1e3,
                     tokens / seconds, lr, static_cast<long long>(options_.global_batch_size),
                     result.loss, result.grad_norm,
                     result.updated ? ""
@@ -165,6 +249,36 @@ private:
             }
         }
         return result;
+    }
+
+    /// Of the data, over all runs.
+    [[nodiscard]] int64_t samples_before(int64_t step) const {
+        return first_sample_ + (step - first_step_) * options_.global_batch_size;
+    }
+
+    [[nodiscard]] bool to_be_saved(int64_t step) const {
+        if (options_.save.empty()) return false;
+        return step == options_.train_iters ||
+               (options_.save_interval > 0 && step % options_.save_interval == 0);
+    }
+
+    void save(int64_t step) {
+        const int64_t begin = now_ns();
+        SaveFolder* const folder = save_folder_ ? &*save_folder_ : nullptr;
+        const uint64_t bytes =
+            save_checkpoint(communicator_, options_.save, folder, *trained_.model,
+                            {.step = step,
+                             .consumed_samples = samples_before(step + 1),
+                             .seq_length = options_.model.seq_length,
+                             .seed = options_.seed,
+                             .dtype = options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
+                             .flags = bit_flags()});
+        if (folder == nullptr) return;
+        if (options_.save_total_limit > 0) folder->keep_last(options_.save_total_limit);
+        std::printf("saved %s: %.1f MiB in %.2f s\n", step_folder(options_.save, step).c_str(),
+                    static_cast<double>(bytes) / (1 << 20),
+                    static_cast<double>(now_ns() - begin) * 1e-9);
+        std::fflush(stdout);
     }
 
     /// A full disk ends the run, but not in the middle of a step: the other ranks learn of it with
@@ -281,6 +395,10 @@ private:
     std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
     std::optional<TokenDataset> dataset_;
+    std::optional<Checkpoint> checkpoint_;   ///< until its weights are in place
+    std::optional<SaveFolder> save_folder_;  ///< on rank 0
+    int64_t first_step_ = 1;
+    int64_t first_sample_ = 0;  ///< of first_step_
     std::optional<MetricsFile> metrics_;
     std::exception_ptr output_failure_;  ///< of the metrics file, on rank 0
     TrainedRank trained_;

@@ -22,6 +22,15 @@ std::string without_label(const std::string& message) {
     return label == std::string::npos ? message : message.substr(label + 2);
 }
 
+/// A key as it goes into a message, which is one line.
+std::string one_line(const std::string& key) {
+    constexpr size_t kLongest = 120;
+    const bool plain = std::none_of(key.begin(), key.end(), [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    });
+    return (plain ? key : nlohmann::json(key).dump(-1, ' ', true)).substr(0, kLongest);
+}
+
 }  // namespace
 
 StrictJson::StrictJson(std::shared_ptr<const std::string> file,
@@ -68,7 +77,7 @@ void StrictJson::only(std::initializer_list<std::string_view> keys) const {
         for (const std::string_view k : keys) {
             known += (known.empty() ? "" : ", ") + std::string(k);
         }
-        fail("unknown key \"" + key.substr(0, 60) + "\"; known are " + known);
+        fail("unknown key \"" + one_line(key).substr(0, 60) + "\"; known are " + known);
     }
 }
 
@@ -81,6 +90,16 @@ StrictJson StrictJson::at(std::string_view key) const {
     const auto found = value_->find(key);
     if (found == value_->end()) fail("\"" + std::string(key) + "\" is missing; add it");
     return {file_, root_, &*found, (path_.empty() ? "" : path_ + ".") + std::string(key)};
+}
+
+std::vector<std::pair<std::string, StrictJson>> StrictJson::members() const {
+    if (!value_->is_object()) fail("must be an object {...}");
+    std::vector<std::pair<std::string, StrictJson>> result;
+    for (const auto& [key, value] : value_->items()) {
+        result.emplace_back(key, StrictJson{file_, root_, &value,
+                                            (path_.empty() ? "" : path_ + ".") + one_line(key)});
+    }
+    return result;
 }
 
 std::vector<StrictJson> StrictJson::items(size_t most) const {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -24,6 +25,9 @@ public:
     [[nodiscard]] bool has(std::string_view key) const;
     /// The value of a key that must be there.
     [[nodiscard]] StrictJson at(std::string_view key) const;
+    /// Keys and values of an object.
+    [[nodiscard]] std::vector<std::pair<std::string, StrictJson>> members() const;
+    [[nodiscard]] bool is_null() const { return value_->is_null(); }
     /// The values of an array of at most `most`.
     [[nodiscard]] std::vector<StrictJson> items(size_t most) const;
 

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/checkpoint/checkpoint_folder.hpp"
+
+#include "src/support/output_file.hpp"
+#include "src/train/checkpoint/tensor_folder.hpp"
+#include "src/train/checkpoint/training_state.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kPartial = ".partial";  // being written
+constexpr std::string_view kRemoved = ".removed";  // being removed
+constexpr std::array kFiles{kModelFile, kOptimizerFile, kConfigFile, kTrainingFile};
+
+bool exists(const std::string& path) {
+    std::error_code ignored;
+    return fs::exists(path, ignored);
+}
+
+std::string file_in(const std::string& folder, std::string_view name) {
+    return folder + "/" + std::string(name);
+}
+
+std::string step_name(int64_t step) {
+    char digits[24];
+    std::snprintf(digits, sizeof digits, "%08lld", static_cast<long long>(step));
+    return std::string(kPrefix) + digits;
+}
+
+/// The step of "step-00000100"; none for any other name.
+std::optional<int64_t> step_of(std::string_view name) {
+    if (!name.starts_with(kPrefix)) return std::nullopt;
+    const std::string_view digits = name.substr(kPrefix.size());
+    int64_t step = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+    if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+    return step > 0 && step_name(step) == name ? std::optional(step) : std::nullopt;
+}
+
+/// Names in a folder, of folders only; none if it cannot be read.
+std::vector<std::string> folders_in(const std::string& root) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error)) {
+        std::error_code ignored;
+        if (at->is_directory(ignored) && !at->is_symlink(ignored)) {
+            names.push_back(at->path().filename().string());
+        }
+    }
+    return names;
+}
+
+bool has_only_our_files(const std::string& folder) {
+    std::error_code error;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+        const std::string name = at->path().filename().string();
+        if (std::find(kFiles.begin(), kFiles.end(), name) == kFiles.end()) return false;
+    }
+    return !error;
+}
+
+/// Files by name, then the folder, which stays if anything else is in it.
+void remove_ours(const std::string& folder) noexcept {
+    for (const std::string_view name : kFiles) ::unlink(file_in(folder, name).c_str());
+    ::rmdir(folder.c_str());
+}
+
+}  // namespace
+
+std::string step_folder(const std::string& root, int64_t step) {
+    return root + "/" + step_name(step);
+}
+
+std::string partial_folder(const std::string& root, int64_t step) {
+    return root + "/." + step_name(step) + std::string(kPartial);
+}
+
+std::vector<SavedStep> complete_steps(const std::string& root) {
+    std::vector<SavedStep> steps;
+    for (const std::string& name : folders_in(root)) {
+        const auto step = step_of(name);
+        const std::string folder = root + "/" + name;
+        if (step && exists(file_in(folder, kTrainingFile))) steps.push_back({*step, folder});
+    }
+    std::sort(steps.begin(), steps.end(),
+              [](const SavedStep& a, const SavedStep& b) { return a.step < b.step; });
+    return steps;
+}
+
+CheckpointSource find_checkpoint(const std::string& path, bool weights_only) {
+    const auto refuse = [&](const std::string& what) {
+        throw InputFileError(path + ": " + what);
+    };
+    std::error_code ignored;
+    if (!fs::is_directory(path, ignored)) {
+        refuse(exists(path) ? "is a file; give the folder that it is in"
+                            : "there is no such folder; leave --load out to start a new run");
+    }
+    if (exists(file_in(path, kTrainingFile))) return {path, !weights_only};
+    const std::vector<SavedStep> steps = complete_steps(path);
+    if (!steps.empty()) return {steps.back().folder, !weights_only};
+    if (exists(file_in(path, kConfigFile))) {
+        if (exists(file_in(path, kModelFile)) || exists(file_in(path, kModelIndex))) {
+            return {path, false};
+        }
+        refuse("has config.json but neither model.safetensors nor " + std::string(kModelIndex) +
+               (exists(file_in(path, "pytorch_model.bin"))
+                    ? "; pickled weights are never read: save them as safetensors"
+                    : "; download the weights into the same folder"));
+    }
+    const std::vector<std::string> names = folders_in(path);
+    const bool unfinished = std::any_of(names.begin(), names.end(), [](const std::string& name) {
+        return step_of(name) || (name.starts_with(".step-") && name.ends_with(kPartial));
+    });
+    refuse(unfinished ? "has only steps whose saving was not finished; no complete step is in it"
+                      : "has no complete step-NNNNNNNN of a run and no config.json of a model");
+    return {};
+}
+
+SaveFolder::SaveFolder(std::string root, int64_t start_step) : root_(std::move(root)) {
+    make_directories(root_, "--save");
+    if (::access(root_.c_str(), W_OK | X_OK) != 0) {
+        throw_output_error("--save " + root_, "cannot write", errno);
+    }
+    lock_ = ::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // File systems without locks go without.
+    if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        ::close(lock_);
+        throw UsageError("--save " + root_ +
+                         ": another run is saving into it; choose another folder");
+    }
+    const std::vector<SavedStep> steps = complete_steps(root_);
+    if (!steps.empty() && steps.back().step > start_step) {
+        ::close(lock_);
+        throw UsageError("--save " + root_ + ": has step " + std::to_string(steps.back().step) +
+                         " already, which this run, starting after step " +
+                         std::to_string(start_step) +
+                         ", would save again; go on from it with --load " + root_ +
+                         ", or choose another folder");
+    }
+}
+
+SaveFolder::~SaveFolder() {
+    if (lock_ >= 0) ::close(lock_);
+}
+
+void SaveFolder::remove_leftovers() noexcept {
+    for (const std::string& name : folders_in(root_)) {
+        const std::string_view rest(name);
+        if (!rest.starts_with(".step-")) continue;
+        for (const std::string_view end : {kPartial, kRemoved}) {
+            if (!rest.ends_with(end)) continue;
+            const auto step = step_of(rest.substr(1, rest.size() - 1 - end.size()));
+            if (step) remove_ours(root_ + "/" + name);
+        }
+    }
+}
+
+void SaveFolder::begin(int64_t step) {
+    remove_leftovers();
+    const std::string folder = partial_folder(root_, step);
+    if (::mkdir(folder.c_str(), 0777) != 0) throw_output_error(folder, "cannot create", errno);
+}
+
+void SaveFolder::publish(int64_t step) {
+    const std::string partial = partial_folder(root_, step);
+    const std::string folder = step_folder(root_, step);
+    sync_folder_of(file_in(partial, kTrainingFile));
+    if (std::rename(partial.c_str(), folder.c_str()) != 0) {
+        throw_output_error(folder, "cannot create", errno);
+    }
+    sync_folder_of(folder);
+}
+
+void SaveFolder::abandon(int64_t step) noexcept {
+    remove_ours(partial_folder(root_, step));
+}
+
+void SaveFolder::keep_last(int64_t count) {
+    const std::vector<SavedStep> steps = complete_steps(root_);
+    const int64_t excess = std::ssize(steps) - count;
+    for (int64_t i = 0; i < excess; ++i) {
+        const SavedStep& old = steps[static_cast<size_t>(i)];
+        if (!has_only_our_files(old.folder)) continue;
+        // Out of sight first: a step that lacks files must not look like one.
+        const std::string removed = root_ + "/." + step_name(old.step) + std::string(kRemoved);
+        if (std::rename(old.folder.c_str(), removed.c_str()) == 0) remove_ours(removed);
+    }
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What --load names.
+struct CheckpointSource {
+    std::string folder;     ///< has config.json and weights
+    bool training = false;  ///< a step of a run: optimizer and position, too
+};
+
+/// `path` is a folder of steps (the newest complete one is taken), one step, or a Hugging Face
+/// model. With `weights_only` a step is nothing but a model. InputFileError if it is none of them.
+[[nodiscard]] CheckpointSource find_checkpoint(const std::string& path, bool weights_only);
+
+struct SavedStep {
+    int64_t step = 0;
+    std::string folder;
+};
+/// Complete steps in a folder, ascending; none if the folder does not exist.
+[[nodiscard]] std::vector<SavedStep> complete_steps(const std::string& root);
+
+/// ROOT/step-00000100.
+[[nodiscard]] std::string step_folder(const std::string& root, int64_t step);
+/// ROOT/.step-00000100.partial: where a step is written before it gets its name.
+[[nodiscard]] std::string partial_folder(const std::string& root, int64_t step);
+
+/// The folder of --save, held by one rank for the whole run. A step appears under its name by one
+/// rename, when all of its files are durable, so a crash leaves either a complete step or a partial
+/// folder. Failures are OutputFileErrors.
+class SaveFolder {
+public:
+    /// Makes the folder if needed. UsageError if it has steps after `start_step` (they would be
+    /// replaced, and nothing ever is) or if another run writes into it.
+    SaveFolder(std::string root, int64_t start_step);
+    ~SaveFolder();
+    SaveFolder(const SaveFolder&) = delete;
+    SaveFolder& operator=(const SaveFolder&) = delete;
+
+    /// Removes what crashed saves left and makes the partial folder.
+    void begin(int64_t step);
+    /// Gives the partial folder its name, durably.
+    void publish(int64_t step);
+    /// Removes the partial folder of a save that failed.
+    void abandon(int64_t step) noexcept;
+    /// Removes all complete steps but the newest `count`. A step with files of somebody else's in
+    /// it stays.
+    void keep_last(int64_t count);
+
+private:
+    void remove_leftovers() noexcept;
+
+    std::string root_;
+    int lock_ = -1;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/checkpoint/load_checkpoint.hpp"
+
+#include "kernels/bf16.hpp"
+#include "kernels/operators.hpp"
+#include "src/train/checkpoint/crc32c.hpp"
+#include "src/train/checkpoint/gpt2_config.hpp"
+#include "src/train/checkpoint/gpt2_tensors.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr int64_t kStagedElements = 1 << 20;  // 4 MiB on their way to the device
+constexpr std::string_view kBody = "transformer.";
+
+std::string text_of(const std::string& path) {
+    const MappedFile file(path);
+    return {reinterpret_cast<const char*>(file.bytes().data()), file.size()};
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& tensor,
+                         const std::string& what) {
+    throw InputFileError(path + ": tensor " + tensor + ": " + what);
+}
+
+float from_half(uint16_t half) {
+    const uint32_t sign = (half & 0x8000U) << 16;
+    const uint32_t magnitude = half & 0x7fffU;
+    if (magnitude >= 0x7c00U) {  // infinity and NaN
+        return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13);
+    }
+    // Exponents 15 and 127: a power of two makes normal and subnormal numbers right alike.
+    const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
+}
+
+float element(StoredType type, const std::byte* data, int64_t index) {
+    if (type == StoredType::F32) {
+        float value;
+        std::memcpy(&value, data + index * 4, sizeof value);
+        return value;
+    }
+    uint16_t bits;
+    std::memcpy(&bits, data + index * 2, sizeof bits);
+    return type == StoredType::BF16 ? kernels::to_float(kernels::Bf16{bits}) : from_half(bits);
+}
+
+void check_tensor(const std::string& path, const StoredTensor& found,
+                  const std::vector<int64_t>& shape, bool any_type) {
+    if (found.shape != shape) {
+        refuse(path, found.name,
+               "has shape " + shape_text(found.shape) + ", " + std::string(kConfigFile) +
+                   " makes it " + shape_text(shape) +
+                   "; both must be of the same model: download or save them again");
+    }
+    const bool half = found.type == StoredType::BF16 || found.type == StoredType::F16;
+    if (found.type != StoredType::F32 && !(any_type && half)) {
+        refuse(path, found.name,
+               "is " + std::string(name_of(found.type)) + ", not " +
+                   (any_type ? "F32, BF16 or F16; convert it" : "F32; save it again"));
+    }
+}
+
+/// Fills `to` (rows, cols) fp32 of the device with rows from `first_row` of a stored tensor, which
+/// has `logical_rows` rows or, transposed, columns.
+void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t logical_rows,
+               int64_t first_row, Tensor to) {
+    const std::byte* const data = from.bytes().data();
+    const StoredType type = from.tensor->type;
+    const int64_t cols = to.cols;
+    std::vector<float> staged;
+    const auto upload = [&](int64_t at) {
+        device.upload(std::as_bytes(std::span(staged)),
+                      reinterpret_cast<std::byte*>(to.as<float>() + at));
+    };
+    if (!transposed) {
+        for (int64_t at = 0; at < to.size(); at += kStagedElements) {
+            const int64_t count = std::min(kStagedElements, to.size() - at);
+            const int64_t begin = first_row * cols + at;
+            staged.resize(static_cast<size_t>(count));
+            if (type == StoredType::F32) {
+                std::memcpy(staged.data(), data + begin * 4, static_cast<size_t>(count) * 4);
+            } else {
+                for (int64_t i = 0; i < count; ++i) {
+                    staged[static_cast<size_t>(i)] = element(type, data, begin + i);
+                }
+            }
+            upload(at);
+        }
+        return;
+    }
+    const int64_t band = std::max<int64_t>(1, kStagedElements / cols);
+    for (int64_t first = 0; first < to.rows; first += band) {
+        const int64_t count = std::min(band, to.rows - first);
+        staged.resize(static_cast<size_t>(count * cols));
+        for (int64_t c = 0; c < cols; ++c) {
+            const int64_t begin = c * logical_rows + first_row + first;
+            for (int64_t r = 0; r < count; ++r) {
+                staged[static_cast<size_t>(r * cols + c)] = element(type, data, begin + r);
+            }
+        }
+        upload(first * cols);
+    }
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(const CheckpointSource& source)
+    : folder_(source.folder),
+      config_(parse_gpt2_config(text_of(config_path()), config_path())),
+      weights_(folder_) {
+    if (source.training) {
+        state_ = parse_training_state(text_of(training_path()), training_path());
+        config_.dtype = state_->dtype == "bf16" ? DType::bf16 : DType::fp32;
+        optimizer_ = std::make_unique<SafetensorsFile>(folder_ + "/" + std::string(kOptimizerFile));
+    }
+    check_tensors();
+    if (state_) check_files();
+}
+
+std::string Checkpoint::config_path() const {
+    return folder_ + "/" + std::string(kConfigFile);
+}
+
+std::string Checkpoint::training_path() const {
+    return folder_ + "/" + std::string(kTrainingFile);
+}
+
+const FoundTensor& Checkpoint::weight(const std::string& name) const {
+    const auto& tensors = weights_.tensors();
+    auto found = tensors.find(name);
+    // The original files leave out the model's name.
+    if (found == tensors.end() && name.starts_with(kBody)) {
+        found = tensors.find(name.substr(kBody.size()));
+    }
+    if (found == tensors.end()) {
+        refuse(weights_.path(), name,
+               "is missing; " + std::string(kConfigFile) +
+                   " and weights must be of the same model: download or save them again");
+    }
+    return found->second;
+}
+
+void Checkpoint::check_tensors() const {
+    std::set<const StoredTensor*> used;
+    for (const Gpt2Tensor& t : gpt2_tensors(config_)) {
+        const FoundTensor& found = weight(t.name);
+        check_tensor(found.file->path(), *found.tensor, t.shape, true);
+        used.insert(found.tensor);
+    }
+    for (const auto& [name, found] : weights_.tensors()) {
+        if (used.contains(found.tensor) || is_no_weight_of(name, config_)) continue;
+        refuse(found.file->path(), name,
+               "is none of the model that " + std::string(kConfigFile) +
+                   " describes; download or save both again");
+    }
+    if (!optimizer_) return;
+    for (const StoredTensor& t : optimizer_file_tensors(config_)) {
+        const StoredTensor* const found = optimizer_->find(t.name);
+        if (found == nullptr) {
+            refuse(optimizer_->path(), t.name, "is missing; load another step");
+        }
+        check_tensor(optimizer_->path(), *found, t.shape, false);
+    }
+}
+
+/// Sizes and names that the checksums stand for.
+void Checkpoint::check_files() const {
+    const auto check = [&](std::string_view name, uint64_t bytes,
+                           const std::vector<StoredTensor>& tensors) {
+        const std::string path = folder_ + "/" + std::string(name);
+        const auto expected = state_->files.find(std::string(name));
+        if (expected == state_->files.end()) {
+            throw InputFileError(training_path() + ": has no checksums of " + std::string(name) +
+                                 "; load another step");
+        }
+        if (expected->second.bytes != bytes) {
+            throw InputFileError(path + ": has " + std::to_string(bytes) + " bytes, " +
+                                 std::string(kTrainingFile) + " says " +
+                                 std::to_string(expected->second.bytes) +
+                                 "; it is not the file that was saved: load another step");
+        }
+        for (const StoredTensor& t : tensors) {
+            if (expected->second.tensors.contains(t.name)) continue;
+            refuse(path, t.name,
+                   std::string(kTrainingFile) + " has no checksum of it; load another step");
+        }
+    };
+    check(kConfigFile, text_of(config_path()).size(), {});
+    check(kOptimizerFile, optimizer_->file_bytes().size(), optimizer_->header().tensors);
+    if (weights_.path() != folder_ + "/" + std::string(kModelFile)) {
+        throw InputFileError(folder_ + "/" + std::string(kModelFile) +
+                             ": is missing; load another step");
+    }
+    const SafetensorsFile& file = *weights_.tensors().begin()->second.file;
+    check(kModelFile, file.file_bytes().size(), file.header().tensors);
+}
+
+/// Bytes with one checksum.
+struct Checkpoint::Part {
+    std::span<const std::byte> bytes;
+    std::string what;  ///< "FILE" or "FILE: tensor NAME"
+    uint32_t crc = 0;
+};
+
+std::vector<Checkpoint::Part> Checkpoint::parts() const {
+    std::vector<Part> all;
+    const SafetensorsFile& model = *weights_.tensors().begin()->second.file;
+    for (const SafetensorsFile* file :
+         {&model, static_cast<const SafetensorsFile*>(optimizer_.get())}) {
+        const FileChecksums& sums =
+            state_->files.at(std::string(file == &model ? kModelFile : kOptimizerFile));
+        all.push_back({file->file_bytes().first(file->header().data_begin),
+                       file->path() + ": header", sums.head});
+        for (const StoredTensor& t : file->header().tensors) {
+            all.push_back(
+                {file->bytes(t), file->path() + ": tensor " + t.name, sums.tensors.at(t.name)});
+        }
+    }
+    return all;
+}
+
+namespace {
+
+/// The checksum of a rank's share of a part.
+struct PartSum {
+    uint64_t part = 0, bytes = 0;
+    uint32_t crc = 0;
+    uint32_t unused = 0;  // no padding: ranks send it
+};
+
+[[noreturn]] void refuse_damage(const std::string& what) {
+    throw InputFileError(what +
+                         ": its checksum (CRC-32C) is not the one in training.json: the file is "
+                         "damaged; load an older step");
+}
+
+}  // namespace
+
+void Checkpoint::verify(Communicator& communicator) const {
+    if (!state_) return;
+    const std::vector<Part> all = parts();
+    uint64_t total = 0;
+    for (const Part& part : all) total += part.bytes.size();
+    const auto ranks = static_cast<uint64_t>(communicator.size());
+    const auto rank = static_cast<uint64_t>(communicator.rank());
+    const uint64_t share = total / ranks + 1;
+    const uint64_t first = std::min(total, share * rank);
+    const uint64_t last = std::min(total, first + share);
+    std::vector<PartSum> mine;
+    uint64_t at = 0;
+    for (size_t i = 0; i < all.size(); at += all[i].bytes.size(), ++i) {
+        const uint64_t begin = std::max(at, first);
+        const uint64_t end = std::min(at + all[i].bytes.size(), last);
+        if (begin >= end) continue;
+        mine.push_back({.part = i,
+                        .bytes = end - begin,
+                        .crc = crc32c(all[i].bytes.subspan(begin - at, end - begin))});
+    }
+    const auto gathered = communicator.all_gather(std::as_bytes(std::span(mine)));
+    communicator.agree([&] {
+        const std::string config = text_of(config_path());
+        if (crc32c(std::as_bytes(std::span(config))) !=
+            state_->files.at(std::string(kConfigFile)).head) {
+            refuse_damage(config_path());
+        }
+        std::vector<uint32_t> found(all.size(), 0);
+        for (const std::vector<std::byte>& of_rank : gathered) {
+            std::vector<PartSum> sums(of_rank.size() / sizeof(PartSum));
+            std::memcpy(sums.data(), of_rank.data(), of_rank.size());
+            for (const PartSum& sum : sums) {
+                found[sum.part] = crc32c_combine(found[sum.part], sum.crc, sum.bytes);
+            }
+        }
+        for (size_t i = 0; i < all.size(); ++i) {
+            if (found[i] != all[i].crc) refuse_damage(all[i].what);
+        }
+    });
+}
+
+void Checkpoint::verify() const {
+    World::threads(1).run([this](Communicator& alone) { verify(alone); });
+}
+
+void Checkpoint::fill(GptRank& model, Context& ctx) const {
+    Device& device = model.device();
+    const std::vector<Gpt2Tensor> stored = gpt2_tensors(config_);
+    std::vector<Parameter>& parameters = model.store().parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+        Parameter& p = parameters[i];
+        if (!p.exp_avg) continue;  // shares a weight
+        const Gpt2Tensor& as = stored[static_cast<size_t>(model.store().ids()[i])];
+        const auto from_optimizer = [&](const std::string& name, Tensor to) {
+            const StoredTensor* const tensor = optimizer_ ? optimizer_->find(name) : nullptr;
+            if (tensor == nullptr) return false;
+            read_rows(device, {optimizer_.get(), tensor}, false, p.logical_rows, p.first_row, to);
+            return true;
+        };
+        if (!from_optimizer(master_name(p.name), p.master)) {
+            read_rows(device, weight(p.name), as.transposed, p.logical_rows, p.first_row, p.master);
+        }
+        from_optimizer(exp_avg_name(p.name), p.exp_avg);
+        from_optimizer(exp_avg_sq_name(p.name), p.exp_avg_sq);
+        if (p.weight.data != p.master.data) ctx.operators().convert(ctx, p.master, p.weight);
+    }
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/gpt.hpp"
+#include "src/train/checkpoint/checkpoint_folder.hpp"
+#include "src/train/checkpoint/tensor_folder.hpp"
+#include "src/train/checkpoint/training_state.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace vocabpipe {
+
+/// A step of a run, or a Hugging Face model, opened and checked against what it says of itself:
+/// files, names, types and shapes, not yet the checksums. InputFileError otherwise.
+class Checkpoint {
+public:
+    explicit Checkpoint(const CheckpointSource& source);
+
+    [[nodiscard]] const std::string& folder() const { return folder_; }
+    /// Sizes, and the type of a run's step; sequence length and losses are not in it.
+    [[nodiscard]] const GptConfig& config() const { return config_; }
+    [[nodiscard]] std::string config_path() const;
+    [[nodiscard]] std::string training_path() const;
+    /// None: weights only.
+    [[nodiscard]] const std::optional<TrainingState>& state() const { return state_; }
+    [[nodiscard]] const TensorFolder& weights() const { return weights_; }
+    [[nodiscard]] const SafetensorsFile* optimizer() const { return optimizer_.get(); }
+
+    /// Reads every byte once, each rank a share of them, and compares the checksums of the training
+    /// state; nothing to compare without one. Collective; errors are agreed on.
+    void verify(Communicator& communicator) const;
+    /// The same by one process.
+    void verify() const;
+
+    /// The rank's rows of weights and, with a training state, moments. The model's configuration
+    /// must be this one's.
+    void fill(GptRank& model, Context& ctx) const;
+
+private:
+    struct Part;
+    [[nodiscard]] std::vector<Part> parts() const;
+    void check_tensors() const;
+    void check_files() const;
+    [[nodiscard]] const FoundTensor& weight(const std::string& name) const;
+
+    std::string folder_;
+    GptConfig config_;
+    std::optional<TrainingState> state_;
+    TensorFolder weights_;
+    std::unique_ptr<SafetensorsFile> optimizer_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/checkpoint/safetensors.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Where everything of a file will be, from names, types and shapes alone: the same on every rank,
+/// so that all can write their rows at the same time.
+class SafetensorsPlan {
+public:
+    /// `tensors`: name, type and shape; positions are decided here, by falling item size, then
+    /// name.
+    SafetensorsPlan(std::vector<StoredTensor> tensors,
+                    const std::map<std::string, std::string>& metadata);
+
+    /// Length and JSON, padded to a multiple of 8: all that precedes the data.
+    [[nodiscard]] const std::string& header() const { return header_; }
+    [[nodiscard]] const std::vector<StoredTensor>& tensors() const { return tensors_; }
+    [[nodiscard]] const StoredTensor& at(const std::string& name) const {
+        return tensors_[index_.at(name)];
+    }
+    [[nodiscard]] uint64_t file_bytes() const { return file_bytes_; }
+
+private:
+    std::string header_;
+    std::vector<StoredTensor> tensors_;
+    std::map<std::string, size_t> index_;
+    uint64_t file_bytes_ = 0;
+};
+
+/// A file that several processes write at positions of their own. Failures are OutputFileErrors.
+class SharedOutputFile {
+public:
+    /// Makes the file, which must not exist, `bytes` long.
+    [[nodiscard]] static SharedOutputFile create(const std::string& path, uint64_t bytes);
+    [[nodiscard]] static SharedOutputFile open(const std::string& path);
+    ~SharedOutputFile();
+    SharedOutputFile(SharedOutputFile&& other) noexcept;
+    SharedOutputFile& operator=(SharedOutputFile&&) = delete;
+
+    void write_at(uint64_t offset, std::span<const std::byte> bytes);
+    /// Makes what was written durable.
+    void sync();
+
+private:
+    SharedOutputFile(std::string path, int flags);
+
+    std::string path_;
+    int file_ = -1;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/checkpoint/tensor_folder.hpp"
+
+#include "src/schedule/files/strict_json.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <filesystem>
+
+namespace vocabpipe {
+
+std::map<std::string, std::string> parse_shard_index(std::string_view text,
+                                                     const std::string& path) {
+    std::map<std::string, std::string> shard_of;
+    for (const auto& [name, value] : StrictJson::parse(text, path).at("weight_map").members()) {
+        const std::string shard = value.text();
+        const bool plain = !shard.empty() && shard != "." && shard != ".." &&
+                           shard.find_first_of(std::string_view("/\0\n\r", 4)) == std::string::npos;
+        if (!plain) value.fail("must be the name of a file in the same folder");
+        shard_of[name] = shard;
+    }
+    return shard_of;
+}
+
+TensorFolder::TensorFolder(const std::string& folder)
+    : path_(folder + "/" + std::string(kModelFile)) {
+    const std::string index = folder + "/" + std::string(kModelIndex);
+    std::error_code ignored;
+    if (std::filesystem::exists(path_, ignored) || !std::filesystem::exists(index, ignored)) {
+        files_.push_back(std::make_unique<SafetensorsFile>(path_));
+        for (const StoredTensor& t : files_.back()->header().tensors) {
+            tensors_[t.name] = {files_.back().get(), &t};
+        }
+        return;
+    }
+    path_ = index;
+    const MappedFile text(index);
+    std::map<std::string, const SafetensorsFile*> opened;
+    for (const auto& [name, shard] : parse_shard_index(
+             {reinterpret_cast<const char*>(text.bytes().data()), text.size()}, index)) {
+        const SafetensorsFile*& file = opened[shard];
+        if (file == nullptr) {
+            if (!std::filesystem::exists(folder + "/" + shard, ignored)) {
+                throw InputFileError(index + ": weight_map." + name + ": the shard " + shard +
+                                     " is missing; download it into the same folder");
+            }
+            files_.push_back(std::make_unique<SafetensorsFile>(folder + "/" + shard));
+            file = files_.back().get();
+        }
+        const StoredTensor* tensor = file->find(name);
+        if (tensor == nullptr) {
+            throw InputFileError(file->path() + ": tensor " + name + ": is not in it although " +
+                                 std::string(kModelIndex) +
+                                 " says so; download shards and index of the same version");
+        }
+        tensors_[name] = {file, tensor};
+    }
+}
+
+}  // namespace vocabpipe

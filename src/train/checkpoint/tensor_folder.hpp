@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/checkpoint/safetensors_reader.hpp"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+inline constexpr std::string_view kModelFile = "model.safetensors";
+inline constexpr std::string_view kModelIndex = "model.safetensors.index.json";
+
+/// A tensor and the file that has it.
+struct FoundTensor {
+    const SafetensorsFile* file = nullptr;
+    const StoredTensor* tensor = nullptr;
+    [[nodiscard]] std::span<const std::byte> bytes() const { return file->bytes(*tensor); }
+};
+
+/// The file of every tensor, as model.safetensors.index.json says. Names of files are names in the
+/// same folder.
+[[nodiscard]] std::map<std::string, std::string> parse_shard_index(std::string_view text,
+                                                                   const std::string& path);
+
+/// The weights of a Hugging Face folder: model.safetensors, or the shards of its index. A shard
+/// that is missing, and a tensor that is not where the index says, is an InputFileError.
+class TensorFolder {
+public:
+    explicit TensorFolder(const std::string& folder);
+
+    [[nodiscard]] const std::map<std::string, FoundTensor>& tensors() const { return tensors_; }
+    /// model.safetensors or the index: stands for the whole in messages.
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+    std::vector<std::unique_ptr<SafetensorsFile>> files_;
+    std::map<std::string, FoundTensor> tensors_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/train/checkpoint/checkpoint_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "vocabpipe/world.hpp"
+
+namespace vocabpipe::testing {
+
+CheckpointRun::CheckpointRun() {
+    std::vector<uint16_t> tokens(4000);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * i % 61);
+    write_file(folder_ / "tokens.bin", std::string(reinterpret_cast<const char*>(tokens.data()),
+                                                   tokens.size() * sizeof(uint16_t)));
+}
+
+TrainOptions CheckpointRun::options() const {
+    TrainOptions o;
+    o.model.num_layers = 4;
+    o.model.hidden_size = 32;
+    o.model.ffn_hidden_size = 48;
+    o.model.num_attention_heads = 2;
+    o.model.seq_length = o.model.max_position_embeddings = 16;
+    o.model.vocab_size = 61;
+    o.data_path = folder_ / "tokens.bin";
+    o.data_format = "raw-u16";
+    o.global_batch_size = 6;
+    o.train_iters = 6;
+    o.lr = 1e-2;
+    o.lr_warmup_iters = 2;
+    o.threads_per_rank = 1;
+    o.log_interval = 1000;
+    o.ranks_are_threads = true;
+    return o;
+}
+
+std::vector<std::string> CheckpointRun::run(int ranks, TrainOptions options) const {
+    options.metrics = folder_ / "metrics.jsonl";
+    World::threads(ranks, {.timeout_seconds = 60}).run([&](Communicator& communicator) {
+        train(communicator, options);
+    });
+    std::istringstream lines(read_file(options.metrics));
+    std::vector<std::string> steps;
+    for (std::string line; std::getline(lines, line);) {
+        const nlohmann::json step = nlohmann::json::parse(line);
+        steps.push_back(step.at("step").dump() + " " + step.at("loss").dump() + " " +
+                        step.at("grad_norm").dump() + " " + step.at("lr").dump());
+    }
+    return steps;
+}
+
+std::vector<double> CheckpointRun::losses(const std::vector<std::string>& curve) {
+    std::vector<double> losses;
+    for (const std::string& step : curve) {
+        losses.push_back(std::stod(step.substr(step.find(' ') + 1)));
+    }
+    return losses;
+}
+
+}  // namespace vocabpipe::testing

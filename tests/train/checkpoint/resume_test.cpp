@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run that stops and goes on is the run that never stopped.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+
+#include "src/train/checkpoint/checkpoint_folder.hpp"
+#include "tests/train/checkpoint/checkpoint_run.hpp"
+#include "tests/train/data/expect_error.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Curve = std::vector<std::string>;
+
+Curve from(const Curve& curve, size_t step) {
+    return {curve.begin() + static_cast<std::ptrdiff_t>(step) - 1, curve.end()};
+}
+
+class Resume : public ::testing::Test {
+protected:
+    using Change = std::function<void(TrainOptions&)>;
+
+    /// Six steps that save after the third, into `saved`.
+    Curve whole(int ranks, const Change& change) {
+        std::filesystem::remove_all(runs_.path("saved"));
+        TrainOptions options = runs_.options();
+        options.save = runs_.path("saved");
+        options.save_interval = 3;
+        change(options);
+        const Curve curve = runs_.run(ranks, options);
+        std::filesystem::remove_all(step_folder(options.save, 6));
+        return curve;
+    }
+    Curve resumed(int ranks, const Change& change) {
+        TrainOptions options = runs_.options();
+        options.load = runs_.path("saved");
+        change(options);
+        return runs_.run(ranks, options);
+    }
+
+    CheckpointRun runs_;
+};
+
+TEST_F(Resume, IsBitExactWithNeverHavingStopped) {
+    struct Case {
+        const char* schedule;
+        int ranks;
+        VocabMode mode;
+        DType dtype;
+        bool tied;
+    };
+    for (const Case& c : {Case{"1f1b", 1, VocabMode::none, DType::fp32, true},
+                          Case{"1f1b", 2, VocabMode::one_barrier, DType::bf16, true},
+                          Case{"1f1b", 4, VocabMode::none, DType::bf16, true},
+                          Case{"gpipe", 3, VocabMode::interlaced, DType::fp32, false},
+                          Case{"zb-v", 2, VocabMode::two_barriers, DType::bf16, false},
+                          Case{"v-half", 2, VocabMode::one_barrier, DType::fp32, true},
+                          Case{"interleaved", 2, VocabMode::redistributed, DType::fp32, false}}) {
+        SCOPED_TRACE(std::string(c.schedule) + " " + std::string(to_string(c.mode)));
+        const Change change = [&](TrainOptions& o) {
+            o.schedule = c.schedule;
+            o.vocab_mode = c.mode;
+            o.model.dtype = c.dtype;
+            o.model.tied = c.tied;
+        };
+        const Curve expected = whole(c.ranks, change);
+        ASSERT_EQ(expected.size(), 6U);
+        EXPECT_EQ(resumed(c.ranks, change), from(expected, 4));
+    }
+}
+
+TEST_F(Resume, IsBitExactAtAnotherNumberOfRanksWithoutSharding) {
+    const Change none = [](TrainOptions& o) { o.vocab_mode = VocabMode::none; };
+    const Curve expected = whole(2, none);
+    for (const int ranks : {1, 3, 4}) EXPECT_EQ(resumed(ranks, none), from(expected, 4)) << ranks;
+}
+
+TEST_F(Resume, IsBitExactWithAnotherScheduleAndOtherBarriersOfTheSameShards) {
+    const Curve expected = whole(2, [](TrainOptions&) {});
+    EXPECT_EQ(resumed(2, [](TrainOptions& o) { o.schedule = "zb-v"; }), from(expected, 4));
+    EXPECT_EQ(resumed(2, [](TrainOptions& o) { o.vocab_mode = VocabMode::two_barriers; }),
+              from(expected, 4));
+}
+
+TEST_F(Resume, FollowsTheCurveAtAnyRanksModeTypeAndLayout) {
+    const Curve expected = whole(4, [](TrainOptions&) {});
+    const std::vector<double> want = CheckpointRun::losses(from(expected, 4));
+    const auto follows = [&](int ranks, double bound, const Change& change) {
+        const std::vector<double> found = CheckpointRun::losses(resumed(ranks, change));
+        ASSERT_EQ(found.size(), want.size());
+        // tests/train/curve_test.cpp derives 3e-6 for thirty steps in fp32 and 3e-2 in bf16.
+        for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(found[i], want[i], bound) << i;
+    };
+    for (const int ranks : {1, 2, 3}) follows(ranks, 3e-6, [](TrainOptions&) {});
+    follows(2, 3e-6, [](TrainOptions& o) { o.vocab_mode = VocabMode::none; });
+    follows(2, 3e-6, [](TrainOptions& o) { o.layout = "Vt|tttV"; });
+    follows(3, 3e-2, [](TrainOptions& o) { o.model.dtype = DType::bf16; });
+}
+
+TEST_F(Resume, ContinuesFromBf16WithItsMasterWeightsInFp32) {
+    const Change bf16 = [](TrainOptions& o) { o.model.dtype = DType::bf16; };
+    const std::vector<double> want = CheckpointRun::losses(from(whole(2, bf16), 4));
+    const std::vector<double> found = CheckpointRun::losses(resumed(2, [](TrainOptions&) {}));
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(found[i], want[i], 3e-2) << i;
+}
+
+TEST_F(Resume, GoesOnWithTheNextSampleWhenTheBatchChanges) {
+    // 3 steps of 6 samples, then 2 of 9: the same samples as 6 of 6 in the end.
+    (void)whole(2, [](TrainOptions&) {});
+    TrainOptions options = runs_.options();
+    options.load = runs_.path("saved");
+    options.save = runs_.path("next");
+    options.global_batch_size = 9;
+    options.train_iters = 5;
+    EXPECT_EQ(runs_.run(2, options).size(), 2U);
+    EXPECT_THAT(read_file(step_folder(options.save, 5) + "/training.json"),
+                HasSubstr("\"consumed_samples\": 36"));
+}
+
+TEST_F(Resume, KeepsAsManyStepsAsItMayAndAddsToTheFolderItLoadedFrom) {
+    TrainOptions options = runs_.options();
+    options.save = options.load = runs_.path("saved");
+    options.save_interval = 1;
+    options.save_total_limit = 2;
+    options.load.clear();
+    options.train_iters = 4;
+    (void)runs_.run(2, options);
+    const auto steps = [&] {
+        std::vector<int64_t> found;
+        for (const SavedStep& s : complete_steps(options.save)) found.push_back(s.step);
+        return found;
+    };
+    EXPECT_EQ(steps(), (std::vector<int64_t>{3, 4}));
+    options.load = options.save;
+    options.train_iters = 6;
+    (void)runs_.run(2, options);
+    EXPECT_EQ(steps(), (std::vector<int64_t>{5, 6}));
+}
+
+TEST_F(Resume, WithFinetuneTakesTheWeightsOnlyAndBeginsAtStepOne) {
+    (void)whole(2, [](TrainOptions&) {});
+    const Curve tuned = resumed(2, [](TrainOptions& o) {
+        o.finetune = true;
+        o.seed = 99;
+    });
+    ASSERT_EQ(tuned.size(), 6U);
+    EXPECT_LT(CheckpointRun::losses(tuned)[0], std::log(61.0)) << "weights that have learned";
+}
+
+TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
+    (void)whole(2, [](TrainOptions&) {});
+    const std::string step = step_folder(runs_.path("saved"), 3);
+    write_file(runs_.path("metrics.jsonl"), "of an older run");
+    const auto refused = [&](const Change& change) {
+        return message_of<AgreedError>([&] { (void)resumed(2, change); });
+    };
+    EXPECT_EQ(refused([](TrainOptions& o) { o.model.hidden_size = 64; }),
+              step + "/config.json: n_embd is 32, this run has 64; give --hidden-size 32");
+    EXPECT_THAT(refused([](TrainOptions& o) { o.model.vocab_size = 64; }),
+                HasSubstr("vocab_size is 61, this run has 64; give --vocab-size 61"));
+    EXPECT_THAT(refused([](TrainOptions& o) { o.model.num_layers = 5; }), HasSubstr("n_layer"));
+    EXPECT_THAT(refused([](TrainOptions& o) { o.model.tied = false; }),
+                HasSubstr("tie_word_embeddings"));
+    EXPECT_THAT(refused([](TrainOptions& o) { o.seed = 5; }),
+                HasSubstr("seed is 1234, this run has 5"));
+    EXPECT_THAT(refused([](TrainOptions& o) { o.model.seq_length = 8; }),
+                HasSubstr("seq_length is 16, this run has 8"));
+    EXPECT_THAT(refused([](TrainOptions& o) { o.train_iters = 3; }),
+                HasSubstr("--train-iters 3: "));
+    EXPECT_THAT(refused([](TrainOptions& o) { o.load += "/nowhere"; }),
+                HasSubstr("there is no such folder"));
+    EXPECT_EQ(read_file(runs_.path("metrics.jsonl")), "of an older run");
+    EXPECT_THAT(refused([&](TrainOptions& o) {
+                    o.load.clear();
+                    o.save = runs_.path("saved");
+                }),
+                HasSubstr("has step 3 already"));
+    EXPECT_EQ(complete_steps(runs_.path("saved")).size(), 1U);
+}
+
+TEST_F(Resume, FindsEveryDamagedByteByItsChecksum) {
+    (void)whole(2, [](TrainOptions& o) { o.model.dtype = DType::bf16; });
+    const std::string step = step_folder(runs_.path("saved"), 3);
+    for (const std::string name :
+         {"model.safetensors", "optimizer.safetensors", "config.json", "training.json"}) {
+        const std::string path = step + "/" + name;
+        const std::string good = read_file(path);
+        for (const size_t at : {good.size() / 3, good.size() / 2, good.size() - 3}) {
+            std::string bad = good;
+            bad[at] = static_cast<char>(bad[at] ^ 4);
+            write_file(path, bad);
+            const std::string message = message_of<AgreedError>(
+                [&] { (void)resumed(2, [](TrainOptions& o) { o.model.dtype = DType::bf16; }); });
+            EXPECT_THAT(message, HasSubstr(path)) << at;
+        }
+        write_file(path, good.substr(0, good.size() - 1));
+        EXPECT_THAT(message_of<AgreedError>([&] { (void)resumed(2, [](TrainOptions&) {}); }),
+                    HasSubstr(path));
+        write_file(path, good);
+    }
+    const std::string model = read_file(step + "/model.safetensors");
+    std::string bad = model;
+    bad.back() = static_cast<char>(bad.back() ^ 1);
+    write_file(step + "/model.safetensors", bad);
+    EXPECT_THAT(
+        message_of<AgreedError>([&] { (void)resumed(2, [](TrainOptions&) {}); }),
+        HasSubstr("model.safetensors: tensor transformer.wte.weight: its checksum (CRC-32C)"));
+}
+
+TEST(CheckpointFolder, TakesTheNewestCompleteStepAndNothingElse) {
+    const TempFolder folder;
+    const std::string root = folder / "run";
+    const auto refused = [&] {
+        return message_of<InputFileError>([&] { (void)find_checkpoint(root, false); });
+    };
+    EXPECT_THAT(refused(), HasSubstr("there is no such folder"));
+    std::filesystem::create_directories(root);
+    EXPECT_THAT(refused(), HasSubstr("has no complete step-NNNNNNNN"));
+    std::filesystem::create_directories(partial_folder(root, 9));
+    std::filesystem::create_directories(step_folder(root, 8));  // without training.json
+    EXPECT_THAT(refused(), HasSubstr("no complete step is in it"));
+    for (const int64_t step : {2, 100}) {
+        std::filesystem::create_directories(step_folder(root, step));
+        write_file(step_folder(root, step) + "/training.json", "{}");
+    }
+    std::filesystem::create_directories(root + "/step-99999");  // none of ours: too few digits
+    write_file(root + "/step-99999/training.json", "{}");
+    EXPECT_EQ(find_checkpoint(root, false).folder, root + "/step-00000100");
+    EXPECT_TRUE(find_checkpoint(root, false).training);
+    EXPECT_FALSE(find_checkpoint(root, true).training);
+    EXPECT_EQ(find_checkpoint(root + "/step-00000002", false).folder, root + "/step-00000002");
+    write_file(folder / "file", "");
+    EXPECT_THAT(message_of<InputFileError>([&] { (void)find_checkpoint(folder / "file", false); }),
+                HasSubstr("is a file"));
+}
+
+TEST(CheckpointFolder, RemovesWhatCrashedSavesLeftAndNothingElse) {
+    const TempFolder folder;
+    const std::string root = folder / "run";
+    for (const char* name :
+         {".step-00000003.partial", ".step-00000001.removed", ".step-00000004.partial",
+          ".step-7.partial", "step-00000002", "mine"}) {
+        std::filesystem::create_directories(root + "/" + name);
+        write_file(root + "/" + name + "/model.safetensors", "x");
+    }
+    write_file(root + "/.step-00000004.partial/notes.txt", "of a person");
+    SaveFolder save(root, 0);
+    save.begin(5);
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(root)) {
+        names.insert(entry.path().filename());
+    }
+    EXPECT_EQ(names, (std::set<std::string>{".step-00000004.partial", ".step-00000005.partial",
+                                            ".step-7.partial", "mine", "step-00000002"}));
+    EXPECT_EQ(read_file(root + "/.step-00000004.partial/notes.txt"), "of a person");
+    EXPECT_EQ(read_file(root + "/mine/model.safetensors"), "x");
+}
+
+TEST(CheckpointFolder, IsWrittenByOneRunAtATime) {
+    const TempFolder folder;
+    const SaveFolder save(folder / "run", 0);
+    EXPECT_THAT(message_of<UsageError>([&] { const SaveFolder other(folder / "run", 0); }),
+                HasSubstr("another run is saving into it"));
+}
+
+TEST(CheckpointFolder, KeepsAStepThatHasSomebodysFiles) {
+    const TempFolder folder;
+    const std::string root = folder / "run";
+    for (const int64_t step : {1, 2, 3}) {
+        std::filesystem::create_directories(step_folder(root, step));
+        write_file(step_folder(root, step) + "/training.json", "{}");
+    }
+    write_file(step_folder(root, 1) + "/notes.txt", "best so far");
+    SaveFolder(root, 3).keep_last(1);
+    const std::vector<SavedStep> left = complete_steps(root);
+    ASSERT_EQ(left.size(), 2U);
+    EXPECT_EQ(left[0].step, 1);
+    EXPECT_EQ(left[1].step, 3);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
