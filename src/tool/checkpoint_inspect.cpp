@@ -77,8 +77,9 @@ void inspect(const std::string& path) {
 
 void add_checkpoint_inspect(CLI::App& checkpoint) {
     CLI::App* command =
-        checkpoint.add_subcommand("inspect", "Show the tensors and the training state of a step, "
-                                             "a Hugging Face folder or a safetensors file");
+        checkpoint.add_subcommand("inspect",
+                                  "Show the tensors and the training state of a step, "
+                                  "a Hugging Face folder or a safetensors file");
     auto path = std::make_shared<std::string>();
     command->add_option("PATH", *path, "Folder of steps (the newest), a step, a model, a file")
         ->required();

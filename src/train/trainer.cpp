@@ -142,6 +142,7 @@ private:
         if (!changed.empty()) {
             std::printf("not as in the run that saved it: %s\n", changed.c_str());
         }
+        std::fflush(stdout);
     }
 
     /// What decides the bits of a run, as far as flags do.

@@ -255,6 +255,39 @@ std::vector<Row> rows() {
          {"--trace-dir", "@/toy.bin/traces"},
          1,
          {"--trace-dir", "cannot create the folder"}},
+        {"SaveIntervalWithoutSave",
+         {"--save-interval", "5"},
+         2,
+         {"--save-interval 5", "--save DIR"}},
+        {"SaveLimitWithoutSave", {"--save-total-limit", "5"}, 2, {"--save-total-limit 5"}},
+        {"NegativeSaveInterval",
+         {"--save", "@/steps", "--save-interval", "-1"},
+         2,
+         {"--save-interval -1", "must be at least 0"}},
+        {"FinetuneWithoutLoad", {"--finetune"}, 2, {"--finetune", "--load DIR"}},
+        {"LoadFromNowhere", {"--load", "@/none"}, 3, {"/none", "there is no such folder"}},
+        {"LoadFromAFile", {"--load", "@/toy.bin"}, 3, {"/toy.bin", "is a file"}},
+        {"SaveIntoAFile", {"--save", "@/toy.bin/steps"}, 1, {"--save", "cannot create the folder"}},
+        {"LoadAPickle",
+         {"--load", "@/model"},
+         3,
+         {"/model", "pickled weights are never read"},
+         On::both,
+         [](const TempFolder& folder) {
+             std::filesystem::create_directory(folder / "model");
+             write_file(folder / "model/config.json", "{}");
+             write_file(folder / "model/pytorch_model.bin", "");
+         }},
+        {"LoadAnotherFamily",
+         {"--load", "@/model"},
+         3,
+         {"/model/config.json: model_type", "is not gpt2"},
+         On::both,
+         [](const TempFolder& folder) {
+             std::filesystem::create_directory(folder / "model");
+             write_file(folder / "model/config.json", R"({"model_type": "llama"})");
+             write_file(folder / "model/model.safetensors", "");
+         }},
         {"MetricsInAMissingFolder",
          {"--metrics", "@/none/metrics"},
          1,
@@ -448,6 +481,10 @@ protected:
 TEST_F(FullDisk, TraceLeavesNoFileAndMetricsKeepWholeLines) {
     const Arguments trace = small_model(data_) + Arguments{"--trace-dir", disk_};
     EXPECT_THAT(only_line(under_mpirun(2, trace), 1), HasSubstr("No space left on device"));
+    EXPECT_TRUE(std::filesystem::is_empty(disk_));
+
+    const Arguments save = small_model(data_) + Arguments{"--save", disk_};
+    EXPECT_THAT(only_line(under_mpirun(2, save), 1), HasSubstr("No space left on device"));
     EXPECT_TRUE(std::filesystem::is_empty(disk_));
 
     const Arguments metrics =

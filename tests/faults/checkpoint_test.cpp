@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run whose ranks are killed again and again, also while they save, is the run that was left
+// alone.
+#include "tests/faults/launch.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <thread>
+
+namespace vocabpipe::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr seconds kStart{30};  // on a machine that others use as well
+constexpr seconds kEnd{15};
+constexpr int kRanks = 2;
+
+/// Loss and gradient norm by step, as text: equal text, equal bits. Of a killed run the last line
+/// may be cut.
+std::map<int64_t, std::string> curve(const std::string& metrics) {
+    std::map<int64_t, std::string> steps;
+    std::istringstream lines(read_file(metrics));
+    for (std::string line; std::getline(lines, line);) {
+        const auto step = nlohmann::json::parse(line, nullptr, false);
+        if (step.is_discarded()) continue;
+        steps[step.at("step")] = step.at("loss").dump() + " " + step.at("grad_norm").dump();
+    }
+    return steps;
+}
+
+/// Complete steps and, by another name, what a killed save left.
+std::set<std::string> names_in(const std::string& folder) {
+    std::set<std::string> names;
+    std::error_code ignored;  // the folder changes while it is read
+    for (std::filesystem::directory_iterator at(folder, ignored), end; !ignored && at != end;
+         at.increment(ignored)) {
+        names.insert(at->path().filename());
+    }
+    return names;
+}
+
+class CheckpointFault : public ::testing::Test {
+protected:
+    CheckpointFault() { write_dataset(data_, some_tokens(5000)); }
+
+    [[nodiscard]] Arguments endless(const std::string& metrics) const {
+        return small_model(data_) + Arguments{"--train-iters", "10000000", "--bf16", "--metrics",
+                                              folder_ / metrics,
+                                              // Long enough that a save takes as long as a step.
+                                              "--hidden-size", "128"};
+    }
+
+    /// Until a partial folder is there.
+    void wait_for_a_save() const {
+        const auto partial = [](const std::string& name) { return name.ends_with(".partial"); };
+        for (int look = 0; look < 10000; ++look) {
+            const std::set<std::string> names = names_in(saved_);
+            if (std::any_of(names.begin(), names.end(), partial)) return;
+            std::this_thread::sleep_for(milliseconds(1));
+        }
+        ADD_FAILURE() << "no save within 10 s";
+    }
+
+    TempFolder folder_;
+    std::string data_ = folder_ / "toy";
+    std::string saved_ = folder_ / "steps";
+};
+
+TEST_F(CheckpointFault, KilledRanksLeaveAUsableStepAndTheCurveIsTheUninterruptedOne) {
+    const int kills = std::getenv("VOCABPIPE_FULL") != nullptr ? 20 : 4;
+    const unsigned seed = std::random_device()();
+    std::mt19937 random(seed);
+    std::map<int64_t, std::string> found;
+    int saves_cut = 0;
+    for (int kill = 0; kill <= kills; ++kill) {
+        SCOPED_TRACE("seed " + std::to_string(seed) + " kill " + std::to_string(kill));
+        Arguments arguments =
+            endless("metrics") +
+            Arguments{"--save", saved_, "--save-interval", "1", "--save-total-limit", "2"};
+        if (kill > 0) arguments = arguments + Arguments{"--load", saved_};
+        Job job(folder_, under_mpirun(kRanks, arguments));
+        if (!job.wait_for_output("saved " + saved_, kStart)) return;
+        if (kill > 0) {
+            EXPECT_THAT(job.output(), HasSubstr("checksums are right"));
+        }
+        const std::vector<pid_t> pids = rank_processes(data_, kRanks);
+        ASSERT_EQ(pids.size(), static_cast<size_t>(kRanks));
+        if (kill % 2 == 0) {
+            std::this_thread::sleep_for(milliseconds(random() % 200));
+        } else {
+            wait_for_a_save();
+            std::this_thread::sleep_for(milliseconds(random() % 10));
+        }
+        if (kill < kills) {
+            signal_process(pids[random() % kRanks], SIGKILL);
+            EXPECT_NE(job.wait(kEnd), 0);
+        } else {
+            job.signal(SIGUSR1);
+            EXPECT_EQ(job.wait(kEnd), 0) << job.error();
+        }
+        EXPECT_THAT(left_over(data_, kEnd), IsEmpty());
+        for (const std::string& name : names_in(saved_)) saves_cut += name.ends_with(".partial");
+        for (const auto& [step, values] : curve(folder_ / "metrics")) {
+            const auto [at, first] = found.emplace(step, values);
+            EXPECT_EQ(at->second, values) << "step " << step << " ran twice and differs";
+        }
+    }
+    ASSERT_FALSE(found.empty());
+    const int64_t last = found.rbegin()->first;
+    std::printf("%lld steps over %d kills, %d of them while saving\n", static_cast<long long>(last),
+                kills, saves_cut);
+    EXPECT_EQ(found.size(), static_cast<size_t>(last)) << "a step is missing";
+    EXPECT_LE(names_in(saved_).size(), 2U) << "the last save removes what the killed ones left";
+
+    Job whole(folder_, on_threads(kRanks, endless("whole")));
+    ASSERT_TRUE(whole.wait_for_output(
+        " iteration " +
+            [&] {
+                std::string step = std::to_string(last);
+                return std::string(8 - step.size(), ' ') + step;
+            }() +
+            "/",
+        seconds(60)));
+    whole.signal(SIGUSR1);
+    EXPECT_EQ(whole.wait(kEnd), 0);
+    const std::map<int64_t, std::string> expected = curve(folder_ / "whole");
+    for (const auto& [step, values] : found) {
+        ASSERT_TRUE(expected.contains(step));
+        ASSERT_EQ(values, expected.at(step)) << "step " << step;
+    }
+}
+
+TEST_F(CheckpointFault, Sigusr1SavesTheLastStepAndTheRunGoesOnAtOtherRanks) {
+    const Arguments save{"--save", saved_};
+    Job first(folder_, under_mpirun(2, endless("first") + save));
+    ASSERT_TRUE(first.wait_for_output(" iteration        3/", kStart));
+    first.signal(SIGUSR1);
+    EXPECT_EQ(first.wait(kEnd), 0) << first.error();
+    EXPECT_THAT(first.output(), HasSubstr("saved " + saved_));
+    const int64_t stopped = curve(folder_ / "first").rbegin()->first;
+
+    Job second(folder_, on_threads(3, endless("second") + save + Arguments{"--load", saved_}));
+    const std::string next = std::to_string(stopped + 1);
+    ASSERT_TRUE(second.wait_for_output(
+        " iteration " + std::string(8 - next.size(), ' ') + next + "/", kStart));
+    second.signal(SIGUSR1);
+    EXPECT_EQ(second.wait(kEnd), 0) << second.error();
+    EXPECT_EQ(curve(folder_ / "second").begin()->first, stopped + 1);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/tool/run_program.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Two saved steps of a small run.
+class CheckpointCommand : public ::testing::Test {
+protected:
+    CheckpointCommand() {
+        std::string tokens;
+        for (int i = 0; i < 2000; ++i) tokens += bytes_of<uint16_t>({static_cast<uint16_t>(i % 7)});
+        write_file(folder_ / "tokens.bin", tokens);
+        const Outcome made = run_shell(
+            "cd '" + (folder_ / "") +
+            "' && '" TRAIN_GPT_PROGRAM
+            "' --transport threads --ranks 2 --data-path tokens.bin --data-format raw-u16 "
+            "--vocab-size 7 --hidden-size 16 --num-attention-heads 2 --seq-length 8 "
+            "--global-batch-size 2 --train-iters 2 --bf16 --save steps --save-interval 1");
+        EXPECT_EQ(made.exit_code, 0) << made.error;
+    }
+    [[nodiscard]] Outcome checkpoint(const std::string& arguments) const {
+        return run_shell("cd '" + (folder_ / "") + "' && '" VOCABPIPE_PROGRAM "' checkpoint " +
+                         arguments);
+    }
+
+    TempFolder folder_;
+};
+
+TEST_F(CheckpointCommand, InspectShowsTensorsAndTrainingState) {
+    const Outcome step = checkpoint("inspect steps");
+    EXPECT_EQ(step.exit_code, 0) << step.error;
+    EXPECT_THAT(step.output,
+                AllOf(HasSubstr("steps/step-00000002\n"), HasSubstr("consumed samples  4\n"),
+                      HasSubstr("--hidden-size 16"), HasSubstr("112 tensors, ")));
+    EXPECT_THAT(step.output, ::testing::ContainsRegex("transformer.wte.weight +BF16 +\\[7, 16\\] "
+                                                      "+model.safetensors +224\n"));
+    EXPECT_THAT(step.output, ::testing::ContainsRegex(
+                                 "master/transformer.h.0.mlp.c_fc.weight +F32 +\\[64, 16\\] "
+                                 "+optimizer.safetensors +4096\n"));
+    const Outcome file = checkpoint("inspect steps/step-00000001/model.safetensors");
+    EXPECT_THAT(file.output, AllOf(HasSubstr("metadata format: pt"), HasSubstr("28 tensors, ")));
+    const Outcome none = checkpoint("inspect nowhere.safetensors");
+    EXPECT_EQ(none.exit_code, 3);
+    EXPECT_THAT(none.error, HasSubstr("nowhere.safetensors: cannot open"));
+}
+
+TEST_F(CheckpointCommand, VerifyFindsADamagedTensorAndAMissingFile) {
+    const Outcome good = checkpoint("verify steps");
+    EXPECT_EQ(good.exit_code, 0) << good.error;
+    EXPECT_EQ(good.output,
+              "steps/step-00000002: complete after step 2; all shapes and checksums are right\n");
+    const std::string path = folder_ / "steps/step-00000002/optimizer.safetensors";
+    const std::string whole = read_file(path);
+    std::string bad = whole;
+    bad.back() = static_cast<char>(bad.back() ^ 1);
+    write_file(path, bad);
+    const Outcome damaged = checkpoint("verify steps");
+    EXPECT_EQ(damaged.exit_code, 3);
+    EXPECT_THAT(damaged.error,
+                AllOf(HasSubstr("vocabpipe: error: steps/step-00000002/optimizer.safetensors: "
+                                "tensor master/transformer.wte.weight: its checksum"),
+                      HasSubstr("load an older step")));
+    EXPECT_EQ(checkpoint("verify steps/step-00000001").exit_code, 0);
+    std::filesystem::remove(path);
+    const Outcome missing = checkpoint("verify steps");
+    EXPECT_EQ(missing.exit_code, 3);
+    EXPECT_THAT(missing.error, HasSubstr("optimizer.safetensors: cannot open"));
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
