@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Output layer of one vocabulary shard on a GPU: S and T against plain products of the same FLOPs,
+// in one process, in turns, with CUDA events.
+//
+//     bench_vocab_cuda [--tokens 4096 --hidden-size 4096 --rows 16384,32768,131072]
+//
+// FLOPs: 2 N h v for the logits, the same for e W and for e^T (c X): 6 N h v per microbatch.
+// cuBLASLt: the three products alone, each with the fastest algorithm of the heuristic's list, the
+// logits rounded to the numerator's type. gemm(): the same products as the library calls them.
+// ratio: rate of S + combine + T over that of cuBLASLt. memory: numerator and the larger of the two
+// workspaces, over the numerator. wrong: tokens whose numerators do not add up to their statistic.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "benchmarks/best_product.hpp"
+#include "benchmarks/device_timer.hpp"
+#include "kernels/bf16.hpp"
+#include "kernels/cuda/engine.hpp"
+#include "kernels/cuda/engine_state.hpp"
+#include "kernels/cuda/gemm.hpp"
+#include "kernels/cuda/vocabulary.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace {
+
+using namespace vocabpipe;
+using kernels::cuda::check;
+
+struct Options {
+    int64_t tokens = 4096;
+    int64_t hidden = 4096;
+    std::vector<int64_t> rows{16384, 32768, 131072};
+    int rounds = 21;
+    DType type = DType::bf16;
+};
+
+/// Device memory, zeroed.
+class Buffer {
+public:
+    explicit Buffer(int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
+        if (bytes == 0) return;
+        if (cudaMalloc(&data_, bytes_) != cudaSuccess) {
+            (void)cudaGetLastError();
+            throw OutOfMemoryError(std::to_string(bytes) +
+                                   " bytes do not fit the GPU: lower --rows or --tokens");
+        }
+        check(cudaMemset(data_, 0, bytes_), "cudaMemset");
+    }
+    ~Buffer() { (void)cudaFree(data_); }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+
+    [[nodiscard]] std::span<std::byte> bytes() const {
+        return {static_cast<std::byte*>(data_), bytes_};
+    }
+    void upload(const void* from, size_t bytes, size_t offset = 0) const {
+        check(cudaMemcpy(this->bytes().data() + offset, from, bytes, cudaMemcpyHostToDevice),
+              "cudaMemcpy");
+    }
+    void download(void* to, size_t bytes, size_t offset = 0) const {
+        check(cudaMemcpy(to, this->bytes().data() + offset, bytes, cudaMemcpyDeviceToHost),
+              "cudaMemcpy");
+    }
+
+private:
+    void* data_ = nullptr;
+    size_t bytes_;
+};
+
+class Matrix {
+public:
+    Matrix(int64_t rows, int64_t cols, DType type)
+        : buffer_(rows * cols * size_of(type)), view_(buffer_.bytes().data(), rows, cols, type) {}
+    operator Tensor() const { return view_; }
+    operator ConstTensor() const { return view_; }
+    [[nodiscard]] Tensor view() const { return view_; }
+    [[nodiscard]] const Buffer& buffer() const { return buffer_; }
+
+    /// Normal numbers; a block of them over and over, its length prime so that no two rows agree.
+    void fill(uint64_t seed, float deviation) const {
+        constexpr int64_t kBlock = 1048573;
+        std::mt19937_64 random(seed);
+        std::normal_distribution<float> normal(0, deviation);
+        const auto count = static_cast<size_t>(std::min(kBlock, view_.size()));
+        std::vector<float> wide(count);
+        std::vector<kernels::Bf16> narrow(count);
+        for (size_t i = 0; i < count; ++i) {
+            wide[i] = normal(random);
+            narrow[i] = kernels::to_bf16(wide[i]);
+        }
+        const bool bf16 = view_.dtype == DType::bf16;
+        const void* const from = bf16 ? static_cast<const void*>(narrow.data()) : wide.data();
+        for (int64_t at = 0; at < view_.size(); at += kBlock) {
+            const int64_t now = std::min(kBlock, view_.size() - at);
+            buffer_.upload(from, static_cast<size_t>(now * size_of(view_.dtype)),
+                           static_cast<size_t>(at * size_of(view_.dtype)));
+        }
+    }
+
+private:
+    Buffer buffer_;
+    Tensor view_;
+};
+
+template <typename T>
+class Array {
+public:
+    explicit Array(const std::vector<T>& values)
+        : count_(values.size()), buffer_(static_cast<int64_t>(values.size() * sizeof(T))) {
+        buffer_.upload(values.data(), values.size() * sizeof(T));
+    }
+    operator std::span<const T>() const {
+        return {reinterpret_cast<const T*>(buffer_.bytes().data()), count_};
+    }
+
+private:
+    size_t count_;
+    Buffer buffer_;
+};
+
+/// Stream, workspace and engine of one rank, as its lane for passes has them.
+class Gpu {
+public:
+    Gpu()
+        : workspace_(kernels::cuda::kPassWorkspaceBytes),
+          engine_(0),
+          context_({.poll = {}, .cuda = &engine_}) {
+        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+        engine_.use({.stream = stream_, .workspace = workspace_.bytes()});
+    }
+    ~Gpu() { (void)cudaStreamDestroy(stream_); }
+    Gpu(const Gpu&) = delete;
+    Gpu& operator=(const Gpu&) = delete;
+
+    [[nodiscard]] Context& context() { return context_; }
+    [[nodiscard]] cudaStream_t stream() const { return stream_; }
+    [[nodiscard]] cublasLtHandle_t blas() { return engine_.state().blas; }
+    [[nodiscard]] std::span<std::byte> workspace() const { return workspace_.bytes(); }
+
+private:
+    Buffer workspace_;
+    cudaStream_t stream_ = nullptr;
+    kernels::cuda::Engine engine_;
+    Context context_;
+};
+
+std::vector<int32_t> spread_labels(int64_t tokens, int64_t rows) {
+    std::vector<int32_t> labels;
+    for (int64_t n = 0; n < tokens; ++n) labels.push_back(static_cast<int32_t>(n * 7919 % rows));
+    return labels;
+}
+
+/// One shard that holds the whole vocabulary.
+struct Layer {
+    Layer(const Options& o, int64_t v)
+        : shard{.first_row = 0, .rows = v, .vocab_size = v},
+          x(o.tokens, o.hidden, o.type),
+          w(v, o.hidden, o.type),
+          numerator(o.tokens, v, o.type),
+          statistics(o.tokens, kernels::kStatistics, DType::fp32),
+          factors(o.tokens, 2, DType::fp32),
+          u(o.tokens, o.hidden, DType::fp32),
+          dw(v, o.hidden, DType::fp32),
+          labels(spread_labels(o.tokens, v)),
+          g(std::vector<float>(static_cast<size_t>(o.tokens), 1.0F / static_cast<float>(o.tokens))),
+          workspace(std::max({kernels::cuda::vocabulary_score_workspace_bytes(o.tokens, v, o.type),
+                              kernels::cuda::vocabulary_input_gradient_workspace_bytes(o.hidden),
+                              kernels::cuda::vocabulary_weight_gradient_workspace_bytes(
+                                  o.tokens, o.hidden, o.type)})) {
+        x.fill(1, 1);
+        w.fill(2, 1.0F / std::sqrt(static_cast<float>(o.hidden)));
+    }
+
+    void score(Context& ctx) const {
+        kernels::cuda::vocabulary_score(ctx, x, w, labels, shard, {}, numerator, statistics,
+                                        workspace.bytes());
+    }
+    void combine(Context& ctx) const {
+        kernels::cuda::combine_statistics(ctx, statistics, labels, g, shard, 0, {}, factors, {});
+    }
+    void gradients(Context& ctx) const {
+        kernels::cuda::vocabulary_input_product(ctx, numerator, w, u);
+        kernels::cuda::vocabulary_input_gradient(ctx, u, factors, w, labels, g, shard, {},
+                                                 workspace.bytes());
+        kernels::cuda::vocabulary_weight_gradient(ctx, x, numerator, factors, labels, g, shard, {},
+                                                  dw, true, workspace.bytes());
+    }
+    void products(Context& ctx) const {
+        kernels::cuda::gemm(ctx, x, false, w, true, numerator, false);
+        kernels::cuda::gemm(ctx, numerator, false, w, false, u, false);
+        kernels::cuda::gemm(ctx, numerator, true, x, false, dw, true);
+    }
+
+    kernels::VocabularyShard shard;
+    Matrix x, w, numerator, statistics, factors, u, dw;
+    Array<int32_t> labels;
+    Array<float> g;
+    Buffer workspace;
+};
+
+/// Of the first and last few tokens: how many have numerators that are not those of the statistics.
+int wrong_tokens(const Layer& layer) {
+    const Tensor e = layer.numerator;
+    std::vector<float> statistics(static_cast<size_t>(e.rows * kernels::kStatistics));
+    layer.statistics.buffer().download(statistics.data(), statistics.size() * sizeof(float));
+    std::vector<std::byte> row(static_cast<size_t>(e.cols * size_of(e.dtype)));
+    int wrong = 0;
+    for (int64_t n = 0; n < e.rows; n = n == 3 ? std::max<int64_t>(e.rows - 4, 4) : n + 1) {
+        layer.numerator.buffer().download(row.data(), row.size(),
+                                          static_cast<size_t>(n) * row.size());
+        double sum = 0;
+        for (int64_t j = 0; j < e.cols; ++j) {
+            sum += e.dtype == DType::bf16
+                       ? kernels::to_float(reinterpret_cast<const kernels::Bf16*>(row.data())[j])
+                       : reinterpret_cast<const float*>(row.data())[j];
+        }
+        const double a = statistics[static_cast<size_t>(n * kernels::kStatistics + 1)];
+        wrong += std::abs(sum - a) <= 0x1p-9 * a ? 0 : 1;  // NaN is wrong, too
+    }
+    return wrong;
+}
+
+double median(std::vector<float> values) {
+    std::nth_element(values.begin(),
+                     values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+}
+
+int measure(Gpu& gpu, const Options& o, int64_t v) {
+    Context& ctx = gpu.context();
+    const cudaStream_t stream = gpu.stream();
+    const Layer layer(o, v);
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // what was uploaded
+    layer.score(ctx);  // so that the products have numbers of the real kind
+    using bench::BestProduct;
+    const auto best = [&](const BestProduct::Operands& operands) {
+        return BestProduct(gpu.blas(), operands, gpu.workspace(), stream);
+    };
+    const BestProduct input = best({layer.numerator, false, layer.w, false, layer.u});
+    const BestProduct weight = best({layer.numerator, true, layer.x, false, layer.dw, true});
+    const BestProduct logits = best({layer.x, false, layer.w, true, layer.numerator});
+
+    // All of a round is enqueued before the host waits, so that the GPU does not run dry within it.
+    std::array<bench::DeviceTimer, 5> timers;
+    std::array<std::vector<float>, 5> times;
+    const auto timed = [&](bench::DeviceTimer& timer, auto&& work) {
+        timer.start(stream);
+        work();
+        timer.stop(stream);
+    };
+    for (int round = 0; round <= o.rounds; ++round) {
+        timed(timers[0], [&] {
+            logits.run(stream);
+            input.run(stream);
+            weight.run(stream);
+        });
+        timed(timers[1], [&] { layer.products(ctx); });
+        timed(timers[2], [&] { layer.score(ctx); });
+        timed(timers[3], [&] { layer.combine(ctx); });
+        timed(timers[4], [&] { layer.gradients(ctx); });
+        for (size_t i = 0; i < timers.size(); ++i) {
+            const float ms = timers[i].milliseconds();
+            if (round > 0) times[i].push_back(ms);  // the first round warms up
+        }
+    }
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    check(cudaGetLastError(), "a kernel");
+    const int wrong = wrong_tokens(layer);
+
+    const double flops = 6.0 * static_cast<double>(o.tokens * o.hidden) * static_cast<double>(v);
+    const auto rate = [&](double ms) { return flops / ms * 1e-9; };
+    const double alone = median(times[0]);
+    const double s = median(times[2]);
+    const double combine = median(times[3]);
+    const double t = median(times[4]);
+    const double all = s + combine + t;
+    const auto bytes = static_cast<double>(layer.numerator.view().bytes());
+    const double memory = (bytes + static_cast<double>(layer.workspace.bytes().size())) / bytes;
+    std::printf("  %8lld %9.3f %8.1f %9.3f %9.3f %8.3f %9.3f %9.3f %8.1f %6.3f %7.3f %6d\n",
+                static_cast<long long>(v), alone, rate(alone), median(times[1]), s, combine, t, all,
+                rate(all), alone / all, memory, wrong);
+    std::fflush(stdout);
+    return wrong;
+}
+
+int run(const Options& o) {
+    int count = 0;
+    if (const cudaError_t status = cudaGetDeviceCount(&count);
+        status != cudaSuccess || count == 0) {
+        throw DeviceError(std::string("needs a GPU: ") +
+                          (status == cudaSuccess ? "there is none" : cudaGetErrorString(status)));
+    }
+    check(cudaSetDevice(0), "cudaSetDevice");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+    std::printf("# bench_vocab_cuda: %s, N = %lld, h = %lld, %s, medians of %d rounds\n",
+                properties.name, static_cast<long long>(o.tokens), static_cast<long long>(o.hidden),
+                o.type == DType::bf16 ? "bf16" : "fp32", o.rounds);
+    std::printf("# %8s %9s %8s %9s %9s %8s %9s %9s %8s %6s %7s %6s\n", "v", "cuBLASLt", "rate",
+                "gemm()", "S", "combine", "T", "S to T", "rate", "ratio", "memory", "#wrong");
+    std::printf("# %8s %9s %8s %9s %9s %8s %9s %9s %8s %6s %7s %6s\n", "rows", "ms", "TFLOP/s",
+                "ms", "ms", "ms", "ms", "ms", "TFLOP/s", "", "/ e", "");
+    Gpu gpu;
+    int wrong = 0;
+    for (const int64_t v : o.rows) wrong += measure(gpu, o, v);
+    std::printf("# wrong: %d\n", wrong);
+    return wrong;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options options;
+    std::string dtype = "bf16";
+    CLI::App app("S and T of one vocabulary shard against cuBLASLt's products on one GPU");
+    app.add_option("--tokens", options.tokens, "N, of one microbatch")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--hidden-size", options.hidden, "h")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--rows", options.rows, "v, of the vocabulary shard")
+        ->delimiter(',')
+        ->check(CLI::PositiveNumber);
+    app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--dtype", dtype)->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
+    }
+    options.type = dtype == "bf16" ? DType::bf16 : DType::fp32;
+    try {
+        return run(options) == 0 ? 0 : static_cast<int>(ExitCode::failed);
+    } catch (const Error& error) {
+        std::fprintf(stderr, "bench_vocab_cuda: error: %s\n", error.what());
+        return static_cast<int>(error.exit_code());
+    }
+}
