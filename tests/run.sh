@@ -51,6 +51,17 @@ slice='p3|p4_|Transport|Abort|Deadline'
 sanitize tsan thread "runtime_test transport_test" "$slice"
 sanitize asan address,undefined "runtime_test schedule_test model_test" "$slice"
 
+# GPUs: everything compiles and links where there is a toolkit; what needs a GPU is skipped, visibly.
+step "cuda"
+if command -v nvcc >/dev/null; then
+    cmake -G Ninja -B "$build-cuda" -DVOCABPIPE_ENABLE_CUDA=ON -DVOCABPIPE_CUDA_ARCHITECTURES=90-real \
+        -DVOCABPIPE_WERROR=ON -DCMAKE_CXX_FLAGS_RELEASE="-O1" >/dev/null
+    cmake --build "$build-cuda" --target cuda_programs
+    ctest --test-dir "$build-cuda" -L cuda --no-tests=error -j 2 -E NOT_BUILT
+else
+    echo "SKIPPED: no nvcc; install the CUDA toolkit (12.3 or newer) and NCCL, or set PATH"
+fi
+
 step "tests"
 ctest --test-dir "$build" --output-on-failure --no-tests=error -j 2
 if [ $full = 1 ]; then

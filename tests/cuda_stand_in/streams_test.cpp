@@ -146,7 +146,7 @@ int stale_reads(bool with_event) {
 }
 
 TEST_F(StandInStreams, DelaysShowAMissingWait) {
-    cuda_stand_in::set_delays({.seed = 7, .longest = 200us});
+    cuda_stand_in::set_delays({.seed = 7, .longest = 1000us});
     EXPECT_EQ(stale_reads(true), 0);
 #if !CUDA_STAND_IN_TSAN  // a race on purpose
     EXPECT_GT(stale_reads(false), 0);
