@@ -83,12 +83,13 @@ int64_t measure(Communicator& communicator, Device& device, Transport& transport
 int64_t run(Communicator& communicator, const Options& o) {
     const int rank = communicator.rank();
     const bool prints = rank == 0;
-    if (communicator.size() < 2) {
-        throw UsageError("one rank has nobody to talk to; give --ranks P or mpirun -np P, P >= 2");
-    }
     std::vector<RankPlacement> placements = find_placements(communicator);
     std::unique_ptr<Device> device;
     communicator.agree([&] {
+        if (communicator.size() < 2) {
+            throw UsageError(
+                "one rank has nobody to talk to; give --ranks P or mpirun -np P, P >= 2");
+        }
         const bool on_gpus = o.transport == "copies" || o.transport == "nccl";
         const auto make = tool::device_factory(on_gpus ? "cuda" : "host", o.transport == "copies");
         device = make ? make(placements[static_cast<size_t>(rank)]) : make_host_device();

@@ -128,8 +128,10 @@ int run(Options& o) {
         bench::StepTiming timing;
         double gemm = 0;
         World::threads(1).run([&](Communicator& communicator) {
-            const std::unique_ptr<Device> device =
-                make_device ? make_device(RankPlacement{}) : make_host_device();
+            const auto open_device = [&] {
+                return make_device ? make_device(RankPlacement{}) : make_host_device();
+            };
+            std::unique_ptr<Device> device = open_device();
             if (&dtype == &o.dtypes.front()) {
                 std::printf(
                     "# bench_step: %s, %d layers, hidden %lld, %lld heads, V %lld, %lld x %lld "
@@ -148,6 +150,9 @@ int run(Options& o) {
                 std::fflush(stdout);
             }
             timing = bench::time_steps(communicator, *device, which);
+            // Anew: a step leaves its device with the stream and workspace of its last action.
+            device.reset();
+            device = open_device();
             gemm = bench::gemm_rate(which, *device, product_timer(o, *device));
         });
         const double rate = timing.flops / timing.median_seconds;
