@@ -6,6 +6,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/attention_cudnn.hpp"
 #include "kernels/cuda/attention_plan.hpp"
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/gemm.hpp"
@@ -448,14 +449,16 @@ void require_shapes(ConstTensor qkv, AttentionShape shape, ConstTensor out, Cons
 
 }  // namespace
 
-int64_t attention_workspace_bytes(AttentionShape shape, DType, int) {
-    return AttentionPlan(shape).workspace_bytes();
+int64_t attention_workspace_bytes(AttentionShape shape, DType type, int) {
+    return std::max(AttentionPlan(shape).workspace_bytes(),
+                    cudnn_attention_workspace_bytes(shape, type));
 }
 
 void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace) {
     require_shapes(qkv, shape, out, log_sum_exp, workspace);
     if (out.size() == 0) return;
+    if (try_cudnn_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace)) return;
     Attention(ctx, shape, qkv.dtype, workspace).forward(qkv, out, log_sum_exp);
 }
 
@@ -466,6 +469,9 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, 
     require(same_shape(dout, out) && same_shape(dqkv, qkv), "gradients shaped as their tensors");
     require(dout.dtype == qkv.dtype && dqkv.dtype == qkv.dtype, "one type for all gradients");
     if (out.size() == 0) return;
+    if (try_cudnn_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace)) {
+        return;
+    }
     Attention(ctx, shape, qkv.dtype, workspace).backward(dout, qkv, out, log_sum_exp, dqkv);
 }
 

@@ -16,7 +16,8 @@ namespace vocabpipe::kernels::cuda {
 /// scores, and 8 bytes for each element of its k.
 inline constexpr int64_t kAttentionScratchBytes = int64_t{64} << 20;
 
-/// Bytes of `workspace` for tensors of `type`; `threads` does not matter.
+/// Bytes of `workspace` for tensors of `type`; `threads` does not matter. With cuDNN
+/// (kernels/cuda/attention_cudnn.hpp) what it may need, if that is more.
 [[nodiscard]] int64_t attention_workspace_bytes(AttentionShape shape, DType type, int threads);
 
 /// Per sequence and head, with q, k, v (s, head_size), only keys j <= i visible to query i:
@@ -24,8 +25,8 @@ inline constexpr int64_t kAttentionScratchBytes = int64_t{64} << 20;
 /// qkv (N, 3h): columns q | k | v, each with the heads side by side; out (N, h);
 /// log_sum_exp (N, heads) fp32, natural logarithm of the sum over the scaled scores.
 /// Scores are fp32, p has the run's type. `workspace` is 64-byte aligned and holds nothing between
-/// calls; a smaller one than attention_workspace_bytes() will do, with the same bits, down to that
-/// of one group of heads.
+/// calls. Without cuDNN a smaller one than attention_workspace_bytes() will do, with the same bits,
+/// down to that of one group of heads (kernels/cuda/attention_plan.hpp).
 void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace);
 

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <unordered_map>
 
+#include "kernels/cuda/attention_cudnn.hpp"
 #include "kernels/cuda/engine.hpp"
 #include "kernels/cuda/gemm.hpp"
 
@@ -71,6 +72,8 @@ struct Engine::State {
 
     cublasLtHandle_t blas = nullptr;
     std::unordered_map<ProductShape, ProductPlan, ProductShapeHash> products;
+    /// Made at first use. Shared, because only its maker knows how to destroy it.
+    std::shared_ptr<CudnnAttention> cudnn;
 };
 
 }  // namespace vocabpipe::kernels::cuda

@@ -5,6 +5,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/adamw.cu
   kernels/cuda/attention.cu
   kernels/cuda/attention_plan.cpp
+  kernels/cuda/attention_statistics.cu
   kernels/cuda/column_sums.cu
   kernels/cuda/elementwise.cu
   kernels/cuda/embedding.cu

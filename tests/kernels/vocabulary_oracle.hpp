@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <ostream>
 #include <random>
 #include <vector>
 
@@ -167,6 +168,7 @@ struct ShardCase {
     [[nodiscard]] int64_t vocab() const {
         return std::accumulate(rows.begin(), rows.end(), int64_t{0});
     }
+    friend void PrintTo(const ShardCase& c, std::ostream* out) { *out << c.name; }
 };
 
 [[nodiscard]] inline std::vector<ShardCase> shard_cases() {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention_plan.hpp"
+#include "kernels/cuda/attention_statistics.hpp"
 #include "tests/kernels/attention_oracle.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
@@ -84,8 +85,9 @@ TEST_P(CudaAttention, SmallerWorkspacesGiveTheSameBits) {
     Device device;
     const auto qkv = Matrix::random(shape.tokens(), 3 * shape.hidden(), GetParam(), 1, -2.0, 2.0);
     const auto dout = Matrix::random(shape.tokens(), shape.hidden(), GetParam(), 2);
-    const int64_t group = cuda::AttentionPlan(shape).group_bytes();
-    ASSERT_EQ(scratch_bytes(shape), 5 * group) << "one group per sequence, all at a time";
+    const cuda::AttentionPlan plan(shape);
+    const int64_t group = plan.group_bytes();
+    ASSERT_EQ(plan.workspace_bytes(), 5 * group) << "one group per sequence, all at a time";
     const Results whole = run(device, device.context(), shape, qkv, dout, 5 * group);
     expect_textbook(whole, qkv, dout, shape);
     for (const int64_t bytes : {group, 2 * group, 3 * group + 64}) {
@@ -148,13 +150,34 @@ TEST_P(CudaAttention, RefusesAWorkspaceBelowOneGroup) {
 INSTANTIATE_TEST_SUITE_P(Types, CudaAttention, testing::Values(DType::fp32, DType::bf16),
                          [](const auto& info) { return name_of(info.param); });
 
+class CudaAttentionStatistics : public OnDevice {};
+
+TEST_F(CudaAttentionStatistics, ArePackedBySequenceAndHeadForCudnnAndBack) {
+    const int64_t sequences = 3, seq_length = 5, heads = 2;
+    Device device;
+    const auto rows = Matrix::random(sequences * seq_length, heads, DType::fp32, 1);
+    const DeviceMatrix in_rows(device, rows), back(device, Matrix(15, heads, DType::fp32));
+    const DeviceArray<float> packed(device, std::vector<float>(30));
+    cuda::pack_statistics(device.context(), in_rows, seq_length, packed.data());
+    const auto values = packed.download();
+    for (int64_t i = 0; i < 30; ++i) {
+        const int64_t token = i % seq_length, head = i / seq_length % heads;
+        const int64_t sequence = i / seq_length / heads;
+        EXPECT_EQ(values[static_cast<size_t>(i)], rows.get(sequence * seq_length + token, head));
+    }
+    cuda::unpack_statistics(device.context(), packed.data(), seq_length, back);
+    const Matrix result = back.download();
+    EXPECT_TRUE(result.same_bits(rows));
+    EXPECT_TRUE(result.gaps_are_intact());
+}
+
 // Pure functions: no GPU.
 TEST(CudaAttentionPlan, ScratchStaysBelowItsLimitForModelsOfPractice) {
     for (const int64_t seq_length : {1, 128, 1024, 2048, 4096, 8192, 32768}) {
         for (const auto& [heads, head_size] : {std::pair{12, 64}, {25, 64}, {32, 128}}) {
             const AttentionShape shape{
                 .sequences = 8, .seq_length = seq_length, .heads = heads, .head_size = head_size};
-            const int64_t bytes = cuda::attention_workspace_bytes(shape, DType::bf16, 1);
+            const int64_t bytes = cuda::AttentionPlan(shape).workspace_bytes();
             EXPECT_GT(bytes, 0);
             EXPECT_LE(bytes, cuda::kAttentionScratchBytes) << seq_length << " x " << heads;
         }

@@ -22,6 +22,10 @@ struct Case {
     DType type;
     int64_t width;
     int64_t gap;  ///< 0 with a width of whole 16-byte vectors: the fast path
+
+    friend void PrintTo(const Case& c, std::ostream* out) {
+        *out << name_of(c.type) << ", " << c.width << " columns, gap " << c.gap;
+    }
 };
 
 Matrix random_matrix(int64_t rows, const Case& c, DType type, unsigned seed) {

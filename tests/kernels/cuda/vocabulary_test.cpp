@@ -174,6 +174,25 @@ TEST_P(Sharded, GivesTheSameBitsWithOneAndWithTwoBarriers) {
 INSTANTIATE_TEST_SUITE_P(Cases, Sharded, testing::ValuesIn(shard_cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
+class VocabularyWorkspace : public OnDevice {};
+
+TEST_F(VocabularyWorkspace, IsAtMostAQuarterOfALargeBf16NumeratorInSAndInT) {
+    for (const int64_t tokens : {1, 512, 4096, 5000, 32768}) {
+        for (const int64_t rows : {16384, 32768, 50257, 131072, 151936}) {
+            const int64_t numerator = 2 * tokens * rows;
+            const int64_t score = cuda::vocabulary_score_workspace_bytes(tokens, rows, DType::bf16);
+            constexpr int64_t kLeast = int64_t{32} << 20;
+            EXPECT_LE(score, std::max(numerator / 4, kLeast)) << tokens << " tokens, " << rows;
+            // No smaller than needed: halving it would cost efficiency.
+            EXPECT_GE(2 * score, std::min(std::max(numerator / 4, kLeast), 2 * numerator));
+            EXPECT_LE(
+                cuda::vocabulary_weight_gradient_workspace_bytes(tokens, rows / 4, DType::bf16),
+                numerator / 4);
+        }
+    }
+    EXPECT_EQ(cuda::vocabulary_input_gradient_workspace_bytes(4096), 0);
+}
+
 class Vocabulary : public OnDevice {};
 class VocabularyScore : public OnDevice {};
 

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
-#error "vocabpipe needs NCCL 2.18 or newer (ncclCommSplit); built and tested against 2.28"
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 26, 0)
+#error "vocabpipe needs NCCL 2.26 or newer (NCCL_LAUNCH_ORDER_IMPLICIT); built against 2.28"
 #endif
 
 namespace vocabpipe::nccl {

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/attention_cudnn.hpp"
+
+#include <cudnn_frontend.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/cuda/attention_statistics.hpp"
+#include "kernels/cuda/engine_state.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::kernels::cuda {
+
+namespace {
+
+namespace graph = cudnn_frontend::graph;
+
+/// cuDNN's deterministic backward pass keeps the gradients of all scores in bf16, in tiles of 64
+/// queries and 128 keys. As many heads run at a time as stay below this.
+constexpr int64_t kCudnnScoreBytes = int64_t{256} << 20;
+/// For what cuDNN's engines want besides; not documented.
+constexpr int64_t kEngineBytes = int64_t{1} << 20;
+
+constexpr int64_t round_up(int64_t value, int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+int64_t score_bytes_per_pair(AttentionShape shape) {
+    return round_up(shape.seq_length, 64) * round_up(shape.seq_length, 128) * size_of(DType::bf16);
+}
+
+/// (sequence, head, token) fp32, and room for what follows to be aligned.
+int64_t statistics_bytes(AttentionShape shape) {
+    return round_up(shape.tokens() * shape.heads * size_of(DType::fp32), 256);
+}
+
+bool may_apply(AttentionShape shape, DType type) {
+    return type == DType::bf16 && shape.seq_length > 1 && shape.head_size % 8 == 0 &&
+           shape.head_size > 0 && shape.head_size <= 128 &&
+           score_bytes_per_pair(shape) <= kCudnnScoreBytes;
+}
+
+/// The part of the sequences, or of one sequence's heads, whose backward pass runs at a time.
+AttentionShape backward_part(AttentionShape shape) {
+    const int64_t pairs = kCudnnScoreBytes / score_bytes_per_pair(shape);
+    AttentionShape part = shape;
+    part.sequences = std::clamp<int64_t>(pairs / shape.heads, 1, shape.sequences);
+    part.heads = std::min(shape.heads, pairs);
+    return part;
+}
+
+/// Statistics, score gradients, their row sums, and dq in fp32, whichever way cuDNN goes.
+int64_t backward_bytes(AttentionShape shape) {
+    const AttentionShape part = backward_part(shape);
+    const int64_t pairs = part.sequences * part.heads;
+    return statistics_bytes(part) + pairs * score_bytes_per_pair(shape) + statistics_bytes(part) +
+           part.tokens() * part.hidden() * size_of(DType::fp32) + kEngineBytes;
+}
+
+bool aligned(ConstTensor t) {
+    return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.stride % 8 == 0;
+}
+
+enum Id : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDOut, kDQ, kDK, kDV };
+
+struct PlanKey {
+    bool backward;
+    int64_t sequences, seq_length, heads, head_size;
+    int64_t qkv_stride, out_stride, dout_stride, dqkv_stride;
+
+    auto operator<=>(const PlanKey&) const = default;
+};
+
+/// A graph that cuDNN has planned; none where it supports no such graph.
+using Plan = std::unique_ptr<graph::Graph>;
+
+[[noreturn]] void fail(const std::string& call, const std::string& message) {
+    throw DeviceError("attention with cuDNN: " + call + ": " + message +
+                      ". Without it: -DVOCABPIPE_ENABLE_CUDNN=OFF");
+}
+
+using Attributes = std::shared_ptr<graph::Tensor_attributes>;
+
+/// (sequences, heads, tokens, head_size), a head's columns of rows `stride` elements apart.
+template <typename Node>
+Node& place(Node& tensor, const PlanKey& key, Id id, int64_t stride) {
+    return tensor.set_uid(id)
+        .set_dim({key.sequences, key.heads, key.seq_length, key.head_size})
+        .set_stride({key.seq_length * stride, key.head_size, stride, 1})
+        .set_data_type(cudnn_frontend::DataType_t::BFLOAT16);
+}
+template <typename Node>
+Node& place_statistics(Node& tensor, const PlanKey& key) {
+    return tensor.set_uid(kStatistics)
+        .set_dim({key.sequences, key.heads, key.seq_length, 1})
+        .set_stride({key.heads * key.seq_length, key.seq_length, 1, 1})
+        .set_data_type(cudnn_frontend::DataType_t::FLOAT);
+}
+
+Attributes input(graph::Graph& g, const PlanKey& key, Id id, int64_t stride) {
+    graph::Tensor_attributes tensor;
+    return g.tensor(place(tensor, key, id, stride));
+}
+void output(const Attributes& tensor, const PlanKey& key, Id id, int64_t stride) {
+    place(*tensor, key, id, stride).set_output(true);
+}
+
+template <typename Options>
+Options causal(const char* name, const PlanKey& key) {
+    Options options;
+    options.set_name(name)
+        .set_attn_scale(1.0F / std::sqrt(static_cast<float>(key.head_size)))
+        .set_diagonal_alignment(cudnn_frontend::DiagonalAlignment_t::TOP_LEFT)
+        .set_diagonal_band_right_bound(0);
+    return options;
+}
+
+Plan plan(cudnnHandle_t handle, const PlanKey& key) {
+    auto g = std::make_unique<graph::Graph>();
+    g->set_io_data_type(cudnn_frontend::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(cudnn_frontend::DataType_t::FLOAT)
+        .set_compute_data_type(cudnn_frontend::DataType_t::FLOAT);
+    const auto q = input(*g, key, kQ, key.qkv_stride);
+    const auto k = input(*g, key, kK, key.qkv_stride);
+    const auto v = input(*g, key, kV, key.qkv_stride);
+    if (key.backward) {
+        const auto out = input(*g, key, kOut, key.out_stride);
+        const auto dout = input(*g, key, kDOut, key.dout_stride);
+        graph::Tensor_attributes statistics;
+        const auto stats = g->tensor(place_statistics(statistics, key));
+        auto options = causal<graph::SDPA_backward_attributes>("attention_backward", key);
+        options.set_deterministic_algorithm(true);
+        const auto [dq, dk, dv] = g->sdpa_backward(q, k, v, out, dout, stats, options);
+        output(dq, key, kDQ, key.dqkv_stride);
+        output(dk, key, kDK, key.dqkv_stride);
+        output(dv, key, kDV, key.dqkv_stride);
+    } else {
+        auto options = causal<graph::SDPA_attributes>("attention", key);
+        options.set_generate_stats(true);
+        const auto [out, stats] = g->sdpa(q, k, v, options);
+        output(out, key, kOut, key.out_stride);
+        place_statistics(*stats, key).set_output(true);
+    }
+    auto status = g->build(handle, {cudnn_frontend::HeurMode_t::A});
+    if (status.is_good()) return g;
+    using Code = cudnn_frontend::error_code_t;
+    if (status.get_code() == Code::GRAPH_NOT_SUPPORTED ||
+        status.get_code() == Code::HEURISTIC_QUERY_FAILED) {
+        return nullptr;
+    }
+    fail("building the graph", status.get_message());
+}
+
+}  // namespace
+
+class CudnnAttention {
+public:
+    CudnnAttention() {
+        cudnnHandle_t handle = nullptr;
+        const cudnnStatus_t status = cudnnCreate(&handle);
+        if (status != CUDNN_STATUS_SUCCESS) fail("cudnnCreate", cudnnGetErrorString(status));
+        handle_.reset(handle);
+    }
+
+    /// Runs the plan of `key`; false if cuDNN has none.
+    bool run(const PlanKey& key, cudaStream_t stream, std::unordered_map<int64_t, void*> pointers,
+             std::span<std::byte> workspace) {
+        auto found = plans_.find(key);
+        if (found == plans_.end()) found = plans_.emplace(key, plan(handle_.get(), key)).first;
+        graph::Graph* g = found->second.get();
+        if (g == nullptr) return false;
+        const int64_t wanted = g->get_workspace_size();
+        if (wanted > static_cast<int64_t>(workspace.size())) {
+            fail("workspace", "cuDNN wants " + std::to_string(wanted) + " bytes, " +
+                                  std::to_string(workspace.size()) + " were planned");
+        }
+        const cudnnStatus_t set = cudnnSetStream(handle_.get(), stream);
+        if (set != CUDNN_STATUS_SUCCESS) fail("cudnnSetStream", cudnnGetErrorString(set));
+        auto status = g->execute(handle_.get(), pointers, workspace.data());
+        if (!status.is_good()) fail("running the graph", status.get_message());
+        return true;
+    }
+
+private:
+    struct Destroy {
+        void operator()(cudnnHandle_t handle) const { (void)cudnnDestroy(handle); }
+    };
+    std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, Destroy> handle_;
+    std::map<PlanKey, Plan> plans_;
+};
+
+namespace {
+
+CudnnAttention& plans_of(Engine& engine) {
+    auto& plans = engine.state().cudnn;
+    if (!plans) plans = std::make_shared<CudnnAttention>();
+    return *plans;
+}
+
+void* pointer(ConstTensor t) {
+    return const_cast<void*>(t.data);  // cuDNN's variant packs do not know inputs from outputs
+}
+
+}  // namespace
+
+int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type) {
+    if (shape.tokens() == 0 || shape.heads == 0 || !may_apply(shape, type)) return 0;
+    return std::max(statistics_bytes(shape) + kEngineBytes, backward_bytes(shape));
+}
+
+bool try_cudnn_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
+                                 Tensor log_sum_exp, std::span<std::byte> workspace) {
+    const int64_t needed = cudnn_attention_workspace_bytes(shape, qkv.dtype);
+    if (needed == 0 || static_cast<int64_t>(workspace.size()) < needed || !aligned(qkv) ||
+        !aligned(out)) {
+        return false;
+    }
+    const PlanKey key{.backward = false,
+                      .sequences = shape.sequences,
+                      .seq_length = shape.seq_length,
+                      .heads = shape.heads,
+                      .head_size = shape.head_size,
+                      .qkv_stride = qkv.stride,
+                      .out_stride = out.stride,
+                      .dout_stride = 0,
+                      .dqkv_stride = 0};
+    auto* statistics = reinterpret_cast<float*>(workspace.data());
+    Engine& engine = ctx.cuda();
+    const int64_t h = shape.hidden();
+    if (!plans_of(engine).run(key, engine.stream(),
+                              {{kQ, pointer(qkv)},
+                               {kK, pointer(qkv.column_range(h, h))},
+                               {kV, pointer(qkv.column_range(2 * h, h))},
+                               {kOut, out.data},
+                               {kStatistics, statistics}},
+                              workspace.subspan(static_cast<size_t>(statistics_bytes(shape))))) {
+        return false;
+    }
+    unpack_statistics(ctx, statistics, shape.seq_length, log_sum_exp);
+    return true;
+}
+
+bool try_cudnn_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
+                                  ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
+                                  std::span<std::byte> workspace) {
+    const int64_t needed = cudnn_attention_workspace_bytes(shape, qkv.dtype);
+    if (needed == 0 || static_cast<int64_t>(workspace.size()) < needed || !aligned(qkv) ||
+        !aligned(out) || !aligned(dout) || !aligned(dqkv)) {
+        return false;
+    }
+    auto* statistics = reinterpret_cast<float*>(workspace.data());
+    Engine& engine = ctx.cuda();
+    const AttentionShape largest = backward_part(shape);
+    const int64_t h = shape.hidden(), d = shape.head_size;
+    for (int64_t sequence = 0; sequence < shape.sequences; sequence += largest.sequences) {
+        for (int64_t head = 0; head < shape.heads; head += largest.heads) {
+            AttentionShape part = largest;
+            part.sequences = std::min(part.sequences, shape.sequences - sequence);
+            part.heads = std::min(part.heads, shape.heads - head);
+            const auto cut = [&](auto tensor, int64_t column, int64_t columns) {
+                return tensor.row_range(sequence * shape.seq_length, part.tokens())
+                    .column_range(column, columns);
+            };
+            pack_statistics(ctx, cut(log_sum_exp, head, part.heads), shape.seq_length, statistics);
+            const PlanKey key{.backward = true,
+                              .sequences = part.sequences,
+                              .seq_length = part.seq_length,
+                              .heads = part.heads,
+                              .head_size = d,
+                              .qkv_stride = qkv.stride,
+                              .out_stride = out.stride,
+                              .dout_stride = dout.stride,
+                              .dqkv_stride = dqkv.stride};
+            const auto of_heads = [&](ConstTensor tensor, int64_t which) {
+                return pointer(cut(tensor, which * h + head * d, part.heads * d));
+            };
+            // The first part finds out whether cuDNN has plans; the others are alike or smaller.
+            if (!plans_of(engine).run(
+                    key, engine.stream(),
+                    {{kQ, of_heads(qkv, 0)},
+                     {kK, of_heads(qkv, 1)},
+                     {kV, of_heads(qkv, 2)},
+                     {kOut, of_heads(out, 0)},
+                     {kDOut, of_heads(dout, 0)},
+                     {kStatistics, statistics},
+                     {kDQ, of_heads(dqkv, 0)},
+                     {kDK, of_heads(dqkv, 1)},
+                     {kDV, of_heads(dqkv, 2)}},
+                    workspace.subspan(static_cast<size_t>(statistics_bytes(part))))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+}  // namespace vocabpipe::kernels::cuda
