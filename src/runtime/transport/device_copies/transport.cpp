@@ -87,6 +87,8 @@ protected:
         enqueue_copy(channel, from, to);
     }
 
+    [[nodiscard]] bool memory_is_of_host() const override { return false; }
+
     /// True once enqueued on the channel's stream.
     bool test_request(Request request) override {
         const bool enqueued =
