@@ -9,7 +9,8 @@
 #   --quick     fewer sizes and steps, no sanitizers
 #   --no-build  the programs are there already
 #   --          what follows goes to CMake, such as -DCMAKE_PREFIX_PATH=... for dependencies that were
-#               copied here; the network is only used where CMake misses a package
+#               copied here, or -DVOCABPIPE_ENABLE_CUDNN=ON; the network is only used where CMake misses
+#               a package
 #
 # VOCABPIPE_BUILD_DIR: build folder (build-gpu). Every command has a time limit, and the whole of it 25
 # minutes; a part that fails does not stop the others. Exit code: 0; 1 if a part failed; 2 usage; 6 no GPU.
@@ -168,7 +169,7 @@ loss_distance() { # metrics of the host, of the GPU
 
 # fp32, so that only the order of sums differs. bound: docs/performance.md, "GPUs".
 part_loss() {
-    local steps=50 bound=LOSS_BOUND ranks distance ranks_tried="1 2 4"
+    local steps=50 bound=1e-4 ranks distance ranks_tried="1 2 4"
     [ $quick = 1 ] && steps=20 ranks_tried="2"
     cat README.md docs/*.md >"$out/text.txt"
     attempt data 60 "$bin/vocabpipe" data prepare --input "$out/text.txt" --output "$out/text" \
@@ -268,7 +269,7 @@ print_table() {
     echo
     echo "| what | measured | asked | ratio |"
     echo "|---|---|---|---|"
-    for part in tests sanitizers loss vocab step comm; do  # as a reader wants them
+    for part in tests sanitizers loss vocab step comm; do # as a reader wants them
         cat "$out/rows.$part" 2>/dev/null
     done
 }
