@@ -3,104 +3,211 @@
 // own shapes in the same process.
 //
 //     bench_step [--num-layers 12 --hidden-size 768 ... --dtype fp32,bf16 --threads-per-rank 2]
+//     bench_step --device cuda --model gpt2-1.5b
 //
 // Model FLOPs of a step = 3 * tokens * (L (8 h^2 + 4 h f + 2 s h) + 2 h V), attention counted half.
+// step: by the host's clock. device: from the first action's begin to the last one's end, on GPUs
+// by their clock. aim: what the ratio of medians shall reach, where it was set.
 #include "benchmarks/step_bench.hpp"
+#include "src/tool/devices.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-int main(int argc, char** argv) {
-    using namespace vocabpipe;
+namespace {
+
+using namespace vocabpipe;
+
+/// GPT-2 as published, heads of 64, sequence 1024. Batches: microbatches that fill a GPU of 80 GB,
+/// and enough of them that the optimizer's share is that of training.
+struct Preset {
+    const char* name;
+    int layers;
+    int64_t hidden, heads, micro_batch_size;
+    int microbatches;
+    double aim;  ///< of model FLOP/s over the GEMM rate on a GPU in bf16; 0: none
+};
+constexpr std::array kPresets{
+    Preset{"gpt2-124m", 12, 768, 12, 16, 4, 0},
+    Preset{"gpt2-1.5b", 48, 1600, 25, 8, 4, 0.55},
+};
+
+struct Options {
     bench::StepCase which;
-    GptConfig& m = which.model;
-    m.num_layers = 12;
-    m.hidden_size = 768;
-    m.num_attention_heads = 12;
-    m.seq_length = 64;
-    m.vocab_size = 50257;
-    which.micro_batch_size = 4;
-    which.threads = 2;
     std::vector<std::string> dtypes{"fp32", "bf16"};
+    std::string device = "host";
+    std::string preset;
     bool untie = false;
     std::string json;
-    CLI::App app("Training step of one rank against the GEMM rate (defaults: GPT-2 124M, 4 x 64)");
+};
+
+void add_flags(CLI::App& app, Options& o) {
+    GptConfig& m = o.which.model;
+    std::vector<std::string> names;
+    for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+    app.add_option("--device", o.device)
+        ->check(CLI::IsMember({"host", "cuda"}))
+        ->capture_default_str();
+    app.add_option("--model", o.preset, "Sizes of a GPT-2 at sequence 1024; other flags win")
+        ->check(CLI::IsMember(names));
     app.add_option("--num-layers", m.num_layers)->capture_default_str();
     app.add_option("--hidden-size", m.hidden_size)->capture_default_str();
     app.add_option("--num-attention-heads", m.num_attention_heads)->capture_default_str();
     app.add_option("--seq-length", m.seq_length)->capture_default_str();
     app.add_option("--vocab-size", m.vocab_size)->capture_default_str();
-    app.add_option("--micro-batch-size", which.micro_batch_size)->capture_default_str();
-    app.add_option("--microbatches", which.microbatches)->capture_default_str();
-    app.add_option("--threads-per-rank", which.threads)->capture_default_str();
-    app.add_option("--steps", which.steps)->capture_default_str();
-    app.add_option("--dtype", dtypes)->delimiter(',')->check(CLI::IsMember({"fp32", "bf16"}));
-    app.add_flag("--untie-embeddings-and-output-weights", untie);
-    app.add_option("--json", json, "Also write the table as JSON lines");
+    app.add_option("--micro-batch-size", o.which.micro_batch_size)->capture_default_str();
+    app.add_option("--microbatches", o.which.microbatches)->capture_default_str();
+    app.add_option("--threads-per-rank", o.which.threads)->capture_default_str();
+    app.add_option("--steps", o.which.steps)->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--dtype", o.dtypes, "Both on the host, bf16 on GPUs")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"fp32", "bf16"}));
+    app.add_flag("--untie-embeddings-and-output-weights", o.untie);
+    app.add_option("--json", o.json, "Also write the table as JSON lines");
+}
+
+/// What was not given follows from the preset and the device.
+void fill_in(const CLI::App& app, Options& o) {
+    GptConfig& m = o.which.model;
+    for (const Preset& preset : kPresets) {
+        if (o.preset != preset.name) continue;
+        const auto set = [&](const char* flag, auto& value, auto preset_value) {
+            if (app.count(flag) == 0) value = preset_value;
+        };
+        set("--num-layers", m.num_layers, preset.layers);
+        set("--hidden-size", m.hidden_size, preset.hidden);
+        set("--num-attention-heads", m.num_attention_heads, preset.heads);
+        set("--seq-length", m.seq_length, 1024);
+        set("--micro-batch-size", o.which.micro_batch_size, preset.micro_batch_size);
+        set("--microbatches", o.which.microbatches, preset.microbatches);
+    }
+    if (o.device == "cuda" && app.count("--dtype") == 0) o.dtypes = {"bf16"};
+    m.ffn_hidden_size = 4 * m.hidden_size;
+    m.max_position_embeddings = m.seq_length;
+    m.tied = !o.untie;
+}
+
+std::string aim(const Options& o) {
+    for (const Preset& preset : kPresets) {
+        if (o.preset != preset.name || o.device != "cuda" || preset.aim == 0) continue;
+        if (o.which.model.dtype != DType::bf16) continue;
+        std::array<char, 16> text{};
+        std::snprintf(text.data(), text.size(), "%.2f", preset.aim);
+        return text.data();
+    }
+    return "-";
+}
+
+bench::ProductTimer product_timer(const Options& o, [[maybe_unused]] Device& device) {
+#ifdef VOCABPIPE_WITH_CUDA
+    if (o.device == "cuda") return bench::cuda_product_timer(device);
+#endif
+    return bench::host_product_timer(o.which.threads);
+}
+
+int run(Options& o) {
+    bench::StepCase& which = o.which;
+    GptConfig& m = which.model;
+    m.check();
+    const auto make_device = tool::device_factory(o.device, /*ranks_are_threads=*/true);
+    std::FILE* out = nullptr;
+    if (!o.json.empty()) {
+        out = std::fopen(o.json.c_str(), "w");
+        if (out == nullptr) throw OutputFileError("--json " + o.json + ": cannot create the file");
+    }
+    int wrong_total = 0;
+    for (const std::string& dtype : o.dtypes) {
+        m.dtype = dtype == "bf16" ? DType::bf16 : DType::fp32;
+        bench::StepTiming timing;
+        double gemm = 0;
+        World::threads(1).run([&](Communicator& communicator) {
+            const auto open_device = [&] {
+                return make_device ? make_device(RankPlacement{}) : make_host_device();
+            };
+            std::unique_ptr<Device> device = open_device();
+            if (&dtype == &o.dtypes.front()) {
+                std::printf(
+                    "# bench_step: %s, %d layers, hidden %lld, %lld heads, V %lld, %lld x %lld "
+                    "tokens, %d microbatches",
+                    device->name().c_str(), m.num_layers, static_cast<long long>(m.hidden_size),
+                    static_cast<long long>(m.num_attention_heads),
+                    static_cast<long long>(m.vocab_size),
+                    static_cast<long long>(which.micro_batch_size),
+                    static_cast<long long>(m.seq_length), which.microbatches);
+                if (!device->asynchronous()) std::printf(", %d threads", which.threads);
+                std::printf("\n# %6s %12s %12s %12s %12s %12s %8s %8s %6s %7s\n", "dtype", "step",
+                            "device", "tokens/s", "model", "gemm", "ratio", "ratio", "aim",
+                            "#wrong");
+                std::printf("# %6s %12s %12s %12s %12s %12s %8s %8s %6s %7s\n", "", "ms", "ms", "",
+                            "GFLOP/s", "GFLOP/s", "median", "best", "", "");
+                std::fflush(stdout);
+            }
+            timing = bench::time_steps(communicator, *device, which);
+            // Anew: a step leaves its device with the stream and workspace of its last action.
+            device.reset();
+            device = open_device();
+            gemm = bench::gemm_rate(which, *device, product_timer(o, *device));
+        });
+        const double rate = timing.flops / timing.median_seconds;
+        const double tokens =
+            static_cast<double>(which.micro_batch_size * m.seq_length * which.microbatches);
+        // Random weights know nothing: the first loss is close to log V.
+        const bool right =
+            std::abs(timing.first_loss / std::log(static_cast<double>(m.vocab_size)) - 1) <= 0.1;
+        wrong_total += right ? 0 : 1;
+        std::printf("  %6s %12.1f %12.1f %12.1f %12.1f %12.1f %8.3f %8.3f %6s %7d\n", dtype.c_str(),
+                    timing.median_seconds * 1e3, timing.device_seconds * 1e3,
+                    tokens / timing.median_seconds, rate * 1e-9, gemm * 1e-9, rate / gemm,
+                    timing.flops / timing.fastest_seconds / gemm, aim(o).c_str(), right ? 0 : 1);
+        std::fflush(stdout);
+        if (out != nullptr) {
+            std::fprintf(out, "%s\n",
+                         nlohmann::json{{"dtype", dtype},
+                                        {"step_seconds", timing.median_seconds},
+                                        {"device_seconds", timing.device_seconds},
+                                        {"model_flops_per_second", rate},
+                                        {"gemm_flops_per_second", gemm},
+                                        {"ratio", rate / gemm}}
+                             .dump()
+                             .c_str());
+        }
+    }
+    if (out != nullptr) std::fclose(out);
+    std::printf("# wrong: %d\n", wrong_total);
+    return wrong_total;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options options;
+    GptConfig& m = options.which.model;
+    m.num_layers = 12;
+    m.hidden_size = 768;
+    m.num_attention_heads = 12;
+    m.seq_length = 64;
+    m.vocab_size = 50257;
+    options.which.micro_batch_size = 4;
+    options.which.threads = 2;
+    CLI::App app("Training step of one rank against the GEMM rate (defaults: GPT-2 124M, 4 x 64)");
+    add_flags(app, options);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
     }
-    m.ffn_hidden_size = 4 * m.hidden_size;
-    m.max_position_embeddings = m.seq_length;
-    m.tied = !untie;
-
-    std::FILE* out = json.empty() ? nullptr : std::fopen(json.c_str(), "w");
-    std::printf(
-        "# bench_step: %d layers, hidden %lld, %lld heads, V %lld, %lld x %lld tokens, %d "
-        "microbatches, %d threads\n",
-        m.num_layers, static_cast<long long>(m.hidden_size),
-        static_cast<long long>(m.num_attention_heads), static_cast<long long>(m.vocab_size),
-        static_cast<long long>(which.micro_batch_size), static_cast<long long>(m.seq_length),
-        which.microbatches, which.threads);
-    std::printf("# %6s %12s %12s %12s %12s %8s %8s %7s\n", "dtype", "step", "tokens/s", "model",
-                "gemm", "ratio", "ratio", "#wrong");
-    std::printf("# %6s %12s %12s %12s %12s %8s %8s %7s\n", "", "ms", "", "GFLOP/s", "GFLOP/s",
-                "median", "best", "");
-    int wrong_total = 0;
+    fill_in(app, options);
     try {
-        m.check();
-        for (const std::string& dtype : dtypes) {
-            m.dtype = dtype == "bf16" ? DType::bf16 : DType::fp32;
-            bench::StepTiming timing;
-            World::threads(1).run([&](Communicator& communicator) {
-                timing = bench::time_steps(communicator, which);
-            });
-            const double gemm = bench::gemm_rate(which);
-            const double rate = timing.flops / timing.median_seconds;
-            const double tokens =
-                static_cast<double>(which.micro_batch_size * m.seq_length * which.microbatches);
-            // Random weights know nothing: the first loss is close to log V.
-            const bool wrong =
-                std::abs(timing.first_loss / std::log(static_cast<double>(m.vocab_size)) - 1) > 0.1;
-            wrong_total += wrong ? 1 : 0;
-            std::printf("  %6s %12.1f %12.1f %12.1f %12.1f %8.3f %8.3f %7d\n", dtype.c_str(),
-                        timing.median_seconds * 1e3, tokens / timing.median_seconds, rate * 1e-9,
-                        gemm * 1e-9, rate / gemm, timing.flops / timing.fastest_seconds / gemm,
-                        wrong ? 1 : 0);
-            std::fflush(stdout);
-            if (out != nullptr) {
-                std::fprintf(out, "%s\n",
-                             nlohmann::json{{"dtype", dtype},
-                                            {"step_seconds", timing.median_seconds},
-                                            {"model_flops_per_second", rate},
-                                            {"gemm_flops_per_second", gemm},
-                                            {"ratio", rate / gemm}}
-                                 .dump()
-                                 .c_str());
-            }
-        }
+        return run(options) == 0 ? 0 : static_cast<int>(ExitCode::failed);
     } catch (const Error& error) {
         std::fprintf(stderr, "bench_step: error: %s\n", error.what());
         return static_cast<int>(error.exit_code());
     }
-    if (out != nullptr) std::fclose(out);
-    std::printf("# wrong: %d\n", wrong_total);
-    return wrong_total == 0 ? 0 : 1;
 }

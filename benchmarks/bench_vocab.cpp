@@ -7,6 +7,7 @@
 // kept: model FLOP/s over those at the first vocabulary size, same mode. speedup: over the first
 // mode (plain). ideal: busiest rank's FLOPs in the plain pipeline over the mean rank's.
 #include "benchmarks/step_bench.hpp"
+#include "vocabpipe/device.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <CLI/CLI.hpp>
@@ -61,7 +62,8 @@ int run(Communicator& communicator, Options options) {
         double plain_loss = 0;
         for (size_t i = 0; i < options.vocab_modes.size(); ++i) {
             which.vocab_mode = vocab_mode_from(options.vocab_modes[i]);
-            const bench::StepTiming timing = bench::time_steps(communicator, which);
+            const std::unique_ptr<Device> device = make_host_device();
+            const bench::StepTiming timing = bench::time_steps(communicator, *device, which);
             const double seconds = slowest(communicator, timing.median_seconds);
             const double rate = timing.flops / seconds;
             if (first_rate[i] == 0) first_rate[i] = rate;

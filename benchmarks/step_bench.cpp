@@ -11,7 +11,9 @@
 #include "vocabpipe/generate.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 namespace vocabpipe::bench {
@@ -47,7 +49,7 @@ struct RandomBatch {
 
 }  // namespace
 
-StepTiming time_steps(Communicator& communicator, const StepCase& which) {
+StepTiming time_steps(Communicator& communicator, Device& device, const StepCase& which) {
     const GptConfig& model = which.model;
     const Schedule schedule = generate(which.schedule, {.ranks = communicator.size(),
                                                         .microbatches = which.microbatches,
@@ -61,18 +63,18 @@ StepTiming time_steps(Communicator& communicator, const StepCase& which) {
     const StepSizes sizes = step_sizes(model, partition, schedule);
     const std::vector<Program> programs =
         lower(schedule, sizes, flop_costs(model, partition, schedule));
-    const std::unique_ptr<Device> device = make_host_device();
-    GptRank rank(model, partition, schedule, communicator.rank(), *device);
+    GptRank rank(model, partition, schedule, communicator.rank(), device);
     OptimizerStep optimizer(rank, schedule, communicator.rank(), {});
     RankModules modules = rank.modules();
     modules.step = &optimizer;
-    Executor executor(communicator, *device, modules, sizes, {.threads = which.threads});
+    Executor executor(communicator, device, modules, sizes, {.threads = which.threads});
     rank.initialise(executor.context(), 1);
     executor.load(programs);
     const RandomBatch batch(which);
 
     StepTiming timing;
     std::vector<double> seconds;
+    std::vector<double> on_device;
     int64_t busy_ns = 0;
     int64_t wall_ns = 0;
     for (int step = 0; step < which.warmup + which.steps; ++step) {
@@ -86,17 +88,44 @@ StepTiming time_steps(Communicator& communicator, const StepCase& which) {
         if (step < which.warmup) continue;
         seconds.push_back(static_cast<double>(duration) * 1e-9);
         wall_ns += duration;
-        for (const Span& span : executor.timeline().spans) busy_ns += span.cpu_ns;
+        int64_t first = INT64_MAX;
+        int64_t last = 0;
+        for (const Span& span : executor.timeline().spans) {
+            busy_ns += span.cpu_ns;
+            first = std::min(first, span.begin_ns);
+            last = std::max(last, span.end_ns);
+        }
+        on_device.push_back(static_cast<double>(last - first) * 1e-9);
     }
     std::sort(seconds.begin(), seconds.end());
+    std::sort(on_device.begin(), on_device.end());
     timing.median_seconds = seconds[seconds.size() / 2];
+    timing.device_seconds = on_device[on_device.size() / 2];
     timing.fastest_seconds = seconds.front();
     timing.flops = 3 * forward_flops_per_token(model) * static_cast<double>(batch.g.size());
     timing.busy_share = static_cast<double>(busy_ns) / static_cast<double>(wall_ns);
     return timing;
 }
 
-double gemm_rate(const StepCase& which) {
+ProductTimer host_product_timer(int threads) {
+    auto context = std::make_shared<Context>(ContextOptions{.threads = threads, .poll = {}});
+    return [context](ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c) {
+        const auto product = [&] {
+            kernels::host::gemm(*context, a, transpose_a, b, transpose_b, c, false);
+        };
+        product();
+        std::vector<double> times;
+        for (int i = 0; i < 7; ++i) {
+            const int64_t begin = now_ns();
+            product();
+            times.push_back(static_cast<double>(now_ns() - begin) * 1e-9);
+        }
+        std::sort(times.begin(), times.end());
+        return times[times.size() / 2];
+    };
+}
+
+double gemm_rate(const StepCase& which, Device& device, const ProductTimer& time) {
     const GptConfig& m = which.model;
     const int64_t n = which.micro_batch_size * m.seq_length;
     struct Shape {
@@ -109,42 +138,43 @@ double gemm_rate(const StepCase& which) {
                                     {m.hidden_size, m.ffn_hidden_size, layers},
                                     {m.ffn_hidden_size, m.hidden_size, layers},
                                     {m.hidden_size, m.vocab_size, 1}};
-    Context ctx({.threads = which.threads, .poll = {}});
+    // Only makes the numbers; on a GPU no rank of the host's would be in its way.
+    const int threads = device.asynchronous()
+                            ? std::max(1, static_cast<int>(std::thread::hardware_concurrency()))
+                            : which.threads;
+    Context host({.threads = threads, .poll = {}});
+    const auto random_numbers = [&](int64_t rows, int64_t cols) {
+        const int64_t multiple = device.asynchronous() ? 16 / size_of(m.dtype) : 1;
+        const int64_t stride = (cols + multiple - 1) / multiple * multiple;
+        std::vector<float> memory(static_cast<size_t>(rows * stride));
+        const Tensor wide(memory.data(), rows, stride, DType::fp32);
+        kernels::host::fill_normal(host, wide, 1, 1, 0, 0.05F);
+        std::vector<float> narrow;
+        Tensor numbers = wide;
+        if (m.dtype != DType::fp32) {
+            narrow.resize(memory.size());
+            numbers = Tensor(narrow.data(), rows, stride, m.dtype);
+            kernels::host::convert(host, wide, numbers);
+        }
+        const auto bytes = static_cast<size_t>(numbers.bytes());
+        DeviceMemory on_device = device.allocate(bytes, "matrices to multiply");
+        device.upload({static_cast<const std::byte*>(numbers.data), bytes}, on_device.data());
+        const Tensor view(on_device.data(), rows, cols, stride, m.dtype);
+        return std::pair(std::move(on_device), view);
+    };
     double flops = 0;
     double seconds = 0;
     for (const Shape& shape : shapes) {
-        const auto matrix = [&](int64_t rows, int64_t cols, DType type,
-                                std::vector<float>& memory) {
-            memory.assign(static_cast<size_t>(rows * cols), 0.0F);
-            const Tensor wide(memory.data(), rows, cols, DType::fp32);
-            kernels::host::fill_normal(ctx, wide, 1, 1, 0, 0.05F);
-            if (type == DType::fp32) return wide;
-            std::vector<float> narrow(memory.size());
-            const Tensor out(narrow.data(), rows, cols, type);
-            kernels::host::convert(ctx, wide, out);
-            memory.swap(narrow);
-            return Tensor(memory.data(), rows, cols, type);
-        };
-        std::vector<float> x_memory, w_memory, y_memory, dw_memory;
-        const Tensor x = matrix(n, shape.in, m.dtype, x_memory);
-        const Tensor w = matrix(shape.out, shape.in, m.dtype, w_memory);
-        const Tensor y = matrix(n, shape.out, m.dtype, y_memory);
-        const Tensor dw = matrix(shape.out, shape.in, DType::fp32, dw_memory);
-        const auto time = [&](auto&& product) {
-            product();
-            std::vector<double> times;
-            for (int i = 0; i < 7; ++i) {
-                const int64_t begin = now_ns();
-                product();
-                times.push_back(static_cast<double>(now_ns() - begin) * 1e-9);
-            }
-            std::sort(times.begin(), times.end());
-            flops += shape.count * 2 * static_cast<double>(n * shape.in * shape.out);
-            seconds += shape.count * times[times.size() / 2];
-        };
-        time([&] { kernels::host::gemm(ctx, x, false, w, true, y, false); });
-        time([&] { kernels::host::gemm(ctx, y, false, w, false, x, false); });
-        time([&] { kernels::host::gemm(ctx, y, true, x, false, dw, false); });
+        const auto [x_memory, x] = random_numbers(n, shape.in);
+        const auto [w_memory, w] = random_numbers(shape.out, shape.in);
+        const auto [y_memory, y] = random_numbers(n, shape.out);
+        const DeviceMemory dw_memory = device.allocate(
+            static_cast<uint64_t>(shape.out * shape.in) * sizeof(float), "matrices to multiply");
+        const Tensor dw(dw_memory.data(), shape.out, shape.in, DType::fp32);
+        const double once =
+            time(x, false, w, true, y) + time(y, false, w, false, x) + time(y, true, x, false, dw);
+        flops += shape.count * 6 * static_cast<double>(n * shape.in * shape.out);
+        seconds += shape.count * once;
     }
     return flops / seconds;
 }

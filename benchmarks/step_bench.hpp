@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "benchmarks/product_timer.hpp"
 #include "src/model/gpt.hpp"
 #include "vocabpipe/schedule.hpp"
 #include "vocabpipe/world.hpp"
@@ -25,18 +26,23 @@ struct StepCase {
 struct StepTiming {
     double median_seconds = 0;  ///< of a step, optimizer included
     double fastest_seconds = 0;
+    /// Median from the first begin to the last end of this rank's actions, by the device's clock:
+    /// what is missing to a step is the host's.
+    double device_seconds = 0;
     double first_loss = 0;  ///< of the first step: must not depend on schedule and vocab mode
     double flops = 0;       ///< model FLOPs of a step, 3 * tokens * forward FLOPs per token
     double busy_share = 0;  ///< of this rank: CPU time of passes over time
 };
 
 /// Collective; the timing is this rank's.
-[[nodiscard]] StepTiming time_steps(Communicator& communicator, const StepCase& which);
+[[nodiscard]] StepTiming time_steps(Communicator& communicator, Device& device,
+                                    const StepCase& which);
 
 /// Rate of plain matrix products of the model's own shapes, in FLOP/s: the products of one layer's
 /// forward, input-gradient and weight-gradient passes and of the whole output layer, weighted by
-/// their FLOPs, `threads` threads, no epilogues.
-[[nodiscard]] double gemm_rate(const StepCase& which);
+/// their FLOPs, no epilogues. On GPUs rows of logits begin at multiples of 16 bytes, which the best
+/// algorithms need, whether or not V does.
+[[nodiscard]] double gemm_rate(const StepCase& which, Device& device, const ProductTimer& time);
 
 /// The busiest rank's share of the work over the mean rank's, from FLOPs alone: what balancing the
 /// vocabulary layers can gain at most.

@@ -50,6 +50,16 @@ struct StepSizes {
 /// model of the schedules reference (section 1); its buffer lives from then on.
 inline constexpr int kAsSoonAsSent = std::numeric_limits<int>::max();
 
+/// How the partial sums of vocabulary shards are added up.
+enum class Reductions : uint8_t {
+    /// In rank order, built from messages: the same bits on every transport.
+    ordered,
+    /// By the transport's own reduction, in the partials' type: fewer and faster operations on
+    /// GPUs, other bits on every transport and number of ranks. Falls back to `ordered` where the
+    /// root owns no rows itself.
+    native,
+};
+
 struct LowerOptions {
     /// Point-to-point receives are posted this many passes before the pass that uses them: 1 hides
     /// the transfer behind one pass and keeps the buffer for no longer than that.
@@ -57,6 +67,8 @@ struct LowerOptions {
     /// Overlapped pairs (Pass::with_next). The executor runs passes one after the other, so a pair
     /// that waits for the inputs of both members only loses time there.
     Pairs pairs = Pairs::apart;
+    /// The same bits everywhere unless speed is asked for.
+    Reductions reductions = Reductions::ordered;
 };
 
 /// Programs of all ranks. Infers every message and collective from the passes, gives them one

@@ -85,7 +85,8 @@ class OutputLayer {
 public:
     virtual ~OutputLayer() = default;
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
-    /// S. x (N, h); numerator (N, v); statistics (N, StepSizes::kStatistics) fp32.
+    /// S. x (N, h); numerator (N, columns), all of ShardBytes::numerator; statistics (N,
+    /// StepSizes::kStatistics) fp32.
     virtual void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
                        Tensor statistics, Bytes workspace) = 0;
     /// The un-normalised input gradient u (N, h) fp32 = numerator W: in S with one barrier, else in

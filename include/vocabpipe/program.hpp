@@ -29,6 +29,8 @@ enum class Do : uint8_t {
     combine,  ///< [statistics, factors, input_gradient]: softmax factors of all shards' statistics;
               ///< with one barrier also completes the input gradient in place
     fold,     ///< [blocks, sum]: adds the blocks in group order and converts to the sum's type
+    reduce,   ///< [partial, sum]: the members' partials, added up in their type and whatever order
+              ///< the transport likes, go to the root, which alone has a sum
 };
 
 /// Ordered queues of a rank. Compute actions run to completion one after the other; communication
@@ -75,7 +77,8 @@ struct Group {
 
 /// An ordered reduction over a group: partial rows go to the owners of row blocks, are folded in
 /// group order, and go on to the root. Same volume as reduce-scatter + gather, same bits on every
-/// transport.
+/// transport. A native one is a `reduce` of all rows at once, and a fold at the root where the
+/// result has another type.
 struct Reduction {
     std::vector<int64_t> first_row;  ///< group size + 1 entries: rows of block i
     int64_t cols = 0;
@@ -87,6 +90,8 @@ struct Reduction {
 };
 inline constexpr uint8_t kOutputReduction = 0;  ///< gradient of X over the output shards
 inline constexpr uint8_t kInputReduction = 1;   ///< embedded tokens over the input shards
+/// All rows of the output reduction as one block: the conversion after a native one.
+inline constexpr uint8_t kOutputConversion = 2;
 
 struct Action {
     Do what = Do::pass;

@@ -25,7 +25,6 @@
 #include "kernels/check.hpp"
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/memory.hpp"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/row_additions.hpp"

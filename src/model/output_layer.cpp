@@ -6,7 +6,7 @@ namespace vocabpipe {
 ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens, int64_t hidden,
                               int64_t rows, DType dtype) {
     if (rows == 0) return {};
-    return {.numerator = tokens * rows * size_of(dtype),
+    return {.numerator = tokens * numerator_columns(rows) * size_of(dtype),
             .score_workspace = operators.vocabulary_score_workspace_bytes(tokens, rows, dtype),
             .weight_gradient_workspace =
                 operators.vocabulary_weight_gradient_workspace_bytes(tokens, hidden, dtype)};
@@ -44,11 +44,12 @@ std::span<double> ShardedOutputLayer::losses() const {
 void ShardedOutputLayer::score(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                Tensor numerator, Tensor statistics, Bytes workspace) {
     ctx.operators().vocabulary_score(ctx, x, parameters_.front().weight, microbatch.labels, shard_,
-                                     options_, numerator, statistics, workspace);
+                                     options_, of_shard(numerator), statistics, workspace);
 }
 
 void ShardedOutputLayer::input_product(Context& ctx, ConstTensor numerator, Tensor u) {
-    ctx.operators().vocabulary_input_product(ctx, numerator, parameters_.front().weight, u);
+    ctx.operators().vocabulary_input_product(ctx, of_shard(numerator), parameters_.front().weight,
+                                             u);
 }
 
 void ShardedOutputLayer::combine(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
@@ -72,9 +73,9 @@ void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& m
 void ShardedOutputLayer::weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                          ConstTensor numerator, ConstTensor factors,
                                          Bytes workspace, bool overwrite) {
-    ctx.operators().vocabulary_weight_gradient(ctx, x, numerator, factors, microbatch.labels,
-                                               microbatch.loss_gradient, shard_, options_,
-                                               parameters_.front().gradient, !overwrite, workspace);
+    ctx.operators().vocabulary_weight_gradient(
+        ctx, x, of_shard(numerator), factors, microbatch.labels, microbatch.loss_gradient, shard_,
+        options_, parameters_.front().gradient, !overwrite, workspace);
 }
 
 }  // namespace vocabpipe

@@ -9,9 +9,15 @@
 
 namespace vocabpipe {
 
+/// Columns of a numerator in memory: every row begins at a multiple of 16 bytes, as tensor cores
+/// ask for, also where a vocabulary like GPT-2's 50257 makes shards of any size.
+[[nodiscard]] constexpr int64_t numerator_columns(int64_t rows) {
+    return (rows + 7) / 8 * 8;
+}
+
 /// Bytes that one microbatch in flight keeps on a rank with v output rows, between S and T: the
-/// numerator N v in the run's type and, of size N only, statistics and factors; with one barrier
-/// also the fp32 input gradient N h until it is reduced.
+/// numerator, N v padded, in the run's type and, of size N only, statistics and factors; with one
+/// barrier also the fp32 input gradient N h until it is reduced.
 [[nodiscard]] ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens,
                                             int64_t hidden, int64_t rows, DType dtype);
 
@@ -44,6 +50,12 @@ public:
 
 private:
     Device& device_;
+    /// Without the columns that only pad.
+    template <typename Pointer>
+    [[nodiscard]] BasicTensor<Pointer> of_shard(BasicTensor<Pointer> numerator) const {
+        return numerator.column_range(0, shard_.rows);
+    }
+
     std::span<Parameter> parameters_;
     kernels::VocabularyShard shard_;
     kernels::LossOptions options_;

@@ -39,6 +39,7 @@ int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const
             sent *= members - 1;
             break;
         case Do::gather:
+        case Do::reduce:
             sent *= members - 1;
             break;
         case Do::exchange:

@@ -168,8 +168,8 @@ private:
 
     /// Byte offsets of each member's row block, per reduction. A root without rows has an empty
     /// block.
-    [[nodiscard]] std::array<std::vector<int64_t>, 2> block_begins(const Group& group) const {
-        std::array<std::vector<int64_t>, 2> begins;
+    [[nodiscard]] std::vector<std::vector<int64_t>> block_begins(const Group& group) const {
+        std::vector<std::vector<int64_t>> begins(program_.reductions.size());
         for (size_t which = 0; which < program_.reductions.size(); ++which) {
             const Reduction& reduction = program_.reductions[which];
             const size_t owners = reduction.first_row.size() - 1;
@@ -329,6 +329,9 @@ private:
                           .channel = channel_of(action.lane),
                           .ranks = group.ranks,
                           .root = group.root,
+                          .type = program_.reductions.empty()
+                                      ? DType::fp32
+                                      : program_.reductions[action.reduction].partial,
                           .send = {},
                           .receive = {},
                           .block_begin = {}};
@@ -563,8 +566,7 @@ private:
     std::array<std::vector<uint32_t>, kLanes> queues_;  ///< [lane]; see queue_of()
     Successors successors_;
     std::vector<std::vector<uint32_t>> waits_;  ///< [action] others' lanes; asynchronous devices
-    std::vector<std::array<std::vector<int64_t>, 2>>
-        block_begin_;              ///< [group][reduction], elements
+    std::vector<std::vector<std::vector<int64_t>>> block_begin_;  ///< [group][reduction], elements
     std::vector<uint32_t> users_;  ///< [buffer] how many actions use it
 
     // Of the running step.

@@ -49,7 +49,8 @@ int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) cons
     CollectiveAlgorithm algorithm = direct;
     if (what == Do::broadcast) algorithm = algorithms.broadcast;
     if (what == Do::all_gather) algorithm = algorithms.all_gather;
-    if (what == Do::gather) algorithm = algorithms.gather;
+    // Messages to one rank; NCCL's own reduction is faster, and no transport has been measured.
+    if (what == Do::gather || what == Do::reduce) algorithm = algorithms.gather;
     if (what == Do::exchange) algorithm = algorithms.exchange;
     if (algorithm == direct) return latency_ns + whole;
     if (what == Do::exchange) {

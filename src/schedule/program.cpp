@@ -6,9 +6,9 @@
 namespace vocabpipe {
 
 std::string_view to_string(Do what) {
-    constexpr std::array<std::string_view, 9> names{"pass",      "send",       "receive",
-                                                    "broadcast", "all_gather", "exchange",
-                                                    "gather",    "combine",    "fold"};
+    constexpr std::array<std::string_view, 10> names{
+        "pass",     "send",   "receive", "broadcast", "all_gather",
+        "exchange", "gather", "combine", "fold",      "reduce"};
     return names[static_cast<size_t>(what)];
 }
 
@@ -34,13 +34,14 @@ std::string Program::name_of(const Action& action) const {
         name += " from rank " + std::to_string(group.ranks.front());
     } else if (action.what == Do::broadcast) {
         name += " from rank " + std::to_string(group.root);
-    } else if (action.what == Do::gather) {
+    } else if (action.what == Do::gather || action.what == Do::reduce) {
         name += " to rank " + std::to_string(group.root);
     }
     if (action.lane == Lane::forward) name += " activation";
     if (action.lane == Lane::backward) name += " gradient";
-    if (action.what == Do::exchange || action.what == Do::fold || action.what == Do::gather) {
-        name += action.reduction == kOutputReduction ? " output-gradient" : " embedding";
+    if (action.what == Do::exchange || action.what == Do::fold || action.what == Do::gather ||
+        action.what == Do::reduce) {
+        name += action.reduction == kInputReduction ? " embedding" : " output-gradient";
     }
     return name + " of microbatch " + std::to_string(action.item);
 }

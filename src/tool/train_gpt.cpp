@@ -81,6 +81,16 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
                    "with a profile or auto")
         ->capture_default_str();
 
+    app.add_option_function<std::string>(
+           "--reduction",
+           [&t](const std::string& name) {
+               t.reductions = name == "native" ? Reductions::native : Reductions::ordered;
+           },
+           "How partial sums of vocabulary shards are added up: ordered (the same bits on every "
+           "transport) or native (the transport's own reduction)")
+        ->check(CLI::IsMember({"ordered", "native"}))
+        ->default_str("ordered");
+
     app.add_option("--trace-dir", t.trace_dir, "Folder for Chrome traces of the last step");
     app.add_option("--metrics", t.metrics, "File for one JSON object per step");
     app.add_option("--report", t.report, "File for the final report as JSON");

@@ -97,6 +97,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
         o.schedule_costs      ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
         : o.cost_file.empty() ? std::string("auto")
                               : o.cost_file);
+    add("--reduction", o.reductions == Reductions::native ? "native" : "ordered");
     add("--c0-margin", o.c0_margin);
     add("--threads-per-rank", o.threads_per_rank);
     add("--load", o.load.empty() ? "not given" : "given");
@@ -148,6 +149,12 @@ void check_options(const TrainOptions& o, int ranks) {
     demand(o.optimizer.beta2 >= 0 && o.optimizer.beta2 < 1, "--adam-beta2", o.optimizer.beta2,
            fraction);
     demand(o.optimizer.epsilon > 0, "--adam-eps", o.optimizer.epsilon, "a finite positive number");
+    if (o.reductions == Reductions::native && o.device != "host" && o.ranks_are_threads) {
+        throw UsageError(
+            "--reduction native: copies between GPUs of one process add nothing up; use "
+            "--reduction "
+            "ordered, or NCCL (mpirun, a GPU per rank)");
+    }
     within("--log-interval", o.log_interval, 1, INT64_MAX);
     within("--save-interval", o.save_interval, 0, INT64_MAX);
     within("--save-total-limit", o.save_total_limit, 0, INT64_MAX);

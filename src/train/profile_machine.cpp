@@ -86,8 +86,8 @@ public:
             plan_.emplace(options_, std::move(placements), device_->operators());
             plan_->check_memory(rank_);
             for (const bool split : {false, true}) {
-                programs_[split] =
-                    lower(with_backwards(plan_->schedule(), split), plan_->sizes(), plan_->costs());
+                programs_[split] = lower(with_backwards(plan_->schedule(), split), plan_->sizes(),
+                                         plan_->costs(), {.reductions = options_.reductions});
             }
         });
         communicator_.agree([this] { allocate(); });

@@ -4,6 +4,7 @@
 #include "src/model/gpt_config.hpp"
 #include "src/train/optimizer_step.hpp"
 #include "src/train/rank_placement.hpp"
+#include "vocabpipe/lower.hpp"
 #include "vocabpipe/schedule.hpp"
 
 #include <cstdint>
@@ -42,7 +43,8 @@ struct TrainOptions {
         VocabMode::one_barrier;  // --vocab-mode; least memory of the balanced ones
     /// --schedule-costs F,B; none: auto, measured in the first steps, or cost_file.
     std::optional<std::pair<int64_t, int64_t>> schedule_costs = std::pair<int64_t, int64_t>{1, 2};
-    std::string cost_file;     // --schedule-costs FILE, a profile; empty: none
+    std::string cost_file;                        // --schedule-costs FILE, a profile; empty: none
+    Reductions reductions = Reductions::ordered;  // --reduction; the same bits on every transport
     int64_t c0_margin = 0;     // --c0-margin, in the unit of F,B; nanoseconds where measured
     int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores
 

@@ -67,7 +67,7 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
     sizes_ = step_sizes(options_.model, partition_, schedule_);
     if (options_.cost_file.empty()) {
         costs_ = flop_costs(options_.model, partition_, schedule_);
-        programs_ = lower(schedule_, sizes_, costs_);
+        programs_ = lower(schedule_, sizes_, costs_, {.reductions = options_.reductions});
     } else {
         rebuild(costs_of_file());
     }
@@ -77,7 +77,7 @@ PassCosts TrainingPlan::rebuild(const TableCosts& measured) {
     costs_ = measured;
     PassCosts costs = PassCosts::of(costs_, sizes_, schedule_);
     schedule_ = make_schedule(costs, options_.c0_margin);
-    programs_ = lower(schedule_, sizes_, costs_);
+    programs_ = lower(schedule_, sizes_, costs_, {.reductions = options_.reductions});
     return costs;
 }
 

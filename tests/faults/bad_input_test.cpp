@@ -64,6 +64,7 @@ std::vector<Row> rows() {
          {"--num-layers", "99999999999999"}},
         {"UnknownSchedule", {"--schedule", "2f2b"}, 2, {"--schedule 2f2b", "1f1b", "gpipe"}},
         {"UnknownVocabMode", {"--vocab-mode", "three"}, 2, {"--vocab-mode three", "two_barriers"}},
+        {"UnknownReduction", {"--reduction", "tree"}, 2, {"--reduction", "tree", "native"}},
         {"UnknownType", {"--dtype", "fp8"}, 2, {"--dtype", "fp8", "bf16"}},
         {"UnknownTransport", {"--transport", "pigeon"}, 2, {"--transport", "pigeon", "threads"}},
         {"UnknownDataFormat",

@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -192,6 +193,38 @@ TEST_P(NcclRanks, EveryKindOfTransferBringsEveryByteWithinAnyGroup) {
             }
         });
     }
+}
+
+TEST_P(NcclRanks, ReduceGivesTheRootTheSumOfAllPartials) {
+    world().run([&](Communicator& c) {
+        End end(c);
+        std::vector<int> everyone(static_cast<size_t>(c.size()));
+        std::iota(everyone.begin(), everyone.end(), 0);
+        const int root = c.size() - 1;
+        end.transport->prepare(programs_of(
+            {{.what = Do::reduce, .channel = Channel::collective, .ranks = everyone, .root = root}},
+            c.size()));
+        std::vector<float> mine(100), sum(100);
+        for (size_t i = 0; i < mine.size(); ++i) {  // small integers: exact in any order
+            mine[i] = static_cast<float>(static_cast<int>(i) * (c.rank() + 1));
+        }
+        const auto bytes = std::as_bytes(std::span(mine));
+        const DeviceBytes partial(HostBytes(bytes.begin(), bytes.end()));
+        const DeviceBytes total(c.rank() == root ? bytes.size() : 0);
+        end.run({{.what = Do::reduce,
+                  .ranks = everyone,
+                  .root = root,
+                  .type = DType::fp32,
+                  .send = partial.span(),
+                  .receive = total.span()}});
+        if (c.rank() != root) return;
+        const HostBytes found = total.read();
+        std::memcpy(sum.data(), found.data(), found.size());
+        const int factor = c.size() * (c.size() + 1) / 2;
+        for (size_t i = 0; i < sum.size(); ++i) {
+            EXPECT_EQ(sum[i], static_cast<float>(static_cast<int>(i) * factor));
+        }
+    });
 }
 
 TEST_P(NcclRanks, PreparingTwiceMakesOnlyWhatIsNew) {

@@ -337,6 +337,29 @@ TEST_P(Ranks, GatherOfAGroupWhoseRootHasNoBlockTakesTheBlocksOfTheOthers) {
     });
 }
 
+TEST_P(Ranks, ReduceGivesTheRootTheSumOfAllPartials) {
+    world().run([](Communicator& c) {
+        Transport& t = c.transport();
+        const std::vector<int> everyone = all_of(t.size());
+        for (int root = 0; root < t.size(); ++root) {
+            std::vector<float> mine(1000), sum(t.rank() == root ? 1000 : 0);
+            for (size_t i = 0; i < mine.size(); ++i) {
+                mine[i] = static_cast<float>(static_cast<int>(i % 100) * (t.rank() + 1));
+            }
+            run(t, {.what = Do::reduce,
+                    .ranks = everyone,
+                    .root = root,
+                    .type = DType::fp32,
+                    .send = std::as_bytes(std::span(mine)),
+                    .receive = std::as_writable_bytes(std::span(sum))});
+            const int factor = t.size() * (t.size() + 1) / 2;
+            for (size_t i = 0; i < sum.size(); ++i) {
+                ASSERT_EQ(sum[i], static_cast<float>(static_cast<int>(i % 100) * factor));
+            }
+        }
+    });
+}
+
 // --- communicators ------------------------------------------------------------------------------
 
 TEST_P(Ranks, CommunicatorGathersPartsOfDifferentLength) {

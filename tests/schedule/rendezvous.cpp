@@ -44,6 +44,7 @@ struct Walker {
             }
         }
         if (what == Do::exchange) return second_operands == members.size() * first;
+        if (what == Do::reduce) return second_operands == first;
         return what != Do::gather || first_operands == second_operands;
     }
 

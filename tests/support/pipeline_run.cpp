@@ -97,7 +97,8 @@ Gradients run_pipeline(World& world, const GptConfig& config, const GptPartition
         GptPartition of_device = partition;
         of_device.operators = &device->operators();
         const StepSizes sizes = step_sizes(config, of_device, schedule);
-        const std::vector<Program> programs = lower(schedule, sizes, costs);
+        const std::vector<Program> programs =
+            lower(schedule, sizes, costs, {.reductions = options.reductions});
         GptRank model(config, of_device, schedule, communicator.rank(), *device);
         Executor executor(communicator, *device, model.modules(), sizes,
                           {.poison_dead_buffers = options.poison});

@@ -15,6 +15,7 @@ struct PipelineOptions {
     TableCosts costs;  ///< empty: forward 1000, backward 2000, vocabulary passes 500
     int steps = 1;     ///< same batch again; gradients must come out the same
     int64_t latency_ns = 10;
+    Reductions reductions = Reductions::ordered;
     bool poison = true;  ///< memory of dead buffers becomes NaN
     /// Device of a rank, made on its thread; empty: the host.
     std::function<std::unique_ptr<Device>(int rank)> make_device;

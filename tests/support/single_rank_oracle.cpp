@@ -161,7 +161,8 @@ Gradients run_single_rank(const GptConfig& config, GptPartition partition, const
         Storage statistics = storage(count * n * StepSizes::kStatistics * 4);
         const Tensor all(statistics.data(), count * n, StepSizes::kStatistics, DType::fp32);
         const auto numerator = [&](size_t k) {
-            return Tensor(t.numerator[k].data(), n, shard_parameters[k].weight.rows, config.dtype);
+            return Tensor(t.numerator[k].data(), n,
+                          numerator_columns(shard_parameters[k].weight.rows), config.dtype);
         };
         const auto factors = [&](size_t k) {
             return Tensor(t.factors[k].data(), n, StepSizes::kFactors, DType::fp32);
@@ -230,7 +231,8 @@ Gradients run_single_rank(const GptConfig& config, GptPartition partition, const
                 Storage workspace = storage(bytes.weight_gradient_workspace);
                 shards[k].weight_gradient(
                     ctx, mb, boundary(t.x.back()),
-                    Tensor(t.numerator[k].data(), n, shard_parameters[k].weight.rows, config.dtype),
+                    Tensor(t.numerator[k].data(), n,
+                           numerator_columns(shard_parameters[k].weight.rows), config.dtype),
                     Tensor(t.factors[k].data(), n, StepSizes::kFactors, DType::fp32), workspace,
                     !begun_output);
                 begun_output = true;

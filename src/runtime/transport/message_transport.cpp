@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/transport/message_transport.hpp"
 
+#include "kernels/bf16.hpp"
+#include "vocabpipe/error.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -15,6 +18,33 @@ template <typename Bytes>
 Bytes block(Bytes all, std::span<const int64_t> begin, size_t member) {
     return all.subspan(static_cast<size_t>(begin[member]),
                        static_cast<size_t>(begin[member + 1] - begin[member]));
+}
+
+template <typename Element>
+Element element(std::span<const std::byte> bytes, size_t i) {
+    Element value;
+    std::memcpy(&value, bytes.data() + i * sizeof(Element), sizeof(Element));
+    return value;
+}
+
+/// into = partial 0 + partial 1 + ..., in fp32, rounded once.
+void add_up(std::span<const std::byte> partials, std::span<std::byte> into, DType type) {
+    const auto width = static_cast<size_t>(size_of(type));
+    const size_t members = into.empty() ? 0 : partials.size() / into.size();
+    for (size_t i = 0; i < into.size() / width; ++i) {
+        float sum = 0;
+        for (size_t m = 0; m < members; ++m) {
+            const auto part = partials.subspan(m * into.size(), into.size());
+            sum += type == DType::bf16 ? kernels::to_float(element<kernels::Bf16>(part, i))
+                                       : element<float>(part, i);
+        }
+        if (type == DType::bf16) {
+            const kernels::Bf16 rounded = kernels::to_bf16(sum);
+            std::memcpy(into.data() + i * width, &rounded, width);
+        } else {
+            std::memcpy(into.data() + i * width, &sum, width);
+        }
+    }
 }
 
 }  // namespace
@@ -44,6 +74,7 @@ Ticket MessageTransport::start(const Transfer& t) {
     if (free_.empty()) {
         ticket = static_cast<Ticket>(tickets_.size());
         tickets_.emplace_back();
+        sums_.emplace_back();
     } else {
         ticket = free_.back();
         free_.pop_back();
@@ -107,6 +138,9 @@ Ticket MessageTransport::start(const Transfer& t) {
                 }
             }
             break;
+        case Do::reduce:
+            start_reduce(ticket, t);
+            break;
         case Do::pass:
         case Do::combine:
         case Do::fold:
@@ -115,10 +149,39 @@ Ticket MessageTransport::start(const Transfer& t) {
     return ticket;
 }
 
+void MessageTransport::start_reduce(Ticket ticket, const Transfer& t) {
+    if (!memory_is_of_host()) {
+        throw UsageError(
+            "--reduction native: copies between GPUs of one process add nothing up; use "
+            "--reduction ordered, or NCCL");
+    }
+    if (rank() != t.root) {
+        send(ticket, t.root, t.channel, t.send);
+        return;
+    }
+    Sum& sum = sums_[ticket];
+    sum.into = t.receive;
+    sum.type = t.type;
+    sum.partials.resize(t.ranks.size() * t.receive.size());
+    for (size_t i = 0; i < t.ranks.size(); ++i) {
+        const auto part = std::span(sum.partials).subspan(i * t.receive.size(), t.receive.size());
+        if (t.ranks[i] == rank()) {
+            copy_own(t.channel, t.send, part);
+        } else {
+            receive(ticket, t.ranks[i], t.channel, part);
+        }
+    }
+}
+
 bool MessageTransport::test(Ticket ticket) {
     std::vector<Request>& open = tickets_[ticket];
     std::erase_if(open, [this](Request request) { return test_request(request); });
     if (!open.empty()) return false;
+    Sum& sum = sums_[ticket];
+    if (!sum.into.empty()) {
+        add_up(sum.partials, sum.into, sum.type);
+        sum.into = {};
+    }
     free_.push_back(ticket);
     return true;
 }

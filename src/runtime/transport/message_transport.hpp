@@ -28,12 +28,23 @@ protected:
                           std::span<std::byte> to);
     /// True once complete; the request is then gone.
     [[nodiscard]] virtual bool test_request(Request request) = 0;
+    /// Whether the host can add up what arrives; else a reduce is refused.
+    [[nodiscard]] virtual bool memory_is_of_host() const { return true; }
 
 private:
+    /// What a reduce still does when its messages are there: the root adds up all partials, in
+    /// group order and in fp32.
+    struct Sum {
+        std::vector<std::byte> partials;  ///< memory is kept for the next one
+        std::span<std::byte> into;        ///< empty: nothing to do
+        DType type = DType::fp32;
+    };
+    void start_reduce(Ticket ticket, const Transfer& transfer);
     void send(Ticket ticket, int peer, Channel channel, std::span<const std::byte> bytes);
     void receive(Ticket ticket, int peer, Channel channel, std::span<std::byte> bytes);
 
     std::vector<std::vector<Request>> tickets_;  ///< open requests of each ticket
+    std::vector<Sum> sums_;                      ///< of each ticket
     std::vector<Ticket> free_;
 };
 

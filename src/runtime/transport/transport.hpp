@@ -20,6 +20,7 @@ struct Transfer {
     Channel channel = Channel::collective;
     std::span<const int> ranks;  ///< members; send and receive: source, destination
     int root = -1;
+    DType type = DType::fp32;  ///< of the elements; for reduce
     std::span<const std::byte> send;
     std::span<std::byte> receive;
     /// exchange: bytes where each member's block begins in `send`; gather: in the root's `receive`.

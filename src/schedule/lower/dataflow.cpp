@@ -34,6 +34,9 @@ public:
     Dataflow build() {
         flow_.reductions = {row_blocks(output_owners_.size(), DType::fp32),
                             row_blocks(input_owners_.size(), sizes_.dtype)};
+        if (options_.reductions == Reductions::native) {
+            flow_.reductions.push_back(row_blocks(1, DType::fp32));
+        }
         add_passes();
         for (uint32_t j = 0; j < microbatches_; ++j) {
             uint32_t x = embed(j);
@@ -233,11 +236,51 @@ private:
         return copies;
     }
 
-    /// Adds up `partial[i]` of owner i, ready after producer[i], into `sum` on the root, in group
-    /// order. Returns the node after which the sum is complete.
+    /// Adds up `partial[i]` of owner i, ready after producer[i], into `sum` on the root. Returns
+    /// the node after which the sum is complete.
     uint32_t reduce(uint8_t which, const std::vector<int>& owners,
                     const std::vector<uint32_t>& partial, const std::vector<uint32_t>& producer,
                     int root, uint32_t sum, uint32_t microbatch) {
+        const bool root_owns = std::find(owners.begin(), owners.end(), root) != owners.end();
+        return options_.reductions == Reductions::native && owners.size() > 1 && root_owns
+                   ? reduce_natively(which, owners, partial, producer, root, sum, microbatch)
+                   : reduce_in_order(which, owners, partial, producer, root, sum, microbatch);
+    }
+
+    uint32_t reduce_natively(uint8_t which, const std::vector<int>& owners,
+                             const std::vector<uint32_t>& partial,
+                             const std::vector<uint32_t>& producer, int root, uint32_t sum,
+                             uint32_t microbatch) {
+        const Reduction& reduction = flow_.reductions[which];
+        const bool converts = reduction.partial != reduction.result;
+        const uint32_t total =
+            converts ? buffer(root, sizes_.tokens * reduction.cols * size_of(reduction.partial),
+                              Purpose::exchange)
+                     : sum;
+        const uint16_t members = group({owners, root});
+        const uint32_t node = add_node(Lane::collective);
+        for (size_t i = 0; i < owners.size(); ++i) {
+            Part& part = add_part(node, owners[i], Do::reduce, microbatch,
+                                  {partial[i], owners[i] == root ? total : kNoBuffer});
+            part.group = members;
+            part.reduction = which;
+            edge(producer[i], node);
+        }
+        if (!converts) return node;
+        const uint16_t alone = group({{root}, -1});
+        const uint32_t conversion = add_node(Lane::combine);
+        Part& part = add_part(conversion, root, Do::fold, microbatch, {total, sum});
+        part.group = alone;
+        part.reduction = kOutputConversion;
+        edge(node, conversion);
+        return conversion;
+    }
+
+    /// In group order.
+    uint32_t reduce_in_order(uint8_t which, const std::vector<int>& owners,
+                             const std::vector<uint32_t>& partial,
+                             const std::vector<uint32_t>& producer, int root, uint32_t sum,
+                             uint32_t microbatch) {
         const Reduction& reduction = flow_.reductions[which];
         const uint16_t members = group({owners, -1});
         const bool sharded = owners.size() > 1;

@@ -78,8 +78,10 @@ std::optional<std::string> incomplete(const Joint& joint, const std::vector<Prog
     if (joint.group == nullptr) return std::nullopt;
     if (joint.participants == joint.group->ranks.size()) {
         const uint64_t wanted = joint.what == Do::exchange ? joint.each * joint.group->ranks.size()
+                                : joint.what == Do::reduce ? joint.each
                                                            : joint.first_operands;
-        const bool in_blocks = joint.what == Do::exchange || joint.what == Do::gather;
+        const bool in_blocks =
+            joint.what == Do::exchange || joint.what == Do::gather || joint.what == Do::reduce;
         if (!in_blocks || joint.second_operands == wanted) return std::nullopt;
         return "rank " + std::to_string(joint.first_rank) + " and others: the blocks of " +
                at_order(joint) + " are " + std::to_string(joint.second_operands) + " of " +

@@ -25,9 +25,11 @@ using cuda::Timing;
 /// A message from its send to its copy. Shared by both ends: either may end with an error first.
 struct Message {
     std::span<const std::byte> bytes;
-    Event ready = make_event(Timing::no);   ///< the sender's stream has written the bytes
-    Event copied = make_event(Timing::no);  ///< the receiver's stream has read them
-    std::atomic<bool> enqueued{false};      ///< the copy, and the record of `copied`
+    Event ready = make_event(Timing::no);  ///< the sender's stream has written the bytes
+    /// The receiver's stream has read them. The receiver's to make, before `enqueued`: an event is
+    /// recorded on streams of its own GPU only.
+    Event copied;
+    std::atomic<bool> enqueued{false};  ///< the copy, and the record of `copied`
 };
 
 /// What the ranks of one world share: messages on their way, by (source, destination, channel).
@@ -85,6 +87,8 @@ protected:
         enqueue_copy(channel, from, to);
     }
 
+    [[nodiscard]] bool memory_is_of_host() const override { return false; }
+
     /// True once enqueued on the channel's stream.
     bool test_request(Request request) override {
         const bool enqueued =
@@ -135,6 +139,7 @@ private:
         const cudaStream_t stream = streams_.of(open.channel);
         check(cudaStreamWaitEvent(stream, message->ready.get(), 0), "cudaStreamWaitEvent");
         enqueue_copy(open.channel, message->bytes, open.target);
+        message->copied = make_event(Timing::no);
         check(cudaEventRecord(message->copied.get(), stream), "cudaEventRecord");
         message->enqueued.store(true, std::memory_order_release);
         return true;

@@ -83,7 +83,7 @@ NcclTransport::NcclTransport(Communicator& control, const TransportStreams& stre
     control_.agree([&] {
         std::byte* memory = nullptr;
         kernels::cuda::check(
-            cudaMalloc(reinterpret_cast<void**>(&memory), 2 * static_cast<size_t>(size())),
+            cudaMalloc(reinterpret_cast<void**>(&memory), 8 * static_cast<size_t>(size())),
             "cudaMalloc");
         scratch_.reset(memory);
         if (rank() != 0) return;
@@ -255,6 +255,10 @@ void NcclTransport::connect(const Route& route) {
         t.receive = one;
     } else if (what == Do::exchange) {
         t.send = mine;
+    } else if (what == Do::reduce) {
+        t.type = DType::fp32;
+        t.send = std::span(scratch_.get(), sizeof(float));
+        t.receive = std::span(scratch_.get() + sizeof(float), sizeof(float));
     }
     const Ticket ticket = start(t);
     wait_until("the first " + std::string(to_string(what)) + " of " + name_of_group(ranks),
@@ -321,9 +325,7 @@ void NcclTransport::pump() {
 void NcclTransport::launch(const Transfer& t) {
     const cudaStream_t stream = streams_.of(t.channel);
     if (t.ranks.size() == 1) {  // nobody to talk to: the only block stays here
-        if (t.what == Do::all_gather || t.what == Do::exchange || t.what == Do::gather) {
-            copy(t.send, t.receive, stream);
-        }
+        if (t.what != Do::broadcast) copy(t.send, t.receive, stream);
         return;
     }
     if (t.what == Do::exchange || t.what == Do::gather) {
@@ -352,6 +354,13 @@ void NcclTransport::launch(const Transfer& t) {
             nccl::check(ncclAllGather(t.send.data(), t.receive.data(), t.send.size(), ncclUint8,
                                       comm, stream),
                         "ncclAllGather", rank(), comm);
+            break;
+        case Do::reduce:
+            nccl::check(ncclReduce(t.send.data(), t.receive.data(),
+                                   t.send.size() / static_cast<size_t>(size_of(t.type)),
+                                   t.type == DType::bf16 ? ncclBfloat16 : ncclFloat32, ncclSum,
+                                   member_of(t.ranks, t.root), comm, stream),
+                        "ncclReduce", rank(), comm);
             break;
         case Do::exchange:
         case Do::gather:

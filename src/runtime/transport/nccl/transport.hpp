@@ -99,7 +99,7 @@ private:
     std::unique_ptr<NcclCommunicator> everyone_, forward_, backward_;
     std::vector<GroupCommunicator> groups_;  ///< all groups, also those without this rank
     std::set<Route> connected_;
-    std::unique_ptr<std::byte, DeviceFree> scratch_;  ///< 2 bytes per rank, to connect with
+    std::unique_ptr<std::byte, DeviceFree> scratch_;  ///< 8 bytes per rank, to connect with
     std::deque<Queued> queue_;
     NcclCommunicator* in_progress_ = nullptr;  ///< whose last launch NCCL has not enqueued yet
     Ticket started_ = 0;

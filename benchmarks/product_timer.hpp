@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/device.hpp"
+#include "vocabpipe/tensor.hpp"
+
+#include <functional>
+
+namespace vocabpipe::bench {
+
+/// Seconds of one plain product c = op(a) op(b) on the device that holds the matrices: the median
+/// of several.
+using ProductTimer = std::function<double(ConstTensor a, bool transpose_a, ConstTensor b,
+                                          bool transpose_b, Tensor c)>;
+
+/// oneDNN's, on `threads` threads.
+[[nodiscard]] ProductTimer host_product_timer(int threads);
+/// cuBLASLt's, by the GPU's own clock; only in programs that are built with CUDA. The device must
+/// outlive it.
+[[nodiscard]] ProductTimer cuda_product_timer(Device& device);
+
+}  // namespace vocabpipe::bench
