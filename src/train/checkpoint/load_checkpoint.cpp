@@ -20,6 +20,7 @@ namespace vocabpipe {
 namespace {
 
 constexpr int64_t kStagedElements = 1 << 20;  // 4 MiB on their way to the device
+constexpr int64_t kTile = 64;                 // rows whose next elements stay in the first cache
 constexpr std::string_view kBody = "transformer.";
 
 std::string text_of(const std::string& path) {
@@ -102,10 +103,12 @@ void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t
     for (int64_t first = 0; first < to.rows; first += band) {
         const int64_t count = std::min(band, to.rows - first);
         staged.resize(static_cast<size_t>(count * cols));
-        for (int64_t c = 0; c < cols; ++c) {
-            const int64_t begin = c * logical_rows + first_row + first;
-            for (int64_t r = 0; r < count; ++r) {
-                staged[static_cast<size_t>(r * cols + c)] = element(type, data, begin + r);
+        for (int64_t r0 = 0; r0 < count; r0 += kTile) {
+            for (int64_t c = 0; c < cols; ++c) {
+                const int64_t begin = c * logical_rows + first_row + first;
+                for (int64_t r = r0; r < std::min(count, r0 + kTile); ++r) {
+                    staged[static_cast<size_t>(r * cols + c)] = element(type, data, begin + r);
+                }
             }
         }
         upload(first * cols);
