@@ -5,6 +5,8 @@
     python3 -m venv venv && venv/bin/pip install torch transformers safetensors
     venv/bin/python tests/model/compare_transformers.py build/bin/train_gpt
 
+Last run with torch 1.13.1 and transformers 4.41.2.
+
 A model made by transformers is loaded by train_gpt: loss and gradient norm of the same sequences.
 Then train_gpt trains it for a few steps, and transformers loads what it saved: the loss of those
 sequences again. The bound is relative: fp32 rounding over a few hundred terms; bf16 keeps 8 bits.
