@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 
@@ -102,6 +103,35 @@ TEST_F(Resume, FollowsTheCurveAtAnyRanksModeTypeAndLayout) {
     follows(2, 3e-6, [](TrainOptions& o) { o.vocab_mode = VocabMode::none; });
     follows(2, 3e-6, [](TrainOptions& o) { o.layout = "Vt|tttV"; });
     follows(3, 3e-2, [](TrainOptions& o) { o.model.dtype = DType::bf16; });
+}
+
+TEST_F(Resume, WorksWithEveryScheduleInEveryModeAtOneToFourRanks) {
+    const Change eight_layers = [](TrainOptions& o) {
+        o.model.num_layers = 8;
+        o.global_batch_size = 12;
+    };
+    const std::vector<double> want = CheckpointRun::losses(from(whole(3, eight_layers), 4));
+    const bool full = std::getenv("VOCABPIPE_FULL") != nullptr;
+    int at = 0;
+    for (const char* schedule : {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "v-half"}) {
+        for (const VocabMode mode :
+             {VocabMode::none, VocabMode::redistributed, VocabMode::interlaced,
+              VocabMode::one_barrier, VocabMode::two_barriers}) {
+            for (const int ranks : {1, 2, 3, 4}) {
+                if (!full && at++ % 7 != 0) continue;  // meets every value of each
+                SCOPED_TRACE(std::string(schedule) + " " + std::string(to_string(mode)) + " p " +
+                             std::to_string(ranks));
+                const Curve found = resumed(ranks, [&](TrainOptions& o) {
+                    eight_layers(o);
+                    o.schedule = schedule;
+                    o.vocab_mode = mode;
+                });
+                const std::vector<double> losses = CheckpointRun::losses(found);
+                ASSERT_EQ(losses.size(), want.size());
+                for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(losses[i], want[i], 3e-6);
+            }
+        }
+    }
 }
 
 TEST_F(Resume, ContinuesFromBf16WithItsMasterWeightsInFp32) {
