@@ -234,7 +234,7 @@ ncclResult_t issue(const Call& call, const char* name) {
         Lock guard;
         result = issue_locked(guard, call, name, to_queue);
     }
-    queue(to_queue);
+    queue(std::move(to_queue));
     return result;
 }
 
@@ -572,7 +572,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
             *asyncError = ncclSuccess;
         }
     }
-    queue(to_queue);
+    queue(std::move(to_queue));
     return ncclSuccess;
 }
 
@@ -611,7 +611,7 @@ ncclResult_t ncclGroupEnd() {
         if (result == ncclSuccess) result = launch_calls(guard, calls, to_queue);
         release_devices();
     }
-    queue(to_queue);
+    queue(std::move(to_queue));
     return result;
 }
 

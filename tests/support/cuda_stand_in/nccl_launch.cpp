@@ -181,12 +181,18 @@ Library& library() {
     return everything;
 }
 
-void queue(const Launches& launches) {
+void queue(Launches launches) {
     for (const std::shared_ptr<Launch>& launch : launches) {
         for (const cudaStream_t stream : launch->streams) {
-            enqueue(stream, [launch, stream] { run(launch, stop_token_of(stream)); });
+            enqueue(stream, [launch = launch, stream]() mutable {
+                run(launch, stop_token_of(stream));
+                const Unseen unseen;  // like the other references to it: whoever is last frees it
+                launch.reset();
+            });
         }
     }
+    const Unseen unseen;
+    launches.clear();
 }
 
 }  // namespace cuda_stand_in::nccl

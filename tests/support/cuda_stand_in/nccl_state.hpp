@@ -163,7 +163,7 @@ void give_up(Clique& clique);
 
 using Launches = std::vector<std::shared_ptr<Launch>>;
 /// Hands launches to their streams. Wants the lock NOT held.
-void queue(const Launches& launches);
+void queue(Launches launches);
 
 }  // namespace cuda_stand_in::nccl
 
