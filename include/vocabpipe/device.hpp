@@ -56,6 +56,11 @@ public:
     /// Copies between the host's memory and the device's, complete on return; not within a step.
     virtual void upload(std::span<const std::byte> from, std::byte* to) = 0;
     virtual void download(const std::byte* from, std::span<std::byte> to) = 0;
+    /// Memory of the host that enqueue_upload() takes without waiting for the device.
+    [[nodiscard]] virtual DeviceMemory allocate_staging(uint64_t bytes) = 0;
+    /// Before every action that is enqueued later. `from`, of allocate_staging(), must stay as it
+    /// is until those have run.
+    virtual void enqueue_upload(std::span<const std::byte> from, std::byte* to) = 0;
     /// Whether everything enqueued on all lanes has run.
     [[nodiscard]] virtual bool idle() = 0;
 

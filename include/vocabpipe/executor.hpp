@@ -38,12 +38,14 @@ public:
     void load(const std::vector<Program>& programs);
     /// Runs the program once over the step's microbatches (as many as it was lowered for), whose
     /// spans are the host's memory; the modules get them in their device's. Throws
-    /// CommunicationError when a peer does not answer in time.
+    /// CommunicationError when a peer does not answer in time, DeviceError when a GPU fails.
     void run_step(std::span<const Microbatch> microbatches);
 
     /// Spans of this rank from the last step.
     [[nodiscard]] const Timeline& timeline() const;
-    /// Spans of all ranks from the last step, on every rank. Collective.
+    /// Spans of all ranks from the last step, on every rank, in the time of rank 0's host: ranks of
+    /// other hosts are moved by what their clocks differ, found within half a round trip
+    /// (src/runtime/clock_alignment.hpp). Collective.
     [[nodiscard]] Timeline gather_timeline();
     [[nodiscard]] uint64_t arena_bytes() const;
     [[nodiscard]] Context& context();

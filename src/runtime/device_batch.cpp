@@ -11,10 +11,11 @@ std::span<const Microbatch> DeviceBatch::load(Device& device, std::span<const Mi
     for (const Microbatch& m : host) {
         bytes += m.tokens.size_bytes() + m.labels.size_bytes() + m.loss_gradient.size_bytes();
     }
-    staged_.resize(bytes);
     if (memory_.size() < bytes) {
         memory_ = {};
         memory_ = device.allocate(bytes, "tokens and labels of a step");
+        staged_ = {};
+        staged_ = device.allocate_staging(bytes);
     }
     microbatches_.assign(host.begin(), host.end());
     size_t at = 0;
@@ -28,7 +29,7 @@ std::span<const Microbatch> DeviceBatch::load(Device& device, std::span<const Mi
         place(m.labels);
         place(m.loss_gradient);
     }
-    device.upload(staged_, memory_.data());
+    device.enqueue_upload(staged_.bytes().first(bytes), memory_.data());
     return microbatches_;
 }
 

@@ -13,13 +13,14 @@ namespace vocabpipe {
 /// A step's tokens, labels and loss gradients in the memory of a device.
 class DeviceBatch {
 public:
-    /// The same microbatches, their spans in the device's memory; valid until the next load.
+    /// The same microbatches, their spans in the device's memory, for what is enqueued after this
+    /// call; valid until the next load, before which all of that must have run.
     [[nodiscard]] std::span<const Microbatch> load(Device& device,
                                                    std::span<const Microbatch> host);
 
 private:
     DeviceMemory memory_;
-    std::vector<std::byte> staged_;
+    DeviceMemory staged_;  ///< of the host
     std::vector<Microbatch> microbatches_;
 };
 

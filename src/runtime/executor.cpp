@@ -2,6 +2,7 @@
 #include "vocabpipe/executor.hpp"
 
 #include "kernels/operators.hpp"
+#include "src/runtime/clock_alignment.hpp"
 #include "src/runtime/device_batch.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/transport/transport.hpp"
@@ -69,42 +70,18 @@ public:
     }
 
     void run_step(std::span<const Microbatch> microbatches) {
-        microbatches_ = batch_.load(device_, microbatches);
-        missing_ = successors_.missing;
-        users_left_ = users_;
-        waited_for_.assign(program_.actions.size(), UINT32_MAX);
-        head_.fill(0);
-        in_flight_.clear();
-        started_.clear();
-        timeline_.spans.clear();
-        done_ = settled_ = 0;
-        if (options_.poison_dead_buffers) poison_arena();
-        running_ = true;
-        lanes_->begin_step();
-        IdleWait idle(communicator_.wait_options());
-        while (done_ < program_.actions.size() || settled_ < started_.size()) {
-            const size_t before = done_ + started_.size() + settled_;
-            progress();
-            const bool ran = run_next_pass();
-            settle();
-            if (ran || done_ + started_.size() + settled_ != before) {
-                idle.reset();
-                continue;
-            }
-            transport_.check_health();
-            const IdleWait::Verdict verdict = idle.pause();
-            if (verdict != IdleWait::Verdict::go_on) give_up(verdict, idle.idle_seconds());
-        }
-        running_ = false;
-        if (device_.asynchronous()) {
-            lanes_->read_times(timeline_.spans);
-            find_what_was_waited_for();
+        try {
+            run(microbatches);
+        } catch (const DeviceError& error) {
+            throw DeviceError("rank " + std::to_string(communicator_.rank()) + ": step " +
+                              std::to_string(step_) + ": " + error.what());
         }
     }
 
     [[nodiscard]] const Timeline& timeline() const { return timeline_; }
 
     [[nodiscard]] Timeline gather_timeline() {
+        const std::vector<int64_t> ahead = clocks_ahead_of_rank_0(communicator_);
         Timeline all;
         const auto mine = std::as_bytes(std::span(timeline_.spans));
         for (const std::vector<std::byte>& part : communicator_.all_gather(mine)) {
@@ -112,6 +89,10 @@ public:
             const size_t begin = all.spans.size();
             all.spans.resize(begin + count);
             if (count > 0) std::memcpy(all.spans.data() + begin, part.data(), part.size());
+        }
+        for (Span& span : all.spans) {
+            span.begin_ns -= ahead[span.rank];
+            span.end_ns -= ahead[span.rank];
         }
         return all;
     }
@@ -122,6 +103,50 @@ public:
     void set_step(int64_t step) { step_ = step; }
 
 private:
+    void run(std::span<const Microbatch> microbatches) {
+        missing_ = successors_.missing;
+        users_left_ = users_;
+        waited_for_.assign(program_.actions.size(), UINT32_MAX);
+        head_.fill(0);
+        in_flight_.clear();
+        started_.clear();
+        timeline_.spans.clear();
+        done_ = settled_ = 0;
+        if (options_.poison_dead_buffers) poison_arena();
+        running_ = true;
+        microbatches_ = batch_.load(device_, microbatches);
+        lanes_->begin_step();
+        IdleWait idle(communicator_.wait_options());
+        while (done_ < program_.actions.size() || settled_ < started_.size()) {
+            if (advance()) {
+                idle.reset();
+                continue;
+            }
+            const IdleWait::Verdict verdict = idle.pause();
+            if (verdict != IdleWait::Verdict::go_on) give_up(verdict, idle.idle_seconds());
+        }
+        running_ = false;
+        if (device_.asynchronous()) {
+            lanes_->read_times(timeline_.spans);
+            find_what_was_waited_for();
+        }
+    }
+
+    /// Starts what can start; whether there was anything, or anything ended.
+    bool advance() {
+        const size_t before = done_ + started_.size() + settled_;
+        try {
+            progress();
+            const bool ran = run_next_pass();
+            settle();
+            if (ran || done_ + started_.size() + settled_ != before) return true;
+            transport_.check_health();
+            return false;
+        } catch (const CommunicationError& error) {  // of a peer: what has it stopped here?
+            throw CommunicationError(where() + "; " + error.what());
+        }
+    }
+
     void agree_on_hash() {
         const auto mine = std::as_bytes(std::span(&program_.hash, 1));
         const auto all = communicator_.all_gather(mine);
@@ -491,8 +516,8 @@ private:
 
     // --- errors ----------------------------------------------------------------------------------
 
-    /// Says which action this rank is stuck at and which communication, with whom, it waits for.
-    [[noreturn]] void give_up(IdleWait::Verdict verdict, double seconds) {
+    /// Which action this rank is stuck at and which communication, with whom, it waits for.
+    [[nodiscard]] std::string where() {
         std::string text = "rank " + std::to_string(communicator_.rank()) + ": step " +
                            std::to_string(step_) + ": ";
         const auto& compute = queues_[static_cast<size_t>(Lane::compute)];
@@ -518,7 +543,14 @@ private:
                 open += ")";
             }
         }
-        text += " for " + (open.empty() ? std::string("nothing that was started") : open);
+        if (open.empty() && device_.asynchronous() && settled_ < started_.size()) {
+            open = "the device to run " + program_.name_of(program_.actions[started_[settled_]]);
+        }
+        return text + " for " + (open.empty() ? std::string("nothing that was started") : open);
+    }
+
+    [[noreturn]] void give_up(IdleWait::Verdict verdict, double seconds) {
+        std::string text = where();
         char waited[64];
         std::snprintf(waited, sizeof waited, " for %.1f s", seconds);
         text += waited;

@@ -127,6 +127,14 @@ private:
     }
 
     void wait(Ticket ticket, Do what) {
+        try {
+            wait_for(ticket, what);
+        } catch (const Error&) {
+            transport_.cancel();  // before the memory goes
+            throw;
+        }
+    }
+    void wait_for(Ticket ticket, Do what) {
         IdleWait idle(communicator_.wait_options());
         bool started = false;  // on streams: enqueued
         while (true) {
@@ -135,7 +143,6 @@ private:
             transport_.check_health();
             const IdleWait::Verdict verdict = idle.pause();
             if (verdict == IdleWait::Verdict::go_on) continue;
-            transport_.cancel();  // before the memory goes
             throw CommunicationError("rank " + std::to_string(rank_) +
                                      ": measuring links: waits for " +
                                      std::string(to_string(what)) + "; " +

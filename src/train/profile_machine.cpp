@@ -90,7 +90,9 @@ public:
                                          plan_->costs(), {.reductions = options_.reductions});
             }
         });
-        communicator_.agree([this] { allocate(); });
+        trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
+        batch_.emplace(options_.model, options_.micro_batch_size, plan_->microbatches(),
+                       options_.seed);
         const TableCosts whole = time_passes(programs_[false]);
         TableCosts costs = time_passes(programs_[true]);
         for (size_t stage = 0; stage < costs.stage_ns.size(); ++stage) {
@@ -108,12 +110,6 @@ public:
     }
 
 private:
-    void allocate() {
-        trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
-        batch_.emplace(options_.model, options_.micro_batch_size, plan_->microbatches(),
-                       options_.seed);
-    }
-
     /// The step is the trainer's but for the data, which is there already.
     TableCosts time_passes(const std::vector<Program>& programs) {
         trained_.executor->load(programs);

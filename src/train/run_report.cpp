@@ -21,13 +21,40 @@ double share(int64_t part, int64_t whole) {
     return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// Of the one process in which all ranks are threads.
-int64_t predicted_process_bytes(const RunReport& report) {
-    int64_t bytes = report.ranks.empty() ? 0 : report.ranks.front().start_bytes;
+/// Of the process or GPU whose first rank is `first`.
+int64_t predicted_bytes(const RunReport& report, int first) {
+    int64_t bytes = report.ranks[static_cast<size_t>(first)].start_bytes;
     for (const RankReport& r : report.ranks) {
-        bytes += r.arena_bytes + r.persistent_bytes + r.kernel_bytes;
+        if (r.memory_of == first) bytes += r.arena_bytes + r.persistent_bytes + r.kernel_bytes;
     }
     return bytes;
+}
+
+int sharers(const RunReport& report, int first) {
+    return static_cast<int>(
+        std::count_if(report.ranks.begin(), report.ranks.end(),
+                      [first](const RankReport& r) { return r.memory_of == first; }));
+}
+
+/// What passes, combines and folds kept busy. On a host CPU time counts; on a GPU they overlap, and
+/// count once.
+int64_t busy_ns(const Timeline& timeline) {
+    int64_t cpu = 0;
+    std::vector<std::pair<int64_t, int64_t>> times;
+    for (const Span& span : timeline.spans) {
+        if (span.lane != Lane::compute && span.lane != Lane::combine) continue;
+        cpu += span.cpu_ns;
+        times.emplace_back(span.begin_ns, span.end_ns);
+    }
+    std::sort(times.begin(), times.end());
+    int64_t covered = 0;
+    int64_t until = INT64_MIN;
+    for (const auto& [begin, end] : times) {
+        if (end <= until) continue;
+        covered += end - std::max(begin, until);
+        until = end;
+    }
+    return std::min(cpu, covered);
 }
 
 }  // namespace
@@ -38,11 +65,10 @@ void RankUsage::add_step(const Timeline& timeline, int64_t duration_ns) {
     int64_t last = INT64_MIN;
     for (const Span& span : timeline.spans) {
         if (span.lane != Lane::compute && span.lane != Lane::combine) continue;
-        busy_ns_ += span.cpu_ns;
-        if (span.lane != Lane::compute) continue;
         first = std::min(first, span.begin_ns);
         last = std::max(last, span.end_ns);
     }
+    busy_ns_ += busy_ns(timeline);
     if (last > first) span_ns_ += last - first;
     wall_ns_ += duration_ns;
     durations_.push_back(duration_ns);
@@ -95,12 +121,11 @@ double RunReport::replay_error() const {
 
 double RunReport::memory_error() const {
     double worst = 0;
-    if (ranks_are_threads) {
-        const int64_t measured = ranks.empty() ? 0 : ranks.front().measured_peak_bytes;
-        return measured == 0 ? 0 : share(predicted_process_bytes(*this), measured) - 1;
-    }
-    for (const RankReport& r : ranks) {
-        const double error = share(r.predicted_peak_bytes(), r.measured_peak_bytes) - 1;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+        const auto first = static_cast<int>(rank);
+        const int64_t measured = ranks[rank].measured_peak_bytes;
+        if (ranks[rank].memory_of != first || measured == 0) continue;
+        const double error = share(predicted_bytes(*this, first), measured) - 1;
         if (std::abs(error) > std::abs(worst)) worst = error;
     }
     return worst;
@@ -126,7 +151,7 @@ void print_report(const RunReport& report) {
         std::printf("%4zu %6.1f %6.1f %7.1f | %10.1f %10.1f %12.1f", rank, 100 * r.busy_share,
                     100 * (1 - r.busy_share), 100 * r.bubble, mib(r.live_peak_bytes),
                     mib(r.arena_bytes), mib(r.persistent_bytes));
-        if (report.ranks_are_threads) {
+        if (report.one_process || sharers(report, r.memory_of) > 1) {
             std::printf(" %12s %12s %7s\n", "-", "-", "-");
         } else {
             std::printf(" %12.1f %12.1f %+7.1f\n", mib(r.predicted_peak_bytes()),
@@ -134,10 +159,15 @@ void print_report(const RunReport& report) {
                         100 * (share(r.measured_peak_bytes, r.predicted_peak_bytes()) - 1));
         }
     }
-    if (report.ranks_are_threads && !report.ranks.empty()) {
-        std::printf("process of all ranks: predicted %.1f MiB, measured %.1f MiB\n",
-                    mib(predicted_process_bytes(report)),
-                    mib(report.ranks.front().measured_peak_bytes));
+    for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
+        const auto first = static_cast<int>(rank);
+        if (report.ranks[rank].memory_of != first) continue;
+        if (!report.one_process && sharers(report, first) < 2) continue;
+        std::printf("%s of %s ranks: predicted %.1f MiB, measured %.1f MiB\n",
+                    report.one_process ? "process" : report.devices[rank].c_str(),
+                    report.one_process ? "all" : std::to_string(sharers(report, first)).c_str(),
+                    mib(predicted_bytes(report, first)),
+                    mib(report.ranks[rank].measured_peak_bytes));
     }
     std::printf(
         "tokens/s %.1f | loss %.4f -> %.4f | bubble %.1f %% | one core per rank (simulated): "
@@ -162,8 +192,10 @@ void print_report(const RunReport& report) {
 
 void write_report(const std::string& path, const RunReport& report) {
     nlohmann::json ranks = nlohmann::json::array();
-    for (const RankReport& r : report.ranks) {
-        ranks.push_back({{"busy_share", r.busy_share},
+    for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
+        const RankReport& r = report.ranks[rank];
+        ranks.push_back({{"device", report.devices[rank]},
+                         {"busy_share", r.busy_share},
                          {"bubble", r.bubble},
                          {"live_peak_bytes", r.live_peak_bytes},
                          {"arena_bytes", r.arena_bytes},

@@ -44,6 +44,8 @@ struct RankReport {
     int64_t start_bytes = 0;
     int64_t kernel_bytes = 0;         ///< what kernels take besides; kHostKernelBytes
     int64_t measured_peak_bytes = 0;  ///< of the process, or of the GPU
+    /// The first of the ranks that share its process or GPU, of which the measured figures are.
+    int memory_of = 0;
 
     /// arena + persistent + start + kernels.
     [[nodiscard]] int64_t predicted_peak_bytes() const;
@@ -51,7 +53,8 @@ struct RankReport {
 
 struct RunReport {
     std::string schedule, vocab_mode;
-    bool ranks_are_threads = false;
+    bool one_process = false;          ///< ranks are threads that compute on the host
+    std::vector<std::string> devices;  ///< by rank
     int64_t tokens_per_step = 0;
     double first_loss = 0;
     double last_loss = 0;
@@ -74,8 +77,8 @@ struct RunReport {
     [[nodiscard]] double step_error() const;
     /// Replayed over executed program, less 1: what the simulator leaves out.
     [[nodiscard]] double replay_error() const;
-    /// Predicted over measured peak of the process, less 1: of the rank where it is largest in
-    /// size. Where ranks are threads, of the process of all.
+    /// Predicted over measured peak of a process or GPU, less 1: of the one where it is largest in
+    /// size.
     [[nodiscard]] double memory_error() const;
 };
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/trained_rank.hpp"
 
+#include "vocabpipe/error.hpp"
+
+#include <cstdio>
+#include <string>
+
 namespace vocabpipe {
 
 std::unique_ptr<Device> open_device(Communicator& communicator, const TrainOptions& options,
@@ -15,19 +20,47 @@ std::unique_ptr<Device> open_device(Communicator& communicator, const TrainOptio
     return device;
 }
 
+namespace {
+
+std::string planned_by_rank(const TrainingPlan& plan) {
+    std::string text;
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+        char one[64];
+        std::snprintf(one, sizeof one, "%s rank %d %.1f MiB", rank == 0 ? "" : ",", rank,
+                      static_cast<double>(plan.planned_bytes(rank)) / (1 << 20));
+        text += one;
+    }
+    return text;
+}
+
+}  // namespace
+
 TrainedRank allocate_rank(Communicator& communicator, const TrainOptions& options,
                           const TrainingPlan& plan, Device& device) {
     const int rank = communicator.rank();
     TrainedRank made;
-    made.model =
-        std::make_unique<GptRank>(options.model, plan.partition(), plan.schedule(), rank, device);
-    made.optimizer =
-        std::make_unique<OptimizerStep>(*made.model, plan.schedule(), rank, options.optimizer);
-    RankModules modules = made.model->modules();
-    modules.step = made.optimizer.get();
-    made.executor = std::make_unique<Executor>(communicator, device, modules, plan.sizes(),
-                                               ExecutorOptions{.threads = plan.threads()});
-    if (options.load.empty()) made.model->initialise(made.executor->context(), options.seed);
+    try {
+        communicator.agree([&] {
+            made.model = std::make_unique<GptRank>(options.model, plan.partition(), plan.schedule(),
+                                                   rank, device);
+            made.optimizer = std::make_unique<OptimizerStep>(*made.model, plan.schedule(), rank,
+                                                             options.optimizer);
+        });
+        RankModules modules = made.model->modules();
+        modules.step = made.optimizer.get();
+        // Collective by itself, so not within the agreement.
+        made.executor = std::make_unique<Executor>(communicator, device, modules, plan.sizes(),
+                                                   ExecutorOptions{.threads = plan.threads()});
+        made.executor->load(plan.programs());
+        communicator.agree([&] {
+            if (!options.load.empty()) return;
+            made.model->initialise(made.executor->context(), options.seed);
+        });
+    } catch (const AgreedError& error) {
+        if (error.exit_code() != ExitCode::out_of_memory) throw;
+        throw AgreedError(error.exit_code(),
+                          error.what() + std::string("; planned were") + planned_by_rank(plan));
+    }
     return made;
 }
 

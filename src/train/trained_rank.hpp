@@ -25,7 +25,8 @@ struct TrainedRank {
                                                   const TrainOptions& options,
                                                   std::vector<RankPlacement>& placements);
 
-/// Options, plan and device must outlive it.
+/// Loaded with the plan's programs. Options, plan and device must outlive it. Memory that is
+/// missing is agreed on, with what every rank's plan needs. Collective.
 [[nodiscard]] TrainedRank allocate_rank(Communicator& communicator, const TrainOptions& options,
                                         const TrainingPlan& plan, Device& device);
 

@@ -55,8 +55,10 @@ public:
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] { prepare(std::move(placements)); });
         if (rank_ == 0) plan_->print();
-        communicator_.agree([this] { allocate(); });
-        trained_.executor->load(plan_->programs());
+        trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
+        if (checkpoint_) load();
+        batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size,
+                                             plan_->microbatches());
         for (int64_t step = first_step_; step <= options_.train_iters; ++step) {
             const StepResult result = run_step(step);
             if (to_be_saved(step) || (!options_.save.empty() && result.stop_requested)) save(step);
@@ -188,15 +190,11 @@ private:
             TokenDatasetOptions{.seq_length = options_.model.seq_length, .seed = options_.seed});
     }
 
-    void allocate() {
-        trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
-        if (checkpoint_) {
-            checkpoint_->fill(*trained_.model, trained_.executor->context());
-            if (rank_ == 0) print_checkpoint();
-            checkpoint_.reset();  // unmaps the files
-        }
-        batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size,
-                                             plan_->microbatches());
+    void load() {
+        communicator_.agree(
+            [this] { checkpoint_->fill(*trained_.model, trained_.executor->context()); });
+        if (rank_ == 0) print_checkpoint();
+        checkpoint_.reset();  // unmaps the files
     }
 
     // --- steps
@@ -337,7 +335,10 @@ private:
         const MeasuredCosts measured = measure();
         report_.schedule = options_.schedule;
         report_.vocab_mode = std::string(to_string(options_.vocab_mode));
-        report_.ranks_are_threads = options_.ranks_are_threads;
+        report_.one_process = options_.ranks_are_threads && !plan_->placement(0).memory;
+        for (int rank = 0; rank < plan_->ranks(); ++rank) {
+            report_.devices.push_back(plan_->placement(rank).device);
+        }
         report_.tokens_per_step = options_.global_batch_size * options_.model.seq_length;
         const Program& program = plan_->programs()[static_cast<size_t>(rank_)];
         RankReport mine;
@@ -356,10 +357,22 @@ private:
             mine.kernel_bytes = kHostKernelBytes;
             mine.measured_peak_bytes = process_memory().peak;
         }
+        mine.memory_of = first_with_memory_of(rank_);
         report_.ranks = gather_rank_reports(communicator_, mine);
         communicator_.agree([&] {
             if (rank_ == 0) write_results(timeline, measured);
         });
+    }
+
+    [[nodiscard]] int first_with_memory_of(int rank) const {
+        if (report_.one_process) return 0;
+        const RankPlacement& place = plan_->placement(rank);
+        int first = 0;
+        while (first < rank && !(place.memory && plan_->placement(first).host == place.host &&
+                                 plan_->placement(first).device == place.device)) {
+            ++first;
+        }
+        return first;
     }
 
     void write_results(const Timeline& timeline, const MeasuredCosts& measured) {

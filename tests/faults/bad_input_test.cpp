@@ -67,6 +67,20 @@ std::vector<Row> rows() {
         {"UnknownReduction", {"--reduction", "tree"}, 2, {"--reduction", "tree", "native"}},
         {"UnknownType", {"--dtype", "fp8"}, 2, {"--dtype", "fp8", "bf16"}},
         {"UnknownTransport", {"--transport", "pigeon"}, 2, {"--transport", "pigeon", "threads"}},
+        {"UnknownDevice", {"--device", "tpu"}, 2, {"--device", "tpu", "cuda"}},
+#ifdef VOCABPIPE_WITH_CUDA
+        {"NoGpu",
+         {"--device", "cuda"},
+         6,
+         {"--device cuda: no GPU was found", "CUDA_VISIBLE_DEVICES", "--device host"},
+         On::both,
+         [](const TempFolder&) { ::setenv("CUDA_VISIBLE_DEVICES", "", 1); }},
+#else
+        {"CudaInABuildForHosts",
+         {"--device", "cuda"},
+         2,
+         {"--device cuda", "no CUDA", "-DVOCABPIPE_ENABLE_CUDA=ON", "--device host"}},
+#endif
         {"UnknownDataFormat",
          {"--data-format", "raw-u8"},
          2,

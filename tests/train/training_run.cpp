@@ -13,10 +13,12 @@ namespace vocabpipe::testing {
 namespace {
 
 void place(std::map<std::string, std::vector<float>>& all, const std::string& name,
-           const Parameter& of, Tensor part) {
+           const Parameter& of, Tensor part, Device& device) {
     std::vector<float>& whole = all[name];
     whole.resize(static_cast<size_t>(of.logical_rows * part.cols));
-    std::copy_n(part.as<float>(), part.size(), whole.begin() + of.first_row * part.cols);
+    const std::span<float> rows = std::span(whole).subspan(
+        static_cast<size_t>(of.first_row * part.cols), static_cast<size_t>(part.size()));
+    if (!rows.empty()) device.download(part.as<std::byte>(), std::as_writable_bytes(rows));
 }
 
 }  // namespace
@@ -44,15 +46,18 @@ Training train_on_threads(const TrainingSetup& setup) {
                                                       .vocab_size = setup.config.vocab_size});
     GptPartition partition = even_partition(setup.config, schedule, setup.sequences);
     partition.optimizer = true;
-    const StepSizes sizes = step_sizes(setup.config, partition, schedule);
     const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
     Training result;
     std::mutex mutex;
     World world = World::threads(setup.ranks, {.timeout_seconds = 30});
     world.run([&](Communicator& communicator) {
         const int rank = communicator.rank();
-        const std::unique_ptr<Device> device = make_host_device();
-        GptRank model(setup.config, partition, schedule, rank, *device);
+        const std::unique_ptr<Device> device =
+            setup.make_device ? setup.make_device(rank) : make_host_device();
+        GptPartition of_device = partition;
+        of_device.operators = &device->operators();
+        const StepSizes sizes = step_sizes(setup.config, of_device, schedule);
+        GptRank model(setup.config, of_device, schedule, rank, *device);
         OptimizerStep optimizer(model, schedule, rank, setup.optimizer);
         RankModules modules = model.modules();
         modules.step = &optimizer;
@@ -71,8 +76,10 @@ Training train_on_threads(const TrainingSetup& setup) {
         const std::lock_guard lock(mutex);
         for (const Parameter& p : model.store().parameters()) {
             if (!p.exp_avg) continue;  // shares a weight
-            place(result.weights, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.master);
-            place(result.gradients, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.gradient);
+            place(result.weights, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.master,
+                  *device);
+            place(result.gradients, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.gradient,
+                  *device);
         }
         if (rank != 0) return;
         for (const StepResult& r : results) {

@@ -5,7 +5,9 @@
 #include "src/train/optimizer_step.hpp"
 #include "tests/support/pipeline_run.hpp"
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,8 @@ struct TrainingSetup {
     OptimizerOptions optimizer{};
     uint64_t seed = 7;
     bool all_ignored = false;
+    /// Device of a rank, made on its thread; empty: the host.
+    std::function<std::unique_ptr<Device>(int rank)> make_device{};
 };
 
 struct Training {

@@ -43,6 +43,13 @@ public:
         std::copy_n(from, to.size(), to.begin());
     }
 
+    [[nodiscard]] DeviceMemory allocate_staging(uint64_t bytes) override {
+        return allocate(bytes, "staging");
+    }
+    void enqueue_upload(std::span<const std::byte> from, std::byte* to) override {
+        upload(from, to);
+    }
+
     [[nodiscard]] ContextOptions context(int threads, std::function<void()> poll) override {
         return {.threads = threads, .poll = std::move(poll)};
     }

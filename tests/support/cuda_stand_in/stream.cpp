@@ -124,6 +124,8 @@ struct Streams {
     std::mutex mutex;
     std::unordered_map<cudaStream_t, std::shared_ptr<CUstream_st>> live;
     uint64_t created = 0;
+    /// Seen: who looks at all streams does so after they were made, on whatever thread.
+    std::atomic<uint64_t> published{0};
 };
 
 /// Never destroyed: streams that a program leaves behind may run until the process ends.
@@ -157,10 +159,13 @@ bool is_default_stream(cudaStream_t stream) {
 
 std::vector<std::shared_ptr<CUstream_st>> live_streams() {
     std::vector<std::shared_ptr<CUstream_st>> live;
-    const UnseenLock lock(streams().mutex);
-    for (const auto& [handle, stream] : streams().live) {
-        live.push_back(stream);
+    {
+        const UnseenLock lock(streams().mutex);
+        for (const auto& [handle, stream] : streams().live) {
+            live.push_back(stream);
+        }
     }
+    (void)streams().published.load(std::memory_order_acquire);
     return live;
 }
 
@@ -226,6 +231,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int fla
         number = all.created++;
     }
     const auto stream = std::make_shared<CUstream_st>(current_device(), flags, priority, number);
+    all.published.fetch_add(1, std::memory_order_release);
     {
         const UnseenLock lock(all.mutex);
         all.live.emplace(stream.get(), stream);

@@ -72,6 +72,19 @@ public:
     void download(const std::byte* from, std::span<std::byte> to) override {
         copy(to.data(), from, to.size(), cudaMemcpyDeviceToHost);
     }
+    [[nodiscard]] DeviceMemory allocate_staging(uint64_t bytes) override {
+        if (bytes == 0) return {};
+        void* data = nullptr;
+        check(cudaMallocHost(&data, bytes), "cudaMallocHost");
+        return {static_cast<std::byte*>(data), bytes,
+                [](std::byte* given) { (void)cudaFreeHost(given); }};
+    }
+    /// Other lanes read a batch after a pass of this rank only.
+    void enqueue_upload(std::span<const std::byte> from, std::byte* to) override {
+        check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice,
+                              streams_.of(Lane::compute)),
+              "cudaMemcpyAsync");
+    }
     [[nodiscard]] bool idle() override {
         for (const Stream& stream : streams_.streams) {
             const cudaError_t status = cudaStreamQuery(stream.get());

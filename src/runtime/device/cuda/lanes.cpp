@@ -59,6 +59,7 @@ bool CudaLanes::finished(uint32_t action) {
 }
 
 void CudaLanes::read_times(std::span<Span> spans) {
+    engine_.use(queues_[static_cast<size_t>(Lane::compute)]);  // operators between steps
     const auto ns = [this](const Event& event) {
         float milliseconds = 0;
         check(cudaEventElapsedTime(&milliseconds, start_.get(), event.get()),

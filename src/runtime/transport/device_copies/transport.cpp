@@ -5,7 +5,6 @@
 #include "src/runtime/transport/message_transport.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -26,10 +25,13 @@ using cuda::Timing;
 struct Message {
     std::span<const std::byte> bytes;
     Event ready = make_event(Timing::no);  ///< the sender's stream has written the bytes
-    /// The receiver's stream has read them. The receiver's to make, before `enqueued`: an event is
-    /// recorded on streams of its own GPU only.
+
+    /// Of what follows, and held while a copy is being enqueued.
+    std::mutex mutex;
+    bool withdrawn = false;  ///< the sender failed: its bytes must not be read any more
+    /// The receiver's stream has read the bytes. Null until the copy is enqueued; made by the
+    /// receiver, because only streams of an event's own GPU can record it.
     Event copied;
-    std::atomic<bool> enqueued{false};  ///< the copy, and the record of `copied`
 };
 
 /// What the ranks of one world share: messages on their way, by (source, destination, channel).
@@ -62,8 +64,18 @@ public:
     [[nodiscard]] int rank() const override { return control_.rank(); }
     [[nodiscard]] int size() const override { return control_.size(); }
     void check_health() override { control_.transport().check_health(); }
-    /// Copies that were enqueued still run: the executor drains the streams. The others never do.
-    void cancel() noexcept override { requests_.clear(); }
+    /// Afterwards no stream reads a message of this rank. Copies that were enqueued are waited for:
+    /// they wait for recorded events only, so they end. The others never start.
+    void cancel() noexcept override {
+        for (auto& [request, open] : requests_) {
+            if (!open.sent) continue;
+            const std::lock_guard lock(open.sent->mutex);
+            open.sent->withdrawn = true;
+            if (open.sent->copied) (void)cudaEventSynchronize(open.sent->copied.get());
+        }
+        requests_.clear();
+        waiting_.clear();
+    }
     void abort(const std::string& reason) noexcept override { control_.transport().abort(reason); }
 
 protected:
@@ -115,7 +127,8 @@ private:
     }
 
     bool test_send(const Open& open) {
-        if (!open.sent->enqueued.load(std::memory_order_acquire)) return false;
+        const std::lock_guard lock(open.sent->mutex);
+        if (!open.sent->copied) return false;
         // What follows on this stream may write over the bytes.
         check(cudaStreamWaitEvent(streams_.of(open.channel), open.sent->copied.get(), 0),
               "cudaStreamWaitEvent");
@@ -129,19 +142,25 @@ private:
         if (order.front() != request) return false;
         const std::shared_ptr<Message> message = hub_->take({open.peer, rank(), open.channel});
         if (!message) return false;
-        order.pop_front();
         if (message->bytes.size() != open.target.size()) {
             throw CommunicationError("rank " + std::to_string(rank()) + ": a message of " +
                                      std::to_string(message->bytes.size()) +
                                      " bytes met a receive of " +
                                      std::to_string(open.target.size()));
         }
+        const std::lock_guard lock(message->mutex);
+        if (message->withdrawn) return false;  // its sender tells the world why
         const cudaStream_t stream = streams_.of(open.channel);
+        Event copied = make_event(Timing::no);
         check(cudaStreamWaitEvent(stream, message->ready.get(), 0), "cudaStreamWaitEvent");
         enqueue_copy(open.channel, message->bytes, open.target);
-        message->copied = make_event(Timing::no);
-        check(cudaEventRecord(message->copied.get(), stream), "cudaEventRecord");
-        message->enqueued.store(true, std::memory_order_release);
+        const cudaError_t recorded = cudaEventRecord(copied.get(), stream);
+        // Then the sender cannot know of the copy: it must have ended before the lock is given
+        // back.
+        if (recorded != cudaSuccess) (void)cudaStreamSynchronize(stream);
+        check(recorded, "cudaEventRecord");
+        message->copied = std::move(copied);
+        order.pop_front();
         return true;
     }
 

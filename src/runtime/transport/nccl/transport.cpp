@@ -22,6 +22,8 @@ void order_launches() {
     std::call_once(once, [] { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); });
 }
 
+constexpr size_t kChannels = 3;  ///< with a stream each: forward, backward, collective
+
 bool is_message(Do what) {
     return what == Do::send || what == Do::receive;
 }
@@ -83,7 +85,7 @@ NcclTransport::NcclTransport(Communicator& control, const TransportStreams& stre
     control_.agree([&] {
         std::byte* memory = nullptr;
         kernels::cuda::check(
-            cudaMalloc(reinterpret_cast<void**>(&memory), 8 * static_cast<size_t>(size())),
+            cudaMalloc(reinterpret_cast<void**>(&memory), kChannels * scratch_bytes()),
             "cudaMalloc");
         scratch_.reset(memory);
         if (rank() != 0) return;
@@ -238,9 +240,12 @@ void NcclTransport::connect(const Route& route) {
     if (self == static_cast<int>(ranks.size())) return;
     std::vector<int64_t> begin(ranks.size() + 1);
     for (size_t i = 0; i < begin.size(); ++i) begin[i] = static_cast<int64_t>(i);
-    const std::span<std::byte> one(scratch_.get(), 1);
-    const std::span<std::byte> mine(scratch_.get(), ranks.size());
-    const std::span<std::byte> theirs(scratch_.get() + size(), ranks.size());
+    // Of the channel alone: the others have streams of their own.
+    std::byte* const scratch =
+        scratch_.get() + static_cast<size_t>(channel) % kChannels * scratch_bytes();
+    const std::span<std::byte> one(scratch, 1);
+    const std::span<std::byte> mine(scratch, ranks.size());
+    const std::span<std::byte> theirs(scratch + size(), ranks.size());
     Transfer t{.what = what,
                .channel = channel,
                .ranks = ranks,
@@ -257,8 +262,8 @@ void NcclTransport::connect(const Route& route) {
         t.send = mine;
     } else if (what == Do::reduce) {
         t.type = DType::fp32;
-        t.send = std::span(scratch_.get(), sizeof(float));
-        t.receive = std::span(scratch_.get() + sizeof(float), sizeof(float));
+        t.send = std::span(scratch, sizeof(float));
+        t.receive = std::span(scratch + sizeof(float), sizeof(float));
     }
     const Ticket ticket = start(t);
     wait_until("the first " + std::string(to_string(what)) + " of " + name_of_group(ranks),

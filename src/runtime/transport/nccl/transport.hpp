@@ -82,6 +82,7 @@ private:
     void connect(const Route& route);
     [[nodiscard]] NcclCommunicator& communicator_of(Channel channel, std::span<const int> ranks,
                                                     bool message);
+    [[nodiscard]] size_t scratch_bytes() const { return 8 * static_cast<size_t>(size()); }
     void launch(const Transfer& transfer);
     void launch_blocks(const Transfer& transfer, NcclCommunicator& communicator);
     /// Launches what waits, as far as NCCL lets it.
@@ -99,7 +100,8 @@ private:
     std::unique_ptr<NcclCommunicator> everyone_, forward_, backward_;
     std::vector<GroupCommunicator> groups_;  ///< all groups, also those without this rank
     std::set<Route> connected_;
-    std::unique_ptr<std::byte, DeviceFree> scratch_;  ///< 8 bytes per rank, to connect with
+    std::unique_ptr<std::byte, DeviceFree>
+        scratch_;  ///< to connect with; scratch_bytes per channel
     std::deque<Queued> queue_;
     NcclCommunicator* in_progress_ = nullptr;  ///< whose last launch NCCL has not enqueued yet
     Ticket started_ = 0;

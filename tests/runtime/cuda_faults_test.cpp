@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults of GPUs, of what moves their messages and of ranks: a typed error that says where, on
+// every rank, in bounded time.
+#include "src/runtime/device/cuda/handles.hpp"
+#include "src/runtime/transport/device_copies/transport.hpp"
+#include "src/runtime/transport/transport.hpp"
+#include "tests/runtime/cuda_pipeline.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+
+namespace vocabpipe::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+/// A stage of a rank that does something else before a forward.
+class InterruptedStage final : public StageModule {
+public:
+    InterruptedStage(StageModule& stage, std::function<void(const Microbatch&)> interrupt)
+        : stage_(stage), interrupt_(std::move(interrupt)) {}
+    [[nodiscard]] StageBytes bytes() const override { return stage_.bytes(); }
+    [[nodiscard]] std::span<Parameter> parameters() override { return stage_.parameters(); }
+    void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y, Bytes saved,
+                 Bytes workspace) override {
+        interrupt_(microbatch);
+        stage_.forward(ctx, microbatch, x, y, saved, workspace);
+    }
+    void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
+                  Bytes saved, Tensor dx, Bytes workspace, bool overwrite) override {
+        stage_.backward(ctx, microbatch, dy, x, saved, dx, workspace, overwrite);
+    }
+    void backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
+                        Bytes saved, Tensor dx, Bytes for_weight, Bytes workspace) override {
+        stage_.backward_input(ctx, microbatch, dy, x, saved, dx, for_weight, workspace);
+    }
+    void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x, Bytes saved,
+                         Bytes for_weight, Bytes workspace, bool overwrite) override {
+        stage_.backward_weight(ctx, microbatch, x, saved, for_weight, workspace, overwrite);
+    }
+
+private:
+    StageModule& stage_;
+    std::function<void(const Microbatch&)> interrupt_;
+};
+
+/// What every rank of a run ended with.
+struct Ends {
+    std::map<int, std::string> of_rank;
+    std::map<int, bool> by_communication;
+    double seconds = 0;
+};
+
+/// Runs a pipeline in which forwards of rank 1 are interrupted.
+Ends run_interrupted(CudaPipeline pipeline, const std::function<void(const Microbatch&)>& interrupt,
+                     const std::function<void()>& rank_0_ended = {}) {
+    Ends ends;
+    std::mutex mutex;
+    std::vector<std::unique_ptr<InterruptedStage>> stages;
+    pipeline.change_modules = [&](int rank, RankModules& modules) {
+        if (rank != 1) return;
+        for (StageModule*& stage : modules.stages) {
+            if (stage == nullptr) continue;
+            stages.push_back(std::make_unique<InterruptedStage>(*stage, interrupt));
+            stage = stages.back().get();
+        }
+    };
+    pipeline.failed = [&](int rank, const std::exception& error) {
+        {
+            const std::lock_guard lock(mutex);
+            ends.of_rank[rank] = error.what();
+            ends.by_communication[rank] =
+                dynamic_cast<const CommunicationError*>(&error) != nullptr;
+        }
+        if (rank == 0 && rank_0_ended) rank_0_ended();
+    };
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_ANY_THROW(pipeline.run());
+    ends.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return ends;
+}
+
+class CudaFaults : public ::testing::TestWithParam<CudaTransport> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+        if (GetParam() == CudaTransport::nccl && gpus_for_nccl() < 3)
+            GTEST_SKIP() << "needs 3 GPUs";
+    }
+};
+
+TEST_P(CudaFaults, RankThatThrowsWithinAStepEndsTheOthersWhichSayWhatTheyWaitedFor) {
+    int forwards = 0;
+    const Ends ends = run_interrupted({.ranks = 3, .microbatches = 6, .transport = GetParam()},
+                                      [&](const Microbatch& m) {
+                                          if (m.index == 3 && ++forwards == 2)
+                                              throw std::runtime_error("the layer gave up");
+                                      });
+    ASSERT_EQ(ends.of_rank.size(), 3U);
+    EXPECT_EQ(ends.of_rank.at(1), "the layer gave up");
+    for (const int rank : {0, 2}) {
+        EXPECT_TRUE(ends.by_communication.at(rank));
+        EXPECT_THAT(ends.of_rank.at(rank),
+                    AllOf(StartsWith("rank " + std::to_string(rank) + ": step 2: "),
+                          HasSubstr(" for "), HasSubstr("rank 1 failed: the layer gave up")));
+    }
+    EXPECT_LT(ends.seconds, 20);
+}
+
+TEST_P(CudaFaults, RankThatStallsIsNamedByThoseThatWaitedInVain) {
+    std::atomic<bool> over{false};
+    const Ends ends = run_interrupted(
+        {.ranks = 2, .microbatches = 4, .transport = GetParam(), .timeout_seconds = 1},
+        [&](const Microbatch& m) {
+            const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+            while (m.index == 1 && !over && std::chrono::steady_clock::now() < deadline) {
+                std::this_thread::sleep_for(milliseconds(5));
+            }
+        },
+        [&] { over = true; });
+    ASSERT_EQ(ends.of_rank.size(), 2U);
+    EXPECT_TRUE(ends.by_communication.at(0));
+    EXPECT_THAT(
+        ends.of_rank.at(0),
+        AllOf(StartsWith("rank 0: step 1: "), HasSubstr("waits "), HasSubstr(" of microbatch "),
+              AnyOf(HasSubstr("from rank 1"), HasSubstr("(ranks 1)")),
+              HasSubstr("no progress within --distributed-timeout-seconds")));
+    EXPECT_LT(ends.seconds, 15);
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudaFaults,
+                         ::testing::Values(CudaTransport::copies, CudaTransport::nccl),
+                         [](const auto& info) {
+                             return info.param == CudaTransport::nccl ? "Nccl" : "Copies";
+                         });
+
+/// Ends of the copying transport on a GPU each, or on the same.
+struct CopyingEnd {
+    CopyingEnd(Communicator& communicator, int gpus) {
+        cuda::check(cudaSetDevice(communicator.rank() % gpus), "cudaSetDevice");
+        for (cuda::Stream& one : owned) one = cuda::make_stream(0);
+        transport = device_copies::make_transport(communicator,
+                                                  {owned[0].get(), owned[1].get(), owned[2].get()});
+        void* data = nullptr;
+        cuda::check(cudaMalloc(&data, 64), "cudaMalloc");
+        memory = DeviceMemory(static_cast<std::byte*>(data), 64,
+                              [](std::byte* given) { (void)cudaFree(given); });
+    }
+    ~CopyingEnd() {
+        for (const cuda::Stream& one : owned) (void)cudaStreamSynchronize(one.get());
+    }
+    CopyingEnd(const CopyingEnd&) = delete;
+    CopyingEnd& operator=(const CopyingEnd&) = delete;
+
+    [[nodiscard]] Ticket send_to_rank_0() {
+        return transport->start({.what = Do::send,
+                                 .channel = Channel::forward,
+                                 .ranks = pair,
+                                 .send = memory.bytes(),
+                                 .receive = {},
+                                 .block_begin = {}});
+    }
+    [[nodiscard]] Ticket receive_from_rank_1() {
+        return transport->start({.what = Do::receive,
+                                 .channel = Channel::forward,
+                                 .ranks = pair,
+                                 .send = {},
+                                 .receive = memory.bytes(),
+                                 .block_begin = {}});
+    }
+    static constexpr std::array<int, 2> pair{1, 0};
+    DeviceMemory memory;
+    std::array<cuda::Stream, 3> owned;
+    std::unique_ptr<Transport> transport;
+};
+
+class CudaCopies : public ::testing::TestWithParam<int> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+        if (gpus_for_nccl() < GetParam()) GTEST_SKIP() << "needs " << GetParam() << " GPUs";
+    }
+};
+
+TEST_P(CudaCopies, RunAPipeline) {
+    EXPECT_NO_THROW((CudaPipeline{.ranks = 3, .gpus = GetParam()}).run());
+}
+
+TEST_P(CudaCopies, OfARankThatFailedAreNotMadeAfterwards) {
+    World::threads(2, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
+        CopyingEnd end(communicator, GetParam());
+        if (communicator.rank() == 1) {
+            (void)end.send_to_rank_0();
+            end.transport->cancel();
+            end.memory = {};
+        }
+        communicator.barrier();
+        if (communicator.rank() == 0) {
+            const Ticket ticket = end.receive_from_rank_1();
+            for (int i = 0; i < 100; ++i) EXPECT_FALSE(end.transport->test(ticket));
+            end.transport->cancel();
+        }
+        communicator.barrier();
+    });
+}
+
+TEST_P(CudaCopies, ThatAreUnderWayHoldUpARankThatFailedUntilTheyAreMade) {
+    std::atomic<bool> let_go{false};
+    World::threads(2, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
+        CopyingEnd end(communicator, GetParam());
+        if (communicator.rank() == 1) (void)end.send_to_rank_0();
+        communicator.barrier();
+        if (communicator.rank() == 0) {  // enqueued, behind something that takes its time
+            const auto wait = [](void* flag) {
+                while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+            };
+            cuda::check(cudaLaunchHostFunc(end.owned[0].get(), wait, &let_go),
+                        "cudaLaunchHostFunc");
+            const Ticket ticket = end.receive_from_rank_1();
+            while (!end.transport->test(ticket)) std::this_thread::yield();
+        }
+        communicator.barrier();
+        if (communicator.rank() == 0) {
+            std::this_thread::sleep_for(milliseconds(100));
+            let_go = true;
+        } else {
+            end.transport->cancel();
+            EXPECT_TRUE(let_go) << "the memory may go now";
+            end.memory = {};
+        }
+        communicator.barrier();
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudaCopies, ::testing::Values(1, 2), [](const auto& info) {
+    return info.param == 1 ? "OnOneGpu" : "BetweenTwoGpus";
+});
+
+#ifdef VOCABPIPE_ON_STAND_IN
+
+TEST(CudaDevice, WithoutAGpuSaysHowToLookForOne) {
+    cuda_stand_in::set_device_count(0);
+    EXPECT_EQ(cuda_device_count(), 0);
+    EXPECT_THAT([] { (void)make_cuda_device({}); },
+                ThrowsMessage<DeviceError>("--device cuda: no GPU was found; check nvidia-smi and "
+                                           "CUDA_VISIBLE_DEVICES, or use --device host"));
+    cuda_stand_in::set_device_count(1);
+    EXPECT_NO_THROW((void)make_cuda_device({})) << "nothing of the error is left";
+}
+
+TEST(CudaDevice, OfANumberThatThereIsNotNamesItAndHowManyThereAre) {
+    cuda_stand_in::set_device_count(2);
+    EXPECT_THAT(
+        [] { (void)make_cuda_device({.ordinal = 2}); },
+        ThrowsMessage<DeviceError>(HasSubstr("GPU 2 is needed, but only 2 can be seen; start "
+                                             "at most one rank per GPU, or let ranks share "
+                                             "one with --transport threads")));
+}
+
+TEST(CudaDevice, WithoutMemorySaysForWhatHowMuchAndWhatIsLeft) {
+    cuda_stand_in::set_device_count(1);
+    cuda_stand_in::set_memory_bytes(size_t{256} << 20);
+    {
+        const std::unique_ptr<Device> device = make_cuda_device({});
+        const uint64_t free = device->memory()->free;
+        EXPECT_THAT(
+            [&] { (void)device->allocate(free + 1, "rank 3: the arena"); },
+            ThrowsMessage<OutOfMemoryError>(AllOf(
+                StartsWith("rank 3: the arena: 223.0 MiB"), HasSubstr(" cannot be allocated on "),
+                HasSubstr("(cuda:0)"), HasSubstr("MiB are free; use a smaller model"))));
+        EXPECT_NO_THROW((void)device->allocate(free / 2, "less"));
+        EXPECT_EQ(device->memory()->free, free);
+    }
+    EXPECT_EQ(cuda_stand_in::memory_in_use(0), 0U);
+    cuda_stand_in::set_memory_bytes(size_t{4} << 30);
+}
+
+TEST(CudaDevice, FailingKernelIsADeviceErrorThatNamesRankStepAndAction) {
+    for (const auto* const function : {"cudaEventQuery", "cudaLaunchKernelEx"}) {
+        CudaPipeline pipeline{.ranks = 1, .steps = 3};
+        pipeline.before_step = [&](int, int step) {
+            if (step == 2) cuda_stand_in::fail_next_call(cudaErrorLaunchFailure, function);
+        };
+        EXPECT_THAT([&] { pipeline.run(); },
+                    ThrowsMessage<DeviceError>(
+                        AllOf(StartsWith("rank 0: step 2: "),
+                              HasSubstr(": cudaErrorLaunchFailure: unspecified launch failure"))))
+            << function;
+        cuda_stand_in::fail_next_call(cudaSuccess);
+    }
+}
+
+/// Whatever call fails, whenever it is: ranks end, with an error that has a name, and give their
+/// memory back.
+TEST(CudaDevice, AnyCallMayFailAtAnyTimeAndAllRanksEnd) {
+    int failures = 0;
+    std::map<std::string, int> messages;
+    for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
+        cuda_stand_in::set_device_count(3);
+        for (unsigned seed = 0; seed < 12; ++seed) {
+            SCOPED_TRACE(::testing::Message() << "seed " << seed);
+            std::minstd_rand random(seed + 1);
+            const auto after = std::chrono::microseconds(random() % 40'000);
+            std::jthread saboteur([&](const std::stop_token& over) {
+                std::this_thread::sleep_for(after);
+                if (!over.stop_requested()) {
+                    cuda_stand_in::fail_next_call(seed % 2 == 0 ? cudaErrorLaunchFailure
+                                                                : cudaErrorMemoryAllocation);
+                }
+            });
+            const auto begin = std::chrono::steady_clock::now();
+            try {
+                CudaPipeline pipeline{.ranks = 3, .steps = 4, .transport = transport};
+                pipeline.run();
+            } catch (const Error& error) {
+                ++failures;
+                EXPECT_THAT(error.exit_code(), AnyOf(ExitCode::device, ExitCode::communication,
+                                                     ExitCode::out_of_memory))
+                    << error.what();
+                EXPECT_THAT(error.what(), HasSubstr(": ")) << error.what();
+            }
+            saboteur.request_stop();
+            saboteur.join();
+            cuda_stand_in::fail_next_call(cudaSuccess);
+            EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+        }
+    }
+    EXPECT_GT(failures, 2) << "many of the 24 runs are hit";
+}
+
+#endif
+
+}  // namespace
+}  // namespace vocabpipe::testing

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tests/runtime/cuda_devices.hpp"
+#include "tests/support/pipeline_run.hpp"
+#include "tests/support/schedule_cases.hpp"
+#include "vocabpipe/executor.hpp"
+#include "vocabpipe/generate.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+
+/// A small pipeline on CUDA devices, with places to look at it and to break it.
+struct CudaPipeline {
+    int ranks = 2;
+    int microbatches = 4;
+    int steps = 2;
+    CudaTransport transport = CudaTransport::copies;
+    int gpus = 1;  ///< of ranks that copy: they take turns
+    VocabMode mode = VocabMode::one_barrier;
+    double timeout_seconds = 30;
+
+    /// Called on the rank's thread; empty: make_cuda_device.
+    std::function<std::unique_ptr<Device>(int rank, const CudaDeviceOptions&)> make_device;
+    /// What a rank computes with, before its executor gets it.
+    std::function<void(int rank, RankModules&)> change_modules;
+    std::function<void(int rank, int step)> before_step, after_step;  ///< of the executor alone
+    /// The error that ends a rank, on its thread; it is rethrown.
+    std::function<void(int rank, const std::exception&)> failed;
+    /// After the last step.
+    std::function<void(Communicator&, Executor&, const std::vector<Program>&)> at_end;
+
+    void run() const;
+};
+
+inline void CudaPipeline::run() const {
+    const GptConfig config = tiny_gpt(4, {.vocab_size = 53});
+    const Schedule schedule = generate(
+        "1f1b",
+        {.ranks = ranks, .microbatches = microbatches, .vocab_mode = mode, .vocab_size = 53});
+    const auto costs = TableCosts::uniform(ranks, schedule.stages, 1000, 2000, 500);
+    const Batch batch = random_batch(config, microbatches, 1, 5);
+    const auto of_rank = [&](Communicator& communicator) {
+        const int rank = communicator.rank();
+        const CudaDeviceOptions options{
+            .ordinal = transport == CudaTransport::nccl ? rank : rank % gpus,
+            .transport = transport};
+        const std::unique_ptr<Device> device =
+            make_device ? make_device(rank, options) : make_cuda_device(options);
+        GptPartition partition = even_partition(config, schedule, 1);
+        partition.operators = &device->operators();
+        const StepSizes sizes = step_sizes(config, partition, schedule);
+        const std::vector<Program> programs = lower(schedule, sizes, costs);
+        GptRank model(config, partition, schedule, rank, *device);
+        RankModules modules = model.modules();
+        if (change_modules) change_modules(rank, modules);
+        Executor executor(communicator, *device, modules, sizes);
+        model.initialise(executor.context(), 7);
+        executor.load(programs);
+        const std::vector<Microbatch> microbatches_of_step = batch.microbatches();
+        for (int step = 1; step <= steps; ++step) {
+            if (model.output() != nullptr) model.output()->begin_step(microbatches);
+            executor.set_step(step);
+            if (before_step) before_step(rank, step);
+            executor.run_step(microbatches_of_step);
+            if (after_step) after_step(rank, step);
+        }
+        if (at_end) at_end(communicator, executor, programs);
+    };
+    World world = World::threads(ranks, {.timeout_seconds = timeout_seconds});
+    world.run([&](Communicator& communicator) {
+        try {
+            of_rank(communicator);
+        } catch (const std::exception& error) {
+            if (failed) failed(communicator.rank(), error);
+            throw;
+        }
+    });
+}
+
+}  // namespace vocabpipe::testing

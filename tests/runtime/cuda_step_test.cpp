@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step on CUDA devices promises besides its numbers: it does not wait for the device, its
+// streams wait for each other where they must, and its timeline says what happened.
+#include "tests/runtime/cuda_pipeline.hpp"
+#include "tests/schedule/trace_reader.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/explain.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace vocabpipe::testing {
+namespace {
+
+class CudaStep : public ::testing::TestWithParam<CudaTransport> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+        if (GetParam() == CudaTransport::nccl && gpus_for_nccl() < 2)
+            GTEST_SKIP() << "needs 2 GPUs";
+    }
+};
+
+std::string name_of(const ::testing::TestParamInfo<CudaTransport>& info) {
+    return info.param == CudaTransport::nccl ? "Nccl" : "Copies";
+}
+
+#ifdef VOCABPIPE_ON_STAND_IN
+TEST_P(CudaStep, NeitherWaitsForTheDeviceNorAllocatesAfterTheFirstOne) {
+    CudaPipeline pipeline{.ranks = 1, .steps = 3, .transport = GetParam()};
+    for (const int ranks : {1, 2}) {
+        pipeline.ranks = ranks;
+        // All ranks are in the step while they count: the counters are those of the process.
+        std::mutex mutex;
+        std::condition_variable all_here;
+        int arrived = 0;
+        const auto meet = [&](const std::function<void()>& work) {
+            std::unique_lock lock(mutex);
+            const int round = arrived / ranks;
+            if (++arrived % ranks == 0) {
+                work();
+                all_here.notify_all();
+            } else {
+                all_here.wait(lock, [&] { return arrived / ranks > round; });
+            }
+        };
+        cuda_stand_in::Counters before;
+        pipeline.before_step = [&](int, int) { meet([&] { before = cuda_stand_in::counters(); }); };
+        pipeline.after_step = [&](int, int step) {
+            meet([&] {
+                if (step == 1) return;
+                const cuda_stand_in::Counters after = cuda_stand_in::counters();
+                EXPECT_EQ(after.device_synchronisations, before.device_synchronisations);
+                EXPECT_EQ(after.stream_synchronisations, before.stream_synchronisations);
+                EXPECT_EQ(after.event_synchronisations, before.event_synchronisations);
+                EXPECT_EQ(after.blocking_copies, before.blocking_copies);
+                EXPECT_EQ(after.allocations, before.allocations);
+                EXPECT_EQ(after.frees, before.frees);
+                EXPECT_GT(after.kernel_launches, before.kernel_launches);
+            });
+        };
+        pipeline.run();
+    }
+}
+
+TEST_P(CudaStep, HasTheSameBitsHoweverItsStreamsAreDelayed) {
+    const GptConfig config = tiny_gpt(4, {.vocab_size = 53, .dtype = DType::bf16, .tied = true});
+    for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier, VocabMode::interlaced}) {
+        const Schedule schedule =
+            generate(mode == VocabMode::none ? "zb-h1" : "1f1b",
+                     {.ranks = 3, .microbatches = 4, .vocab_mode = mode, .vocab_size = 53});
+        const Batch batch = random_batch(config, 4, 1, 5);
+        const GptPartition partition = even_partition(config, schedule, 1);
+        PipelineOptions options;
+        options.steps = 2;
+        options.make_device = [](int rank) {
+            return make_cuda_device({.ordinal = GetParam() == CudaTransport::nccl ? rank : rank % 2,
+                                     .transport = GetParam()});
+        };
+        const auto run = [&] {
+            World world = World::threads(3, {.timeout_seconds = 30});
+            return run_pipeline(world, config, partition, schedule, batch, 7, options);
+        };
+        const Gradients expected = run();
+        for (const uint64_t seed : {1, 2}) {
+            cuda_stand_in::set_delays({.seed = seed, .longest = std::chrono::microseconds(300)});
+            const Gradients delayed = run();
+            cuda_stand_in::set_delays({});
+            EXPECT_EQ(first_difference(expected, delayed), "") << to_string(mode) << " " << seed;
+        }
+    }
+}
+#endif
+
+/// The last step of a run of three ranks.
+struct Executed {
+    Timeline timeline;
+    std::vector<Program> programs;
+};
+Executed execute(CudaTransport transport) {
+    Executed result;
+    std::mutex mutex;
+    CudaPipeline pipeline{.ranks = transport == CudaTransport::nccl ? 2 : 3,
+                          .microbatches = 6,
+                          .transport = transport};
+    pipeline.at_end = [&](Communicator& communicator, Executor& executor,
+                          const std::vector<Program>& programs) {
+        Timeline all = executor.gather_timeline();
+        const std::lock_guard lock(mutex);
+        if (communicator.rank() == 0) result = {std::move(all), programs};
+    };
+    pipeline.run();
+    return result;
+}
+
+/// Events of a GPU have a resolution of half a microsecond.
+constexpr int64_t kResolutionNs = 1000;
+
+TEST_P(CudaStep, TimelineKeepsEdgesAndTheOrderOfEveryLane) {
+    const Executed run = execute(GetParam());
+    std::vector<std::vector<const Span*>> of(run.programs.size());
+    for (size_t rank = 0; rank < of.size(); ++rank) {
+        of[rank].resize(run.programs[rank].actions.size(), nullptr);
+    }
+    std::vector<std::array<const Span*, kLanes>> last(run.programs.size());
+    for (const Span& span : run.timeline.spans) {  // in the order of their starts
+        ASSERT_EQ(of[span.rank][span.action], nullptr);
+        of[span.rank][span.action] = &span;
+        EXPECT_LE(span.begin_ns, span.end_ns);
+        const Span*& before = last[span.rank][static_cast<size_t>(span.lane)];
+        if (before != nullptr) {
+            EXPECT_GE(span.begin_ns, before->end_ns - kResolutionNs);
+        }
+        before = &span;
+    }
+    for (const Program& program : run.programs) {
+        const auto& spans = of[static_cast<size_t>(program.rank)];
+        for (const Span* span : spans) ASSERT_NE(span, nullptr);
+        std::vector<int64_t> last_end(spans.size(), INT64_MIN);
+        for (const Edge& edge : program.edges) {
+            EXPECT_GE(spans[edge.after]->begin_ns, spans[edge.before]->end_ns - kResolutionNs);
+            last_end[edge.after] = std::max(last_end[edge.after], spans[edge.before]->end_ns);
+        }
+        for (size_t i = 0; i < spans.size(); ++i) {
+            if (last_end[i] == INT64_MIN) {
+                EXPECT_EQ(spans[i]->waited_for, UINT32_MAX);
+            } else {
+                ASSERT_LT(spans[i]->waited_for, spans.size());
+                EXPECT_EQ(spans[spans[i]->waited_for]->end_ns, last_end[i]);
+            }
+        }
+    }
+}
+
+TEST_P(CudaStep, TimelineMakesATraceAndExplainsWhatWasWaitedFor) {
+    const Executed run = execute(GetParam());
+    const Trace trace = written_and_read_back(run.timeline, run.programs, "executed on CUDA");
+    ASSERT_NO_FATAL_FAILURE(expect_sound_trace(trace, run.timeline, run.programs));
+    const TimelineSummary summary = summarize(run.timeline, run.programs);
+    EXPECT_EQ(critical_path(run.timeline, run.programs).total_ns, summary.makespan_ns);
+    for (const RankSummary& rank : summary.ranks) {
+        EXPECT_GT(rank.busy_ns, 0);
+        EXPECT_GE(rank.bubble, 0);
+        EXPECT_LT(rank.bubble, 1);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudaStep, ::testing::Values(CudaTransport::copies, CudaTransport::nccl),
+                         name_of);
+
+}  // namespace
+}  // namespace vocabpipe::testing
