@@ -108,9 +108,7 @@ std::vector<SavedStep> complete_steps(const std::string& root) {
 }
 
 CheckpointSource find_checkpoint(const std::string& path, bool weights_only) {
-    const auto refuse = [&](const std::string& what) {
-        throw InputFileError(path + ": " + what);
-    };
+    const auto refuse = [&](const std::string& what) { throw InputFileError(path + ": " + what); };
     std::error_code ignored;
     if (!fs::is_directory(path, ignored)) {
         refuse(exists(path) ? "is a file; give the folder that it is in"

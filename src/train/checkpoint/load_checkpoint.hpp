@@ -27,7 +27,6 @@ public:
     /// None: weights only.
     [[nodiscard]] const std::optional<TrainingState>& state() const { return state_; }
     [[nodiscard]] const TensorFolder& weights() const { return weights_; }
-    [[nodiscard]] const SafetensorsFile* optimizer() const { return optimizer_.get(); }
 
     /// Reads every byte once, each rank a share of them, and compares the checksums of the training
     /// state; nothing to compare without one. Collective; errors are agreed on.
