@@ -25,7 +25,7 @@ class CudnnAttention;
 
 /// causal_attention_forward() (kernels/cuda/attention.hpp) by cuDNN. False, and nothing done, where
 /// it does not apply: see above, or unaligned tensors, or cuDNN does not support the graph on this
-/// GPU. Throws DeviceError if cuDNN fails or wants more workspace than was planned.
+/// GPU. Throws DeviceError if cuDNN fails.
 [[nodiscard]] bool try_cudnn_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
                                                Tensor out, Tensor log_sum_exp,
                                                std::span<std::byte> workspace);

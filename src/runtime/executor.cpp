@@ -114,8 +114,8 @@ private:
         done_ = settled_ = 0;
         if (options_.poison_dead_buffers) poison_arena();
         running_ = true;
-        microbatches_ = batch_.load(device_, microbatches);
         lanes_->begin_step();
+        microbatches_ = batch_.load(device_, microbatches);
         IdleWait idle(communicator_.wait_options());
         while (done_ < program_.actions.size() || settled_ < started_.size()) {
             if (advance()) {

@@ -174,7 +174,11 @@ private:
             if (!options_.profile.empty()) {
                 const OutputFile probe(options_.profile);
             }
-            if (!options_.save.empty()) save_folder_.emplace(options_.save, first_step_ - 1);
+            if (!options_.save.empty()) {
+                const bool continues = checkpoint_ && checkpoint_->state();
+                save_folder_.emplace(options_.save, first_step_ - 1,
+                                     continues ? checkpoint_->folder() : std::string());
+            }
             if (!options_.metrics.empty()) metrics_.emplace(options_.metrics);
         }
     }

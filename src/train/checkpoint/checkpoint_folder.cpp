@@ -79,6 +79,23 @@ bool has_only_our_files(const std::string& folder) {
     return !error;
 }
 
+/// The first entry of `root`, of any kind, that a save after `start_step` would need the name of.
+std::optional<std::string> in_the_way(const std::string& root, int64_t start_step) {
+    std::error_code error;
+    for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error)) {
+        const std::string name = at->path().filename().string();
+        if (step_of(name).value_or(0) > start_step) return name;
+        const std::string_view rest(name);
+        if (!rest.starts_with(".") || !rest.ends_with(kPartial)) continue;
+        const auto partial = step_of(rest.substr(1, rest.size() - 1 - kPartial.size()));
+        std::error_code ignored;
+        const bool ours = at->is_directory(ignored) && !at->is_symlink(ignored) &&
+                          has_only_our_files(at->path().string());
+        if (partial.value_or(0) > start_step && !ours) return name;
+    }
+    return std::nullopt;
+}
+
 /// Files by name, then the folder, which stays if anything else is in it.
 void remove_ours(const std::string& folder) noexcept {
     for (const std::string_view name : kFiles) ::unlink(file_in(folder, name).c_str());
@@ -135,7 +152,8 @@ CheckpointSource find_checkpoint(const std::string& path, bool weights_only) {
     return {};
 }
 
-SaveFolder::SaveFolder(std::string root, int64_t start_step) : root_(std::move(root)) {
+SaveFolder::SaveFolder(std::string root, int64_t start_step, const std::string& loaded_from)
+    : root_(std::move(root)), start_step_(start_step) {
     make_directories(root_, "--save");
     if (::access(root_.c_str(), W_OK | X_OK) != 0) {
         throw_output_error("--save " + root_, "cannot write", errno);
@@ -147,15 +165,17 @@ SaveFolder::SaveFolder(std::string root, int64_t start_step) : root_(std::move(r
         throw UsageError("--save " + root_ +
                          ": another run is saving into it; choose another folder");
     }
-    const std::vector<SavedStep> steps = complete_steps(root_);
-    if (!steps.empty() && steps.back().step > start_step) {
+    if (const auto name = in_the_way(root_, start_step)) {
         ::close(lock_);
-        throw UsageError("--save " + root_ + ": has step " + std::to_string(steps.back().step) +
+        throw UsageError("--save " + root_ + ": has " + *name +
                          " already, which this run, starting after step " +
                          std::to_string(start_step) +
                          ", would save again; go on from it with --load " + root_ +
                          ", or choose another folder");
     }
+    std::error_code ignored;
+    continues_ = !loaded_from.empty() &&
+                 fs::equivalent(fs::path(loaded_from + "/..").lexically_normal(), root_, ignored);
 }
 
 SaveFolder::~SaveFolder() {
@@ -195,7 +215,10 @@ void SaveFolder::abandon(int64_t step) noexcept {
 }
 
 void SaveFolder::keep_last(int64_t count) {
-    const std::vector<SavedStep> steps = complete_steps(root_);
+    std::vector<SavedStep> steps = complete_steps(root_);
+    if (!continues_) {
+        std::erase_if(steps, [this](const SavedStep& s) { return s.step <= start_step_; });
+    }
     const int64_t excess = std::ssize(steps) - count;
     for (int64_t i = 0; i < excess; ++i) {
         const SavedStep& old = steps[static_cast<size_t>(i)];

@@ -34,9 +34,10 @@ struct SavedStep {
 /// folder. Failures are OutputFileErrors.
 class SaveFolder {
 public:
-    /// Makes the folder if needed. UsageError if it has steps after `start_step` (they would be
-    /// replaced, and nothing ever is) or if another run writes into it.
-    SaveFolder(std::string root, int64_t start_step);
+    /// Makes the folder if needed. UsageError if anything in it has the name of a step after
+    /// `start_step` (it would be replaced, and nothing ever is) or if another run writes into it.
+    /// `loaded_from`: the step that the run goes on from, or empty.
+    SaveFolder(std::string root, int64_t start_step, const std::string& loaded_from);
     ~SaveFolder();
     SaveFolder(const SaveFolder&) = delete;
     SaveFolder& operator=(const SaveFolder&) = delete;
@@ -47,14 +48,16 @@ public:
     void publish(int64_t step);
     /// Removes the partial folder of a save that failed.
     void abandon(int64_t step) noexcept;
-    /// Removes all complete steps but the newest `count`. A step with files of somebody else's in
-    /// it stays.
+    /// Removes all complete steps of this run and of the one it goes on from in the same folder,
+    /// but the newest `count`. A step with files of somebody else's in it stays.
     void keep_last(int64_t count);
 
 private:
     void remove_leftovers() noexcept;
 
     std::string root_;
+    int64_t start_step_ = 0;
+    bool continues_ = false;  ///< the steps that were there before are this run's, too
     int lock_ = -1;
 };
 

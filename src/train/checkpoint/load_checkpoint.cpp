@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <vector>
 
@@ -120,13 +121,16 @@ Checkpoint::Checkpoint(const CheckpointSource& source)
     : folder_(source.folder),
       config_(parse_gpt2_config(text_of(config_path()), config_path())),
       weights_(folder_) {
+    if (std::filesystem::exists(training_path())) {
+        recorded_ = parse_training_state(text_of(training_path()), training_path());
+    }
     if (source.training) {
-        state_ = parse_training_state(text_of(training_path()), training_path());
+        state_ = recorded_;
         config_.dtype = state_->dtype == "bf16" ? DType::bf16 : DType::fp32;
         optimizer_ = std::make_unique<SafetensorsFile>(folder_ + "/" + std::string(kOptimizerFile));
     }
     check_tensors();
-    if (state_) check_files();
+    if (recorded_) check_files();
 }
 
 std::string Checkpoint::config_path() const {
@@ -180,8 +184,8 @@ void Checkpoint::check_files() const {
     const auto check = [&](std::string_view name, uint64_t bytes,
                            const std::vector<StoredTensor>& tensors) {
         const std::string path = folder_ + "/" + std::string(name);
-        const auto expected = state_->files.find(std::string(name));
-        if (expected == state_->files.end()) {
+        const auto expected = recorded_->files.find(std::string(name));
+        if (expected == recorded_->files.end()) {
             throw InputFileError(training_path() + ": has no checksums of " + std::string(name) +
                                  "; load another step");
         }
@@ -198,7 +202,9 @@ void Checkpoint::check_files() const {
         }
     };
     check(kConfigFile, text_of(config_path()).size(), {});
-    check(kOptimizerFile, optimizer_->file_bytes().size(), optimizer_->header().tensors);
+    if (optimizer_) {
+        check(kOptimizerFile, optimizer_->file_bytes().size(), optimizer_->header().tensors);
+    }
     if (weights_.path() != folder_ + "/" + std::string(kModelFile)) {
         throw InputFileError(folder_ + "/" + std::string(kModelFile) +
                              ": is missing; load another step");
@@ -219,8 +225,9 @@ std::vector<Checkpoint::Part> Checkpoint::parts() const {
     const SafetensorsFile& model = *weights_.tensors().begin()->second.file;
     for (const SafetensorsFile* file :
          {&model, static_cast<const SafetensorsFile*>(optimizer_.get())}) {
+        if (file == nullptr) continue;  // weights only
         const FileChecksums& sums =
-            state_->files.at(std::string(file == &model ? kModelFile : kOptimizerFile));
+            recorded_->files.at(std::string(file == &model ? kModelFile : kOptimizerFile));
         all.push_back({file->file_bytes().first(file->header().data_begin),
                        file->path() + ": header", sums.head});
         for (const StoredTensor& t : file->header().tensors) {
@@ -249,7 +256,7 @@ struct PartSum {
 }  // namespace
 
 void Checkpoint::verify(Communicator& communicator) const {
-    if (!state_) return;
+    if (!recorded_) return;
     const std::vector<Part> all = parts();
     uint64_t total = 0;
     for (const Part& part : all) total += part.bytes.size();
@@ -272,7 +279,7 @@ void Checkpoint::verify(Communicator& communicator) const {
     communicator.agree([&] {
         const std::string config = text_of(config_path());
         if (crc32c(std::as_bytes(std::span(config))) !=
-            state_->files.at(std::string(kConfigFile)).head) {
+            recorded_->files.at(std::string(kConfigFile)).head) {
             refuse_damage(config_path());
         }
         std::vector<uint32_t> found(all.size(), 0);

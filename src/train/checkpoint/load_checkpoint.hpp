@@ -48,6 +48,7 @@ private:
     std::string folder_;
     GptConfig config_;
     std::optional<TrainingState> state_;
+    std::optional<TrainingState> recorded_;  ///< also where only the weights are taken
     TensorFolder weights_;
     std::unique_ptr<SafetensorsFile> optimizer_;
 };

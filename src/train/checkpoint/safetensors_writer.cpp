@@ -64,9 +64,10 @@ SharedOutputFile::SharedOutputFile(std::string path, int flags) : path_(std::mov
 SharedOutputFile SharedOutputFile::create(const std::string& path, uint64_t bytes) {
     SharedOutputFile file(path, O_CREAT | O_EXCL);
     // Reserves the space, where the file system can: a full disk shows before the ranks write.
-    const int error = ::posix_fallocate(file.file_, 0, static_cast<off_t>(bytes));
-    if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-        throw_output_error(path, "cannot write", error);
+    // Not posix_fallocate, which writes every block by itself where the file system cannot.
+    const bool reserved = ::fallocate(file.file_, 0, 0, static_cast<off_t>(bytes)) == 0;
+    if (!reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+        throw_output_error(path, "cannot write", errno);
     }
     if (::ftruncate(file.file_, static_cast<off_t>(bytes)) != 0) {
         throw_output_error(path, "cannot write", errno);

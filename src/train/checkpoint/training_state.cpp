@@ -39,6 +39,11 @@ uint32_t checksum(const StrictJson& value) {
     return number_in<uint32_t>(value, 16, "a CRC-32C as 8 hexadecimal digits");
 }
 
+/// Flags may hold paths that are no UTF-8.
+std::string dumped(const nlohmann::json& json, int indent) {
+    return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 uint32_t checksum_of(const std::string& text) {
     return crc32c(std::as_bytes(std::span(text)));
 }
@@ -63,8 +68,8 @@ std::string print_training_state(const TrainingState& state) {
         entry["tensors"] = nlohmann::json::object();
         for (const auto& [tensor, crc] : file.tensors) entry["tensors"][tensor] = hex(crc);
     }
-    json["crc32c"] = hex(checksum_of(json.dump()));  // of this document without the key
-    return json.dump(1) + "\n";
+    json["crc32c"] = hex(checksum_of(dumped(json, -1)));  // of this document without the key
+    return dumped(json, 1) + "\n";
 }
 
 TrainingState parse_training_state(std::string_view text, const std::string& path) {
@@ -78,12 +83,12 @@ TrainingState parse_training_state(std::string_view text, const std::string& pat
     }
     nlohmann::json rest = nlohmann::json::parse(text);
     rest.erase("crc32c");
-    if (checksum(json.at("crc32c")) != checksum_of(rest.dump())) {
+    if (checksum(json.at("crc32c")) != checksum_of(dumped(rest, -1))) {
         json.fail("is damaged: its checksum does not fit; load an older step");
     }
     TrainingState state;
     state.step = json.at("step").integer(1, kMost);
-    state.consumed_samples = json.at("consumed_samples").integer(0, kMost);
+    state.consumed_samples = json.at("consumed_samples").integer(0, kMost / 4);  // it grows
     state.seq_length = json.at("seq_length").integer(1, kMost);
     state.seed = number_in<uint64_t>(json.at("seed"), 10, "an integer in quotes");
     state.dtype = json.at("dtype").text();

@@ -211,7 +211,7 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
                     o.load.clear();
                     o.save = runs_.path("saved");
                 }),
-                HasSubstr("has step 3 already"));
+                HasSubstr("has step-00000003 already"));
     EXPECT_EQ(complete_steps(runs_.path("saved")).size(), 1U);
 }
 
@@ -242,6 +242,9 @@ TEST_F(Resume, FindsEveryDamagedByteByItsChecksum) {
     EXPECT_THAT(
         message_of<AgreedError>([&] { (void)resumed(2, [](TrainOptions&) {}); }),
         HasSubstr("model.safetensors: tensor transformer.wte.weight: its checksum (CRC-32C)"));
+    EXPECT_THAT(message_of<AgreedError>(
+                    [&] { (void)resumed(2, [](TrainOptions& o) { o.finetune = true; }); }),
+                HasSubstr("tensor transformer.wte.weight: its checksum (CRC-32C)"));
 }
 
 TEST(CheckpointFolder, TakesTheNewestCompleteStepAndNothingElse) {
@@ -281,7 +284,7 @@ TEST(CheckpointFolder, RemovesWhatCrashedSavesLeftAndNothingElse) {
         write_file(root + "/" + name + "/model.safetensors", "x");
     }
     write_file(root + "/.step-00000004.partial/notes.txt", "of a person");
-    SaveFolder save(root, 0);
+    SaveFolder save(root, 4, "");
     save.begin(5);
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(root)) {
@@ -295,8 +298,8 @@ TEST(CheckpointFolder, RemovesWhatCrashedSavesLeftAndNothingElse) {
 
 TEST(CheckpointFolder, IsWrittenByOneRunAtATime) {
     const TempFolder folder;
-    const SaveFolder save(folder / "run", 0);
-    EXPECT_THAT(message_of<UsageError>([&] { const SaveFolder other(folder / "run", 0); }),
+    const SaveFolder save(folder / "run", 0, "");
+    EXPECT_THAT(message_of<UsageError>([&] { const SaveFolder other(folder / "run", 0, ""); }),
                 HasSubstr("another run is saving into it"));
 }
 
@@ -308,11 +311,41 @@ TEST(CheckpointFolder, KeepsAStepThatHasSomebodysFiles) {
         write_file(step_folder(root, step) + "/training.json", "{}");
     }
     write_file(step_folder(root, 1) + "/notes.txt", "best so far");
-    SaveFolder(root, 3).keep_last(1);
+    SaveFolder(root, 3, step_folder(root, 3)).keep_last(1);
     const std::vector<SavedStep> left = complete_steps(root);
     ASSERT_EQ(left.size(), 2U);
     EXPECT_EQ(left[0].step, 1);
     EXPECT_EQ(left[1].step, 3);
+}
+
+TEST(CheckpointFolder, KeepsStepsOfOtherRuns) {
+    const TempFolder folder;
+    const std::string root = folder / "run";
+    for (const int64_t step : {1, 2, 3}) {
+        std::filesystem::create_directories(step_folder(root, step));
+        write_file(step_folder(root, step) + "/training.json", "{}");
+    }
+    SaveFolder(root, 3, folder / "elsewhere/step-00000003").keep_last(1);
+    EXPECT_EQ(complete_steps(root).size(), 3U);
+}
+
+TEST(CheckpointFolder, IsRefusedAtOnceIfASaveWouldFindItsNameTaken) {
+    const TempFolder folder;
+    const std::string incomplete = folder / "incomplete";
+    std::filesystem::create_directories(incomplete + "/step-00000002");
+    EXPECT_THAT(message_of<UsageError>([&] { const SaveFolder save(incomplete, 1, ""); }),
+                HasSubstr("has step-00000002 already"));
+    const std::string link = folder / "link";
+    std::filesystem::create_directories(link);
+    std::filesystem::create_directory_symlink(incomplete, link + "/step-00000002");
+    EXPECT_THAT(message_of<UsageError>([&] { const SaveFolder save(link, 1, ""); }),
+                HasSubstr("has step-00000002 already"));
+    const std::string partial = folder / "partial";
+    std::filesystem::create_directories(partial + "/.step-00000002.partial");
+    write_file(partial + "/.step-00000002.partial/notes.txt", "of a person");
+    EXPECT_THAT(message_of<UsageError>([&] { const SaveFolder save(partial, 1, ""); }),
+                HasSubstr("has .step-00000002.partial already"));
+    const SaveFolder later(partial, 2, "");
 }
 
 }  // namespace

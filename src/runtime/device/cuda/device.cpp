@@ -10,6 +10,8 @@
 #include "vocabpipe/world.hpp"
 
 #include <cstdio>
+#include <cstdlib>
+#include <mutex>
 
 namespace vocabpipe {
 
@@ -154,6 +156,10 @@ private:
 }  // namespace cuda
 
 int cuda_device_count() {
+    // Before CUDA's first call: a kernel that is loaded at its first launch may wait for the whole
+    // device, where NCCL's kernels wait for other ranks. The user's word goes first.
+    static std::once_flag once;
+    std::call_once(once, [] { setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0); });
     int count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess) {
         (void)cudaGetLastError();

@@ -17,7 +17,7 @@ ncclConfig_t config_of(const CommunicatorOptions& options) {
     config.splitShare = 0;
     if (options.max_ctas > 0) config.maxCTAs = options.max_ctas;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-    config.commName = options.name.c_str();  // copied by NCCL
+    config.commName = options.name.c_str();
 #endif
     return config;
 }
@@ -39,16 +39,16 @@ void check(ncclResult_t result, const char* call, int rank, ncclComm_t comm) {
 
 NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int world_rank, int world_size,
                                    const CommunicatorOptions& options)
-    : world_rank_(world_rank), last_call_("ncclCommInitRankConfig") {
-    ncclConfig_t config = config_of(options);
+    : options_(options), world_rank_(world_rank), last_call_("ncclCommInitRankConfig") {
+    ncclConfig_t config = config_of(options_);
     check(ncclCommInitRankConfig(&comm_, world_size, id, world_rank, &config), last_call_,
           world_rank_);
 }
 
 NcclCommunicator::NcclCommunicator(NcclCommunicator& parent, bool member,
                                    const CommunicatorOptions& options)
-    : world_rank_(parent.world_rank_), last_call_("ncclCommSplit") {
-    ncclConfig_t config = config_of(options);
+    : options_(options), world_rank_(parent.world_rank_), last_call_("ncclCommSplit") {
+    ncclConfig_t config = config_of(options_);
     parent.last_call_ = last_call_;
     check(
         ncclCommSplit(parent.comm_, member ? 0 : NCCL_SPLIT_NOCOLOR, world_rank_, &comm_, &config),

@@ -52,6 +52,7 @@ public:
     void abort() noexcept;
 
 private:
+    CommunicatorOptions options_;  ///< NCCL may read the name while it initialises by itself
     int world_rank_;
     ncclComm_t comm_ = nullptr;
     const char* last_call_;
