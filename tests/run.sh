@@ -46,7 +46,7 @@ sanitize() { # name, sanitizers, targets, ctest pattern
     ctest --test-dir "$build-$1" --output-on-failure --no-tests=error -j 2 -R "$4" -E NOT_BUILT
 }
 export TSAN_OPTIONS="suppressions=$PWD/tests/config/tsan-suppressions.txt"
-slice='p3|p4_|Transport|Abort|Deadline'
+slice='_p3|p4_|RunAgain|Transport|Abort|Deadline'
 # Streams of the stand-in toolkit are threads: a missing wait between lanes is a race.
 streams='CudaStandIn.*(1f1b_interlaced|gpipe_redistributed|zb_h1_one_barrier)_p3_copies|CudaStandIn.*gpipe_none_p3_nccl'
 on_stand_in=
