@@ -172,7 +172,10 @@ TEST_F(CudaAttentionStatistics, ArePackedBySequenceAndHeadForCudnnAndBack) {
 }
 
 // Pure functions: no GPU.
-TEST(CudaAttentionPlan, ScratchStaysBelowItsLimitForModelsOfPractice) {
+/// Needs no GPU, but counts as a test of one.
+class CudaAttentionPlan : public OnDevice {};
+
+TEST_F(CudaAttentionPlan, ScratchStaysBelowItsLimitForModelsOfPractice) {
     for (const int64_t seq_length : {1, 128, 1024, 2048, 4096, 8192, 32768}) {
         for (const auto& [heads, head_size] : {std::pair{12, 64}, {25, 64}, {32, 128}}) {
             const AttentionShape shape{
@@ -184,7 +187,7 @@ TEST(CudaAttentionPlan, ScratchStaysBelowItsLimitForModelsOfPractice) {
     }
 }
 
-TEST(CudaAttentionPlan, GroupsCoverAllHeadsOnce) {
+TEST_F(CudaAttentionPlan, GroupsCoverAllHeadsOnce) {
     for (const int64_t heads : {1, 5, 16, 25, 96}) {
         const AttentionShape shape{
             .sequences = 3, .seq_length = 2048, .heads = heads, .head_size = 64};
@@ -196,7 +199,7 @@ TEST(CudaAttentionPlan, GroupsCoverAllHeadsOnce) {
     }
 }
 
-TEST(CudaAttentionPlan, OfNothingNeedsNothing) {
+TEST_F(CudaAttentionPlan, OfNothingNeedsNothing) {
     EXPECT_EQ(cuda::attention_workspace_bytes({}, DType::bf16, 1), 0);
 }
 
