@@ -30,6 +30,7 @@
 #include "kernels/cuda/row_additions.hpp"
 #include "kernels/cuda/row_sums.hpp"
 #include "kernels/cuda/vocabulary.hpp"
+#include "kernels/vocabulary_checks.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -348,11 +349,6 @@ bool four_fit(const void* data, int64_t stride, int64_t element_bytes) {
            stride % 4 == 0;
 }
 
-void check_sizes(ConstTensor factors, int64_t tokens, std::span<const float> g) {
-    require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
-    require(static_cast<int64_t>(g.size()) == tokens, "one g per label");
-}
-
 }  // namespace
 
 int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType /*type*/) {
@@ -363,18 +359,13 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                       const VocabularyShard& shard, const LossOptions& options, Tensor numerator,
                       Tensor statistics, std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
-    require(x.rows == tokens && statistics.rows == tokens, "one row of x and statistics per label");
-    require(statistics.cols == kStatistics && statistics.dtype == DType::fp32,
-            "fp32 statistics of kStatistics columns");
+    require_score(x, w, tokens, shard, numerator, statistics);
     if (tokens == 0) return;
     if (shard.rows == 0) {
         launch(ctx, no_statistics_kernel, blocks_for(tokens, kThreads), kThreads,
                statistics.as<float>(), statistics.stride, tokens);
         return;
     }
-    require(has_shape(w, shard.rows, x.cols), "w of shape (rows of the shard, h)");
-    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
-    require(x.dtype == w.dtype && x.dtype == numerator.dtype, "x, w and numerator of one type");
     const int64_t columns = columns_in(workspace, tokens, shard.rows);
     require(columns > 0, "a workspace of vocabulary_score_workspace_bytes(), or 1 KiB per token");
     require(columns <= 0x7fffffff, "fewer than 2^31 columns at a time");
@@ -412,15 +403,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                         std::span<const float> g, const VocabularyShard& mine, int my_shard,
                         const LossOptions& options, Tensor factors, std::span<float> loss) {
     const int64_t tokens = token_count(labels);
-    require(by_shard.cols == kStatistics && by_shard.dtype == DType::fp32,
-            "fp32 statistics of kStatistics columns");
-    require(
-        (my_shard + 1) * tokens <= by_shard.rows && (tokens == 0 || by_shard.rows % tokens == 0),
-        "statistics of every shard for every token");
-    require(g.size() == labels.size(), "one g per label");
-    require(!factors || (has_shape(factors, tokens, 2) && factors.dtype == DType::fp32),
-            "fp32 factors (N, 2), or none");
-    require(loss.empty() || loss.size() == labels.size(), "one loss per label");
+    require_combination(by_shard, tokens, g, my_shard, factors, loss);
     if (tokens == 0 || (!factors && loss.empty())) return;
     const double smoothing = options.label_smoothing;
     launch(ctx, combine_kernel, blocks_for(tokens, kThreads), kThreads,
@@ -450,10 +433,8 @@ void vocabulary_input_gradient(Context& ctx, Tensor u, ConstTensor factors, Cons
                                const VocabularyShard& shard, const LossOptions& options,
                                std::span<std::byte> /*workspace*/) {
     const int64_t tokens = token_count(labels);
-    require(u.rows == tokens && u.dtype == DType::fp32, "fp32 u with one row per label");
-    check_sizes(factors, tokens, g);
-    require(shard.rows == 0 || has_shape(w, shard.rows, u.cols),
-            "w of shape (rows of the shard, h)");
+    require_input_gradient(u, factors, w, tokens, shard);
+    require(static_cast<int64_t>(g.size()) == tokens, "one g per label");
     if (u.size() == 0) return;
     const bool smooth = options.label_smoothing > 0 && shard.rows > 0;
     const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
@@ -480,11 +461,8 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerat
                                 std::span<std::byte> workspace) {
     if (shard.rows == 0) return;
     const int64_t tokens = token_count(labels);
-    require(x.rows == tokens, "one row of x per label");
-    check_sizes(factors, tokens, g);
-    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
-    require(has_shape(dw, shard.rows, x.cols) && dw.dtype == DType::fp32,
-            "fp32 dw of shape (rows of the shard, h)");
+    require_weight_gradient(x, numerator, factors, tokens, shard, dw);
+    require(static_cast<int64_t>(g.size()) == tokens, "one g per label");
     require(static_cast<int64_t>(workspace.size()) >=
                 vocabulary_weight_gradient_workspace_bytes(tokens, x.cols, x.dtype),
             "a workspace of the size that vocabulary_weight_gradient_workspace_bytes() returns");

@@ -12,6 +12,7 @@
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/math.hpp"
 #include "kernels/host/parallel.hpp"
+#include "kernels/vocabulary_checks.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -219,9 +220,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                       const VocabularyShard& shard, const LossOptions& options, Tensor numerator,
                       Tensor statistics, std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
-    require(x.rows == tokens && statistics.rows == tokens, "one row of x and statistics per label");
-    require(statistics.cols == kStatistics && statistics.dtype == DType::fp32,
-            "fp32 statistics of kStatistics columns");
+    require_score(x, w, tokens, shard, numerator, statistics);
     check_labels(labels, shard);
     if (shard.rows == 0) {
         for (int64_t n = 0; n < tokens; ++n) {
@@ -230,9 +229,6 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
         }
         return;
     }
-    require(has_shape(w, shard.rows, x.cols), "w of shape (rows of the shard, h)");
-    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
-    require(x.dtype == w.dtype && x.dtype == numerator.dtype, "x, w and numerator of one type");
 
     const int64_t most_rows = std::min(tokens, kTileRows);
     const int64_t columns = tile_columns(most_rows, shard.rows);
@@ -282,15 +278,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                         std::span<const float> g, const VocabularyShard& mine, int my_shard,
                         const LossOptions& options, Tensor factors, std::span<float> loss) {
     const int64_t tokens = token_count(labels);
-    require(by_shard.cols == kStatistics && by_shard.dtype == DType::fp32,
-            "fp32 statistics of kStatistics columns");
-    require(
-        (my_shard + 1) * tokens <= by_shard.rows && (tokens == 0 || by_shard.rows % tokens == 0),
-        "statistics of every shard for every token");
-    require(g.size() == labels.size(), "one g per label");
-    require(!factors || (has_shape(factors, tokens, 2) && factors.dtype == DType::fp32),
-            "fp32 factors (N, 2), or none");
-    require(loss.empty() || loss.size() == labels.size(), "one loss per label");
+    require_combination(by_shard, tokens, g, my_shard, factors, loss);
     const double eps = options.label_smoothing;
     const double uniform = eps / static_cast<double>(mine.vocab_size);
     // About 20 ns per exponential: worth a team from some thousand on.
@@ -338,10 +326,7 @@ void vocabulary_input_gradient(Context& ctx, Tensor u, ConstTensor factors, Cons
                                const VocabularyShard& shard, const LossOptions& options,
                                std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
-    require(u.rows == tokens && u.dtype == DType::fp32, "fp32 u with one row per label");
-    require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
-    require(shard.rows == 0 || has_shape(w, shard.rows, u.cols),
-            "w of shape (rows of the shard, h)");
+    require_input_gradient(u, factors, w, tokens, shard);
     const bool smooth = options.label_smoothing > 0 && shard.rows > 0;
     const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
     double* const row_sum = smooth ? take<double>(workspace, u.cols) : nullptr;
@@ -379,11 +364,7 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerat
                                 std::span<std::byte> workspace) {
     if (shard.rows == 0) return;
     const int64_t tokens = token_count(labels);
-    require(x.rows == tokens, "one row of x per label");
-    require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
-    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
-    require(has_shape(dw, shard.rows, x.cols) && dw.dtype == DType::fp32,
-            "fp32 dw of shape (rows of the shard, h)");
+    require_weight_gradient(x, numerator, factors, tokens, shard, dw);
     const int64_t hidden = x.cols;
     auto* const row_sum = take<double>(workspace, hidden);
 

@@ -296,26 +296,7 @@ TEST(VocabularyScore, StoresAnExactZeroForTheLabelAndSumsUnroundedExponentials) 
     for (const DType type : {DType::fp32, DType::bf16}) {
         const Problem problem = random_problem(14, 33, 16, 3000, type, 2, {});
         const Outputs out = run_shards<Host>(problem, {1500, 1500}, {.type = type});
-        for (int64_t n = 0; n < problem.tokens(); ++n) {
-            const Row row = softmax_row(problem, n);
-            double sum = 0;
-            for (int64_t k = 0; k < 2; ++k) {
-                const int64_t at = k * problem.tokens() + n;
-                sum += out.statistics.get(at, 1) * std::exp(out.statistics.get(at, 0) - row.log_z);
-                const int64_t label = problem.labels[static_cast<size_t>(n)] - k * 1500;
-                if (label >= 0 && label < 1500) {
-                    EXPECT_EQ(out.numerators[static_cast<size_t>(k)].get(n, label), 0.0);
-                    const double p = row.p[static_cast<size_t>(label + k * 1500)];
-                    EXPECT_NEAR(out.statistics.get(at, 2) - row.log_z, std::log(p), 1e-5);
-                    sum += p;
-                } else {
-                    EXPECT_EQ(out.statistics.get(at, 2), 0.0);
-                }
-                EXPECT_EQ(out.statistics.get(at, 3), 0.0) << "no smoothing, no sum of logits";
-            }
-            // Rounded exponentials would be off by 2^-9 / sqrt(3000), about 3e-5.
-            EXPECT_NEAR(sum, 1, 3e-6);
-        }
+        expect_exact_statistics_of_halves(problem, out.numerators, out.statistics);
     }
 }
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the output layer's operators (kernels/host/vocabulary.hpp) ask of their arguments on every
+// device. UsageError otherwise.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/check.hpp"
+#include "kernels/reference/vocabulary.hpp"
+
+namespace vocabpipe::kernels {
+
+inline void require_score(ConstTensor x, ConstTensor w, int64_t tokens,
+                          const VocabularyShard& shard, ConstTensor numerator,
+                          ConstTensor statistics) {
+    require(x.rows == tokens && statistics.rows == tokens, "one row of x and statistics per label");
+    require(statistics.cols == kStatistics && statistics.dtype == DType::fp32,
+            "fp32 statistics of kStatistics columns");
+    if (shard.rows == 0) return;
+    require(has_shape(w, shard.rows, x.cols), "w of shape (rows of the shard, h)");
+    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
+    require(x.dtype == w.dtype && x.dtype == numerator.dtype, "x, w and numerator of one type");
+}
+
+inline void require_combination(ConstTensor by_shard, int64_t tokens, std::span<const float> g,
+                                int my_shard, ConstTensor factors, std::span<const float> loss) {
+    require(by_shard.cols == kStatistics && by_shard.dtype == DType::fp32,
+            "fp32 statistics of kStatistics columns");
+    require(
+        (my_shard + 1) * tokens <= by_shard.rows && (tokens == 0 || by_shard.rows % tokens == 0),
+        "statistics of every shard for every token");
+    const auto one_each = [tokens](std::span<const float> values) {
+        return static_cast<int64_t>(values.size()) == tokens;
+    };
+    require(one_each(g), "one g per label");
+    require(!factors || (has_shape(factors, tokens, 2) && factors.dtype == DType::fp32),
+            "fp32 factors (N, 2), or none");
+    require(loss.empty() || one_each(loss), "one loss per label");
+}
+
+inline void require_input_gradient(ConstTensor u, ConstTensor factors, ConstTensor w,
+                                   int64_t tokens, const VocabularyShard& shard) {
+    require(u.rows == tokens && u.dtype == DType::fp32, "fp32 u with one row per label");
+    require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
+    require(shard.rows == 0 || has_shape(w, shard.rows, u.cols),
+            "w of shape (rows of the shard, h)");
+}
+
+inline void require_weight_gradient(ConstTensor x, ConstTensor numerator, ConstTensor factors,
+                                    int64_t tokens, const VocabularyShard& shard, ConstTensor dw) {
+    require(x.rows == tokens, "one row of x per label");
+    require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
+    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
+    require(has_shape(dw, shard.rows, x.cols) && dw.dtype == DType::fp32,
+            "fp32 dw of shape (rows of the shard, h)");
+}
+
+}  // namespace vocabpipe::kernels
