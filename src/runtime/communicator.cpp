@@ -52,10 +52,9 @@ std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std
                                                  .send = part,
                                                  .receive = all});
         const CancelUnlessDone cancel(*transport_);
-        IdleWait idle(wait_);
-        while (!transport_->test(ticket)) {
-            const IdleWait::Verdict verdict = idle.pause();
-            if (verdict == IdleWait::Verdict::go_on) continue;
+        const IdleWait::Verdict verdict =
+            poll_until(wait_, [&] { return transport_->test(ticket); });
+        if (verdict != IdleWait::Verdict::go_on) {
             throw CommunicationError(
                 "rank " + std::to_string(rank()) +
                 (verdict == IdleWait::Verdict::interrupted

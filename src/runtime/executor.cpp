@@ -16,16 +16,6 @@
 
 namespace vocabpipe {
 
-namespace {
-
-Channel channel_of(Lane lane) {
-    return lane == Lane::forward    ? Channel::forward
-           : lane == Lane::backward ? Channel::backward
-                                    : Channel::collective;
-}
-
-}  // namespace
-
 class Executor::Implementation {
 public:
     Implementation(Communicator& communicator, Device& device, const RankModules& modules,
@@ -480,12 +470,11 @@ private:
         const auto o = program_.operands_of(action);
         const Microbatch& microbatch = microbatches_[action.item];
         const std::vector<int>& members = program_.groups[action.group].ranks;
-        const auto member = std::find(members.begin(), members.end(), communicator_.rank());
         const Tensor factors = tensor(o[1], sizes_.tokens, StepSizes::kFactors, DType::fp32);
         modules_.output->combine(context_, microbatch,
                                  tensor(o[0], static_cast<int64_t>(members.size()) * sizes_.tokens,
                                         StepSizes::kStatistics, DType::fp32),
-                                 static_cast<int>(member - members.begin()), factors);
+                                 member_of(members, communicator_.rank()), factors);
         if (o[2] != kNoBuffer) {
             modules_.output->finish_input_gradient(context_, microbatch, factors,
                                                    input_gradient(o[2]));
@@ -497,8 +486,7 @@ private:
         const Reduction& reduction = program_.reductions[action.reduction];
         const std::vector<int>& members = program_.groups[action.group].ranks;
         const auto count = static_cast<int64_t>(members.size());
-        const auto member = std::find(members.begin(), members.end(), communicator_.rank());
-        const int64_t rows = reduction.rows(static_cast<int>(member - members.begin()));
+        const int64_t rows = reduction.rows(member_of(members, communicator_.rank()));
         if (rows == 0) return;
         device_.operators().fold_rows(context_,
                                       tensor(o[0], count * rows, reduction.cols, reduction.partial),

@@ -63,4 +63,15 @@ private:
     int64_t idle_since_ns_ = 0;
 };
 
+/// Polls `done` until it is true (go_on) or the wait is over (the other verdicts).
+template <typename Done>
+[[nodiscard]] IdleWait::Verdict poll_until(const WaitOptions& options, Done&& done) {
+    IdleWait idle(options);
+    while (!done()) {
+        const IdleWait::Verdict verdict = idle.pause();
+        if (verdict != IdleWait::Verdict::go_on) return verdict;
+    }
+    return IdleWait::Verdict::go_on;
+}
+
 }  // namespace vocabpipe

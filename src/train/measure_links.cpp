@@ -135,14 +135,14 @@ private:
         }
     }
     void wait_for(Ticket ticket, Do what) {
-        IdleWait idle(communicator_.wait_options());
         bool started = false;  // on streams: enqueued
-        while (true) {
+        const IdleWait::Verdict verdict = poll_until(communicator_.wait_options(), [&] {
             started = started || transport_.test(ticket);
-            if (started && device_.idle()) return;
+            if (started && device_.idle()) return true;
             transport_.check_health();
-            const IdleWait::Verdict verdict = idle.pause();
-            if (verdict == IdleWait::Verdict::go_on) continue;
+            return false;
+        });
+        if (verdict != IdleWait::Verdict::go_on) {
             throw CommunicationError("rank " + std::to_string(rank_) +
                                      ": measuring links: waits for " +
                                      std::string(to_string(what)) + "; " +

@@ -14,12 +14,6 @@ namespace {
 /// MPI counts are ints; larger messages travel in pieces of this size.
 constexpr size_t kLargestMessage = size_t{1} << 30;
 
-template <typename Bytes>
-Bytes block(Bytes all, std::span<const int64_t> begin, size_t member) {
-    return all.subspan(static_cast<size_t>(begin[member]),
-                       static_cast<size_t>(begin[member + 1] - begin[member]));
-}
-
 template <typename Element>
 Element element(std::span<const std::byte> bytes, size_t i) {
     Element value;
@@ -79,8 +73,7 @@ Ticket MessageTransport::start(const Transfer& t) {
         ticket = free_.back();
         free_.pop_back();
     }
-    const auto self =
-        static_cast<size_t>(std::find(t.ranks.begin(), t.ranks.end(), rank()) - t.ranks.begin());
+    const auto self = static_cast<size_t>(member_of(t.ranks, rank()));
     const size_t members = t.ranks.size();
     switch (t.what) {
         case Do::send:

@@ -3,6 +3,7 @@
 
 #include "vocabpipe/program.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,6 +14,24 @@ namespace vocabpipe {
 
 /// Messages between two ranks on one channel arrive in the order sent; channels are independent.
 enum class Channel : uint8_t { forward = 1, backward = 2, collective = 3, control = 4 };
+
+[[nodiscard]] constexpr Channel channel_of(Lane lane) {
+    return lane == Lane::forward    ? Channel::forward
+           : lane == Lane::backward ? Channel::backward
+                                    : Channel::collective;
+}
+
+/// Position of `rank` in a group; the group's size if it is no member.
+[[nodiscard]] inline int member_of(std::span<const int> ranks, int rank) {
+    return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+/// A member's block of what Transfer::block_begin cuts.
+template <typename Bytes>
+[[nodiscard]] Bytes block(Bytes all, std::span<const int64_t> begin, size_t member) {
+    return all.subspan(static_cast<size_t>(begin[member]),
+                       static_cast<size_t>(begin[member + 1] - begin[member]));
+}
 
 /// One communication as one rank sees it.
 struct Transfer {

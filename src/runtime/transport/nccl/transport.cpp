@@ -28,16 +28,6 @@ bool is_message(Do what) {
     return what == Do::send || what == Do::receive;
 }
 
-template <typename Bytes>
-Bytes block(Bytes all, std::span<const int64_t> begin, size_t member) {
-    return all.subspan(static_cast<size_t>(begin[member]),
-                       static_cast<size_t>(begin[member + 1] - begin[member]));
-}
-
-int member_of(std::span<const int> ranks, int rank) {
-    return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
-}
-
 /// ncclGroupStart and ncclGroupEnd; an exception in between closes the group, too.
 class GroupCalls {
 public:
@@ -158,19 +148,19 @@ void NcclTransport::check_health() {
 }
 
 void NcclTransport::wait_until(const std::string& what, const std::function<bool()>& done) {
-    IdleWait idle(control_.wait_options());
-    while (!done()) {
+    const IdleWait::Verdict verdict = poll_until(control_.wait_options(), [&] {
+        if (done()) return true;
         control_.transport().check_health();
-        const IdleWait::Verdict verdict = idle.pause();
-        if (verdict == IdleWait::Verdict::go_on) continue;
-        throw CommunicationError(
-            "rank " + std::to_string(rank()) + ": " + what +
-            (verdict == IdleWait::Verdict::interrupted
-                 ? ": told to end while it waited for the other ranks"
-                 : ": the other ranks did not answer for " +
-                       std::to_string(static_cast<int>(control_.wait_options().timeout_seconds)) +
-                       " s; ncclras shows where each rank is"));
-    }
+        return false;
+    });
+    if (verdict == IdleWait::Verdict::go_on) return;
+    throw CommunicationError(
+        "rank " + std::to_string(rank()) + ": " + what +
+        (verdict == IdleWait::Verdict::interrupted
+             ? ": told to end while it waited for the other ranks"
+             : ": the other ranks did not answer for " +
+                   std::to_string(static_cast<int>(control_.wait_options().timeout_seconds)) +
+                   " s; ncclras shows where each rank is"));
 }
 
 void NcclTransport::wait_for_streams(const std::string& what) {
@@ -210,9 +200,7 @@ void NcclTransport::prepare(const std::vector<Program>& programs) {
                 continue;
             }
             const Group& group = program.groups[action.group];
-            const Channel channel = action.lane == Lane::forward    ? Channel::forward
-                                    : action.lane == Lane::backward ? Channel::backward
-                                                                    : Channel::collective;
+            const Channel channel = channel_of(action.lane);
             if (group.ranks.size() > 1) {
                 routes.emplace(action.what, channel, group.ranks, group.root);
             }
