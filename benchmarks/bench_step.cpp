@@ -49,7 +49,7 @@ struct Options {
 };
 
 void add_flags(CLI::App& app, Options& o) {
-    GptConfig& m = o.which.model;
+    ModelConfig& m = o.which.model;
     std::vector<std::string> names;
     for (const Preset& preset : kPresets) names.emplace_back(preset.name);
     app.add_option("--device", o.device)
@@ -75,7 +75,7 @@ void add_flags(CLI::App& app, Options& o) {
 
 /// What was not given follows from the preset and the device.
 void fill_in(const CLI::App& app, Options& o) {
-    GptConfig& m = o.which.model;
+    ModelConfig& m = o.which.model;
     for (const Preset& preset : kPresets) {
         if (o.preset != preset.name) continue;
         const auto set = [&](const char* flag, auto& value, auto preset_value) {
@@ -114,7 +114,7 @@ bench::ProductTimer product_timer(const Options& o, [[maybe_unused]] Device& dev
 
 int run(Options& o) {
     bench::StepCase& which = o.which;
-    GptConfig& m = which.model;
+    ModelConfig& m = which.model;
     m.check();
     const auto make_device = tool::device_factory(o.device, /*ranks_are_threads=*/true);
     std::FILE* out = nullptr;
@@ -188,7 +188,7 @@ int run(Options& o) {
 
 int main(int argc, char** argv) {
     Options options;
-    GptConfig& m = options.which.model;
+    ModelConfig& m = options.which.model;
     m.num_layers = 12;
     m.hidden_size = 768;
     m.num_attention_heads = 12;

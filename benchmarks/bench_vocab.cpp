@@ -93,7 +93,7 @@ int run(Communicator& communicator, Options options) {
 
 int main(int argc, char** argv) {
     Options options;
-    GptConfig& m = options.which.model;
+    ModelConfig& m = options.which.model;
     m.num_layers = 8;
     m.hidden_size = 512;
     m.num_attention_heads = 8;

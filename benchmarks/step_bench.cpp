@@ -50,12 +50,12 @@ struct RandomBatch {
 }  // namespace
 
 StepTiming time_steps(Communicator& communicator, Device& device, const StepCase& which) {
-    const GptConfig& model = which.model;
+    const ModelConfig& model = which.model;
     const Schedule schedule = generate(which.schedule, {.ranks = communicator.size(),
                                                         .microbatches = which.microbatches,
                                                         .vocab_mode = which.vocab_mode,
                                                         .vocab_size = model.vocab_size});
-    const GptPartition partition{
+    const ModelPartition partition{
         .layers_per_stage = layers_per_stage(model.num_layers, schedule.stages, which.vocab_mode,
                                              output_layer_in_layers(model)),
         .micro_batch_size = which.micro_batch_size,
@@ -63,7 +63,7 @@ StepTiming time_steps(Communicator& communicator, Device& device, const StepCase
     const StepSizes sizes = step_sizes(model, partition, schedule);
     const std::vector<Program> programs =
         lower(schedule, sizes, flop_costs(model, partition, schedule));
-    GptRank rank(model, partition, schedule, communicator.rank(), device);
+    ModelRank rank(model, partition, schedule, communicator.rank(), device);
     OptimizerStep optimizer(rank, schedule, communicator.rank(), {});
     RankModules modules = rank.modules();
     modules.step = &optimizer;
@@ -126,7 +126,7 @@ ProductTimer host_product_timer(int threads) {
 }
 
 double gemm_rate(const StepCase& which, Device& device, const ProductTimer& time) {
-    const GptConfig& m = which.model;
+    const ModelConfig& m = which.model;
     const int64_t n = which.micro_batch_size * m.seq_length;
     struct Shape {
         int64_t in, out;
@@ -179,7 +179,7 @@ double gemm_rate(const StepCase& which, Device& device, const ProductTimer& time
     return flops / seconds;
 }
 
-double ideal_speedup(const GptConfig& model, int ranks) {
+double ideal_speedup(const ModelConfig& model, int ranks) {
     const double layer_units = model.num_layers;
     const double output = output_layer_in_layers(model);
     const double most = std::max(layer_units / ranks, layer_units / ranks + output);

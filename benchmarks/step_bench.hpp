@@ -2,7 +2,7 @@
 #pragma once
 
 #include "benchmarks/product_timer.hpp"
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 #include "vocabpipe/schedule.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -13,7 +13,7 @@ namespace vocabpipe::bench {
 
 /// A training run on random tokens, timed.
 struct StepCase {
-    GptConfig model;
+    ModelConfig model;
     std::string schedule = "1f1b";
     VocabMode vocab_mode = VocabMode::none;
     int microbatches = 1;
@@ -46,6 +46,6 @@ struct StepTiming {
 
 /// The busiest rank's share of the work over the mean rank's, from FLOPs alone: what balancing the
 /// vocabulary layers can gain at most.
-[[nodiscard]] double ideal_speedup(const GptConfig& model, int ranks);
+[[nodiscard]] double ideal_speedup(const ModelConfig& model, int ranks);
 
 }  // namespace vocabpipe::bench

@@ -6,7 +6,7 @@
 
 namespace vocabpipe {
 
-TableCosts flop_costs(const GptConfig& config, const GptPartition& partition,
+TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition,
                       const Schedule& schedule) {
     constexpr double kFlopsPerNs = 200;  // one core; only ratios matter for an order
     constexpr double kBytesPerNs = 20;

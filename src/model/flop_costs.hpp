@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 #include "vocabpipe/cost_model.hpp"
 
 namespace vocabpipe {
 
 /// Pass costs from FLOPs at one nominal rate, for ordering before anything was measured. Identical
 /// on every rank by construction.
-[[nodiscard]] TableCosts flop_costs(const GptConfig& config, const GptPartition& partition,
+[[nodiscard]] TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition,
                                     const Schedule& schedule);
 
 }  // namespace vocabpipe

@@ -17,9 +17,9 @@ struct Layout {
 };
 
 /// Cuts the four allocations into tensors; with null memory it only counts.
-std::vector<Parameter> lay_out(const GptConfig& config, const std::vector<ParameterRows>& rows,
+std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<ParameterRows>& rows,
                                Layout& layout) {
-    const std::vector<LogicalParameter> logical = gpt_parameters(config);
+    const std::vector<LogicalParameter> logical = logical_parameters(config);
     std::vector<Parameter> parameters;
     for (const ParameterRows& part : rows) {
         const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
@@ -53,7 +53,8 @@ constexpr int64_t kStagedElements = 1 << 20;
 
 }  // namespace
 
-PersistentBytes persistent_bytes(const GptConfig& config, const std::vector<ParameterRows>& rows) {
+PersistentBytes persistent_bytes(const ModelConfig& config,
+                                 const std::vector<ParameterRows>& rows) {
     Layout count;
     lay_out(config, rows, count);
     const auto used = [](const Views& views) { return static_cast<uint64_t>(views.used()); };
@@ -62,7 +63,7 @@ PersistentBytes persistent_bytes(const GptConfig& config, const std::vector<Para
             .optimizer = used(count.masters) + used(count.moments)};
 }
 
-ParameterStore::ParameterStore(Device& device, const GptConfig& config,
+ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
                                const std::vector<ParameterRows>& rows, const std::string& owner)
     : device_(device) {
     for (const ParameterRows& part : rows) ids_.push_back(part.id);
@@ -80,8 +81,8 @@ ParameterStore::ParameterStore(Device& device, const GptConfig& config,
     parameters_ = lay_out(config, rows, layout);
 }
 
-void ParameterStore::initialise(Context& ctx, const GptConfig& config, uint64_t seed) {
-    const std::vector<LogicalParameter> logical = gpt_parameters(config);
+void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_t seed) {
+    const std::vector<LogicalParameter> logical = logical_parameters(config);
     std::vector<float> staged(static_cast<size_t>(kStagedElements));
     for (size_t i = 0; i < parameters_.size(); ++i) {
         Parameter& p = parameters_[i];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/profile.hpp"
@@ -25,7 +25,7 @@ struct ParameterRows {
 
 /// What outlives the step: weights; gradients; and as the optimizer's, masters (bf16 only) and two
 /// moments.
-[[nodiscard]] PersistentBytes persistent_bytes(const GptConfig& config,
+[[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
                                                const std::vector<ParameterRows>& rows);
 
 /// Owns weights, gradients and optimizer state of one rank in one allocation each, so that the
@@ -33,14 +33,14 @@ struct ParameterRows {
 class ParameterStore {
 public:
     /// The device must outlive it.
-    ParameterStore(Device& device, const GptConfig& config, const std::vector<ParameterRows>& rows,
-                   const std::string& owner);
+    ParameterStore(Device& device, const ModelConfig& config,
+                   const std::vector<ParameterRows>& rows, const std::string& owner);
 
     [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
     [[nodiscard]] const std::vector<int>& ids() const { return ids_; }
     /// Fills the weights from the seed: element (r, c) of a logical tensor depends on seed, id, r
     /// and c only, so the model is the same for every p.
-    void initialise(Context& ctx, const GptConfig& config, uint64_t seed);
+    void initialise(Context& ctx, const ModelConfig& config, uint64_t seed);
 
 private:
     std::vector<int> ids_;

@@ -28,8 +28,8 @@ enum LayerParameter : uint8_t {
 
 }  // namespace
 
-std::vector<ParameterRows> stage_parameters(const GptConfig& config, const StageLayers& layers) {
-    const std::vector<LogicalParameter> logical = gpt_parameters(config);
+std::vector<ParameterRows> stage_parameters(const ModelConfig& config, const StageLayers& layers) {
+    const std::vector<LogicalParameter> logical = logical_parameters(config);
     std::vector<ParameterRows> rows;
     const auto add = [&](int id) {
         rows.push_back({.id = id, .rows = logical[static_cast<size_t>(id)].rows});
@@ -45,7 +45,7 @@ std::vector<ParameterRows> stage_parameters(const GptConfig& config, const Stage
     return rows;
 }
 
-TransformerStage::TransformerStage(const GptConfig& config, const StageLayers& layers,
+TransformerStage::TransformerStage(const ModelConfig& config, const StageLayers& layers,
                                    const kernels::Operators& operators, int64_t sequences,
                                    int threads, std::span<Parameter> parameters)
     : config_(config),

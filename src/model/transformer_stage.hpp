@@ -3,7 +3,7 @@
 
 #include "kernels/attention_shape.hpp"
 #include "kernels/operators.hpp"
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/modules.hpp"
@@ -22,7 +22,7 @@ struct StageLayers {
 };
 
 /// Rows of all parameters of a stage, in the order that TransformerStage expects.
-[[nodiscard]] std::vector<ParameterRows> stage_parameters(const GptConfig& config,
+[[nodiscard]] std::vector<ParameterRows> stage_parameters(const ModelConfig& config,
                                                           const StageLayers& layers);
 
 /// Consecutive pre-LayerNorm decoder layers:
@@ -33,7 +33,7 @@ class TransformerStage final : public StageModule {
 public:
     /// `operators` and `threads` (of the host's operators) say how large workspaces are;
     /// `parameters`: this stage's part of a ParameterStore.
-    TransformerStage(const GptConfig& config, const StageLayers& layers,
+    TransformerStage(const ModelConfig& config, const StageLayers& layers,
                      const kernels::Operators& operators, int64_t sequences, int threads,
                      std::span<Parameter> parameters);
 
@@ -102,7 +102,7 @@ private:
     /// Input of a layer: the previous layer's output, or the stage's.
     [[nodiscard]] ConstTensor layer_input(int layer, ConstTensor x, const Saved& saved) const;
 
-    GptConfig config_;
+    ModelConfig config_;
     StageLayers layers_;
     int64_t tokens_;
     kernels::AttentionShape attention_;

@@ -16,7 +16,7 @@ std::string schedule_names() {
     return names;
 }
 
-void add_model(CLI::App& app, GptConfig& m) {
+void add_model(CLI::App& app, ModelConfig& m) {
     app.add_option("--num-layers", m.num_layers, "Transformer layers")->capture_default_str();
     app.add_option("--hidden-size", m.hidden_size, "Hidden size h")->capture_default_str();
     app.add_option("--ffn-hidden-size", m.ffn_hidden_size, "Feed-forward size (default 4 h)");
@@ -87,7 +87,7 @@ ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options) : app_(app), option
 }
 
 void ModelFlags::resolve() const {
-    GptConfig& m = options_.model;
+    ModelConfig& m = options_.model;
     if (app_.count("--ffn-hidden-size") == 0) m.ffn_hidden_size = 4 * m.hidden_size;
     if (app_.count("--max-position-embeddings") == 0) m.max_position_embeddings = m.seq_length;
     m.tied = !untie_;

@@ -58,7 +58,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
         out << flag << " " << value;
         flags.push_back(out.str());
     };
-    const GptConfig& m = o.model;
+    const ModelConfig& m = o.model;
     add("--num-layers", m.num_layers);
     add("--hidden-size", m.hidden_size);
     add("--ffn-hidden-size", m.ffn_hidden_size);
@@ -109,7 +109,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
 }
 
 void check_options(const TrainOptions& o, int ranks) {
-    const GptConfig& m = o.model;
+    const ModelConfig& m = o.model;
     within("--num-layers", m.num_layers, 1, UINT16_MAX);
     within("--hidden-size", m.hidden_size, 1, kLargestSize);
     within("--ffn-hidden-size", m.ffn_hidden_size, 1, kLargestSize);

@@ -18,7 +18,7 @@ std::span<float> floats(Tensor tensor) {
 
 }  // namespace
 
-OptimizerStep::OptimizerStep(GptRank& model, const Schedule& schedule, int rank,
+OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int rank,
                              OptimizerOptions options)
     : model_(model),
       reports_loss_(schedule.output.owners().front() == rank),

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/step_scalars.hpp"
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 #include "vocabpipe/modules.hpp"
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct StepResult {
 /// Reduce, Norm and Update of the GPT: tied gradients, global norm, clipping, AdamW.
 class OptimizerStep final : public StepModule {
 public:
-    OptimizerStep(GptRank& model, const Schedule& schedule, int rank, OptimizerOptions options);
+    OptimizerStep(ModelRank& model, const Schedule& schedule, int rank, OptimizerOptions options);
 
     /// Before every step. `step` counts from 1 (bias correction); counted_tokens 0 skips the
     /// update.
@@ -47,7 +47,7 @@ public:
 private:
     [[nodiscard]] kernels::StepScalars* scalars() const;
 
-    GptRank& model_;
+    ModelRank& model_;
     bool reports_loss_ = false;  ///< lowest rank with output rows
     OptimizerOptions options_;
     DeviceMemory memory_;  ///< one StepScalars

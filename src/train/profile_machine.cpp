@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/profile_machine.hpp"
 
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/train/check_options.hpp"
 #include "src/train/measure_links.hpp"
@@ -43,7 +43,7 @@ Schedule with_backwards(Schedule schedule, bool split) {
 /// One step's random tokens, the same on every rank; every token is the label of the one before.
 class RandomBatch {
 public:
-    RandomBatch(const GptConfig& model, int64_t sequences, int microbatches, uint64_t seed) {
+    RandomBatch(const ModelConfig& model, int64_t sequences, int microbatches, uint64_t seed) {
         const auto length = static_cast<size_t>(sequences * model.seq_length);
         const size_t total = length * static_cast<size_t>(microbatches);
         std::mt19937_64 random(seed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 #include "src/train/optimizer_step.hpp"
 #include "src/train/rank_placement.hpp"
 #include "vocabpipe/lower.hpp"
@@ -18,7 +18,7 @@ namespace vocabpipe {
 
 /// A training run; the comments name the flags of train_gpt.
 struct TrainOptions {
-    GptConfig model;
+    ModelConfig model;
     std::string data_path;             // --data-path
     std::string data_format = "auto";  // --data-format
     int64_t micro_batch_size = 1;      // --micro-batch-size, sequences

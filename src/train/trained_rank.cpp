@@ -41,8 +41,8 @@ TrainedRank allocate_rank(Communicator& communicator, const TrainOptions& option
     TrainedRank made;
     try {
         communicator.agree([&] {
-            made.model = std::make_unique<GptRank>(options.model, plan.partition(), plan.schedule(),
-                                                   rank, device);
+            made.model = std::make_unique<ModelRank>(options.model, plan.partition(),
+                                                     plan.schedule(), rank, device);
             made.optimizer = std::make_unique<OptimizerStep>(*made.model, plan.schedule(), rank,
                                                              options.optimizer);
         });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 #include "src/train/optimizer_step.hpp"
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/executor.hpp"
@@ -14,7 +14,7 @@ namespace vocabpipe {
 /// What one rank of a run holds: its part of the model (initialised, unless weights are loaded),
 /// the optimizer and the executor over both. The device must outlive it.
 struct TrainedRank {
-    std::unique_ptr<GptRank> model;
+    std::unique_ptr<ModelRank> model;
     std::unique_ptr<OptimizerStep> optimizer;
     std::unique_ptr<Executor> executor;
 };

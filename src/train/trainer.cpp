@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/trainer.hpp"
 
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/check_options.hpp"

@@ -33,9 +33,9 @@ bool is_schedule_file(const std::string& name) {
     return name.ends_with(".csv") || name.ends_with(".json");
 }
 
-double parameter_count(const GptConfig& config) {
+double parameter_count(const ModelConfig& config) {
     double count = 0;
-    for (const LogicalParameter& p : gpt_parameters(config)) {
+    for (const LogicalParameter& p : logical_parameters(config)) {
         count += static_cast<double>(p.rows * p.cols);
     }
     return count;
@@ -274,7 +274,7 @@ void TrainingPlan::print() const {
 
 Profile TrainingPlan::profile(const TableCosts& costs, std::vector<Op> derived,
                               std::vector<LinkSample> links) const {
-    const GptConfig& m = options_.model;
+    const ModelConfig& m = options_.model;
     Profile profile;
     profile.host = placements_.front().host;
     profile.device = placements_.front().device;

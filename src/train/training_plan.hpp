@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 #include "src/train/rank_placement.hpp"
 #include "src/train/train_options.hpp"
 #include "vocabpipe/cost_model.hpp"
@@ -34,7 +34,7 @@ public:
     [[nodiscard]] int microbatches() const { return microbatches_; }
     [[nodiscard]] int threads() const { return threads_; }  ///< per rank
     [[nodiscard]] const Schedule& schedule() const { return schedule_; }
-    [[nodiscard]] const GptPartition& partition() const { return partition_; }
+    [[nodiscard]] const ModelPartition& partition() const { return partition_; }
     [[nodiscard]] const StepSizes& sizes() const { return sizes_; }
     /// What the programs were lowered with.
     [[nodiscard]] const TableCosts& costs() const { return costs_; }
@@ -73,7 +73,7 @@ private:
     std::optional<Schedule> file_;    ///< what --schedule FILE says
     std::vector<std::string> notes_;  ///< about the file
     Schedule schedule_;
-    GptPartition partition_;
+    ModelPartition partition_;
     StepSizes sizes_;
     TableCosts costs_;
     std::vector<Program> programs_;

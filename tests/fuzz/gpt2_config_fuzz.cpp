@@ -9,7 +9,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace vocabpipe;
-    GptConfig config;
+    ModelConfig config;
     try {
         config = parse_gpt2_config({reinterpret_cast<const char*>(data), size}, "config.json");
     } catch (const InputFileError&) {

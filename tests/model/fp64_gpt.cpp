@@ -229,7 +229,7 @@ struct LayerTrace {
 
 class MicrobatchStep {
 public:
-    MicrobatchStep(const GptConfig& config, const Batch& batch, size_t index,
+    MicrobatchStep(const ModelConfig& config, const Batch& batch, size_t index,
                    const Tensors& weights, Tensors* gradients)
         : config_(config),
           tokens_(batch.tokens[index]),
@@ -365,7 +365,7 @@ private:
         return total;
     }
 
-    const GptConfig& config_;
+    const ModelConfig& config_;
     const std::vector<int32_t>& tokens_;
     const std::vector<int32_t>& labels_;
     const std::vector<float>& g_;
@@ -377,7 +377,7 @@ private:
 
 }  // namespace
 
-Fp64Step fp64_step(const GptConfig& config, const Batch& batch, const Tensors& weights) {
+Fp64Step fp64_step(const ModelConfig& config, const Batch& batch, const Tensors& weights) {
     Fp64Step step;
     for (size_t j = 0; j < batch.tokens.size(); ++j) {
         step.losses.push_back(MicrobatchStep(config, batch, j, weights, &step.gradients).run());
@@ -385,7 +385,7 @@ Fp64Step fp64_step(const GptConfig& config, const Batch& batch, const Tensors& w
     return step;
 }
 
-double fp64_loss(const GptConfig& config, const Batch& batch, const Tensors& weights) {
+double fp64_loss(const ModelConfig& config, const Batch& batch, const Tensors& weights) {
     double total = 0;
     for (size_t j = 0; j < batch.tokens.size(); ++j) {
         total += MicrobatchStep(config, batch, j, weights, nullptr).run();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 #include "tests/support/single_rank_oracle.hpp"
 
 namespace vocabpipe::testing {
@@ -26,10 +26,11 @@ struct Fp64Step {
     std::vector<double> losses;
     Tensors gradients;
 };
-[[nodiscard]] Fp64Step fp64_step(const GptConfig& config, const Batch& batch,
+[[nodiscard]] Fp64Step fp64_step(const ModelConfig& config, const Batch& batch,
                                  const Tensors& weights);
 
 /// The sum of the losses, without gradients.
-[[nodiscard]] double fp64_loss(const GptConfig& config, const Batch& batch, const Tensors& weights);
+[[nodiscard]] double fp64_loss(const ModelConfig& config, const Batch& batch,
+                               const Tensors& weights);
 
 }  // namespace vocabpipe::testing

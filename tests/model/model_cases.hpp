@@ -11,9 +11,9 @@ namespace vocabpipe::testing {
 
 /// Small enough for plain loops in double. init_std keeps the gradients of every tensor away from
 /// 0.
-[[nodiscard]] inline GptConfig small_model(int num_layers, int64_t seq_length, int64_t vocab_size,
-                                           bool tied) {
-    GptConfig config;
+[[nodiscard]] inline ModelConfig small_model(int num_layers, int64_t seq_length, int64_t vocab_size,
+                                             bool tied) {
+    ModelConfig config;
     config.num_layers = num_layers;
     config.hidden_size = 16;
     config.ffn_hidden_size = 40;  // not 4 h
@@ -28,7 +28,7 @@ namespace vocabpipe::testing {
 
 struct ModelCase {
     std::string name;
-    GptConfig config;
+    ModelConfig config;
     int microbatches = 2;
     int64_t sequences = 1;
     double ignored = 0;  ///< share of the labels
@@ -55,7 +55,7 @@ struct ModelCase {
 };
 
 [[nodiscard]] inline std::vector<ModelCase> model_cases() {
-    const auto with = [](GptConfig config, float smoothing, float z_loss) {
+    const auto with = [](ModelConfig config, float smoothing, float z_loss) {
         config.label_smoothing = smoothing;
         config.z_loss = z_loss;
         return config;

@@ -18,7 +18,7 @@ float rounded(double value, DType type) {
     return type == DType::bf16 ? kernels::to_float(kernels::to_bf16(narrow)) : narrow;
 }
 
-void set_weights(GptRank& model, const Tensors& weights) {
+void set_weights(ModelRank& model, const Tensors& weights) {
     for (Parameter& p : model.store().parameters()) {
         const double* from = weights.at(p.name).data() + p.first_row * p.weight.cols;
         for (int64_t i = 0; i < p.weight.size(); ++i) {
@@ -32,12 +32,12 @@ void set_weights(GptRank& model, const Tensors& weights) {
 
 }  // namespace
 
-Tensors initial_weights(const GptConfig& config, uint64_t seed) {
+Tensors initial_weights(const ModelConfig& config, uint64_t seed) {
     Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
     alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
     Context ctx({.threads = 1, .poll = {}});
     const std::unique_ptr<Device> device = make_host_device();
-    GptRank model(config, {.layers_per_stage = {config.num_layers}}, alone, 0, *device);
+    ModelRank model(config, {.layers_per_stage = {config.num_layers}}, alone, 0, *device);
     model.initialise(ctx, seed);
     Tensors weights;
     for (const Parameter& p : model.store().parameters()) {
@@ -50,27 +50,27 @@ Tensors initial_weights(const GptConfig& config, uint64_t seed) {
     return weights;
 }
 
-Tensors random_weights(const GptConfig& config, uint64_t seed) {
+Tensors random_weights(const ModelConfig& config, uint64_t seed) {
     Tensors weights = initial_weights(config, seed);
     std::mt19937_64 random(seed + 1);
     std::normal_distribution<double> noise(0, 0.3);
-    for (const LogicalParameter& p : gpt_parameters(config)) {
+    for (const LogicalParameter& p : logical_parameters(config)) {
         if (p.init_std > 0) continue;
         for (double& v : weights.at(p.name)) v = rounded(v + noise(random), config.dtype);
     }
     return weights;
 }
 
-Gradients run_with_weights(const GptConfig& config, const Schedule& schedule, const Batch& batch,
+Gradients run_with_weights(const ModelConfig& config, const Schedule& schedule, const Batch& batch,
                            const Tensors& weights) {
-    const GptPartition partition = even_partition(config, schedule, batch.sequences);
+    const ModelPartition partition = even_partition(config, schedule, batch.sequences);
     const StepSizes sizes = step_sizes(config, partition, schedule);
     const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
     Gradients result;
     std::mutex mutex;
     World::threads(schedule.ranks, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
         const std::unique_ptr<Device> device = make_host_device();
-        GptRank model(config, partition, schedule, communicator.rank(), *device);
+        ModelRank model(config, partition, schedule, communicator.rank(), *device);
         Executor executor(communicator, *device, model.modules(), sizes,
                           {.poison_dead_buffers = true});
         set_weights(model, weights);

@@ -8,14 +8,14 @@ namespace vocabpipe::testing {
 
 /// The weights that the kernels read (in bf16 runs: the rounded ones) of the model initialised with
 /// `seed`.
-[[nodiscard]] Tensors initial_weights(const GptConfig& config, uint64_t seed);
+[[nodiscard]] Tensors initial_weights(const ModelConfig& config, uint64_t seed);
 
 /// The same with noise on biases and on the scales of the norms, which start as 0 and 1 and would
 /// hide a factor or an addend left out.
-[[nodiscard]] Tensors random_weights(const GptConfig& config, uint64_t seed);
+[[nodiscard]] Tensors random_weights(const ModelConfig& config, uint64_t seed);
 
 /// One step of `schedule` on a world of threads, with these weights in place of a seed's.
-[[nodiscard]] Gradients run_with_weights(const GptConfig& config, const Schedule& schedule,
+[[nodiscard]] Gradients run_with_weights(const ModelConfig& config, const Schedule& schedule,
                                          const Batch& batch, const Tensors& weights);
 
 /// |actual - expected| / |expected| in the Frobenius norm; 0 for 0 / 0.

@@ -51,7 +51,7 @@ TEST_P(Oracle, LossAndEveryGradientAreThoseOfTheFp64Model) {
     const ModelCase& c = GetParam();
     const Schedule schedule = schedule_of(c, VocabMode::one_barrier);
     const Batch batch = c.batch();
-    const GptPartition partition = even_partition(c.config, schedule, c.sequences);
+    const ModelPartition partition = even_partition(c.config, schedule, c.sequences);
     expect_agreement(run_single_rank(c.config, partition, schedule, batch, 7),
                      fp64_step(c.config, batch, initial_weights(c.config, 7)), kFp32Bound,
                      kFp32Bound, kFp32LossBound);
@@ -136,7 +136,7 @@ TEST(OracleWithoutLabels, IgnoredTokensCountForNothingWhateverTheirG) {
     c.config.z_loss = 0.01F;
     Batch batch = c.batch();
     const Schedule schedule = schedule_of(c, VocabMode::two_barriers);
-    const GptPartition partition = even_partition(c.config, schedule, 1);
+    const ModelPartition partition = even_partition(c.config, schedule, 1);
     const Gradients expected = run_single_rank(c.config, partition, schedule, batch, 7);
     for (size_t j = 0; j < batch.labels.size(); ++j) {
         for (size_t n = 0; n < batch.labels[j].size(); ++n) {
@@ -167,7 +167,7 @@ TEST_P(OracleInBf16, GradientsAgreeWithTheFp64ModelWithinAFewPercent) {
     c.config.dtype = DType::bf16;
     const Schedule schedule = schedule_of(c, VocabMode::one_barrier);
     const Batch batch = c.batch();
-    const GptPartition partition = even_partition(c.config, schedule, c.sequences);
+    const ModelPartition partition = even_partition(c.config, schedule, c.sequences);
     expect_agreement(run_single_rank(c.config, partition, schedule, batch, 7),
                      fp64_step(c.config, batch, initial_weights(c.config, 7)), kBf16Bound,
                      kBf16MeanBound, kBf16LossBound);

@@ -60,9 +60,9 @@ TEST_P(CudaEquality, LossAndGradientsHaveTheBitsOfASingleRankOnTheDevice) {
         SCOPED_TRACE(::testing::Message() << step);
         const Schedule schedule = make_schedule(c, step);
         const int layers = std::max(1, schedule.stages + (step.microbatches % 2 == 0 ? 1 : -1));
-        const GptConfig config = tiny_gpt(layers, step);
+        const ModelConfig config = tiny_gpt(layers, step);
         const Batch batch = random_batch(config, schedule.microbatches, step.sequences, 5);
-        const GptPartition partition = even_partition(config, schedule, step.sequences);
+        const ModelPartition partition = even_partition(config, schedule, step.sequences);
         Gradients expected;
         {
             const std::unique_ptr<Device> device = make_cuda_device({});
@@ -112,13 +112,13 @@ protected:
 };
 
 TEST_P(CudaAgainstHost, AWholeModelDiffersByTheRoundingOfItsSumsOnly) {
-    const GptConfig config =
+    const ModelConfig config =
         tiny_gpt(4, {.vocab_size = 53, .dtype = GetParam(), .tied = true, .loss_terms = true}, 32);
     const Schedule schedule = generate(
         "1f1b",
         {.ranks = 2, .microbatches = 5, .vocab_mode = VocabMode::one_barrier, .vocab_size = 53});
     const Batch batch = random_batch(config, 5, 2, 5);
-    const GptPartition partition = even_partition(config, schedule, 2);
+    const ModelPartition partition = even_partition(config, schedule, 2);
     World world = World::threads(2, {.timeout_seconds = 30});
     const Gradients host = run_pipeline(world, config, partition, schedule, batch, 7);
     const Gradients cuda =
@@ -134,14 +134,14 @@ TEST_P(CudaAgainstHost, AWholeModelDiffersByTheRoundingOfItsSumsOnly) {
 
 TEST_P(CudaAgainstHost, NativeReductionsDifferByTheOrderOfTheirSumsOnly) {
     if (gpus_for_nccl() < 3) GTEST_SKIP() << "NCCL needs 3 GPUs for 3 ranks";
-    const GptConfig config =
+    const ModelConfig config =
         tiny_gpt(6, {.vocab_size = 53, .dtype = GetParam(), .tied = true, .loss_terms = true}, 32);
     for (const VocabMode mode : kShardedModes) {
         // The last stage is on rank 0: a ring that ends there does not add in rank order.
         const Schedule schedule = generate(
             "v-half", {.ranks = 3, .microbatches = 4, .vocab_mode = mode, .vocab_size = 53});
         const Batch batch = random_batch(config, 4, 2, 5);
-        const GptPartition partition = even_partition(config, schedule, 2);
+        const ModelPartition partition = even_partition(config, schedule, 2);
         World world = World::threads(3, {.timeout_seconds = 30});
         PipelineOptions options = on(CudaTransport::nccl);
         const Gradients ordered =

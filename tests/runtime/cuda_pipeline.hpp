@@ -38,7 +38,7 @@ struct CudaPipeline {
 };
 
 inline void CudaPipeline::run() const {
-    const GptConfig config = tiny_gpt(4, {.vocab_size = 53});
+    const ModelConfig config = tiny_gpt(4, {.vocab_size = 53});
     const Schedule schedule = generate(
         "1f1b",
         {.ranks = ranks, .microbatches = microbatches, .vocab_mode = mode, .vocab_size = 53});
@@ -51,11 +51,11 @@ inline void CudaPipeline::run() const {
             .transport = transport};
         const std::unique_ptr<Device> device =
             make_device ? make_device(rank, options) : make_cuda_device(options);
-        GptPartition partition = even_partition(config, schedule, 1);
+        ModelPartition partition = even_partition(config, schedule, 1);
         partition.operators = &device->operators();
         const StepSizes sizes = step_sizes(config, partition, schedule);
         const std::vector<Program> programs = lower(schedule, sizes, costs);
-        GptRank model(config, partition, schedule, rank, *device);
+        ModelRank model(config, partition, schedule, rank, *device);
         RankModules modules = model.modules();
         if (change_modules) change_modules(rank, modules);
         Executor executor(communicator, *device, modules, sizes);

@@ -66,13 +66,13 @@ TEST_P(CudaStep, NeitherWaitsForTheDeviceNorAllocatesAfterTheFirstOne) {
 }
 
 TEST_P(CudaStep, HasTheSameBitsHoweverItsStreamsAreDelayed) {
-    const GptConfig config = tiny_gpt(4, {.vocab_size = 53, .dtype = DType::bf16, .tied = true});
+    const ModelConfig config = tiny_gpt(4, {.vocab_size = 53, .dtype = DType::bf16, .tied = true});
     for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier, VocabMode::interlaced}) {
         const Schedule schedule =
             generate(mode == VocabMode::none ? "zb-h1" : "1f1b",
                      {.ranks = 3, .microbatches = 4, .vocab_mode = mode, .vocab_size = 53});
         const Batch batch = random_batch(config, 4, 1, 5);
-        const GptPartition partition = even_partition(config, schedule, 1);
+        const ModelPartition partition = even_partition(config, schedule, 1);
         PipelineOptions options;
         options.steps = 2;
         options.make_device = [](int rank) {

@@ -18,7 +18,7 @@
 namespace vocabpipe::testing {
 namespace {
 
-GptConfig tiny(int num_layers, int64_t vocab_size, DType dtype, bool tied) {
+ModelConfig tiny(int num_layers, int64_t vocab_size, DType dtype, bool tied) {
     return tiny_gpt(num_layers, {.vocab_size = vocab_size, .dtype = dtype, .tied = tied});
 }
 
@@ -30,7 +30,7 @@ World threads(int ranks) {
 
 /// Everything a run depends on.
 struct RunSetup {
-    GptConfig config;
+    ModelConfig config;
     std::string family = "1f1b";
     GenerateOptions generate{};  ///< vocab_size is filled in
     int64_t sequences = 2;
@@ -289,7 +289,7 @@ TEST_P(SameBits, ForAnySplitOfTheLayersOverTheRanks) {
                                {8, 0, 0},
                                {0, 8, 0},
                                {0, 0, 8}}) {
-        GptPartition partition = even_partition(s.config, schedule, s.sequences);
+        ModelPartition partition = even_partition(s.config, schedule, s.sequences);
         partition.layers_per_stage = layers;
         EXPECT_EQ(first_difference(expected, run_pipeline(world, s.config, partition, schedule,
                                                           s.batch(), 7, s.run)),

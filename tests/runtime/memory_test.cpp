@@ -144,8 +144,8 @@ TEST(OwnMalloc, SeesEveryWayToAllocate) {
 
 /// Large enough for every kind of buffer to be far above 64 KiB: 256 tokens, boundaries of 64 KiB,
 /// numerators of 1 MiB and more.
-GptConfig model(DType dtype, bool tied) {
-    GptConfig config;
+ModelConfig model(DType dtype, bool tied) {
+    ModelConfig config;
     config.num_layers = 4;
     config.hidden_size = 64;
     config.ffn_hidden_size = 256;
@@ -199,7 +199,7 @@ protected:
         const Batch batch = random_batch(config_, kMicrobatches, 4, 1);
         world.run([&](Communicator& communicator) {
             const std::unique_ptr<Device> device = make_host_device();
-            GptRank model(config_, partition_, schedule_, communicator.rank(), *device);
+            ModelRank model(config_, partition_, schedule_, communicator.rank(), *device);
             OptimizerStep optimizer(model, schedule_, communicator.rank(), {});
             RankModules modules = model.modules();
             modules.step = &optimizer;
@@ -222,9 +222,9 @@ protected:
         });
     }
 
-    GptConfig config_;
+    ModelConfig config_;
     Schedule schedule_;
-    GptPartition partition_;
+    ModelPartition partition_;
     StepSizes sizes_;
     std::vector<Program> programs_;
     std::mutex mutex_;

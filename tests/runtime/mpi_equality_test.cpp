@@ -24,9 +24,9 @@ protected:
     void expect_equality(const std::vector<StepCase>& all, int64_t hidden_size) {
         const ScheduleCase c = cell();
         struct Setup {
-            GptConfig config;
+            ModelConfig config;
             Schedule schedule;
-            GptPartition partition;
+            ModelPartition partition;
             Batch batch;
         };
         const auto setup_of = [&](const StepCase& step) {

@@ -21,9 +21,9 @@ TEST(NativeReductions, GiveTheBitsOfOrderedOnesBetweenHosts) {
                         .microbatches = 4, .vocab_size = vocab_size, .dtype = type, .tied = true};
                     const Schedule schedule =
                         make_schedule({.family = family, .mode = mode, .ranks = 3}, step);
-                    const GptConfig config = tiny_gpt(schedule.stages, step);
+                    const ModelConfig config = tiny_gpt(schedule.stages, step);
                     const Batch batch = random_batch(config, 4, 2, 5);
-                    const GptPartition partition = even_partition(config, schedule, 2);
+                    const ModelPartition partition = even_partition(config, schedule, 2);
                     World world = World::threads(3, {.timeout_seconds = 30});
                     const auto run = [&](Reductions reductions) {
                         return run_pipeline(world, config, partition, schedule, batch, 7,

@@ -45,8 +45,8 @@ World& world_of(int ranks) {
     return *world;
 }
 
-GptConfig tiny(int64_t vocab_size) {
-    GptConfig config;
+ModelConfig tiny(int64_t vocab_size) {
+    ModelConfig config;
     config.num_layers = 3;
     config.hidden_size = 8;
     config.ffn_hidden_size = 16;
@@ -79,8 +79,8 @@ Shape any_shape() {
 
 /// Empty if the run equals the oracle; errors of the run are faults, too.
 std::string fault_of_run(const Schedule& schedule, uint32_t seed) {
-    const GptConfig config = tiny(schedule.output.vocab_size());
-    const GptPartition partition = even_partition(config, schedule, 1);
+    const ModelConfig config = tiny(schedule.output.vocab_size());
+    const ModelPartition partition = even_partition(config, schedule, 1);
     const Batch batch = random_batch(config, schedule.microbatches, 1, seed);
     PipelineOptions options;
     options.poison = true;

@@ -22,7 +22,7 @@ struct Executed {
 };
 
 Executed execute(const std::string& family, VocabMode mode, int p, int m) {
-    GptConfig config;
+    ModelConfig config;
     config.num_layers = p;
     config.hidden_size = 16;
     config.ffn_hidden_size = 32;
@@ -32,7 +32,7 @@ Executed execute(const std::string& family, VocabMode mode, int p, int m) {
     config.tied = false;
     const Schedule schedule =
         generate(family, {.ranks = p, .microbatches = m, .vocab_mode = mode, .vocab_size = 53});
-    const GptPartition partition = even_partition(config, schedule, 2);
+    const ModelPartition partition = even_partition(config, schedule, 2);
     const StepSizes sizes = step_sizes(config, partition, schedule);
     const Batch batch = random_batch(config, m, 2, 1);
     Executed result;
@@ -43,7 +43,7 @@ Executed execute(const std::string& family, VocabMode mode, int p, int m) {
     World world = World::threads(p, {.timeout_seconds = 30});
     world.run([&](Communicator& communicator) {
         const std::unique_ptr<Device> device = make_host_device();
-        GptRank model(config, partition, schedule, communicator.rank(), *device);
+        ModelRank model(config, partition, schedule, communicator.rank(), *device);
         Executor executor(communicator, *device, model.modules(), sizes);
         model.initialise(executor.context(), 7);
         executor.load(result.programs);

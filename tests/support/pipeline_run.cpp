@@ -38,7 +38,7 @@ private:
     std::span<const std::byte> bytes_;
 };
 
-std::vector<std::byte> serialise(GptRank& model, bool tied) {
+std::vector<std::byte> serialise(ModelRank& model, bool tied) {
     std::vector<std::byte> out;
     for (const Parameter& p : model.store().parameters()) {
         const std::string name = p.name + (tied && p.counted_elsewhere ? " (output)" : "");
@@ -72,8 +72,8 @@ void merge(std::span<const std::byte> bytes, Gradients& into) {
 
 }  // namespace
 
-GptPartition even_partition(const GptConfig& config, const Schedule& schedule,
-                            int64_t micro_batch_size) {
+ModelPartition even_partition(const ModelConfig& config, const Schedule& schedule,
+                              int64_t micro_batch_size) {
     return {.layers_per_stage =
                 layers_per_stage(config.num_layers, schedule.stages, VocabMode::none, 0),
             .micro_batch_size = micro_batch_size,
@@ -81,7 +81,7 @@ GptPartition even_partition(const GptConfig& config, const Schedule& schedule,
             .optimizer = false};
 }
 
-Gradients run_pipeline(World& world, const GptConfig& config, const GptPartition& partition,
+Gradients run_pipeline(World& world, const ModelConfig& config, const ModelPartition& partition,
                        const Schedule& schedule, const Batch& batch, uint64_t seed,
                        const PipelineOptions& options) {
     TableCosts costs = options.costs;
@@ -94,12 +94,12 @@ Gradients run_pipeline(World& world, const GptConfig& config, const GptPartition
     world.run([&](Communicator& communicator) {
         const std::unique_ptr<Device> device =
             options.make_device ? options.make_device(communicator.rank()) : make_host_device();
-        GptPartition of_device = partition;
+        ModelPartition of_device = partition;
         of_device.operators = &device->operators();
         const StepSizes sizes = step_sizes(config, of_device, schedule);
         const std::vector<Program> programs =
             lower(schedule, sizes, costs, {.reductions = options.reductions});
-        GptRank model(config, of_device, schedule, communicator.rank(), *device);
+        ModelRank model(config, of_device, schedule, communicator.rank(), *device);
         Executor executor(communicator, *device, model.modules(), sizes,
                           {.poison_dead_buffers = options.poison});
         model.initialise(executor.context(), seed);

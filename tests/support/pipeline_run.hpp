@@ -24,8 +24,8 @@ struct PipelineOptions {
 /// Lowers `schedule` and runs it on the ranks of `world`, every rank a part of the model; returns
 /// whole gradients, assembled from all ranks, on every rank (of this process: of the last one to
 /// finish).
-[[nodiscard]] Gradients run_pipeline(World& world, const GptConfig& config,
-                                     const GptPartition& partition, const Schedule& schedule,
+[[nodiscard]] Gradients run_pipeline(World& world, const ModelConfig& config,
+                                     const ModelPartition& partition, const Schedule& schedule,
                                      const Batch& batch, uint64_t seed,
                                      const PipelineOptions& options = {});
 
@@ -33,7 +33,7 @@ struct PipelineOptions {
 [[nodiscard]] std::string first_difference(const Gradients& expected, const Gradients& actual);
 
 /// An even partition of the model over the schedule's stages.
-[[nodiscard]] GptPartition even_partition(const GptConfig& config, const Schedule& schedule,
-                                          int64_t micro_batch_size);
+[[nodiscard]] ModelPartition even_partition(const ModelConfig& config, const Schedule& schedule,
+                                            int64_t micro_batch_size);
 
 }  // namespace vocabpipe::testing

@@ -91,8 +91,8 @@ std::vector<StepCase> step_cases(const ScheduleCase& c, size_t slice) {
     return all;
 }
 
-GptConfig tiny_gpt(int num_layers, const StepCase& step, int64_t hidden_size) {
-    GptConfig config;
+ModelConfig tiny_gpt(int num_layers, const StepCase& step, int64_t hidden_size) {
+    ModelConfig config;
     config.num_layers = num_layers;
     config.hidden_size = hidden_size;
     config.ffn_hidden_size = 2 * hidden_size;

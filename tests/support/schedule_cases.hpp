@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 #include "vocabpipe/generate.hpp"
 
 #include <array>
@@ -58,7 +58,7 @@ struct StepCase {
 [[nodiscard]] std::vector<StepCase> step_cases(const ScheduleCase& c, size_t slice);
 
 /// A transformer of `num_layers` layers in which gradients of every tensor are well away from 0.
-[[nodiscard]] GptConfig tiny_gpt(int num_layers, const StepCase& step, int64_t hidden_size = 16);
+[[nodiscard]] ModelConfig tiny_gpt(int num_layers, const StepCase& step, int64_t hidden_size = 16);
 
 /// The schedule of a cell for one step.
 [[nodiscard]] Schedule make_schedule(const ScheduleCase& c, const StepCase& step);

@@ -62,7 +62,7 @@ std::vector<Microbatch> Batch::microbatches() const {
     return all;
 }
 
-Batch random_batch(const GptConfig& config, int microbatches, int64_t sequences, uint32_t seed,
+Batch random_batch(const ModelConfig& config, int microbatches, int64_t sequences, uint32_t seed,
                    double ignored) {
     Batch batch;
     batch.sequences = sequences;
@@ -92,14 +92,15 @@ Batch random_batch(const GptConfig& config, int microbatches, int64_t sequences,
     return batch;
 }
 
-Gradients run_single_rank(const GptConfig& config, const GptPartition& partition,
+Gradients run_single_rank(const ModelConfig& config, const ModelPartition& partition,
                           const Schedule& schedule, const Batch& batch, uint64_t seed) {
     const std::unique_ptr<Device> host = make_host_device();
     return run_single_rank(config, partition, schedule, batch, seed, *host);
 }
 
-Gradients run_single_rank(const GptConfig& config, GptPartition partition, const Schedule& schedule,
-                          const Batch& batch, uint64_t seed, Device& device) {
+Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
+                          const Schedule& schedule, const Batch& batch, uint64_t seed,
+                          Device& device) {
     partition.operators = &device.operators();
     const auto storage = [&](int64_t bytes) { return Storage(device, bytes); };
     Schedule alone;
@@ -111,7 +112,7 @@ Gradients run_single_rank(const GptConfig& config, GptPartition partition, const
     alone.passes.resize(1);
 
     Context ctx(device.context(partition.threads_per_rank, {}));
-    GptRank model(config, partition, alone, 0, device);
+    ModelRank model(config, partition, alone, 0, device);
     model.initialise(ctx, seed);
     const RankModules modules = model.modules();
     const StepSizes sizes = step_sizes(config, partition, alone);

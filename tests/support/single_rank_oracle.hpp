@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 
 #include <cstdint>
 #include <map>
@@ -22,7 +22,7 @@ struct Batch {
 };
 
 /// Random tokens and labels, about `ignored` of the labels ignored; g = 1 / counted tokens.
-[[nodiscard]] Batch random_batch(const GptConfig& config, int microbatches, int64_t sequences,
+[[nodiscard]] Batch random_batch(const ModelConfig& config, int microbatches, int64_t sequences,
                                  uint32_t seed, double ignored = 0.2);
 
 /// Gradient of every logical tensor, whole, by name ("transformer.wte.weight (output)" is the
@@ -35,11 +35,11 @@ struct Gradients {
 /// One process computes everything: each microbatch through all stages, the output shards of
 /// `schedule` one after the other, partial sums added in rank order, weight gradients accumulated
 /// in the order in which the schedule's ranks do it. No lowering, no executor, no transport.
-[[nodiscard]] Gradients run_single_rank(const GptConfig& config, const GptPartition& partition,
+[[nodiscard]] Gradients run_single_rank(const ModelConfig& config, const ModelPartition& partition,
                                         const Schedule& schedule, const Batch& batch,
                                         uint64_t seed);
 /// The same on another device than the host.
-[[nodiscard]] Gradients run_single_rank(const GptConfig& config, GptPartition partition,
+[[nodiscard]] Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
                                         const Schedule& schedule, const Batch& batch, uint64_t seed,
                                         Device& device);
 

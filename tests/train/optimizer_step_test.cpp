@@ -30,8 +30,8 @@ TrainingSetup setup_of(int ranks, VocabMode mode, bool tied, int steps) {
 /// Loshchilov & Hutter and torch.optim.AdamW, in double.
 class Fp64AdamW {
 public:
-    Fp64AdamW(const GptConfig& config, const OptimizerOptions& options) : options_(options) {
-        for (const LogicalParameter& p : gpt_parameters(config)) decays_[p.name] = p.rows > 1;
+    Fp64AdamW(const ModelConfig& config, const OptimizerOptions& options) : options_(options) {
+        for (const LogicalParameter& p : logical_parameters(config)) decays_[p.name] = p.rows > 1;
     }
 
     /// Returns the norm before clipping.

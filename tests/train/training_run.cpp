@@ -44,7 +44,7 @@ Training train_on_threads(const TrainingSetup& setup) {
                                                       .microbatches = setup.microbatches,
                                                       .vocab_mode = setup.mode,
                                                       .vocab_size = setup.config.vocab_size});
-    GptPartition partition = even_partition(setup.config, schedule, setup.sequences);
+    ModelPartition partition = even_partition(setup.config, schedule, setup.sequences);
     partition.optimizer = true;
     const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
     Training result;
@@ -54,10 +54,10 @@ Training train_on_threads(const TrainingSetup& setup) {
         const int rank = communicator.rank();
         const std::unique_ptr<Device> device =
             setup.make_device ? setup.make_device(rank) : make_host_device();
-        GptPartition of_device = partition;
+        ModelPartition of_device = partition;
         of_device.operators = &device->operators();
         const StepSizes sizes = step_sizes(setup.config, of_device, schedule);
-        GptRank model(setup.config, of_device, schedule, rank, *device);
+        ModelRank model(setup.config, of_device, schedule, rank, *device);
         OptimizerStep optimizer(model, schedule, rank, setup.optimizer);
         RankModules modules = model.modules();
         modules.step = &optimizer;

@@ -14,7 +14,7 @@
 namespace vocabpipe::testing {
 
 struct TrainingSetup {
-    GptConfig config;
+    ModelConfig config;
     std::string family = "1f1b";
     int ranks = 1;
     int microbatches = 4;

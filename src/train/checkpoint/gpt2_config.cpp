@@ -43,14 +43,14 @@ double shortest(float value) {
 
 }  // namespace
 
-GptConfig parse_gpt2_config(std::string_view text, const std::string& path) {
+ModelConfig parse_gpt2_config(std::string_view text, const std::string& path) {
     const StrictJson json = StrictJson::parse(text, path);
     const std::string type = json.at("model_type").text();
     if (type != "gpt2") {
         json.at("model_type").fail("is not gpt2; train_gpt loads the GPT-2 family only");
     }
     const auto size = [&](std::string_view key) { return json.at(key).integer(1, kLargestSize); };
-    GptConfig config;
+    ModelConfig config;
     config.num_layers = static_cast<int>(json.at("n_layer").integer(1, UINT16_MAX));
     config.hidden_size = size("n_embd");
     config.num_attention_heads = size("n_head");
@@ -78,7 +78,7 @@ GptConfig parse_gpt2_config(std::string_view text, const std::string& path) {
     return config;
 }
 
-void check_same_model(const GptConfig& file, const std::string& path, const GptConfig& run) {
+void check_same_model(const ModelConfig& file, const std::string& path, const ModelConfig& run) {
     const auto refuse = [&](const char* key, const std::string& theirs, const std::string& ours,
                             const std::string& remedy) {
         throw InputFileError(path + ": " + key + " is " + theirs + ", this run has " + ours + "; " +
@@ -107,7 +107,7 @@ void check_same_model(const GptConfig& file, const std::string& path, const GptC
     }
 }
 
-std::string print_gpt2_config(const GptConfig& c) {
+std::string print_gpt2_config(const ModelConfig& c) {
     nlohmann::ordered_json json;
     json["architectures"] = {"GPT2LMHeadModel"};
     json["model_type"] = "gpt2";

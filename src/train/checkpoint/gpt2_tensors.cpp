@@ -12,9 +12,9 @@ std::vector<int64_t> held_shape(const LogicalParameter& p) {
 
 }  // namespace
 
-std::vector<Gpt2Tensor> gpt2_tensors(const GptConfig& config) {
+std::vector<Gpt2Tensor> gpt2_tensors(const ModelConfig& config) {
     std::vector<Gpt2Tensor> tensors;
-    for (const LogicalParameter& p : gpt_parameters(config)) {
+    for (const LogicalParameter& p : logical_parameters(config)) {
         Gpt2Tensor t{.name = p.name, .shape = held_shape(p)};
         t.transposed = p.name.ends_with(".c_attn.weight") || p.name.ends_with(".c_proj.weight") ||
                        p.name.ends_with(".c_fc.weight");
@@ -24,12 +24,12 @@ std::vector<Gpt2Tensor> gpt2_tensors(const GptConfig& config) {
     return tensors;
 }
 
-bool is_no_weight_of(const std::string& name, const GptConfig& config) {
+bool is_no_weight_of(const std::string& name, const ModelConfig& config) {
     return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
            (config.tied && name == "lm_head.weight");
 }
 
-std::vector<StoredTensor> model_file_tensors(const GptConfig& config) {
+std::vector<StoredTensor> model_file_tensors(const ModelConfig& config) {
     std::vector<StoredTensor> tensors;
     for (Gpt2Tensor& t : gpt2_tensors(config)) {
         tensors.push_back({.name = std::move(t.name),
@@ -39,9 +39,9 @@ std::vector<StoredTensor> model_file_tensors(const GptConfig& config) {
     return tensors;
 }
 
-std::vector<StoredTensor> optimizer_file_tensors(const GptConfig& config) {
+std::vector<StoredTensor> optimizer_file_tensors(const ModelConfig& config) {
     std::vector<StoredTensor> tensors;
-    for (const LogicalParameter& p : gpt_parameters(config)) {
+    for (const LogicalParameter& p : logical_parameters(config)) {
         tensors.push_back({.name = exp_avg_name(p.name), .shape = held_shape(p)});
         tensors.push_back({.name = exp_avg_sq_name(p.name), .shape = held_shape(p)});
         if (config.dtype != DType::fp32) {

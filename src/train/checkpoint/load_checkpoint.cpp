@@ -300,7 +300,7 @@ void Checkpoint::verify() const {
     World::threads(1).run([this](Communicator& alone) { verify(alone); });
 }
 
-void Checkpoint::fill(GptRank& model, Context& ctx) const {
+void Checkpoint::fill(ModelRank& model, Context& ctx) const {
     Device& device = model.device();
     const std::vector<Gpt2Tensor> stored = gpt2_tensors(config_);
     std::vector<Parameter>& parameters = model.store().parameters();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "src/train/checkpoint/training_state.hpp"
@@ -21,7 +21,7 @@ public:
 
     [[nodiscard]] const std::string& folder() const { return folder_; }
     /// Sizes, and the type of a run's step; sequence length and losses are not in it.
-    [[nodiscard]] const GptConfig& config() const { return config_; }
+    [[nodiscard]] const ModelConfig& config() const { return config_; }
     [[nodiscard]] std::string config_path() const;
     [[nodiscard]] std::string training_path() const;
     /// None: weights only.
@@ -36,7 +36,7 @@ public:
 
     /// The rank's rows of weights and, with a training state, moments. The model's configuration
     /// must be this one's.
-    void fill(GptRank& model, Context& ctx) const;
+    void fill(ModelRank& model, Context& ctx) const;
 
 private:
     struct Part;
@@ -46,7 +46,7 @@ private:
     [[nodiscard]] const FoundTensor& weight(const std::string& name) const;
 
     std::string folder_;
-    GptConfig config_;
+    ModelConfig config_;
     std::optional<TrainingState> state_;
     std::optional<TrainingState> recorded_;  ///< also where only the weights are taken
     TensorFolder weights_;

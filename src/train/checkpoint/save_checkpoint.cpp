@@ -145,8 +145,8 @@ FileChecksums checksums_of(const SafetensorsPlan& plan, std::span<const Piece> p
 }  // namespace
 
 uint64_t save_checkpoint(Communicator& communicator, const std::string& root, SaveFolder* folder,
-                         GptRank& model, TrainingState state) {
-    const GptConfig& config = model.config();
+                         ModelRank& model, TrainingState state) {
+    const ModelConfig& config = model.config();
     const SafetensorsPlan weights(model_file_tensors(config), {{"format", "pt"}});
     const SafetensorsPlan optimizer(optimizer_file_tensors(config),
                                     {{"format", "vocabpipe optimizer state"}});

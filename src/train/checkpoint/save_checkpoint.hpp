@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/training_state.hpp"
 #include "vocabpipe/world.hpp"
@@ -16,6 +16,6 @@ namespace vocabpipe {
 /// the same files. Of `state`, `files` is filled in. Returns the bytes of the step. Between steps;
 /// collective, errors are agreed on.
 uint64_t save_checkpoint(Communicator& communicator, const std::string& root, SaveFolder* folder,
-                         GptRank& model, TrainingState state);
+                         ModelRank& model, TrainingState state);
 
 }  // namespace vocabpipe

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kRows = 53;
 
-GptConfig tiny(int stages) {
-    GptConfig config;
+ModelConfig tiny(int stages) {
+    ModelConfig config;
     config.num_layers = stages;
     config.hidden_size = 16;
     config.ffn_hidden_size = 32;
@@ -30,9 +30,9 @@ GptConfig tiny(int stages) {
 }
 
 void expect_oracle_bits(const Schedule& schedule) {
-    const GptConfig config = tiny(schedule.stages);
+    const ModelConfig config = tiny(schedule.stages);
     const Batch batch = random_batch(config, schedule.microbatches, 2, 1);
-    const GptPartition partition = even_partition(config, schedule, 2);
+    const ModelPartition partition = even_partition(config, schedule, 2);
     const Gradients expected = run_single_rank(config, partition, schedule, batch, 7);
     for (const double loss : expected.losses) EXPECT_TRUE(std::isfinite(loss) && loss > 0);
     World world = World::threads(schedule.ranks, {.timeout_seconds = 30});

@@ -22,7 +22,7 @@ json gpt2() {
 }
 
 TEST(Gpt2Config, ReadsTheSmallestWithItsDefaults) {
-    const GptConfig c = parse_gpt2_config(gpt2().dump(), "config.json");
+    const ModelConfig c = parse_gpt2_config(gpt2().dump(), "config.json");
     EXPECT_EQ(c.num_layers, 12);
     EXPECT_EQ(c.hidden_size, 768);
     EXPECT_EQ(c.ffn_hidden_size, 3072);
@@ -34,7 +34,7 @@ TEST(Gpt2Config, ReadsTheSmallestWithItsDefaults) {
 }
 
 TEST(Gpt2Config, PrintsWhatItReads) {
-    GptConfig config;
+    ModelConfig config;
     config.num_layers = 3;
     config.hidden_size = 48;
     config.ffn_hidden_size = 100;
@@ -74,25 +74,25 @@ TEST(Gpt2Config, RefusesByNameWhatIsNotComputed) {
 }
 
 TEST(Gpt2Config, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
-    const GptConfig file = parse_gpt2_config(gpt2().dump(), "c");
+    const ModelConfig file = parse_gpt2_config(gpt2().dump(), "c");
     const auto with = [&](auto change) {
-        GptConfig run = file;
+        ModelConfig run = file;
         change(run);
         return message_of<InputFileError>([&] { check_same_model(file, "d/config.json", run); });
     };
-    EXPECT_EQ(with([](GptConfig& c) { c.hidden_size = 64; }),
+    EXPECT_EQ(with([](ModelConfig& c) { c.hidden_size = 64; }),
               "d/config.json: n_embd is 768, this run has 64; give --hidden-size 768");
-    EXPECT_THAT(with([](GptConfig& c) { c.num_layers = 2; }), HasSubstr("give --num-layers 12"));
-    EXPECT_THAT(with([](GptConfig& c) { c.vocab_size = 2; }), HasSubstr("--vocab-size 50257"));
-    EXPECT_THAT(with([](GptConfig& c) { c.max_position_embeddings = 2; }),
+    EXPECT_THAT(with([](ModelConfig& c) { c.num_layers = 2; }), HasSubstr("give --num-layers 12"));
+    EXPECT_THAT(with([](ModelConfig& c) { c.vocab_size = 2; }), HasSubstr("--vocab-size 50257"));
+    EXPECT_THAT(with([](ModelConfig& c) { c.max_position_embeddings = 2; }),
                 HasSubstr("--max-position-embeddings 1024"));
-    EXPECT_THAT(with([](GptConfig& c) { c.num_attention_heads = 2; }),
+    EXPECT_THAT(with([](ModelConfig& c) { c.num_attention_heads = 2; }),
                 HasSubstr("--num-attention-heads 12"));
-    EXPECT_THAT(with([](GptConfig& c) { c.ffn_hidden_size = 2; }),
+    EXPECT_THAT(with([](ModelConfig& c) { c.ffn_hidden_size = 2; }),
                 HasSubstr("--ffn-hidden-size 3072"));
-    EXPECT_THAT(with([](GptConfig& c) { c.tied = false; }),
+    EXPECT_THAT(with([](ModelConfig& c) { c.tied = false; }),
                 HasSubstr("leave out --untie-embeddings-and-output-weights"));
-    EXPECT_THAT(with([](GptConfig& c) { c.layer_norm_epsilon = 1e-6F; }),
+    EXPECT_THAT(with([](ModelConfig& c) { c.layer_norm_epsilon = 1e-6F; }),
                 HasSubstr("layer_norm_epsilon is 1e-05, this run has 1e-06"));
 }
 

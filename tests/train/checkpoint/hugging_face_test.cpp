@@ -99,7 +99,7 @@ void write_config(const std::string& folder, bool tied) {
 
 /// A rank of a world of two that holds what it loaded, and where that must have been in the file.
 void expect_loaded(const std::string& folder, bool tied, DType dtype, VocabMode mode) {
-    GptConfig config;
+    ModelConfig config;
     config.num_layers = kLayers;
     config.hidden_size = kHidden;
     config.ffn_hidden_size = kFfn;
@@ -112,7 +112,7 @@ void expect_loaded(const std::string& folder, bool tied, DType dtype, VocabMode 
         generate("1f1b", {.ranks = 2, .microbatches = 2, .vocab_mode = mode, .vocab_size = kVocab});
     const std::unique_ptr<Device> device = make_host_device();
     for (int rank = 0; rank < 2; ++rank) {
-        GptRank model(config, {.layers_per_stage = {2, 2}}, schedule, rank, *device);
+        ModelRank model(config, {.layers_per_stage = {2, 2}}, schedule, rank, *device);
         Context ctx({.threads = 1, .poll = {}});
         const Checkpoint checkpoint(find_checkpoint(folder, false));
         EXPECT_FALSE(checkpoint.state());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/model/gpt_config.hpp"
+#include "src/model/model_config.hpp"
 
 #include "vocabpipe/error.hpp"
 
@@ -7,7 +7,7 @@
 
 namespace vocabpipe {
 
-void GptConfig::check() const {
+void ModelConfig::check() const {
     const auto at_least = [](const char* flag, int64_t value, int64_t limit) {
         if (value < limit) {
             throw UsageError(std::string(flag) + " " + std::to_string(value) +
@@ -34,7 +34,7 @@ void GptConfig::check() const {
     }
 }
 
-std::vector<LogicalParameter> gpt_parameters(const GptConfig& c) {
+std::vector<LogicalParameter> logical_parameters(const ModelConfig& c) {
     const int64_t h = c.hidden_size;
     const int64_t f = c.ffn_hidden_size;
     // GPT-2 scales the projections into the residual stream by 1/sqrt(2 L).
@@ -71,7 +71,7 @@ std::vector<LogicalParameter> gpt_parameters(const GptConfig& c) {
 
 namespace {
 
-double layer_flops_per_token(const GptConfig& c) {
+double layer_flops_per_token(const ModelConfig& c) {
     const auto h = static_cast<double>(c.hidden_size);
     const auto s = static_cast<double>(c.seq_length);
     const auto f = static_cast<double>(c.ffn_hidden_size);
@@ -79,17 +79,17 @@ double layer_flops_per_token(const GptConfig& c) {
     return 8 * h * h + 2 * s * h + 4 * h * f;
 }
 
-double output_flops_per_token(const GptConfig& c) {
+double output_flops_per_token(const ModelConfig& c) {
     return 2.0 * static_cast<double>(c.hidden_size) * static_cast<double>(c.vocab_size);
 }
 
 }  // namespace
 
-double forward_flops_per_token(const GptConfig& config) {
+double forward_flops_per_token(const ModelConfig& config) {
     return config.num_layers * layer_flops_per_token(config) + output_flops_per_token(config);
 }
 
-double output_layer_in_layers(const GptConfig& config) {
+double output_layer_in_layers(const ModelConfig& config) {
     return output_flops_per_token(config) / layer_flops_per_token(config);
 }
 

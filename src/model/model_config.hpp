@@ -10,7 +10,7 @@
 namespace vocabpipe {
 
 /// GPT-2 style decoder: learned positions, pre-LayerNorm, GELU (tanh), causal attention.
-struct GptConfig {
+struct ModelConfig {
     int num_layers = 2;
     int64_t hidden_size = 64;
     int64_t ffn_hidden_size = 256;
@@ -30,8 +30,8 @@ struct GptConfig {
     void check() const;
 };
 
-/// One logical tensor of the model, whatever ranks hold it. The index in gpt_parameters() is its
-/// id: it seeds the initialisation and orders the gradient norm, so neither depends on p.
+/// One logical tensor of the model, whatever ranks hold it. The index in logical_parameters() is
+/// its id: it seeds the initialisation and orders the gradient norm, so neither depends on p.
 struct LogicalParameter {
     std::string name;  ///< Hugging Face's; linear weights are held as [out, in]
     int64_t rows = 0;
@@ -42,7 +42,7 @@ struct LogicalParameter {
 };
 
 /// Ids: 0 wte, 1 wpe, then 12 per layer, then ln_f weight and bias, then lm_head unless tied.
-[[nodiscard]] std::vector<LogicalParameter> gpt_parameters(const GptConfig& config);
+[[nodiscard]] std::vector<LogicalParameter> logical_parameters(const ModelConfig& config);
 [[nodiscard]] constexpr int wte_id() {
     return 0;
 }
@@ -52,17 +52,17 @@ struct LogicalParameter {
 [[nodiscard]] constexpr int layer_id(int layer) {
     return 2 + 12 * layer;
 }
-[[nodiscard]] inline int final_norm_id(const GptConfig& config) {
+[[nodiscard]] inline int final_norm_id(const ModelConfig& config) {
     return layer_id(config.num_layers);
 }
-[[nodiscard]] inline int output_id(const GptConfig& config) {
+[[nodiscard]] inline int output_id(const ModelConfig& config) {
     return config.tied ? wte_id() : final_norm_id(config) + 2;
 }
 
 /// Forward FLOPs per token (docs/performance.md): matrix products only, causal attention counted
 /// half.
-[[nodiscard]] double forward_flops_per_token(const GptConfig& config);
+[[nodiscard]] double forward_flops_per_token(const ModelConfig& config);
 /// The output layer in units of one transformer layer, by FLOPs: q of layer redistribution.
-[[nodiscard]] double output_layer_in_layers(const GptConfig& config);
+[[nodiscard]] double output_layer_in_layers(const ModelConfig& config);
 
 }  // namespace vocabpipe

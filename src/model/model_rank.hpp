@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/gpt_config.hpp"
 #include "src/model/input_layer.hpp"
+#include "src/model/model_config.hpp"
 #include "src/model/output_layer.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/transformer_stage.hpp"
@@ -18,7 +18,7 @@
 namespace vocabpipe {
 
 /// How a model is cut: everything the memory plan needs besides the schedule.
-struct GptPartition {
+struct ModelPartition {
     std::vector<int> layers_per_stage;
     int64_t micro_batch_size = 1;  ///< sequences
     int threads_per_rank = 1;      ///< attention needs a workspace per thread
@@ -29,35 +29,35 @@ struct GptPartition {
 
 /// Doubles that every rank reports at the end of a step: a sum of squares per logical parameter,
 /// then loss and a request to stop.
-[[nodiscard]] int64_t report_slots(const GptConfig& config);
+[[nodiscard]] int64_t report_slots(const ModelConfig& config);
 
 /// The model's side of the memory plan, from the configuration alone.
-[[nodiscard]] StepSizes step_sizes(const GptConfig& config, const GptPartition& partition,
+[[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    const Schedule& schedule);
 
 /// Weights, gradients and optimizer state of one rank, from the configuration alone.
-[[nodiscard]] PersistentBytes persistent_bytes(const GptConfig& config,
-                                               const GptPartition& partition,
+[[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
+                                               const ModelPartition& partition,
                                                const Schedule& schedule, int rank);
 
 /// One rank's part of the model.
-class GptRank {
+class ModelRank {
 public:
     /// The device must outlive it.
-    GptRank(const GptConfig& config, const GptPartition& partition, const Schedule& schedule,
-            int rank, Device& device);
+    ModelRank(const ModelConfig& config, const ModelPartition& partition, const Schedule& schedule,
+              int rank, Device& device);
 
     /// Pointers into this object; `step` is left null.
     [[nodiscard]] RankModules modules();
     void initialise(Context& ctx, uint64_t seed) { store_.initialise(ctx, config_, seed); }
     [[nodiscard]] Device& device() { return device_; }
-    [[nodiscard]] const GptConfig& config() const { return config_; }
+    [[nodiscard]] const ModelConfig& config() const { return config_; }
     [[nodiscard]] ParameterStore& store() { return store_; }
     [[nodiscard]] ShardedInputLayer* input() { return input_ ? &*input_ : nullptr; }
     [[nodiscard]] ShardedOutputLayer* output() { return output_ ? &*output_ : nullptr; }
 
 private:
-    GptConfig config_;
+    ModelConfig config_;
     Device& device_;
     ParameterStore store_;
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere

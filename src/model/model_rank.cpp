@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/model/gpt.hpp"
+#include "src/model/model_rank.hpp"
 
 #include "vocabpipe/error.hpp"
 
@@ -7,7 +7,7 @@ namespace vocabpipe {
 
 namespace {
 
-std::vector<StageLayers> stages_of(const GptConfig& config, const GptPartition& partition) {
+std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartition& partition) {
     std::vector<StageLayers> stages;
     int first = 0;
     for (const int count : partition.layers_per_stage) {
@@ -24,7 +24,8 @@ std::vector<StageLayers> stages_of(const GptConfig& config, const GptPartition& 
 }
 
 /// All of a rank's parameters: its stages', then its input rows, then its output rows.
-std::vector<ParameterRows> rank_parameters(const GptConfig& config, const GptPartition& partition,
+std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
+                                           const ModelPartition& partition,
                                            const Schedule& schedule, int rank) {
     std::vector<ParameterRows> rows;
     const std::vector<StageLayers> stages = stages_of(config, partition);
@@ -49,17 +50,17 @@ std::vector<ParameterRows> rank_parameters(const GptConfig& config, const GptPar
     return rows;
 }
 
-const kernels::Operators& operators_of(const GptPartition& partition) {
+const kernels::Operators& operators_of(const ModelPartition& partition) {
     return partition.operators != nullptr ? *partition.operators : kernels::host::operators();
 }
 
 }  // namespace
 
-int64_t report_slots(const GptConfig& config) {
-    return static_cast<int64_t>(gpt_parameters(config).size()) + 2;
+int64_t report_slots(const ModelConfig& config) {
+    return static_cast<int64_t>(logical_parameters(config).size()) + 2;
 }
 
-StepSizes step_sizes(const GptConfig& config, const GptPartition& partition,
+StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule) {
     StepSizes sizes;
     sizes.tokens = partition.micro_batch_size * config.seq_length;
@@ -81,13 +82,13 @@ StepSizes step_sizes(const GptConfig& config, const GptPartition& partition,
     return sizes;
 }
 
-PersistentBytes persistent_bytes(const GptConfig& config, const GptPartition& partition,
+PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition& partition,
                                  const Schedule& schedule, int rank) {
     return persistent_bytes(config, rank_parameters(config, partition, schedule, rank));
 }
 
-GptRank::GptRank(const GptConfig& config, const GptPartition& partition, const Schedule& schedule,
-                 int rank, Device& device)
+ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
+                     const Schedule& schedule, int rank, Device& device)
     : config_(config),
       device_(device),
       store_(device, config, rank_parameters(config, partition, schedule, rank),
@@ -114,7 +115,7 @@ GptRank::GptRank(const GptConfig& config, const GptPartition& partition, const S
     }
 }
 
-RankModules GptRank::modules() {
+RankModules ModelRank::modules() {
     RankModules modules;
     for (const auto& stage : stages_) modules.stages.push_back(stage.get());
     modules.input = input();
