@@ -161,7 +161,11 @@ BENCHMARK(Linear)->Apply(linear_shapes)->UseRealTime();
 
 void Attention(benchmark::State& state) {
     const DType type = type_of(state);
-    const AttentionShape shape{state.range(2), state.range(3), state.range(4), state.range(5)};
+    const AttentionShape shape{.sequences = state.range(2),
+                               .seq_length = state.range(3),
+                               .heads = state.range(4),
+                               .head_size = state.range(5),
+                               .kv_heads = state.range(4)};
     const int threads = static_cast<int>(state.range(6));
     const bool backward = state.range(1) != 0;
     Context ctx({.threads = threads, .poll = {}});

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/activation.hpp"
 #include "kernels/attention_shape.hpp"
 #include "kernels/reference/vocabulary.hpp"
+#include "kernels/rms_norm_options.hpp"
 #include "kernels/step_scalars.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
@@ -51,6 +53,45 @@ public:
                                             ConstTensor statistics, Tensor dgamma, Tensor dbeta,
                                             bool accumulate) const = 0;
 
+    // kernels/host/rms_norm.hpp
+    virtual void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma,
+                                  const RmsNormOptions& options, ConstTensor residual, Tensor y,
+                                  Tensor statistics) const = 0;
+    virtual void rms_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x,
+                                         ConstTensor gamma, const RmsNormOptions& options,
+                                         ConstTensor statistics, ConstTensor residual,
+                                         Tensor dx) const = 0;
+    virtual void rms_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x,
+                                          ConstTensor statistics, Tensor dgamma,
+                                          bool accumulate) const = 0;
+
+    // kernels/host/head_norm.hpp
+    virtual void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q,
+                                   ConstTensor gamma_k, const RmsNormOptions& options,
+                                   const AttentionShape& shape, Tensor out,
+                                   Tensor statistics) const = 0;
+    virtual void head_norm_backward_input(Context& ctx, ConstTensor dout, ConstTensor qkv,
+                                          ConstTensor gamma_q, ConstTensor gamma_k,
+                                          const RmsNormOptions& options, ConstTensor statistics,
+                                          const AttentionShape& shape, Tensor dqkv) const = 0;
+    virtual void head_norm_backward_weight(Context& ctx, ConstTensor dout, ConstTensor qkv,
+                                           ConstTensor statistics, const AttentionShape& shape,
+                                           Tensor dgamma_q, Tensor dgamma_k,
+                                           bool accumulate) const = 0;
+
+    // kernels/host/rotary.hpp
+    virtual void rotary_forward(Context& ctx, ConstTensor table, const AttentionShape& shape,
+                                Tensor qkv) const = 0;
+    virtual void rotary_backward(Context& ctx, ConstTensor table, const AttentionShape& shape,
+                                 Tensor dqkv) const = 0;
+
+    // kernels/host/gated.hpp, kernels/host/gelu.hpp
+    virtual void gated_forward(Context& ctx, Activation activation, ConstTensor gate_up,
+                               Tensor y) const = 0;
+    virtual void gated_backward(Context& ctx, Activation activation, ConstTensor dy,
+                                ConstTensor gate_up, Tensor dgate_up) const = 0;
+    virtual void gelu_forward(Context& ctx, ConstTensor x, Tensor y) const = 0;
+
     // kernels/host/attention.hpp
     [[nodiscard]] virtual int64_t attention_workspace_bytes(AttentionShape shape, DType type,
                                                             int threads) const = 0;
@@ -65,6 +106,7 @@ public:
     // kernels/host/elementwise.hpp, kernels/host/fold.hpp
     virtual void add(Context& ctx, ConstTensor a, ConstTensor b, Tensor out) const = 0;
     virtual void convert(Context& ctx, ConstTensor from, Tensor to) const = 0;
+    virtual void scale(Context& ctx, ConstTensor x, float factor, Tensor y) const = 0;
     virtual void fold_rows(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) const = 0;
     virtual void set_zero(Context& ctx, std::span<std::byte> bytes) const = 0;
     /// Equally long, not overlapping.

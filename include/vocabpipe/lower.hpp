@@ -16,6 +16,7 @@ namespace vocabpipe {
 /// Bytes that one stage needs per microbatch.
 struct StageBytes {
     int64_t saved = 0;       ///< F to B (or W)
+    int64_t recomputed = 0;  ///< R to B (or W), and scratch of F; without R: F to B (or W)
     int64_t for_weight = 0;  ///< I to W
     int64_t forward_workspace = 0;
     int64_t backward_workspace = 0;         ///< of B

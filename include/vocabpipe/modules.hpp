@@ -46,25 +46,34 @@ struct Parameter {
 
 using Bytes = std::span<std::byte>;
 
+/// What a stage's backward needs of its forward, of one microbatch.
+struct Saved {
+    Bytes kept;        ///< StageBytes::saved: lives from F on
+    Bytes recomputed;  ///< StageBytes::recomputed: scratch of F where R makes it again
+};
+
 /// The transformer layers of one stage.
 class StageModule {
 public:
     virtual ~StageModule() = default;
     [[nodiscard]] virtual StageBytes bytes() const = 0;
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
-    /// x, y (N, h) in the run's type; `saved` keeps what the backward needs.
+    /// x, y (N, h) in the run's type; fills all of `saved`.
     virtual void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
-                         Bytes saved, Bytes workspace) = 0;
+                         Saved saved, Bytes workspace) = 0;
+    /// R: fills saved.recomputed as F did, to the bit, from x and saved.kept. Workspace as F's.
+    virtual void recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x, Saved saved,
+                           Bytes workspace) = 0;
     /// B: dx and the weights' gradients. overwrite: first of the step, else add.
     virtual void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
-                          Bytes saved, Tensor dx, Bytes workspace, bool overwrite) = 0;
+                          Saved saved, Tensor dx, Bytes workspace, bool overwrite) = 0;
     /// I: dx only; `for_weight` keeps what W needs.
     virtual void backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
-                                ConstTensor x, Bytes saved, Tensor dx, Bytes for_weight,
+                                ConstTensor x, Saved saved, Tensor dx, Bytes for_weight,
                                 Bytes workspace) = 0;
     /// W: the weights' gradients.
     virtual void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
-                                 Bytes saved, Bytes for_weight, Bytes workspace,
+                                 Saved saved, Bytes for_weight, Bytes workspace,
                                  bool overwrite) = 0;
 };
 

@@ -328,7 +328,8 @@ private:
     [[nodiscard]] ConstTensor keys_of(ConstTensor qkv, Group group, QueryBlock queries,
                                       int64_t part) const {
         return qkv.row_range(group.sequence * shape_.seq_length, queries.keys())
-            .column_range(part * shape_.hidden() + group.head * shape_.head_size, shape_.head_size);
+            .column_range(part * shape_.query_columns() + group.head * shape_.head_size,
+                          shape_.head_size);
     }
     [[nodiscard]] Tensor scores(Group group, QueryBlock queries, int64_t at) const {
         return {scratch_of(group, at), queries.rows, queries.keys(), plan_.score_stride,
@@ -438,8 +439,8 @@ private:
 
 void require_shapes(ConstTensor qkv, AttentionShape shape, ConstTensor out, ConstTensor log_sum_exp,
                     std::span<std::byte> workspace) {
-    require(has_shape(qkv, shape.tokens(), 3 * shape.hidden()), "qkv of shape (N, 3h)");
-    require(has_shape(out, shape.tokens(), shape.hidden()), "out of shape (N, h)");
+    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, 3h)");
+    require(has_shape(out, shape.tokens(), shape.query_columns()), "out of shape (N, h)");
     require(has_shape(log_sum_exp, shape.tokens(), shape.heads) && log_sum_exp.dtype == DType::fp32,
             "log_sum_exp of shape (N, heads) fp32");
     require(qkv.dtype == out.dtype, "one type for qkv and out");

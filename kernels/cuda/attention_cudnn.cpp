@@ -61,7 +61,7 @@ int64_t backward_bytes(AttentionShape shape) {
     const AttentionShape part = backward_part(shape);
     const int64_t pairs = part.sequences * part.heads;
     return statistics_bytes(part) + pairs * score_bytes_per_pair(shape) + statistics_bytes(part) +
-           part.tokens() * part.hidden() * size_of(DType::fp32) + kEngineBytes;
+           part.tokens() * part.query_columns() * size_of(DType::fp32) + kEngineBytes;
 }
 
 bool aligned(ConstTensor t) {
@@ -234,7 +234,7 @@ bool try_cudnn_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape s
                       .dqkv_stride = 0};
     auto* statistics = reinterpret_cast<float*>(workspace.data());
     Engine& engine = ctx.cuda();
-    const int64_t h = shape.hidden();
+    const int64_t h = shape.query_columns();
     if (!plans_of(engine).run(key, engine.stream(),
                               {{kQ, pointer(qkv)},
                                {kK, pointer(qkv.column_range(h, h))},
@@ -259,7 +259,7 @@ bool try_cudnn_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qk
     auto* statistics = reinterpret_cast<float*>(workspace.data());
     Engine& engine = ctx.cuda();
     const AttentionShape largest = backward_part(shape);
-    const int64_t h = shape.hidden(), d = shape.head_size;
+    const int64_t h = shape.query_columns(), d = shape.head_size;
     for (int64_t sequence = 0; sequence < shape.sequences; sequence += largest.sequences) {
         for (int64_t head = 0; head < shape.heads; head += largest.heads) {
             AttentionShape part = largest;

@@ -21,7 +21,7 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
 }  // namespace
 
 AttentionPlan::AttentionPlan(AttentionShape shape) {
-    if (shape.tokens() == 0 || shape.hidden() == 0) return;
+    if (shape.tokens() == 0 || shape.query_columns() == 0) return;
     score_stride = round_up(shape.seq_length, 8);  // whole vectors of scores
     const int64_t row_bytes = score_stride * size_of(DType::fp32);
     const int64_t fitting = kAttentionScratchBytes / 4 / row_bytes / 16 * 16;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/operators.hpp"
 
+#include "kernels/check.hpp"
 #include "kernels/cuda/adamw.hpp"
 #include "kernels/cuda/attention.hpp"
 #include "kernels/cuda/elementwise.hpp"
@@ -44,6 +45,50 @@ public:
                                     ConstTensor statistics, Tensor dgamma, Tensor dbeta,
                                     bool accumulate) const override {
         cuda::layer_norm_backward_weight(ctx, dy, x, statistics, dgamma, dbeta, accumulate);
+    }
+    void rms_norm_forward(Context&, ConstTensor, ConstTensor, const RmsNormOptions&, ConstTensor,
+                          Tensor, Tensor) const override {
+        require(false, "an operator of this device yet");
+    }
+    void rms_norm_backward_input(Context&, ConstTensor, ConstTensor, ConstTensor,
+                                 const RmsNormOptions&, ConstTensor, ConstTensor,
+                                 Tensor) const override {
+        require(false, "an operator of this device yet");
+    }
+    void rms_norm_backward_weight(Context&, ConstTensor, ConstTensor, ConstTensor, Tensor,
+                                  bool) const override {
+        require(false, "an operator of this device yet");
+    }
+    void head_norm_forward(Context&, ConstTensor, ConstTensor, ConstTensor, const RmsNormOptions&,
+                           const AttentionShape&, Tensor, Tensor) const override {
+        require(false, "an operator of this device yet");
+    }
+    void head_norm_backward_input(Context&, ConstTensor, ConstTensor, ConstTensor, ConstTensor,
+                                  const RmsNormOptions&, ConstTensor, const AttentionShape&,
+                                  Tensor) const override {
+        require(false, "an operator of this device yet");
+    }
+    void head_norm_backward_weight(Context&, ConstTensor, ConstTensor, ConstTensor,
+                                   const AttentionShape&, Tensor, Tensor, bool) const override {
+        require(false, "an operator of this device yet");
+    }
+    void rotary_forward(Context&, ConstTensor, const AttentionShape&, Tensor) const override {
+        require(false, "an operator of this device yet");
+    }
+    void rotary_backward(Context&, ConstTensor, const AttentionShape&, Tensor) const override {
+        require(false, "an operator of this device yet");
+    }
+    void gated_forward(Context&, Activation, ConstTensor, Tensor) const override {
+        require(false, "an operator of this device yet");
+    }
+    void gated_backward(Context&, Activation, ConstTensor, ConstTensor, Tensor) const override {
+        require(false, "an operator of this device yet");
+    }
+    void gelu_forward(Context&, ConstTensor, Tensor) const override {
+        require(false, "an operator of this device yet");
+    }
+    void scale(Context&, ConstTensor, float, Tensor) const override {
+        require(false, "an operator of this device yet");
     }
     [[nodiscard]] int64_t attention_workspace_bytes(AttentionShape shape, DType type,
                                                     int threads) const override {

@@ -111,8 +111,8 @@ void for_each_head(Context& ctx, AttentionShape shape, Body&& body) {
 
 void require_shapes(Context& ctx, ConstTensor qkv, AttentionShape shape, ConstTensor out,
                     ConstTensor log_sum_exp, std::span<std::byte> workspace) {
-    require(has_shape(qkv, shape.tokens(), 3 * shape.hidden()), "qkv of shape (N, 3h)");
-    require(has_shape(out, shape.tokens(), shape.hidden()), "out of shape (N, h)");
+    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, 3h)");
+    require(has_shape(out, shape.tokens(), shape.query_columns()), "out of shape (N, h)");
     require(has_shape(log_sum_exp, shape.tokens(), shape.heads) && log_sum_exp.dtype == DType::fp32,
             "log_sum_exp of shape (N, heads) fp32");
     require(qkv.dtype == out.dtype, "one type for qkv and out");
@@ -213,8 +213,8 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out, Te
         const Blocks work = blocks_of_thread(workspace, thread, shape, qkv.dtype);
         T* p = static_cast<T*>(work.probabilities);
         const T* q = qkv.as<T>() + sequence * shape.seq_length * qkv.stride + head * d;
-        const T* k = q + shape.hidden();
-        const T* v = k + shape.hidden();
+        const T* k = q + shape.query_columns();
+        const T* v = k + shape.kv_columns();
         float inverse_sum[kBlockRows];
         for (size_t index = 0; index < blocks.size(); ++index) {
             const RowBlock block = blocks[index];
@@ -315,8 +315,8 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
         T* ds = static_cast<T*>(work.score_gradient);
         const int64_t token = sequence * shape.seq_length;
         const T* q = qkv.as<T>() + token * qkv.stride + head * d;
-        const T* k = q + shape.hidden();
-        const T* v = k + shape.hidden();
+        const T* k = q + shape.query_columns();
+        const T* v = k + shape.kv_columns();
         T* dq = dqkv.as<T>() + token * dqkv.stride + head * d;
         for (size_t index = blocks.size(); index-- > 0;) {
             const RowBlock block = blocks[index];
@@ -351,8 +351,8 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                 }
             }
         };
-        store(work.dk, dq + shape.hidden());
-        store(work.dv, dq + 2 * shape.hidden());
+        store(work.dk, dq + shape.query_columns());
+        store(work.dv, dq + 2 * shape.query_columns());
     });
 }
 

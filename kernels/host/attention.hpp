@@ -15,17 +15,20 @@ namespace vocabpipe::kernels::host {
 /// `type`.
 [[nodiscard]] int64_t attention_workspace_bytes(AttentionShape shape, DType type, int threads);
 
-/// Per sequence and head, with q, k, v (s, head_size), only keys j <= i visible to query i:
-///   out_i = sum_j p_ij v_j,  p_ij = exp(q_i k_j / sqrt(head_size) - log_sum_exp_i).
-/// qkv (N, 3h): columns q | k | v, each with the heads side by side; out (N, h);
-/// log_sum_exp (N, heads) fp32, natural logarithm of the sum over the scaled scores.
+/// Per sequence and query head, with q, k, v (s, head_size), over the keys j that query i sees:
+///   out_i = sum_j p_ij v_j,  p_ij = exp(s_ij - log_sum_exp_i),  s_ij = scale q_i k_j, soft-capped.
+/// qkv (N, qkv_columns): columns q | k | v, each with the heads side by side; out (N,
+/// query_columns);
+/// log_sum_exp (N, heads) fp32, natural logarithm of the sum over the scores.
 /// `workspace` is 64-byte aligned and holds nothing between calls.
 void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace);
 
-/// dqkv (N, 3h) = gradient of causal_attention_forward; p is recomputed from qkv and log_sum_exp:
-///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) / sqrt(head_size),
-///   dq_i = sum_j ds_ij k_j,  dk_j = sum_i ds_ij q_i.
+/// dqkv (N, qkv_columns) = gradient of causal_attention_forward; p is recomputed from qkv and
+/// log_sum_exp:
+///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) d s_ij / d (q_i k_j),
+///   dq_i = sum_j ds_ij k_j,  dk_j = sum_i ds_ij q_i,
+/// k's and v's summed over the query heads that read them.
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
                                std::span<std::byte> workspace);

@@ -13,9 +13,9 @@ namespace vocabpipe::kernels::host {
 
 [[nodiscard]] int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType type);
 
-/// S: numerator (N, v) = exp(z - m) with the label's entry set to 0, and statistics (N,
-/// kStatistics). x (N, h), w (v, h), z = x w^T, which is never rounded to bf16 and never exists as
-/// a whole.
+/// S: numerator (N, v) = exp(z - m) dz/d(x w) with the label's entry set to 0, and statistics (N,
+/// kStatistics). x (N, h), w (v, h), z = x w^T, soft-capped, which is never rounded to bf16 and
+/// never exists as a whole. dz/d(x w) = 1 - (z / c)^2, 1 without a cap.
 ///
 /// m is a reference point near max_j z_j: the maximum over the first columns, raised only when a
 /// later logit exceeds it by more than 30. So exponentials may exceed 1 (by far less than their
@@ -33,7 +33,8 @@ void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w
 /// shard by shard, folded in this order so that every rank gets the same bits of M, A and loss:
 ///
 ///     factors (N, 2): c_n = g_n (1 + 2 z_loss log Z) exp(m - M) / A
-///                     d_n = c_n exp(z_y - m) - g_n (1 - eps) where `mine` owns the label, else 0
+///                     d_n = c_n exp(z_y - m) - g_n (1 - eps) where `mine` owns the label, else 0;
+///                     with soft-capped logits times 1 - (z_y / c)^2
 ///     loss (N): loss_n, not weighted by g; 0 for ignored labels; may be empty
 ///
 /// g_n is d(total loss) / d(loss_n). In evaluation `factors` is empty: only the losses are formed.

@@ -19,17 +19,31 @@ struct Head {
     [[nodiscard]] int64_t row(int64_t t) const { return sequence * shape.seq_length + t; }
     /// part 0, 1, 2: q, k, v of qkv; 0 for out.
     [[nodiscard]] int64_t col(int64_t part, int64_t i) const {
-        return part * shape.hidden() + head * shape.head_size + i;
+        if (part == 0) return head * shape.head_size + i;
+        const int64_t kv_head = head * shape.kv_heads / shape.heads;
+        return shape.query_columns() + (part - 1) * shape.kv_columns() + kv_head * shape.head_size +
+               i;
     }
     [[nodiscard]] double scale() const {
-        return 1.0 / std::sqrt(static_cast<double>(shape.head_size));
+        return shape.scale != 0 ? static_cast<double>(shape.scale)
+                                : 1.0 / std::sqrt(static_cast<double>(shape.head_size));
     }
     [[nodiscard]] double score(ConstTensor qkv, int64_t query, int64_t key) const {
         double sum = 0.0;
         for (int64_t i = 0; i < shape.head_size; ++i) {
             sum += get(qkv, row(query), col(0, i)) * get(qkv, row(key), col(1, i));
         }
-        return sum * scale();
+        const auto cap = static_cast<double>(shape.softcap);
+        return cap > 0 ? cap * std::tanh(sum * scale() / cap) : sum * scale();
+    }
+    /// d score / d (q k).
+    [[nodiscard]] double slope(double score) const {
+        if (shape.softcap <= 0) return scale();
+        const double tanh = score / static_cast<double>(shape.softcap);
+        return scale() * (1.0 - tanh * tanh);
+    }
+    [[nodiscard]] int64_t first_key(int64_t query) const {
+        return shape.window > 0 ? std::max<int64_t>(query - shape.window + 1, 0) : 0;
     }
 };
 
@@ -49,18 +63,18 @@ void for_each_head(Context& ctx, AttentionShape shape, Body&& body) {
 
 void forward_row(const Head& head, ConstTensor qkv, int64_t query, Tensor out, Tensor log_sum_exp) {
     double maximum = -std::numeric_limits<double>::infinity();
-    for (int64_t key = 0; key <= query; ++key) {
+    for (int64_t key = head.first_key(query); key <= query; ++key) {
         maximum = std::max(maximum, head.score(qkv, query, key));
     }
     double sum = 0.0;
-    for (int64_t key = 0; key <= query; ++key) {
+    for (int64_t key = head.first_key(query); key <= query; ++key) {
         sum += std::exp(head.score(qkv, query, key) - maximum);
     }
     const double row_log_sum = maximum + std::log(sum);
     set(log_sum_exp, head.row(query), head.head, row_log_sum);
     for (int64_t i = 0; i < head.shape.head_size; ++i) {
         double value = 0.0;
-        for (int64_t key = 0; key <= query; ++key) {
+        for (int64_t key = head.first_key(query); key <= query; ++key) {
             const double p = std::exp(head.score(qkv, query, key) - row_log_sum);
             value += p * get(qkv, head.row(key), head.col(2, i));
         }
@@ -98,15 +112,15 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, 
             for (int64_t i = 0; i < d; ++i) {
                 delta += get(dout, row, head.col(0, i)) * get(out, row, head.col(0, i));
             }
-            for (int64_t key = 0; key <= query; ++key) {
+            for (int64_t key = head.first_key(query); key <= query; ++key) {
                 const int64_t key_row = head.row(key);
-                const double p =
-                    std::exp(head.score(qkv, query, key) - get(log_sum_exp, row, head.head));
+                const double score = head.score(qkv, query, key);
+                const double p = std::exp(score - get(log_sum_exp, row, head.head));
                 double dp = 0.0;
                 for (int64_t i = 0; i < d; ++i) {
                     dp += get(dout, row, head.col(0, i)) * get(qkv, key_row, head.col(2, i));
                 }
-                const double ds = p * (dp - delta) * head.scale();
+                const double ds = p * (dp - delta) * head.slope(score);
                 for (int64_t i = 0; i < d; ++i) {
                     add_to(dqkv, row, head.col(0, i), ds * get(qkv, key_row, head.col(1, i)));
                     add_to(dqkv, key_row, head.col(1, i), ds * get(qkv, row, head.col(0, i)));

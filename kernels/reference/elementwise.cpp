@@ -19,4 +19,13 @@ void convert(Context& ctx, ConstTensor from, Tensor to) {
     ctx.poll();
 }
 
+void scale(Context& ctx, ConstTensor x, float factor, Tensor y) {
+    for (int64_t n = 0; n < y.rows; ++n) {
+        for (int64_t i = 0; i < y.cols; ++i) {
+            set(y, n, i, static_cast<double>(factor) * get(x, n, i));
+        }
+    }
+    ctx.poll();
+}
+
 }  // namespace vocabpipe::kernels::reference

@@ -56,6 +56,11 @@ int64_t column_of(std::span<const int32_t> labels, const VocabularyShard& shard,
     return shard.owns(label) ? label - shard.first_row : -1;
 }
 
+/// d z / d (x w) of a soft-capped logit z, from z; 1 without a cap.
+double softcap_slope(double z, double cap) {
+    return cap > 0 ? 1.0 - (z / cap) * (z / cap) : 1.0;
+}
+
 /// One row over all shards.
 struct RowTotals {
     double max = 0;     ///< M
@@ -101,6 +106,7 @@ void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
                       const LossOptions& options, Tensor numerator, Tensor statistics,
                       std::span<std::byte> /*workspace*/) {
     check_labels(labels, shard);
+    const auto cap = static_cast<double>(options.logit_softcap);
     std::vector<double> z(static_cast<size_t>(shard.rows));
     for (int64_t n = 0; n < token_count(labels); ++n) {
         double max = -std::numeric_limits<double>::infinity();
@@ -108,6 +114,7 @@ void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
         for (int64_t j = 0; j < shard.rows; ++j) {
             double logit = 0;
             for (int64_t i = 0; i < x.cols; ++i) logit += get(x, n, i) * get(w, j, i);
+            if (cap > 0) logit = cap * std::tanh(logit / cap);
             z[static_cast<size_t>(j)] = logit;
             max = std::max(max, logit);
             logit_sum += logit;
@@ -117,7 +124,8 @@ void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
         for (int64_t j = 0; j < shard.rows; ++j) {
             const double e = std::exp(z[static_cast<size_t>(j)] - max);
             if (j != label) sum += e;
-            set(numerator, n, j, j == label ? 0.0 : e);
+            set(numerator, n, j,
+                j == label ? 0.0 : e * softcap_slope(z[static_cast<size_t>(j)], cap));
         }
         set(statistics, n, 0, max);
         set(statistics, n, 1, sum);
@@ -167,8 +175,10 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
             const double excess = 2.0 * options.z_loss * totals.log_normaliser();  // s - 1
             c = weight * (1 + excess) * std::exp(get(by_shard, row, 0) - totals.max) / totals.sum();
             if (column_of(labels, mine, n) >= 0) {
-                d = weight * (excess + options.label_smoothing -
-                              (1 + excess) * totals.others / totals.sum());
+                d = weight *
+                    (excess + options.label_smoothing -
+                     (1 + excess) * totals.others / totals.sum()) *
+                    softcap_slope(totals.label_logit, options.logit_softcap);
             }
         }
         if (!factors) continue;

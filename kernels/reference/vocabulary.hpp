@@ -25,6 +25,9 @@
 /// a function of its arguments only (same bits for any number of threads), so the one- and the
 /// two-barrier algorithm give the same bits.
 ///
+/// Soft-capped logits z = c tanh(X W^T / c): e is stored times dz/d(X W^T) = 1 - (z / c)^2, and d
+/// carries the label's; everything after S is as above.
+///
 /// N tokens, h hidden size, v rows of this shard, V rows over all shards, K shards.
 /// Loss of token n, with log Z the log of the softmax denominator over all V logits:
 ///
@@ -54,6 +57,9 @@ struct LossOptions {
     float label_smoothing =
         0;             ///< eps in [0, 1): spread uniformly over all V rows, the label included
     float z_loss = 0;  ///< weight of (log Z)^2
+    /// c: logits are c tanh(x w / c) (Gemma 2); 0: x w. Not together with label smoothing: the
+    /// gradient would need another product.
+    float logit_softcap = 0;
 
     bool operator==(const LossOptions&) const = default;
 };

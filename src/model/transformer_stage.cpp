@@ -51,7 +51,8 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageLayers&
     : config_(config),
       layers_(layers),
       tokens_(sequences * config.seq_length),
-      attention_{sequences, config.seq_length, config.num_attention_heads, config.head_size()},
+      attention_{sequences, config.seq_length, config.num_attention_heads, config.head_size(),
+                 config.num_attention_heads},
       attention_bytes_(operators.attention_workspace_bytes(attention_, config.dtype, threads)),
       parameters_(parameters) {}
 
@@ -61,11 +62,11 @@ Tensor TransformerStage::hidden(Views& views) const {
     return views.take(tokens_, config_.hidden_size, config_.dtype);
 }
 
-TransformerStage::Saved TransformerStage::saved_views(Views& views) const {
+TransformerStage::Layers TransformerStage::saved_views(Views& views) const {
     const int64_t h = config_.hidden_size;
     const int64_t f = config_.ffn_hidden_size;
     const DType type = config_.dtype;
-    Saved saved;
+    Layers saved;
     for (int i = 0; i < layers_.count; ++i) {
         LayerSaved layer;
         if (i > 0 || layers_.positions) layer.x = hidden(views);
@@ -135,7 +136,7 @@ std::span<Parameter> TransformerStage::layer_parameters(int layer) {
     return parameters_.subspan(static_cast<size_t>(layer) * kPerLayer, kPerLayer);
 }
 
-ConstTensor TransformerStage::layer_input(int layer, ConstTensor x, const Saved& saved) const {
+ConstTensor TransformerStage::layer_input(int layer, ConstTensor x, const Layers& saved) const {
     const Tensor own = saved.layers[static_cast<size_t>(layer)].x;
     return own ? ConstTensor(own) : x;
 }
@@ -143,10 +144,10 @@ ConstTensor TransformerStage::layer_input(int layer, ConstTensor x, const Saved&
 // --- forward
 
 void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
-                               Bytes saved_bytes, Bytes workspace) {
+                               Saved saved_bytes, Bytes workspace) {
     const kernels::Operators& op = ctx.operators();
-    Views saved_memory(saved_bytes);
-    const Saved saved = saved_views(saved_memory);
+    Views saved_memory(saved_bytes.kept);
+    const Layers saved = saved_views(saved_memory);
     Views scratch_memory(workspace);
     const Tensor scratch = hidden(scratch_memory);
     const Bytes attention_workspace = scratch_memory.take_bytes(attention_bytes_);
@@ -174,6 +175,8 @@ void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, Const
                               saved.final_stats);
     }
 }
+
+void TransformerStage::recompute(Context&, const Microbatch&, ConstTensor, Saved, Bytes) {}
 
 void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
                                      const LayerSaved& saved, Tensor out, Tensor scratch,
@@ -239,11 +242,11 @@ void TransformerStage::layer_backward_weight(Context& ctx, int layer, ConstTenso
 }
 
 void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
-                                ConstTensor x, Bytes saved_bytes, Tensor dx, Bytes workspace,
+                                ConstTensor x, Saved saved_bytes, Tensor dx, Bytes workspace,
                                 bool overwrite) {
     const kernels::Operators& op = ctx.operators();
-    Views saved_memory(saved_bytes);
-    const Saved saved = saved_views(saved_memory);
+    Views saved_memory(saved_bytes.kept);
+    const Layers saved = saved_views(saved_memory);
     Views memory(workspace);
     const LayerGradients gradients = gradient_views(memory);
     Tensor next = hidden(memory);
@@ -280,11 +283,11 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
 }
 
 void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTensor dy,
-                                      ConstTensor x, Bytes saved_bytes, Tensor dx, Bytes for_weight,
+                                      ConstTensor x, Saved saved_bytes, Tensor dx, Bytes for_weight,
                                       Bytes workspace) {
     const kernels::Operators& op = ctx.operators();
-    Views saved_memory(saved_bytes);
-    const Saved saved = saved_views(saved_memory);
+    Views saved_memory(saved_bytes.kept);
+    const Layers saved = saved_views(saved_memory);
     Views kept_memory(for_weight);
     const KeptForWeight kept = kept_views(kept_memory);
     Views memory(workspace);
@@ -312,10 +315,10 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTens
 }
 
 void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
-                                       Bytes saved_bytes, Bytes for_weight, Bytes, bool overwrite) {
+                                       Saved saved_bytes, Bytes for_weight, Bytes, bool overwrite) {
     const kernels::Operators& op = ctx.operators();
-    Views saved_memory(saved_bytes);
-    const Saved saved = saved_views(saved_memory);
+    Views saved_memory(saved_bytes.kept);
+    const Layers saved = saved_views(saved_memory);
     Views kept_memory(for_weight);
     const KeptForWeight kept = kept_views(kept_memory);
 

@@ -39,13 +39,15 @@ public:
 
     [[nodiscard]] StageBytes bytes() const override;
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
-    void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y, Bytes saved,
+    void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y, Saved saved,
                  Bytes workspace) override;
+    void recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x, Saved saved,
+                   Bytes workspace) override;
     void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
-                  Bytes saved, Tensor dx, Bytes workspace, bool overwrite) override;
+                  Saved saved, Tensor dx, Bytes workspace, bool overwrite) override;
     void backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
-                        Bytes saved, Tensor dx, Bytes for_weight, Bytes workspace) override;
-    void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x, Bytes saved,
+                        Saved saved, Tensor dx, Bytes for_weight, Bytes workspace) override;
+    void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x, Saved saved,
                          Bytes for_weight, Bytes workspace, bool overwrite) override;
 
 private:
@@ -63,7 +65,7 @@ private:
         Tensor fc;         ///< (N, f) before GELU
         Tensor gelu;       ///< (N, f)
     };
-    struct Saved {
+    struct Layers {
         std::vector<LayerSaved> layers;
         Tensor final_input;  ///< (N, h)
         Tensor final_stats;  ///< (N, 2) fp32
@@ -85,7 +87,7 @@ private:
         Tensor stage_dx;                        ///< (N, h)
     };
 
-    Saved saved_views(Views& views) const;
+    Layers saved_views(Views& views) const;
     KeptForWeight kept_views(Views& views) const;
     LayerGradients gradient_views(Views& views) const;
     Tensor hidden(Views& views) const;
@@ -100,7 +102,7 @@ private:
                                const LayerSaved& saved, const LayerGradients& gradients,
                                bool overwrite);
     /// Input of a layer: the previous layer's output, or the stage's.
-    [[nodiscard]] ConstTensor layer_input(int layer, ConstTensor x, const Saved& saved) const;
+    [[nodiscard]] ConstTensor layer_input(int layer, ConstTensor x, const Layers& saved) const;
 
     ModelConfig config_;
     StageLayers layers_;

@@ -405,21 +405,23 @@ private:
         const auto mb = [&]() -> const Microbatch& { return microbatches_[pass.microbatch]; };
         switch (pass.op) {
             case Op::F:
-                stage->forward(context_, mb(), boundary(o[0]), boundary(o[1]), bytes_of(o[2]),
-                               bytes_of(o[3]));
+                stage->forward(context_, mb(), boundary(o[0]), boundary(o[1]),
+                               {.kept = bytes_of(o[2]), .recomputed = {}}, bytes_of(o[3]));
                 break;
             case Op::B:
-                stage->backward(context_, mb(), boundary(o[0]), boundary(o[1]), bytes_of(o[2]),
-                                boundary(o[3]), bytes_of(o[4]), action.overwrites);
+                stage->backward(context_, mb(), boundary(o[0]), boundary(o[1]),
+                                {.kept = bytes_of(o[2]), .recomputed = {}}, boundary(o[3]),
+                                bytes_of(o[4]), action.overwrites);
                 break;
             case Op::I:
                 stage->backward_input(context_, mb(), boundary(o[0]), boundary(o[1]),
-                                      bytes_of(o[2]), boundary(o[3]), bytes_of(o[4]),
-                                      bytes_of(o[5]));
+                                      {.kept = bytes_of(o[2]), .recomputed = {}}, boundary(o[3]),
+                                      bytes_of(o[4]), bytes_of(o[5]));
                 break;
             case Op::W:
-                stage->backward_weight(context_, mb(), boundary(o[0]), bytes_of(o[1]),
-                                       bytes_of(o[2]), bytes_of(o[3]), action.overwrites);
+                stage->backward_weight(context_, mb(), boundary(o[0]),
+                                       {.kept = bytes_of(o[1]), .recomputed = {}}, bytes_of(o[2]),
+                                       bytes_of(o[3]), action.overwrites);
                 break;
             case Op::E:
                 modules_.input->embed(context_, mb(), boundary(o[0]));

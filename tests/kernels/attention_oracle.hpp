@@ -18,10 +18,10 @@ struct Naive {
     Matrix out, out_bound, log_sum_exp, dqkv, dqkv_bound;
 
     Naive(const Matrix& qkv, const Matrix& dout, AttentionShape shape, DType type)
-        : out(zeros(shape.tokens(), shape.hidden())),
+        : out(zeros(shape.tokens(), shape.query_columns())),
           out_bound(out),
           log_sum_exp(zeros(shape.tokens(), shape.heads)),
-          dqkv(zeros(shape.tokens(), 3 * shape.hidden())),
+          dqkv(zeros(shape.tokens(), shape.qkv_columns())),
           dqkv_bound(dqkv) {
         for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
             for (int64_t head = 0; head < shape.heads; ++head) {
@@ -40,7 +40,7 @@ private:
 
     void one_head(const Matrix& qkv, const Matrix& dout, AttentionShape shape, int64_t sequence,
                   int64_t head, DType type) {
-        const int64_t s = shape.seq_length, d = shape.head_size, h = shape.hidden();
+        const int64_t s = shape.seq_length, d = shape.head_size, h = shape.query_columns();
         const int64_t base = sequence * s, col = head * d;
         const double scale = 1 / std::sqrt(static_cast<double>(d));
         const double narrow = type == DType::bf16 ? kEps16 * 1.01 : 0.0;

@@ -11,13 +11,13 @@ namespace vocabpipe::kernels::test {
 namespace {
 
 const AttentionShape kShapes[] = {
-    {.sequences = 1, .seq_length = 1, .heads = 1, .head_size = 1},
-    {.sequences = 2, .seq_length = 3, .heads = 1, .head_size = 17},
-    {.sequences = 1, .seq_length = 17, .heads = 3, .head_size = 8},
-    {.sequences = 3, .seq_length = 64, .heads = 2, .head_size = 16},
-    {.sequences = 2, .seq_length = 65, .heads = 2, .head_size = 64},
-    {.sequences = 1, .seq_length = 129, .heads = 2, .head_size = 32},
-    {.sequences = 1, .seq_length = 200, .heads = 1, .head_size = 5},
+    {.sequences = 1, .seq_length = 1, .heads = 1, .head_size = 1, .kv_heads = 1},
+    {.sequences = 2, .seq_length = 3, .heads = 1, .head_size = 17, .kv_heads = 1},
+    {.sequences = 1, .seq_length = 17, .heads = 3, .head_size = 8, .kv_heads = 3},
+    {.sequences = 3, .seq_length = 64, .heads = 2, .head_size = 16, .kv_heads = 2},
+    {.sequences = 2, .seq_length = 65, .heads = 2, .head_size = 64, .kv_heads = 2},
+    {.sequences = 1, .seq_length = 129, .heads = 2, .head_size = 32, .kv_heads = 2},
+    {.sequences = 1, .seq_length = 200, .heads = 1, .head_size = 5, .kv_heads = 1},
 };
 
 /// 64-byte aligned.
@@ -46,7 +46,7 @@ TEST_P(AttentionOfType, AgreesWithTheTextbookInBothDirections) {
     for (const auto& shape : kShapes) {
         SCOPED_TRACE(testing::Message() << shape.sequences << " sequences of " << shape.seq_length
                                         << ", " << shape.heads << " heads of " << shape.head_size);
-        const int64_t n = shape.tokens(), h = shape.hidden();
+        const int64_t n = shape.tokens(), h = shape.query_columns();
         const auto qkv = Matrix::random(n, 3 * h, type, 1, -2.0, 2.0);
         const auto dout = Matrix::random(n, h, type, 2);
         const Naive naive(qkv, dout, shape, type);
@@ -63,8 +63,9 @@ TEST_P(AttentionOfType, AgreesWithTheTextbookInBothDirections) {
 
 TEST_P(AttentionOfType, BitsAreTheSameForOneAndTwoThreads) {
     const DType type = GetParam();
-    const AttentionShape shape{.sequences = 2, .seq_length = 150, .heads = 3, .head_size = 40};
-    const int64_t n = shape.tokens(), h = shape.hidden();
+    const AttentionShape shape{
+        .sequences = 2, .seq_length = 150, .heads = 3, .head_size = 40, .kv_heads = 3};
+    const int64_t n = shape.tokens(), h = shape.query_columns();
     const auto qkv = Matrix::random(n, 3 * h, type, 1, -2.0, 2.0);
     const auto dout = Matrix::random(n, h, type, 2);
     std::vector<Matrix> results;
@@ -82,7 +83,8 @@ TEST_P(AttentionOfType, BitsAreTheSameForOneAndTwoThreads) {
 
 TEST_P(AttentionOfType, SurvivesScoresFarOutsideTheRangeOfExp) {
     const DType type = GetParam();
-    const AttentionShape shape{.sequences = 1, .seq_length = 70, .heads = 1, .head_size = 16};
+    const AttentionShape shape{
+        .sequences = 1, .seq_length = 70, .heads = 1, .head_size = 16, .kv_heads = 1};
     const auto qkv = Matrix::random(70, 48, type, 1, -100.0, 100.0);
     Matrix out(70, 16, type), log_sum_exp(70, 1, DType::fp32);
     Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
@@ -100,7 +102,8 @@ INSTANTIATE_TEST_SUITE_P(Types, AttentionOfType, testing::Values(DType::fp32, DT
 TEST(Attention, PollsBetweenHeadsOnOneThread) {
     int polls = 0;
     Context ctx({.threads = 1, .poll = [&] { ++polls; }});
-    const AttentionShape shape{.sequences = 2, .seq_length = 4, .heads = 3, .head_size = 4};
+    const AttentionShape shape{
+        .sequences = 2, .seq_length = 4, .heads = 3, .head_size = 4, .kv_heads = 3};
     const auto qkv = Matrix::random(8, 36, DType::fp32, 1);
     Matrix out(8, 12, DType::fp32), log_sum_exp(8, 3, DType::fp32);
     Workspace workspace(host::attention_workspace_bytes(shape, DType::fp32, 1));
@@ -110,7 +113,8 @@ TEST(Attention, PollsBetweenHeadsOnOneThread) {
 
 TEST(ReferenceAttention, ForwardIsTheTextbooks) {
     Context ctx({.threads = 1, .poll = {}});
-    const AttentionShape shape{.sequences = 2, .seq_length = 9, .heads = 2, .head_size = 5};
+    const AttentionShape shape{
+        .sequences = 2, .seq_length = 9, .heads = 2, .head_size = 5, .kv_heads = 2};
     const auto qkv = Matrix::random(18, 30, DType::fp64, 1, -2.0, 2.0);
     const auto dout = Matrix::random(18, 10, DType::fp64, 2);
     const Naive naive(qkv, dout, shape, DType::fp64);
@@ -123,7 +127,8 @@ TEST(ReferenceAttention, ForwardIsTheTextbooks) {
 
 TEST(ReferenceAttention, GradientIsThatOfFiniteDifferences) {
     Context ctx({.threads = 1, .poll = {}});
-    const AttentionShape shape{.sequences = 2, .seq_length = 5, .heads = 2, .head_size = 3};
+    const AttentionShape shape{
+        .sequences = 2, .seq_length = 5, .heads = 2, .head_size = 3, .kv_heads = 2};
     auto qkv = Matrix::random(10, 18, DType::fp64, 1, -2.0, 2.0);
     const auto dout = Matrix::random(10, 6, DType::fp64, 2);
     const auto loss = [&] {

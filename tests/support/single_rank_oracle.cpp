@@ -40,11 +40,16 @@ std::vector<T> downloaded(Device& device, const T* from, int64_t count) {
 /// Everything one microbatch leaves behind for the weight gradients.
 struct Trace {
     std::vector<Storage> x;           ///< [stage] input, then X
-    std::vector<Storage> saved;       ///< [stage]
+    std::vector<Storage> kept;        ///< [stage]
+    std::vector<Storage> recomputed;  ///< [stage]
     std::vector<Storage> for_weight;  ///< [stage]
     std::vector<Storage> numerator;   ///< [shard]
     std::vector<Storage> factors;     ///< [shard]
     Storage dx;                       ///< gradient of the embedded tokens
+
+    [[nodiscard]] Saved saved(size_t stage) const {
+        return {.kept = kept[stage], .recomputed = recomputed[stage]};
+    }
 };
 
 }  // namespace
@@ -150,10 +155,11 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
         modules.input->embed(ctx, mb, boundary(t.x[0]));
         for (size_t s = 0; s < modules.stages.size(); ++s) {
             const StageBytes& bytes = sizes.stages[s];
-            t.saved.push_back(storage(bytes.saved));
+            t.kept.push_back(storage(bytes.saved));
+            t.recomputed.push_back(storage(bytes.recomputed));
             t.x.push_back(storage(boundary_bytes));
             Storage workspace = storage(bytes.forward_workspace);
-            modules.stages[s]->forward(ctx, mb, boundary(t.x[s]), boundary(t.x[s + 1]), t.saved[s],
+            modules.stages[s]->forward(ctx, mb, boundary(t.x[s]), boundary(t.x[s + 1]), t.saved(s),
                                        workspace);
         }
 
@@ -200,7 +206,7 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
             t.for_weight[s] = storage(bytes.for_weight);
             t.dx = storage(boundary_bytes);
             Storage workspace = storage(bytes.input_gradient_workspace);
-            modules.stages[s]->backward_input(ctx, mb, boundary(dy), boundary(t.x[s]), t.saved[s],
+            modules.stages[s]->backward_input(ctx, mb, boundary(dy), boundary(t.x[s]), t.saved(s),
                                               boundary(t.dx), t.for_weight[s], workspace);
             std::swap(dy, t.dx);
         }
@@ -222,7 +228,7 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
             if (pass.op == Op::B || pass.op == Op::W) {
                 const size_t s = pass.stage;
                 Storage workspace = storage(sizes.stages[s].weight_gradient_workspace);
-                modules.stages[s]->backward_weight(ctx, mb, boundary(t.x[s]), t.saved[s],
+                modules.stages[s]->backward_weight(ctx, mb, boundary(t.x[s]), t.saved(s),
                                                    t.for_weight[s], workspace, !begun_stage[s]);
                 begun_stage[s] = true;
             } else if (pass.op == Op::T) {

@@ -13,11 +13,11 @@ namespace vocabpipe::kernels::test {
 namespace {
 
 const AttentionShape kShapes[] = {
-    {.sequences = 1, .seq_length = 1, .heads = 1, .head_size = 1},
-    {.sequences = 2, .seq_length = 3, .heads = 1, .head_size = 17},
-    {.sequences = 1, .seq_length = 17, .heads = 3, .head_size = 8},
-    {.sequences = 3, .seq_length = 40, .heads = 2, .head_size = 16},
-    {.sequences = 1, .seq_length = 65, .heads = 2, .head_size = 5},
+    {.sequences = 1, .seq_length = 1, .heads = 1, .head_size = 1, .kv_heads = 1},
+    {.sequences = 2, .seq_length = 3, .heads = 1, .head_size = 17, .kv_heads = 1},
+    {.sequences = 1, .seq_length = 17, .heads = 3, .head_size = 8, .kv_heads = 3},
+    {.sequences = 3, .seq_length = 40, .heads = 2, .head_size = 16, .kv_heads = 2},
+    {.sequences = 1, .seq_length = 65, .heads = 2, .head_size = 5, .kv_heads = 2},
 };
 
 int64_t scratch_bytes(AttentionShape shape) {
@@ -33,9 +33,9 @@ Results run(const Device& device, Context& ctx, AttentionShape shape, const Matr
             const Matrix& dout, int64_t bytes) {
     const DType type = qkv.type();
     const DeviceMatrix dqkv_in(device, qkv), ddout(device, dout);
-    const DeviceMatrix out(device, Matrix(shape.tokens(), shape.hidden(), type));
+    const DeviceMatrix out(device, Matrix(shape.tokens(), shape.query_columns(), type));
     const DeviceMatrix lse(device, Matrix(shape.tokens(), shape.heads, DType::fp32));
-    const DeviceMatrix dqkv(device, Matrix(shape.tokens(), 3 * shape.hidden(), type, 8));
+    const DeviceMatrix dqkv(device, Matrix(shape.tokens(), shape.qkv_columns(), type, 8));
     const DeviceBytes forward_workspace(static_cast<size_t>(bytes));
     cuda::causal_attention_forward(ctx, dqkv_in, shape, out, lse, forward_workspace);
     const DeviceBytes backward_workspace(static_cast<size_t>(bytes));
@@ -61,8 +61,9 @@ TEST_P(CudaAttention, AgreesWithTheTextbookInBothDirections) {
                          << shape.sequences << " sequences of " << shape.seq_length << ", "
                          << shape.heads << " heads of " << shape.head_size << ", gap " << gap);
             const auto qkv =
-                random_with_gap(shape.tokens(), 3 * shape.hidden(), GetParam(), gap, 1, -2.0, 2.0);
-            const auto dout = random_with_gap(shape.tokens(), shape.hidden(), GetParam(), gap, 2);
+                random_with_gap(shape.tokens(), shape.qkv_columns(), GetParam(), gap, 1, -2.0, 2.0);
+            const auto dout =
+                random_with_gap(shape.tokens(), shape.query_columns(), GetParam(), gap, 2);
             expect_textbook(run(device, device.context(), shape, qkv, dout, scratch_bytes(shape)),
                             qkv, dout, shape);
         }
@@ -71,7 +72,8 @@ TEST_P(CudaAttention, AgreesWithTheTextbookInBothDirections) {
 
 // More queries than scores are held of at a time, and rows that end within a block's first vectors.
 TEST_P(CudaAttention, SumsGradientsOfKeysOverBlocksOfQueries) {
-    const AttentionShape shape{.sequences = 1, .seq_length = 530, .heads = 1, .head_size = 4};
+    const AttentionShape shape{
+        .sequences = 1, .seq_length = 530, .heads = 1, .head_size = 4, .kv_heads = 1};
     ASSERT_LT(cuda::AttentionPlan(shape).query_rows, shape.seq_length);
     Device device;
     const auto qkv = Matrix::random(530, 12, GetParam(), 1, -2.0, 2.0);
@@ -81,10 +83,11 @@ TEST_P(CudaAttention, SumsGradientsOfKeysOverBlocksOfQueries) {
 }
 
 TEST_P(CudaAttention, SmallerWorkspacesGiveTheSameBits) {
-    const AttentionShape shape{.sequences = 5, .seq_length = 19, .heads = 3, .head_size = 8};
+    const AttentionShape shape{
+        .sequences = 5, .seq_length = 19, .heads = 3, .head_size = 8, .kv_heads = 3};
     Device device;
-    const auto qkv = Matrix::random(shape.tokens(), 3 * shape.hidden(), GetParam(), 1, -2.0, 2.0);
-    const auto dout = Matrix::random(shape.tokens(), shape.hidden(), GetParam(), 2);
+    const auto qkv = Matrix::random(shape.tokens(), shape.qkv_columns(), GetParam(), 1, -2.0, 2.0);
+    const auto dout = Matrix::random(shape.tokens(), shape.query_columns(), GetParam(), 2);
     const cuda::AttentionPlan plan(shape);
     const int64_t group = plan.group_bytes();
     ASSERT_EQ(plan.workspace_bytes(), 5 * group) << "one group per sequence, all at a time";
@@ -100,7 +103,8 @@ TEST_P(CudaAttention, SmallerWorkspacesGiveTheSameBits) {
 
 // Rows too long for registers: p overwrites, tile by tile, the scores that it is computed from.
 TEST_P(CudaAttention, ReadsLongRowsAgain) {
-    const AttentionShape shape{.sequences = 1, .seq_length = 4104, .heads = 1, .head_size = 1};
+    const AttentionShape shape{
+        .sequences = 1, .seq_length = 4104, .heads = 1, .head_size = 1, .kv_heads = 1};
     Device device;
     const auto qkv = Matrix::random(shape.tokens(), 3, GetParam(), 1, -2.0, 2.0);
     const DeviceMatrix dqkv(device, qkv), out(device, Matrix(shape.tokens(), 1, GetParam()));
@@ -126,7 +130,8 @@ TEST_P(CudaAttention, ReadsLongRowsAgain) {
 }
 
 TEST_P(CudaAttention, SurvivesScoresFarOutsideTheRangeOfExp) {
-    const AttentionShape shape{.sequences = 1, .seq_length = 40, .heads = 1, .head_size = 16};
+    const AttentionShape shape{
+        .sequences = 1, .seq_length = 40, .heads = 1, .head_size = 16, .kv_heads = 1};
     Device device;
     const auto qkv = Matrix::random(40, 48, GetParam(), 1, -100.0, 100.0);
     const auto dout = Matrix::random(40, 16, GetParam(), 2);
@@ -140,7 +145,8 @@ TEST_P(CudaAttention, SurvivesScoresFarOutsideTheRangeOfExp) {
 }
 
 TEST_P(CudaAttention, RefusesAWorkspaceBelowOneGroup) {
-    const AttentionShape shape{.sequences = 1, .seq_length = 4, .heads = 1, .head_size = 4};
+    const AttentionShape shape{
+        .sequences = 1, .seq_length = 4, .heads = 1, .head_size = 4, .kv_heads = 1};
     Device device;
     const auto qkv = Matrix::random(4, 12, GetParam(), 1);
     EXPECT_THROW(run(device, device.context(), shape, qkv, Matrix::random(4, 4, GetParam(), 2), 64),
@@ -178,8 +184,11 @@ class CudaAttentionPlan : public OnDevice {};
 TEST_F(CudaAttentionPlan, ScratchStaysBelowItsLimitForModelsOfPractice) {
     for (const int64_t seq_length : {1, 128, 1024, 2048, 4096, 8192, 32768}) {
         for (const auto& [heads, head_size] : {std::pair{12, 64}, {25, 64}, {32, 128}}) {
-            const AttentionShape shape{
-                .sequences = 8, .seq_length = seq_length, .heads = heads, .head_size = head_size};
+            const AttentionShape shape{.sequences = 8,
+                                       .seq_length = seq_length,
+                                       .heads = heads,
+                                       .head_size = head_size,
+                                       .kv_heads = heads};
             const int64_t bytes = cuda::AttentionPlan(shape).workspace_bytes();
             EXPECT_GT(bytes, 0);
             EXPECT_LE(bytes, cuda::kAttentionScratchBytes) << seq_length << " x " << heads;
@@ -190,7 +199,7 @@ TEST_F(CudaAttentionPlan, ScratchStaysBelowItsLimitForModelsOfPractice) {
 TEST_F(CudaAttentionPlan, GroupsCoverAllHeadsOnce) {
     for (const int64_t heads : {1, 5, 16, 25, 96}) {
         const AttentionShape shape{
-            .sequences = 3, .seq_length = 2048, .heads = heads, .head_size = 64};
+            .sequences = 3, .seq_length = 2048, .heads = heads, .head_size = 64, .kv_heads = heads};
         const cuda::AttentionPlan plan(shape);
         const int64_t per_sequence = plan.groups / shape.sequences;
         EXPECT_EQ(plan.groups % shape.sequences, 0);
