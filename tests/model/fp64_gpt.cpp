@@ -255,7 +255,7 @@ public:
         }
         std::vector<LayerTrace> layers;
         for (int l = 0; l < config_.num_layers; ++l) x = layer_forward(l, x, layers);
-        const double epsilon = config_.layer_norm_epsilon;
+        const double epsilon = config_.norm_epsilon;
         const Rows final =
             layer_norm(x, at("transformer.ln_f.weight"), at("transformer.ln_f.bias"), epsilon);
         Rows dx(final.size(), Vector(h, 0.0));
@@ -290,7 +290,7 @@ private:
 
     Rows layer_forward(int layer, const Rows& x, std::vector<LayerTrace>& traces) const {
         const std::string name = layer_name(layer);
-        const double epsilon = config_.layer_norm_epsilon;
+        const double epsilon = config_.norm_epsilon;
         LayerTrace t;
         t.x = x;
         t.ln1 = layer_norm(x, at(name + "ln_1.weight"), at(name + "ln_1.bias"), epsilon);
@@ -309,7 +309,7 @@ private:
 
     Rows layer_backward(int layer, const Rows& dy, const LayerTrace& t) {
         const std::string name = layer_name(layer);
-        const double epsilon = config_.layer_norm_epsilon;
+        const double epsilon = config_.norm_epsilon;
         Rows d = linear_gradient(dy, t.activated, at(name + "mlp.c_proj.weight"),
                                  name + "mlp.c_proj", sink_);
         d = gelu_gradient(d, t.fc);
