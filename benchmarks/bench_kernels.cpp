@@ -169,7 +169,7 @@ void Attention(benchmark::State& state) {
     const int threads = static_cast<int>(state.range(6));
     const bool backward = state.range(1) != 0;
     Context ctx({.threads = threads, .poll = {}});
-    const int64_t n = shape.tokens(), h = shape.hidden();
+    const int64_t n = shape.tokens(), h = shape.query_columns();
     const Buffer qkv(n, 3 * h, type), out(n, h, type), dout(n, h, type), dqkv(n, 3 * h, type);
     const Buffer sums(n, shape.heads, DType::fp32);
     const Buffer workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
