@@ -54,6 +54,9 @@ public:
     /// Pointers into this object; `step` is left null.
     [[nodiscard]] RankModules modules();
     void initialise(Context& ctx, uint64_t seed) { store_.initialise(ctx, config_, seed); }
+    /// The layers of a model that is one stage, for one sequence of another length, at most
+    /// seq_length.
+    [[nodiscard]] TransformerStage whole_stage(int64_t length);
     [[nodiscard]] Device& device() { return device_; }
     [[nodiscard]] const ModelConfig& config() const { return config_; }
     [[nodiscard]] ParameterStore& store() { return store_; }
@@ -61,9 +64,13 @@ public:
     [[nodiscard]] ShardedOutputLayer* output() { return output_ ? &*output_ : nullptr; }
 
 private:
+    /// Empty with learned positions.
+    [[nodiscard]] ConstTensor rotary() const;
+
     ModelConfig config_;
     Device& device_;
     ParameterStore store_;
+    int threads_;
     DeviceMemory rotary_;                                    ///< rotary_table(), for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
     std::optional<ShardedInputLayer> input_;
