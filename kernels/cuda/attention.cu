@@ -497,8 +497,9 @@ private:
 
 void require_shapes(ConstTensor qkv, AttentionShape shape, ConstTensor out, ConstTensor log_sum_exp,
                     std::span<std::byte> workspace) {
-    require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0,
-            "as many query heads for every key head");
+    require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
+    require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
+            "scale, softcap and window of 0 or more");
     require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, qkv_columns)");
     require(has_shape(out, shape.tokens(), shape.query_columns()),
             "out of shape (N, query_columns)");
