@@ -15,6 +15,7 @@
 #include "kernels/host/math.hpp"
 #include "kernels/host/matmul.hpp"
 #include "kernels/host/parallel.hpp"
+#include "kernels/host/softcap.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -181,13 +182,6 @@ void clear_around(T* row, Columns vectors, int64_t keys) {
     if (vectors.end < keys) std::fill(row + vectors.end, row + keys, T{});
 }
 
-/// Soft-caps `padded` products q k in place.
-[[gnu::noinline]] void cap_scores(float* scores, int64_t padded, Score score) {
-    const float factor = score.scale / score.cap;
-#pragma omp simd
-    for (int64_t j = 0; j < padded; ++j) scores[j] = score.cap * fast_tanh(factor * scores[j]);
-}
-
 /// Of `padded` scores, a multiple of kVector.
 float row_maximum(const float* scores, int64_t padded) {
     // A vector by hand: compilers that honour NaN do not vectorise a max reduction.
@@ -221,7 +215,7 @@ float softmax_row(float* scores, Columns visible, int64_t keys, Score score, flo
     const int64_t padded = vectors.end - vectors.begin;
     float scale = score.scale;
     if (score.cap > 0) {
-        cap_scores(first, padded, score);
+        soft_cap(first, padded, scale, score.cap);
         scale = 1;
     }
     mask(scores, visible, vectors);
@@ -317,20 +311,17 @@ void softmax_gradient_row(float* scores, float* dp, Columns visible, int64_t key
                           float log_sum_exp, float delta, T* p, T* ds) {
     const Columns vectors = whole_vectors(visible);
     if (vectors.end > keys) std::fill(dp + keys, dp + vectors.end, 0.0F);  // no product wrote these
-    if constexpr (kCapped) cap_scores(scores + vectors.begin, vectors.end - vectors.begin, score);
-    mask(scores, visible, vectors);
     const float scale = score.scale;
+    if constexpr (kCapped) {
+        soft_cap(scores + vectors.begin, vectors.end - vectors.begin, scale, score.cap);
+    }
+    mask(scores, visible, vectors);
     const float inverse_cap = kCapped ? 1.0F / score.cap : 0.0F;
 #pragma omp simd
     for (int64_t j = vectors.begin; j < vectors.end; ++j) {
         const float exponent = kCapped ? scores[j] : scale * scores[j];
         const float probability = fast_exp(exponent - log_sum_exp);
-        float slope = scale;
-        if constexpr (kCapped) {
-            const float tanh = scores[j] * inverse_cap;
-            const float rest = 1.0F - tanh * tanh;
-            slope *= rest < 0.0F ? 0.0F : rest;  // masked: -infinity, which 0 would make NaN
-        }
+        const float slope = kCapped ? scale * soft_cap_slope(scores[j], inverse_cap) : scale;
         const float gradient = probability * (dp[j] - delta) * slope;
         p[j] = from_float<T>(probability);
         ds[j] = from_float<T>(gradient);
