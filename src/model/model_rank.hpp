@@ -9,6 +9,7 @@
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
 
 #include <memory>
@@ -20,9 +21,10 @@ namespace vocabpipe {
 /// How a model is cut: everything the memory plan needs besides the schedule.
 struct ModelPartition {
     std::vector<int> layers_per_stage;
-    int64_t micro_batch_size = 1;  ///< sequences
-    int threads_per_rank = 1;      ///< attention needs a workspace per thread
-    bool optimizer = true;         ///< false: gradients only (tests)
+    int64_t micro_batch_size = 1;           ///< sequences
+    int threads_per_rank = 1;               ///< attention needs a workspace per thread
+    bool optimizer = true;                  ///< false: gradients only (tests)
+    Recompute recompute = Recompute::none;  ///< what stages keep, where the schedule has R
     /// Of the device, which decide how large workspaces are; null: the host's.
     const kernels::Operators* operators = nullptr;
 };
