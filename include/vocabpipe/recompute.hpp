@@ -6,10 +6,11 @@
 
 namespace vocabpipe {
 
-/// What F does not keep for the backward and R makes again; Megatron's --recompute-granularity.
+/// What the backward makes again (R) instead of keeping it from the forward on (Korthikanti et al.
+/// 2022; Megatron's --recompute-granularity).
 enum class Recompute : uint8_t {
-    none,       ///< F keeps everything, there is no R
-    selective,  ///< what is large and cheap: outputs of norms and of the activation function
+    none,
+    selective,  ///< what is cheap to make and large: outputs of norms and activations
     full,       ///< everything but the stage's input
 };
 

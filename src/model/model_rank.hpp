@@ -5,6 +5,7 @@
 #include "src/model/model_config.hpp"
 #include "src/model/output_layer.hpp"
 #include "src/model/parameter_store.hpp"
+#include "src/model/parameters.hpp"
 #include "src/model/transformer_stage.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/lower.hpp"
@@ -23,8 +24,8 @@ struct ModelPartition {
     std::vector<int> layers_per_stage;
     int64_t micro_batch_size = 1;           ///< sequences
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
+    Recompute recompute = Recompute::none;  ///< what stages leave to R
     bool optimizer = true;                  ///< false: gradients only (tests)
-    Recompute recompute = Recompute::none;  ///< what stages keep, where the schedule has R
     /// Of the device, which decide how large workspaces are; null: the host's.
     const kernels::Operators* operators = nullptr;
 };
@@ -37,7 +38,8 @@ struct ModelPartition {
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    const Schedule& schedule);
 
-/// Weights, gradients and optimizer state of one rank, from the configuration alone.
+/// Weights (and rotary positions), gradients and optimizer state of one rank, from the
+/// configuration alone.
 [[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
                                                const ModelPartition& partition,
                                                const Schedule& schedule, int rank);
@@ -62,6 +64,7 @@ private:
     ModelConfig config_;
     Device& device_;
     ParameterStore store_;
+    DeviceMemory rotary_;                                    ///< rotary_table(), for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
     std::optional<ShardedInputLayer> input_;
     std::optional<ShardedOutputLayer> output_;
