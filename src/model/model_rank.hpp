@@ -22,10 +22,10 @@ namespace vocabpipe {
 /// How a model is cut: everything the memory plan needs besides the schedule.
 struct ModelPartition {
     std::vector<int> layers_per_stage;
-    int64_t micro_batch_size = 1;  ///< sequences
-    int threads_per_rank = 1;      ///< attention needs a workspace per thread
-    Recompute recompute = Recompute::none;
-    bool optimizer = true;  ///< false: gradients only (tests)
+    int64_t micro_batch_size = 1;           ///< sequences
+    int threads_per_rank = 1;               ///< attention needs a workspace per thread
+    Recompute recompute = Recompute::none;  ///< what stages leave to R
+    bool optimizer = true;                  ///< false: gradients only (tests)
     /// Of the device, which decide how large workspaces are; null: the host's.
     const kernels::Operators* operators = nullptr;
 };
