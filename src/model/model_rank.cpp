@@ -103,6 +103,19 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
     return bytes;
 }
 
+uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition,
+                      const Schedule& schedule, int rank) {
+    const std::vector<LogicalParameter> logical = logical_parameters(config);
+    const int64_t fp32_values = config.dtype == DType::fp32 ? 2 : 3;  // moments, masters
+    int64_t bytes = 0;
+    for (const ParameterRows& part : rank_parameters(config, partition, schedule, rank)) {
+        if (part.counted_elsewhere || part.shares_previous_weight) continue;
+        bytes += part.rows * logical[static_cast<size_t>(part.id)].cols *
+                 (size_of(config.dtype) + fp32_values * size_of(DType::fp32));
+    }
+    return static_cast<uint64_t>(bytes);
+}
+
 ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule, int rank, Device& device)
     : config_(config),

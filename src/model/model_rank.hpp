@@ -44,6 +44,10 @@ struct ModelPartition {
                                                const ModelPartition& partition,
                                                const Schedule& schedule, int rank);
 
+/// What of it a checkpoint stores: weights and optimizer state, a tied weight once.
+[[nodiscard]] uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition,
+                                    const Schedule& schedule, int rank);
+
 /// One rank's part of the model.
 class ModelRank {
 public:
