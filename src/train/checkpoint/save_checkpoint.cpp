@@ -3,8 +3,8 @@
 
 #include "src/support/output_file.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/gpt2_config.hpp"
 #include "src/train/checkpoint/gpt2_tensors.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/safetensors_writer.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "vocabpipe/error.hpp"
@@ -198,7 +198,7 @@ uint64_t save_checkpoint(Communicator& communicator, const std::string& root, Sa
             });
             const auto second = std::find_if(sorted.begin(), sorted.end(),
                                              [](const Piece& p) { return p.file == 1; });
-            const std::string text = print_gpt2_config(config);
+            const std::string text = print_model_config(config);
             state.files[std::string(kModelFile)] = checksums_of(weights, {sorted.begin(), second});
             state.files[std::string(kOptimizerFile)] =
                 checksums_of(optimizer, {second, sorted.end()});
