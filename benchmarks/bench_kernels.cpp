@@ -19,9 +19,12 @@
 #include "kernels/host/attention.hpp"
 #include "kernels/host/elementwise.hpp"
 #include "kernels/host/embedding.hpp"
+#include "kernels/host/gated.hpp"
 #include "kernels/host/gelu.hpp"
 #include "kernels/host/layer_norm.hpp"
 #include "kernels/host/linear.hpp"
+#include "kernels/host/rms_norm.hpp"
+#include "kernels/host/rotary.hpp"
 #include "vocabpipe/context.hpp"
 
 namespace {
@@ -169,7 +172,7 @@ void Attention(benchmark::State& state) {
     const int threads = static_cast<int>(state.range(6));
     const bool backward = state.range(1) != 0;
     Context ctx({.threads = threads, .poll = {}});
-    const int64_t n = shape.tokens(), h = shape.hidden();
+    const int64_t n = shape.tokens(), h = shape.query_columns();
     const Buffer qkv(n, 3 * h, type), out(n, h, type), dout(n, h, type), dqkv(n, 3 * h, type);
     const Buffer sums(n, shape.heads, DType::fp32);
     const Buffer workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
@@ -236,6 +239,74 @@ void LayerNormBackwardWeight(benchmark::State& state) {
     report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
 }
 BENCHMARK(LayerNormBackwardWeight)->Apply(rows_and_threads);
+
+void RmsNormForward(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), y(n, h, type_of(state)), gamma(1, h, type_of(state));
+    const Buffer statistics(n, 1, DType::fp32);
+    for (auto _ : state) host::rms_norm_forward(ctx, x, gamma, {}, {}, y, statistics);
+    report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
+}
+BENCHMARK(RmsNormForward)->Apply(rows_and_threads);
+
+void RmsNormBackwardInput(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), gamma(1, h, type_of(state));
+    const Buffer dx(n, h, type_of(state)), residual(n, h, type_of(state));
+    const Buffer statistics(n, 1, DType::fp32);
+    for (auto _ : state) {
+        host::rms_norm_backward_input(ctx, dy, x, gamma, {}, statistics, residual, dx);
+    }
+    report(state, 0, static_cast<double>(4 * x.bytes()), ctx.threads());
+}
+BENCHMARK(RmsNormBackwardInput)->Apply(rows_and_threads);
+
+void RmsNormBackwardWeight(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), statistics(n, 1, DType::fp32);
+    const Buffer dgamma(1, h, DType::fp32);
+    for (auto _ : state) host::rms_norm_backward_weight(ctx, dy, x, statistics, dgamma, true);
+    report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
+}
+BENCHMARK(RmsNormBackwardWeight)->Apply(rows_and_threads);
+
+/// h columns of q and a quarter of it of k, in place; heads of 64.
+void Rotary(benchmark::State& state) {
+    const AttentionShape shape{.sequences = 1,
+                               .seq_length = state.range(1),
+                               .heads = state.range(2) / 64,
+                               .head_size = 64,
+                               .kv_heads = state.range(2) / 256};
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer qkv(shape.tokens(), shape.qkv_columns(), type_of(state));
+    const Buffer table(shape.seq_length, shape.head_size, DType::fp32);
+    for (auto _ : state) host::rotary_forward(ctx, table, shape, qkv);
+    const int64_t elements = shape.tokens() * (shape.query_columns() + shape.kv_columns());
+    report(state, 0, static_cast<double>(2 * elements * size_of(type_of(state))), ctx.threads());
+}
+BENCHMARK(Rotary)->Apply(rows_and_threads);
+
+void GatedForward(benchmark::State& state) {
+    const int64_t n = state.range(1), f = 4 * state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer gate_up(n, 2 * f, type_of(state)), y(n, f, type_of(state));
+    for (auto _ : state) host::gated_forward(ctx, Activation::silu, gate_up, y);
+    report(state, 0, static_cast<double>(3 * y.bytes()), ctx.threads());
+}
+BENCHMARK(GatedForward)->Apply(rows_and_threads);
+
+void GatedBackward(benchmark::State& state) {
+    const int64_t n = state.range(1), f = 4 * state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer gate_up(n, 2 * f, type_of(state)), dgate_up(n, 2 * f, type_of(state));
+    const Buffer dy(n, f, type_of(state));
+    for (auto _ : state) host::gated_backward(ctx, Activation::silu, dy, gate_up, dgate_up);
+    report(state, 0, static_cast<double>(5 * dy.bytes()), ctx.threads());
+}
+BENCHMARK(GatedBackward)->Apply(rows_and_threads);
 
 void GeluForward(benchmark::State& state) {
     const int64_t n = state.range(1), h = 4 * state.range(2);
