@@ -17,7 +17,8 @@ constexpr std::array<std::pair<std::string_view, RopeScaling>, 5> kTypes{{
     {"llama3", RopeScaling::llama3},
     {"yarn", RopeScaling::yarn},
 }};
-constexpr double kSmallest = 1e-300;  // of what must be positive
+constexpr double kSmallest = 1e-300;      // of what must be positive
+constexpr double kLeastTheta = 1 + 1e-6;  // wavelengths grow with the dimension
 constexpr int64_t kMostPositions = int64_t{1} << 31;
 
 std::optional<StrictJson> given(const StrictJson& json, std::string_view key) {
@@ -25,15 +26,9 @@ std::optional<StrictJson> given(const StrictJson& json, std::string_view key) {
     return json.at(key);
 }
 
-double number(const StrictJson& json, std::string_view key, double otherwise) {
+double number(const StrictJson& json, std::string_view key, double least, double otherwise) {
     const auto value = given(json, key);
-    return value ? value->number(kSmallest) : otherwise;
-}
-
-/// 0 where it is missing, which transformers takes for the default as well.
-double number_or_zero(const StrictJson& json, std::string_view key) {
-    const auto value = given(json, key);
-    return value ? value->number(0) : 0;
+    return value ? value->number(least) : otherwise;
 }
 
 void refuse_partial(const StrictJson& json) {
@@ -71,7 +66,7 @@ std::string_view name_of(RopeScaling scaling) {
 Rope read_rope(const StrictJson& config, int64_t positions) {
     Rope rope;
     refuse_partial(config);
-    rope.theta = number(config, "rope_theta", rope.theta);
+    rope.theta = number(config, "rope_theta", kLeastTheta, rope.theta);
     const auto scaling = given(config, "rope_scaling");
     const auto parameters = given(config, "rope_parameters");
     if (scaling && parameters) {
@@ -84,7 +79,7 @@ Rope read_rope(const StrictJson& config, int64_t positions) {
                "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
                "truncate"});
     refuse_partial(json);
-    rope.theta = number(json, "rope_theta", rope.theta);
+    rope.theta = number(json, "rope_theta", kLeastTheta, rope.theta);
     rope.scaling = type_of(json);
     if (rope.scaling == RopeScaling::none) return rope;
 
@@ -107,13 +102,14 @@ Rope read_rope(const StrictJson& config, int64_t positions) {
         }
     }
     if (rope.scaling == RopeScaling::yarn) {
-        const double fast = number_or_zero(json, "beta_fast");
-        const double slow = number_or_zero(json, "beta_slow");
+        // 0 is the default here, as for transformers.
+        const double fast = number(json, "beta_fast", 0, 0);
+        const double slow = number(json, "beta_slow", 0, 0);
         if (fast > 0) rope.beta_fast = fast;
         if (slow > 0) rope.beta_slow = slow;
-        rope.attention_factor = number(json, "attention_factor", 0);
-        rope.mscale = number_or_zero(json, "mscale");
-        rope.mscale_all_dim = number_or_zero(json, "mscale_all_dim");
+        rope.attention_factor = number(json, "attention_factor", kSmallest, 0);
+        rope.mscale = number(json, "mscale", 0, 0);
+        rope.mscale_all_dim = number(json, "mscale_all_dim", 0, 0);
         const auto truncate = given(json, "truncate");
         rope.truncate = !truncate || truncate->boolean();
     }

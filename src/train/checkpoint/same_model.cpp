@@ -118,6 +118,9 @@ void check_same_model(const ModelConfig& file, const std::string& path, const Mo
     compare.real("final_logit_softcapping", file.logit_softcap, run.logit_softcap, nullptr);
     compare.real("the scale of attention (query_pre_attn_scalar)", shortest(file.attention_scale),
                  shortest(run.attention_scale), nullptr);
+    if (!file.windowed.empty() && file.windowed == run.windowed) {
+        compare.size("sliding_window", file.sliding_window, run.sliding_window, "--sliding-window");
+    }
     compare.words("attention (sliding_window, layer_types)", windows_text(file), windows_text(run));
 }
 

@@ -344,7 +344,8 @@ TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
     EXPECT_THAT(run([](ModelConfig& c) { c.windowed[0] = false; }),
                 AllOf(HasSubstr("is a window of 7 in layers 0, 2"),
                       HasSubstr("this run has a window of 7 in layers 2")));
-    EXPECT_THAT(run([](ModelConfig& c) { c.sliding_window = 0; }), HasSubstr("no window"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.sliding_window = 0; }), HasSubstr("--sliding-window 7"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.windowed.clear(); }), HasSubstr("has no window"));
     EXPECT_THAT(against(parsed(rotary("llama")))([](ModelConfig& c) { c.mlp_bias = true; }),
                 HasSubstr("mlp_bias is false"));
 }
