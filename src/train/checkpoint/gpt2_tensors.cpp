@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/gpt2_tensors.hpp"
 
+#include "src/model/parameters.hpp"
+
 namespace vocabpipe {
 
 namespace {

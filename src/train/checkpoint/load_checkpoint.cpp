@@ -4,8 +4,8 @@
 #include "kernels/bf16.hpp"
 #include "kernels/operators.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/gpt2_config.hpp"
 #include "src/train/checkpoint/gpt2_tensors.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -131,7 +131,7 @@ void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t
 
 Checkpoint::Checkpoint(const CheckpointSource& source)
     : folder_(source.folder),
-      config_(parse_gpt2_config(text_of(config_path()), config_path())),
+      config_(parse_model_config(text_of(config_path()), config_path())),
       weights_(folder_) {
     if (std::filesystem::exists(training_path())) {
         recorded_ = parse_training_state(text_of(training_path()), training_path());
