@@ -4,6 +4,8 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
 
+#include <algorithm>
+
 namespace vocabpipe::tool {
 
 namespace {
@@ -16,15 +18,39 @@ std::string schedule_names() {
     return names;
 }
 
+/// Megatron describes a model by its parts. Which family has these?
+ModelFamily family_of(bool swiglu, const std::string& normalization, const std::string& positions) {
+    if (swiglu && normalization == "RMSNorm" && positions == "rope") return ModelFamily::llama;
+    if (!swiglu && normalization != "RMSNorm" && positions != "rope") return ModelFamily::gpt2;
+    throw UsageError(
+        "--swiglu, --normalization RMSNorm, --position-embedding-type rope: give all of them "
+        "(llama) or none (gpt2), or say --model-type");
+}
+
+/// As Megatron chooses it: 4 h; of gated layers two thirds of it, in whole 64s.
+int64_t default_ffn_hidden_size(const ModelConfig& m) {
+    return m.gated ? std::max<int64_t>(8 * m.hidden_size / 3 / 64 * 64, 64) : 4 * m.hidden_size;
+}
+
 void add_model(CLI::App& app, ModelConfig& m) {
     app.add_option("--num-layers", m.num_layers, "Transformer layers")->capture_default_str();
     app.add_option("--hidden-size", m.hidden_size, "Hidden size h")->capture_default_str();
-    app.add_option("--ffn-hidden-size", m.ffn_hidden_size, "Feed-forward size (default 4 h)");
+    app.add_option("--ffn-hidden-size", m.ffn_hidden_size,
+                   "Feed-forward size (default 4 h; with a gate 8 h / 3 in whole 64s)");
     app.add_option("--num-attention-heads", m.num_attention_heads, "Attention heads")
         ->capture_default_str();
+    app.add_option("--num-query-groups", m.num_query_groups,
+                   "Heads of keys and values (default: as many as of queries)")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--kv-channels", m.kv_channels,
+                   "Size of a head (default: hidden size / attention heads)")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--sliding-window", m.sliding_window,
+                   "Tokens that Gemma 2's windowed layers see")
+        ->check(CLI::PositiveNumber);
     app.add_option("--seq-length", m.seq_length, "Tokens per sequence")->capture_default_str();
     app.add_option("--max-position-embeddings", m.max_position_embeddings,
-                   "Learned positions (default: the sequence length)");
+                   "Positions the model is made for (default: the sequence length)");
     app.add_option("--vocab-size", m.vocab_size, "Vocabulary rows V, unpadded")
         ->capture_default_str();
     app.add_option("--init-method-std", m.init_std, "Standard deviation of initial weights")
@@ -67,6 +93,16 @@ void add_schedule(CLI::App& app, TrainOptions& t) {
 ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options) : app_(app), options_(options) {
     app.option_defaults()->take_last();  // as argparse does: scripts append what they override
     add_model(app, options.model);
+    app.add_option("--model-type", model_type_, "gpt2, llama, qwen2, qwen3 or gemma2");
+    app.add_flag("--swiglu", swiglu_, "With RMSNorm and rope: the same as --model-type llama");
+    app.add_option("--normalization", normalization_, "LayerNorm or RMSNorm")
+        ->check(CLI::IsMember({"LayerNorm", "RMSNorm"}));
+    app.add_option("--position-embedding-type", positions_, "learned_absolute or rope")
+        ->check(CLI::IsMember({"learned_absolute", "rope"}));
+    app.add_flag("--group-query-attention", group_query_attention_,
+                 "Needs --num-query-groups, which says it by itself");
+    app.add_option("--norm-epsilon", norm_epsilon_, "Of norms (default: the family's)");
+    app.add_option("--rotary-base", rotary_base_, "Theta of rotary positions (default: 10000)");
     app.add_flag("--untie-embeddings-and-output-weights", untie_,
                  "Give the output layer a weight of its own");
     app.add_option("--dtype", dtype_, "fp32 or bf16")
@@ -88,7 +124,14 @@ ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options) : app_(app), option
 
 void ModelFlags::resolve() const {
     ModelConfig& m = options_.model;
-    if (app_.count("--ffn-hidden-size") == 0) m.ffn_hidden_size = 4 * m.hidden_size;
+    set_family(m, model_type_.empty() ? family_of(swiglu_, normalization_, positions_)
+                                      : model_family_from(model_type_));
+    if (norm_epsilon_) m.norm_epsilon = *norm_epsilon_;
+    if (rotary_base_) m.rope.theta = *rotary_base_;
+    if (group_query_attention_ && m.num_query_groups == 0) {
+        throw UsageError("--group-query-attention: give --num-query-groups, too");
+    }
+    if (app_.count("--ffn-hidden-size") == 0) m.ffn_hidden_size = default_ffn_hidden_size(m);
     if (app_.count("--max-position-embeddings") == 0) m.max_position_embeddings = m.seq_length;
     m.tied = !untie_;
     m.dtype = bf16_ || dtype_ == "bf16" ? DType::bf16 : DType::fp32;

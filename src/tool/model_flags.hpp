@@ -4,6 +4,7 @@
 #include "src/train/train_options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
 namespace vocabpipe::tool {
@@ -22,6 +23,12 @@ public:
 private:
     CLI::App& app_;
     TrainOptions& options_;
+    std::string model_type_;
+    bool swiglu_ = false;
+    std::string normalization_, positions_;
+    bool group_query_attention_ = false;
+    std::optional<float> norm_epsilon_;
+    std::optional<double> rotary_base_;
     std::string vocab_mode_ = "one_barrier";
     std::string dtype_ = "fp32";
     bool bf16_ = false;

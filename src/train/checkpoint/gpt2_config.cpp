@@ -61,7 +61,7 @@ ModelConfig parse_gpt2_config(std::string_view text, const std::string& path) {
     const double epsilon = given(json, "layer_norm_epsilon")
                                ? json.at("layer_norm_epsilon").number(0)
                                : kDefaultEpsilon;
-    config.layer_norm_epsilon = static_cast<float>(epsilon);
+    config.norm_epsilon = static_cast<float>(epsilon);
     const std::string activation = given(json, "activation_function")
                                        ? json.at("activation_function").text()
                                        : kDefaultActivation;
@@ -101,9 +101,9 @@ void check_same_model(const ModelConfig& file, const std::string& path, const Mo
                std::string(file.tied ? "leave out" : "give") +
                    " --untie-embeddings-and-output-weights");
     }
-    if (file.layer_norm_epsilon != run.layer_norm_epsilon) {
-        refuse("layer_norm_epsilon", number(shortest(file.layer_norm_epsilon)),
-               number(shortest(run.layer_norm_epsilon)), "no other is computed");
+    if (file.norm_epsilon != run.norm_epsilon) {
+        refuse("layer_norm_epsilon", number(shortest(file.norm_epsilon)),
+               number(shortest(run.norm_epsilon)), "no other is computed");
     }
 }
 
@@ -122,7 +122,7 @@ std::string print_gpt2_config(const ModelConfig& c) {
         json["n_inner"] = c.ffn_hidden_size;
     }
     json["activation_function"] = "gelu_new";
-    json["layer_norm_epsilon"] = shortest(c.layer_norm_epsilon);
+    json["layer_norm_epsilon"] = shortest(c.norm_epsilon);
     json["initializer_range"] = shortest(c.init_std);
     json["resid_pdrop"] = 0.0;  // this program has no dropout
     json["embd_pdrop"] = 0.0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/model/model_config.hpp"
+#include "src/model/parameters.hpp"
 #include "src/train/checkpoint/safetensors.hpp"
 
 #include <string>

@@ -30,7 +30,7 @@ TEST(Gpt2Config, ReadsTheSmallestWithItsDefaults) {
     EXPECT_EQ(c.max_position_embeddings, 1024);
     EXPECT_EQ(c.vocab_size, 50257);
     EXPECT_TRUE(c.tied);
-    EXPECT_EQ(c.layer_norm_epsilon, 1e-5F);
+    EXPECT_EQ(c.norm_epsilon, 1e-5F);
 }
 
 TEST(Gpt2Config, PrintsWhatItReads) {
@@ -92,7 +92,7 @@ TEST(Gpt2Config, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
                 HasSubstr("--ffn-hidden-size 3072"));
     EXPECT_THAT(with([](ModelConfig& c) { c.tied = false; }),
                 HasSubstr("leave out --untie-embeddings-and-output-weights"));
-    EXPECT_THAT(with([](ModelConfig& c) { c.layer_norm_epsilon = 1e-6F; }),
+    EXPECT_THAT(with([](ModelConfig& c) { c.norm_epsilon = 1e-6F; }),
                 HasSubstr("layer_norm_epsilon is 1e-05, this run has 1e-06"));
 }
 
