@@ -288,6 +288,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                         const LossOptions& options, Tensor factors, std::span<float> loss) {
     const int64_t tokens = token_count(labels);
     require_combination(by_shard, tokens, g, my_shard, factors, loss);
+    require_options(options);
     const double eps = options.label_smoothing;
     const double uniform = eps / static_cast<double>(mine.vocab_size);
     // About 20 ns per exponential: worth a team from some thousand on.
