@@ -225,24 +225,25 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-/// The fp32 sums of dk and dv of a chunk's pairs -> their columns of dqkv.
+/// The fp32 sums of dk and dv of a chunk's pairs -> their columns of dqkv, `dk` and `dv`.
 template <typename T>
 __global__ void __launch_bounds__(256)
     store_sums_kernel(AttentionShape shape, int64_t first_pair, const std::byte* scratch,
-                      int64_t pair_bytes, int64_t dk_at, int64_t dv_at, T* dqkv, int64_t stride) {
+                      int64_t pair_bytes, int64_t dk_at, int64_t dv_at, T* dk, T* dv,
+                      int64_t stride) {
     const int64_t pair = first_pair + blockIdx.y;
     const std::byte* mine = scratch + blockIdx.y * pair_bytes;
-    const auto* dk = reinterpret_cast<const float*>(mine + dk_at);
-    const auto* dv = reinterpret_cast<const float*>(mine + dv_at);
+    const auto* dk_sum = reinterpret_cast<const float*>(mine + dk_at);
+    const auto* dv_sum = reinterpret_cast<const float*>(mine + dv_at);
     const int64_t d = shape.head_size;
-    T* to = dqkv + pair / shape.kv_heads * shape.seq_length * stride + shape.query_columns() +
-            pair % shape.kv_heads * d;
+    const int64_t first =
+        pair / shape.kv_heads * shape.seq_length * stride + pair % shape.kv_heads * d;
     const int64_t threads = int64_t{gridDim.x} * blockDim.x;
     for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < shape.seq_length * d;
          i += threads) {
-        T* at = to + i / d * stride + i % d;
-        at[0] = from_float<T>(dk[i]);
-        at[shape.kv_columns()] = from_float<T>(dv[i]);
+        const int64_t at = first + i / d * stride + i % d;
+        dk[at] = from_float<T>(dk_sum[i]);
+        dv[at] = from_float<T>(dv_sum[i]);
     }
 }
 
@@ -478,10 +479,13 @@ private:
     }
     void store_sums(Tensor dqkv) {
         const unsigned blocks = blocks_for(shape_.seq_length * shape_.head_size, int64_t{256} * 8);
+        const int64_t keys = shape_.kv_columns();
+        const Tensor dk = dqkv.column_range(shape_.query_columns(), keys);
+        const Tensor dv = dqkv.column_range(shape_.query_columns() + keys, keys);
         with_element_type(type_, [&]<typename T>() {
             launch(ctx_, store_sums_kernel<T>, dim3(blocks, static_cast<unsigned>(pairs_)),
                    dim3(256), shape_, first_pair_, scratch_, plan_.pair_bytes, plan_.dk_at,
-                   plan_.dv_at, dqkv.as<T>(), dqkv.stride);
+                   plan_.dv_at, dk.as<T>(), dv.as<T>(), dqkv.stride);
         });
     }
 
