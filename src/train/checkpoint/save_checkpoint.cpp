@@ -3,8 +3,8 @@
 
 #include "src/support/output_file.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/gpt2_tensors.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/safetensors_writer.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "vocabpipe/error.hpp"
@@ -164,21 +164,23 @@ uint64_t save_checkpoint(Communicator& communicator, const std::string& root, Sa
         communicator.agree([&] {
             RowWriter to_model(model.device(), weights, path(kModelFile), 0, pieces);
             RowWriter to_optimizer(model.device(), optimizer, path(kOptimizerFile), 1, pieces);
-            const std::vector<Gpt2Tensor> stored = gpt2_tensors(config);
+            const std::vector<std::vector<ModelTensor>> stored = model_tensors(config);
             const std::vector<Parameter>& parameters = model.store().parameters();
             for (size_t i = 0; i < parameters.size(); ++i) {
                 const Parameter& p = parameters[i];
                 if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
-                const Gpt2Tensor& as = stored[static_cast<size_t>(model.store().ids()[i])];
-                if (as.transposed) {
-                    to_model.write_transposed(p.name, p.weight);
-                } else {
-                    to_model.write(p.name, p.weight, p.first_row);
-                }
-                to_optimizer.write(exp_avg_name(p.name), p.exp_avg, p.first_row);
-                to_optimizer.write(exp_avg_sq_name(p.name), p.exp_avg_sq, p.first_row);
-                if (p.master.data != p.weight.data) {
-                    to_optimizer.write(master_name(p.name), p.master, p.first_row);
+                for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
+                    const HeldRows held = held_rows(p, t);
+                    if (t.transposed) {
+                        to_model.write_transposed(t.name, p.weight);
+                    } else {
+                        to_model.write(t.name, held.of(p.weight), held.first);
+                    }
+                    to_optimizer.write(exp_avg_name(t.name), held.of(p.exp_avg), held.first);
+                    to_optimizer.write(exp_avg_sq_name(t.name), held.of(p.exp_avg_sq), held.first);
+                    if (p.master.data != p.weight.data) {
+                        to_optimizer.write(master_name(t.name), held.of(p.master), held.first);
+                    }
                 }
             }
             to_model.sync();
