@@ -3,10 +3,10 @@
 
 #include "src/schedule/files/strict_json.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
+#include "src/train/checkpoint/input_file.hpp"
 #include "src/train/checkpoint/model_config_keys.hpp"
 #include "src/train/checkpoint/rope_config.hpp"
 #include "src/train/checkpoint/training_state.hpp"
-#include "src/train/data/mapped_file.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -356,9 +356,7 @@ ModelConfig load_model_config(const std::string& path_or_folder) {
     const bool folder = std::filesystem::is_directory(path_or_folder, ignored);
     const std::string path =
         folder ? path_or_folder + "/" + std::string(kConfigFile) : path_or_folder;
-    const MappedFile file(path);
-    return parse_model_config({reinterpret_cast<const char*>(file.bytes().data()), file.size()},
-                              path);
+    return parse_model_config(InputFile(path).text(), path);
 }
 
 std::string print_model_config(const ModelConfig& c) {

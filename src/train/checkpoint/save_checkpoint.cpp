@@ -3,8 +3,8 @@
 
 #include "src/runtime/wait.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/gpt2_tensors.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "vocabpipe/error.hpp"
 
