@@ -30,6 +30,8 @@ private:
     std::optional<float> norm_epsilon_;
     std::optional<double> rotary_base_;
     std::string vocab_mode_ = "one_barrier";
+    std::string recompute_;
+    bool recompute_activations_ = false;
     std::string dtype_ = "fp32";
     bool bf16_ = false;
     bool untie_ = false;
