@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast are the host operators alone?
 //   bench_kernels [--benchmark_filter=regex] ...
-// Columns: GFLOP/s counts 2mnk per product (attention: the visible half of the square), "peak" is
+// Columns: GFLOP/s counts 2mnk per product (attention: the visible part of the square), "peak" is
 // the ratio to the FMA units' peak, measured in this process by a loop on registers (bf16: twice
 // the fp32 rate); GB/s counts every tensor read or written once. Benchmark arguments end with the
 // number of threads; keep threads <= idle cores.
@@ -160,7 +160,8 @@ void linear_shapes(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK(Linear)->Apply(linear_shapes)->UseRealTime();
 
-// ---- attention: type, backward?, sequences, seq_length, heads, head_size, threads ----
+// ---- attention: type, backward?, sequences, seq_length, heads, head_size, kv_heads, softcap,
+// window, threads ----
 
 void Attention(benchmark::State& state) {
     const DType type = type_of(state);
@@ -168,12 +169,15 @@ void Attention(benchmark::State& state) {
                                .seq_length = state.range(3),
                                .heads = state.range(4),
                                .head_size = state.range(5),
-                               .kv_heads = state.range(4)};
-    const int threads = static_cast<int>(state.range(6));
+                               .kv_heads = state.range(6),
+                               .softcap = static_cast<float>(state.range(7)),
+                               .window = state.range(8)};
+    const int threads = static_cast<int>(state.range(9));
     const bool backward = state.range(1) != 0;
     Context ctx({.threads = threads, .poll = {}});
     const int64_t n = shape.tokens(), h = shape.query_columns();
-    const Buffer qkv(n, 3 * h, type), out(n, h, type), dout(n, h, type), dqkv(n, 3 * h, type);
+    const Buffer qkv(n, shape.qkv_columns(), type), dqkv(n, shape.qkv_columns(), type);
+    const Buffer out(n, h, type), dout(n, h, type);
     const Buffer sums(n, shape.heads, DType::fp32);
     const Buffer workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
                            DType::fp32);
@@ -187,14 +191,18 @@ void Attention(benchmark::State& state) {
         }
     }
     const double products = backward ? 5.0 : 2.0;
-    const auto visible = static_cast<double>(shape.seq_length * (shape.seq_length + 1) / 2);
-    report(state, products * 2.0 * visible * static_cast<double>(shape.sequences * h), 0, threads);
+    int64_t visible = 0;
+    for (int64_t i = 1; i <= shape.seq_length; ++i) {
+        visible += shape.window > 0 ? std::min(i, shape.window) : i;
+    }
+    report(state, products * 2.0 * static_cast<double>(visible * shape.sequences * h), 0, threads);
     state.SetLabel(backward ? "backward" : "forward");
 }
 BENCHMARK(Attention)
-    ->ArgsProduct({{0, 1}, {0, 1}, {4}, {64}, {12}, {64}, {2}})
-    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {512}, {8}, {64}, {1}})
-    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {1024}, {12}, {64}, {2}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {4}, {64}, {12}, {64}, {12}, {0}, {0}, {2}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {512}, {8}, {64}, {8}, {0}, {0}, {1}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {1024}, {12}, {64}, {12, 4}, {0}, {0}, {1, 2}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {2048}, {8}, {64}, {4}, {0, 50}, {0, 256}, {1}})
     ->UseRealTime();
 
 // ---- loops over rows: type, N, h, threads ----

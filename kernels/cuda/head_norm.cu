@@ -47,7 +47,9 @@ void with_lanes(const Heads& heads, Launcher&& launcher) {
         launcher.template operator()<kLanes, kSlots>(
             blocks_for(int64_t{heads.tokens} * heads.all, kThreads / kLanes));
     };
-    if (kCount == 1 || heads.size > int64_t{kWarpThreads} * kCount) {
+    if constexpr (kCount == 1) {
+        launch_with.template operator()<kWarpThreads, 0>();
+    } else if (heads.size > int64_t{kWarpThreads} * kCount) {
         launch_with.template operator()<kWarpThreads, 0>();
     } else if (heads.size > int64_t{16} * kCount) {
         launch_with.template operator()<kWarpThreads, 1>();

@@ -103,26 +103,38 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
     return bytes;
 }
 
+uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition,
+                      const Schedule& schedule, int rank) {
+    const std::vector<LogicalParameter> logical = logical_parameters(config);
+    const int64_t fp32_values = config.dtype == DType::fp32 ? 2 : 3;  // moments, masters
+    int64_t bytes = 0;
+    for (const ParameterRows& part : rank_parameters(config, partition, schedule, rank)) {
+        if (part.counted_elsewhere || part.shares_previous_weight) continue;
+        bytes += part.rows * logical[static_cast<size_t>(part.id)].cols *
+                 (size_of(config.dtype) + fp32_values * size_of(DType::fp32));
+    }
+    return static_cast<uint64_t>(bytes);
+}
+
 ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule, int rank, Device& device)
     : config_(config),
       device_(device),
       store_(device, config, rank_parameters(config, partition, schedule, rank),
-             "rank " + std::to_string(rank)) {
+             "rank " + std::to_string(rank)),
+      threads_(partition.threads_per_rank) {
     std::span<Parameter> rest = store_.parameters();
     const auto take = [&](size_t count) {
         const std::span<Parameter> part = rest.first(count);
         rest = rest.subspan(count);
         return part;
     };
-    ConstTensor rotary;
     if (!config.learned_positions) {
         const std::vector<float> table =
             rotary_table(config.rope, config.head_size(), config.seq_length);
         rotary_ = device.allocate(static_cast<uint64_t>(rotary_bytes(config)),
                                   "rank " + std::to_string(rank) + ": rotary positions");
         device.upload(std::as_bytes(std::span(table)), rotary_.data());
-        rotary = {rotary_.data(), config.seq_length, config.head_size(), DType::fp32};
     }
     const std::vector<StageLayers> stages = stages_of(config, partition);
     stages_.resize(stages.size());
@@ -130,7 +142,7 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
         if (schedule.rank_of_stage[s] != rank) continue;
         stages_[s] = std::make_unique<TransformerStage>(
             config, stage_options(partition, stages[s]), device.operators(),
-            take(stage_parameters(config, stages[s]).size()), rotary);
+            take(stage_parameters(config, stages[s]).size()), rotary());
     }
     if (schedule.input.rows(rank) > 0) input_.emplace(take(1));
     if (schedule.output.rows(rank) > 0) {
@@ -139,6 +151,21 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
                                              .z_loss = config.z_loss,
                                              .logit_softcap = config.logit_softcap});
     }
+}
+
+TransformerStage ModelRank::whole_stage(int64_t length) {
+    ModelConfig config = config_;
+    config.seq_length = length;
+    const ModelPartition alone{.layers_per_stage = {config.num_layers},
+                               .threads_per_rank = threads_};
+    return TransformerStage(config, stage_options(alone, stages_of(config, alone).front()),
+                            device_.operators(), stages_.front()->parameters(),
+                            rotary().row_range(0, length));
+}
+
+ConstTensor ModelRank::rotary() const {
+    if (rotary_.size() == 0) return {};
+    return {rotary_.data(), config_.seq_length, config_.head_size(), DType::fp32};
 }
 
 RankModules ModelRank::modules() {

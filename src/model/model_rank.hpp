@@ -44,6 +44,10 @@ struct ModelPartition {
                                                const ModelPartition& partition,
                                                const Schedule& schedule, int rank);
 
+/// What of it a checkpoint stores: weights and optimizer state, a tied weight once.
+[[nodiscard]] uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition,
+                                    const Schedule& schedule, int rank);
+
 /// One rank's part of the model.
 class ModelRank {
 public:
@@ -54,6 +58,9 @@ public:
     /// Pointers into this object; `step` is left null.
     [[nodiscard]] RankModules modules();
     void initialise(Context& ctx, uint64_t seed) { store_.initialise(ctx, config_, seed); }
+    /// The layers of a model that is one stage, for one sequence of another length, at most
+    /// seq_length.
+    [[nodiscard]] TransformerStage whole_stage(int64_t length);
     [[nodiscard]] Device& device() { return device_; }
     [[nodiscard]] const ModelConfig& config() const { return config_; }
     [[nodiscard]] ParameterStore& store() { return store_; }
@@ -61,9 +68,13 @@ public:
     [[nodiscard]] ShardedOutputLayer* output() { return output_ ? &*output_ : nullptr; }
 
 private:
+    /// Empty with learned positions.
+    [[nodiscard]] ConstTensor rotary() const;
+
     ModelConfig config_;
     Device& device_;
     ParameterStore store_;
+    int threads_;
     DeviceMemory rotary_;                                    ///< rotary_table(), for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
     std::optional<ShardedInputLayer> input_;

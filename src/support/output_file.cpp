@@ -109,13 +109,16 @@ void OutputFile::publish() {
     published_ = true;
 }
 
-void sync_folder_of(const std::string& path) noexcept {
+void sync_folder_of(const std::string& path) {
     const size_t slash = path.rfind('/');
     const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file >= 0) {
-        ::fsync(file);  // some file systems refuse; the files themselves are durable already
-        ::close(file);
+    if (file < 0) throw_output_error(folder, "cannot open", errno);
+    const int error = ::fsync(file) == 0 ? 0 : errno;
+    ::close(file);
+    // Some file systems sync no folders; the files themselves are durable already.
+    if (error != 0 && error != EINVAL && error != ENOTSUP) {
+        throw_output_error(folder, "cannot write", error);
     }
 }
 

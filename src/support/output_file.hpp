@@ -52,7 +52,8 @@ private:
 /// Creates the folder `path` and its parents; OutputFileError names the flag that asked for it.
 void make_directories(const std::string& path, std::string_view flag);
 
-/// Makes renames in the folder of `path` durable, where the file system can.
-void sync_folder_of(const std::string& path) noexcept;
+/// Makes renames in the folder of `path` durable, where the file system knows of such a thing;
+/// OutputFileError if it fails.
+void sync_folder_of(const std::string& path);
 
 }  // namespace vocabpipe

@@ -16,7 +16,7 @@ namespace vocabpipe::tool {
 namespace {
 
 void add_row(Table& table, const SafetensorsFile& file, const StoredTensor& tensor) {
-    table.row({tensor.name, std::string(name_of(tensor.type)), shape_text(tensor.shape),
+    table.row({readable(tensor.name), std::string(name_of(tensor.type)), shape_text(tensor.shape),
                std::filesystem::path(file.path()).filename().string(),
                std::to_string(tensor.end - tensor.begin)});
 }
@@ -28,16 +28,14 @@ void print(const Table& table, size_t tensors, uint64_t bytes) {
 
 void print_state(const std::string& folder) {
     const std::string path = folder + "/" + std::string(kTrainingFile);
-    const MappedFile text(path);
-    const TrainingState state = parse_training_state(
-        {reinterpret_cast<const char*>(text.bytes().data()), text.size()}, path);
+    const TrainingState state = parse_training_state(InputFile(path).text(), path);
     std::printf("step              %lld\n", static_cast<long long>(state.step));
     std::printf("consumed samples  %lld\n", static_cast<long long>(state.consumed_samples));
     std::printf("sequence length   %lld\n", static_cast<long long>(state.seq_length));
     std::printf("seed              %llu\n", static_cast<unsigned long long>(state.seed));
     std::printf("type              %s\n", state.dtype.c_str());
     std::string flags;
-    for (const std::string& flag : state.flags) flags += " " + flag;
+    for (const std::string& flag : state.flags) flags += " " + readable(flag);
     std::printf("flags            %s\n", flags.c_str());
 }
 
@@ -56,7 +54,7 @@ void inspect(const std::string& path) {
         const SafetensorsFile file(path);
         for (const StoredTensor& t : file.header().tensors) add(file, t);
         for (const auto& [key, value] : file.header().metadata) {
-            std::printf("metadata %s: %s\n", key.c_str(), value.c_str());
+            std::printf("metadata %s: %s\n", readable(key).c_str(), readable(value).c_str());
         }
         print(table, tensors, bytes);
         return;

@@ -29,6 +29,7 @@ void handle(int signal, void (*handler)(int)) {
 void install_run_signals() {
     handle(SIGUSR1, on_stop);
     handle(SIGTERM, on_terminate);
+    handle(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f`: an error with its name instead
 }
 
 bool stop_requested() {

@@ -71,6 +71,9 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
     app.add_option("--save-interval", t.save_interval, "Save after every so many steps, too");
     app.add_option("--save-total-limit", t.save_total_limit,
                    "Complete steps to keep in the folder (default: all)");
+    app.add_flag("--async-save", t.async_save,
+                 "Copy the state and write it beside the following steps; takes host memory for "
+                 "the copy");
 
     app.add_option("--schedule-costs", costs,
                    "What the order is built for: a ratio F,B; a profile FILE; or auto, measured "

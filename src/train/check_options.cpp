@@ -112,6 +112,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--save", o.save.empty() ? "not given" : "given");
     add("--save-interval", o.save_interval);
     add("--save-total-limit", o.save_total_limit);
+    add("--async-save", o.async_save ? "given" : "not given");
     return flags;
 }
 
@@ -177,6 +178,9 @@ void check_options(const TrainOptions& o, int ranks) {
     if (o.save.empty() && o.save_total_limit > 0) {
         throw UsageError("--save-total-limit " + text(o.save_total_limit) +
                          ": limits the steps in --save DIR, which is not given");
+    }
+    if (o.save.empty() && o.async_save) {
+        throw UsageError("--async-save: says how, --save DIR must say where");
     }
     if (o.load.empty() && o.finetune) {
         throw UsageError("--finetune: needs --load DIR, the weights to begin with");

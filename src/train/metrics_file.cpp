@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/metrics_file.hpp"
 
+#include "src/support/output_file.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <unistd.h>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace vocabpipe {
@@ -20,10 +23,35 @@ nlohmann::json number(double value) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(std::string path) : path_(std::move(path)) {
-    file_.reset(std::fopen(path_.c_str(), "w"));
+MetricsFile::MetricsFile(std::string path, int64_t last_step) : path_(std::move(path)) {
+    std::error_code ignored;
+    const bool goes_on = last_step > 0 && std::filesystem::is_regular_file(path_, ignored);
+    if (goes_on) keep_through(last_step);
+    file_.reset(std::fopen(path_.c_str(), goes_on ? "a" : "w"));
     if (!file_) fail("create");
     std::setvbuf(file_.get(), nullptr, _IOFBF, 4096);
+}
+
+void MetricsFile::keep_through(int64_t last_step) {
+    std::ifstream in(path_, std::ios::binary);
+    if (!in) fail("read");
+    std::string kept;
+    bool changed = false;
+    for (std::string line; std::getline(in, line);) {
+        const auto json = nlohmann::json::parse(line, nullptr, false);
+        const auto step = json.is_object() ? json.find("step") : json.end();
+        const bool later = json.is_object() && step != json.end() && step->is_number_integer() &&
+                           step->get<int64_t>() > last_step;
+        const bool cut = in.eof() && !json.is_object();  // whole lines end with a break
+        if (!later && !cut) kept += line + "\n";
+        changed = changed || later || in.eof();
+    }
+    if (in.bad()) fail("read");
+    whole_bytes_ = static_cast<int64_t>(kept.size());
+    if (!changed) return;
+    OutputFile file(path_);
+    file.write(kept);
+    file.publish();
 }
 
 void MetricsFile::add(const StepMetrics& metrics) {

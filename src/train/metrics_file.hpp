@@ -23,13 +23,16 @@ struct StepMetrics {
 /// cannot be written whole (disk full) is taken back and reported as OutputFileError.
 class MetricsFile {
 public:
-    explicit MetricsFile(std::string path);
+    /// Goes on behind the lines of the steps up to `last_step` that a file of that name has, and
+    /// drops those of later steps and a line that was cut; 0: begins anew.
+    explicit MetricsFile(std::string path, int64_t last_step = 0);
     void add(const StepMetrics& metrics);
     /// Reports what only closing shows.
     void close();
 
 private:
     [[noreturn]] void fail(const char* doing);
+    void keep_through(int64_t last_step);
     struct Close {
         void operator()(std::FILE* file) const { std::fclose(file); }
     };

@@ -25,7 +25,7 @@ double share(int64_t part, int64_t whole) {
 int64_t predicted_bytes(const RunReport& report, int first) {
     int64_t bytes = report.ranks[static_cast<size_t>(first)].start_bytes;
     for (const RankReport& r : report.ranks) {
-        if (r.memory_of == first) bytes += r.arena_bytes + r.persistent_bytes + r.kernel_bytes;
+        if (r.memory_of == first) bytes += r.predicted_peak_bytes() - r.start_bytes;
     }
     return bytes;
 }
@@ -91,7 +91,7 @@ int64_t RankUsage::median_step_ns() const {
 }
 
 int64_t RankReport::predicted_peak_bytes() const {
-    return arena_bytes + persistent_bytes + start_bytes + kernel_bytes;
+    return arena_bytes + persistent_bytes + snapshot_bytes + start_bytes + kernel_bytes;
 }
 
 double RunReport::tokens_per_second() const {
@@ -200,6 +200,7 @@ void write_report(const std::string& path, const RunReport& report) {
                          {"live_peak_bytes", r.live_peak_bytes},
                          {"arena_bytes", r.arena_bytes},
                          {"persistent_bytes", r.persistent_bytes},
+                         {"snapshot_bytes", r.snapshot_bytes},
                          {"predicted_peak_bytes", r.predicted_peak_bytes()},
                          {"measured_peak_bytes", r.measured_peak_bytes}});
     }

@@ -42,12 +42,13 @@ struct RankReport {
     /// Taken before anything was allocated: by MPI and libraries, or on the GPU by contexts,
     /// workspaces and other processes.
     int64_t start_bytes = 0;
+    int64_t snapshot_bytes = 0;       ///< for --async-save, where it is in the same memory
     int64_t kernel_bytes = 0;         ///< what kernels take besides; kHostKernelBytes
     int64_t measured_peak_bytes = 0;  ///< of the process, or of the GPU
     /// The first of the ranks that share its process or GPU, of which the measured figures are.
     int memory_of = 0;
 
-    /// arena + persistent + start + kernels.
+    /// arena + persistent + snapshot + start + kernels.
     [[nodiscard]] int64_t predicted_peak_bytes() const;
 };
 

@@ -5,7 +5,7 @@
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/check_options.hpp"
-#include "src/train/checkpoint/gpt2_config.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/data/check_tokens.hpp"
@@ -57,11 +57,13 @@ public:
         communicator_.agree([&] { prepare(std::move(placements)); });
         if (rank_ == 0) plan_->print();
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
+        if (!options_.save.empty()) open_saver();
         if (checkpoint_) load();
         batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size,
                                              plan_->microbatches());
         for (int64_t step = first_step_; step <= options_.train_iters; ++step) {
             const StepResult result = run_step(step);
+            if (saver_) print_saved(saver_->poll());
             if (to_be_saved(step) || (!options_.save.empty() && result.stop_requested)) save(step);
             if (result.stop_requested) {
                 if (rank_ == 0 && !output_failure_) {
@@ -76,6 +78,7 @@ public:
                 reorder();
             }
         }
+        if (saver_) print_saved(saver_->finish());
         communicator_.agree([this] {
             if (output_failure_) std::rethrow_exception(output_failure_);
         });
@@ -136,11 +139,14 @@ private:
                     checkpoint_->folder().c_str(), static_cast<long long>(state.step),
                     static_cast<long long>(state.consumed_samples));
         std::string changed;
-        const std::vector<std::string> now = bit_flags();
-        for (const std::string& flag : now) {
-            if (std::find(state.flags.begin(), state.flags.end(), flag) == state.flags.end()) {
-                changed += (changed.empty() ? "" : ", ") + flag;
-            }
+        for (const std::string& flag : bit_flags()) {
+            const std::string name = flag.substr(0, flag.find(' ') + 1);
+            const auto then =
+                std::find_if(state.flags.begin(), state.flags.end(),
+                             [&](const std::string& other) { return other.starts_with(name); });
+            if (then == state.flags.end() || *then == flag) continue;
+            changed += (changed.empty() ? "" : ", ") + flag + " (was " +
+                       readable(then->substr(name.size())) + ")";
         }
         if (!changed.empty()) {
             std::printf("not as in the run that saved it: %s\n", changed.c_str());
@@ -148,14 +154,18 @@ private:
         std::fflush(stdout);
     }
 
-    /// What decides the bits of a run, as far as flags do.
+    /// What decides the bits of a run: flags, number of ranks, data.
     [[nodiscard]] std::vector<std::string> bit_flags() const {
         std::vector<std::string> flags = shared_flags(options_);
         std::erase_if(flags, [](const std::string& flag) {
-            return flag.starts_with("--save") || flag.starts_with("--load") ||
-                   flag.starts_with("--finetune");
+            return flag.starts_with("--save") || flag.starts_with("--async-save") ||
+                   flag.starts_with("--load") || flag.starts_with("--finetune");
         });
         flags.push_back("ranks " + std::to_string(communicator_.size()));
+        const std::filesystem::path data(options_.data_path);
+        flags.push_back("--data-path " +
+                        std::filesystem::absolute(data).lexically_normal().string());
+        flags.push_back("samples-per-epoch " + std::to_string(dataset_->samples_per_epoch()));
         return flags;
     }
 
@@ -180,7 +190,7 @@ private:
                 save_folder_.emplace(options_.save, first_step_ - 1,
                                      continues ? checkpoint_->folder() : std::string());
             }
-            if (!options_.metrics.empty()) metrics_.emplace(options_.metrics);
+            if (!options_.metrics.empty()) metrics_.emplace(options_.metrics, first_step_ - 1);
         }
     }
 
@@ -200,6 +210,15 @@ private:
             [this] { checkpoint_->fill(*trained_.model, trained_.executor->context()); });
         if (rank_ == 0) print_checkpoint();
         checkpoint_.reset();  // unmaps the files
+    }
+
+    void open_saver() {
+        communicator_.agree([this] {
+            saver_.emplace(communicator_, *trained_.model, save_folder_ ? &*save_folder_ : nullptr,
+                           SaveOptions{.root = options_.save,
+                                       .total_limit = options_.save_total_limit,
+                                       .async = options_.async_save});
+        });
     }
 
     // --- steps
@@ -267,21 +286,33 @@ private:
     }
 
     void save(int64_t step) {
-        const int64_t begin = now_ns();
-        SaveFolder* const folder = save_folder_ ? &*save_folder_ : nullptr;
-        const uint64_t bytes =
-            save_checkpoint(communicator_, options_.save, folder, *trained_.model,
-                            {.step = step,
-                             .consumed_samples = samples_before(step + 1),
-                             .seq_length = options_.model.seq_length,
-                             .seed = options_.seed,
-                             .dtype = options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
-                             .flags = bit_flags()});
-        if (folder == nullptr) return;
-        if (options_.save_total_limit > 0) folder->keep_last(options_.save_total_limit);
-        std::printf("saved %s: %.1f MiB in %.2f s\n", step_folder(options_.save, step).c_str(),
-                    static_cast<double>(bytes) / (1 << 20),
-                    static_cast<double>(now_ns() - begin) * 1e-9);
+        if (saver_->pending()) {
+            if (rank_ == 0 && !said_that_saves_wait_) {
+                std::printf(
+                    "step %lld waits until the step before it is saved, as others will: writing "
+                    "takes longer than the steps between two saves\n",
+                    static_cast<long long>(step));
+            }
+            said_that_saves_wait_ = true;
+            print_saved(saver_->finish());
+        }
+        saver_->begin({.step = step,
+                       .consumed_samples = samples_before(step + 1),
+                       .seq_length = options_.model.seq_length,
+                       .seed = options_.seed,
+                       .dtype = options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
+                       .flags = bit_flags()});
+        if (!options_.async_save) print_saved(saver_->finish());
+    }
+
+    void print_saved(const std::optional<SaveReport>& saved) const {
+        if (!saved || rank_ != 0) return;
+        std::printf("saved %s: %.1f MiB in %.2f s", step_folder(options_.save, saved->step).c_str(),
+                    static_cast<double>(saved->bytes) / (1 << 20), saved->seconds);
+        if (options_.async_save) {
+            std::printf(", beside the steps; the copy took %.3f s", saved->copy_seconds);
+        }
+        std::printf("\n");
         std::fflush(stdout);
     }
 
@@ -355,6 +386,9 @@ private:
         mine.live_peak_bytes = static_cast<int64_t>(program.live_peak_bytes);
         mine.arena_bytes = static_cast<int64_t>(trained_.executor->arena_bytes());
         mine.persistent_bytes = plan_->persistent(rank_).total();
+        if (saver_ && !plan_->placement(rank_).memory) {
+            mine.snapshot_bytes = static_cast<int64_t>(saver_->snapshot_bytes());
+        }
         if (const auto start = plan_->placement(rank_).memory) {
             const Device::Memory now = *device_->memory();
             mine.start_bytes = static_cast<int64_t>(start->total - start->free);
@@ -423,6 +457,8 @@ private:
     std::optional<MetricsFile> metrics_;
     std::exception_ptr output_failure_;  ///< of the metrics file, on rank 0
     TrainedRank trained_;
+    std::optional<CheckpointSaver> saver_;
+    bool said_that_saves_wait_ = false;
     std::unique_ptr<StepBatch> batch_;
     RankUsage usage_;
     PassMeter meter_;

@@ -186,9 +186,15 @@ PersistentBytes TrainingPlan::persistent(int rank) const {
     return persistent_bytes(options_.model, partition_, schedule_, rank);
 }
 
+int64_t TrainingPlan::snapshot_bytes(int rank) const {
+    if (!options_.async_save) return 0;
+    return static_cast<int64_t>(stored_bytes(options_.model, partition_, schedule_, rank));
+}
+
 int64_t TrainingPlan::planned_bytes(int rank) const {
     return persistent(rank).total() +
-           static_cast<int64_t>(programs_[static_cast<size_t>(rank)].arena_bytes);
+           static_cast<int64_t>(programs_[static_cast<size_t>(rank)].arena_bytes) +
+           (placement(rank).memory ? 0 : snapshot_bytes(rank));
 }
 
 /// Several stages per rank need as many layers.
@@ -238,7 +244,23 @@ TableCosts TrainingPlan::costs_of_file() const {
     return profile.costs;
 }
 
+/// Those of GPUs, which are beside what the ranks compute in.
+void TrainingPlan::check_snapshots(int of_rank) const {
+    int64_t planned = 0;
+    for (int rank = 0; rank < ranks(); ++rank) {
+        if (placement(rank).memory && placement(rank).host == placement(of_rank).host) {
+            planned += snapshot_bytes(rank);
+        }
+    }
+    const int64_t available = available_memory();
+    if (planned <= available) return;
+    throw OutOfMemoryError("--async-save: the copies of the ranks on " + placement(of_rank).host +
+                           " need " + mib(planned) + " of host memory, " + mib(available) +
+                           " are available; leave it out, or use more hosts");
+}
+
 void TrainingPlan::check_memory(int of_rank) const {
+    if (placement(of_rank).memory && options_.async_save) check_snapshots(of_rank);
     const RankPlacement& place = placement(of_rank);
     int64_t planned = 0;
     int64_t largest = 0;
@@ -288,6 +310,15 @@ void TrainingPlan::print() const {
                     static_cast<long long>(schedule_.output.rows(rank)),
                     static_cast<double>(planned_bytes(rank)) / (1 << 20),
                     placement(rank).device.c_str());
+    }
+    if (options_.async_save) {
+        std::string text;
+        for (int rank = 0; rank < ranks(); ++rank) {
+            text += (rank == 0 ? " rank " : ", rank ") + std::to_string(rank) + " " +
+                    mib(snapshot_bytes(rank));
+        }
+        std::printf("copies for --async-save, in host memory%s:%s\n",
+                    placement(0).memory ? "" : " and in the plan", text.c_str());
     }
     for (const std::string& note : notes_) {
         std::printf("%s: %s\n", options_.schedule.c_str(), note.c_str());

@@ -46,6 +46,9 @@ public:
     PassCosts rebuild(const TableCosts& measured);
 
     [[nodiscard]] PersistentBytes persistent(int rank) const;
+    /// Of host memory, for the copy of --async-save; 0 without.
+    [[nodiscard]] int64_t snapshot_bytes(int rank) const;
+    /// Of the memory that the rank computes in.
     [[nodiscard]] int64_t planned_bytes(int rank) const;
     /// All ranks on the device of `rank` (on the host: of its host) together must fit into what is
     /// free there now; OutOfMemoryError otherwise.
@@ -65,6 +68,7 @@ private:
     [[nodiscard]] Schedule make_order(const PassCosts& costs, int64_t c0_margin) const;
     [[nodiscard]] int chunks() const;
     void check_layers() const;
+    void check_snapshots(int of_rank) const;
     [[nodiscard]] TableCosts costs_of_file() const;
 
     const TrainOptions& options_;

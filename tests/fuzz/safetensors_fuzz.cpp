@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace vocabpipe;
     try {
         const SafetensorsHeader header =
-            parse_safetensors_header(std::as_bytes(std::span(data, size)), "f.safetensors");
+            parse_safetensors_header(std::as_bytes(std::span(data, size)), size, "f.safetensors");
         uint64_t at = header.data_begin;
         for (const StoredTensor& tensor : header.tensors) {
             uint64_t bytes = item_size(tensor.type);

@@ -12,6 +12,10 @@ namespace {
 
 constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu};
 
+struct Sizes {
+    int64_t n, f;
+};
+
 class GatedOfType : public testing::TestWithParam<DType> {
 protected:
     Context ctx{{.threads = 1, .poll = {}}};
@@ -26,7 +30,8 @@ double argument(Activation activation, double x) {
 TEST_P(GatedOfType, AgreesWithTheReferenceInBothDirections) {
     const DType type = GetParam();
     for (const Activation activation : kActivations) {
-        for (const auto& [n, f] : {std::pair{1, 1}, {3, 17}, {17, 129}, {64, 300}}) {
+        for (const Sizes& sizes : {Sizes{1, 1}, {3, 17}, {17, 129}, {64, 300}}) {
+            const int64_t n = sizes.n, f = sizes.f;
             SCOPED_TRACE(testing::Message() << static_cast<int>(activation) << ": " << f);
             const auto gate_up = Matrix::random(n, 2 * f, type, 1, -8.0, 8.0);
             const auto dy = Matrix::random(n, f, type, 2);

@@ -24,7 +24,8 @@ protected:
 
 TEST_P(RmsNormOfType, ForwardAgreesWithTheReference) {
     const DType type = GetParam();
-    for (const auto& [n, h] : kSizes) {
+    for (const Sizes& sizes : kSizes) {
+        const int64_t n = sizes.n, h = sizes.h;
         for (const RmsNormOptions& options : kOptions) {
             for (const bool with_residual : {false, true}) {
                 SCOPED_TRACE(testing::Message() << n << " x " << h << " " << with_residual);
@@ -51,7 +52,8 @@ TEST_P(RmsNormOfType, ForwardAgreesWithTheReference) {
 
 TEST_P(RmsNormOfType, InputGradientAgreesWithTheReference) {
     const DType type = GetParam();
-    for (const auto& [n, h] : kSizes) {
+    for (const Sizes& sizes : kSizes) {
+        const int64_t n = sizes.n, h = sizes.h;
         for (const RmsNormOptions& options : kOptions) {
             for (const bool with_residual : {false, true}) {
                 SCOPED_TRACE(testing::Message() << n << " x " << h << " " << with_residual);
@@ -85,7 +87,8 @@ TEST_P(RmsNormOfType, InputGradientAgreesWithTheReference) {
 
 TEST_P(RmsNormOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
     const DType type = GetParam();
-    for (const auto& [n, h] : kSizes) {
+    for (const Sizes& sizes : kSizes) {
+        const int64_t n = sizes.n, h = sizes.h;
         for (const bool accumulate : {false, true}) {
             const auto x = Matrix::random(n, h, type, 1, -0.5, 1.5);
             const auto dy = Matrix::random(n, h, type, 2);

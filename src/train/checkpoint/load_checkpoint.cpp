@@ -4,8 +4,8 @@
 #include "kernels/bf16.hpp"
 #include "kernels/operators.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/gpt2_config.hpp"
-#include "src/train/checkpoint/gpt2_tensors.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/checkpoint/model_tensors.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -20,17 +20,16 @@ namespace vocabpipe {
 namespace {
 
 constexpr int64_t kStagedElements = 1 << 20;  // 4 MiB on their way to the device
+constexpr uint64_t kReadBytes = 1 << 20;      // between a file and its checksum
 constexpr int64_t kTile = 64;                 // rows whose next elements stay in the first cache
-constexpr std::string_view kBody = "transformer.";
 
 std::string text_of(const std::string& path) {
-    const MappedFile file(path);
-    return {reinterpret_cast<const char*>(file.bytes().data()), file.size()};
+    return InputFile(path).text();
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& tensor,
                          const std::string& what) {
-    throw InputFileError(path + ": tensor " + tensor + ": " + what);
+    throw InputFileError(path + ": tensor " + readable(tensor) + ": " + what);
 }
 
 float from_half(uint16_t half) {
@@ -75,10 +74,14 @@ void check_tensor(const std::string& path, const StoredTensor& found,
 /// has `logical_rows` rows or, transposed, columns.
 void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t logical_rows,
                int64_t first_row, Tensor to) {
-    const std::byte* const data = from.bytes().data();
     const StoredType type = from.tensor->type;
+    const auto item_bytes = static_cast<int64_t>(item_size(type));
     const int64_t cols = to.cols;
     std::vector<float> staged;
+    std::vector<std::byte> raw;
+    const auto read = [&](int64_t element, std::span<std::byte> bytes) {
+        from.file->read(from.tensor->begin + static_cast<uint64_t>(element * item_bytes), bytes);
+    };
     const auto upload = [&](int64_t at) {
         device.upload(std::as_bytes(std::span(staged)),
                       reinterpret_cast<std::byte*>(to.as<float>() + at));
@@ -89,10 +92,12 @@ void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t
             const int64_t begin = first_row * cols + at;
             staged.resize(static_cast<size_t>(count));
             if (type == StoredType::F32) {
-                std::memcpy(staged.data(), data + begin * 4, static_cast<size_t>(count) * 4);
+                read(begin, std::as_writable_bytes(std::span(staged)));
             } else {
+                raw.resize(static_cast<size_t>(count * item_bytes));
+                read(begin, raw);
                 for (int64_t i = 0; i < count; ++i) {
-                    staged[static_cast<size_t>(i)] = element(type, data, begin + i);
+                    staged[static_cast<size_t>(i)] = element(type, raw.data(), i);
                 }
             }
             upload(at);
@@ -103,11 +108,17 @@ void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t
     for (int64_t first = 0; first < to.rows; first += band) {
         const int64_t count = std::min(band, to.rows - first);
         staged.resize(static_cast<size_t>(count * cols));
+        raw.resize(static_cast<size_t>(count * cols * item_bytes));  // (cols, count)
+        const auto part_bytes = static_cast<size_t>(count * item_bytes);
+        for (int64_t c = 0; c < cols; ++c) {
+            read(c * logical_rows + first_row + first,
+                 std::span(raw).subspan(static_cast<size_t>(c) * part_bytes, part_bytes));
+        }
         for (int64_t r0 = 0; r0 < count; r0 += kTile) {
             for (int64_t c = 0; c < cols; ++c) {
-                const int64_t begin = c * logical_rows + first_row + first;
                 for (int64_t r = r0; r < std::min(count, r0 + kTile); ++r) {
-                    staged[static_cast<size_t>(r * cols + c)] = element(type, data, begin + r);
+                    staged[static_cast<size_t>(r * cols + c)] =
+                        element(type, raw.data(), c * count + r);
                 }
             }
         }
@@ -119,7 +130,7 @@ void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t
 
 Checkpoint::Checkpoint(const CheckpointSource& source)
     : folder_(source.folder),
-      config_(parse_gpt2_config(text_of(config_path()), config_path())),
+      config_(parse_model_config(text_of(config_path()), config_path())),
       weights_(folder_) {
     if (std::filesystem::exists(training_path())) {
         recorded_ = parse_training_state(text_of(training_path()), training_path());
@@ -144,9 +155,10 @@ std::string Checkpoint::training_path() const {
 const FoundTensor& Checkpoint::weight(const std::string& name) const {
     const auto& tensors = weights_.tensors();
     auto found = tensors.find(name);
-    // The original files leave out the model's name.
-    if (found == tensors.end() && name.starts_with(kBody)) {
-        found = tensors.find(name.substr(kBody.size()));
+    // Files of the body alone, as GPT-2's original, leave out its name.
+    const std::string_view body = body_prefix(config_.family);
+    if (found == tensors.end() && name.starts_with(body)) {
+        found = tensors.find(name.substr(body.size()));
     }
     if (found == tensors.end()) {
         refuse(weights_.path(), name,
@@ -158,7 +170,7 @@ const FoundTensor& Checkpoint::weight(const std::string& name) const {
 
 void Checkpoint::check_tensors() const {
     std::set<const StoredTensor*> used;
-    for (const Gpt2Tensor& t : gpt2_tensors(config_)) {
+    for (const StoredTensor& t : model_file_tensors(config_)) {
         const FoundTensor& found = weight(t.name);
         check_tensor(found.file->path(), *found.tensor, t.shape, true);
         used.insert(found.tensor);
@@ -203,20 +215,21 @@ void Checkpoint::check_files() const {
     };
     check(kConfigFile, text_of(config_path()).size(), {});
     if (optimizer_) {
-        check(kOptimizerFile, optimizer_->file_bytes().size(), optimizer_->header().tensors);
+        check(kOptimizerFile, optimizer_->size(), optimizer_->header().tensors);
     }
     if (weights_.path() != folder_ + "/" + std::string(kModelFile)) {
         throw InputFileError(folder_ + "/" + std::string(kModelFile) +
                              ": is missing; load another step");
     }
     const SafetensorsFile& file = *weights_.tensors().begin()->second.file;
-    check(kModelFile, file.file_bytes().size(), file.header().tensors);
+    check(kModelFile, file.size(), file.header().tensors);
 }
 
 /// Bytes with one checksum.
 struct Checkpoint::Part {
-    std::span<const std::byte> bytes;
-    std::string what;  ///< "FILE" or "FILE: tensor NAME"
+    const SafetensorsFile* file = nullptr;
+    uint64_t begin = 0, bytes = 0;
+    std::string what;  ///< "FILE: header" or "FILE: tensor NAME"
     uint32_t crc = 0;
 };
 
@@ -228,11 +241,10 @@ std::vector<Checkpoint::Part> Checkpoint::parts() const {
         if (file == nullptr) continue;  // weights only
         const FileChecksums& sums =
             recorded_->files.at(std::string(file == &model ? kModelFile : kOptimizerFile));
-        all.push_back({file->file_bytes().first(file->header().data_begin),
-                       file->path() + ": header", sums.head});
+        all.push_back({file, 0, file->header().data_begin, file->path() + ": header", sums.head});
         for (const StoredTensor& t : file->header().tensors) {
-            all.push_back(
-                {file->bytes(t), file->path() + ": tensor " + t.name, sums.tensors.at(t.name)});
+            all.push_back({file, t.begin, t.end - t.begin,
+                           file->path() + ": tensor " + readable(t.name), sums.tensors.at(t.name)});
         }
     }
     return all;
@@ -247,6 +259,18 @@ struct PartSum {
     uint32_t unused = 0;  // no padding: ranks send it
 };
 
+/// Of bytes of a file, which are read in pieces that stay in the cache.
+uint32_t checksum_of(const SafetensorsFile& file, uint64_t begin, uint64_t bytes,
+                     std::vector<std::byte>& buffer) {
+    uint32_t crc = 0;
+    for (uint64_t done = 0; done < bytes; done += buffer.size()) {
+        buffer.resize(std::min(kReadBytes, bytes - done));
+        file.read(begin + done, buffer);
+        crc = crc32c(buffer, crc);
+    }
+    return crc;
+}
+
 [[noreturn]] void refuse_damage(const std::string& what) {
     throw InputFileError(what +
                          ": its checksum (CRC-32C) is not the one in training.json: the file is "
@@ -259,22 +283,26 @@ void Checkpoint::verify(Communicator& communicator) const {
     if (!recorded_) return;
     const std::vector<Part> all = parts();
     uint64_t total = 0;
-    for (const Part& part : all) total += part.bytes.size();
+    for (const Part& part : all) total += part.bytes;
     const auto ranks = static_cast<uint64_t>(communicator.size());
     const auto rank = static_cast<uint64_t>(communicator.rank());
     const uint64_t share = total / ranks + 1;
     const uint64_t first = std::min(total, share * rank);
     const uint64_t last = std::min(total, first + share);
     std::vector<PartSum> mine;
-    uint64_t at = 0;
-    for (size_t i = 0; i < all.size(); at += all[i].bytes.size(), ++i) {
-        const uint64_t begin = std::max(at, first);
-        const uint64_t end = std::min(at + all[i].bytes.size(), last);
-        if (begin >= end) continue;
-        mine.push_back({.part = i,
-                        .bytes = end - begin,
-                        .crc = crc32c(all[i].bytes.subspan(begin - at, end - begin))});
-    }
+    communicator.agree([&] {
+        std::vector<std::byte> buffer;
+        uint64_t at = 0;
+        for (size_t i = 0; i < all.size(); at += all[i].bytes, ++i) {
+            const uint64_t begin = std::max(at, first);
+            const uint64_t end = std::min(at + all[i].bytes, last);
+            if (begin >= end) continue;
+            mine.push_back(
+                {.part = i,
+                 .bytes = end - begin,
+                 .crc = checksum_of(*all[i].file, all[i].begin + begin - at, end - begin, buffer)});
+        }
+    });
     const auto gathered = communicator.all_gather(std::as_bytes(std::span(mine)));
     communicator.agree([&] {
         const std::string config = text_of(config_path());
@@ -302,23 +330,27 @@ void Checkpoint::verify() const {
 
 void Checkpoint::fill(ModelRank& model, Context& ctx) const {
     Device& device = model.device();
-    const std::vector<Gpt2Tensor> stored = gpt2_tensors(config_);
+    const std::vector<std::vector<ModelTensor>> stored = model_tensors(config_);
     std::vector<Parameter>& parameters = model.store().parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         Parameter& p = parameters[i];
         if (!p.exp_avg) continue;  // shares a weight
-        const Gpt2Tensor& as = stored[static_cast<size_t>(model.store().ids()[i])];
-        const auto from_optimizer = [&](const std::string& name, Tensor to) {
-            const StoredTensor* const tensor = optimizer_ ? optimizer_->find(name) : nullptr;
-            if (tensor == nullptr) return false;
-            read_rows(device, {optimizer_.get(), tensor}, false, p.logical_rows, p.first_row, to);
-            return true;
-        };
-        if (!from_optimizer(master_name(p.name), p.master)) {
-            read_rows(device, weight(p.name), as.transposed, p.logical_rows, p.first_row, p.master);
+        for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
+            const HeldRows held = held_rows(p, t);
+            const auto from_optimizer = [&](const std::string& name, Tensor to) {
+                const StoredTensor* const tensor = optimizer_ ? optimizer_->find(name) : nullptr;
+                if (tensor == nullptr) return false;
+                read_rows(device, {optimizer_.get(), tensor}, false, t.rows, held.first,
+                          held.of(to));
+                return true;
+            };
+            if (!from_optimizer(master_name(t.name), p.master)) {
+                read_rows(device, weight(t.name), t.transposed, t.rows, held.first,
+                          held.of(p.master));
+            }
+            from_optimizer(exp_avg_name(t.name), p.exp_avg);
+            from_optimizer(exp_avg_sq_name(t.name), p.exp_avg_sq);
         }
-        from_optimizer(exp_avg_name(p.name), p.exp_avg);
-        from_optimizer(exp_avg_sq_name(p.name), p.exp_avg_sq);
         if (p.weight.data != p.master.data) ctx.operators().convert(ctx, p.master, p.weight);
     }
 }

@@ -39,6 +39,9 @@ struct StoredTensor {
     uint64_t begin = 0, end = 0;  ///< bytes, from the start of the file
 };
 
+/// A name of a file, for a line of text: no control characters, and short.
+[[nodiscard]] std::string readable(const std::string& name);
+
 /// "[2, 3]".
 [[nodiscard]] std::string shape_text(const std::vector<int64_t>& shape);
 

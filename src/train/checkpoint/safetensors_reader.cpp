@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
 
 namespace vocabpipe {
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
 namespace {
 
@@ -39,18 +42,6 @@ constexpr size_t kMostDimensions = 16;
 
 std::string number(uint64_t value) {
     return std::to_string(value);
-}
-
-/// Names go into one-line messages.
-std::string readable(const std::string& name) {
-    constexpr size_t kLongest = 120;
-    const bool plain = name.size() <= kLongest && std::all_of(name.begin(), name.end(), [](char c) {
-                           return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
-                       });
-    if (plain) return name;
-    return nlohmann::json(name)
-        .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)
-        .substr(0, kLongest);
 }
 
 /// a * b; refused beyond 64 bits.
@@ -114,6 +105,17 @@ StoredTensor read_tensor(const std::string& name, const StrictJson& entry, uint6
 
 }  // namespace
 
+std::string readable(const std::string& name) {
+    constexpr size_t kLongest = 120;
+    const bool plain = name.size() <= kLongest && std::all_of(name.begin(), name.end(), [](char c) {
+                           return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
+                       });
+    if (plain) return name;
+    return nlohmann::json(name)
+        .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)
+        .substr(0, kLongest);
+}
+
 std::string_view name_of(StoredType type) {
     return kTypes[static_cast<size_t>(type)].name;
 }
@@ -135,31 +137,31 @@ std::string shape_text(const std::vector<int64_t>& shape) {
     return text + "]";
 }
 
-SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
+SafetensorsHeader parse_safetensors_header(std::span<const std::byte> head, uint64_t file_bytes,
                                            const std::string& path) {
     const auto refuse = [&](const std::string& what) { throw InputFileError(path + ": " + what); };
-    if (file.size() < 8) {
-        refuse("has " + number(file.size()) +
+    if (file_bytes < 8) {
+        refuse("has " + number(file_bytes) +
                " bytes, a safetensors file begins with 8 of the header's length; copy or download "
                "it again");
     }
     uint64_t length = 0;
-    std::memcpy(&length, file.data(), sizeof length);
+    std::memcpy(&length, head.data(), sizeof length);
     if (length > kMostHeaderBytes) {
         refuse("begins with a header length of " + number(length) + ", at most " +
                number(kMostHeaderBytes) + " are allowed; it is no safetensors file");
     }
-    if (length > file.size() - 8) {
-        refuse("has a header of " + number(length) + " bytes but only " + number(file.size() - 8) +
+    if (length > file_bytes - 8) {
+        refuse("has a header of " + number(length) + " bytes but only " + number(file_bytes - 8) +
                " bytes follow; it was cut off: copy or download it again");
     }
-    const std::string_view text(reinterpret_cast<const char*>(file.data()) + 8, length);
+    const std::string_view text(reinterpret_cast<const char*>(head.data()) + 8, length);
     if (!text.starts_with('{')) {
         refuse("its header does not begin with {; it is no safetensors file");
     }
     SafetensorsHeader header;
     header.data_begin = 8 + length;
-    const uint64_t data_bytes = file.size() - header.data_begin;
+    const uint64_t data_bytes = file_bytes - header.data_begin;
     for (const auto& [name, entry] : StrictJson::parse(text, path).members()) {
         if (name == "__metadata__") {
             for (const auto& [key, value] : entry.members()) header.metadata[key] = value.text();
@@ -182,11 +184,24 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
         }
         at = tensor.end;
     }
-    if (at != file.size()) {
-        refuse("has " + number(file.size() - at) +
+    if (at != file_bytes) {
+        refuse("has " + number(file_bytes - at) +
                " bytes behind its last tensor; copy or download it again");
     }
     return header;
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+    uint64_t length = 0;
+    std::vector<std::byte> head(std::min<uint64_t>(file_.size(), sizeof length));
+    file_.read(0, head);
+    if (head.size() == sizeof length) {
+        std::memcpy(&length, head.data(), sizeof length);
+        // What is too long is refused before it is looked at.
+        head.resize(8 + std::min({length, kMostHeaderBytes, file_.size() - 8}));
+        file_.read(0, head);
+    }
+    header_ = parse_safetensors_header(head, file_.size(), path);
 }
 
 const StoredTensor* SafetensorsFile::find(std::string_view name) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/train/checkpoint/input_file.hpp"
 #include "src/train/checkpoint/safetensors.hpp"
-#include "src/train/data/mapped_file.hpp"
 
 #include <cstddef>
 #include <map>
@@ -21,28 +21,28 @@ struct SafetensorsHeader {
     std::map<std::string, std::string> metadata;
 };
 
-/// `file`: all bytes; only those of the header are read. InputFileError "PATH: tensor NAME: what;
-/// remedy" for everything that the format does not allow.
-[[nodiscard]] SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file,
+/// `head`: the first bytes of a file of `file_bytes`, at least to the end of the header if that is
+/// in the file. InputFileError "PATH: tensor NAME: what; remedy" for everything that the format
+/// does not allow.
+[[nodiscard]] SafetensorsHeader parse_safetensors_header(std::span<const std::byte> head,
+                                                         uint64_t file_bytes,
                                                          const std::string& path);
 
-/// A safetensors file, mapped into memory: bytes are read when they are looked at.
+/// An open safetensors file whose header was read.
 class SafetensorsFile {
 public:
-    explicit SafetensorsFile(const std::string& path)
-        : file_(path), header_(parse_safetensors_header(file_.bytes(), path)) {}
+    explicit SafetensorsFile(const std::string& path);
 
     [[nodiscard]] const std::string& path() const { return file_.path(); }
+    [[nodiscard]] uint64_t size() const { return file_.size(); }  ///< bytes
     [[nodiscard]] const SafetensorsHeader& header() const { return header_; }
-    [[nodiscard]] std::span<const std::byte> file_bytes() const { return file_.bytes(); }
-    [[nodiscard]] std::span<const std::byte> bytes(const StoredTensor& tensor) const {
-        return file_.bytes().subspan(tensor.begin, tensor.end - tensor.begin);
-    }
+    /// Bytes from a position in the file; InputFileError.
+    void read(uint64_t offset, std::span<std::byte> to) const { file_.read(offset, to); }
     /// Null if there is none of that name.
     [[nodiscard]] const StoredTensor* find(std::string_view name) const;
 
 private:
-    MappedFile file_;
+    InputFile file_;
     SafetensorsHeader header_;
 };
 

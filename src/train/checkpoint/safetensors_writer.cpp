@@ -98,7 +98,11 @@ void SharedOutputFile::write_at(uint64_t offset, std::span<const std::byte> byte
 }
 
 void SharedOutputFile::sync() {
-    if (::fsync(file_) != 0) throw_output_error(path_, "cannot write", errno);
+    int result = 0;
+    do {
+        result = ::fsync(file_);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) throw_output_error(path_, "cannot write", errno);
 }
 
 }  // namespace vocabpipe

@@ -1,120 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/save_checkpoint.hpp"
 
-#include "src/support/output_file.hpp"
+#include "src/runtime/wait.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/gpt2_config.hpp"
-#include "src/train/checkpoint/gpt2_tensors.hpp"
-#include "src/train/checkpoint/safetensors_writer.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{4} << 20;  // on their way from the device to a file
-constexpr int64_t kTile = 64;  // elements; rows and columns of a tile stay in the first cache
-
-/// What a rank wrote in one go, and its checksum.
-struct Piece {
-    uint64_t begin = 0, bytes = 0;
-    uint32_t crc = 0;
-    uint32_t file = 0;
-};
-
-/// out (cols, rows) = in^T of its columns [first, first + count).
-template <typename T>
-void transpose(const T* in, int64_t rows, int64_t cols, int64_t first, int64_t count, T* out) {
-    for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
-        for (int64_t c0 = 0; c0 < count; c0 += kTile) {
-            for (int64_t c = c0; c < std::min(count, c0 + kTile); ++c) {
-                for (int64_t r = r0; r < std::min(rows, r0 + kTile); ++r) {
-                    out[c * rows + r] = in[r * cols + first + c];
-                }
-            }
-        }
-    }
-}
-
-/// One file as a rank sees it.
-class RowWriter {
-public:
-    RowWriter(Device& device, const SafetensorsPlan& plan, const std::string& path, uint32_t number,
-              std::vector<Piece>& pieces)
-        : device_(device),
-          plan_(plan),
-          file_(SharedOutputFile::open(path)),
-          number_(number),
-          pieces_(pieces) {}
-
-    /// Rows from `first_row` of the tensor.
-    void write(const std::string& name, Tensor rows, int64_t first_row) {
-        const auto at = static_cast<uint64_t>(first_row * rows.cols * size_of(rows.dtype));
-        const auto* const data = static_cast<const std::byte*>(rows.data);
-        for (int64_t done = 0; done < rows.bytes(); done += kPieceBytes) {
-            buffer_.resize(static_cast<size_t>(std::min(kPieceBytes, rows.bytes() - done)));
-            device_.download(data + done, buffer_);
-            put(plan_.at(name).begin + at + static_cast<uint64_t>(done));
-        }
-    }
-
-    /// A whole matrix, transposed.
-    void write_transposed(const std::string& name, Tensor whole) {
-        matrix_.resize(static_cast<size_t>(whole.bytes()));
-        const auto* const data = static_cast<const std::byte*>(whole.data);
-        for (int64_t done = 0; done < whole.bytes(); done += kPieceBytes) {
-            const auto part = std::span(matrix_).subspan(static_cast<size_t>(done));
-            device_.download(data + done,
-                             part.first(std::min(part.size(), static_cast<size_t>(kPieceBytes))));
-        }
-        const int64_t row_bytes = whole.rows * size_of(whole.dtype);  // of the transposed matrix
-        const int64_t band = std::max<int64_t>(1, kPieceBytes / row_bytes);
-        for (int64_t first = 0; first < whole.cols; first += band) {
-            const int64_t count = std::min(band, whole.cols - first);
-            buffer_.resize(static_cast<size_t>(count * row_bytes));
-            if (whole.dtype == DType::fp32) {
-                transpose(reinterpret_cast<const uint32_t*>(matrix_.data()), whole.rows, whole.cols,
-                          first, count, reinterpret_cast<uint32_t*>(buffer_.data()));
-            } else {
-                transpose(reinterpret_cast<const uint16_t*>(matrix_.data()), whole.rows, whole.cols,
-                          first, count, reinterpret_cast<uint16_t*>(buffer_.data()));
-            }
-            put(plan_.at(name).begin + static_cast<uint64_t>(first * row_bytes));
-        }
-    }
-
-    void sync() { file_.sync(); }
-
-private:
-    void put(uint64_t offset) {
-        file_.write_at(offset, buffer_);
-        pieces_.push_back(
-            {.begin = offset, .bytes = buffer_.size(), .crc = crc32c(buffer_), .file = number_});
-    }
-
-    Device& device_;
-    const SafetensorsPlan& plan_;
-    SharedOutputFile file_;
-    uint32_t number_;
-    std::vector<Piece>& pieces_;
-    std::vector<std::byte> buffer_, matrix_;
-};
+constexpr std::array kTensorFiles{kModelFile, kOptimizerFile};  // by index of the plans
+/// While a rank waits for its own thread it answers the others this often: none of them is to
+/// believe that it is lost.
+constexpr std::chrono::milliseconds kAnswer{50};
 
 std::span<const std::byte> as_bytes(const std::string& text) {
     return std::as_bytes(std::span(text));
 }
 
-void create_with_header(const std::string& path, const SafetensorsPlan& plan) {
-    SharedOutputFile file = SharedOutputFile::create(path, plan.file_bytes());
-    file.write_at(0, as_bytes(plan.header()));
-    file.sync();
+double seconds_since(int64_t begin_ns) {
+    return static_cast<double>(now_ns() - begin_ns) * 1e-9;
 }
 
 void write_whole(const std::string& path, const std::string& text) {
@@ -144,76 +59,150 @@ FileChecksums checksums_of(const SafetensorsPlan& plan, std::span<const Piece> p
 
 }  // namespace
 
-uint64_t save_checkpoint(Communicator& communicator, const std::string& root, SaveFolder* folder,
-                         ModelRank& model, TrainingState state) {
-    const ModelConfig& config = model.config();
-    const SafetensorsPlan weights(model_file_tensors(config), {{"format", "pt"}});
-    const SafetensorsPlan optimizer(optimizer_file_tensors(config),
-                                    {{"format", "vocabpipe optimizer state"}});
-    const std::string partial = partial_folder(root, state.step);
-    const auto path = [&](std::string_view name) { return partial + "/" + std::string(name); };
-    uint64_t total = 0;
+CheckpointSaver::CheckpointSaver(Communicator& communicator, ModelRank& model, SaveFolder* folder,
+                                 SaveOptions options)
+    : communicator_(communicator),
+      device_(model.device()),
+      folder_(folder),
+      options_(std::move(options)),
+      config_text_(print_model_config(model.config())) {
+    plans_.emplace_back(model_file_tensors(model.config()),
+                        std::map<std::string, std::string>{{"format", "pt"}});
+    plans_.emplace_back(
+        optimizer_file_tensors(model.config()),
+        std::map<std::string, std::string>{{"format", "vocabpipe optimizer state"}});
+    rows_ = stored_rows(model, plans_);
+    if (!options_.async) return;
+    uint64_t bytes = 0;
+    for (const StoredRows& rows : rows_) bytes += rows.bytes();
     try {
-        communicator.agree([&] {
-            if (folder == nullptr) return;
-            folder->begin(state.step);
-            create_with_header(path(kModelFile), weights);
-            create_with_header(path(kOptimizerFile), optimizer);
-        });
-        std::vector<Piece> pieces;
-        communicator.agree([&] {
-            RowWriter to_model(model.device(), weights, path(kModelFile), 0, pieces);
-            RowWriter to_optimizer(model.device(), optimizer, path(kOptimizerFile), 1, pieces);
-            const std::vector<Gpt2Tensor> stored = gpt2_tensors(config);
-            const std::vector<Parameter>& parameters = model.store().parameters();
-            for (size_t i = 0; i < parameters.size(); ++i) {
-                const Parameter& p = parameters[i];
-                if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
-                const Gpt2Tensor& as = stored[static_cast<size_t>(model.store().ids()[i])];
-                if (as.transposed) {
-                    to_model.write_transposed(p.name, p.weight);
-                } else {
-                    to_model.write(p.name, p.weight, p.first_row);
-                }
-                to_optimizer.write(exp_avg_name(p.name), p.exp_avg, p.first_row);
-                to_optimizer.write(exp_avg_sq_name(p.name), p.exp_avg_sq, p.first_row);
-                if (p.master.data != p.weight.data) {
-                    to_optimizer.write(master_name(p.name), p.master, p.first_row);
-                }
-            }
-            to_model.sync();
-            to_optimizer.sync();
-        });
-        const auto all = communicator.all_gather(std::as_bytes(std::span(pieces)));
-        communicator.agree([&] {
-            if (folder == nullptr) return;
-            std::vector<Piece> sorted;
-            for (const std::vector<std::byte>& part : all) {
-                const size_t count = part.size() / sizeof(Piece);
-                sorted.resize(sorted.size() + count);
-                std::memcpy(sorted.data() + sorted.size() - count, part.data(), part.size());
-            }
-            std::sort(sorted.begin(), sorted.end(), [](const Piece& a, const Piece& b) {
-                return std::pair(a.file, a.begin) < std::pair(b.file, b.begin);
-            });
-            const auto second = std::find_if(sorted.begin(), sorted.end(),
-                                             [](const Piece& p) { return p.file == 1; });
-            const std::string text = print_gpt2_config(config);
-            state.files[std::string(kModelFile)] = checksums_of(weights, {sorted.begin(), second});
-            state.files[std::string(kOptimizerFile)] =
-                checksums_of(optimizer, {second, sorted.end()});
-            state.files[std::string(kConfigFile)] = {.bytes = text.size(),
-                                                     .head = crc32c(as_bytes(text))};
-            for (const auto& [name, file] : state.files) total += file.bytes;
-            write_whole(path(kConfigFile), text);
-            write_whole(path(kTrainingFile), print_training_state(state));
-            folder->publish(state.step);
-        });
-    } catch (...) {
-        if (folder != nullptr) folder->abandon(state.step);
-        throw;
+        snapshot_ = device_.allocate_staging(bytes);
+    } catch (const OutOfMemoryError&) {
+        throw OutOfMemoryError("--async-save: no memory for a copy of " +
+                               std::to_string(bytes >> 20) +
+                               " MiB; leave it out, or use more hosts");
     }
-    return total;
+    copied_ = rows_;
+    const std::byte* at = snapshot_.data();  // items stay aligned: those of a run have two sizes
+    for (StoredRows& rows : copied_) {
+        rows.data = at;
+        at += rows.bytes();
+    }
+}
+
+CheckpointSaver::~CheckpointSaver() {
+    stop_ = true;
+    work_ = {};  // waits for the thread
+    if (pending_ && folder_ != nullptr) folder_->abandon(state_.step);
+}
+
+void CheckpointSaver::begin(TrainingState state) {
+    begin_ns_ = now_ns();
+    state_ = std::move(state);
+    report_ = {.step = state_.step};
+    publishing_ = false;
+    pending_ = true;
+    const std::string partial = partial_folder(options_.root, state_.step);
+    const auto path = [&](size_t file) { return partial + "/" + std::string(kTensorFiles[file]); };
+    communicator_.agree([&] {
+        if (folder_ == nullptr) return;
+        folder_->begin(state_.step);
+        for (size_t i = 0; i < plans_.size(); ++i) {
+            SharedOutputFile::create(path(i), plans_[i].file_bytes())
+                .write_at(0, as_bytes(plans_[i].header()));
+        }
+    });
+    communicator_.agree([&] {
+        files_.clear();
+        for (size_t i = 0; i < plans_.size(); ++i) {
+            files_.push_back(SharedOutputFile::open(path(i)));
+        }
+        if (options_.async) take_snapshot();
+        work_ = std::async(options_.async ? std::launch::async : std::launch::deferred,
+                           [this] { write(); });
+    });
+}
+
+void CheckpointSaver::take_snapshot() {
+    const int64_t begin = now_ns();
+    std::span<std::byte> to = snapshot_.bytes();
+    for (const StoredRows& rows : rows_) {
+        device_.download(rows.data, to.first(rows.bytes()));
+        to = to.subspan(rows.bytes());
+    }
+    report_.copy_seconds = seconds_since(begin);
+}
+
+void CheckpointSaver::write() {
+    pieces_ = options_.async ? write_rows(copied_, files_, nullptr, stop_)
+                             : write_rows(rows_, files_, &device_, stop_);
+    // The rank that made the files thereby makes their headers durable, too.
+    for (SharedOutputFile& file : files_) {
+        if (!stop_) file.sync();
+    }
+    files_.clear();
+}
+
+std::optional<SaveReport> CheckpointSaver::poll() {
+    if (!pending_) return {};
+    bool done = false;
+    communicator_.agree([&] {
+        if (work_.valid() &&
+            work_.wait_for(std::chrono::seconds(0)) != std::future_status::timeout) {
+            work_.get();  // without --async-save this is where the work is done
+        }
+        done = !work_.valid();
+    });
+    const auto all_done = communicator_.all_gather(std::as_bytes(std::span(&done, 1)));
+    if (std::any_of(all_done.begin(), all_done.end(),
+                    [](const auto& one) { return one.front() == std::byte{0}; })) {
+        return {};
+    }
+    if (publishing_) {
+        pending_ = false;
+        return report_;
+    }
+    publishing_ = true;
+    auto pieces = communicator_.all_gather(std::as_bytes(std::span(pieces_)));
+    communicator_.agree([&] {
+        if (folder_ == nullptr) return;
+        work_ = std::async(options_.async ? std::launch::async : std::launch::deferred,
+                           [this, all = std::move(pieces)] { publish(all); });
+    });
+    return {};
+}
+
+void CheckpointSaver::publish(const std::vector<std::vector<std::byte>>& pieces_of_ranks) {
+    std::vector<Piece> sorted;
+    for (const std::vector<std::byte>& part : pieces_of_ranks) {
+        const size_t count = part.size() / sizeof(Piece);
+        sorted.resize(sorted.size() + count);
+        std::memcpy(sorted.data() + sorted.size() - count, part.data(), part.size());
+    }
+    std::sort(sorted.begin(), sorted.end(), [](const Piece& a, const Piece& b) {
+        return std::pair(a.file, a.begin) < std::pair(b.file, b.begin);
+    });
+    const auto second =
+        std::find_if(sorted.begin(), sorted.end(), [](const Piece& p) { return p.file == 1; });
+    state_.files[std::string(kModelFile)] = checksums_of(plans_[0], {sorted.begin(), second});
+    state_.files[std::string(kOptimizerFile)] = checksums_of(plans_[1], {second, sorted.end()});
+    state_.files[std::string(kConfigFile)] = {.bytes = config_text_.size(),
+                                              .head = crc32c(as_bytes(config_text_))};
+    for (const auto& [name, file] : state_.files) report_.bytes += file.bytes;
+    const std::string partial = partial_folder(options_.root, state_.step);
+    write_whole(partial + "/" + std::string(kConfigFile), config_text_);
+    write_whole(partial + "/" + std::string(kTrainingFile), print_training_state(state_));
+    folder_->publish(state_.step);
+    report_.seconds = seconds_since(begin_ns_);
+    if (options_.total_limit > 0) folder_->keep_last(options_.total_limit);
+}
+
+std::optional<SaveReport> CheckpointSaver::finish() {
+    while (pending_) {
+        if (work_.valid()) work_.wait_for(kAnswer);
+        if (const auto report = poll()) return report;
+    }
+    return {};
 }
 
 }  // namespace vocabpipe

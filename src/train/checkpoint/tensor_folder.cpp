@@ -14,7 +14,7 @@ std::map<std::string, std::string> parse_shard_index(std::string_view text,
     for (const auto& [name, value] : StrictJson::parse(text, path).at("weight_map").members()) {
         const std::string shard = value.text();
         const bool plain = !shard.empty() && shard != "." && shard != ".." &&
-                           shard.find_first_of(std::string_view("/\0\n\r", 4)) == std::string::npos;
+                           shard.find('/') == std::string::npos && readable(shard) == shard;
         if (!plain) value.fail("must be the name of a file in the same folder");
         shard_of[name] = shard;
     }
@@ -33,23 +33,21 @@ TensorFolder::TensorFolder(const std::string& folder)
         return;
     }
     path_ = index;
-    const MappedFile text(index);
     std::map<std::string, const SafetensorsFile*> opened;
-    for (const auto& [name, shard] : parse_shard_index(
-             {reinterpret_cast<const char*>(text.bytes().data()), text.size()}, index)) {
+    for (const auto& [name, shard] : parse_shard_index(InputFile(index).text(), index)) {
         const SafetensorsFile*& file = opened[shard];
         if (file == nullptr) {
             if (!std::filesystem::exists(folder + "/" + shard, ignored)) {
-                throw InputFileError(index + ": weight_map." + name + ": the shard " + shard +
-                                     " is missing; download it into the same folder");
+                throw InputFileError(index + ": weight_map." + readable(name) + ": the shard " +
+                                     shard + " is missing; download it into the same folder");
             }
             files_.push_back(std::make_unique<SafetensorsFile>(folder + "/" + shard));
             file = files_.back().get();
         }
         const StoredTensor* tensor = file->find(name);
         if (tensor == nullptr) {
-            throw InputFileError(file->path() + ": tensor " + name + ": is not in it although " +
-                                 std::string(kModelIndex) +
+            throw InputFileError(file->path() + ": tensor " + readable(name) +
+                                 ": is not in it although " + std::string(kModelIndex) +
                                  " says so; download shards and index of the same version");
         }
         tensors_[name] = {file, tensor};

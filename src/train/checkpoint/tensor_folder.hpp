@@ -18,7 +18,6 @@ inline constexpr std::string_view kModelIndex = "model.safetensors.index.json";
 struct FoundTensor {
     const SafetensorsFile* file = nullptr;
     const StoredTensor* tensor = nullptr;
-    [[nodiscard]] std::span<const std::byte> bytes() const { return file->bytes(*tensor); }
 };
 
 /// The file of every tensor, as model.safetensors.index.json says. Names of files are names in the

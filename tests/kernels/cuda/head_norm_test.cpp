@@ -4,6 +4,7 @@
 #include "kernels/reference/head_norm.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
+#include "tests/kernels/rms_norm_oracle.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
@@ -21,86 +22,70 @@ const Case kCases[] = {
     {{.sequences = 1, .seq_length = 3, .heads = 2, .head_size = 200, .kv_heads = 2}, 8},
     {{.sequences = 1, .seq_length = 2, .heads = 1, .head_size = 264, .kv_heads = 1}, 8},
 };
-const RmsNormOptions kOptions{.weight_offset = 0.25F};
+constexpr RmsNormOptions kOptions{.epsilon = 1e-3F, .weight_offset = 1};
 
 class CudaHeadNorm : public OnDeviceWithParam<DType> {
 protected:
     Context host{{.threads = 1, .poll = {}}};  ///< for the reference kernels
 };
 
-/// As in tests/kernels/cuda/rms_norm_test.cpp.
-double z_relative(const AttentionShape& shape) {
-    return static_cast<double>(shape.head_size + 16) * kEps32;
-}
-bool in_v(const AttentionShape& shape, int64_t col) {
-    return col >= shape.query_columns() + shape.kv_columns();
-}
-
-TEST_P(CudaHeadNorm, ForwardAgreesWithTheReferenceAndCopiesV) {
-    const DType type = GetParam();
-    Device device;
-    for (const auto& [shape, gap] : kCases) {
-        SCOPED_TRACE(shape.head_size);
-        const int64_t n = shape.tokens(), norms = shape.heads + shape.kv_heads;
-        const auto qkv = random_with_gap(n, shape.qkv_columns(), type, gap, 1, -0.5, 1.5);
-        const auto gamma_q = random_with_gap(1, shape.head_size, type, gap, 2, 0.5, 1.5);
-        const auto gamma_k = random_with_gap(1, shape.head_size, type, gap, 3, 2.0, 3.0);
-        Matrix exact(n, shape.qkv_columns(), DType::fp64), exact_norms(n, norms, DType::fp64);
-        reference::head_norm_forward(host, qkv, gamma_q, gamma_k, kOptions, shape, exact,
-                                     exact_norms);
-        const DeviceMatrix dqkv(device, qkv), dgamma_q(device, gamma_q), dgamma_k(device, gamma_k);
-        const DeviceMatrix out(device, Matrix(n, shape.qkv_columns(), type, gap));
-        const DeviceMatrix statistics(device, Matrix(n, norms, DType::fp32));
-        cuda::head_norm_forward(device.context(), dqkv, dgamma_q, dgamma_k, kOptions, shape, out,
-                                statistics);
-        expect_close(out.download(), exact, [&](int64_t row, int64_t col) {
-            if (in_v(shape, col)) return 0.0;
-            return std::abs(exact.get(row, col)) * (z_relative(shape) + unit_roundoff(type)) * 1.01;
-        });
-        expect_close(statistics.download(), exact_norms, [&](int64_t row, int64_t col) {
-            return exact_norms.get(row, col) * z_relative(shape);
-        });
+Matrix columns(const Matrix& whole, int64_t first, int64_t count) {
+    Matrix part(whole.rows(), count, whole.type());
+    for (int64_t row = 0; row < whole.rows(); ++row) {
+        for (int64_t col = 0; col < count; ++col) part.set(row, col, whole.get(row, first + col));
     }
+    return part;
 }
 
-TEST_P(CudaHeadNorm, InputGradientAgreesWithTheReferenceAndCopiesThatOfV) {
+TEST_P(CudaHeadNorm, AgreesWithTheReferenceInBothDirectionsAndCopiesV) {
     const DType type = GetParam();
     Device device;
-    for (const auto& [shape, gap] : kCases) {
-        SCOPED_TRACE(shape.head_size);
-        const int64_t n = shape.tokens(), d = shape.head_size;
-        const auto qkv = random_with_gap(n, shape.qkv_columns(), type, gap, 1, -0.5, 1.5);
-        const auto dout = random_with_gap(n, shape.qkv_columns(), type, gap, 2);
-        const auto gamma_q = random_with_gap(1, d, type, gap, 3, 0.5, 1.5);
-        const auto gamma_k = random_with_gap(1, d, type, gap, 4, 2.0, 3.0);
-        const auto statistics =
-            Matrix::random(n, shape.heads + shape.kv_heads, DType::fp32, 5, 0.5, 2.0);
-        Matrix exact(n, shape.qkv_columns(), DType::fp64);
-        reference::head_norm_backward_input(host, dout, qkv, gamma_q, gamma_k, kOptions, statistics,
-                                            shape, exact);
-        const DeviceMatrix ddout(device, dout), in(device, qkv), dstatistics(device, statistics);
+    for (const Case& c : kCases) {
+        const AttentionShape& shape = c.shape;
+        SCOPED_TRACE(testing::Message() << shape.heads << " heads of " << shape.head_size);
+        const int64_t n = shape.tokens(), width = shape.qkv_columns(), d = shape.head_size;
+        const int64_t heads = shape.heads + shape.kv_heads;
+        const auto qkv = random_with_gap(n, width, type, c.gap, 1, -0.5, 1.5);
+        const auto dout = random_with_gap(n, width, type, c.gap, 2);
+        const auto gamma_q = random_with_gap(1, d, type, c.gap, 3);
+        const auto gamma_k = random_with_gap(1, d, type, c.gap, 4);
+        Matrix exact(n, width, DType::fp64), exact_dqkv(n, width, DType::fp64);
+        Matrix exact_statistics(n, heads, DType::fp64);
+        reference::head_norm_forward(host, qkv, gamma_q, gamma_k, kOptions, shape, exact,
+                                     exact_statistics);
+        const DeviceMatrix in(device, qkv), ddout(device, dout);
         const DeviceMatrix dgamma_q(device, gamma_q), dgamma_k(device, gamma_k);
-        const DeviceMatrix dqkv(device, Matrix(n, shape.qkv_columns(), type, gap));
+        const DeviceMatrix normed(device, Matrix(n, width, type, c.gap));
+        const DeviceMatrix gradient(device, Matrix(n, width, type, c.gap));
+        const DeviceMatrix dstatistics(device, Matrix(n, heads, DType::fp32));
+        cuda::head_norm_forward(device.context(), in, dgamma_q, dgamma_k, kOptions, shape, normed,
+                                dstatistics);
         cuda::head_norm_backward_input(device.context(), ddout, in, dgamma_q, dgamma_k, kOptions,
-                                       dstatistics, shape, dqkv);
-        const auto z = [&](int64_t row, int64_t col) {
-            return std::abs(qkv.get(row, col)) * statistics.get(row, col / d);
+                                       dstatistics, shape, gradient);
+        const Matrix out = normed.download(), dqkv = gradient.download();
+        const Matrix statistics = dstatistics.download();
+        reference::head_norm_backward_input(host, dout, qkv, gamma_q, gamma_k, kOptions, statistics,
+                                            shape, exact_dqkv);
+        for (int64_t head = 0; head < heads; ++head) {
+            SCOPED_TRACE(testing::Message() << "head " << head);
+            const auto part = [&](const Matrix& whole) { return columns(whole, head * d, d); };
+            const Matrix x = part(qkv), y = part(exact), dx = part(exact_dqkv), dy = part(dout);
+            const Matrix& gamma = head < shape.heads ? gamma_q : gamma_k;
+            const Matrix own = columns(exact_statistics, head, 1);
+            const Matrix given = columns(statistics, head, 1);
+            const RmsNormErrors forward{x, gamma, kOptions, own, type};
+            expect_close(part(out), y, forward.of_forward(y));
+            expect_close(given, own, forward.of_statistics());
+            const RmsNormErrors backward{x, gamma, kOptions, given, type};
+            expect_close(part(dqkv), dx, backward.of_backward_input(dy, dx));
+        }
+        const auto v = [&](const Matrix& whole) {
+            return columns(whole, heads * d, shape.kv_columns());
         };
-        const auto g = [&](int64_t row, int64_t col) {
-            const Matrix& gamma = col < shape.query_columns() ? gamma_q : gamma_k;
-            return std::abs(dout.get(row, col)) *
-                   (gamma.get(0, col % d) + static_cast<double>(kOptions.weight_offset));
-        };
-        expect_close(dqkv.download(), exact, [&](int64_t row, int64_t col) {
-            if (in_v(shape, col)) return 0.0;
-            double mean = 0;
-            for (int64_t i = col / d * d; i < col / d * d + d; ++i) {
-                mean += g(row, i) * z(row, i) / static_cast<double>(d);
-            }
-            const double size = statistics.get(row, col / d) * (g(row, col) + z(row, col) * mean);
-            const double error = size * z_relative(shape);
-            return error + unit_roundoff(type) * (std::abs(exact.get(row, col)) + error) * 1.01;
-        });
+        EXPECT_TRUE(v(out).same_bits(v(qkv)));
+        EXPECT_TRUE(v(dqkv).same_bits(v(dout)));
+        EXPECT_TRUE(out.gaps_are_intact() && statistics.gaps_are_intact() &&
+                    dqkv.gaps_are_intact());
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -38,7 +39,10 @@ TrainOptions CheckpointRun::options() const {
 }
 
 std::vector<std::string> CheckpointRun::run(int ranks, TrainOptions options) const {
-    options.metrics = folder_ / "metrics.jsonl";
+    if (options.metrics.empty()) {
+        options.metrics = folder_ / "metrics.jsonl";
+        std::filesystem::remove(options.metrics);  // a run that is resumed would go on with it
+    }
     World::threads(ranks, {.timeout_seconds = 60}).run([&](Communicator& communicator) {
         train(communicator, options);
     });
@@ -58,6 +62,15 @@ std::vector<double> CheckpointRun::losses(const std::vector<std::string>& curve)
         losses.push_back(std::stod(step.substr(step.find(' ') + 1)));
     }
     return losses;
+}
+
+std::map<std::string, std::string> contents(const std::string& folder) {
+    std::map<std::string, std::string> found;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+        const std::string name = std::filesystem::relative(entry.path(), folder);
+        found[name] = entry.is_regular_file() ? read_file(entry.path()) : "a folder";
+    }
+    return found;
 }
 
 }  // namespace vocabpipe::testing

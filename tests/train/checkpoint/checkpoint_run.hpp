@@ -5,6 +5,7 @@
 #include "src/train/trainer.hpp"
 #include "tests/train/data/temp_folder.hpp"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ class CheckpointRun {
 public:
     CheckpointRun();
 
-    /// Loss, gradient norm and learning rate of every step, as text: equal text, equal bits.
+    /// Loss, gradient norm and learning rate of every step in its metrics file, a new one if the
+    /// options name none, as text: equal text, equal bits.
     [[nodiscard]] std::vector<std::string> run(int ranks, TrainOptions options) const;
     /// The losses alone.
     [[nodiscard]] static std::vector<double> losses(const std::vector<std::string>& curve);
@@ -25,5 +27,8 @@ public:
 private:
     TempFolder folder_;
 };
+
+/// Every file under a folder, by name.
+[[nodiscard]] std::map<std::string, std::string> contents(const std::string& folder);
 
 }  // namespace vocabpipe::testing

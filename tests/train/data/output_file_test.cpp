@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <csignal>
 #include <vector>
 
 #include "src/train/data/megatron_writer.hpp"
 #include "tests/train/data/expect_error.hpp"
+#include "tests/train/data/file_size_limit.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -18,6 +17,7 @@ namespace vocabpipe {
 namespace {
 
 using ::testing::AllOf;
+using testing::FileSizeLimit;
 using ::testing::HasSubstr;
 using testing::TempFolder;
 using Names = std::set<std::string>;
@@ -25,26 +25,6 @@ using Names = std::set<std::string>;
 std::span<const std::byte> bytes(std::string_view text) {
     return std::as_bytes(std::span(text));
 }
-
-/// While it lives, files of this process end at `limit` bytes, as on a full disk.
-class FileSizeLimit {
-public:
-    explicit FileSizeLimit(rlim_t limit) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-        ::getrlimit(RLIMIT_FSIZE, &before_);
-        const rlimit now{limit, before_.rlim_max};
-        ::setrlimit(RLIMIT_FSIZE, &now);
-    }
-    ~FileSizeLimit() {
-        ::setrlimit(RLIMIT_FSIZE, &before_);
-        std::signal(SIGXFSZ, handler_);
-    }
-    FileSizeLimit(const FileSizeLimit&) = delete;
-    FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
-private:
-    rlimit before_{};
-    void (*handler_)(int);
-};
 
 TEST(OutputFile, AppearsOnlyWhenPublished) {
     const TempFolder folder;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/checkpoint/input_file.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const char* what, int error) {
+    throw InputFileError(path + ": " + what + ": " + std::generic_category().message(error));
+}
+
+}  // namespace
+
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
+    file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block
+    if (file_ < 0) fail(path_, "cannot open", errno);
+    struct stat status {};
+    const bool known = ::fstat(file_, &status) == 0;
+    if (known && S_ISREG(status.st_mode)) {
+        size_ = static_cast<uint64_t>(status.st_size);
+        return;
+    }
+    const int error = errno;
+    ::close(file_);
+    if (!known) fail(path_, "cannot open", error);
+    throw InputFileError(path_ + ": not a regular file" +
+                         (S_ISDIR(status.st_mode) ? " but a folder" : ""));
+}
+
+InputFile::~InputFile() {
+    if (file_ >= 0) ::close(file_);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)), size_(other.size_) {}
+
+void InputFile::read(uint64_t offset, std::span<std::byte> to) const {
+    while (!to.empty()) {
+        const ssize_t found = ::pread(file_, to.data(), to.size(), static_cast<off_t>(offset));
+        if (found < 0 && errno == EINTR) continue;
+        if (found < 0) fail(path_, "cannot read", errno);
+        if (found == 0) {
+            throw InputFileError(path_ + ": ends at byte " + std::to_string(offset) +
+                                 " although it had " + std::to_string(size_) +
+                                 "; somebody changed it meanwhile: copy or download it again");
+        }
+        to = to.subspan(static_cast<size_t>(found));
+        offset += static_cast<uint64_t>(found);
+    }
+}
+
+std::string InputFile::text() const {
+    std::string text(size_, '\0');
+    read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+}
+
+}  // namespace vocabpipe

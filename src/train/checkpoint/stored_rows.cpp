@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/checkpoint/stored_rows.hpp"
+
+#include "src/train/checkpoint/crc32c.hpp"
+#include "src/train/checkpoint/model_tensors.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr int64_t kPieceBytes = int64_t{4} << 20;  // on their way from the device to a file
+constexpr int64_t kTile = 64;  // elements; rows and columns of a tile stay in the first cache
+
+/// out (cols, rows) = in^T of its columns [first, first + count).
+template <typename T>
+void transpose(const std::byte* from, const StoredRows& of, int64_t first, int64_t count,
+               std::byte* to) {
+    const T* const in = reinterpret_cast<const T*>(from);
+    T* const out = reinterpret_cast<T*>(to);
+    for (int64_t r0 = 0; r0 < of.rows; r0 += kTile) {
+        for (int64_t c0 = 0; c0 < count; c0 += kTile) {
+            for (int64_t c = c0; c < std::min(count, c0 + kTile); ++c) {
+                for (int64_t r = r0; r < std::min(of.rows, r0 + kTile); ++r) {
+                    out[c * of.rows + r] = in[r * of.cols + first + c];
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const SafetensorsPlan> plans) {
+    std::vector<StoredRows> all;
+    const auto add = [&](uint32_t file, const std::string& name, const HeldRows& held, Tensor of,
+                         bool transposed) {
+        const Tensor rows = held.of(of);
+        const int64_t item_bytes = size_of(rows.dtype);
+        const auto before = static_cast<uint64_t>(held.first * rows.cols * item_bytes);
+        all.push_back({.data = static_cast<const std::byte*>(rows.data),
+                       .rows = rows.rows,
+                       .cols = rows.cols,
+                       .item_bytes = item_bytes,
+                       .transposed = transposed,
+                       .file = file,
+                       .offset = plans[file].at(name).begin + before});
+    };
+    const std::vector<std::vector<ModelTensor>> stored = model_tensors(model.config());
+    const std::vector<Parameter>& parameters = model.store().parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+        const Parameter& p = parameters[i];
+        if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
+        for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
+            const HeldRows held = held_rows(p, t);
+            add(0, t.name, held, p.weight, t.transposed);
+            add(1, exp_avg_name(t.name), held, p.exp_avg, false);
+            add(1, exp_avg_sq_name(t.name), held, p.exp_avg_sq, false);
+            if (p.master.data != p.weight.data) {
+                add(1, master_name(t.name), held, p.master, false);
+            }
+        }
+    }
+    return all;
+}
+
+std::vector<Piece> write_rows(std::span<const StoredRows> all, std::span<SharedOutputFile> files,
+                              Device* device, const std::atomic<bool>& stop) {
+    std::vector<Piece> pieces;
+    std::vector<std::byte> downloaded, turned;
+    const auto on_host = [&](const std::byte* data, int64_t bytes) -> std::span<const std::byte> {
+        if (device == nullptr) return {data, static_cast<size_t>(bytes)};
+        downloaded.resize(static_cast<size_t>(bytes));
+        device->download(data, downloaded);
+        return downloaded;
+    };
+    const auto put = [&](const StoredRows& rows, int64_t at, std::span<const std::byte> bytes) {
+        const uint64_t offset = rows.offset + static_cast<uint64_t>(at);
+        pieces.push_back({offset, bytes.size(), crc32c(bytes), rows.file});
+        files[rows.file].write_at(offset, bytes);
+    };
+    for (const StoredRows& rows : all) {
+        const auto bytes = static_cast<int64_t>(rows.bytes());
+        if (!rows.transposed) {
+            for (int64_t at = 0; at < bytes && !stop; at += kPieceBytes) {
+                put(rows, at, on_host(rows.data + at, std::min(kPieceBytes, bytes - at)));
+            }
+            continue;
+        }
+        if (bytes == 0 || stop) continue;
+        const std::span<const std::byte> matrix = on_host(rows.data, bytes);
+        const int64_t row_bytes = rows.rows * rows.item_bytes;  // of the transposed matrix
+        const int64_t band = std::max<int64_t>(1, kPieceBytes / row_bytes);
+        for (int64_t first = 0; first < rows.cols && !stop; first += band) {
+            const int64_t count = std::min(band, rows.cols - first);
+            turned.resize(static_cast<size_t>(count * row_bytes));
+            if (rows.item_bytes == 4) {
+                transpose<uint32_t>(matrix.data(), rows, first, count, turned.data());
+            } else {
+                transpose<uint16_t>(matrix.data(), rows, first, count, turned.data());
+            }
+            put(rows, first * row_bytes, turned);
+        }
+    }
+    return pieces;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "src/train/checkpoint/load_checkpoint.hpp"
+#include "tests/train/checkpoint/checkpoint_run.hpp"
+#include "tests/train/data/expect_error.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(InputFile, ReadsFromAnyPositionAndSaysWhereAFileEnds) {
+    const TempFolder folder;
+    write_file(folder / "f", "0123456789");
+    const InputFile file(folder / "f");
+    EXPECT_EQ(file.size(), 10U);
+    EXPECT_EQ(file.text(), "0123456789");
+    std::string part(3, ' ');
+    const auto bytes = std::as_writable_bytes(std::span(part));
+    file.read(4, bytes);
+    EXPECT_EQ(part, "456");
+    EXPECT_THAT(message_of<InputFileError>([&] { file.read(8, bytes); }),
+                HasSubstr("f: ends at byte 10"));
+    std::filesystem::resize_file(folder / "f", 5);
+    EXPECT_THAT(message_of<InputFileError>([&] { file.read(4, bytes); }),
+                HasSubstr("f: ends at byte 5 although it had 10; somebody changed it meanwhile"));
+}
+
+TEST(InputFile, RefusesWhatIsNoFile) {
+    const TempFolder folder;
+    const auto refused = [&](const std::string& path) {
+        return message_of<InputFileError>([&] { const InputFile file(path); });
+    };
+    EXPECT_THAT(refused(folder / "none"), HasSubstr("cannot open: No such file"));
+    EXPECT_THAT(refused(folder / "."), HasSubstr("not a regular file but a folder"));
+    EXPECT_THAT(refused("/dev/null"), HasSubstr("not a regular file"));
+    // A disk that cannot read; of memory, that of address 0 is such a place.
+    const InputFile memory("/proc/self/environ");
+    std::string part(3, ' ');
+    EXPECT_THAT(message_of<InputFileError>([&] {
+                    memory.read(uint64_t{1} << 40, std::as_writable_bytes(std::span(part)));
+                }),
+                HasSubstr("/proc/self/environ: "));
+}
+
+TEST(Checkpoint, CutWhileItIsReadIsAnErrorAndNoSignal) {
+    const CheckpointRun runs;
+    TrainOptions options = runs.options();
+    options.save = runs.path("saved");
+    options.train_iters = 2;
+    (void)runs.run(2, options);
+    const std::string step = step_folder(options.save, 2);
+    const Checkpoint checkpoint(find_checkpoint(options.save, false));
+    checkpoint.verify();
+    const std::string path = step + "/optimizer.safetensors";
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+    const std::string message = message_of<AgreedError>([&] { checkpoint.verify(); });
+    EXPECT_THAT(message, HasSubstr(path + ": ends at byte "));
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
