@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast are the host operators alone?
 //   bench_kernels [--benchmark_filter=regex] ...
-// Columns: GFLOP/s counts 2mnk per product (attention: the visible half of the square), "peak" is
+// Columns: GFLOP/s counts 2mnk per product (attention: the visible part of the square), "peak" is
 // the ratio to the FMA units' peak, measured in this process by a loop on registers (bf16: twice
 // the fp32 rate); GB/s counts every tensor read or written once. Benchmark arguments end with the
 // number of threads; keep threads <= idle cores.
@@ -19,9 +19,12 @@
 #include "kernels/host/attention.hpp"
 #include "kernels/host/elementwise.hpp"
 #include "kernels/host/embedding.hpp"
+#include "kernels/host/gated.hpp"
 #include "kernels/host/gelu.hpp"
 #include "kernels/host/layer_norm.hpp"
 #include "kernels/host/linear.hpp"
+#include "kernels/host/rms_norm.hpp"
+#include "kernels/host/rotary.hpp"
 #include "vocabpipe/context.hpp"
 
 namespace {
@@ -157,7 +160,8 @@ void linear_shapes(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK(Linear)->Apply(linear_shapes)->UseRealTime();
 
-// ---- attention: type, backward?, sequences, seq_length, heads, head_size, threads ----
+// ---- attention: type, backward?, sequences, seq_length, heads, head_size, kv_heads, softcap,
+// window, threads ----
 
 void Attention(benchmark::State& state) {
     const DType type = type_of(state);
@@ -165,12 +169,15 @@ void Attention(benchmark::State& state) {
                                .seq_length = state.range(3),
                                .heads = state.range(4),
                                .head_size = state.range(5),
-                               .kv_heads = state.range(4)};
-    const int threads = static_cast<int>(state.range(6));
+                               .kv_heads = state.range(6),
+                               .softcap = static_cast<float>(state.range(7)),
+                               .window = state.range(8)};
+    const int threads = static_cast<int>(state.range(9));
     const bool backward = state.range(1) != 0;
     Context ctx({.threads = threads, .poll = {}});
-    const int64_t n = shape.tokens(), h = shape.hidden();
-    const Buffer qkv(n, 3 * h, type), out(n, h, type), dout(n, h, type), dqkv(n, 3 * h, type);
+    const int64_t n = shape.tokens(), h = shape.query_columns();
+    const Buffer qkv(n, shape.qkv_columns(), type), dqkv(n, shape.qkv_columns(), type);
+    const Buffer out(n, h, type), dout(n, h, type);
     const Buffer sums(n, shape.heads, DType::fp32);
     const Buffer workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
                            DType::fp32);
@@ -184,14 +191,18 @@ void Attention(benchmark::State& state) {
         }
     }
     const double products = backward ? 5.0 : 2.0;
-    const auto visible = static_cast<double>(shape.seq_length * (shape.seq_length + 1) / 2);
-    report(state, products * 2.0 * visible * static_cast<double>(shape.sequences * h), 0, threads);
+    int64_t visible = 0;
+    for (int64_t i = 1; i <= shape.seq_length; ++i) {
+        visible += shape.window > 0 ? std::min(i, shape.window) : i;
+    }
+    report(state, products * 2.0 * static_cast<double>(visible * shape.sequences * h), 0, threads);
     state.SetLabel(backward ? "backward" : "forward");
 }
 BENCHMARK(Attention)
-    ->ArgsProduct({{0, 1}, {0, 1}, {4}, {64}, {12}, {64}, {2}})
-    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {512}, {8}, {64}, {1}})
-    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {1024}, {12}, {64}, {2}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {4}, {64}, {12}, {64}, {12}, {0}, {0}, {2}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {512}, {8}, {64}, {8}, {0}, {0}, {1}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {1024}, {12}, {64}, {12, 4}, {0}, {0}, {1, 2}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {2048}, {8}, {64}, {4}, {0, 50}, {0, 256}, {1}})
     ->UseRealTime();
 
 // ---- loops over rows: type, N, h, threads ----
@@ -236,6 +247,74 @@ void LayerNormBackwardWeight(benchmark::State& state) {
     report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
 }
 BENCHMARK(LayerNormBackwardWeight)->Apply(rows_and_threads);
+
+void RmsNormForward(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), y(n, h, type_of(state)), gamma(1, h, type_of(state));
+    const Buffer statistics(n, 1, DType::fp32);
+    for (auto _ : state) host::rms_norm_forward(ctx, x, gamma, {}, {}, y, statistics);
+    report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
+}
+BENCHMARK(RmsNormForward)->Apply(rows_and_threads);
+
+void RmsNormBackwardInput(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), gamma(1, h, type_of(state));
+    const Buffer dx(n, h, type_of(state)), residual(n, h, type_of(state));
+    const Buffer statistics(n, 1, DType::fp32);
+    for (auto _ : state) {
+        host::rms_norm_backward_input(ctx, dy, x, gamma, {}, statistics, residual, dx);
+    }
+    report(state, 0, static_cast<double>(4 * x.bytes()), ctx.threads());
+}
+BENCHMARK(RmsNormBackwardInput)->Apply(rows_and_threads);
+
+void RmsNormBackwardWeight(benchmark::State& state) {
+    const int64_t n = state.range(1), h = state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), statistics(n, 1, DType::fp32);
+    const Buffer dgamma(1, h, DType::fp32);
+    for (auto _ : state) host::rms_norm_backward_weight(ctx, dy, x, statistics, dgamma, true);
+    report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
+}
+BENCHMARK(RmsNormBackwardWeight)->Apply(rows_and_threads);
+
+/// h columns of q and a quarter of it of k, in place; heads of 64.
+void Rotary(benchmark::State& state) {
+    const AttentionShape shape{.sequences = 1,
+                               .seq_length = state.range(1),
+                               .heads = state.range(2) / 64,
+                               .head_size = 64,
+                               .kv_heads = state.range(2) / 256};
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer qkv(shape.tokens(), shape.qkv_columns(), type_of(state));
+    const Buffer table(shape.seq_length, shape.head_size, DType::fp32);
+    for (auto _ : state) host::rotary_forward(ctx, table, shape, qkv);
+    const int64_t elements = shape.tokens() * (shape.query_columns() + shape.kv_columns());
+    report(state, 0, static_cast<double>(2 * elements * size_of(type_of(state))), ctx.threads());
+}
+BENCHMARK(Rotary)->Apply(rows_and_threads);
+
+void GatedForward(benchmark::State& state) {
+    const int64_t n = state.range(1), f = 4 * state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer gate_up(n, 2 * f, type_of(state)), y(n, f, type_of(state));
+    for (auto _ : state) host::gated_forward(ctx, Activation::silu, gate_up, y);
+    report(state, 0, static_cast<double>(3 * y.bytes()), ctx.threads());
+}
+BENCHMARK(GatedForward)->Apply(rows_and_threads);
+
+void GatedBackward(benchmark::State& state) {
+    const int64_t n = state.range(1), f = 4 * state.range(2);
+    Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
+    const Buffer gate_up(n, 2 * f, type_of(state)), dgate_up(n, 2 * f, type_of(state));
+    const Buffer dy(n, f, type_of(state));
+    for (auto _ : state) host::gated_backward(ctx, Activation::silu, dy, gate_up, dgate_up);
+    report(state, 0, static_cast<double>(5 * dy.bytes()), ctx.threads());
+}
+BENCHMARK(GatedBackward)->Apply(rows_and_threads);
 
 void GeluForward(benchmark::State& state) {
     const int64_t n = state.range(1), h = 4 * state.range(2);

@@ -3,9 +3,10 @@
 // own shapes in the same process.
 //
 //     bench_step [--num-layers 12 --hidden-size 768 ... --dtype fp32,bf16 --threads-per-rank 2]
+//     bench_step --model llama-124m
 //     bench_step --device cuda --model gpt2-1.5b
 //
-// Model FLOPs of a step = 3 * tokens * (L (8 h^2 + 4 h f + 2 s h) + 2 h V), attention counted half.
+// Model FLOPs of a step = 3 * tokens * (2 per weight of a matrix + attention, counted half).
 // step: by the host's clock. device: from the first action's begin to the last one's end, on GPUs
 // by their clock. aim: what the ratio of medians shall reach, where it was set.
 #include "benchmarks/step_bench.hpp"
@@ -25,18 +26,26 @@ namespace {
 
 using namespace vocabpipe;
 
-/// GPT-2 as published, heads of 64, sequence 1024. Batches: microbatches that fill a GPU of 80 GB,
-/// and enough of them that the optimizer's share is that of training.
+/// GPT-2 as published; the other families on a body of GPT-2's width and depth, three query heads
+/// to a key/value head, with Llama 2's vocabulary, untied: 124 M parameters, too. Heads of 64. On
+/// GPUs sequences of 1024 and microbatches that fill 80 GB, enough of them that the optimizer's
+/// share is that of training; on the host 4 x 64 tokens.
 struct Preset {
     const char* name;
+    ModelFamily family;
     int layers;
-    int64_t hidden, heads, micro_batch_size;
+    int64_t hidden, ffn, heads, groups, vocab;
+    int64_t micro_batch_size;
     int microbatches;
     double aim;  ///< of model FLOP/s over the GEMM rate on a GPU in bf16; 0: none
 };
 constexpr std::array kPresets{
-    Preset{"gpt2-124m", 12, 768, 12, 16, 4, 0},
-    Preset{"gpt2-1.5b", 48, 1600, 25, 8, 4, 0.55},
+    Preset{"gpt2-124m", ModelFamily::gpt2, 12, 768, 3072, 12, 12, 50257, 16, 4, 0},
+    Preset{"gpt2-1.5b", ModelFamily::gpt2, 48, 1600, 6400, 25, 25, 50257, 8, 4, 0.55},
+    Preset{"llama-124m", ModelFamily::llama, 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
+    Preset{"qwen2-124m", ModelFamily::qwen2, 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
+    Preset{"qwen3-124m", ModelFamily::qwen3, 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
+    Preset{"gemma2-124m", ModelFamily::gemma2, 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
 };
 
 struct Options {
@@ -55,7 +64,7 @@ void add_flags(CLI::App& app, Options& o) {
     app.add_option("--device", o.device)
         ->check(CLI::IsMember({"host", "cuda"}))
         ->capture_default_str();
-    app.add_option("--model", o.preset, "Sizes of a GPT-2 at sequence 1024; other flags win")
+    app.add_option("--model", o.preset, "Family and sizes; other flags win")
         ->check(CLI::IsMember(names));
     app.add_option("--num-layers", m.num_layers)->capture_default_str();
     app.add_option("--hidden-size", m.hidden_size)->capture_default_str();
@@ -84,12 +93,19 @@ void fill_in(const CLI::App& app, Options& o) {
         set("--num-layers", m.num_layers, preset.layers);
         set("--hidden-size", m.hidden_size, preset.hidden);
         set("--num-attention-heads", m.num_attention_heads, preset.heads);
+        set("--vocab-size", m.vocab_size, preset.vocab);
+        m.ffn_hidden_size = preset.ffn;
+        m.num_query_groups = preset.groups;
+        m.sliding_window = 512;  // Gemma's is half of its shortest context
+        set_family(m, preset.family);
+        if (preset.family != ModelFamily::gpt2) o.untie = true;
+        if (o.device != "cuda") continue;
         set("--seq-length", m.seq_length, 1024);
         set("--micro-batch-size", o.which.micro_batch_size, preset.micro_batch_size);
         set("--microbatches", o.which.microbatches, preset.microbatches);
     }
     if (o.device == "cuda" && app.count("--dtype") == 0) o.dtypes = {"bf16"};
-    m.ffn_hidden_size = 4 * m.hidden_size;
+    if (o.preset.empty()) m.ffn_hidden_size = 4 * m.hidden_size;
     m.max_position_embeddings = m.seq_length;
     m.tied = !o.untie;
 }
@@ -134,9 +150,10 @@ int run(Options& o) {
             std::unique_ptr<Device> device = open_device();
             if (&dtype == &o.dtypes.front()) {
                 std::printf(
-                    "# bench_step: %s, %d layers, hidden %lld, %lld heads, V %lld, %lld x %lld "
+                    "# bench_step: %s, %s, %d layers, hidden %lld, %lld heads, V %lld, %lld x %lld "
                     "tokens, %d microbatches",
-                    device->name().c_str(), m.num_layers, static_cast<long long>(m.hidden_size),
+                    device->name().c_str(), std::string(to_string(m.family)).c_str(), m.num_layers,
+                    static_cast<long long>(m.hidden_size),
                     static_cast<long long>(m.num_attention_heads),
                     static_cast<long long>(m.vocab_size),
                     static_cast<long long>(which.micro_batch_size),

@@ -133,9 +133,9 @@ double gemm_rate(const StepCase& which, Device& device, const ProductTimer& time
         double count;
     };
     const auto layers = static_cast<double>(m.num_layers);
-    const std::vector<Shape> shapes{{m.hidden_size, 3 * m.hidden_size, layers},
-                                    {m.hidden_size, m.hidden_size, layers},
-                                    {m.hidden_size, m.ffn_hidden_size, layers},
+    const std::vector<Shape> shapes{{m.hidden_size, m.qkv_columns(), layers},
+                                    {m.query_columns(), m.hidden_size, layers},
+                                    {m.hidden_size, m.mlp_columns(), layers},
                                     {m.ffn_hidden_size, m.hidden_size, layers},
                                     {m.hidden_size, m.vocab_size, 1}};
     // Only makes the numbers; on a GPU no rank of the host's would be in its way.

@@ -11,6 +11,12 @@
 
 namespace vocabpipe::kernels {
 
+inline void require_options(const LossOptions& options) {
+    require(options.logit_softcap >= 0, "a logit_softcap of 0 or more");
+    require(options.logit_softcap == 0 || options.label_smoothing == 0,
+            "logit_softcap without label_smoothing, whose gradient would need another product");
+}
+
 inline void require_score(ConstTensor x, ConstTensor w, int64_t tokens,
                           const VocabularyShard& shard, ConstTensor numerator,
                           ConstTensor statistics) {

@@ -166,7 +166,7 @@ void check_costs(const PassCosts& costs, int stages, int ranks) {
             }
         }
     };
-    check_table(costs.stage, "stage", stages, {Op::F, Op::B, Op::I, Op::W});
+    check_table(costs.stage, "stage", stages, {Op::F, Op::B, Op::I, Op::W, Op::R});
     check_table(costs.rank, "rank", ranks, {Op::E, Op::G, Op::S, Op::T});
     for (const int64_t latency : {costs.hop, costs.c0, costs.c1, costs.reduce, costs.gradient}) {
         require_at_least("cost of communication", latency, 0);

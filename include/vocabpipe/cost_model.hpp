@@ -54,12 +54,18 @@ struct CollectiveAlgorithms {
     CollectiveAlgorithm exchange = CollectiveAlgorithm::direct;
 };
 
+/// Cost of a pass from its row of a table. An R without a cost of its own does all that F did.
+[[nodiscard]] constexpr int64_t cost_in(const std::array<int64_t, kOpTraits.size()>& row, Op op) {
+    const int64_t own = row[static_cast<size_t>(op)];
+    return op == Op::R && own == 0 ? row[static_cast<size_t>(Op::F)] : own;
+}
+
 /// Costs by table: transformer passes by stage, vocabulary passes by rank; links by latency and
 /// rate.
 class TableCosts final : public CostModel {
 public:
     using OpCosts = std::array<int64_t, kOpTraits.size()>;
-    std::vector<OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W
+    std::vector<OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W, R
     std::vector<OpCosts> rank_ns;   ///< [rank][op]: E, G, S, T, Reduce, Norm, Update
     int64_t latency_ns = 0;         ///< per message
     double bytes_per_ns = 0;        ///< per link; 0: infinitely fast

@@ -63,7 +63,8 @@ enum class Reductions : uint8_t {
 
 struct LowerOptions {
     /// Point-to-point receives are posted this many passes before the pass that uses them: 1 hides
-    /// the transfer behind one pass and keeps the buffer for no longer than that.
+    /// the transfer behind one pass and keeps the buffer for no longer than that. Recomputations do
+    /// not count.
     int receive_ahead = 1;
     /// Overlapped pairs (Pass::with_next). The executor runs passes one after the other, so a pair
     /// that waits for the inputs of both members only loses time there.

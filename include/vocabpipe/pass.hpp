@@ -15,6 +15,7 @@ enum class Op : uint8_t {
     B,       ///< full backward of a stage: I, then W
     I,       ///< gradient with respect to the stage's input
     W,       ///< gradient with respect to the stage's weights
+    R,       ///< makes activations that F did not keep again, for the B, or I and W, that follow
     E,       ///< embedding forward on this rank's vocabulary shard
     G,       ///< embedding gradient on this rank's vocabulary shard
     S,       ///< output layer forward on this rank's vocabulary shard
@@ -27,16 +28,17 @@ enum class Op : uint8_t {
 /// What a kind of pass is, as data, so that nobody needs a switch over kinds.
 struct OpTraits {
     std::string_view name;
-    bool has_stage;   ///< F B I W belong to a stage; E G S T to the vocabulary shard of the rank
+    bool has_stage;   ///< F B I W R belong to a stage; E G S T to the vocabulary shard of the rank
     bool vocabulary;  ///< E G S T
     bool of_step;     ///< once per step, appended by lowering, never written by a schedule
 };
 
-inline constexpr std::array<OpTraits, 11> kOpTraits{{
+inline constexpr std::array<OpTraits, 12> kOpTraits{{
     {"F", true, false, false},
     {"B", true, false, false},
     {"I", true, false, false},
     {"W", true, false, false},
+    {"R", true, false, false},
     {"E", false, true, false},
     {"G", false, true, false},
     {"S", false, true, false},

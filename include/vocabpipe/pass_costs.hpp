@@ -16,7 +16,7 @@ struct StepSizes;
 struct PassCosts {
     using OpCosts = TableCosts::OpCosts;
 
-    std::vector<OpCosts> stage;  ///< [stage][op] F, B, I, W; one entry: all stages alike
+    std::vector<OpCosts> stage;  ///< [stage][op] F, B, I, W, R; one entry: all stages alike
     std::vector<OpCosts> rank;   ///< [rank][op] E, G, S, T; one entry: all ranks alike
     int64_t hop = 0;             ///< boundary tensor to another rank
     int64_t c0 = 0;              ///< last stage's output to every output shard
@@ -36,7 +36,7 @@ struct PassCosts {
     [[nodiscard]] int64_t operator()(int of_rank, const Pass& pass) const {
         const auto& table = traits(pass.op).has_stage ? stage : rank;
         const size_t row = traits(pass.op).has_stage ? pass.stage : static_cast<size_t>(of_rank);
-        return table[table.size() == 1 ? 0 : row][static_cast<size_t>(pass.op)];
+        return cost_in(table[table.size() == 1 ? 0 : row], pass.op);
     }
     /// Means over stages, rounded: what rules made for equal stages use.
     [[nodiscard]] int64_t mean(Op op) const;

@@ -49,8 +49,8 @@ struct Profile {
     ShardMap input, output;             ///< rows whose E and G, S and T were measured
     Barriers barriers = Barriers::one;  ///< decides what S and T do
 
-    TableCosts costs;         ///< F, B, I, W of every stage; E, G, S, T, Reduce, Norm, Update of
-                              ///< every rank (0 on empty shards)
+    TableCosts costs;  ///< F, B, I, W, R (0: not measured) of every stage; E, G, S, T, Reduce,
+                       ///< Norm, Update of every rank (0 on empty shards)
     std::vector<Op> derived;  ///< costs of these were not measured: B = I + W, or I = W = B / 2
     StepSizes sizes;
     std::vector<PersistentBytes> persistent;  ///< [rank]

@@ -15,8 +15,10 @@ namespace vocabpipe {
 /// What an action does. Operands are buffers of the rank's program, in the order given here;
 /// kNoBuffer stands for an operand that the pass does without.
 enum class Do : uint8_t {
-    pass,  ///< F [x, y, saved, workspace]; B [dy, x, saved, dx, workspace];
-           ///< I [dy, x, saved, dx, for_weight, workspace]; W [x, saved, for_weight, workspace];
+    pass,  ///< F [x, y, saved, recomputed, workspace]; R [x, saved, recomputed, workspace];
+           ///< B [dy, x, saved, recomputed, dx, workspace];
+           ///< I [dy, x, saved, recomputed, dx, for_weight, workspace];
+           ///< W [x, saved, recomputed, for_weight, workspace];
            ///< E [embedded]; G [gradient]; S [x, numerator, statistics, input_gradient, workspace];
            ///< T [x, numerator, factors, input_gradient, workspace];
            ///< Reduce [received]; Norm [report]; Update [reports]
@@ -47,7 +49,7 @@ inline constexpr uint32_t kNoBuffer = UINT32_MAX;
 /// What a buffer's bytes are for; the rows of the memory report.
 enum class Purpose : uint8_t {
     boundary,    ///< stage inputs, outputs and their gradients
-    activation,  ///< saved by F for the backward, by I for W
+    activation,  ///< saved by F or made again by R for the backward, saved by I for W
     vocabulary,  ///< X, numerator, statistics, factors, input gradient of the output layer
     exchange,    ///< partial sums on their way
     workspace,   ///< of one pass

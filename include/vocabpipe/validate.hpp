@@ -31,8 +31,9 @@ private:
 
 /// The first violation, or none. A valid schedule has, for every microbatch: one F and one backward
 /// (B, or I and W) per stage, on the stage's rank; one E and G (S and T) on every rank that holds
-/// input (output) rows and nowhere else; F before its backward, I before W, S before T; and its
-/// lists finish when each rank runs its passes in order and waits for inputs:
+/// input (output) rows and nowhere else; F before its backward, I before W, S before T; at most one
+/// R per stage, between its F and its B or I, and none without a backward; and its lists finish
+/// when each rank runs its passes in order and waits for inputs:
 ///   E(k,j) of all k -> F(0,j) -> ... -> F(n-1,j) -> S(k,j) of all k -> T(k,j),
 ///   S(k,j) of all k (one barrier) or T(k,j) of all k (otherwise) -> B(n-1,j) -> ... -> B(0,j) ->
 ///   G(k,j).

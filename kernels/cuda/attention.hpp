@@ -20,20 +20,23 @@ inline constexpr int64_t kAttentionScratchBytes = int64_t{64} << 20;
 /// (kernels/cuda/attention_cudnn.hpp) what it may need, if that is more.
 [[nodiscard]] int64_t attention_workspace_bytes(AttentionShape shape, DType type, int threads);
 
-/// Per sequence and head, with q, k, v (s, head_size), only keys j <= i visible to query i:
-///   out_i = sum_j p_ij v_j,  p_ij = exp(q_i k_j / sqrt(head_size) - log_sum_exp_i).
-/// qkv (N, 3h): columns q | k | v, each with the heads side by side; out (N, h);
-/// log_sum_exp (N, heads) fp32, natural logarithm of the sum over the scaled scores.
+/// Per sequence and query head, with q, k, v (s, head_size), over the keys j that query i sees:
+///   out_i = sum_j p_ij v_j,  p_ij = exp(s_ij - log_sum_exp_i),  s_ij = scale q_i k_j, soft-capped.
+/// qkv (N, qkv_columns): columns q | k | v, each with the heads side by side;
+/// out (N, query_columns); log_sum_exp (N, heads) fp32, natural logarithm of the sum over the
+/// scores.
 /// Scores are fp32, p has the run's type. `workspace` is 64-byte aligned and holds nothing between
 /// calls. Without cuDNN a smaller one than attention_workspace_bytes() will do, with the same bits,
 /// down to that of one group of heads (kernels/cuda/attention_plan.hpp).
 void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace);
 
-/// dqkv (N, 3h) = gradient of causal_attention_forward; p is recomputed from qkv and log_sum_exp:
-///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) / sqrt(head_size),
+/// dqkv (N, qkv_columns) = gradient of causal_attention_forward; p is recomputed from qkv and
+/// log_sum_exp:
+///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) d s_ij / d (q_i k_j),
 ///   dq_i = sum_j ds_ij k_j,  dk_j = sum_i ds_ij q_i.
-/// p and ds have the run's type, the sums of dk and dv over blocks of queries are fp32.
+/// p and ds have the run's type. The sums of dk and dv are fp32: over blocks of queries, the last
+/// one first, and within a block over the query heads that read the key head, in order.
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
                                std::span<std::byte> workspace);

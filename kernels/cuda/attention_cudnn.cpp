@@ -41,27 +41,36 @@ int64_t statistics_bytes(AttentionShape shape) {
     return round_up(shape.tokens() * shape.heads * size_of(DType::fp32), 256);
 }
 
-bool may_apply(AttentionShape shape, DType type) {
-    return type == DType::bf16 && shape.seq_length > 1 && shape.head_size % 8 == 0 &&
-           shape.head_size > 0 && shape.head_size <= 128 &&
-           score_bytes_per_pair(shape) <= kCudnnScoreBytes;
+/// Query heads that read one head of keys.
+int64_t sharers(AttentionShape shape) {
+    return shape.heads / shape.kv_heads;
 }
 
-/// The part of the sequences, or of one sequence's heads, whose backward pass runs at a time.
+bool may_apply(AttentionShape shape, DType type) {
+    return type == DType::bf16 && shape.softcap == 0 && shape.seq_length > 1 &&
+           shape.head_size % 8 == 0 && shape.head_size > 0 && shape.head_size <= 128 &&
+           score_bytes_per_pair(shape) * sharers(shape) <= kCudnnScoreBytes;
+}
+
+/// The part of the sequences, or of one sequence's heads, whose backward pass runs at a time; all
+/// heads that read one head of keys belong together.
 AttentionShape backward_part(AttentionShape shape) {
     const int64_t pairs = kCudnnScoreBytes / score_bytes_per_pair(shape);
     AttentionShape part = shape;
     part.sequences = std::clamp<int64_t>(pairs / shape.heads, 1, shape.sequences);
-    part.heads = std::min(shape.heads, pairs);
+    part.kv_heads = std::min(shape.kv_heads, pairs / sharers(shape));
+    part.heads = part.kv_heads * sharers(shape);
     return part;
 }
 
-/// Statistics, score gradients, their row sums, and dq in fp32, whichever way cuDNN goes.
+/// Statistics, score gradients, their row sums, and in fp32 dq, and dk and dv of every query head
+/// where heads of keys are shared, whichever way cuDNN goes.
 int64_t backward_bytes(AttentionShape shape) {
     const AttentionShape part = backward_part(shape);
     const int64_t pairs = part.sequences * part.heads;
+    const int64_t sums = sharers(shape) > 1 ? 3 : 1;
     return statistics_bytes(part) + pairs * score_bytes_per_pair(shape) + statistics_bytes(part) +
-           part.tokens() * part.query_columns() * size_of(DType::fp32) + kEngineBytes;
+           sums * part.tokens() * part.query_columns() * size_of(DType::fp32) + kEngineBytes;
 }
 
 bool aligned(ConstTensor t) {
@@ -72,7 +81,9 @@ enum Id : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDOut, kDQ, kDK, kDV };
 
 struct PlanKey {
     bool backward;
-    int64_t sequences, seq_length, heads, head_size;
+    int64_t sequences, seq_length, heads, kv_heads, head_size;
+    float scale;
+    int64_t window;  ///< 0: none
     int64_t qkv_stride, out_stride, dout_stride, dqkv_stride;
 
     auto operator<=>(const PlanKey&) const = default;
@@ -91,8 +102,9 @@ using Attributes = std::shared_ptr<graph::Tensor_attributes>;
 /// (sequences, heads, tokens, head_size), a head's columns of rows `stride` elements apart.
 template <typename Node>
 Node& place(Node& tensor, const PlanKey& key, Id id, int64_t stride) {
+    const bool of_keys = id == kK || id == kV || id == kDK || id == kDV;
     return tensor.set_uid(id)
-        .set_dim({key.sequences, key.heads, key.seq_length, key.head_size})
+        .set_dim({key.sequences, of_keys ? key.kv_heads : key.heads, key.seq_length, key.head_size})
         .set_stride({key.seq_length * stride, key.head_size, stride, 1})
         .set_data_type(cudnn_frontend::DataType_t::BFLOAT16);
 }
@@ -116,9 +128,11 @@ template <typename Options>
 Options causal(const char* name, const PlanKey& key) {
     Options options;
     options.set_name(name)
-        .set_attn_scale(1.0F / std::sqrt(static_cast<float>(key.head_size)))
+        .set_attn_scale(key.scale)
         .set_diagonal_alignment(cudnn_frontend::DiagonalAlignment_t::TOP_LEFT)
         .set_diagonal_band_right_bound(0);
+    // Query i then sees keys j with j + bound > i.
+    if (key.window > 0) options.set_diagonal_band_left_bound(static_cast<int>(key.window));
     return options;
 }
 
@@ -205,6 +219,23 @@ CudnnAttention& plans_of(Engine& engine) {
     return *plans;
 }
 
+/// Without strides.
+PlanKey plan_key(bool backward, AttentionShape shape) {
+    return {.backward = backward,
+            .sequences = shape.sequences,
+            .seq_length = shape.seq_length,
+            .heads = shape.heads,
+            .kv_heads = shape.kv_heads,
+            .head_size = shape.head_size,
+            .scale = shape.scale != 0 ? shape.scale
+                                      : 1.0F / std::sqrt(static_cast<float>(shape.head_size)),
+            .window = shape.window < shape.seq_length ? shape.window : 0,
+            .qkv_stride = 0,
+            .out_stride = 0,
+            .dout_stride = 0,
+            .dqkv_stride = 0};
+}
+
 void* pointer(ConstTensor t) {
     return const_cast<void*>(t.data);  // cuDNN's variant packs do not know inputs from outputs
 }
@@ -212,7 +243,7 @@ void* pointer(ConstTensor t) {
 }  // namespace
 
 int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type) {
-    if (shape.tokens() == 0 || shape.heads == 0 || !may_apply(shape, type)) return 0;
+    if (shape.tokens() == 0 || shape.kv_columns() == 0 || !may_apply(shape, type)) return 0;
     return std::max(statistics_bytes(shape) + kEngineBytes, backward_bytes(shape));
 }
 
@@ -223,22 +254,16 @@ bool try_cudnn_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape s
         !aligned(out)) {
         return false;
     }
-    const PlanKey key{.backward = false,
-                      .sequences = shape.sequences,
-                      .seq_length = shape.seq_length,
-                      .heads = shape.heads,
-                      .head_size = shape.head_size,
-                      .qkv_stride = qkv.stride,
-                      .out_stride = out.stride,
-                      .dout_stride = 0,
-                      .dqkv_stride = 0};
+    PlanKey key = plan_key(false, shape);
+    key.qkv_stride = qkv.stride;
+    key.out_stride = out.stride;
     auto* statistics = reinterpret_cast<float*>(workspace.data());
     Engine& engine = ctx.cuda();
-    const int64_t h = shape.query_columns();
+    const int64_t queries = shape.query_columns(), keys = shape.kv_columns();
     if (!plans_of(engine).run(key, engine.stream(),
                               {{kQ, pointer(qkv)},
-                               {kK, pointer(qkv.column_range(h, h))},
-                               {kV, pointer(qkv.column_range(2 * h, h))},
+                               {kK, pointer(qkv.column_range(queries, keys))},
+                               {kV, pointer(qkv.column_range(queries + keys, keys))},
                                {kOut, out.data},
                                {kStatistics, statistics}},
                               workspace.subspan(static_cast<size_t>(statistics_bytes(shape))))) {
@@ -259,41 +284,45 @@ bool try_cudnn_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qk
     auto* statistics = reinterpret_cast<float*>(workspace.data());
     Engine& engine = ctx.cuda();
     const AttentionShape largest = backward_part(shape);
-    const int64_t h = shape.query_columns(), d = shape.head_size;
+    const int64_t queries = shape.query_columns(), keys = shape.kv_columns();
     for (int64_t sequence = 0; sequence < shape.sequences; sequence += largest.sequences) {
-        for (int64_t head = 0; head < shape.heads; head += largest.heads) {
+        for (int64_t first = 0; first < shape.kv_heads; first += largest.kv_heads) {
             AttentionShape part = largest;
             part.sequences = std::min(part.sequences, shape.sequences - sequence);
-            part.heads = std::min(part.heads, shape.heads - head);
+            part.kv_heads = std::min(part.kv_heads, shape.kv_heads - first);
+            part.heads = part.kv_heads * sharers(shape);
+            const int64_t first_query = first * sharers(shape);
             const auto cut = [&](auto tensor, int64_t column, int64_t columns) {
                 return tensor.row_range(sequence * shape.seq_length, part.tokens())
                     .column_range(column, columns);
             };
-            pack_statistics(ctx, cut(log_sum_exp, head, part.heads), shape.seq_length, statistics);
-            const PlanKey key{.backward = true,
-                              .sequences = part.sequences,
-                              .seq_length = part.seq_length,
-                              .heads = part.heads,
-                              .head_size = d,
-                              .qkv_stride = qkv.stride,
-                              .out_stride = out.stride,
-                              .dout_stride = dout.stride,
-                              .dqkv_stride = dqkv.stride};
-            const auto of_heads = [&](ConstTensor tensor, int64_t which) {
-                return pointer(cut(tensor, which * h + head * d, part.heads * d));
+            pack_statistics(ctx, cut(log_sum_exp, first_query, part.heads), shape.seq_length,
+                            statistics);
+            PlanKey key = plan_key(true, part);
+            key.qkv_stride = qkv.stride;
+            key.out_stride = out.stride;
+            key.dout_stride = dout.stride;
+            key.dqkv_stride = dqkv.stride;
+            const auto of_queries = [&](ConstTensor tensor) {
+                return pointer(cut(tensor, first_query * shape.head_size, part.query_columns()));
+            };
+            /// which 0: keys, 1: values
+            const auto of_keys = [&](ConstTensor tensor, int64_t which) {
+                return pointer(cut(tensor, queries + which * keys + first * shape.head_size,
+                                   part.kv_columns()));
             };
             // The first part finds out whether cuDNN has plans; the others are alike or smaller.
             if (!plans_of(engine).run(
                     key, engine.stream(),
-                    {{kQ, of_heads(qkv, 0)},
-                     {kK, of_heads(qkv, 1)},
-                     {kV, of_heads(qkv, 2)},
-                     {kOut, of_heads(out, 0)},
-                     {kDOut, of_heads(dout, 0)},
+                    {{kQ, of_queries(qkv)},
+                     {kK, of_keys(qkv, 0)},
+                     {kV, of_keys(qkv, 1)},
+                     {kOut, of_queries(out)},
+                     {kDOut, of_queries(dout)},
                      {kStatistics, statistics},
-                     {kDQ, of_heads(dqkv, 0)},
-                     {kDK, of_heads(dqkv, 1)},
-                     {kDV, of_heads(dqkv, 2)}},
+                     {kDQ, of_queries(dqkv)},
+                     {kDK, of_keys(dqkv, 0)},
+                     {kDV, of_keys(dqkv, 1)}},
                     workspace.subspan(static_cast<size_t>(statistics_bytes(part))))) {
                 return false;
             }

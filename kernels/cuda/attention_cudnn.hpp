@@ -19,8 +19,9 @@ class CudnnAttention;
 #ifdef VOCABPIPE_HAS_CUDNN
 
 /// Bytes of workspace without which the functions below do not apply; 0 where they never do: other
-/// types than bf16, other head sizes than multiples of 8 up to 128, sequences of one token, or so
-/// long that one head's deterministic backward pass goes beyond kCudnnScoreBytes.
+/// types than bf16, soft-capped scores, other head sizes than multiples of 8 up to 128, sequences
+/// of one token, or so long that the deterministic backward pass of the query heads of one key head
+/// goes beyond kCudnnScoreBytes.
 [[nodiscard]] int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type);
 
 /// causal_attention_forward() (kernels/cuda/attention.hpp) by cuDNN. False, and nothing done, where
@@ -30,7 +31,8 @@ class CudnnAttention;
                                                Tensor out, Tensor log_sum_exp,
                                                std::span<std::byte> workspace);
 
-/// causal_attention_backward() by cuDNN's deterministic algorithm.
+/// causal_attention_backward() by cuDNN's deterministic algorithm. Where query heads share keys it
+/// rounds the dk and dv of each to bf16 before it adds them up.
 [[nodiscard]] bool try_cudnn_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv,
                                                 ConstTensor out, ConstTensor log_sum_exp,
                                                 AttentionShape shape, Tensor dqkv,

@@ -8,11 +8,16 @@ namespace vocabpipe::kernels::cuda {
 namespace {
 
 struct Add {
-    __device__ static float apply(float a, float b) { return a + b; }
+    __device__ float operator()(float a, float b) const { return a + b; }
 };
 
 struct Copy {
-    __device__ static float apply(float value) { return value; }
+    __device__ float operator()(float value) const { return value; }
+};
+
+struct Scale {
+    float factor;
+    __device__ float operator()(float value) const { return factor * value; }
 };
 
 }  // namespace
@@ -22,7 +27,7 @@ void add(Context& ctx, ConstTensor a, ConstTensor b, Tensor out) {
     with_element_type(a.dtype, [&]<typename A>() {
         with_element_type(b.dtype, [&]<typename B>() {
             with_element_type(out.dtype,
-                              [&]<typename Out>() { map<Add, Out, A, B>(ctx, out, a, b); });
+                              [&]<typename Out>() { map<Out, A, B>(ctx, Add{}, out, a, b); });
         });
     });
 }
@@ -30,8 +35,13 @@ void add(Context& ctx, ConstTensor a, ConstTensor b, Tensor out) {
 void convert(Context& ctx, ConstTensor from, Tensor to) {
     require(same_shape(from, to), "equal shapes of from and to");
     with_element_type(from.dtype, [&]<typename From>() {
-        with_element_type(to.dtype, [&]<typename To>() { map<Copy, To, From>(ctx, to, from); });
+        with_element_type(to.dtype, [&]<typename To>() { map<To, From>(ctx, Copy{}, to, from); });
     });
+}
+
+void scale(Context& ctx, ConstTensor x, float factor, Tensor y) {
+    require(same_shape(x, y) && x.dtype == y.dtype, "equal shapes and types of x and y");
+    with_element_type(x.dtype, [&]<typename T>() { map<T, T>(ctx, Scale{factor}, y, x); });
 }
 
 }  // namespace vocabpipe::kernels::cuda

@@ -14,4 +14,7 @@ void add(Context& ctx, ConstTensor a, ConstTensor b, Tensor out);
 /// combination.
 void convert(Context& ctx, ConstTensor from, Tensor to);
 
+/// y = factor * x, in fp32. Equal shapes and types; y may alias x.
+void scale(Context& ctx, ConstTensor x, float factor, Tensor y);
+
 }  // namespace vocabpipe::kernels::cuda

@@ -1,54 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block per row, which is read once and kept in registers unless it is very long.
-#include <algorithm>
-
+// A block per row.
 #include "kernels/check.hpp"
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/column_reduce.cuh"
 #include "kernels/cuda/layer_norm.hpp"
+#include "kernels/cuda/rows.cuh"
 
 namespace vocabpipe::kernels::cuda {
 
 namespace {
-
-constexpr int kMostThreads = 512;
-constexpr int kKept =
-    2;  ///< vectors per thread in registers: rows of up to 8192 (or 1024 unaligned)
-
-/// Calls body(col, slot) for the columns of this thread, kCount at a time. kSlots 0: any length,
-/// and slot is always 0.
-template <int kCount, int kSlots, typename Body>
-__device__ __forceinline__ void for_columns(int64_t h, const Body& body) {
-    const int64_t step = int64_t{blockDim.x} * kCount;
-    const int64_t first = int64_t{threadIdx.x} * kCount;
-    if constexpr (kSlots == 0) {
-        for (int64_t col = first; col < h; col += step) body(col, 0);
-    } else {
-        for (int slot = 0; slot < kSlots; ++slot) {
-            const int64_t col = first + slot * step;
-            if (col < h) body(col, slot);
-        }
-    }
-}
-
-/// The vectors that a thread keeps; where kSlots is 0 it keeps none, and computes them again.
-template <int kCount, int kSlots>
-struct Kept {
-    Vector<kCount> vectors[kSlots == 0 ? 1 : kSlots];
-
-    template <typename Load>
-    __device__ __forceinline__ const Vector<kCount>& get(int slot, const Load& load) {
-        if constexpr (kSlots == 0) vectors[0] = load();
-        return vectors[slot];
-    }
-};
-
-template <typename T, int kCount>
-__device__ __forceinline__ Vector<kCount> loaded(const T* at) {
-    Vector<kCount> values;
-    values.load(at);
-    return values;
-}
 
 template <typename T>
 struct ForwardArguments {
@@ -62,7 +22,8 @@ struct ForwardArguments {
 };
 
 template <typename T, int kCount, int kSlots>
-__global__ void __launch_bounds__(kMostThreads) layer_norm_forward_kernel(ForwardArguments<T> a) {
+__global__ void __launch_bounds__(kMostRowThreads)
+    layer_norm_forward_kernel(ForwardArguments<T> a) {
     const int64_t row = blockIdx.x;
     const T* x = a.x + row * a.x_stride;
     const auto size = static_cast<float>(a.h);
@@ -114,7 +75,7 @@ struct BackwardArguments {
 
 /// dx may be dy or residual: a thread reads its elements of both before it writes them.
 template <typename T, int kCount, int kSlots>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMostRowThreads)
     layer_norm_backward_input_kernel(BackwardArguments<T> a) {
     const int64_t row = blockIdx.x;
     const T* dy = a.dy + row * a.dy_stride;
@@ -183,21 +144,6 @@ struct WeightTerms {
 void require_statistics(ConstTensor statistics, int64_t rows) {
     require(has_shape(statistics, rows, 2) && statistics.dtype == DType::fp32,
             "statistics of shape (N, 2) fp32");
-}
-
-/// Calls launcher.template operator()<kSlots>(threads).
-template <int kCount, typename Launcher>
-void with_row_shape(int64_t h, Launcher&& launcher) {
-    const int64_t vectors = (h + kCount - 1) / kCount;
-    const int64_t warps =
-        (vectors + int64_t{kWarpThreads} * kKept - 1) / (int64_t{kWarpThreads} * kKept);
-    const auto threads = static_cast<unsigned>(
-        std::min<int64_t>(std::max<int64_t>(warps, 1) * kWarpThreads, kMostThreads));
-    if (int64_t{threads} * kKept >= vectors) {
-        launcher.template operator()<kKept>(threads);
-    } else {
-        launcher.template operator()<0>(threads);
-    }
 }
 
 }  // namespace

@@ -114,6 +114,13 @@ private:
     }
 };
 
+template <typename T, int kCount>
+__device__ __forceinline__ Vector<kCount> loaded(const T* at) {
+    Vector<kCount> values;
+    values.load(at);
+    return values;
+}
+
 /// Calls function.template operator()<T>() with the type of a device tensor's elements.
 template <typename Function>
 void with_element_type(DType type, Function&& function) {

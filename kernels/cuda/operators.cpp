@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/operators.hpp"
 
-#include "kernels/check.hpp"
 #include "kernels/cuda/adamw.hpp"
 #include "kernels/cuda/attention.hpp"
 #include "kernels/cuda/elementwise.hpp"
 #include "kernels/cuda/embedding.hpp"
 #include "kernels/cuda/fold.hpp"
+#include "kernels/cuda/gated.hpp"
+#include "kernels/cuda/gelu.hpp"
+#include "kernels/cuda/head_norm.hpp"
 #include "kernels/cuda/layer_norm.hpp"
 #include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/memory.hpp"
 #include "kernels/cuda/norm.hpp"
+#include "kernels/cuda/rms_norm.hpp"
+#include "kernels/cuda/rotary.hpp"
 #include "kernels/cuda/step.hpp"
 #include "kernels/cuda/vocabulary.hpp"
 
@@ -46,49 +50,61 @@ public:
                                     bool accumulate) const override {
         cuda::layer_norm_backward_weight(ctx, dy, x, statistics, dgamma, dbeta, accumulate);
     }
-    void rms_norm_forward(Context&, ConstTensor, ConstTensor, const RmsNormOptions&, ConstTensor,
-                          Tensor, Tensor) const override {
-        require(false, "an operator of this device yet");
+    void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma,
+                          const RmsNormOptions& options, ConstTensor residual, Tensor y,
+                          Tensor statistics) const override {
+        cuda::rms_norm_forward(ctx, x, gamma, options, residual, y, statistics);
     }
-    void rms_norm_backward_input(Context&, ConstTensor, ConstTensor, ConstTensor,
-                                 const RmsNormOptions&, ConstTensor, ConstTensor,
-                                 Tensor) const override {
-        require(false, "an operator of this device yet");
+    void rms_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                                 const RmsNormOptions& options, ConstTensor statistics,
+                                 ConstTensor residual, Tensor dx) const override {
+        cuda::rms_norm_backward_input(ctx, dy, x, gamma, options, statistics, residual, dx);
     }
-    void rms_norm_backward_weight(Context&, ConstTensor, ConstTensor, ConstTensor, Tensor,
-                                  bool) const override {
-        require(false, "an operator of this device yet");
+    void rms_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x,
+                                  ConstTensor statistics, Tensor dgamma,
+                                  bool accumulate) const override {
+        cuda::rms_norm_backward_weight(ctx, dy, x, statistics, dgamma, accumulate);
     }
-    void head_norm_forward(Context&, ConstTensor, ConstTensor, ConstTensor, const RmsNormOptions&,
-                           const AttentionShape&, Tensor, Tensor) const override {
-        require(false, "an operator of this device yet");
+    void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q, ConstTensor gamma_k,
+                           const RmsNormOptions& options, const AttentionShape& shape, Tensor out,
+                           Tensor statistics) const override {
+        cuda::head_norm_forward(ctx, qkv, gamma_q, gamma_k, options, shape, out, statistics);
     }
-    void head_norm_backward_input(Context&, ConstTensor, ConstTensor, ConstTensor, ConstTensor,
-                                  const RmsNormOptions&, ConstTensor, const AttentionShape&,
-                                  Tensor) const override {
-        require(false, "an operator of this device yet");
+    void head_norm_backward_input(Context& ctx, ConstTensor dout, ConstTensor qkv,
+                                  ConstTensor gamma_q, ConstTensor gamma_k,
+                                  const RmsNormOptions& options, ConstTensor statistics,
+                                  const AttentionShape& shape, Tensor dqkv) const override {
+        cuda::head_norm_backward_input(ctx, dout, qkv, gamma_q, gamma_k, options, statistics, shape,
+                                       dqkv);
     }
-    void head_norm_backward_weight(Context&, ConstTensor, ConstTensor, ConstTensor,
-                                   const AttentionShape&, Tensor, Tensor, bool) const override {
-        require(false, "an operator of this device yet");
+    void head_norm_backward_weight(Context& ctx, ConstTensor dout, ConstTensor qkv,
+                                   ConstTensor statistics, const AttentionShape& shape,
+                                   Tensor dgamma_q, Tensor dgamma_k,
+                                   bool accumulate) const override {
+        cuda::head_norm_backward_weight(ctx, dout, qkv, statistics, shape, dgamma_q, dgamma_k,
+                                        accumulate);
     }
-    void rotary_forward(Context&, ConstTensor, const AttentionShape&, Tensor) const override {
-        require(false, "an operator of this device yet");
+    void rotary_forward(Context& ctx, ConstTensor table, const AttentionShape& shape,
+                        Tensor qkv) const override {
+        cuda::rotary_forward(ctx, table, shape, qkv);
     }
-    void rotary_backward(Context&, ConstTensor, const AttentionShape&, Tensor) const override {
-        require(false, "an operator of this device yet");
+    void rotary_backward(Context& ctx, ConstTensor table, const AttentionShape& shape,
+                         Tensor dqkv) const override {
+        cuda::rotary_backward(ctx, table, shape, dqkv);
     }
-    void gated_forward(Context&, Activation, ConstTensor, Tensor) const override {
-        require(false, "an operator of this device yet");
+    void gated_forward(Context& ctx, Activation activation, ConstTensor gate_up,
+                       Tensor y) const override {
+        cuda::gated_forward(ctx, activation, gate_up, y);
     }
-    void gated_backward(Context&, Activation, ConstTensor, ConstTensor, Tensor) const override {
-        require(false, "an operator of this device yet");
+    void gated_backward(Context& ctx, Activation activation, ConstTensor dy, ConstTensor gate_up,
+                        Tensor dgate_up) const override {
+        cuda::gated_backward(ctx, activation, dy, gate_up, dgate_up);
     }
-    void gelu_forward(Context&, ConstTensor, Tensor) const override {
-        require(false, "an operator of this device yet");
+    void gelu_forward(Context& ctx, ConstTensor x, Tensor y) const override {
+        cuda::gelu_forward(ctx, x, y);
     }
-    void scale(Context&, ConstTensor, float, Tensor) const override {
-        require(false, "an operator of this device yet");
+    void scale(Context& ctx, ConstTensor x, float factor, Tensor y) const override {
+        cuda::scale(ctx, x, factor, y);
     }
     [[nodiscard]] int64_t attention_workspace_bytes(AttentionShape shape, DType type,
                                                     int threads) const override {

@@ -8,10 +8,11 @@ namespace vocabpipe::kernels::cuda {
 
 inline constexpr int kWarpThreads = 32;
 
-/// All 32 lanes get the same bits: at every step a lane and its partner add the same two numbers.
-template <typename T>
+/// Over every kLanes lanes, a power of two. All of them get the same bits: at every step a lane and
+/// its partner add the same two numbers. All 32 lanes call it.
+template <int kLanes = kWarpThreads, typename T>
 __device__ __forceinline__ T warp_sum(T value) {
-    for (int step = kWarpThreads / 2; step > 0; step /= 2) {
+    for (int step = kLanes / 2; step > 0; step /= 2) {
         value += __shfl_xor_sync(0xffffffffU, value, step);
     }
     return value;

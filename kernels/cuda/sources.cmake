@@ -11,13 +11,17 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/embedding.cu
   kernels/cuda/engine.cpp
   kernels/cuda/fold.cu
+  kernels/cuda/gated.cu
   kernels/cuda/gelu.cu
   kernels/cuda/gemm.cpp
+  kernels/cuda/head_norm.cu
   kernels/cuda/layer_norm.cu
   kernels/cuda/linear.cpp
   kernels/cuda/memory.cpp
   kernels/cuda/norm.cu
   kernels/cuda/operators.cpp
+  kernels/cuda/rms_norm.cu
+  kernels/cuda/rotary.cu
   kernels/cuda/row_additions.cu
   kernels/cuda/row_sums.cu
   kernels/cuda/step.cu

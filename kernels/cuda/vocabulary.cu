@@ -63,9 +63,26 @@ __device__ __forceinline__ float exponential(float x) {
     }
 }
 
+struct Logit {
+    float z, slope;  ///< slope = dz / d(x w)
+};
+
+/// What makes a logit of a product x w. Two types, so that the usual case costs nothing.
+struct Uncapped {
+    __device__ __forceinline__ Logit operator()(float product) const { return {product, 1.0F}; }
+};
+
+struct Softcapped {
+    float cap;
+    __device__ __forceinline__ Logit operator()(float product) const {
+        const float tanh = tanhf(product / cap);
+        return {cap * tanh, 1.0F - tanh * tanh};
+    }
+};
+
 struct Chunk {
-    const float* logits;  ///< (tokens, count)
-    int64_t logit_stride;
+    const float* products;  ///< (tokens, count), x w
+    int64_t product_stride;
     int64_t begin;  ///< column of the shard that the chunk starts with
     int count;
     const int32_t* labels;
@@ -85,22 +102,23 @@ struct RowPart {
 struct ThreadPart {
     float max, sum, logit_sum;
 
+    /// What is stored of a logit: exp(z - m) dz / d(x w).
     template <typename T>
-    __device__ __forceinline__ float add(float z, bool is_label, float m) {
-        max = fmaxf(max, z);
-        logit_sum += z;
-        const float e = is_label ? 0.0F : exponential<T>(z - m);
+    __device__ __forceinline__ float add(Logit logit, bool is_label, float m) {
+        max = fmaxf(max, logit.z);
+        logit_sum += logit.z;
+        const float e = is_label ? 0.0F : exponential<T>(logit.z - m);
         sum += e;
-        return e;
+        return e * logit.slope;
     }
 };
 
-/// e = exp(z - m), the label's entry 0. One pass: what a thread reads, it writes. All threads get
-/// the result.
-template <typename T, int kCount>
-__device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ z,
+/// e = exp(z - m) dz / d(x w), the label's entry 0. One pass: what a thread reads, it writes. All
+/// threads get the result.
+template <typename T, int kCount, typename Cap>
+__device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ products,
                                                       T* __restrict__ e, int count, int label,
-                                                      float m) {
+                                                      float m, Cap logit_of) {
     constexpr int kAtOnce = 4;  // loads in flight per thread
     ThreadPart part{-infinity(), 0, 0};
     const int vectors = count / kCount;
@@ -108,19 +126,19 @@ __device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ 
         Vector<kCount> values[kAtOnce];
         for (int i = 0; i < kAtOnce; ++i) {
             const int at = first + i * kThreads;
-            if (at < vectors) values[i].load(z + at * kCount);
+            if (at < vectors) values[i].load(products + at * kCount);
         }
         for (int i = 0; i < kAtOnce; ++i) {
             const int at = first + i * kThreads;
             if (at >= vectors) continue;
             for (int j = 0; j < kCount; ++j) {
-                values[i][j] = part.add<T>(values[i][j], at * kCount + j == label, m);
+                values[i][j] = part.add<T>(logit_of(values[i][j]), at * kCount + j == label, m);
             }
             values[i].store(e + at * kCount);
         }
     }
     for (int at = vectors * kCount + static_cast<int>(threadIdx.x); at < count; at += kThreads) {
-        e[at] = from_float<T>(part.add<T>(z[at], at == label, m));
+        e[at] = from_float<T>(part.add<T>(logit_of(products[at]), at == label, m));
     }
     return {block_max<kThreads>(part.max), block_sum<kThreads>(static_cast<double>(part.sum)),
             block_sum<kThreads>(static_cast<double>(part.logit_sum))};
@@ -128,11 +146,11 @@ __device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ 
 
 /// A block per token: the numerator's columns of this chunk, and the statistics so far. `numerator`
 /// is that of the shard, from column 0.
-template <typename T, int kCount>
+template <typename T, int kCount, typename Cap>
 __global__ void __launch_bounds__(kThreads)
-    score_kernel(Chunk chunk, T* __restrict__ numerator, int64_t numerator_stride) {
+    score_kernel(Chunk chunk, Cap logit_of, T* __restrict__ numerator, int64_t numerator_stride) {
     const int64_t n = blockIdx.x;
-    const float* const z = chunk.logits + n * chunk.logit_stride;
+    const float* const products = chunk.products + n * chunk.product_stride;
     T* const row = numerator + n * numerator_stride;
     float* const statistics = chunk.statistics + n * chunk.statistics_stride;
     const int64_t column = chunk.labels[n] - chunk.first_row - chunk.begin;
@@ -145,14 +163,15 @@ __global__ void __launch_bounds__(kThreads)
         float largest = -infinity();
         for (int at = static_cast<int>(threadIdx.x); at < chunk.count && at < kReferenceColumns;
              at += kThreads) {
-            largest = fmaxf(largest, z[at]);
+            largest = fmaxf(largest, products[at]);
         }
-        m = block_max<kThreads>(largest);
+        m = logit_of(block_max<kThreads>(largest)).z;
     } else {
         m = statistics[0];
         before = statistics[1];
     }
-    RowPart part = write_exponentials<T, kCount>(z, row + chunk.begin, chunk.count, label, m);
+    RowPart part =
+        write_exponentials<T, kCount>(products, row + chunk.begin, chunk.count, label, m, logit_of);
     if (part.max > m + kSlack) {
         const double factor = exp(static_cast<double>(m) - part.max);
         for (int64_t at = threadIdx.x; at < chunk.begin; at += kThreads) {
@@ -160,14 +179,15 @@ __global__ void __launch_bounds__(kThreads)
         }
         before *= factor;
         m = part.max;
-        part = write_exponentials<T, kCount>(z, row + chunk.begin, chunk.count, label, m);
+        part = write_exponentials<T, kCount>(products, row + chunk.begin, chunk.count, label, m,
+                                             logit_of);
     }
     if (threadIdx.x != 0) return;
     const bool first = chunk.begin == 0;
     statistics[0] = m;
     statistics[1] = static_cast<float>(before + part.sum);
     if (has_label) {
-        statistics[2] = z[label];
+        statistics[2] = logit_of(products[label]).z;
     } else if (first) {
         statistics[2] = 0;
     }
@@ -192,7 +212,7 @@ struct Combination {
     const float* g;
     int64_t mine;  ///< first row of this shard's statistics; -1: the shard is empty
     int64_t first_row, end_row;
-    double smoothing, uniform, z_loss;
+    double smoothing, uniform, z_loss, softcap;
     float* factors;  ///< or null
     int64_t factor_stride;
     float* loss;  ///< or null
@@ -231,7 +251,9 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combination c) {
             const double m = c.by_shard[(c.mine + n) * c.stride];
             factor = weight * (1 + excess) * exp(m - max) / sum;
             if (label >= c.first_row && label < c.end_row) {
-                label_factor = weight * (excess + c.smoothing - (1 + excess) * others / sum);
+                const double tanh = c.softcap > 0 ? label_logit / c.softcap : 0.0;
+                label_factor = weight * (excess + c.smoothing - (1 + excess) * others / sum) *
+                               (1 - tanh * tanh);
             }
         }
         c.factors[n * c.factor_stride] = static_cast<float>(factor);
@@ -359,6 +381,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                       const VocabularyShard& shard, const LossOptions& options, Tensor numerator,
                       Tensor statistics, std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
+    require_options(options);
     require_score(x, w, tokens, shard, numerator, statistics);
     if (tokens == 0) return;
     if (shard.rows == 0) {
@@ -369,14 +392,14 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
     const int64_t columns = columns_in(workspace, tokens, shard.rows);
     require(columns > 0, "a workspace of vocabulary_score_workspace_bytes(), or 1 KiB per token");
     require(columns <= 0x7fffffff, "fewer than 2^31 columns at a time");
-    auto* const logits = reinterpret_cast<float*>(workspace.data());
+    auto* const products = reinterpret_cast<float*>(workspace.data());
 
     for (int64_t begin = 0; begin < shard.rows; begin += columns) {
         const int64_t count = std::min(columns, shard.rows - begin);
-        const Tensor z(logits, tokens, count, logit_stride(columns), DType::fp32);
-        gemm(ctx, x, false, w.row_range(begin, count), true, z, false);
-        const Chunk chunk{.logits = logits,
-                          .logit_stride = z.stride,
+        const Tensor xw(products, tokens, count, logit_stride(columns), DType::fp32);
+        gemm(ctx, x, false, w.row_range(begin, count), true, xw, false);
+        const Chunk chunk{.products = products,
+                          .product_stride = xw.stride,
                           .begin = begin,
                           .count = static_cast<int>(count),
                           .labels = labels.data(),
@@ -385,12 +408,19 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                           .statistics_stride = statistics.stride,
                           .want_logit_sum = options.label_smoothing > 0};
         // Chunks begin at multiples of 256 columns, so the alignment of column 0 decides.
-        const bool fours = four_fit(z.data, z.stride, size_of(DType::fp32)) &&
+        const bool fours = four_fit(xw.data, xw.stride, size_of(DType::fp32)) &&
                            four_fit(numerator.data, numerator.stride, size_of(numerator.dtype));
         with_element_type(numerator.dtype, [&]<typename T>() {
-            launch(ctx, fours ? score_kernel<T, 4> : score_kernel<T, 1>,
-                   static_cast<unsigned>(tokens), kThreads, chunk, numerator.as<T>(),
-                   numerator.stride);
+            const auto score = [&]<typename Cap>(Cap logit_of) {
+                launch(ctx, fours ? score_kernel<T, 4, Cap> : score_kernel<T, 1, Cap>,
+                       static_cast<unsigned>(tokens), kThreads, chunk, logit_of, numerator.as<T>(),
+                       numerator.stride);
+            };
+            if (options.logit_softcap > 0) {
+                score(Softcapped{options.logit_softcap});
+            } else {
+                score(Uncapped{});
+            }
         });
     }
 }
@@ -403,6 +433,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                         std::span<const float> g, const VocabularyShard& mine, int my_shard,
                         const LossOptions& options, Tensor factors, std::span<float> loss) {
     const int64_t tokens = token_count(labels);
+    require_options(options);
     require_combination(by_shard, tokens, g, my_shard, factors, loss);
     if (tokens == 0 || (!factors && loss.empty())) return;
     const double smoothing = options.label_smoothing;
@@ -419,6 +450,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                        .smoothing = smoothing,
                        .uniform = smoothing / static_cast<double>(mine.vocab_size),
                        .z_loss = options.z_loss,
+                       .softcap = options.logit_softcap,
                        .factors = factors.as<float>(),
                        .factor_stride = factors.stride,
                        .loss = loss.data()});

@@ -15,6 +15,7 @@
 #include "kernels/host/math.hpp"
 #include "kernels/host/matmul.hpp"
 #include "kernels/host/parallel.hpp"
+#include "kernels/host/softcap.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -28,20 +29,25 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Scores are stored with rows of a multiple of 16 elements: whole 512-bit vectors of fp32.
-int64_t score_stride(AttentionShape shape) {
-    return round_up(shape.seq_length, 16);
-}
 int64_t block_rows(AttentionShape shape) {
     return std::min(kBlockRows, shape.seq_length);
+}
+/// The most keys that a block of queries sees.
+int64_t block_keys(AttentionShape shape) {
+    return shape.window > 0 ? std::min(shape.window - 1 + block_rows(shape), shape.seq_length)
+                            : shape.seq_length;
+}
+/// Scores are stored with rows of a multiple of 16 elements: whole 512-bit vectors of fp32.
+int64_t score_stride(AttentionShape shape) {
+    return round_up(block_keys(shape), 16);
 }
 
 /// What one thread works in; all parts start on cache lines.
 struct Blocks {
-    float* scores;         ///< (block, s): q k^T
-    float* gradients;      ///< (block, s): dout v^T
-    void* probabilities;   ///< (block, s) of the run's type; fp32: the same memory as scores
-    void* score_gradient;  ///< (block, s) of the run's type; fp32: the same memory as gradients
+    float* scores;         ///< (block, keys): q k^T
+    float* gradients;      ///< (block, keys): dout v^T
+    void* probabilities;   ///< (block, keys) of the run's type; fp32: the same memory as scores
+    void* score_gradient;  ///< (block, keys) of the run's type; fp32: the same memory as gradients
     float* dk;             ///< (s, head_size)
     float* dv;             ///< (s, head_size)
 };
@@ -74,45 +80,78 @@ Blocks blocks_of_thread(std::span<std::byte> workspace, int thread, AttentionSha
     return result;
 }
 
-/// A block of query rows [begin, begin + rows) sees keys [0, begin + rows).
+/// Consecutive columns of a row of scores.
+struct Columns {
+    int64_t begin;
+    int64_t end;
+};
+
+/// A block of query rows [begin, begin + rows) and the keys [first_key, begin + rows) that any of
+/// them sees: the columns of its scores.
 struct RowBlock {
     int64_t begin;
     int64_t rows;
-    [[nodiscard]] int64_t keys() const { return begin + rows; }
+    int64_t first_key;
+    int64_t window;
+    [[nodiscard]] int64_t keys() const { return begin + rows - first_key; }
+    /// The columns of row i that its query sees.
+    [[nodiscard]] Columns visible(int64_t i) const {
+        const int64_t end = begin + i + 1 - first_key;
+        return {window > 0 ? std::max<int64_t>(end - window, 0) : 0, end};
+    }
 };
 
 std::vector<RowBlock> row_blocks(AttentionShape shape) {
     std::vector<RowBlock> result;
     for (int64_t begin = 0; begin < shape.seq_length; begin += kBlockRows) {
-        result.push_back({begin, std::min(kBlockRows, shape.seq_length - begin)});
+        const int64_t first = shape.window > 0 ? std::max<int64_t>(begin - shape.window + 1, 0) : 0;
+        result.push_back(
+            {begin, std::min(kBlockRows, shape.seq_length - begin), first, shape.window});
     }
     return result;
 }
 
-/// Calls body(sequence, head, thread) for all pairs. Every pair writes its own rows and columns, so
-/// the distribution over threads does not show in the results.
+/// Calls body(sequence, head, thread) for all pairs; `together` consecutive heads run in order on
+/// one thread. What these write nobody else does, so the distribution over threads does not show in
+/// the results.
 template <typename Body>
-void for_each_head(Context& ctx, AttentionShape shape, Body&& body) {
+void for_each_head(Context& ctx, AttentionShape shape, int64_t together, Body&& body) {
     const OneThreadProducts guard(ctx.engine());
-    const int64_t pairs = shape.sequences * shape.heads;
-    const auto threads = static_cast<int>(std::min<int64_t>(ctx.threads(), pairs));
-    if (threads <= 1) {
-        for (int64_t pair = 0; pair < pairs; ++pair) {
-            body(pair / shape.heads, pair % shape.heads, 0);
-            ctx.poll();
+    const int64_t groups = shape.sequences * shape.heads / together;
+    const auto threads = static_cast<int>(std::min<int64_t>(ctx.threads(), groups));
+    const auto run_group = [&](int64_t group, int thread) {
+        for (int64_t pair = group * together; pair < (group + 1) * together; ++pair) {
+            body(pair / shape.heads, pair % shape.heads, thread);
+            if (threads <= 1) ctx.poll();
         }
+    };
+    if (threads <= 1) {
+        for (int64_t group = 0; group < groups; ++group) run_group(group, 0);
         return;
     }
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int64_t pair = 0; pair < pairs; ++pair) {
-        body(pair / shape.heads, pair % shape.heads, omp_get_thread_num());
-    }
+    for (int64_t group = 0; group < groups; ++group) run_group(group, omp_get_thread_num());
 }
+
+/// How a score follows from q k: scale q k, or cap tanh(scale q k / cap).
+struct Score {
+    float scale;
+    float cap;
+
+    explicit Score(AttentionShape shape)
+        : scale(shape.scale != 0 ? shape.scale
+                                 : 1.0F / std::sqrt(static_cast<float>(shape.head_size))),
+          cap(shape.softcap) {}
+};
 
 void require_shapes(Context& ctx, ConstTensor qkv, AttentionShape shape, ConstTensor out,
                     ConstTensor log_sum_exp, std::span<std::byte> workspace) {
-    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, 3h)");
-    require(has_shape(out, shape.tokens(), shape.query_columns()), "out of shape (N, h)");
+    require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
+    require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
+            "scale, softcap and window of 0 or more");
+    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, qkv_columns)");
+    require(has_shape(out, shape.tokens(), shape.query_columns()),
+            "out of shape (N, query_columns)");
     require(has_shape(log_sum_exp, shape.tokens(), shape.heads) && log_sum_exp.dtype == DType::fp32,
             "log_sum_exp of shape (N, heads) fp32");
     require(qkv.dtype == out.dtype, "one type for qkv and out");
@@ -121,16 +160,26 @@ void require_shapes(Context& ctx, ConstTensor qkv, AttentionShape shape, ConstTe
             "workspace of attention_workspace_bytes()");
 }
 
-/// Row loops run over whole vectors; what lies behind the visible keys is masked out beforehand.
+/// Row loops run over whole vectors; what lies around the visible keys is masked out beforehand.
 constexpr int64_t kVector = 16;
 static_assert(kBlockRows % kVector == 0);
 
-/// Masks the scores behind the visible keys, and returns the vectors that hold visible ones.
-int64_t mask(float* scores, int64_t visible) {
-    const int64_t vectors = (visible + kVector - 1) / kVector;
-    std::fill(scores + visible, scores + vectors * kVector,
-              -std::numeric_limits<float>::infinity());
-    return vectors;
+/// The vectors that hold visible keys.
+Columns whole_vectors(Columns visible) {
+    return {visible.begin / kVector * kVector, round_up(visible.end, kVector)};
+}
+
+void mask(float* scores, Columns visible, Columns vectors) {
+    constexpr float kNever = -std::numeric_limits<float>::infinity();
+    std::fill(scores + vectors.begin, scores + visible.begin, kNever);
+    std::fill(scores + visible.end, scores + vectors.end, kNever);
+}
+
+/// Fills what a row of `keys` columns has around `vectors`.
+template <typename T>
+void clear_around(T* row, Columns vectors, int64_t keys) {
+    std::fill(row, row + vectors.begin, T{});
+    if (vectors.end < keys) std::fill(row + vectors.end, row + keys, T{});
 }
 
 /// Of `padded` scores, a multiple of kVector.
@@ -156,23 +205,32 @@ float row_maximum(const float* scores, int64_t padded) {
     for (int64_t j = 0; j < padded; ++j) scores[j] = fast_exp(scale * (scores[j] - maximum));
 }
 
-/// Turns a row of raw scores q k^T into exp(scale * (score - maximum)), un-normalised, over the
-/// visible keys and zeros after them. Returns the sum; `maximum` is that of the raw scores.
+/// Turns a row of products q k into exp(score - maximum), un-normalised, over the visible keys and
+/// zeros around them. Returns the sum; `maximum` is that of the scores.
 template <typename T>
-float softmax_row(float* scores, int64_t visible, int64_t keys, float scale, float& maximum,
+float softmax_row(float* scores, Columns visible, int64_t keys, Score score, float& maximum,
                   T* probabilities) {
-    const int64_t padded = mask(scores, visible) * kVector;
-    const float largest = row_maximum(scores, padded);
-    exponentials(scores, padded, scale, largest);
+    const Columns vectors = whole_vectors(visible);
+    float* const first = scores + vectors.begin;
+    const int64_t padded = vectors.end - vectors.begin;
+    float scale = score.scale;
+    if (score.cap > 0) {
+        soft_cap(first, padded, scale, score.cap);
+        scale = 1;
+    }
+    mask(scores, visible, vectors);
+    const float largest = row_maximum(first, padded);
+    exponentials(first, padded, scale, largest);
     float sum = 0.0F;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < padded; ++j) sum += scores[j];
+    for (int64_t j = 0; j < padded; ++j) sum += first[j];
     if constexpr (!std::is_same_v<T, float>) {  // fp32 probabilities are the scores' memory
+        T* const to = probabilities + vectors.begin;
 #pragma omp simd
-        for (int64_t j = 0; j < padded; ++j) probabilities[j] = from_float<T>(scores[j]);
+        for (int64_t j = 0; j < padded; ++j) to[j] = from_float<T>(first[j]);
     }
-    if (padded < keys) std::fill(probabilities + padded, probabilities + keys, T{});
-    maximum = largest;
+    clear_around(probabilities, vectors, keys);
+    maximum = scale * largest;
     return sum;
 }
 
@@ -181,7 +239,8 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out, Te
              std::span<std::byte> workspace) {
     const int64_t d = shape.head_size;
     const int64_t stride = score_stride(shape);
-    const float scale = 1.0F / std::sqrt(static_cast<float>(d));
+    const Score score(shape);
+    const int64_t queries_per_key = shape.heads / shape.kv_heads;
     const auto blocks = row_blocks(shape);
 
     struct Products {
@@ -209,29 +268,31 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out, Te
         products.push_back({&prepare_matmul(engine, scores), &prepare_matmul(engine, weighted)});
     }
 
-    for_each_head(ctx, shape, [&](int64_t sequence, int64_t head, int thread) {
+    for_each_head(ctx, shape, 1, [&](int64_t sequence, int64_t head, int thread) {
         const Blocks work = blocks_of_thread(workspace, thread, shape, qkv.dtype);
         T* p = static_cast<T*>(work.probabilities);
-        const T* q = qkv.as<T>() + sequence * shape.seq_length * qkv.stride + head * d;
-        const T* k = q + shape.query_columns();
+        const T* tokens = qkv.as<T>() + sequence * shape.seq_length * qkv.stride;
+        const T* q = tokens + head * d;
+        const T* k = tokens + shape.query_columns() + head / queries_per_key * d;
         const T* v = k + shape.kv_columns();
         float inverse_sum[kBlockRows];
         for (size_t index = 0; index < blocks.size(); ++index) {
             const RowBlock block = blocks[index];
             run_matmul(ctx.engine(), *products[index].scores, thread, q + block.begin * qkv.stride,
-                       k, work.scores);
+                       k + block.first_key * qkv.stride, work.scores);
             const int64_t first_row = sequence * shape.seq_length + block.begin;
             for (int64_t i = 0; i < block.rows; ++i) {
                 float maximum;
-                const float sum = softmax_row(work.scores + i * stride, block.begin + i + 1,
-                                              block.keys(), scale, maximum, p + i * stride);
+                const float sum = softmax_row(work.scores + i * stride, block.visible(i),
+                                              block.keys(), score, maximum, p + i * stride);
                 inverse_sum[i] = 1.0F / sum;
                 log_sum_exp.as<float>()[(first_row + i) * log_sum_exp.stride + head] =
-                    scale * maximum + std::log(sum);
+                    maximum + std::log(sum);
             }
             // Probabilities stay un-normalised in the product; dividing its rows is less work.
             float* product = work.dv;
-            run_matmul(ctx.engine(), *products[index].out, thread, p, v, product);
+            run_matmul(ctx.engine(), *products[index].out, thread, p,
+                       v + block.first_key * qkv.stride, product);
             for (int64_t i = 0; i < block.rows; ++i) {
                 T* to = out.as<T>() + (first_row + i) * out.stride + head * d;
 #pragma omp simd
@@ -243,45 +304,54 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out, Te
     });
 }
 
-/// ds_j = p_j (dp_j - delta) scale over the visible keys, 0 after them; p_j recomputed. ds may
-/// overwrite dp, p may overwrite scores.
-template <typename T>
-void softmax_gradient_row(float* scores, float* dp, int64_t visible, int64_t keys, float scale,
+/// ds_j = p_j (dp_j - delta) d score_j / d (q k) over the visible keys, 0 around them; p_j
+/// recomputed. ds may overwrite dp, p may overwrite scores.
+template <bool kCapped, typename T>
+void softmax_gradient_row(float* scores, float* dp, Columns visible, int64_t keys, Score score,
                           float log_sum_exp, float delta, T* p, T* ds) {
-    const int64_t padded = mask(scores, visible) * kVector;
-    if (padded > keys) std::fill(dp + keys, dp + padded, 0.0F);  // no product wrote these
+    const Columns vectors = whole_vectors(visible);
+    if (vectors.end > keys) std::fill(dp + keys, dp + vectors.end, 0.0F);  // no product wrote these
+    const float scale = score.scale;
+    if constexpr (kCapped) {
+        soft_cap(scores + vectors.begin, vectors.end - vectors.begin, scale, score.cap);
+    }
+    mask(scores, visible, vectors);
+    const float inverse_cap = kCapped ? 1.0F / score.cap : 0.0F;
 #pragma omp simd
-    for (int64_t j = 0; j < padded; ++j) {
-        const float probability = fast_exp(scale * scores[j] - log_sum_exp);
-        const float gradient = probability * (dp[j] - delta) * scale;
+    for (int64_t j = vectors.begin; j < vectors.end; ++j) {
+        const float exponent = kCapped ? scores[j] : scale * scores[j];
+        const float probability = fast_exp(exponent - log_sum_exp);
+        const float slope = kCapped ? scale * soft_cap_slope(scores[j], inverse_cap) : scale;
+        const float gradient = probability * (dp[j] - delta) * slope;
         p[j] = from_float<T>(probability);
         ds[j] = from_float<T>(gradient);
     }
-    if (padded < keys) {
-        std::fill(p + padded, p + keys, T{});
-        std::fill(ds + padded, ds + keys, T{});
-    }
+    clear_around(p, vectors, keys);
+    clear_around(ds, vectors, keys);
 }
 
-template <typename T>
+template <bool kCapped, typename T>
 void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
               ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
               std::span<std::byte> workspace) {
     const int64_t d = shape.head_size;
     const int64_t stride = score_stride(shape);
-    const float scale = 1.0F / std::sqrt(static_cast<float>(d));
+    const Score score(shape);
+    const int64_t queries_per_key = shape.heads / shape.kv_heads;
     const auto blocks = row_blocks(shape);
 
     struct Products {
         Matmul* scores;  ///< (rows, keys) = q k^T
         Matmul* dp;      ///< (rows, keys) = dout v^T
-        Matmul* dv;      ///< (keys, d) [+]= p^T dout
-        Matmul* dk;      ///< (keys, d) [+]= ds^T q
+        Matmul* dv;      ///< (keys, d) += p^T dout
+        Matmul* dk;      ///< (keys, d) += ds^T q
         Matmul* dq;      ///< (rows, d) = ds k, of the run's type
     };
+    // The last block of the first head runs first, and stores what the others add to.
+    Matmul* first_dv = nullptr;
+    Matmul* first_dk = nullptr;
     std::vector<Products> products;
     for (const RowBlock& block : blocks) {
-        const bool last = block.keys() == shape.seq_length;  // runs first and covers all keys
         const auto prepare = [&](MatmulShape matmul) {
             matmul.ab_type = qkv.dtype;
             return &prepare_matmul(ctx.engine(), matmul);
@@ -297,9 +367,13 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
         dv.b_stride = dout.stride;
         dv.c_stride = d;
         dv.transpose_a = true;
-        dv.accumulate = !last;
         MatmulShape dk = dv;
         dk.b_stride = qkv.stride;
+        if (&block == &blocks.back()) {
+            first_dv = prepare(dv);
+            first_dk = prepare(dk);
+        }
+        dv.accumulate = dk.accumulate = true;
         MatmulShape dq{.m = block.rows, .n = d, .k = block.keys()};
         dq.a_stride = stride;
         dq.b_stride = qkv.stride;
@@ -308,24 +382,32 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
         products.push_back({prepare(scores), prepare(dp), prepare(dv), prepare(dk), prepare(dq)});
     }
 
-    for_each_head(ctx, shape, [&](int64_t sequence, int64_t head, int thread) {
+    // One thread sums dk and dv of the heads that share k and v, in order.
+    for_each_head(ctx, shape, queries_per_key, [&](int64_t sequence, int64_t head, int thread) {
         auto& engine = ctx.engine();
         const Blocks work = blocks_of_thread(workspace, thread, shape, qkv.dtype);
         T* p = static_cast<T*>(work.probabilities);
         T* ds = static_cast<T*>(work.score_gradient);
         const int64_t token = sequence * shape.seq_length;
+        const int64_t k_column = shape.query_columns() + head / queries_per_key * d;
         const T* q = qkv.as<T>() + token * qkv.stride + head * d;
-        const T* k = q + shape.query_columns();
+        const T* k = qkv.as<T>() + token * qkv.stride + k_column;
         const T* v = k + shape.kv_columns();
         T* dq = dqkv.as<T>() + token * dqkv.stride + head * d;
+        const bool first_head = head % queries_per_key == 0;
+        if (first_head) {  // keys that the last block does not see
+            std::fill_n(work.dk, blocks.back().first_key * d, 0.0F);
+            std::fill_n(work.dv, blocks.back().first_key * d, 0.0F);
+        }
         for (size_t index = blocks.size(); index-- > 0;) {
             const RowBlock block = blocks[index];
             const Products& product = products[index];
             const T* q_block = q + block.begin * qkv.stride;
             const T* dout_block = dout.as<T>() + (token + block.begin) * dout.stride + head * d;
             const T* out_block = out.as<T>() + (token + block.begin) * out.stride + head * d;
-            run_matmul(engine, *product.scores, thread, q_block, k, work.scores);
-            run_matmul(engine, *product.dp, thread, dout_block, v, work.gradients);
+            const int64_t first_key = block.first_key * qkv.stride;
+            run_matmul(engine, *product.scores, thread, q_block, k + first_key, work.scores);
+            run_matmul(engine, *product.dp, thread, dout_block, v + first_key, work.gradients);
             for (int64_t i = 0; i < block.rows; ++i) {
                 float delta = 0.0F;  // dout . out = sum_j p_j dp_j
                 const T* dout_row = dout_block + i * dout.stride;
@@ -335,14 +417,19 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                     delta += to_float(dout_row[j]) * to_float(out_row[j]);
                 const float row_log_sum =
                     log_sum_exp.as<float>()[(token + block.begin + i) * log_sum_exp.stride + head];
-                softmax_gradient_row(work.scores + i * stride, work.gradients + i * stride,
-                                     block.begin + i + 1, block.keys(), scale, row_log_sum, delta,
-                                     p + i * stride, ds + i * stride);
+                softmax_gradient_row<kCapped>(work.scores + i * stride, work.gradients + i * stride,
+                                              block.visible(i), block.keys(), score, row_log_sum,
+                                              delta, p + i * stride, ds + i * stride);
             }
-            run_matmul(engine, *product.dv, thread, p, dout_block, work.dv);
-            run_matmul(engine, *product.dk, thread, ds, q_block, work.dk);
-            run_matmul(engine, *product.dq, thread, ds, k, dq + block.begin * dqkv.stride);
+            const bool stores = first_head && index + 1 == blocks.size();
+            run_matmul(engine, stores ? *first_dv : *product.dv, thread, p, dout_block,
+                       work.dv + block.first_key * d);
+            run_matmul(engine, stores ? *first_dk : *product.dk, thread, ds, q_block,
+                       work.dk + block.first_key * d);
+            run_matmul(engine, *product.dq, thread, ds, k + first_key,
+                       dq + block.begin * dqkv.stride);
         }
+        if ((head + 1) % queries_per_key != 0) return;
         const auto store = [&](const float* from, T* to) {
             for (int64_t t = 0; t < shape.seq_length; ++t) {
 #pragma omp simd
@@ -351,8 +438,9 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                 }
             }
         };
-        store(work.dk, dq + shape.query_columns());
-        store(work.dv, dq + 2 * shape.query_columns());
+        T* dk = dqkv.as<T>() + token * dqkv.stride + k_column;
+        store(work.dk, dk);
+        store(work.dv, dk + shape.kv_columns());
     });
 }
 
@@ -380,7 +468,9 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, 
     if (out.size() == 0) return;
     ctx.engine().bind_thread();
     with_type(qkv.dtype, [&]<typename T>() {
-        backward<T>(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace);
+        (shape.softcap > 0 ? backward<true, T> : backward<false, T>)(ctx, dout, qkv, out,
+                                                                     log_sum_exp, shape, dqkv,
+                                                                     workspace);
     });
 }
 

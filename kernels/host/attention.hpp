@@ -28,7 +28,8 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
 /// log_sum_exp:
 ///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) d s_ij / d (q_i k_j),
 ///   dq_i = sum_j ds_ij k_j,  dk_j = sum_i ds_ij q_i,
-/// k's and v's summed over the query heads that read them.
+/// k's and v's summed over the query heads that read them, in fp32 on one thread: at most sequences
+/// * kv_heads threads work.
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
                                std::span<std::byte> workspace);

@@ -44,4 +44,20 @@ void convert(Context& ctx, ConstTensor from, Tensor to) {
     });
 }
 
+void scale(Context& ctx, ConstTensor x, float factor, Tensor y) {
+    require(same_shape(x, y) && x.dtype == y.dtype, "equal shapes and types of x and y");
+    with_type(x.dtype, [&]<typename T>() {
+        parallel_ranges(ctx, y.rows, y.size(), [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; ++row) {
+                const T* in = x.as<T>() + row * x.stride;
+                T* out = y.as<T>() + row * y.stride;
+#pragma omp simd
+                for (int64_t i = 0; i < y.cols; ++i) {
+                    out[i] = from_float<T>(factor * to_float(in[i]));
+                }
+            }
+        });
+    });
+}
+
 }  // namespace vocabpipe::kernels::host

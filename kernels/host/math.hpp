@@ -35,6 +35,20 @@ namespace vocabpipe::kernels::host {
     return p * power(half) * power(exponent - half);
 }
 
+/// tanh(x), relative error a few ulp; NaN stays NaN.
+[[nodiscard]] inline float fast_tanh(float x) {
+    const float magnitude = x < 0.0F ? -x : x;
+    const float far = 1.0F - 2.0F / (fast_exp(2.0F * magnitude) + 1.0F);
+    const float z = x * x;  // minimax polynomial of Cephes' tanhf for |x| < 0.625
+    float p = -5.70498872745e-3F;
+    p = p * z + 2.06390887954e-2F;
+    p = p * z - 5.37397155531e-2F;
+    p = p * z + 1.33314422036e-1F;
+    p = p * z - 3.33332819422e-1F;
+    const float near = x + x * (p * z);
+    return magnitude < 0.625F ? near : x < 0.0F ? -far : far;
+}
+
 /// 1 / (1 + exp(-x)), relative error a few ulp on both sides.
 [[nodiscard]] inline float fast_sigmoid(float x) {
     return 1.0F / (1.0F + fast_exp(-x));

@@ -10,16 +10,15 @@
 #include "kernels/host/elementwise.hpp"
 #include "kernels/host/embedding.hpp"
 #include "kernels/host/fold.hpp"
+#include "kernels/host/gated.hpp"
 #include "kernels/host/gelu.hpp"
+#include "kernels/host/head_norm.hpp"
 #include "kernels/host/layer_norm.hpp"
 #include "kernels/host/linear.hpp"
 #include "kernels/host/norm.hpp"
+#include "kernels/host/rms_norm.hpp"
+#include "kernels/host/rotary.hpp"
 #include "kernels/host/vocabulary.hpp"
-#include "kernels/reference/elementwise.hpp"
-#include "kernels/reference/gated.hpp"
-#include "kernels/reference/head_norm.hpp"
-#include "kernels/reference/rms_norm.hpp"
-#include "kernels/reference/rotary.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -56,58 +55,58 @@ public:
     void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma,
                           const RmsNormOptions& options, ConstTensor residual, Tensor y,
                           Tensor statistics) const override {
-        reference::rms_norm_forward(ctx, x, gamma, options, residual, y, statistics);
+        host::rms_norm_forward(ctx, x, gamma, options, residual, y, statistics);
     }
     void rms_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
                                  const RmsNormOptions& options, ConstTensor statistics,
                                  ConstTensor residual, Tensor dx) const override {
-        reference::rms_norm_backward_input(ctx, dy, x, gamma, options, statistics, residual, dx);
+        host::rms_norm_backward_input(ctx, dy, x, gamma, options, statistics, residual, dx);
     }
     void rms_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x,
                                   ConstTensor statistics, Tensor dgamma,
                                   bool accumulate) const override {
-        reference::rms_norm_backward_weight(ctx, dy, x, statistics, dgamma, accumulate);
+        host::rms_norm_backward_weight(ctx, dy, x, statistics, dgamma, accumulate);
     }
     void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q, ConstTensor gamma_k,
                            const RmsNormOptions& options, const AttentionShape& shape, Tensor out,
                            Tensor statistics) const override {
-        reference::head_norm_forward(ctx, qkv, gamma_q, gamma_k, options, shape, out, statistics);
+        host::head_norm_forward(ctx, qkv, gamma_q, gamma_k, options, shape, out, statistics);
     }
     void head_norm_backward_input(Context& ctx, ConstTensor dout, ConstTensor qkv,
                                   ConstTensor gamma_q, ConstTensor gamma_k,
                                   const RmsNormOptions& options, ConstTensor statistics,
                                   const AttentionShape& shape, Tensor dqkv) const override {
-        reference::head_norm_backward_input(ctx, dout, qkv, gamma_q, gamma_k, options, statistics,
-                                            shape, dqkv);
+        host::head_norm_backward_input(ctx, dout, qkv, gamma_q, gamma_k, options, statistics, shape,
+                                       dqkv);
     }
     void head_norm_backward_weight(Context& ctx, ConstTensor dout, ConstTensor qkv,
                                    ConstTensor statistics, const AttentionShape& shape,
                                    Tensor dgamma_q, Tensor dgamma_k,
                                    bool accumulate) const override {
-        reference::head_norm_backward_weight(ctx, dout, qkv, statistics, shape, dgamma_q, dgamma_k,
-                                             accumulate);
+        host::head_norm_backward_weight(ctx, dout, qkv, statistics, shape, dgamma_q, dgamma_k,
+                                        accumulate);
     }
     void rotary_forward(Context& ctx, ConstTensor table, const AttentionShape& shape,
                         Tensor qkv) const override {
-        reference::rotary_forward(ctx, table, shape, qkv);
+        host::rotary_forward(ctx, table, shape, qkv);
     }
     void rotary_backward(Context& ctx, ConstTensor table, const AttentionShape& shape,
                          Tensor dqkv) const override {
-        reference::rotary_backward(ctx, table, shape, dqkv);
+        host::rotary_backward(ctx, table, shape, dqkv);
     }
     void gated_forward(Context& ctx, Activation activation, ConstTensor gate_up,
                        Tensor y) const override {
-        reference::gated_forward(ctx, activation, gate_up, y);
+        host::gated_forward(ctx, activation, gate_up, y);
     }
     void gated_backward(Context& ctx, Activation activation, ConstTensor dy, ConstTensor gate_up,
                         Tensor dgate_up) const override {
-        reference::gated_backward(ctx, activation, dy, gate_up, dgate_up);
+        host::gated_backward(ctx, activation, dy, gate_up, dgate_up);
     }
     void gelu_forward(Context& ctx, ConstTensor x, Tensor y) const override {
         host::gelu_forward(ctx, x, y);
     }
     void scale(Context& ctx, ConstTensor x, float factor, Tensor y) const override {
-        reference::scale(ctx, x, factor, y);
+        host::scale(ctx, x, factor, y);
     }
     [[nodiscard]] int64_t attention_workspace_bytes(AttentionShape shape, DType type,
                                                     int threads) const override {

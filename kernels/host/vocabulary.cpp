@@ -12,6 +12,7 @@
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/math.hpp"
 #include "kernels/host/parallel.hpp"
+#include "kernels/host/softcap.hpp"
 #include "kernels/vocabulary_checks.hpp"
 
 namespace vocabpipe::kernels::host {
@@ -96,15 +97,18 @@ float sum(const float* z, int64_t count) {
     return total;
 }
 
-/// e = exp(z - m) rounded to T; returns the sum of what was not rounded. e may be z.
-template <typename T>
-float exponentials(const float* z, float m, T* e, int64_t count) {
+/// e = exp(z - m), times the slope of z's cap, rounded to T; returns the sum of exp(z - m), which
+/// is not rounded. e may be z.
+template <bool kCapped, typename T>
+float exponentials(const float* z, float m, float cap, T* e, int64_t count) {
+    const float inverse_cap = kCapped ? 1.0F / cap : 0.0F;
     float total = 0;
 #pragma omp simd reduction(+ : total)
     for (int64_t j = 0; j < count; ++j) {
         const float exponential = fast_exp(z[j] - m);
         total += exponential;
-        e[j] = from_float<T>(exponential);
+        e[j] =
+            from_float<T>(kCapped ? exponential * soft_cap_slope(z[j], inverse_cap) : exponential);
     }
     return total;
 }
@@ -123,10 +127,13 @@ struct RowState {
     float label_logit = 0;
 };
 
-/// Adds the columns [begin, begin + count) to a row. `label` counts from column 0 of the shard.
+/// Adds the columns [begin, begin + count) of x w^T to a row. `label` counts from column 0 of the
+/// shard.
 template <typename T>
 void add_columns(RowState& state, float* z, T* numerator, int64_t begin, int64_t count,
-                 int64_t label, bool want_logit_sum) {
+                 int64_t label, const LossOptions& options) {
+    const float cap = options.logit_softcap;
+    if (cap > 0) soft_cap(z, count, 1, cap);
     const float max = maximum(z, count);
     if (begin == 0) {
         state = {.m = max};
@@ -136,12 +143,14 @@ void add_columns(RowState& state, float* z, T* numerator, int64_t begin, int64_t
         state.sum *= factor;
         state.m = max;
     }
-    if (want_logit_sum) state.logit_sum += sum(z, count);
+    if (options.label_smoothing > 0) state.logit_sum += sum(z, count);
     if (label >= begin && label < begin + count) {
         state.label_logit = z[label - begin];
         z[label - begin] = -kInfinity;  // whose exponential is exactly 0
     }
-    state.sum += exponentials(z, state.m, numerator + begin, count);
+    T* const e = numerator + begin;
+    state.sum += cap > 0 ? exponentials<true>(z, state.m, cap, e, count)
+                         : exponentials<false>(z, state.m, cap, e, count);
 }
 
 template <typename T>
@@ -221,6 +230,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                       Tensor statistics, std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
     require_score(x, w, tokens, shard, numerator, statistics);
+    require_options(options);
     check_labels(labels, shard);
     if (shard.rows == 0) {
         for (int64_t n = 0; n < tokens; ++n) {
@@ -235,7 +245,6 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
     auto* const states = take<RowState>(workspace, most_rows);
     auto* const logits =
         x.dtype == DType::bf16 ? take<float>(workspace, most_rows * columns) : nullptr;
-    const bool smooth = options.label_smoothing > 0;
 
     for (int64_t first = 0; first < tokens; first += kTileRows) {
         const int64_t rows = std::min(kTileRows, tokens - first);
@@ -249,7 +258,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                 parallel_ranges(ctx, rows, z.size(), [&](int64_t from, int64_t to) {
                     for (int64_t n = from; n < to; ++n) {
                         add_columns(states[n], row(z, n), stored.as<T>() + n * stored.stride, begin,
-                                    count, row_of(labels, shard, first + n), smooth);
+                                    count, row_of(labels, shard, first + n), options);
                     }
                 });
             });
@@ -279,6 +288,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                         const LossOptions& options, Tensor factors, std::span<float> loss) {
     const int64_t tokens = token_count(labels);
     require_combination(by_shard, tokens, g, my_shard, factors, loss);
+    require_options(options);
     const double eps = options.label_smoothing;
     const double uniform = eps / static_cast<double>(mine.vocab_size);
     // About 20 ns per exponential: worth a team from some thousand on.
@@ -296,7 +306,10 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                 const double m = row(by_shard, my_shard * tokens + n)[0];
                 c = weight * (1 + excess) * std::exp(m - totals.max) / sum;
                 if (mine.owns(labels[static_cast<size_t>(n)])) {
-                    d = weight * (excess + eps - (1 + excess) * totals.others / sum);
+                    const double tanh =
+                        options.logit_softcap > 0 ? totals.label_logit / options.logit_softcap : 0;
+                    d = weight * (excess + eps - (1 + excess) * totals.others / sum) *
+                        (1 - tanh * tanh);
                 }
             }
             if (factors) {

@@ -12,11 +12,8 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     constexpr double kBytesPerNs = 20;
     const auto tokens = static_cast<double>(partition.micro_batch_size * config.seq_length);
     const auto h = static_cast<double>(config.hidden_size);
-    const double output_flops = 2 * h * static_cast<double>(config.vocab_size);
     const double layer_flops =
-        config.num_layers == 0
-            ? 0
-            : (forward_flops_per_token(config) - output_flops) / config.num_layers;
+        config.num_layers == 0 ? 0 : layers_flops_per_token(config) / config.num_layers;
     const auto ns = [](double value) { return std::max<int64_t>(std::llround(value), 1); };
     const auto set = [](TableCosts::OpCosts& costs, Op op, int64_t value) {
         costs[static_cast<size_t>(op)] = value;

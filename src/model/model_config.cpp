@@ -3,9 +3,64 @@
 
 #include "vocabpipe/error.hpp"
 
+#include <array>
 #include <cmath>
+#include <string>
+#include <utility>
 
 namespace vocabpipe {
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, ModelFamily>, 5> kFamilies{{
+    {"gpt2", ModelFamily::gpt2},
+    {"llama", ModelFamily::llama},
+    {"qwen2", ModelFamily::qwen2},
+    {"qwen3", ModelFamily::qwen3},
+    {"gemma2", ModelFamily::gemma2},
+}};
+
+}  // namespace
+
+std::string_view to_string(ModelFamily family) {
+    for (const auto& [name, value] : kFamilies) {
+        if (value == family) return name;
+    }
+    return {};
+}
+
+ModelFamily model_family_from(std::string_view name) {
+    std::string known;
+    for (const auto& [known_name, value] : kFamilies) {
+        if (known_name == name) return value;
+        known += (known.empty() ? "" : ", ") + std::string(known_name);
+    }
+    throw UsageError("--model-type " + std::string(name) + ": must be one of " + known);
+}
+
+void set_family(ModelConfig& c, ModelFamily family) {
+    c.family = family;
+    if (family == ModelFamily::gpt2) return;  // the defaults
+    c.normalization = Normalization::rms_norm;
+    c.norm_epsilon = family == ModelFamily::llama ? 1e-5F : 1e-6F;
+    c.learned_positions = false;
+    c.gated = true;
+    c.activation = kernels::Activation::silu;
+    c.qkv_bias = family == ModelFamily::qwen2;
+    c.attention_output_bias = false;
+    c.mlp_bias = false;
+    c.qk_norm = family == ModelFamily::qwen3;
+    if (family != ModelFamily::gemma2) return;
+    c.activation = kernels::Activation::gelu_tanh;
+    c.norm_weight_offset = 1;
+    c.post_norms = true;
+    c.attention_softcap = 50;
+    c.logit_softcap = 30;
+    c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
+    // Every other layer from the first has the window.
+    c.windowed.resize(static_cast<size_t>(c.num_layers));
+    for (size_t layer = 0; layer < c.windowed.size(); ++layer) c.windowed[layer] = layer % 2 == 0;
+}
 
 void ModelConfig::check() const {
     const auto at_least = [](const char* flag, int64_t value, int64_t limit) {
@@ -24,9 +79,27 @@ void ModelConfig::check() const {
         throw UsageError("--vocab-size " + std::to_string(vocab_size) +
                          ": token ids are 32-bit, at most 2147483647");
     }
-    if (hidden_size % num_attention_heads != 0) {
+    if (kv_channels == 0 && hidden_size % num_attention_heads != 0) {
         throw UsageError("--num-attention-heads " + std::to_string(num_attention_heads) +
-                         ": must divide --hidden-size " + std::to_string(hidden_size));
+                         ": must divide --hidden-size " + std::to_string(hidden_size) +
+                         ", or give --kv-channels");
+    }
+    at_least("--num-query-groups", num_query_groups, 0);
+    at_least("--kv-channels", kv_channels, 0);
+    if (num_attention_heads % kv_heads() != 0) {
+        throw UsageError("--num-query-groups " + std::to_string(num_query_groups) +
+                         ": must divide --num-attention-heads " +
+                         std::to_string(num_attention_heads));
+    }
+    if (!learned_positions && head_size() % 2 != 0) {
+        throw UsageError("--kv-channels " + std::to_string(head_size()) +
+                         ": rotary positions need an even size of a head");
+    }
+    if (logit_softcap > 0 && label_smoothing > 0) {
+        throw UsageError("--label-smoothing " + std::to_string(label_smoothing) +
+                         ": not together with soft-capped logits (" +
+                         std::string(to_string(family)) +
+                         "), whose gradient would need another product; leave it out");
     }
     if (max_position_embeddings < seq_length) {
         throw UsageError("--max-position-embeddings " + std::to_string(max_position_embeddings) +
@@ -34,49 +107,13 @@ void ModelConfig::check() const {
     }
 }
 
-std::vector<LogicalParameter> logical_parameters(const ModelConfig& c) {
-    const int64_t h = c.hidden_size;
-    const int64_t f = c.ffn_hidden_size;
-    // GPT-2 scales the projections into the residual stream by 1/sqrt(2 L).
-    const float into_residual = c.init_std / std::sqrt(2.0F * static_cast<float>(c.num_layers));
-    std::vector<LogicalParameter> all;
-    const auto matrix = [&](const std::string& name, int64_t rows, int64_t cols, float std) {
-        all.push_back({name, rows, cols, std, 0, true});
-    };
-    const auto constant = [&](const std::string& name, int64_t cols, float value) {
-        all.push_back({name, 1, cols, 0, value, false});
-    };
-    matrix("transformer.wte.weight", c.vocab_size, h, c.init_std);
-    matrix("transformer.wpe.weight", c.max_position_embeddings, h, c.init_std);
-    for (int layer = 0; layer < c.num_layers; ++layer) {
-        const std::string at = "transformer.h." + std::to_string(layer);
-        constant(at + ".ln_1.weight", h, 1);
-        constant(at + ".ln_1.bias", h, 0);
-        matrix(at + ".attn.c_attn.weight", 3 * h, h, c.init_std);
-        constant(at + ".attn.c_attn.bias", 3 * h, 0);
-        matrix(at + ".attn.c_proj.weight", h, h, into_residual);
-        constant(at + ".attn.c_proj.bias", h, 0);
-        constant(at + ".ln_2.weight", h, 1);
-        constant(at + ".ln_2.bias", h, 0);
-        matrix(at + ".mlp.c_fc.weight", f, h, c.init_std);
-        constant(at + ".mlp.c_fc.bias", f, 0);
-        matrix(at + ".mlp.c_proj.weight", h, f, into_residual);
-        constant(at + ".mlp.c_proj.bias", h, 0);
-    }
-    constant("transformer.ln_f.weight", h, 1);
-    constant("transformer.ln_f.bias", h, 0);
-    if (!c.tied) matrix("lm_head.weight", c.vocab_size, h, c.init_std);
-    return all;
-}
-
 namespace {
 
-double layer_flops_per_token(const ModelConfig& c) {
-    const auto h = static_cast<double>(c.hidden_size);
+/// Mean over the queries of a sequence of the keys that one sees.
+double mean_keys(const ModelConfig& c, int layer) {
     const auto s = static_cast<double>(c.seq_length);
-    const auto f = static_cast<double>(c.ffn_hidden_size);
-    // QKV 6 h^2, attention 2 s h (causal half of 4 s h), output projection 2 h^2, MLP 4 h f.
-    return 8 * h * h + 2 * s * h + 4 * h * f;
+    const auto w = static_cast<double>(c.window(layer));
+    return w > 0 && w < s ? w - w * w / (2 * s) : s / 2;
 }
 
 double output_flops_per_token(const ModelConfig& c) {
@@ -85,12 +122,24 @@ double output_flops_per_token(const ModelConfig& c) {
 
 }  // namespace
 
+double layers_flops_per_token(const ModelConfig& c) {
+    const auto h = static_cast<double>(c.hidden_size);
+    const auto q = static_cast<double>(c.query_columns());
+    const double weights = h * (static_cast<double>(c.qkv_columns()) + q +
+                                static_cast<double>(c.mlp_columns() + c.ffn_hidden_size));
+    double flops = 0;
+    for (int layer = 0; layer < c.num_layers; ++layer) {
+        flops += 2 * weights + 4 * q * mean_keys(c, layer);
+    }
+    return flops;
+}
+
 double forward_flops_per_token(const ModelConfig& config) {
-    return config.num_layers * layer_flops_per_token(config) + output_flops_per_token(config);
+    return layers_flops_per_token(config) + output_flops_per_token(config);
 }
 
 double output_layer_in_layers(const ModelConfig& config) {
-    return output_flops_per_token(config) / layer_flops_per_token(config);
+    return output_flops_per_token(config) / (layers_flops_per_token(config) / config.num_layers);
 }
 
 }  // namespace vocabpipe

@@ -1,67 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/activation.hpp"
+#include "src/model/rope.hpp"
 #include "vocabpipe/tensor.hpp"
 
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace vocabpipe {
 
-/// GPT-2 style decoder: learned positions, pre-LayerNorm, GELU (tanh), causal attention.
+/// Whose names files and config.json have. What a model computes is said by the options below,
+/// which family_options() sets.
+enum class ModelFamily : uint8_t { gpt2, llama, qwen2, qwen3, gemma2 };
+
+enum class Normalization : uint8_t { layer_norm, rms_norm };
+
+/// A decoder of pre-normalised layers with causal attention. The defaults are GPT-2's.
 struct ModelConfig {
+    ModelFamily family = ModelFamily::gpt2;
+
     int num_layers = 2;
     int64_t hidden_size = 64;
     int64_t ffn_hidden_size = 256;
     int64_t num_attention_heads = 4;
+    int64_t num_query_groups = 0;  ///< heads of keys and values; 0: as many as of queries
+    int64_t kv_channels = 0;       ///< size of a head; 0: hidden_size / num_attention_heads
     int64_t seq_length = 64;
     int64_t max_position_embeddings = 64;
     int64_t vocab_size = 256;
-    bool tied = true;  ///< GPT-2 shares input and output embedding
+    bool tied = true;  ///< input and output layer share their weight
     DType dtype = DType::fp32;
-    float layer_norm_epsilon = 1e-5F;
+
+    Normalization normalization = Normalization::layer_norm;
+    float norm_epsilon = 1e-5F;
+    float norm_weight_offset = 0;   ///< 1: files keep gamma - 1 (Gemma)
+    bool post_norms = false;        ///< also normalises what goes into the residual (Gemma 2)
+    bool qk_norm = false;           ///< RMSNorm of every head of q and k (Qwen 3)
+    bool learned_positions = true;  ///< else rotary
+    Rope rope;                      ///< of rotary positions
+    bool gated = false;             ///< activation(gate) * up instead of activation(up)
+    kernels::Activation activation = kernels::Activation::gelu_tanh;
+    bool qkv_bias = true;
+    bool attention_output_bias = true;
+    bool mlp_bias = true;
+    float attention_scale = 0;    ///< of scores; 0: 1 / sqrt(head size)
+    float attention_softcap = 0;  ///< 0: none
+    float logit_softcap = 0;      ///< 0: none
+    float embedding_scale = 1;    ///< of embedded tokens; sqrt(h) in Gemma
+    int64_t sliding_window = 0;   ///< tokens that a layer with a window sees
+    std::vector<bool> windowed;   ///< [layer] has the window; empty: none has
+
     float init_std = 0.02F;
     float label_smoothing = 0;
     float z_loss = 0;
 
-    [[nodiscard]] int64_t head_size() const { return hidden_size / num_attention_heads; }
+    [[nodiscard]] int64_t head_size() const {
+        return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads;
+    }
+    [[nodiscard]] int64_t kv_heads() const {
+        return num_query_groups > 0 ? num_query_groups : num_attention_heads;
+    }
+    [[nodiscard]] int64_t query_columns() const { return num_attention_heads * head_size(); }
+    /// Columns of q, k and v side by side.
+    [[nodiscard]] int64_t qkv_columns() const {
+        return (num_attention_heads + 2 * kv_heads()) * head_size();
+    }
+    /// Columns of the first product of the MLP: gate and up side by side, or up.
+    [[nodiscard]] int64_t mlp_columns() const { return (gated ? 2 : 1) * ffn_hidden_size; }
+    /// 0: sees all tokens before.
+    [[nodiscard]] int64_t window(int layer) const {
+        return !windowed.empty() && windowed[static_cast<size_t>(layer)] ? sliding_window : 0;
+    }
     /// Throws UsageError naming flag, value and limit.
     void check() const;
 };
 
-/// One logical tensor of the model, whatever ranks hold it. The index in logical_parameters() is
-/// its id: it seeds the initialisation and orders the gradient norm, so neither depends on p.
-struct LogicalParameter {
-    std::string name;  ///< Hugging Face's; linear weights are held as [out, in]
-    int64_t rows = 0;
-    int64_t cols = 0;
-    float init_std = 0;  ///< 0: constant
-    float init_constant = 0;
-    bool weight_decay = false;
-};
+/// As in model_type of config.json: gpt2, llama, qwen2, qwen3, gemma2.
+[[nodiscard]] std::string_view to_string(ModelFamily family);
+/// UsageError for another name.
+[[nodiscard]] ModelFamily model_family_from(std::string_view name);
 
-/// Ids: 0 wte, 1 wpe, then 12 per layer, then ln_f weight and bias, then lm_head unless tied.
-[[nodiscard]] std::vector<LogicalParameter> logical_parameters(const ModelConfig& config);
-[[nodiscard]] constexpr int wte_id() {
-    return 0;
-}
-[[nodiscard]] constexpr int wpe_id() {
-    return 1;
-}
-[[nodiscard]] constexpr int layer_id(int layer) {
-    return 2 + 12 * layer;
-}
-[[nodiscard]] inline int final_norm_id(const ModelConfig& config) {
-    return layer_id(config.num_layers);
-}
-[[nodiscard]] inline int output_id(const ModelConfig& config) {
-    return config.tied ? wte_id() : final_norm_id(config) + 2;
-}
+/// Sets what all models of the family have in common: everything but sizes, type, losses and
+/// seeds. After the sizes, because Gemma's scales follow from them.
+void set_family(ModelConfig& config, ModelFamily family);
 
 /// Forward FLOPs per token (docs/performance.md): matrix products only, causal attention counted
-/// half.
+/// half, windows counted.
 [[nodiscard]] double forward_flops_per_token(const ModelConfig& config);
+/// Of the layers without the output layer.
+[[nodiscard]] double layers_flops_per_token(const ModelConfig& config);
 /// The output layer in units of one transformer layer, by FLOPs: q of layer redistribution.
 [[nodiscard]] double output_layer_in_layers(const ModelConfig& config);
 

@@ -18,7 +18,7 @@ std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartiti
         throw UsageError("the stages hold " + std::to_string(first) + " layers, --num-layers is " +
                          std::to_string(config.num_layers));
     }
-    stages.front().positions = true;
+    stages.front().embedding = config.learned_positions || config.embedding_scale != 1;
     stages.back().final_norm = true;
     return stages;
 }
@@ -34,20 +34,34 @@ std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
         const std::vector<ParameterRows> stage = stage_parameters(config, stages[s]);
         rows.insert(rows.end(), stage.begin(), stage.end());
     }
+    const ModelParameters model = model_parameters(config);
     const bool input = schedule.input.rows(rank) > 0;
     if (input) {
-        rows.push_back({.id = wte_id(),
+        rows.push_back({.id = model.embedding,
                         .first_row = schedule.input.begin(rank),
                         .rows = schedule.input.rows(rank)});
     }
     if (schedule.output.rows(rank) > 0) {
-        rows.push_back({.id = output_id(config),
+        rows.push_back({.id = model.output,
                         .first_row = schedule.output.begin(rank),
                         .rows = schedule.output.rows(rank),
                         .shares_previous_weight = config.tied && input,
                         .counted_elsewhere = config.tied});
     }
     return rows;
+}
+
+StageOptions stage_options(const ModelPartition& partition, const StageLayers& layers) {
+    return {.layers = layers,
+            .sequences = partition.micro_batch_size,
+            .threads = partition.threads_per_rank,
+            .recompute = partition.recompute};
+}
+
+/// Bytes of rotary_table(): one for all stages of a rank.
+int64_t rotary_bytes(const ModelConfig& config) {
+    return config.learned_positions ? 0
+                                    : config.seq_length * config.head_size() * size_of(DType::fp32);
 }
 
 const kernels::Operators& operators_of(const ModelPartition& partition) {
@@ -67,9 +81,8 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     sizes.hidden = config.hidden_size;
     sizes.dtype = config.dtype;
     for (const StageLayers& stage : stages_of(config, partition)) {
-        sizes.stages.push_back(TransformerStage(config, stage, operators_of(partition),
-                                                partition.micro_batch_size,
-                                                partition.threads_per_rank, {})
+        sizes.stages.push_back(TransformerStage(config, stage_options(partition, stage),
+                                                operators_of(partition), {}, {})
                                    .bytes());
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
@@ -84,7 +97,10 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
 
 PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition& partition,
                                  const Schedule& schedule, int rank) {
-    return persistent_bytes(config, rank_parameters(config, partition, schedule, rank));
+    PersistentBytes bytes =
+        persistent_bytes(config, rank_parameters(config, partition, schedule, rank));
+    bytes.weights += static_cast<uint64_t>(rotary_bytes(config));
+    return bytes;
 }
 
 uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition,
@@ -105,27 +121,51 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
     : config_(config),
       device_(device),
       store_(device, config, rank_parameters(config, partition, schedule, rank),
-             "rank " + std::to_string(rank)) {
+             "rank " + std::to_string(rank)),
+      threads_(partition.threads_per_rank) {
     std::span<Parameter> rest = store_.parameters();
     const auto take = [&](size_t count) {
         const std::span<Parameter> part = rest.first(count);
         rest = rest.subspan(count);
         return part;
     };
+    if (!config.learned_positions) {
+        const std::vector<float> table =
+            rotary_table(config.rope, config.head_size(), config.seq_length);
+        rotary_ = device.allocate(static_cast<uint64_t>(rotary_bytes(config)),
+                                  "rank " + std::to_string(rank) + ": rotary positions");
+        device.upload(std::as_bytes(std::span(table)), rotary_.data());
+    }
     const std::vector<StageLayers> stages = stages_of(config, partition);
     stages_.resize(stages.size());
     for (size_t s = 0; s < stages.size(); ++s) {
         if (schedule.rank_of_stage[s] != rank) continue;
         stages_[s] = std::make_unique<TransformerStage>(
-            config, stages[s], device.operators(), partition.micro_batch_size,
-            partition.threads_per_rank, take(stage_parameters(config, stages[s]).size()));
+            config, stage_options(partition, stages[s]), device.operators(),
+            take(stage_parameters(config, stages[s]).size()), rotary());
     }
     if (schedule.input.rows(rank) > 0) input_.emplace(take(1));
     if (schedule.output.rows(rank) > 0) {
         output_.emplace(device, take(1), partition.micro_batch_size * config.seq_length,
                         kernels::LossOptions{.label_smoothing = config.label_smoothing,
-                                             .z_loss = config.z_loss});
+                                             .z_loss = config.z_loss,
+                                             .logit_softcap = config.logit_softcap});
     }
+}
+
+TransformerStage ModelRank::whole_stage(int64_t length) {
+    ModelConfig config = config_;
+    config.seq_length = length;
+    const ModelPartition alone{.layers_per_stage = {config.num_layers},
+                               .threads_per_rank = threads_};
+    return TransformerStage(config, stage_options(alone, stages_of(config, alone).front()),
+                            device_.operators(), stages_.front()->parameters(),
+                            rotary().row_range(0, length));
+}
+
+ConstTensor ModelRank::rotary() const {
+    if (rotary_.size() == 0) return {};
+    return {rotary_.data(), config_.seq_length, config_.head_size(), DType::fp32};
 }
 
 RankModules ModelRank::modules() {

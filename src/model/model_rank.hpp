@@ -5,10 +5,12 @@
 #include "src/model/model_config.hpp"
 #include "src/model/output_layer.hpp"
 #include "src/model/parameter_store.hpp"
+#include "src/model/parameters.hpp"
 #include "src/model/transformer_stage.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
 
 #include <memory>
@@ -20,9 +22,10 @@ namespace vocabpipe {
 /// How a model is cut: everything the memory plan needs besides the schedule.
 struct ModelPartition {
     std::vector<int> layers_per_stage;
-    int64_t micro_batch_size = 1;  ///< sequences
-    int threads_per_rank = 1;      ///< attention needs a workspace per thread
-    bool optimizer = true;         ///< false: gradients only (tests)
+    int64_t micro_batch_size = 1;           ///< sequences
+    int threads_per_rank = 1;               ///< attention needs a workspace per thread
+    Recompute recompute = Recompute::none;  ///< what stages leave to R
+    bool optimizer = true;                  ///< false: gradients only (tests)
     /// Of the device, which decide how large workspaces are; null: the host's.
     const kernels::Operators* operators = nullptr;
 };
@@ -35,7 +38,8 @@ struct ModelPartition {
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    const Schedule& schedule);
 
-/// Weights, gradients and optimizer state of one rank, from the configuration alone.
+/// Weights (and rotary positions), gradients and optimizer state of one rank, from the
+/// configuration alone.
 [[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
                                                const ModelPartition& partition,
                                                const Schedule& schedule, int rank);
@@ -54,6 +58,9 @@ public:
     /// Pointers into this object; `step` is left null.
     [[nodiscard]] RankModules modules();
     void initialise(Context& ctx, uint64_t seed) { store_.initialise(ctx, config_, seed); }
+    /// The layers of a model that is one stage, for one sequence of another length, at most
+    /// seq_length.
+    [[nodiscard]] TransformerStage whole_stage(int64_t length);
     [[nodiscard]] Device& device() { return device_; }
     [[nodiscard]] const ModelConfig& config() const { return config_; }
     [[nodiscard]] ParameterStore& store() { return store_; }
@@ -61,9 +68,14 @@ public:
     [[nodiscard]] ShardedOutputLayer* output() { return output_ ? &*output_ : nullptr; }
 
 private:
+    /// Empty with learned positions.
+    [[nodiscard]] ConstTensor rotary() const;
+
     ModelConfig config_;
     Device& device_;
     ParameterStore store_;
+    int threads_;
+    DeviceMemory rotary_;                                    ///< rotary_table(), for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
     std::optional<ShardedInputLayer> input_;
     std::optional<ShardedOutputLayer> output_;

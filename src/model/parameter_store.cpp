@@ -3,6 +3,7 @@
 
 #include "kernels/host/random.hpp"
 #include "kernels/operators.hpp"
+#include "src/model/parameters.hpp"
 #include "src/model/views.hpp"
 
 #include <algorithm>

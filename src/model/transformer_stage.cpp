@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/transformer_stage.hpp"
 
+#include "kernels/bf16.hpp"
 #include "kernels/operators.hpp"
+#include "src/model/parameters.hpp"
 
 #include <algorithm>
 
@@ -9,52 +11,108 @@ namespace vocabpipe {
 
 namespace {
 
-/// Offsets of a layer's parameters from layer_id().
-enum LayerParameter : uint8_t {
-    kLn1Weight,
-    kLn1Bias,
-    kQkvWeight,
-    kQkvBias,
-    kProjWeight,
-    kProjBias,
-    kLn2Weight,
-    kLn2Bias,
-    kFcWeight,
-    kFcBias,
-    kFcProjWeight,
-    kFcProjBias,
-    kPerLayer
-};
+/// Ids of a stage's parameters, in the order of the model's.
+std::vector<int> stage_ids(const ModelParameters& model, const StageLayers& layers) {
+    std::vector<int> ids;
+    const auto add = [&](int id) {
+        if (id != kNoParameter) ids.push_back(id);
+    };
+    const auto add_both = [&](const WeightAndBias& both) {
+        add(both.weight);
+        add(both.bias);
+    };
+    for (int i = layers.first; i < layers.first + layers.count; ++i) {
+        const LayerParameters& layer = model.layers[static_cast<size_t>(i)];
+        add_both(layer.attention_norm);
+        add_both(layer.qkv);
+        add(layer.q_norm);
+        add(layer.k_norm);
+        add_both(layer.proj);
+        add_both(layer.post_attention_norm);
+        add_both(layer.mlp_norm);
+        add_both(layer.fc);
+        add_both(layer.fc_proj);
+        add_both(layer.post_mlp_norm);
+    }
+    if (layers.embedding) add(model.positions);
+    if (layers.final_norm) add_both(model.final_norm);
+    return ids;
+}
+
+ConstTensor weight_of(const Parameter* parameter) {
+    return parameter != nullptr ? ConstTensor(parameter->weight) : ConstTensor();
+}
+Tensor gradient_of(const Parameter* parameter) {
+    return parameter != nullptr ? parameter->gradient : Tensor();
+}
 
 }  // namespace
 
 std::vector<ParameterRows> stage_parameters(const ModelConfig& config, const StageLayers& layers) {
-    const std::vector<LogicalParameter> logical = logical_parameters(config);
+    const ModelParameters model = model_parameters(config);
     std::vector<ParameterRows> rows;
-    const auto add = [&](int id) {
-        rows.push_back({.id = id, .rows = logical[static_cast<size_t>(id)].rows});
-    };
-    for (int layer = layers.first; layer < layers.first + layers.count; ++layer) {
-        for (int i = 0; i < kPerLayer; ++i) add(layer_id(layer) + i);
-    }
-    if (layers.positions) add(wpe_id());
-    if (layers.final_norm) {
-        add(final_norm_id(config));
-        add(final_norm_id(config) + 1);
+    for (const int id : stage_ids(model, layers)) {
+        rows.push_back({.id = id, .rows = model.all[static_cast<size_t>(id)].rows});
     }
     return rows;
 }
 
-TransformerStage::TransformerStage(const ModelConfig& config, const StageLayers& layers,
-                                   const kernels::Operators& operators, int64_t sequences,
-                                   int threads, std::span<Parameter> parameters)
+TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions& options,
+                                   const kernels::Operators& operators,
+                                   std::span<Parameter> parameters, ConstTensor rotary)
     : config_(config),
-      layers_(layers),
-      tokens_(sequences * config.seq_length),
-      attention_{sequences, config.seq_length, config.num_attention_heads, config.head_size(),
-                 config.num_attention_heads},
-      attention_bytes_(operators.attention_workspace_bytes(attention_, config.dtype, threads)),
-      parameters_(parameters) {}
+      options_(options),
+      tokens_(options.sequences * config.seq_length),
+      // Rounded as Gemma's own code rounds it.
+      embedding_scale_(config.dtype == DType::bf16
+                           ? kernels::to_float(kernels::to_bf16(config.embedding_scale))
+                           : config.embedding_scale),
+      parameters_(parameters),
+      rotary_(rotary) {
+    for (int i = 0; i < options.layers.count; ++i) {
+        attention_bytes_ = std::max(
+            attention_bytes_,
+            operators.attention_workspace_bytes(attention_of(i), config.dtype, options.threads));
+    }
+    if (parameters.empty()) return;
+    const ModelParameters model = model_parameters(config);
+    const std::vector<int> ids = stage_ids(model, options.layers);
+    const auto find = [&](int id) -> Parameter* {
+        const auto at = std::find(ids.begin(), ids.end(), id);
+        return id == kNoParameter || at == ids.end()
+                   ? nullptr
+                   : &parameters[static_cast<size_t>(at - ids.begin())];
+    };
+    const auto both = [&](const WeightAndBias& of) {
+        return Weights{.weight = find(of.weight), .bias = find(of.bias)};
+    };
+    for (int i = 0; i < options.layers.count; ++i) {
+        const LayerParameters& of = model.layers[static_cast<size_t>(options.layers.first + i)];
+        layers_.push_back({.attention_norm = both(of.attention_norm),
+                           .qkv = both(of.qkv),
+                           .proj = both(of.proj),
+                           .post_attention_norm = both(of.post_attention_norm),
+                           .mlp_norm = both(of.mlp_norm),
+                           .fc = both(of.fc),
+                           .fc_proj = both(of.fc_proj),
+                           .post_mlp_norm = both(of.post_mlp_norm),
+                           .q_norm = find(of.q_norm),
+                           .k_norm = find(of.k_norm)});
+    }
+    final_norm_ = both(model.final_norm);
+    positions_ = find(model.positions);
+}
+
+kernels::AttentionShape TransformerStage::attention_of(int layer) const {
+    return {.sequences = options_.sequences,
+            .seq_length = config_.seq_length,
+            .heads = config_.num_attention_heads,
+            .head_size = config_.head_size(),
+            .kv_heads = config_.kv_heads(),
+            .scale = config_.attention_scale,
+            .softcap = config_.attention_softcap,
+            .window = config_.window(options_.layers.first + layer)};
+}
 
 // --- layouts
 
@@ -62,78 +120,113 @@ Tensor TransformerStage::hidden(Views& views) const {
     return views.take(tokens_, config_.hidden_size, config_.dtype);
 }
 
-TransformerStage::Layers TransformerStage::saved_views(Views& views) const {
-    const int64_t h = config_.hidden_size;
-    const int64_t f = config_.ffn_hidden_size;
+Tensor TransformerStage::narrowed(Tensor rows, int64_t cols) const {
+    return {rows.data, rows.rows, cols, rows.dtype};  // dense
+}
+
+TransformerStage::Layers TransformerStage::saved_views(Views& kept, Views& recomputed) const {
     const DType type = config_.dtype;
+    const int64_t h = config_.hidden_size;
+    const int64_t norm_stats = config_.normalization == Normalization::layer_norm ? 2 : 1;
+    Views& costly = options_.recompute == Recompute::full ? recomputed : kept;
+    Views& cheap = options_.recompute == Recompute::none ? kept : recomputed;
+    const auto stats = [&](Views& views, int64_t cols) {
+        return views.take(tokens_, cols, DType::fp32);
+    };
+    const StageLayers& of = options_.layers;
     Layers saved;
-    for (int i = 0; i < layers_.count; ++i) {
+    for (int i = 0; i < of.count; ++i) {
         LayerSaved layer;
-        if (i > 0 || layers_.positions) layer.x = hidden(views);
-        layer.ln1_stats = views.take(tokens_, 2, DType::fp32);
-        layer.ln1 = hidden(views);
-        layer.qkv = views.take(tokens_, 3 * h, type);
-        layer.lse = views.take(tokens_, config_.num_attention_heads, DType::fp32);
-        layer.attention = hidden(views);
-        layer.x_mid = hidden(views);
-        layer.ln2_stats = views.take(tokens_, 2, DType::fp32);
-        layer.ln2 = hidden(views);
-        layer.fc = views.take(tokens_, f, type);
-        layer.gelu = views.take(tokens_, f, type);
+        if (i > 0 || of.embedding) layer.x = costly.take(tokens_, h, type);
+        layer.attention_norm_stats = stats(cheap, norm_stats);
+        layer.attention_norm = cheap.take(tokens_, h, type);
+        if (config_.qk_norm) {
+            layer.qkv_before = costly.take(tokens_, config_.qkv_columns(), type);
+            layer.qk_stats = stats(cheap, config_.num_attention_heads + config_.kv_heads());
+        }
+        layer.qkv = (config_.qk_norm ? cheap : costly).take(tokens_, config_.qkv_columns(), type);
+        layer.lse = stats(costly, config_.num_attention_heads);
+        layer.attention = costly.take(tokens_, config_.query_columns(), type);
+        if (config_.post_norms) {
+            layer.proj = costly.take(tokens_, h, type);
+            layer.post_attention_stats = stats(costly, norm_stats);
+        }
+        layer.x_mid = costly.take(tokens_, h, type);
+        layer.mlp_norm_stats = stats(cheap, norm_stats);
+        layer.mlp_norm = cheap.take(tokens_, h, type);
+        layer.fc = costly.take(tokens_, config_.mlp_columns(), type);
+        layer.act = cheap.take(tokens_, config_.ffn_hidden_size, type);
+        if (config_.post_norms) {
+            layer.fc_proj = costly.take(tokens_, h, type);
+            layer.post_mlp_stats = stats(costly, norm_stats);
+        }
         saved.layers.push_back(layer);
     }
-    if (layers_.final_norm) {
-        if (layers_.count > 0 || layers_.positions) saved.final_input = hidden(views);
-        saved.final_stats = views.take(tokens_, 2, DType::fp32);
+    if (of.final_norm) {
+        if (of.count > 0 || of.embedding) saved.final_input = costly.take(tokens_, h, type);
+        saved.final_stats = stats(costly, norm_stats);
     }
     return saved;
 }
 
+TransformerStage::Layers TransformerStage::saved_views(Saved saved) const {
+    Views kept(saved.kept);
+    Views recomputed(saved.recomputed);
+    return saved_views(kept, recomputed);
+}
+
 TransformerStage::LayerGradients TransformerStage::gradient_views(Views& views) const {
+    const auto qkv = [&] { return views.take(tokens_, config_.qkv_columns(), config_.dtype); };
     LayerGradients gradients;
-    gradients.qkv = views.take(tokens_, 3 * config_.hidden_size, config_.dtype);
-    gradients.ln1 = hidden(views);
+    gradients.qkv = qkv();
+    if (config_.qk_norm) gradients.qkv_normed = qkv();
+    gradients.attention_norm = hidden(views);
+    if (config_.post_norms) gradients.proj = hidden(views);
     gradients.x_mid = hidden(views);
-    gradients.ln2 = hidden(views);
-    gradients.fc = views.take(tokens_, config_.ffn_hidden_size, config_.dtype);
+    gradients.mlp_norm = hidden(views);
+    gradients.fc = views.take(tokens_, config_.mlp_columns(), config_.dtype);
+    if (config_.post_norms) gradients.fc_proj = hidden(views);
     return gradients;
 }
 
 TransformerStage::KeptForWeight TransformerStage::kept_views(Views& views) const {
+    const int count = options_.layers.count;
     KeptForWeight kept;
-    for (int i = 0; i < layers_.count; ++i) kept.gradients.push_back(gradient_views(views));
-    for (int i = 0; i < layers_.count; ++i) kept.layer_dy.push_back(hidden(views));
+    for (int i = 0; i < count; ++i) kept.gradients.push_back(gradient_views(views));
+    for (int i = 0; i < count; ++i) kept.layer_dy.push_back(hidden(views));
     kept.stage_dy = hidden(views);
     kept.stage_dx = hidden(views);
     return kept;
 }
 
+TransformerStage::Scratch TransformerStage::scratch_views(Views& views) const {
+    // GELU's backward is one product with its activation; a gate needs the product by itself.
+    const int64_t f = config_.gated ? config_.ffn_hidden_size : 0;
+    const int64_t widest = std::max({config_.hidden_size, config_.query_columns(), f});
+    const Tensor rows = views.take(tokens_, widest, config_.dtype);
+    return {.rows = rows, .attention = views.take_bytes(attention_bytes_)};
+}
+
 StageBytes TransformerStage::bytes() const {
     StageBytes bytes;
     Views saved;
-    saved_views(saved);
+    Views recomputed;
+    saved_views(saved, recomputed);
     bytes.saved = saved.used();
+    bytes.recomputed = recomputed.used();
     Views forward;
-    hidden(forward);
-    forward.take_bytes(attention_bytes_);
+    scratch_views(forward);
     bytes.forward_workspace = forward.used();
     Views backward;
     gradient_views(backward);
-    for (int i = 0; i < 3; ++i) hidden(backward);  // dx of two neighbouring layers, one scratch
-    backward.take_bytes(attention_bytes_);
+    for (int i = 0; i < 2; ++i) hidden(backward);  // dx of two neighbouring layers
+    scratch_views(backward);
     bytes.backward_workspace = backward.used();
-    Views input_gradient;
-    hidden(input_gradient);
-    input_gradient.take_bytes(attention_bytes_);
-    bytes.input_gradient_workspace = input_gradient.used();
+    bytes.input_gradient_workspace = forward.used();
     Views for_weight;
     kept_views(for_weight);
     bytes.for_weight = for_weight.used();
     return bytes;
-}
-
-std::span<Parameter> TransformerStage::layer_parameters(int layer) {
-    return parameters_.subspan(static_cast<size_t>(layer) * kPerLayer, kPerLayer);
 }
 
 ConstTensor TransformerStage::layer_input(int layer, ConstTensor x, const Layers& saved) const {
@@ -141,61 +234,169 @@ ConstTensor TransformerStage::layer_input(int layer, ConstTensor x, const Layers
     return own ? ConstTensor(own) : x;
 }
 
-// --- forward
+ConstTensor TransformerStage::final_input(ConstTensor x, const Layers& saved) const {
+    return saved.final_input ? ConstTensor(saved.final_input) : x;
+}
 
-void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
-                               Saved saved_bytes, Bytes workspace) {
-    const kernels::Operators& op = ctx.operators();
-    Views saved_memory(saved_bytes.kept);
-    const Layers saved = saved_views(saved_memory);
-    Views scratch_memory(workspace);
-    const Tensor scratch = hidden(scratch_memory);
-    const Bytes attention_workspace = scratch_memory.take_bytes(attention_bytes_);
+// --- norms
 
-    // Where each layer's output goes: the next layer's input, the final norm's input, or y.
-    const auto input_of = [&](int layer) {
-        if (layer < layers_.count) return saved.layers[static_cast<size_t>(layer)].x;
-        return layers_.final_norm ? saved.final_input : y;
-    };
-    if (layers_.positions) {
-        const Parameter& wpe = parameters_[static_cast<size_t>(layers_.count) * kPerLayer];
-        op.add_positions(ctx, x, wpe.weight, microbatch.seq_length, input_of(0));
-        x = input_of(0);
-    } else if (layers_.count == 0 && !layers_.final_norm) {
-        op.convert(ctx, x, y);
-    }
-    for (int i = 0; i < layers_.count; ++i) {
-        layer_forward(ctx, i, x, saved.layers[static_cast<size_t>(i)], input_of(i + 1), scratch,
-                      attention_workspace);
-        x = input_of(i + 1);
-    }
-    if (layers_.final_norm) {
-        const auto norm = parameters_.last(2);
-        op.layer_norm_forward(ctx, x, norm[0].weight, norm[1].weight, config_.layer_norm_epsilon, y,
-                              saved.final_stats);
+kernels::RmsNormOptions TransformerStage::rms_norm() const {
+    return {.epsilon = config_.norm_epsilon, .weight_offset = config_.norm_weight_offset};
+}
+
+void TransformerStage::norm_forward(Context& ctx, ConstTensor x, const Weights& norm,
+                                    ConstTensor residual, Tensor y, Statistics statistics) const {
+    if (config_.normalization == Normalization::rms_norm) {
+        ctx.operators().rms_norm_forward(ctx, x, norm.weight->weight, rms_norm(), residual, y,
+                                         statistics);
+    } else {
+        ctx.operators().layer_norm_forward(ctx, x, norm.weight->weight, norm.bias->weight,
+                                           config_.norm_epsilon, y, statistics);
     }
 }
 
-void TransformerStage::recompute(Context&, const Microbatch&, ConstTensor, Saved, Bytes) {}
+void TransformerStage::norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x,
+                                           const Weights& norm, Statistics statistics,
+                                           ConstTensor residual, Tensor dx) const {
+    if (config_.normalization == Normalization::rms_norm) {
+        ctx.operators().rms_norm_backward_input(ctx, dy, x, norm.weight->weight, rms_norm(),
+                                                statistics, residual, dx);
+    } else {
+        ctx.operators().layer_norm_backward_input(ctx, dy, x, norm.weight->weight, statistics,
+                                                  residual, dx);
+    }
+}
+
+void TransformerStage::norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x,
+                                            const Weights& norm, Statistics statistics,
+                                            bool overwrite) const {
+    if (config_.normalization == Normalization::rms_norm) {
+        ctx.operators().rms_norm_backward_weight(ctx, dy, x, statistics, norm.weight->gradient,
+                                                 !overwrite);
+    } else {
+        ctx.operators().layer_norm_backward_weight(ctx, dy, x, statistics, norm.weight->gradient,
+                                                   norm.bias->gradient, !overwrite);
+    }
+}
+
+// --- forward
+
+void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
+                               Saved saved, Bytes workspace) {
+    Views memory(workspace);
+    run(ctx, microbatch, x, y, saved_views(saved), scratch_views(memory));
+}
+
+void TransformerStage::recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                                 Saved saved, Bytes workspace) {
+    const Layers layers = saved_views(saved);
+    if (options_.recompute == Recompute::full) {
+        Views memory(workspace);
+        run(ctx, microbatch, x, {}, layers, scratch_views(memory));
+    } else if (options_.recompute == Recompute::selective) {
+        for (int i = 0; i < options_.layers.count; ++i) {
+            layer_recompute(ctx, i, layer_input(i, x, layers),
+                            layers.layers[static_cast<size_t>(i)]);
+        }
+    }
+}
+
+void TransformerStage::run(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
+                           const Layers& saved, const Scratch& scratch) {
+    const kernels::Operators& op = ctx.operators();
+    const StageLayers& of = options_.layers;
+    // Where each layer's output goes: the next layer's input, the final norm's input, or y.
+    const auto input_of = [&](int layer) {
+        if (layer < of.count) return saved.layers[static_cast<size_t>(layer)].x;
+        return of.final_norm ? saved.final_input : y;
+    };
+    if (of.embedding && input_of(0)) {
+        if (positions_ != nullptr) {
+            op.add_positions(ctx, x, positions_->weight, microbatch.seq_length, input_of(0));
+        } else {
+            op.scale(ctx, x, embedding_scale_, input_of(0));
+        }
+        x = input_of(0);
+    } else if (of.count == 0 && !of.final_norm && y) {
+        op.convert(ctx, x, y);
+    }
+    for (int i = 0; i < of.count; ++i) {
+        layer_forward(ctx, i, x, saved.layers[static_cast<size_t>(i)], input_of(i + 1), scratch);
+        x = input_of(i + 1);
+    }
+    if (of.final_norm) {
+        const Tensor out = y ? y : narrowed(scratch.rows, config_.hidden_size);
+        norm_forward(ctx, x, final_norm_, {}, out, saved.final_stats);
+    }
+}
+
+/// From the product to what attention reads.
+void TransformerStage::qkv_to_attention(Context& ctx, int layer, const LayerSaved& saved) {
+    const kernels::Operators& op = ctx.operators();
+    const LayerWeights& w = layers_[static_cast<size_t>(layer)];
+    const kernels::AttentionShape shape = attention_of(layer);
+    if (config_.qk_norm) {
+        op.head_norm_forward(ctx, saved.qkv_before, w.q_norm->weight, w.k_norm->weight, rms_norm(),
+                             shape, saved.qkv, saved.qk_stats);
+    }
+    if (rotary_) op.rotary_forward(ctx, rotary_, shape, saved.qkv);
+}
 
 void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
-                                     const LayerSaved& saved, Tensor out, Tensor scratch,
-                                     Bytes attention_workspace) {
+                                     const LayerSaved& saved, Tensor out, const Scratch& scratch) {
     const kernels::Operators& op = ctx.operators();
-    const std::span<Parameter> p = layer_parameters(layer);
-    op.layer_norm_forward(ctx, x, p[kLn1Weight].weight, p[kLn1Bias].weight,
-                          config_.layer_norm_epsilon, saved.ln1, saved.ln1_stats);
-    op.linear_forward(ctx, saved.ln1, p[kQkvWeight].weight, p[kQkvBias].weight, saved.qkv);
-    op.causal_attention_forward(ctx, saved.qkv, attention_, saved.attention, saved.lse,
-                                attention_workspace);
-    op.linear_add_forward(ctx, saved.attention, p[kProjWeight].weight, p[kProjBias].weight, x,
-                          scratch, saved.x_mid);
-    op.layer_norm_forward(ctx, saved.x_mid, p[kLn2Weight].weight, p[kLn2Bias].weight,
-                          config_.layer_norm_epsilon, saved.ln2, saved.ln2_stats);
-    op.linear_gelu_forward(ctx, saved.ln2, p[kFcWeight].weight, p[kFcBias].weight, saved.fc,
-                           saved.gelu);
-    op.linear_add_forward(ctx, saved.gelu, p[kFcProjWeight].weight, p[kFcProjBias].weight,
-                          saved.x_mid, scratch, out);
+    const LayerWeights& w = layers_[static_cast<size_t>(layer)];
+    const Tensor sum = narrowed(scratch.rows, config_.hidden_size);
+    const auto linear = [&](ConstTensor in, const Weights& of, Tensor to) {
+        op.linear_forward(ctx, in, of.weight->weight, weight_of(of.bias), to);
+    };
+    const auto linear_add = [&](ConstTensor in, const Weights& of, ConstTensor residual,
+                                Tensor to) {
+        op.linear_add_forward(ctx, in, of.weight->weight, weight_of(of.bias), residual, sum, to);
+    };
+
+    norm_forward(ctx, x, w.attention_norm, {}, saved.attention_norm, saved.attention_norm_stats);
+    linear(saved.attention_norm, w.qkv, config_.qk_norm ? saved.qkv_before : saved.qkv);
+    qkv_to_attention(ctx, layer, saved);
+    op.causal_attention_forward(ctx, saved.qkv, attention_of(layer), saved.attention, saved.lse,
+                                scratch.attention);
+    if (config_.post_norms) {
+        linear(saved.attention, w.proj, saved.proj);
+        norm_forward(ctx, saved.proj, w.post_attention_norm, x, saved.x_mid,
+                     saved.post_attention_stats);
+    } else {
+        linear_add(saved.attention, w.proj, x, saved.x_mid);
+    }
+    norm_forward(ctx, saved.x_mid, w.mlp_norm, {}, saved.mlp_norm, saved.mlp_norm_stats);
+    if (config_.gated) {
+        linear(saved.mlp_norm, w.fc, saved.fc);
+        op.gated_forward(ctx, config_.activation, saved.fc, saved.act);
+    } else {
+        op.linear_gelu_forward(ctx, saved.mlp_norm, w.fc.weight->weight, weight_of(w.fc.bias),
+                               saved.fc, saved.act);
+    }
+    if (config_.post_norms) {
+        linear(saved.act, w.fc_proj, saved.fc_proj);
+        norm_forward(ctx, saved.fc_proj, w.post_mlp_norm, saved.x_mid, out ? out : sum,
+                     saved.post_mlp_stats);
+    } else if (out) {
+        linear_add(saved.act, w.fc_proj, saved.x_mid, out);
+    }
+}
+
+/// Selective: norms and activations, by the operators that made them.
+void TransformerStage::layer_recompute(Context& ctx, int layer, ConstTensor x,
+                                       const LayerSaved& saved) {
+    const kernels::Operators& op = ctx.operators();
+    const LayerWeights& w = layers_[static_cast<size_t>(layer)];
+    norm_forward(ctx, x, w.attention_norm, {}, saved.attention_norm, saved.attention_norm_stats);
+    if (config_.qk_norm) qkv_to_attention(ctx, layer, saved);
+    norm_forward(ctx, saved.x_mid, w.mlp_norm, {}, saved.mlp_norm, saved.mlp_norm_stats);
+    if (config_.gated) {
+        op.gated_forward(ctx, config_.activation, saved.fc, saved.act);
+    } else {
+        op.gelu_forward(ctx, saved.fc, saved.act);
+    }
 }
 
 // --- backward
@@ -203,140 +404,177 @@ void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
 void TransformerStage::layer_backward_input(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
                                             const LayerSaved& saved,
                                             const LayerGradients& gradients, Tensor dx,
-                                            Tensor scratch, Bytes attention_workspace) {
+                                            const Scratch& scratch) {
     const kernels::Operators& op = ctx.operators();
-    const std::span<Parameter> p = layer_parameters(layer);
-    op.linear_gelu_backward_input(ctx, dy, p[kFcProjWeight].weight, saved.fc, gradients.fc);
-    op.linear_backward_input(ctx, gradients.fc, p[kFcWeight].weight, gradients.ln2);
-    op.layer_norm_backward_input(ctx, gradients.ln2, saved.x_mid, p[kLn2Weight].weight,
-                                 saved.ln2_stats, dy, gradients.x_mid);
-    op.linear_backward_input(ctx, gradients.x_mid, p[kProjWeight].weight, scratch);
-    op.causal_attention_backward(ctx, scratch, saved.qkv, saved.attention, saved.lse, attention_,
-                                 gradients.qkv, attention_workspace);
-    op.linear_backward_input(ctx, gradients.qkv, p[kQkvWeight].weight, gradients.ln1);
-    op.layer_norm_backward_input(ctx, gradients.ln1, x, p[kLn1Weight].weight, saved.ln1_stats,
-                                 gradients.x_mid, dx);
+    const LayerWeights& w = layers_[static_cast<size_t>(layer)];
+    const kernels::AttentionShape shape = attention_of(layer);
+    const auto through = [&](ConstTensor gradient, const Weights& linear, Tensor to) {
+        op.linear_backward_input(ctx, gradient, linear.weight->weight, to);
+    };
+
+    ConstTensor d_fc_proj = dy;
+    if (config_.post_norms) {
+        norm_backward_input(ctx, dy, saved.fc_proj, w.post_mlp_norm, saved.post_mlp_stats, {},
+                            gradients.fc_proj);
+        d_fc_proj = gradients.fc_proj;
+    }
+    if (config_.gated) {
+        const Tensor d_act = narrowed(scratch.rows, config_.ffn_hidden_size);
+        through(d_fc_proj, w.fc_proj, d_act);
+        op.gated_backward(ctx, config_.activation, d_act, saved.fc, gradients.fc);
+    } else {
+        op.linear_gelu_backward_input(ctx, d_fc_proj, w.fc_proj.weight->weight, saved.fc,
+                                      gradients.fc);
+    }
+    through(gradients.fc, w.fc, gradients.mlp_norm);
+    norm_backward_input(ctx, gradients.mlp_norm, saved.x_mid, w.mlp_norm, saved.mlp_norm_stats, dy,
+                        gradients.x_mid);
+
+    ConstTensor d_proj = gradients.x_mid;
+    if (config_.post_norms) {
+        norm_backward_input(ctx, gradients.x_mid, saved.proj, w.post_attention_norm,
+                            saved.post_attention_stats, {}, gradients.proj);
+        d_proj = gradients.proj;
+    }
+    const Tensor d_attention = narrowed(scratch.rows, config_.query_columns());
+    through(d_proj, w.proj, d_attention);
+    const Tensor d_qkv = config_.qk_norm ? gradients.qkv_normed : gradients.qkv;
+    op.causal_attention_backward(ctx, d_attention, saved.qkv, saved.attention, saved.lse, shape,
+                                 d_qkv, scratch.attention);
+    if (rotary_) op.rotary_backward(ctx, rotary_, shape, d_qkv);
+    if (config_.qk_norm) {
+        op.head_norm_backward_input(ctx, d_qkv, saved.qkv_before, w.q_norm->weight,
+                                    w.k_norm->weight, rms_norm(), saved.qk_stats, shape,
+                                    gradients.qkv);
+    }
+    through(gradients.qkv, w.qkv, gradients.attention_norm);
+    norm_backward_input(ctx, gradients.attention_norm, x, w.attention_norm,
+                        saved.attention_norm_stats, gradients.x_mid, dx);
 }
 
 void TransformerStage::layer_backward_weight(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
                                              const LayerSaved& saved,
                                              const LayerGradients& gradients, bool overwrite) {
     const kernels::Operators& op = ctx.operators();
-    const std::span<Parameter> p = layer_parameters(layer);
-    const bool add = !overwrite;
-    const auto linear = [&](ConstTensor gradient, ConstTensor input, LayerParameter weight) {
-        op.linear_backward_weight(ctx, gradient, input, p[weight].gradient,
-                                  p[static_cast<size_t>(weight) + 1].gradient, add);
+    const LayerWeights& w = layers_[static_cast<size_t>(layer)];
+    const auto linear = [&](ConstTensor gradient, ConstTensor input, const Weights& of) {
+        op.linear_backward_weight(ctx, gradient, input, of.weight->gradient, gradient_of(of.bias),
+                                  !overwrite);
     };
-    const auto norm = [&](ConstTensor gradient, ConstTensor input, ConstTensor stats,
-                          LayerParameter weight) {
-        op.layer_norm_backward_weight(ctx, gradient, input, stats, p[weight].gradient,
-                                      p[static_cast<size_t>(weight) + 1].gradient, add);
+    const auto norm = [&](ConstTensor gradient, ConstTensor input, Statistics statistics,
+                          const Weights& of) {
+        norm_backward_weight(ctx, gradient, input, of, statistics, overwrite);
     };
-    linear(dy, saved.gelu, kFcProjWeight);
-    linear(gradients.fc, saved.ln2, kFcWeight);
-    norm(gradients.ln2, saved.x_mid, saved.ln2_stats, kLn2Weight);
-    linear(gradients.x_mid, saved.attention, kProjWeight);
-    linear(gradients.qkv, saved.ln1, kQkvWeight);
-    norm(gradients.ln1, x, saved.ln1_stats, kLn1Weight);
+    if (config_.post_norms) {
+        norm(dy, saved.fc_proj, saved.post_mlp_stats, w.post_mlp_norm);
+        norm(gradients.x_mid, saved.proj, saved.post_attention_stats, w.post_attention_norm);
+    }
+    linear(config_.post_norms ? ConstTensor(gradients.fc_proj) : dy, saved.act, w.fc_proj);
+    linear(gradients.fc, saved.mlp_norm, w.fc);
+    norm(gradients.mlp_norm, saved.x_mid, saved.mlp_norm_stats, w.mlp_norm);
+    linear(config_.post_norms ? gradients.proj : gradients.x_mid, saved.attention, w.proj);
+    if (config_.qk_norm) {
+        op.head_norm_backward_weight(ctx, gradients.qkv_normed, saved.qkv_before, saved.qk_stats,
+                                     attention_of(layer), w.q_norm->gradient, w.k_norm->gradient,
+                                     !overwrite);
+    }
+    linear(gradients.qkv, saved.attention_norm, w.qkv);
+    norm(gradients.attention_norm, x, saved.attention_norm_stats, w.attention_norm);
 }
 
 void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                                 ConstTensor x, Saved saved_bytes, Tensor dx, Bytes workspace,
                                 bool overwrite) {
     const kernels::Operators& op = ctx.operators();
-    Views saved_memory(saved_bytes.kept);
-    const Layers saved = saved_views(saved_memory);
+    const int count = options_.layers.count;
+    const Layers saved = saved_views(saved_bytes);
     Views memory(workspace);
     const LayerGradients gradients = gradient_views(memory);
     Tensor next = hidden(memory);
     Tensor other = hidden(memory);
-    const Tensor scratch = hidden(memory);
-    const Bytes attention_workspace = memory.take_bytes(attention_bytes_);
+    const Scratch scratch = scratch_views(memory);
 
-    if (layers_.final_norm) {
-        const auto norm = parameters_.last(2);
-        const ConstTensor input = saved.final_input ? ConstTensor(saved.final_input) : x;
-        op.layer_norm_backward_weight(ctx, dy, input, saved.final_stats, norm[0].gradient,
-                                      norm[1].gradient, !overwrite);
-        const Tensor out = layers_.count == 0 ? dx : next;
-        op.layer_norm_backward_input(ctx, dy, input, norm[0].weight, saved.final_stats, {}, out);
+    if (options_.layers.final_norm) {
+        const ConstTensor input = final_input(x, saved);
+        norm_backward_weight(ctx, dy, input, final_norm_, saved.final_stats, overwrite);
+        const Tensor out = count == 0 ? dx : next;
+        norm_backward_input(ctx, dy, input, final_norm_, saved.final_stats, {}, out);
         dy = out;
         std::swap(next, other);
-    } else if (layers_.count == 0) {
+    } else if (count == 0) {
         op.convert(ctx, dy, dx);
     }
-    for (int i = layers_.count - 1; i >= 0; --i) {
+    for (int i = count - 1; i >= 0; --i) {
         const LayerSaved& layer = saved.layers[static_cast<size_t>(i)];
         const ConstTensor input = layer_input(i, x, saved);
         const Tensor out = i == 0 ? dx : next;
-        layer_backward_input(ctx, i, dy, input, layer, gradients, out, scratch,
-                             attention_workspace);
+        layer_backward_input(ctx, i, dy, input, layer, gradients, out, scratch);
         layer_backward_weight(ctx, i, dy, input, layer, gradients, overwrite);
         dy = out;
         std::swap(next, other);
     }
-    if (layers_.positions) {
-        Parameter& wpe = parameters_[static_cast<size_t>(layers_.count) * kPerLayer];
-        op.positions_gradient(ctx, dx, microbatch.seq_length, wpe.gradient, !overwrite);
-    }
+    embedding_backward_weight(ctx, microbatch, dx, overwrite);
+    embedding_backward_input(ctx, dx);
 }
 
 void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTensor dy,
                                       ConstTensor x, Saved saved_bytes, Tensor dx, Bytes for_weight,
                                       Bytes workspace) {
     const kernels::Operators& op = ctx.operators();
-    Views saved_memory(saved_bytes.kept);
-    const Layers saved = saved_views(saved_memory);
+    const int count = options_.layers.count;
+    const Layers saved = saved_views(saved_bytes);
     Views kept_memory(for_weight);
     const KeptForWeight kept = kept_views(kept_memory);
     Views memory(workspace);
-    const Tensor scratch = hidden(memory);
-    const Bytes attention_workspace = memory.take_bytes(attention_bytes_);
+    const Scratch scratch = scratch_views(memory);
 
     op.convert(ctx, dy, kept.stage_dy);
-    if (layers_.final_norm) {
-        const auto norm = parameters_.last(2);
-        const ConstTensor input = saved.final_input ? ConstTensor(saved.final_input) : x;
-        op.layer_norm_backward_input(ctx, dy, input, norm[0].weight, saved.final_stats, {},
-                                     layers_.count == 0 ? dx : kept.layer_dy.back());
-    } else if (layers_.count == 0) {
-        op.convert(ctx, dy, dx);
+    const Tensor first = count == 0 ? dx : kept.layer_dy.back();
+    if (options_.layers.final_norm) {
+        norm_backward_input(ctx, dy, final_input(x, saved), final_norm_, saved.final_stats, {},
+                            first);
     } else {
-        op.convert(ctx, dy, kept.layer_dy.back());
+        op.convert(ctx, dy, first);
     }
-    for (int i = layers_.count - 1; i >= 0; --i) {
+    for (int i = count - 1; i >= 0; --i) {
         const auto at = static_cast<size_t>(i);
         layer_backward_input(ctx, i, kept.layer_dy[at], layer_input(i, x, saved), saved.layers[at],
-                             kept.gradients[at], i == 0 ? dx : kept.layer_dy[at - 1], scratch,
-                             attention_workspace);
+                             kept.gradients[at], i == 0 ? dx : kept.layer_dy[at - 1], scratch);
     }
     op.convert(ctx, dx, kept.stage_dx);
+    embedding_backward_input(ctx, dx);
 }
 
 void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                        Saved saved_bytes, Bytes for_weight, Bytes, bool overwrite) {
-    const kernels::Operators& op = ctx.operators();
-    Views saved_memory(saved_bytes.kept);
-    const Layers saved = saved_views(saved_memory);
+    const Layers saved = saved_views(saved_bytes);
     Views kept_memory(for_weight);
     const KeptForWeight kept = kept_views(kept_memory);
 
-    if (layers_.final_norm) {
-        const auto norm = parameters_.last(2);
-        const ConstTensor input = saved.final_input ? ConstTensor(saved.final_input) : x;
-        op.layer_norm_backward_weight(ctx, kept.stage_dy, input, saved.final_stats,
-                                      norm[0].gradient, norm[1].gradient, !overwrite);
+    if (options_.layers.final_norm) {
+        norm_backward_weight(ctx, kept.stage_dy, final_input(x, saved), final_norm_,
+                             saved.final_stats, overwrite);
     }
-    for (int i = layers_.count - 1; i >= 0; --i) {
+    for (int i = options_.layers.count - 1; i >= 0; --i) {
         const auto at = static_cast<size_t>(i);
         layer_backward_weight(ctx, i, kept.layer_dy[at], layer_input(i, x, saved), saved.layers[at],
                               kept.gradients[at], overwrite);
     }
-    if (layers_.positions) {
-        Parameter& wpe = parameters_[static_cast<size_t>(layers_.count) * kPerLayer];
-        op.positions_gradient(ctx, kept.stage_dx, microbatch.seq_length, wpe.gradient, !overwrite);
+    embedding_backward_weight(ctx, microbatch, kept.stage_dx, overwrite);
+}
+
+/// dx: of what the first layer reads; becomes that of the embedded tokens.
+void TransformerStage::embedding_backward_input(Context& ctx, Tensor dx) const {
+    if (options_.layers.embedding && positions_ == nullptr) {
+        ctx.operators().scale(ctx, dx, embedding_scale_, dx);
     }
+}
+
+void TransformerStage::embedding_backward_weight(Context& ctx, const Microbatch& microbatch,
+                                                 ConstTensor dx, bool overwrite) const {
+    if (positions_ == nullptr) return;
+    ctx.operators().positions_gradient(ctx, dx, microbatch.seq_length, positions_->gradient,
+                                       !overwrite);
 }
 
 }  // namespace vocabpipe

@@ -18,9 +18,9 @@ StepCosts::StepCosts(const DeviceSpec& device)
 StepCosts::StepCosts(TableCosts links) : measured_(std::move(links)) {}
 
 int64_t StepCosts::pass_ns(int rank, const Pass& pass) const {
-    const auto op = static_cast<size_t>(pass.op);
-    return traits(pass.op).has_stage ? stage_ns[pass.stage][op]
-                                     : rank_ns[static_cast<size_t>(rank)][op];
+    return cost_in(
+        traits(pass.op).has_stage ? stage_ns[pass.stage] : rank_ns[static_cast<size_t>(rank)],
+        pass.op);
 }
 
 int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {

@@ -18,7 +18,7 @@ public:
     /// Links as measured: latency and rates of `links`, between any ranks.
     explicit StepCosts(TableCosts links);
 
-    std::vector<TableCosts::OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W
+    std::vector<TableCosts::OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W, R
     std::vector<TableCosts::OpCosts> rank_ns;   ///< [rank][op]: E, G, S, T, Reduce, Norm, Update
 
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;

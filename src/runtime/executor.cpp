@@ -210,6 +210,9 @@ private:
                            : modules_.output->parameters().front();
         return {p.gradient.as<std::byte>(), b.bytes};
     }
+    [[nodiscard]] Saved saved(uint32_t kept, uint32_t recomputed) {
+        return {.kept = bytes_of(kept), .recomputed = bytes_of(recomputed)};
+    }
     [[nodiscard]] Tensor tensor(uint32_t buffer, int64_t rows, int64_t cols, DType dtype) {
         return {bytes_of(buffer).data(), rows, cols, dtype};
     }
@@ -405,23 +408,24 @@ private:
         const auto mb = [&]() -> const Microbatch& { return microbatches_[pass.microbatch]; };
         switch (pass.op) {
             case Op::F:
-                stage->forward(context_, mb(), boundary(o[0]), boundary(o[1]),
-                               {.kept = bytes_of(o[2]), .recomputed = {}}, bytes_of(o[3]));
+                stage->forward(context_, mb(), boundary(o[0]), boundary(o[1]), saved(o[2], o[3]),
+                               bytes_of(o[4]));
+                break;
+            case Op::R:
+                stage->recompute(context_, mb(), boundary(o[0]), saved(o[1], o[2]), bytes_of(o[3]));
                 break;
             case Op::B:
-                stage->backward(context_, mb(), boundary(o[0]), boundary(o[1]),
-                                {.kept = bytes_of(o[2]), .recomputed = {}}, boundary(o[3]),
-                                bytes_of(o[4]), action.overwrites);
+                stage->backward(context_, mb(), boundary(o[0]), boundary(o[1]), saved(o[2], o[3]),
+                                boundary(o[4]), bytes_of(o[5]), action.overwrites);
                 break;
             case Op::I:
                 stage->backward_input(context_, mb(), boundary(o[0]), boundary(o[1]),
-                                      {.kept = bytes_of(o[2]), .recomputed = {}}, boundary(o[3]),
-                                      bytes_of(o[4]), bytes_of(o[5]));
+                                      saved(o[2], o[3]), boundary(o[4]), bytes_of(o[5]),
+                                      bytes_of(o[6]));
                 break;
             case Op::W:
-                stage->backward_weight(context_, mb(), boundary(o[0]),
-                                       {.kept = bytes_of(o[1]), .recomputed = {}}, bytes_of(o[2]),
-                                       bytes_of(o[3]), action.overwrites);
+                stage->backward_weight(context_, mb(), boundary(o[0]), saved(o[1], o[2]),
+                                       bytes_of(o[3]), bytes_of(o[4]), action.overwrites);
                 break;
             case Op::E:
                 modules_.input->embed(context_, mb(), boundary(o[0]));

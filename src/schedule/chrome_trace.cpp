@@ -51,6 +51,8 @@ const char* colour_of(const Program& program, const Action& action) {
             return "thread_state_runnable";
         case Op::W:
             return "thread_state_iowait";
+        case Op::R:
+            return "thread_state_uninterruptible";
         case Op::S:
             return "rail_animation";
         case Op::T:

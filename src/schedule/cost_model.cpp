@@ -34,9 +34,9 @@ TableCosts TableCosts::uniform(int ranks, int stages, int64_t forward, int64_t b
 }
 
 int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
-    return traits(pass.op).has_stage
-               ? stage_ns[pass.stage][static_cast<size_t>(pass.op)]
-               : rank_ns[static_cast<size_t>(rank)][static_cast<size_t>(pass.op)];
+    return cost_in(
+        traits(pass.op).has_stage ? stage_ns[pass.stage] : rank_ns[static_cast<size_t>(rank)],
+        pass.op);
 }
 
 int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {

@@ -155,10 +155,10 @@ private:
             if (state.done[k]) continue;
             const Pass& before = state.list[k];
             if (before.op == pass.op && before.stage == pass.stage) return false;  // keep the order
-            const bool own_forward = before.op == F && (pass.op == B || pass.op == I) &&
-                                     before.stage == pass.stage &&
-                                     before.microbatch == pass.microbatch;
-            if (own_forward) return false;
+            const bool of_stages = traits(before.op).has_stage && traits(pass.op).has_stage;
+            if (of_stages && before.stage == pass.stage && before.microbatch == pass.microbatch) {
+                return false;  // F, R and B or I
+            }
         }
         return true;
     }

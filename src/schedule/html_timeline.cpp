@@ -41,9 +41,9 @@ private:
 /// What colours a slice: an index into kKinds of html/draw.js. Passes by their letter, the passes
 /// of the step together, combines and folds, communication.
 int kind_of(std::string_view name, Lane lane) {
-    constexpr int kStep = 8;
-    constexpr int kCombine = 9;
-    constexpr int kCommunication = 10;
+    constexpr int kStep = 9;
+    constexpr int kCombine = 10;
+    constexpr int kCommunication = 11;
     if (lane == Lane::combine) return kCombine;
     if (lane != Lane::compute) return kCommunication;
     name.remove_prefix(std::min(name.find_first_not_of("0123456789"), name.size()));

@@ -19,7 +19,7 @@ namespace {
 using enum Op;
 
 bool is_backward(Op op) {
-    return op == B || op == I || op == W;
+    return op == B || op == I || op == W || op == R;
 }
 
 /// Passes that all placements together may have: a fraction of a second.

@@ -21,7 +21,7 @@ PassCosts PassCosts::of(const CostModel& costs, const StepSizes& sizes, const Sc
     result.stage.resize(static_cast<size_t>(schedule.stages));
     result.rank.resize(static_cast<size_t>(schedule.ranks));
     for (int stage = 0; stage < schedule.stages; ++stage) {
-        for (const Op op : {Op::F, Op::B, Op::I, Op::W}) {
+        for (const Op op : {Op::F, Op::B, Op::I, Op::W, Op::R}) {
             result.stage[static_cast<size_t>(stage)][static_cast<size_t>(op)] =
                 costs.pass_ns(schedule.rank_of_stage[static_cast<size_t>(stage)],
                               {op, static_cast<uint16_t>(stage), 0});
@@ -74,7 +74,7 @@ PassCosts PassCosts::of(const CostModel& costs, const StepSizes& sizes, const Sc
 int64_t PassCosts::mean(Op op) const {
     const auto& table = traits(op).has_stage ? stage : rank;
     int64_t sum = 0;
-    for (const OpCosts& costs : table) sum += costs[static_cast<size_t>(op)];
+    for (const OpCosts& costs : table) sum += cost_in(costs, op);
     const auto count = static_cast<int64_t>(table.size());
     return (sum + count / 2) / count;
 }

@@ -18,8 +18,8 @@ namespace {
 
 using enum Op;
 
-constexpr uint8_t bit(Op op) {
-    return static_cast<uint8_t>(1U << static_cast<unsigned>(op));
+constexpr uint16_t bit(Op op) {
+    return static_cast<uint16_t>(1U << static_cast<unsigned>(op));
 }
 
 bool is_backward(Op op) {
@@ -95,7 +95,8 @@ std::optional<Violation> check_shape(const Schedule& schedule) {
 }
 
 /// A line is what gets one forward-like and one backward-like pass per microbatch: a stage (F and
-/// B, or I and W), the input shard of a rank (E and G), or its output shard (S and T).
+/// B, or I and W; perhaps an R between them), the input shard of a rank (E and G), or its output
+/// shard (S and T).
 struct Line {
     Op forward;
     Op backward;
@@ -156,7 +157,7 @@ private:
         return (input ? input_line_ : output_line_)[static_cast<size_t>(rank)];
     }
 
-    uint8_t& seen(int line, uint32_t microbatch) {
+    uint16_t& seen(int line, uint32_t microbatch) {
         return seen_[static_cast<size_t>(line) * static_cast<size_t>(microbatches_) + microbatch];
     }
 
@@ -189,7 +190,7 @@ private:
         if (owner != rank) {
             return "stage " + std::to_string(pass.stage) + " is on rank " + std::to_string(owner);
         }
-        uint8_t& before = seen(line, pass.microbatch);
+        uint16_t& before = seen(line, pass.microbatch);
         if ((before & bit(pass.op)) != 0) return "appears twice";
         const auto other = [&](Op op) { return with_letter(op, pass.stage, pass.microbatch); };
         if (pass.op == B && (before & bit(I)) != 0) {
@@ -202,6 +203,13 @@ private:
             if ((before & bit(needed)) == 0) {
                 return "needs " + other(needed) + ", which is not among the passes before it";
             }
+        }
+        if (pass.op == R) {
+            for (const Op user : {B, I}) {
+                if ((before & bit(user)) == 0) continue;
+                return "comes after " + other(user) + ", which needs what it recomputes";
+            }
+            if (forward_only_) return "has no backward that needs what it recomputes";
         }
         if (pass.op == G && forward_only_) return "has no backward to take its gradient from";
         before |= bit(pass.op);
@@ -231,6 +239,7 @@ private:
         switch (op) {
             case B:
             case I:
+            case R:
                 return F;
             case W:
                 return I;
@@ -255,7 +264,7 @@ private:
         for (size_t l = 0; l < lines_.size(); ++l) {
             const Line& line = lines_[l];
             for (uint32_t j = 0; j < static_cast<uint32_t>(microbatches_); ++j) {
-                const uint8_t there = seen(static_cast<int>(l), j);
+                const uint16_t there = seen(static_cast<int>(l), j);
                 if ((there & bit(line.forward)) == 0) return missing_pass(line, line.forward, j);
                 if (forward_only_) continue;
                 if (line.backward == B && (there & bit(I)) != 0) {
@@ -301,7 +310,7 @@ private:
     std::vector<Line> lines_;  ///< stages first
     std::vector<int> input_line_, output_line_;
     size_t total_ = 0;
-    std::vector<uint8_t> seen_;  ///< [line][microbatch], one bit per Op
+    std::vector<uint16_t> seen_;  ///< [line][microbatch], one bit per Op
 };
 
 /// Runs the lists of a schedule with a sound structure: each rank in order, waiting for inputs.

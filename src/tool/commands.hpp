@@ -35,6 +35,8 @@ void add_schedule_convert(CLI::App& schedule);
 void add_checkpoint_inspect(CLI::App& checkpoint);
 /// `vocabpipe checkpoint verify`
 void add_checkpoint_verify(CLI::App& checkpoint);
+/// `vocabpipe generate`
+void add_generate(CLI::App& app);
 /// `vocabpipe profile`; `command` is the whole command line.
 void add_profile(CLI::App& app, std::string command);
 

@@ -49,6 +49,7 @@ int run(int argc, char** argv) {
     add_explain(app);
     add_simulate(app);
     add_timeline(app);
+    add_generate(app);
     add_profile(app, command_line(argc, argv));
     CLI::App* schedule = app.add_subcommand("schedule", "Show, check and convert schedules");
     schedule->require_subcommand(1);

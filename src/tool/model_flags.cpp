@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/model_flags.hpp"
 
+#include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
 
@@ -14,25 +15,6 @@ std::string schedule_names() {
         names += (names.empty() ? "" : ", ") + std::string(generator.name);
     }
     return names;
-}
-
-void add_model(CLI::App& app, ModelConfig& m) {
-    app.add_option("--num-layers", m.num_layers, "Transformer layers")->capture_default_str();
-    app.add_option("--hidden-size", m.hidden_size, "Hidden size h")->capture_default_str();
-    app.add_option("--ffn-hidden-size", m.ffn_hidden_size, "Feed-forward size (default 4 h)");
-    app.add_option("--num-attention-heads", m.num_attention_heads, "Attention heads")
-        ->capture_default_str();
-    app.add_option("--seq-length", m.seq_length, "Tokens per sequence")->capture_default_str();
-    app.add_option("--max-position-embeddings", m.max_position_embeddings,
-                   "Learned positions (default: the sequence length)");
-    app.add_option("--vocab-size", m.vocab_size, "Vocabulary rows V, unpadded")
-        ->capture_default_str();
-    app.add_option("--init-method-std", m.init_std, "Standard deviation of initial weights")
-        ->capture_default_str();
-    app.add_option("--label-smoothing", m.label_smoothing, "Label smoothing in [0, 1)")
-        ->capture_default_str();
-    app.add_option("--z-loss", m.z_loss, "Weight of the squared log partition function")
-        ->capture_default_str();
 }
 
 void add_schedule(CLI::App& app, TrainOptions& t) {
@@ -64,11 +46,18 @@ void add_schedule(CLI::App& app, TrainOptions& t) {
 
 }  // namespace
 
-ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options) : app_(app), options_(options) {
-    app.option_defaults()->take_last();  // as argparse does: scripts append what they override
-    add_model(app, options.model);
-    app.add_flag("--untie-embeddings-and-output-weights", untie_,
-                 "Give the output layer a weight of its own");
+namespace {
+
+/// As argparse does: scripts append what they override.
+CLI::App& last_wins(CLI::App& app) {
+    app.option_defaults()->take_last();
+    return app;
+}
+
+}  // namespace
+
+ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options)
+    : app_(last_wins(app)), options_(options), architecture_(app, options.model) {
     app.add_option("--dtype", dtype_, "fp32 or bf16")
         ->check(CLI::IsMember({"fp32", "bf16"}))
         ->capture_default_str();
@@ -86,11 +75,11 @@ ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options) : app_(app), option
                    "OpenMP threads per rank (default: the rank's share of the cores)");
 }
 
-void ModelFlags::resolve() const {
+void ModelFlags::resolve() {
     ModelConfig& m = options_.model;
-    if (app_.count("--ffn-hidden-size") == 0) m.ffn_hidden_size = 4 * m.hidden_size;
-    if (app_.count("--max-position-embeddings") == 0) m.max_position_embeddings = m.seq_length;
-    m.tied = !untie_;
+    architecture_.resolve(options_.load.empty()
+                              ? std::string()
+                              : find_checkpoint(options_.load, /*weights_only=*/true).folder);
     m.dtype = bf16_ || dtype_ == "bf16" ? DType::bf16 : DType::fp32;
     options_.vocab_mode = vocab_mode_from(vocab_mode_);
     // A layout says by itself whether the vocabulary layers are whole.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/tool/architecture_flags.hpp"
 #include "src/train/train_options.hpp"
 
 #include <CLI/CLI.hpp>
@@ -16,16 +17,16 @@ public:
     ModelFlags(CLI::App& app, TrainOptions& options);
 
     /// Completes options that depend on others, once the command line was parsed. Throws
-    /// UsageError.
-    void resolve() const;
+    /// UsageError, or InputFileError for a config.json.
+    void resolve();
 
 private:
     CLI::App& app_;
     TrainOptions& options_;
+    ArchitectureFlags architecture_;
     std::string vocab_mode_ = "one_barrier";
     std::string dtype_ = "fp32";
     bool bf16_ = false;
-    bool untie_ = false;
 };
 
 }  // namespace vocabpipe::tool

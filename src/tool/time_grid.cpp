@@ -25,6 +25,8 @@ std::string_view colour_of(Op op) {
             return "\x1b[30;42m";
         case Op::W:
             return "\x1b[30;46m";
+        case Op::R:
+            return "\x1b[30;47m";
         case Op::S:
             return "\x1b[30;45m";
         case Op::T:

@@ -59,10 +59,16 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
         flags.push_back(out.str());
     };
     const ModelConfig& m = o.model;
+    add("--model-type", to_string(m.family));
     add("--num-layers", m.num_layers);
     add("--hidden-size", m.hidden_size);
     add("--ffn-hidden-size", m.ffn_hidden_size);
     add("--num-attention-heads", m.num_attention_heads);
+    add("--num-query-groups", m.num_query_groups);
+    add("--kv-channels", m.kv_channels);
+    add("--sliding-window", m.sliding_window);
+    add("--norm-epsilon", m.norm_epsilon);
+    add("--rotary-base", m.rope.theta);
     add("--seq-length", m.seq_length);
     add("--max-position-embeddings", m.max_position_embeddings);
     add("--vocab-size", m.vocab_size);
@@ -114,6 +120,11 @@ void check_options(const TrainOptions& o, int ranks) {
     within("--num-layers", m.num_layers, 1, UINT16_MAX);
     within("--hidden-size", m.hidden_size, 1, kLargestSize);
     within("--ffn-hidden-size", m.ffn_hidden_size, 1, kLargestSize);
+    within("--num-attention-heads", m.num_attention_heads, 1, kLargestSize);
+    within("--kv-channels", m.kv_channels, 0, kLargestSize);
+    within("--sliding-window", m.sliding_window, 0, INT32_MAX);
+    demand(m.norm_epsilon > 0, "--norm-epsilon", m.norm_epsilon, "a finite positive number");
+    demand(m.rope.theta > 1, "--rotary-base", m.rope.theta, "a finite number above 1");
     within("--seq-length", m.seq_length, 1, kLargestSize);
     within("--max-position-embeddings", m.max_position_embeddings, 1, INT32_MAX);
     m.check();

@@ -5,7 +5,7 @@
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/check_options.hpp"
-#include "src/train/checkpoint/gpt2_config.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/data/check_tokens.hpp"

@@ -12,6 +12,11 @@
 
 namespace vocabpipe::kernels::test {
 
+inline double score_scale(AttentionShape shape) {
+    return shape.scale > 0 ? static_cast<double>(shape.scale)
+                           : 1 / std::sqrt(static_cast<double>(shape.head_size));
+}
+
 /// Attention by the textbook with whole (s, s) matrices in fp64, and beside every result a bound of
 /// the error that an operator may make: fp32 sums, p and ds rounded to the run's type.
 struct Naive {
@@ -28,6 +33,18 @@ struct Naive {
                 one_head(qkv, dout, shape, sequence, head, type);
             }
         }
+        // The results are rounded once more.
+        const double rounding = unit_roundoff(type) * 1.01;
+        const auto round = [rounding](const Matrix& exact, Matrix& bound) {
+            for (int64_t row = 0; row < exact.rows(); ++row) {
+                for (int64_t col = 0; col < exact.cols(); ++col) {
+                    add(bound, row, col,
+                        1e-12 + rounding * (std::abs(exact.get(row, col)) + bound.get(row, col)));
+                }
+            }
+        };
+        round(out, out_bound);
+        round(dqkv, dqkv_bound);
     }
 
 private:
@@ -40,21 +57,27 @@ private:
 
     void one_head(const Matrix& qkv, const Matrix& dout, AttentionShape shape, int64_t sequence,
                   int64_t head, DType type) {
-        const int64_t s = shape.seq_length, d = shape.head_size, h = shape.query_columns();
+        const int64_t s = shape.seq_length, d = shape.head_size;
+        const int64_t sharing = shape.heads / shape.kv_heads;  // query heads of a key
         const int64_t base = sequence * s, col = head * d;
-        const double scale = 1 / std::sqrt(static_cast<double>(d));
+        const int64_t k_col = shape.query_columns() + head / sharing * d;
+        const int64_t v_col = k_col + shape.kv_columns();
+        const double scale = score_scale(shape);
+        const auto cap = static_cast<double>(shape.softcap);
         const double narrow = type == DType::bf16 ? kEps16 * 1.01 : 0.0;
         const double rounding = unit_roundoff(type) * 1.01;
         const auto q = [&](int64_t t, int64_t i) { return qkv.get(base + t, col + i); };
-        const auto k = [&](int64_t t, int64_t i) { return qkv.get(base + t, h + col + i); };
-        const auto v = [&](int64_t t, int64_t i) { return qkv.get(base + t, 2 * h + col + i); };
+        const auto k = [&](int64_t t, int64_t i) { return qkv.get(base + t, k_col + i); };
+        const auto v = [&](int64_t t, int64_t i) { return qkv.get(base + t, v_col + i); };
         const auto g = [&](int64_t t, int64_t i) { return dout.get(base + t, col + i); };
-        const auto terms_d = static_cast<double>(d + 2), terms_s = static_cast<double>(s + 2);
+        const auto terms_d = static_cast<double>(d + 2);
+        const auto terms_s = static_cast<double>(sharing * s + 2);
         for (int64_t i = 0; i < s; ++i) {
             std::vector<double> score(static_cast<size_t>(s)), p(score), p_error(score), dp(score);
-            std::vector<double> dp_error(score);
+            std::vector<double> dp_error(score), slope(score), slope_error(score);
             double sum = 0.0, largest_error = 0.0;
-            for (int64_t j = 0; j <= i; ++j) {
+            const int64_t first = shape.window > 0 ? std::max<int64_t>(i - shape.window + 1, 0) : 0;
+            for (int64_t j = first; j <= i; ++j) {
                 const auto at = static_cast<size_t>(j);
                 double magnitude = 0.0, dp_magnitude = 0.0;
                 for (int64_t c = 0; c < d; ++c) {
@@ -63,9 +86,21 @@ private:
                     dp[at] += g(i, c) * v(j, c);
                     dp_magnitude += std::abs(g(i, c) * v(j, c));
                 }
-                sum += std::exp(score[at]);
                 // the exponent's absolute error: the product's, and four roundings of it
-                largest_error = std::max(largest_error, (terms_d + 8) * kEps32 * magnitude);
+                double error = (terms_d + 8) * kEps32 * magnitude;
+                slope[at] = 1;
+                if (cap > 0) {
+                    // tanh does not enlarge the error, and makes 4 ulp of its own; 1 - tanh^2
+                    // feels tanh's error twice
+                    const double tanh = std::tanh(score[at] / cap);
+                    score[at] = cap * tanh;
+                    slope[at] = 1 - tanh * tanh;
+                    slope_error[at] =
+                        2 * std::abs(tanh) * (slope[at] * error / cap + 12 * kEps32) + 4 * kEps32;
+                    error += 12 * kEps32 * std::abs(score[at]);
+                }
+                sum += std::exp(score[at]);
+                largest_error = std::max(largest_error, error);
                 dp_error[at] = terms_d * kEps32 * dp_magnitude;
             }
             const double lse = std::log(sum);
@@ -73,7 +108,7 @@ private:
             // p = exp(score - lse): both exponents' errors and exp's own 2 ulp
             const double relative = 4 * largest_error + (4 * std::abs(lse) + terms_s + 16) * kEps32;
             double delta = 0.0, delta_magnitude = 0.0;
-            for (int64_t j = 0; j <= i; ++j) {
+            for (int64_t j = first; j <= i; ++j) {
                 const auto at = static_cast<size_t>(j);
                 p[at] = std::exp(score[at] - lse);
                 p_error[at] = p[at] * (relative + narrow);
@@ -87,48 +122,37 @@ private:
                 delta += g(i, c) * out.get(base + i, col + c);
                 delta_magnitude += std::abs(g(i, c) * out.get(base + i, col + c));
             }
-            for (int64_t j = 0; j <= i; ++j) {
+            for (int64_t j = first; j <= i; ++j) {
                 const auto at = static_cast<size_t>(j);
-                const double ds = p[at] * (dp[at] - delta) * scale;
+                const double ds = p[at] * (dp[at] - delta) * slope[at] * scale;
                 // delta is computed from `out` of the run's type
                 const double difference_error =
                     dp_error[at] + (terms_d * kEps32 + 2 * rounding) * delta_magnitude;
                 const double ds_error =
                     std::abs(ds) * (relative + narrow + 4 * kEps32 + terms_s * kEps32) +
-                    p[at] * scale * difference_error;
+                    p[at] * slope[at] * scale * difference_error +
+                    p[at] * std::abs(dp[at] - delta) * slope_error[at] * scale;
                 for (int64_t c = 0; c < d; ++c) {
                     add(dqkv, base + i, col + c, ds * k(j, c));
-                    add(dqkv, base + j, h + col + c, ds * q(i, c));
-                    add(dqkv, base + j, 2 * h + col + c, p[at] * g(i, c));
+                    add(dqkv, base + j, k_col + c, ds * q(i, c));
+                    add(dqkv, base + j, v_col + c, p[at] * g(i, c));
                     add(dqkv_bound, base + i, col + c, ds_error * std::abs(k(j, c)));
-                    add(dqkv_bound, base + j, h + col + c, ds_error * std::abs(q(i, c)));
-                    add(dqkv_bound, base + j, 2 * h + col + c,
+                    add(dqkv_bound, base + j, k_col + c, ds_error * std::abs(q(i, c)));
+                    add(dqkv_bound, base + j, v_col + c,
                         (p_error[at] + p[at] * terms_s * kEps32) * std::abs(g(i, c)));
-                }
-            }
-        }
-        // The results are rounded once more.
-        for (int64_t t = 0; t < s; ++t) {
-            for (int64_t c = 0; c < d; ++c) {
-                add(out_bound, base + t, col + c,
-                    1e-12 + rounding * std::abs(out.get(base + t, col + c)));
-                for (int64_t part = 0; part < 3; ++part) {
-                    const int64_t at = part * h + col + c;
-                    add(dqkv_bound, base + t, at,
-                        1e-12 + rounding * (std::abs(dqkv.get(base + t, at)) +
-                                            dqkv_bound.get(base + t, at)));
                 }
             }
         }
     }
 };
 
-/// Of log_sum_exp: scores of magnitude at most 4 sqrt(d), in sums of d and s terms.
+/// Of log_sum_exp: scores of magnitude at most 4 d scale (q and k within +-2), in sums of d and s
+/// terms.
 inline std::function<double(int64_t, int64_t)> log_sum_exp_bound(const Naive& naive,
                                                                  AttentionShape shape) {
     return [&naive, shape](int64_t row, int64_t col) {
         const auto d = static_cast<double>(shape.head_size);
-        return ((d + 8) * 4 * std::sqrt(d) + static_cast<double>(shape.seq_length) +
+        return ((d + 20) * 4 * d * score_scale(shape) + static_cast<double>(shape.seq_length) +
                 4 * std::abs(naive.log_sum_exp.get(row, col))) *
                kEps32;
     };

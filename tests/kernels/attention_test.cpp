@@ -6,6 +6,7 @@
 #include "kernels/reference/attention.hpp"
 #include "tests/kernels/attention_oracle.hpp"
 #include "tests/kernels/matrix.hpp"
+#include "vocabpipe/error.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
@@ -18,6 +19,29 @@ const AttentionShape kShapes[] = {
     {.sequences = 2, .seq_length = 65, .heads = 2, .head_size = 64, .kv_heads = 2},
     {.sequences = 1, .seq_length = 129, .heads = 2, .head_size = 32, .kv_heads = 2},
     {.sequences = 1, .seq_length = 200, .heads = 1, .head_size = 5, .kv_heads = 1},
+    // a group of 2, 3 and all of the heads per head of k and v
+    {.sequences = 2, .seq_length = 65, .heads = 4, .head_size = 24, .kv_heads = 2},
+    {.sequences = 1, .seq_length = 40, .heads = 6, .head_size = 7, .kv_heads = 2, .scale = 0.3F},
+    {.sequences = 2, .seq_length = 130, .heads = 5, .head_size = 16, .kv_heads = 1},
+    // caps that saturate and that hardly bend
+    {.sequences = 1, .seq_length = 70, .heads = 2, .head_size = 16, .kv_heads = 2, .softcap = 1},
+    {.sequences = 1, .seq_length = 70, .heads = 1, .head_size = 16, .kv_heads = 1, .softcap = 50},
+    // windows of one key, within a block, of a block and its neighbours, of everything and more
+    {.sequences = 2, .seq_length = 70, .heads = 1, .head_size = 8, .kv_heads = 1, .window = 1},
+    {.sequences = 1, .seq_length = 200, .heads = 2, .head_size = 8, .kv_heads = 2, .window = 17},
+    {.sequences = 1, .seq_length = 200, .heads = 1, .head_size = 8, .kv_heads = 1, .window = 64},
+    {.sequences = 1, .seq_length = 300, .heads = 1, .head_size = 8, .kv_heads = 1, .window = 130},
+    {.sequences = 1, .seq_length = 70, .heads = 1, .head_size = 8, .kv_heads = 1, .window = 70},
+    {.sequences = 1, .seq_length = 3, .heads = 2, .head_size = 8, .kv_heads = 1, .window = 1000},
+    // all of it
+    {.sequences = 2,
+     .seq_length = 150,
+     .heads = 6,
+     .head_size = 20,
+     .kv_heads = 2,
+     .scale = 0.25F,
+     .softcap = 3,
+     .window = 33},
 };
 
 /// 64-byte aligned.
@@ -44,13 +68,15 @@ protected:
 TEST_P(AttentionOfType, AgreesWithTheTextbookInBothDirections) {
     const DType type = GetParam();
     for (const auto& shape : kShapes) {
-        SCOPED_TRACE(testing::Message() << shape.sequences << " sequences of " << shape.seq_length
-                                        << ", " << shape.heads << " heads of " << shape.head_size);
-        const int64_t n = shape.tokens(), h = shape.query_columns();
-        const auto qkv = Matrix::random(n, 3 * h, type, 1, -2.0, 2.0);
+        SCOPED_TRACE(testing::Message()
+                     << shape.sequences << " sequences of " << shape.seq_length << ", "
+                     << shape.heads << " heads of " << shape.head_size << ", " << shape.kv_heads
+                     << " of k and v, softcap " << shape.softcap << ", window " << shape.window);
+        const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
+        const auto qkv = Matrix::random(n, width, type, 1, -2.0, 2.0);
         const auto dout = Matrix::random(n, h, type, 2);
         const Naive naive(qkv, dout, shape, type);
-        Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, 3 * h, type);
+        Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, width, type);
         Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
         host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace.span());
         host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv,
@@ -61,24 +87,72 @@ TEST_P(AttentionOfType, AgreesWithTheTextbookInBothDirections) {
     }
 }
 
-TEST_P(AttentionOfType, BitsAreTheSameForOneAndTwoThreads) {
+/// out, log_sum_exp and dqkv.
+std::vector<Matrix> run_on_host(const AttentionShape& shape, DType type, int threads) {
+    const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
+    const auto qkv = Matrix::random(n, width, type, 1, -2.0, 2.0);
+    const auto dout = Matrix::random(n, h, type, 2);
+    Context ctx({.threads = threads, .poll = {}});
+    Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, width, type);
+    Workspace workspace(host::attention_workspace_bytes(shape, type, threads));
+    host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace.span());
+    host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv,
+                                    workspace.span());
+    return {out, log_sum_exp, dqkv};
+}
+
+TEST_P(AttentionOfType, BitsAreTheSameForAnyNumberOfThreads) {
+    AttentionShape shape{
+        .sequences = 2, .seq_length = 150, .heads = 6, .head_size = 40, .kv_heads = 6};
+    for (const int64_t kv_heads : {6, 3, 1}) {
+        for (const int64_t window : {0, 50}) {
+            shape.kv_heads = kv_heads;
+            shape.window = window;
+            shape.softcap = window > 0 ? 2.0F : 0.0F;
+            const auto one = run_on_host(shape, GetParam(), 1);
+            for (const int threads : {2, 3}) {
+                const auto more = run_on_host(shape, GetParam(), threads);
+                for (size_t i = 0; i < one.size(); ++i) {
+                    EXPECT_TRUE(one[i].same_bits(more[i])) << i << ", " << kv_heads;
+                }
+            }
+        }
+    }
+}
+
+TEST_P(AttentionOfType, AWindowOfAllKeysGivesTheBitsOfNone) {
+    AttentionShape shape{
+        .sequences = 1, .seq_length = 150, .heads = 2, .head_size = 40, .kv_heads = 1};
+    const auto expected = run_on_host(shape, GetParam(), 1);
+    for (const int64_t window : {150, 1000}) {
+        shape.window = window;
+        const auto actual = run_on_host(shape, GetParam(), 1);
+        for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(actual[i].same_bits(expected[i])) << i;
+    }
+}
+
+TEST_P(AttentionOfType, NeverReadsKeysThatNoQueryOfABlockSees) {
     const DType type = GetParam();
     const AttentionShape shape{
-        .sequences = 2, .seq_length = 150, .heads = 3, .head_size = 40, .kv_heads = 3};
-    const int64_t n = shape.tokens(), h = shape.query_columns();
-    const auto qkv = Matrix::random(n, 3 * h, type, 1, -2.0, 2.0);
-    const auto dout = Matrix::random(n, h, type, 2);
-    std::vector<Matrix> results;
-    for (const int threads : {1, 2}) {
-        Context context({.threads = threads, .poll = {}});
-        Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, 3 * h, type);
-        Workspace workspace(host::attention_workspace_bytes(shape, type, threads));
-        host::causal_attention_forward(context, qkv, shape, out, log_sum_exp, workspace.span());
-        host::causal_attention_backward(context, dout, qkv, out, log_sum_exp, shape, dqkv,
-                                        workspace.span());
-        for (const Matrix& result : {out, log_sum_exp, dqkv}) results.push_back(result);
+        .sequences = 1, .seq_length = 200, .heads = 1, .head_size = 8, .kv_heads = 1, .window = 20};
+    auto qkv = Matrix::random(200, 24, type, 1);
+    for (int64_t t = 0; t < 40; ++t) {
+        for (int64_t i = 0; i < 24; ++i) qkv.set(t, i, NAN);
     }
-    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(results[i].same_bits(results[i + 3])) << i;
+    const auto dout = Matrix::random(200, 8, type, 2);
+    Matrix out(200, 8, type), log_sum_exp(200, 1, DType::fp32), dqkv(200, 24, type);
+    Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
+    host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace.span());
+    host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv,
+                                    workspace.span());
+    EXPECT_TRUE(std::isnan(out.get(63, 0)) && std::isnan(dqkv.get(63, 0)));
+    for (int64_t t = 64; t < 200; ++t) {
+        EXPECT_TRUE(std::isfinite(out.get(t, 0)) && std::isfinite(dqkv.get(t, 0))) << t;
+    }
+    auto whole = shape;
+    whole.window = 0;
+    EXPECT_LT(host::attention_workspace_bytes(shape, type, 1),
+              host::attention_workspace_bytes(whole, type, 1));
 }
 
 TEST_P(AttentionOfType, SurvivesScoresFarOutsideTheRangeOfExp) {
@@ -111,36 +185,66 @@ TEST(Attention, PollsBetweenHeadsOnOneThread) {
     EXPECT_EQ(polls, 6);
 }
 
-TEST(ReferenceAttention, ForwardIsTheTextbooks) {
+TEST(Attention, RefusesHeadsThatCannotShareKeys) {
     Context ctx({.threads = 1, .poll = {}});
     const AttentionShape shape{
-        .sequences = 2, .seq_length = 9, .heads = 2, .head_size = 5, .kv_heads = 2};
-    const auto qkv = Matrix::random(18, 30, DType::fp64, 1, -2.0, 2.0);
-    const auto dout = Matrix::random(18, 10, DType::fp64, 2);
-    const Naive naive(qkv, dout, shape, DType::fp64);
-    Matrix out(18, 10, DType::fp64), log_sum_exp(18, 2, DType::fp64);
-    reference::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, {});
-    const auto bound = [](int64_t, int64_t) { return 1e-12; };
-    expect_close(out, naive.out, bound);
-    expect_close(log_sum_exp, naive.log_sum_exp, bound);
+        .sequences = 1, .seq_length = 2, .heads = 3, .head_size = 4, .kv_heads = 2};
+    const auto qkv = Matrix::random(2, shape.qkv_columns(), DType::fp32, 1);
+    Matrix out(2, 12, DType::fp32), log_sum_exp(2, 3, DType::fp32);
+    Workspace workspace(host::attention_workspace_bytes(shape, DType::fp32, 1));
+    EXPECT_THROW(
+        host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace.span()),
+        UsageError);
+}
+
+/// Plain, and with grouped queries, a scale, a cap and a window.
+const AttentionShape kSmallShapes[] = {
+    {.sequences = 2, .seq_length = 5, .heads = 2, .head_size = 3, .kv_heads = 2},
+    {.sequences = 2,
+     .seq_length = 5,
+     .heads = 4,
+     .head_size = 3,
+     .kv_heads = 2,
+     .scale = 0.7F,
+     .softcap = 1.5F,
+     .window = 3},
+};
+
+TEST(ReferenceAttention, IsTheTextbooksInBothDirections) {
+    Context ctx({.threads = 1, .poll = {}});
+    for (const AttentionShape& shape : kSmallShapes) {
+        const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
+        const auto qkv = Matrix::random(n, width, DType::fp64, 1, -2.0, 2.0);
+        const auto dout = Matrix::random(n, h, DType::fp64, 2);
+        const Naive naive(qkv, dout, shape, DType::fp64);
+        Matrix out(n, h, DType::fp64), log_sum_exp(n, shape.heads, DType::fp64);
+        Matrix dqkv(n, width, DType::fp64);
+        reference::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, {});
+        reference::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, {});
+        const auto bound = [](int64_t, int64_t) { return 1e-12; };
+        expect_close(out, naive.out, bound);
+        expect_close(log_sum_exp, naive.log_sum_exp, bound);
+        expect_close(dqkv, naive.dqkv, bound);
+    }
 }
 
 TEST(ReferenceAttention, GradientIsThatOfFiniteDifferences) {
     Context ctx({.threads = 1, .poll = {}});
-    const AttentionShape shape{
-        .sequences = 2, .seq_length = 5, .heads = 2, .head_size = 3, .kv_heads = 2};
-    auto qkv = Matrix::random(10, 18, DType::fp64, 1, -2.0, 2.0);
-    const auto dout = Matrix::random(10, 6, DType::fp64, 2);
-    const auto loss = [&] {
-        Matrix out(10, 6, DType::fp64), log_sum_exp(10, 2, DType::fp64);
-        reference::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, {});
-        return dot(out, dout);
-    };
-    Matrix out(10, 6, DType::fp64), log_sum_exp(10, 2, DType::fp64), dqkv(10, 18, DType::fp64);
-    reference::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, {});
-    reference::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, {});
-    expect_close(dqkv, numeric_gradient(qkv, loss),
-                 [](int64_t, int64_t) { return kDifferenceBound; });
+    for (const AttentionShape& shape : kSmallShapes) {
+        const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
+        auto qkv = Matrix::random(n, width, DType::fp64, 1, -2.0, 2.0);
+        const auto dout = Matrix::random(n, h, DType::fp64, 2);
+        Matrix out(n, h, DType::fp64), log_sum_exp(n, shape.heads, DType::fp64);
+        const auto loss = [&] {
+            reference::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, {});
+            return dot(out, dout);
+        };
+        loss();
+        Matrix dqkv(n, width, DType::fp64);
+        reference::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, {});
+        expect_close(dqkv, numeric_gradient(qkv, loss),
+                     [](int64_t, int64_t) { return kDifferenceBound; });
+    }
 }
 
 }  // namespace

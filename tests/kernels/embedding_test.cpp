@@ -51,6 +51,22 @@ TEST_P(ElementwiseOfType, ConvertGivesTheBitsOfTheReference) {
     }
 }
 
+TEST_P(ElementwiseOfType, ScaleIsTheRoundedProductAndMayOverwriteItsOperand) {
+    const DType type = GetParam();
+    const float factor = 24.0F / 7.0F;
+    const auto x = Matrix::random(300, 129, type, 1);
+    Matrix y(300, 129, type), exact(300, 129, DType::fp64);
+    host::scale(ctx, x, factor, y);
+    reference::scale(ctx, x, factor, exact);
+    expect_close(y, exact, [&](int64_t row, int64_t col) {
+        return (unit_roundoff(type) + kEps32) * std::abs(exact.get(row, col));
+    });
+    auto aliased = x.as(type);
+    Context two({.threads = 2, .poll = {}});
+    host::scale(two, aliased, factor, aliased);
+    EXPECT_TRUE(aliased.same_bits(y));
+}
+
 TEST_P(EmbeddingOfType, GatherOfShardsAddsUpToTheTable) {
     const DType type = GetParam();
     const int64_t vocabulary = 23, h = 37, n = 50;

@@ -31,6 +31,22 @@ TEST(FastExp, IsWithinTwoUlpAndKeepsSpecialValues) {
     EXPECT_TRUE(std::isnan(host::fast_exp(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST(FastTanh, IsWithinFourUlpAndKeepsSpecialValues) {
+    for (int i = -120000; i <= 120000; ++i) {
+        const float x = static_cast<float>(i) * (i % 2 == 0 ? 1e-4F : 1e-7F);
+        const double exact = std::tanh(static_cast<double>(x));
+        // an ulp is at most 2 eps of the value
+        ASSERT_NEAR(static_cast<double>(host::fast_tanh(x)), exact, 8 * kEps32 * std::abs(exact))
+            << x;
+    }
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    EXPECT_EQ(host::fast_tanh(0.0F), 0.0F);
+    EXPECT_EQ(host::fast_tanh(kInfinity), 1.0F);
+    EXPECT_EQ(host::fast_tanh(-kInfinity), -1.0F);
+    EXPECT_EQ(host::fast_tanh(-1e30F), -1.0F);
+    EXPECT_TRUE(std::isnan(host::fast_tanh(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(Bf16, RoundsToNearestEvenAndKeepsSpecialValues) {
     EXPECT_EQ(to_bf16(1.0F).bits, 0x3f80);
     EXPECT_EQ(to_bf16(1.0F + 0x1p-8F).bits, 0x3f80);             // tie, to even

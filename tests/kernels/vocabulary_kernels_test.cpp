@@ -224,6 +224,8 @@ TEST_P(Sharded, BothAlgorithmsGiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Sharded, testing::ValuesIn(shard_cases()),
                          [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(CappedCases, Sharded, testing::ValuesIn(capped_shard_cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 struct Errors {
     double dx, dw;
@@ -263,23 +265,28 @@ constexpr int64_t kManyTokens = 128;
 constexpr int64_t kManyRows = 20000;
 
 TEST(VocabularyScore, FollowsLogitsThatRiseFarAboveThoseOfTheFirstTile) {
-    for (const DType type : {DType::fp32, DType::bf16}) {
-        Problem problem = random_problem(13, kManyTokens, 4, kManyRows, type, 1, {});
-        for (int64_t n = 0; n < kManyTokens; ++n) problem.x.set(n, 0, n % 2 == 0 ? 1.0 : 0.25);
-        // Three plateaus: rising by 100 and 50 for even tokens, by less than the slack for the
-        // others.
-        for (int64_t j = 0; j < kManyRows; ++j) {
-            problem.w.set(j, 0, j < 7000 ? -50.0 : j < 19000 ? 50.0 : 100.0);
+    for (const float cap : {0.0F, 60.0F}) {
+        for (const DType type : {DType::fp32, DType::bf16}) {
+            Problem problem =
+                random_problem(13, kManyTokens, 4, kManyRows, type, 1, {.logit_softcap = cap});
+            for (int64_t n = 0; n < kManyTokens; ++n) {
+                problem.x.set(n, 0, n % 2 == 0 ? 1.0 : 0.25);
+            }
+            // Three plateaus: rising by 100 and 50 (capped: 82 and 15) for even tokens, by less
+            // than the slack for the others.
+            for (int64_t j = 0; j < kManyRows; ++j) {
+                problem.w.set(j, 0, j < 7000 ? -50.0 : j < 19000 ? 50.0 : 100.0);
+            }
+            const Result exact = oracle(problem);
+            const Outputs out = run_shards<Host>(problem, {kManyRows}, {.type = type});
+            const double limit = type == DType::fp32 ? 1e-5 : 1e-3;
+            EXPECT_LT(relative_error(out.result.dx, exact.dx), limit);
+            EXPECT_LT(relative_error(out.result.dw, exact.dw), limit);
+            for (size_t n = 0; n < exact.loss.size(); ++n) {
+                EXPECT_NEAR(out.result.loss[n], exact.loss[n], 1e-4);
+            }
+            EXPECT_GT(out.polls, 3) << "communication must advance between tiles";
         }
-        const Result exact = oracle(problem);
-        const Outputs out = run_shards<Host>(problem, {kManyRows}, {.type = type});
-        const double limit = type == DType::fp32 ? 1e-5 : 1e-3;
-        EXPECT_LT(relative_error(out.result.dx, exact.dx), limit);
-        EXPECT_LT(relative_error(out.result.dw, exact.dw), limit);
-        for (size_t n = 0; n < exact.loss.size(); ++n) {
-            EXPECT_NEAR(out.result.loss[n], exact.loss[n], 1e-4);
-        }
-        EXPECT_GT(out.polls, 3) << "communication must advance between tiles";
     }
 }
 
@@ -293,10 +300,12 @@ TEST(VocabularyScore, TakesMoreTokensThanOneTileHolds) {
 }
 
 TEST(VocabularyScore, StoresAnExactZeroForTheLabelAndSumsUnroundedExponentials) {
-    for (const DType type : {DType::fp32, DType::bf16}) {
-        const Problem problem = random_problem(14, 33, 16, 3000, type, 2, {});
-        const Outputs out = run_shards<Host>(problem, {1500, 1500}, {.type = type});
-        expect_exact_statistics_of_halves(problem, out.numerators, out.statistics);
+    for (const LossOptions& options : {LossOptions{}, LossOptions{.logit_softcap = 3}}) {
+        for (const DType type : {DType::fp32, DType::bf16}) {
+            const Problem problem = random_problem(14, 33, 16, 3000, type, 2, options);
+            const Outputs out = run_shards<Host>(problem, {1500, 1500}, {.type = type});
+            expect_exact_statistics_of_halves(problem, out.numerators, out.statistics);
+        }
     }
 }
 
@@ -316,19 +325,28 @@ TEST(VocabularyScore, RefusesALabelBeyondTheVocabulary) {
     EXPECT_THROW(run_shards<Reference>(problem, {30}, {}), UsageError);
 }
 
+TEST(VocabularyScore, RefusesASoftCapTogetherWithLabelSmoothing) {
+    const Problem problem = random_problem(22, 8, 4, 30, DType::fp32, 1,
+                                           {.label_smoothing = 0.1F, .logit_softcap = 30});
+    EXPECT_THROW(run_shards<Host>(problem, {30}, {}), UsageError);
+}
+
 TEST(Vocabulary, BitsDoNotDependOnTheNumberOfThreads) {
-    for (const DType type : {DType::fp32, DType::bf16}) {
-        const auto problem =
-            random_problem(17, kManyTokens, 96, 9000, type, 2, {.label_smoothing = 0.1F});
-        const Outputs one = run_shards<Host>(problem, {5000, 4000}, {.type = type});
-        const Outputs two = run_shards<Host>(problem, {5000, 4000}, {.type = type, .threads = 2});
-        for (size_t k = 0; k < 2; ++k) {
-            EXPECT_TRUE(one.numerators[k].same_bits(two.numerators[k]));
+    for (const LossOptions& options :
+         {LossOptions{.label_smoothing = 0.1F}, LossOptions{.logit_softcap = 5}}) {
+        for (const DType type : {DType::fp32, DType::bf16}) {
+            const auto problem = random_problem(17, kManyTokens, 96, 9000, type, 2, options);
+            const Outputs one = run_shards<Host>(problem, {5000, 4000}, {.type = type});
+            const Outputs two =
+                run_shards<Host>(problem, {5000, 4000}, {.type = type, .threads = 2});
+            for (size_t k = 0; k < 2; ++k) {
+                EXPECT_TRUE(one.numerators[k].same_bits(two.numerators[k]));
+            }
+            EXPECT_TRUE(one.statistics.same_bits(two.statistics));
+            EXPECT_EQ(one.result.loss, two.result.loss);
+            EXPECT_TRUE(one.result.dx.same_bits(two.result.dx));
+            EXPECT_TRUE(one.result.dw.same_bits(two.result.dw));
         }
-        EXPECT_TRUE(one.statistics.same_bits(two.statistics));
-        EXPECT_EQ(one.result.loss, two.result.loss);
-        EXPECT_TRUE(one.result.dx.same_bits(two.result.dx));
-        EXPECT_TRUE(one.result.dw.same_bits(two.result.dw));
     }
 }
 

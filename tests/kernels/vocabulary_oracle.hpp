@@ -74,6 +74,7 @@ struct Result {
 /// Softmax and the factors of its gradient, for one token.
 struct Row {
     std::vector<double> p;
+    std::vector<double> slope;  ///< d logit / d (x w): 1 without a soft cap
     double log_z = 0;
     double loss = 0;
     double softmax_factor = 0;  ///< d loss / d log Z
@@ -86,6 +87,12 @@ struct Row {
     for (int64_t j = 0; j < problem.vocab(); ++j) {
         for (int64_t i = 0; i < problem.hidden(); ++i) {
             z[static_cast<size_t>(j)] += problem.x.get(n, i) * problem.w.get(j, i);
+        }
+        row.slope.push_back(1);
+        if (const double cap = problem.options.logit_softcap; cap > 0) {
+            const double tanh = std::tanh(z[static_cast<size_t>(j)] / cap);
+            z[static_cast<size_t>(j)] = cap * tanh;
+            row.slope.back() = 1 - tanh * tanh;
         }
         mean += z[static_cast<size_t>(j)] / static_cast<double>(problem.vocab());
     }
@@ -104,7 +111,7 @@ struct Row {
     return row;
 }
 
-/// d(sum_n g_n loss_n) / d z of one token.
+/// d(sum_n g_n loss_n) / d (x w) of one token.
 [[nodiscard]] inline std::vector<double> logit_gradient(const Problem& problem, int64_t n,
                                                         const Row& row) {
     const auto at = static_cast<size_t>(n);
@@ -112,9 +119,10 @@ struct Row {
     const double eps = problem.options.label_smoothing;
     std::vector<double> dz;
     for (int64_t j = 0; j < problem.vocab(); ++j) {
-        dz.push_back(g * (row.softmax_factor * row.p[static_cast<size_t>(j)] -
-                          (j == problem.labels[at] ? 1 - eps : 0.0) -
-                          eps / static_cast<double>(problem.vocab())));
+        dz.push_back(g * row.slope[static_cast<size_t>(j)] *
+                     (row.softmax_factor * row.p[static_cast<size_t>(j)] -
+                      (j == problem.labels[at] ? 1 - eps : 0.0) -
+                      eps / static_cast<double>(problem.vocab())));
     }
     return dz;
 }
@@ -190,10 +198,19 @@ struct ShardCase {
     };
 }
 
+[[nodiscard]] inline std::vector<ShardCase> capped_shard_cases() {
+    return {
+        {"cap", {33, 0, 64}, {.logit_softcap = 2}},
+        {"cap_that_hardly_bends", {97}, {.logit_softcap = 50}},
+        {"cap_and_z_loss_large_logits", {33, 0, 64}, {.z_loss = 1e-3F, .logit_softcap = 30}, 30},
+    };
+}
+
 /// Elementwise bound of the error of fp32 results against exact arithmetic, u = 2^-24. A logit is
 /// off by at most h u sum |x w| =: delta_n; an exponential and the normaliser each by a factor 1 +
 /// delta_n, and a few u of their own; sums of v (N) terms by v u (N u) times the sum of their
-/// magnitudes.
+/// magnitudes. A soft cap does not enlarge delta_n; its tanh is off by 8 u, and its slope by twice
+/// both and a few u of its own.
 struct Bound {
     Matrix dx, dw;
     std::vector<double> loss;
@@ -222,6 +239,11 @@ struct Bound {
             largest = std::max(largest, std::abs(z));
         }
         delta += 4 * kUnit * largest;
+        double slope_error = 0;
+        if (const double cap = problem.options.logit_softcap; cap > 0) {
+            slope_error = 2 * delta / cap + 24 * kUnit;
+            delta += 12 * kUnit * std::min(largest, cap);
+        }
         bound.loss.push_back(problem.labels[at] < 0
                                  ? 0
                                  : (2 * delta + 8 * kUnit) * (1 + std::abs(row.softmax_factor)) +
@@ -236,7 +258,7 @@ struct Bound {
                     weight *
                     (std::abs(row.softmax_factor) * row.p[static_cast<size_t>(j)] +
                      (j == problem.labels[at] ? 1.0 : 0.0) + eps / static_cast<double>(vocab));
-                const double error = size * (3 * delta + (terms + 32) * kUnit);
+                const double error = size * (3 * delta + slope_error + (terms + 32) * kUnit);
                 dx += error * std::abs(problem.w.get(j, i));
                 dw[static_cast<size_t>(j * hidden + i)] += error * std::abs(problem.x.get(n, i));
             }

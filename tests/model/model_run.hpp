@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "tests/model/fp64_gpt.hpp"
+#include "tests/model/fp64_model.hpp"
 #include "tests/support/pipeline_run.hpp"
 
 namespace vocabpipe::testing {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "tests/model/fp64_gpt.hpp"
+#include "tests/model/fp64_model.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
 #include "vocabpipe/generate.hpp"
@@ -64,7 +64,7 @@ TEST_P(Oracle, GradientsAreFiniteDifferencesOfTheFp64Loss) {
     const Gradients actual = run_single_rank(
         c.config, even_partition(c.config, schedule, c.sequences), schedule, batch, 7);
     Tensors weights = initial_weights(c.config, 7);
-    constexpr double kStep = 1e-5;  // error 1e-8, see fp64_gpt_test.cpp
+    constexpr double kStep = 1e-5;  // error 1e-8, see fp64_model_test.cpp
     for (auto& [name, tensor] : weights) {
         const std::vector<float>& gradient = actual.by_name.at(name);
         const auto output = actual.by_name.find(name + " (output)");

@@ -38,6 +38,7 @@ Profile some_profile() {
     p.barriers = Barriers::two;
     p.costs = TableCosts::uniform(2, 4, 1000, 2100, 40);
     p.costs.stage_ns[3][static_cast<size_t>(Op::F)] = int64_t{1} << 40;
+    p.costs.stage_ns[2][static_cast<size_t>(Op::R)] = 78;
     p.costs.rank_ns[1][static_cast<size_t>(Op::Update)] = 77;
     p.costs.latency_ns = 900;
     p.costs.bytes_per_ns = 3.7;
@@ -56,6 +57,7 @@ Profile some_profile() {
     p.sizes.report_bytes = 320;
     p.sizes.stages.resize(4);
     p.sizes.stages[2] = {.saved = 1,
+                         .recomputed = 13,
                          .for_weight = 2,
                          .forward_workspace = 3,
                          .backward_workspace = 4,
@@ -165,9 +167,22 @@ TEST(Profile, WithoutAKeyIsRefusedWithTheKey) {
 
 TEST(Profile, WithAnUnknownKeyIsRefusedWithTheKnownOnes) {
     EXPECT_EQ(refusal_after([](auto& d) { d["costs"]["stage_ns"][0]["f"] = 1; }),
-              "p.json: costs.stage_ns[0]: unknown key \"f\"; known are F, B, I, W");
+              "p.json: costs.stage_ns[0]: unknown key \"f\"; known are F, B, I, W, R");
     EXPECT_THAT(refusal_after([](auto& d) { d["hots"] = ""; }),
                 HasSubstr("unknown key \"hots\"; known are vocabpipe_profile, host, "));
+}
+
+TEST(Profile, FromBeforeThereWasRecomputationIsRead) {
+    nlohmann::json document = nlohmann::json::parse(some_text());
+    for (auto& stage : document["costs"]["stage_ns"]) stage.erase("R");
+    for (auto& stage : document["sizes"]["stages"]) stage.erase("recomputed");
+    const Profile profile = parse_profile(document.dump(), "p.json");
+    EXPECT_EQ(profile.sizes.stages[2].saved, 1);
+    EXPECT_EQ(profile.sizes.stages[2].recomputed, 0);
+    for (uint16_t stage = 0; stage < profile.stages(); ++stage) {
+        EXPECT_EQ(profile.costs.pass_ns(0, {Op::R, stage, 0}),
+                  profile.costs.pass_ns(0, {Op::F, stage, 0}));
+    }
 }
 
 TEST(Profile, WithAKeyTwiceIsRefused) {

@@ -70,7 +70,7 @@ StepSizes random_sizes(const Schedule& schedule, std::mt19937& random) {
     sizes.dtype = random() % 2 == 0 ? DType::fp32 : DType::bf16;
     sizes.report_bytes = random() % 2 == 0 ? 0 : 8 * static_cast<int64_t>(random() % 100);
     for (int stage = 0; stage < schedule.stages; ++stage) {
-        sizes.stages.push_back({bytes(), bytes(), bytes(), bytes(), bytes(), bytes()});
+        sizes.stages.push_back({bytes(), bytes(), bytes(), bytes(), bytes(), bytes(), bytes()});
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         sizes.shards.push_back(

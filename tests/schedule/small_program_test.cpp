@@ -33,19 +33,19 @@ struct Expected {
 
 const std::vector<std::vector<Expected>> kPrograms{
     {{0, "E0", Lane::compute, {"x0"}, 0, 500},
-     {1, "0F0", Lane::compute, {"x0", "y0", "saved0", "F workspace 0"}, 500, 1500},
+     {1, "0F0", Lane::compute, {"x0", "y0", "saved0", "-", "F workspace 0"}, 500, 1500},
      {2, "E1", Lane::compute, {"x1"}, 1500, 2000},
      {3, "send to rank 1 activation of microbatch 0", Lane::forward, {"y0"}, 1500, 1510},
-     {5, "0F1", Lane::compute, {"x1", "y1", "saved1", "F workspace 1"}, 2000, 3000},
+     {5, "0F1", Lane::compute, {"x1", "y1", "saved1", "-", "F workspace 1"}, 2000, 3000},
      {11, "send to rank 1 activation of microbatch 1", Lane::forward, {"y1"}, 3510, 3520},
      {13, "receive from rank 1 gradient of microbatch 0", Lane::backward, {"dy0"}, 5510, 5520},
-     {14, "0B0", Lane::compute, {"dy0", "x0", "saved0", "dx0", "B workspace 0"}, 5520, 7520},
+     {14, "0B0", Lane::compute, {"dy0", "x0", "saved0", "-", "dx0", "B workspace 0"}, 5520, 7520},
      {20, "G0", Lane::compute, {"dx0"}, 7520, 8020},
      {21, "receive from rank 1 gradient of microbatch 1", Lane::backward, {"dy1"}, 9510, 9520},
-     {22, "0B1", Lane::compute, {"dy1", "x1", "saved1", "dx1", "B workspace 1"}, 9520, 11520},
+     {22, "0B1", Lane::compute, {"dy1", "x1", "saved1", "-", "dx1", "B workspace 1"}, 9520, 11520},
      {23, "G1", Lane::compute, {"dx1"}, 11520, 12020}},
     {{3, "receive from rank 0 activation of microbatch 0", Lane::forward, {"x0"}, 1500, 1510},
-     {4, "1F0", Lane::compute, {"x0", "X0", "saved0", "F workspace 0"}, 1510, 2510},
+     {4, "1F0", Lane::compute, {"x0", "X0", "saved0", "-", "F workspace 0"}, 1510, 2510},
      {6,
       "S0",
       Lane::compute,
@@ -55,9 +55,9 @@ const std::vector<std::vector<Expected>> kPrograms{
      {7, "combine of microbatch 0", Lane::combine, {"statistics0", "factors0", "-"}, 3010, 3010},
      {8, "T0", Lane::compute, {"X0", "numerator0", "factors0", "u0", "T workspace 0"}, 3010, 3510},
      {9, "fold output-gradient of microbatch 0", Lane::combine, {"u0", "dy0"}, 3510, 3510},
-     {10, "1B0", Lane::compute, {"dy0", "x0", "saved0", "dx0", "B workspace 0"}, 3510, 5510},
+     {10, "1B0", Lane::compute, {"dy0", "x0", "saved0", "-", "dx0", "B workspace 0"}, 3510, 5510},
      {11, "receive from rank 0 activation of microbatch 1", Lane::forward, {"x1"}, 3510, 3520},
-     {12, "1F1", Lane::compute, {"x1", "X1", "saved1", "F workspace 1"}, 5510, 6510},
+     {12, "1F1", Lane::compute, {"x1", "X1", "saved1", "-", "F workspace 1"}, 5510, 6510},
      {13, "send to rank 0 gradient of microbatch 0", Lane::backward, {"dx0"}, 5510, 5520},
      {15,
       "S1",
@@ -68,7 +68,7 @@ const std::vector<std::vector<Expected>> kPrograms{
      {16, "combine of microbatch 1", Lane::combine, {"statistics1", "factors1", "-"}, 7010, 7010},
      {17, "T1", Lane::compute, {"X1", "numerator1", "factors1", "u1", "T workspace 1"}, 7010, 7510},
      {18, "fold output-gradient of microbatch 1", Lane::combine, {"u1", "dy1"}, 7510, 7510},
-     {19, "1B1", Lane::compute, {"dy1", "x1", "saved1", "dx1", "B workspace 1"}, 7510, 9510},
+     {19, "1B1", Lane::compute, {"dy1", "x1", "saved1", "-", "dx1", "B workspace 1"}, 7510, 9510},
      {21, "send to rank 0 gradient of microbatch 1", Lane::backward, {"dx1"}, 9510, 9520}}};
 
 /// Positions in the lists above: the first must end before the second begins.
@@ -172,8 +172,8 @@ TEST_F(SmallProgram, HasBuffersOfTheRightSizeAndPurpose) {
     EXPECT_EQ(buffer(0, 1, 1).dies, 3U);  // y0 lives until its send has ended
     EXPECT_EQ(buffer(0, 1, 2).bytes, 10 * boundary);
     EXPECT_EQ(buffer(0, 1, 2).purpose, Purpose::activation);
-    EXPECT_EQ(buffer(0, 1, 3).purpose, Purpose::workspace);
-    EXPECT_EQ(buffer(0, 1, 3).dies, 1U);
+    EXPECT_EQ(buffer(0, 1, 4).purpose, Purpose::workspace);
+    EXPECT_EQ(buffer(0, 1, 4).dies, 1U);
     EXPECT_EQ(buffer(1, 2, 1).bytes, 24U * 1000 * 4);  // [N, v]
     EXPECT_EQ(buffer(1, 2, 1).purpose, Purpose::vocabulary);
     EXPECT_EQ(buffer(1, 2, 1).dies, 4U);            // by T0

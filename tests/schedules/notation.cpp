@@ -19,7 +19,7 @@ std::vector<Pass> passes_from(std::string_view text, const Notation& notation) {
         return value;
     };
     const auto append = [&](Op op, int stage, int microbatch) {
-        if (op != Op::F && op != Op::B && op != Op::I && op != Op::W) stage = 0;
+        if (!traits(op).has_stage) stage = 0;
         passes.push_back({op, static_cast<uint16_t>(stage), static_cast<uint32_t>(microbatch)});
     };
     size_t opened = 0;  // where the pair began
@@ -50,7 +50,7 @@ std::vector<Pass> passes_from(std::string_view text, const Notation& notation) {
         } else if (letters == "IB" || letters == "G") {
             append(Op::G, stage, j);
         } else {
-            const std::string_view known = "FBIWEGST";  // in the order of Op
+            const std::string_view known = "FBIWREGST";  // in the order of Op
             const size_t op = letters.size() == 1 ? known.find(letters) : known.npos;
             if (op == known.npos) throw std::invalid_argument("pass " + letters);
             append(static_cast<Op>(op), stage, j);

@@ -288,6 +288,43 @@ TEST(Validate, RefusesGradientsInAnEvaluation) {
     EXPECT_EQ(message({Op::T, 0, 1}), "rank 0, 0B0 is missing; stage 0 needs one per microbatch");
 }
 
+TEST(Validate, AcceptsARecomputationAnywhereBetweenForwardAndBackward) {
+    for (const char* list :
+         {"0F0 0R0 0F1 0B0 0B1", "0F0 0F1 0R1 0B0 0B1", "0F0 0R0 0F1 0R1 0I1 0I0 0W1 0W0"}) {
+        const Schedule schedule = schedule_from({list}, 2, {0});
+        const auto violation = find_violation(schedule);
+        EXPECT_FALSE(violation.has_value()) << violation->message();
+        EXPECT_EQ(brute_force_fault(schedule), "");
+    }
+}
+
+TEST(Validate, RefusesARecomputationThatHelpsNobody) {
+    const auto message = [](const std::vector<std::string>& lists, const std::vector<int>& ranks) {
+        const Schedule schedule = schedule_from(lists, 1, ranks);
+        EXPECT_NE(brute_force_fault(schedule), "");
+        const auto violation = find_violation(schedule);
+        return violation ? violation->message() : "accepted";
+    };
+    EXPECT_EQ(message({"0R0 0F0 0B0"}, {0}),
+              "rank 0, position 0, 0R0 needs 0F0, which is not among the passes before it");
+    EXPECT_EQ(message({"0F0 0B0 0R0"}, {0}),
+              "rank 0, position 2, 0R0 comes after 0B0, which needs what it recomputes");
+    EXPECT_EQ(message({"0F0 0I0 0R0 0W0"}, {0}),
+              "rank 0, position 2, 0R0 comes after 0I0, which needs what it recomputes");
+    EXPECT_EQ(message({"0F0 0R0 0R0 0B0"}, {0}), "rank 0, position 2, 0R0 appears twice");
+    EXPECT_EQ(message({"0F0 0R0"}, {0}),
+              "rank 0, position 1, 0R0 has no backward that needs what it recomputes");
+    EXPECT_EQ(message({"0F0 1R0 0B0", "1F0 1B0"}, {0, 1}),
+              "rank 0, position 1, 1R0 stage 1 is on rank 1");
+    EXPECT_EQ(message({"0F0 0R7 0B0"}, {0}),
+              "rank 0, position 1, 0R7 microbatch 7 does not exist, last is 0");
+    Schedule paired = schedule_from({"0F0 0F1 0R0 0B0 0B1"}, 2, {0});
+    paired.passes[0][1].with_next = true;
+    EXPECT_NE(brute_force_fault(paired), "");
+    EXPECT_EQ(find_violation(paired)->message(),
+              "rank 0, position 1, 0F1 is paired with 0R0; a pair is one F and one B or I");
+}
+
 // With two barriers the last B needs T of every rank; the one-barrier order has T too late for
 // that.
 TEST(Validate, RefusesAnOrderThatTheBarriersDoNotAllow) {

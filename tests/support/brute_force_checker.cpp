@@ -15,14 +15,15 @@ using Name = std::tuple<char, int, int, int>;
 using Names = std::set<Name>;
 
 char letter_of(Op op) {
-    const std::map<Op, char> letters{{Op::F, 'F'}, {Op::B, 'B'}, {Op::I, 'I'}, {Op::W, 'W'},
-                                     {Op::E, 'E'}, {Op::G, 'G'}, {Op::S, 'S'}, {Op::T, 'T'}};
+    const std::map<Op, char> letters{{Op::F, 'F'}, {Op::B, 'B'}, {Op::I, 'I'},
+                                     {Op::W, 'W'}, {Op::R, 'R'}, {Op::E, 'E'},
+                                     {Op::G, 'G'}, {Op::S, 'S'}, {Op::T, 'T'}};
     const auto found = letters.find(op);
     return found == letters.end() ? '?' : found->second;
 }
 
 Op op_of(char letter) {
-    for (int op = 0; op < 8; ++op) {
+    for (int op = 0; op < 9; ++op) {
         if (letter_of(static_cast<Op>(op)) == letter) return static_cast<Op>(op);
     }
     return Op::Update;
@@ -34,7 +35,7 @@ std::string print(const Name& name) {
            " on rank " + std::to_string(rank);
 }
 
-/// Everything that must be there, with every backward in one piece.
+/// Everything that must be there, with every backward in one piece. There may be an R for each.
 Names wanted(const Schedule& s, bool forward_only) {
     Names names;
     for (int j = 0; j < s.microbatches; ++j) {
@@ -58,7 +59,7 @@ Names wanted(const Schedule& s, bool forward_only) {
     return names;
 }
 
-/// The passes (of those that must be there) whose results `name` takes.
+/// The passes of `all` whose results `name` takes.
 Names inputs_of(const Schedule& s, const Names& all, const Name& name) {
     const char letter = std::get<0>(name);
     const int stage = std::get<1>(name);
@@ -78,12 +79,14 @@ Names inputs_of(const Schedule& s, const Names& all, const Name& name) {
     if (letter == 'T') take('S', -1);
     if (letter == 'B' || letter == 'I') {
         take('F', stage);
+        take('R', stage);
         if (stage < last) {
             take('B', stage + 1);
         } else {
             take(s.barriers == Barriers::one ? 'S' : 'T', -1);
         }
     }
+    if (letter == 'R') take('F', stage);
     if (letter == 'W') inputs.insert({'I', stage, rank, j});
     if (letter == 'G') take('B', 0);
     return inputs;
@@ -134,12 +137,13 @@ std::string brute_force_fault(const Schedule& s) {
         for (const Pass& pass : s.passes.at(static_cast<size_t>(rank))) {
             const char letter = letter_of(pass.op);
             if (letter == '?') return "a pass that schedules do not have";
-            const bool of_stage = letter == 'F' || letter == 'B' || letter == 'I' || letter == 'W';
+            const bool of_stage =
+                letter == 'F' || letter == 'B' || letter == 'I' || letter == 'W' || letter == 'R';
             if (!of_stage && pass.stage != 0) return "a stage where there is none";
             const Name name{letter, of_stage ? int{pass.stage} : -1, rank,
                             static_cast<int>(pass.microbatch)};
             Name in_one_piece = name;
-            if (letter == 'I' || letter == 'W') std::get<0>(in_one_piece) = 'B';
+            if (of_stage && letter != 'F') std::get<0>(in_one_piece) = 'B';
             if (!all.contains(in_one_piece)) return print(name) + " has no business there";
             if (!there.insert(name).second) return print(name) + " twice";
             lists.back().push_back(name);
@@ -181,6 +185,11 @@ std::string brute_force_fault(const Schedule& s) {
         }
     }
 
+    Names to_run = all;
+    for (const Name& name : there) {
+        if (std::get<0>(name) == 'R') to_run.insert(name);
+    }
+
     // Does it run? Sweep over the ranks until a sweep changes nothing.
     Names done;
     std::vector<size_t> next(lists.size(), 0);
@@ -192,7 +201,7 @@ std::string brute_force_fault(const Schedule& s) {
             const auto& node = nodes[rank][next[rank]];
             bool ready = true;
             for (const Name& name : node) {
-                for (const Name& input : inputs_of(s, all, name)) {
+                for (const Name& input : inputs_of(s, to_run, name)) {
                     if (!produced(done, input)) ready = false;
                 }
             }
@@ -209,10 +218,18 @@ std::string brute_force_fault(const Schedule& s) {
 }
 
 Schedule random_valid_schedule(Schedule frame, bool forward_only, std::mt19937& random) {
-    const Names all = wanted(frame, forward_only);
+    const Names needed = wanted(frame, forward_only);
+    Names all = needed;
     std::vector<Name> open;
-    for (const Name& name : all) {
+    const bool recomputes = random() % 3 == 0;
+    for (const Name& name : needed) {
         Name half = name;
+        if (recomputes && std::get<0>(name) == 'B' && random() % 2 == 0) {
+            std::get<0>(half) = 'R';
+            open.push_back(half);
+            all.insert(half);
+            half = name;
+        }
         if (std::get<0>(name) == 'B' && random() % 2 == 0) {
             std::get<0>(half) = 'I';
             open.push_back(half);

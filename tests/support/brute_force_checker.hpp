@@ -17,7 +17,8 @@ namespace vocabpipe::testing {
 
 /// A valid schedule that nobody designed: placement, shard maps and barriers as in `frame`, lists
 /// from letting a random rank run a random pass whose inputs are there, until all have run.
-/// Backwards are B, or I and W, by the toss of a coin; `forward_only` leaves them out.
+/// Backwards are B, or I and W, by the toss of a coin, and in one schedule of three some have an R;
+/// `forward_only` leaves them out.
 [[nodiscard]] Schedule random_valid_schedule(Schedule frame, bool forward_only,
                                              std::mt19937& random);
 

@@ -113,7 +113,7 @@ std::string mutate(Schedule& schedule, std::mt19937& random) {
             Pass& pass = list[any_index(list)];
             const std::string before = to_string(pass);
             const int what = up_to(2, random);
-            if (what == 0) pass.op = static_cast<Op>(up_to(10, random));
+            if (what == 0) pass.op = static_cast<Op>(up_to(11, random));
             if (what == 1) pass.microbatch = static_cast<uint32_t>(up_to(5, random));
             if (what == 2) pass.stage = static_cast<uint16_t>(up_to(6, random));
             return "made " + before + " to " + to_string(pass);

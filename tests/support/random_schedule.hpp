@@ -19,8 +19,8 @@ struct RandomScheduleOptions {
 };
 
 /// A valid schedule with everything at random: placement (several or no stages per rank, in any
-/// order), shard maps (even, uneven, empty shards, whole), barriers, B or I and W, and the order of
-/// every rank's list.
+/// order), shard maps (even, uneven, empty shards, whole), barriers, B or I and W, R or none, and
+/// the order of every rank's list.
 [[nodiscard]] Schedule random_schedule(std::mt19937& random, const RandomScheduleOptions& options);
 
 /// The same with these sizes.

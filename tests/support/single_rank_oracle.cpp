@@ -140,7 +140,8 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
     for (Parameter& part : shard_parameters) {
         shards.emplace_back(device, std::span(&part, 1), n,
                             kernels::LossOptions{.label_smoothing = config.label_smoothing,
-                                                 .z_loss = config.z_loss});
+                                                 .z_loss = config.z_loss,
+                                                 .logit_softcap = config.logit_softcap});
         shards.back().begin_step(schedule.microbatches);
     }
 

@@ -82,7 +82,7 @@ std::optional<Op> op_of(const RawAction& action, CsvDialect dialect) {
                         with_numbers(action, "B") + ", or read the file in the dialect new");
     }
     if (word == "B" && dialect == CsvDialect::old) return Op::I;
-    for (const Op op : {Op::F, Op::B, Op::I, Op::W, Op::E, Op::G, Op::S, Op::T}) {
+    for (const Op op : {Op::F, Op::B, Op::I, Op::W, Op::R, Op::E, Op::G, Op::S, Op::T}) {
         if (word != traits(op).name) continue;
         if (traits(op).vocabulary && dialect != CsvDialect::vocabpipe) {
             throw CellError(std::string(word) +
@@ -185,9 +185,9 @@ Meaning meaning_of(const RawCell& cell, const RawAction& action, CsvDialect dial
     const bool new_word = dialect == CsvDialect::old && meaning.transfer == Transfer::reduce_grad;
     if (known == kTransfers.end() || new_word || dialect == CsvDialect::vocabpipe || cell.pair) {
         throw CellError(shown(action.word) + " is no pass: passes are " +
-                        (dialect == CsvDialect::old         ? "F B BW W"
-                         : dialect == CsvDialect::vocabpipe ? "F I W B E G S T"
-                                                            : "F I W B"));
+                        (dialect == CsvDialect::old         ? "F B BW W R"
+                         : dialect == CsvDialect::vocabpipe ? "F I W B R E G S T"
+                                                            : "F I W B R"));
     }
     const bool of_microbatch = meaning.transfer <= Transfer::recv_b;
     if (cell.batched && !of_microbatch) {

@@ -3,6 +3,7 @@
 #include "src/schedule/files/tokens.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/schedule_file.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 #include <utility>
 
@@ -31,7 +32,8 @@ std::vector<Pass> transformer_passes(const std::vector<Pass>& list) {
 
 CsvDialect csv_dialect_of(const Schedule& schedule, CsvDialect dialect) {
     if (dialect != CsvDialect::automatic) return dialect;
-    return whole_at_the_ends(schedule) ? CsvDialect::current : CsvDialect::vocabpipe;
+    return whole_at_the_ends(schedule) && !has_recomputation(schedule) ? CsvDialect::current
+                                                                       : CsvDialect::vocabpipe;
 }
 
 std::string print_schedule_csv(const Schedule& schedule, CsvDialect asked) {
@@ -41,6 +43,11 @@ std::string print_schedule_csv(const Schedule& schedule, CsvDialect asked) {
         throw UsageError("dialect " + std::string(to_string(dialect)) +
                          ": PyTorch's files have no passes for vocabulary layers away from the "
                          "first and last stage; write the dialect vocabpipe, or JSON");
+    }
+    if (!extended && has_recomputation(schedule)) {
+        throw UsageError("dialect " + std::string(to_string(dialect)) +
+                         ": PyTorch's files have no recomputation passes (R); write the dialect "
+                         "vocabpipe, or JSON");
     }
     std::string text;
     if (extended) text += files::print_csv_header(schedule) + "\r\n";

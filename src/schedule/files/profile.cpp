@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profile files: one JSON object, versioned. Every key is required, so that a file that was cut or
-// misspelt is refused instead of read as a machine that costs nothing.
+// Profile files: one JSON object, versioned. Every key is required (but for the two that came with
+// recomputation), so that a file that was cut or misspelt is refused instead of read as a machine
+// that costs nothing.
 #include "vocabpipe/profile.hpp"
 
 #include "src/schedule/files/strict_json.hpp"
@@ -29,7 +30,7 @@ constexpr int64_t kMostNs = int64_t{1} << 40;     // 18 minutes; sums over a ste
 constexpr int64_t kMostBytes = int64_t{1} << 50;  // sums over a step stay in 64 bits
 constexpr int64_t kMostCount = int64_t{1} << 40;
 
-constexpr std::array kStageOps{Op::F, Op::B, Op::I, Op::W};
+constexpr std::array kStageOps{Op::F, Op::B, Op::I, Op::W, Op::R};
 constexpr std::array kRankOps{Op::E, Op::G, Op::S, Op::T, Op::Reduce, Op::Norm, Op::Update};
 constexpr std::array kLinks{Do::send, Do::broadcast, Do::all_gather, Do::exchange, Do::gather};
 constexpr int64_t kMostSlowdown = 1'000'000;  // a thousand times as long
@@ -49,10 +50,13 @@ struct Field {
     const char* key;
     Int Struct::*member;
     int64_t most;
+    bool required = true;
 };
 
 constexpr std::array kStageBytes{
     Field<StageBytes, int64_t>{"saved", &StageBytes::saved, kMostBytes},
+    // As R among the costs: profiles from before there was recomputation have none, which is 0.
+    Field<StageBytes, int64_t>{"recomputed", &StageBytes::recomputed, kMostBytes, false},
     Field<StageBytes, int64_t>{"for_weight", &StageBytes::for_weight, kMostBytes},
     Field<StageBytes, int64_t>{"forward_workspace", &StageBytes::forward_workspace, kMostBytes},
     Field<StageBytes, int64_t>{"backward_workspace", &StageBytes::backward_workspace, kMostBytes},
@@ -92,6 +96,7 @@ template <typename Struct, typename Int, size_t N>
 void read_fields(const StrictJson& from, const std::array<Field<Struct, Int>, N>& fields,
                  Struct& into) {
     for (const auto& field : fields) {
+        if (!field.required && !from.has(field.key)) continue;
         into.*(field.member) = static_cast<Int>(from.at(field.key).integer(0, field.most));
     }
 }
@@ -142,6 +147,7 @@ std::vector<TableCosts::OpCosts> read_costs(const StrictJson& from, const std::a
         (std::make_index_sequence<N>{});
         TableCosts::OpCosts& costs = table.emplace_back();
         for (const Op op : ops) {
+            if (op == Op::R && !entry.has(traits(op).name)) continue;
             costs[static_cast<size_t>(op)] = entry.at(traits(op).name).integer(0, kMostNs);
         }
     }

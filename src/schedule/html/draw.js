@@ -8,6 +8,7 @@ const kKinds = [
   {text: 'B backward', colour: [238, 133, 74]},
   {text: 'I input gradient', colour: [245, 176, 90]},
   {text: 'W weight gradient', colour: [106, 168, 79]},
+  {text: 'R recompute', colour: [196, 160, 122]},
   {text: 'E embedding', colour: [52, 160, 164]},
   {text: 'G embedding gradient', colour: [126, 203, 196]},
   {text: 'S output layer forward', colour: [149, 108, 200]},

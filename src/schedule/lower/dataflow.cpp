@@ -209,9 +209,22 @@ private:
         edge(node, consumer);
         // Posted `receive_ahead` passes before use: not earlier, or the buffer lives for nothing.
         if (options_.pairs != Pairs::apart) consumer = first_of_pair(consumer);
-        const uint32_t position = flow_.parts[flow_.nodes[consumer].first_part].item;
-        const auto ahead = static_cast<uint32_t>(options_.receive_ahead) + 1;
-        if (position >= ahead) edge(consumer - ahead, node);
+        const uint32_t posted_with = passes_before(consumer, options_.receive_ahead);
+        if (posted_with != kNoNode && position_of(posted_with) > 0) edge(posted_with - 1, node);
+    }
+
+    /// The pass that comes `count` passes before another one on its rank. Recomputations do not
+    /// count: next to a transfer they may be short.
+    [[nodiscard]] uint32_t passes_before(uint32_t pass_node, int count) const {
+        const Part& part = flow_.parts[flow_.nodes[pass_node].first_part];
+        const std::vector<Pass>& list = flow_.passes[part.rank];
+        if (static_cast<uint32_t>(count) > part.item) return kNoNode;
+        uint32_t position = part.item;
+        while (count > 0 && position > 0) count -= list[--position].op == Op::R ? 0 : 1;
+        return count == 0 ? pass_node - (part.item - position) : kNoNode;
+    }
+    [[nodiscard]] uint32_t position_of(uint32_t pass_node) const {
+        return flow_.parts[flow_.nodes[pass_node].first_part].item;
     }
 
     /// `x` on the root to every other rank of `owners`; returns the buffers by owner. `ready`
@@ -367,9 +380,19 @@ private:
             const uint32_t y =
                 buffer(rank, boundary_bytes_, last ? Purpose::vocabulary : Purpose::boundary);
             const uint32_t saved = buffer(rank, bytes.saved, Purpose::activation);
-            set_operands(forward,
-                         {x, y, saved, buffer(rank, bytes.forward_workspace, Purpose::workspace)});
-            if (backward_) stage_input_.push_back({x, saved});
+            // With an R, what F makes of `recomputed` is scratch, and R makes the one that stays.
+            const uint32_t again = stage_node(Op::R, s, j);
+            const bool recomputes = again != kNoNode;
+            uint32_t recomputed = buffer(rank, bytes.recomputed,
+                                         recomputes ? Purpose::workspace : Purpose::activation);
+            set_operands(forward, {x, y, saved, recomputed,
+                                   buffer(rank, bytes.forward_workspace, Purpose::workspace)});
+            if (recomputes) {
+                recomputed = buffer(rank, bytes.recomputed, Purpose::activation);
+                set_operands(again, {x, saved, recomputed,
+                                     buffer(rank, bytes.forward_workspace, Purpose::workspace)});
+            }
+            if (backward_) kept_.push_back({x, saved, recomputed});
             x = y;
             if (last) break;
             const uint32_t next = stage_node(Op::F, s + 1, j);
@@ -476,23 +499,23 @@ private:
         for (int s = schedule_.stages - 1; s >= 0; --s) {
             const StageBytes& bytes = sizes_.stages[static_cast<size_t>(s)];
             const int rank = schedule_.rank_of_stage[static_cast<size_t>(s)];
-            const auto [x, saved] =
-                stage_input_[static_cast<size_t>(j) * static_cast<size_t>(schedule_.stages) +
-                             static_cast<size_t>(s)];
+            const auto [x, saved, recomputed] =
+                kept_[static_cast<size_t>(j) * static_cast<size_t>(schedule_.stages) +
+                      static_cast<size_t>(s)];
             const uint32_t dx = buffer(rank, boundary_bytes_, Purpose::boundary);
             const uint32_t node = backward_node(s, j);
             if (is_split(s, j)) {
                 const uint32_t for_weight = buffer(rank, bytes.for_weight, Purpose::activation);
                 set_operands(node,
-                             {dy, x, saved, dx, for_weight,
+                             {dy, x, saved, recomputed, dx, for_weight,
                               buffer(rank, bytes.input_gradient_workspace, Purpose::workspace)});
                 const uint32_t weight = stage_node(Op::W, s, j);
                 set_operands(weight,
-                             {x, saved, for_weight,
+                             {x, saved, recomputed, for_weight,
                               buffer(rank, bytes.weight_gradient_workspace, Purpose::workspace)});
                 edge(node, weight);
             } else {
-                set_operands(node, {dy, x, saved, dx,
+                set_operands(node, {dy, x, saved, recomputed, dx,
                                     buffer(rank, bytes.backward_workspace, Purpose::workspace)});
             }
             edge(stage_node(Op::F, s, j), node);
@@ -643,11 +666,14 @@ private:
     static constexpr uint16_t kNoPair = UINT16_MAX;
     std::vector<uint16_t> pairs_;  ///< [source * ranks + destination] group
     Dataflow flow_;
-    std::array<std::vector<uint32_t>, 4> of_stage_;  ///< F B I W: [stage * m + microbatch]
+    std::array<std::vector<uint32_t>, 5> of_stage_;  ///< F B I W R: [stage * m + microbatch]
     std::array<std::vector<uint32_t>, 4> of_rank_;   ///< E G S T: [rank * m + microbatch]
     std::vector<uint32_t> last_pass_;                ///< [rank]
-    std::vector<std::pair<uint32_t, uint32_t>>
-        stage_input_;  ///< [microbatch * n + stage]: x, saved
+    /// Buffers that live from F, or R, to the end of the backward.
+    struct Kept {
+        uint32_t x, saved, recomputed;
+    };
+    std::vector<Kept> kept_;  ///< [microbatch * n + stage]
 };
 
 }  // namespace

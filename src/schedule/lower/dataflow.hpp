@@ -20,7 +20,7 @@ struct Part {
     bool overwrites = false;
     uint16_t group = 0;
     uint32_t item = 0;
-    std::array<uint32_t, 6> operands{};
+    std::array<uint32_t, 7> operands{};
 };
 
 /// A pass, a local combine or fold, or a communication with all its participants.

@@ -4,8 +4,8 @@
 #include "kernels/bf16.hpp"
 #include "kernels/operators.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/gpt2_config.hpp"
-#include "src/train/checkpoint/gpt2_tensors.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/checkpoint/model_tensors.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -23,7 +23,6 @@ constexpr int64_t kStagedElements = 1 << 17;  // 512 KiB on their way to the dev
 constexpr uint64_t kReadBytes = 1 << 18;      // between a file and its checksum
 constexpr int64_t kBandElements = 1 << 24;    // 64 MiB of a matrix that is transposed
 constexpr int64_t kTile = 64;                 // its columns whose lines stay in the first cache
-constexpr std::string_view kBody = "transformer.";
 
 std::string text_of(const std::string& path) {
     return InputFile(path).text();
@@ -147,7 +146,7 @@ void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t
 
 Checkpoint::Checkpoint(const CheckpointSource& source)
     : folder_(source.folder),
-      config_(parse_gpt2_config(text_of(config_path()), config_path())),
+      config_(parse_model_config(text_of(config_path()), config_path())),
       weights_(folder_) {
     if (std::filesystem::exists(training_path())) {
         recorded_ = parse_training_state(text_of(training_path()), training_path());
@@ -172,9 +171,10 @@ std::string Checkpoint::training_path() const {
 const FoundTensor& Checkpoint::weight(const std::string& name) const {
     const auto& tensors = weights_.tensors();
     auto found = tensors.find(name);
-    // The original files leave out the model's name.
-    if (found == tensors.end() && name.starts_with(kBody)) {
-        found = tensors.find(name.substr(kBody.size()));
+    // Files of the body alone, as GPT-2's original, leave out its name.
+    const std::string_view body = body_prefix(config_.family);
+    if (found == tensors.end() && name.starts_with(body)) {
+        found = tensors.find(name.substr(body.size()));
     }
     if (found == tensors.end()) {
         refuse(weights_.path(), name,
@@ -186,7 +186,7 @@ const FoundTensor& Checkpoint::weight(const std::string& name) const {
 
 void Checkpoint::check_tensors() const {
     std::set<const StoredTensor*> used;
-    for (const Gpt2Tensor& t : gpt2_tensors(config_)) {
+    for (const StoredTensor& t : model_file_tensors(config_)) {
         const FoundTensor& found = weight(t.name);
         check_tensor(found.file->path(), *found.tensor, t.shape, true);
         used.insert(found.tensor);
@@ -346,23 +346,27 @@ void Checkpoint::verify() const {
 
 void Checkpoint::fill(ModelRank& model, Context& ctx) const {
     Device& device = model.device();
-    const std::vector<Gpt2Tensor> stored = gpt2_tensors(config_);
+    const std::vector<std::vector<ModelTensor>> stored = model_tensors(config_);
     std::vector<Parameter>& parameters = model.store().parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         Parameter& p = parameters[i];
         if (!p.exp_avg) continue;  // shares a weight
-        const Gpt2Tensor& as = stored[static_cast<size_t>(model.store().ids()[i])];
-        const auto from_optimizer = [&](const std::string& name, Tensor to) {
-            const StoredTensor* const tensor = optimizer_ ? optimizer_->find(name) : nullptr;
-            if (tensor == nullptr) return false;
-            read_rows(device, {optimizer_.get(), tensor}, false, p.logical_rows, p.first_row, to);
-            return true;
-        };
-        if (!from_optimizer(master_name(p.name), p.master)) {
-            read_rows(device, weight(p.name), as.transposed, p.logical_rows, p.first_row, p.master);
+        for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
+            const HeldRows held = held_rows(p, t);
+            const auto from_optimizer = [&](const std::string& name, Tensor to) {
+                const StoredTensor* const tensor = optimizer_ ? optimizer_->find(name) : nullptr;
+                if (tensor == nullptr) return false;
+                read_rows(device, {optimizer_.get(), tensor}, false, t.rows, held.first,
+                          held.of(to));
+                return true;
+            };
+            if (!from_optimizer(master_name(t.name), p.master)) {
+                read_rows(device, weight(t.name), t.transposed, t.rows, held.first,
+                          held.of(p.master));
+            }
+            from_optimizer(exp_avg_name(t.name), p.exp_avg);
+            from_optimizer(exp_avg_sq_name(t.name), p.exp_avg_sq);
         }
-        from_optimizer(exp_avg_name(p.name), p.exp_avg);
-        from_optimizer(exp_avg_sq_name(p.name), p.exp_avg_sq);
         if (p.weight.data != p.master.data) ctx.operators().convert(ctx, p.master, p.weight);
     }
 }

@@ -3,8 +3,8 @@
 
 #include "src/runtime/wait.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/gpt2_config.hpp"
-#include "src/train/checkpoint/gpt2_tensors.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -65,7 +65,7 @@ CheckpointSaver::CheckpointSaver(Communicator& communicator, ModelRank& model, S
       device_(model.device()),
       folder_(folder),
       options_(std::move(options)),
-      config_text_(print_gpt2_config(model.config())) {
+      config_text_(print_model_config(model.config())) {
     plans_.emplace_back(model_file_tensors(model.config()),
                         std::map<std::string, std::string>{{"format", "pt"}});
     plans_.emplace_back(

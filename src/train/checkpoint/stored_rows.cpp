@@ -2,7 +2,7 @@
 #include "src/train/checkpoint/stored_rows.hpp"
 
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/gpt2_tensors.hpp"
+#include "src/train/checkpoint/model_tensors.hpp"
 
 #include <algorithm>
 #include <string>
@@ -36,10 +36,12 @@ void transpose(const std::byte* from, const StoredRows& of, int64_t first, int64
 
 std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const SafetensorsPlan> plans) {
     std::vector<StoredRows> all;
-    const auto add = [&](uint32_t file, const std::string& name, const Parameter& p, Tensor rows,
+    const auto add = [&](uint32_t file, const std::string& name, const HeldRows& held, Tensor of,
                          bool transposed) {
+        const Tensor rows = held.of(of);
+        if (rows.size() == 0) return;  // a vocabulary shard may be empty
         const int64_t item_bytes = size_of(rows.dtype);
-        const auto before = static_cast<uint64_t>(p.first_row * rows.cols * item_bytes);
+        const auto before = static_cast<uint64_t>(held.first * rows.cols * item_bytes);
         all.push_back({.data = static_cast<const std::byte*>(rows.data),
                        .rows = rows.rows,
                        .cols = rows.cols,
@@ -48,15 +50,20 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
                        .file = file,
                        .offset = plans[file].at(name).begin + before});
     };
-    const std::vector<Gpt2Tensor> stored = gpt2_tensors(model.config());
+    const std::vector<std::vector<ModelTensor>> stored = model_tensors(model.config());
     const std::vector<Parameter>& parameters = model.store().parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         const Parameter& p = parameters[i];
         if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
-        add(0, p.name, p, p.weight, stored[static_cast<size_t>(model.store().ids()[i])].transposed);
-        add(1, exp_avg_name(p.name), p, p.exp_avg, false);
-        add(1, exp_avg_sq_name(p.name), p, p.exp_avg_sq, false);
-        if (p.master.data != p.weight.data) add(1, master_name(p.name), p, p.master, false);
+        for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
+            const HeldRows held = held_rows(p, t);
+            add(0, t.name, held, p.weight, t.transposed);
+            add(1, exp_avg_name(t.name), held, p.exp_avg, false);
+            add(1, exp_avg_sq_name(t.name), held, p.exp_avg_sq, false);
+            if (p.master.data != p.weight.data) {
+                add(1, master_name(t.name), held, p.master, false);
+            }
+        }
     }
     return all;
 }

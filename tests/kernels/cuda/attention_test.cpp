@@ -18,6 +18,28 @@ const AttentionShape kShapes[] = {
     {.sequences = 1, .seq_length = 17, .heads = 3, .head_size = 8, .kv_heads = 3},
     {.sequences = 3, .seq_length = 40, .heads = 2, .head_size = 16, .kv_heads = 2},
     {.sequences = 1, .seq_length = 65, .heads = 2, .head_size = 5, .kv_heads = 2},
+    {.sequences = 1, .seq_length = 9, .heads = 1, .head_size = 256, .kv_heads = 1},
+    // 2, 3 and all of the query heads share a key
+    {.sequences = 2, .seq_length = 33, .heads = 4, .head_size = 8, .kv_heads = 2},
+    {.sequences = 1, .seq_length = 20, .heads = 6, .head_size = 7, .kv_heads = 2, .scale = 0.3F},
+    {.sequences = 2, .seq_length = 12, .heads = 5, .head_size = 16, .kv_heads = 1},
+    // caps that saturate and that hardly bend
+    {.sequences = 1, .seq_length = 40, .heads = 2, .head_size = 16, .kv_heads = 2, .softcap = 1},
+    {.sequences = 1, .seq_length = 40, .heads = 1, .head_size = 16, .kv_heads = 1, .softcap = 50},
+    // windows of one key, of some, of all and of more
+    {.sequences = 2, .seq_length = 30, .heads = 1, .head_size = 8, .kv_heads = 1, .window = 1},
+    {.sequences = 1, .seq_length = 80, .heads = 2, .head_size = 8, .kv_heads = 2, .window = 17},
+    {.sequences = 1, .seq_length = 30, .heads = 1, .head_size = 8, .kv_heads = 1, .window = 30},
+    {.sequences = 1, .seq_length = 3, .heads = 2, .head_size = 8, .kv_heads = 1, .window = 1000},
+    // all of it
+    {.sequences = 2,
+     .seq_length = 50,
+     .heads = 6,
+     .head_size = 16,
+     .kv_heads = 2,
+     .scale = 0.25F,
+     .softcap = 3,
+     .window = 33},
 };
 
 int64_t scratch_bytes(AttentionShape shape) {
@@ -59,7 +81,9 @@ TEST_P(CudaAttention, AgreesWithTheTextbookInBothDirections) {
         for (const int64_t gap : {3, 8}) {
             SCOPED_TRACE(testing::Message()
                          << shape.sequences << " sequences of " << shape.seq_length << ", "
-                         << shape.heads << " heads of " << shape.head_size << ", gap " << gap);
+                         << shape.heads << " heads of " << shape.head_size << ", " << shape.kv_heads
+                         << " of k and v, softcap " << shape.softcap << ", window " << shape.window
+                         << ", gap " << gap);
             const auto qkv =
                 random_with_gap(shape.tokens(), shape.qkv_columns(), GetParam(), gap, 1, -2.0, 2.0);
             const auto dout =
@@ -70,62 +94,126 @@ TEST_P(CudaAttention, AgreesWithTheTextbookInBothDirections) {
     }
 }
 
-// More queries than scores are held of at a time, and rows that end within a block's first vectors.
+/// More queries than scores are held of at a time, and rows that end within a block's first
+/// vectors; the second block of the last one leaves keys out.
+const AttentionShape kBlocks[] = {
+    {.sequences = 1, .seq_length = 530, .heads = 1, .head_size = 4, .kv_heads = 1},
+    {.sequences = 1, .seq_length = 530, .heads = 2, .head_size = 4, .kv_heads = 1, .softcap = 2},
+    {.sequences = 2, .seq_length = 530, .heads = 2, .head_size = 4, .kv_heads = 1, .window = 20},
+};
+
 TEST_P(CudaAttention, SumsGradientsOfKeysOverBlocksOfQueries) {
-    const AttentionShape shape{
-        .sequences = 1, .seq_length = 530, .heads = 1, .head_size = 4, .kv_heads = 1};
-    ASSERT_LT(cuda::AttentionPlan(shape).query_rows, shape.seq_length);
     Device device;
-    const auto qkv = Matrix::random(530, 12, GetParam(), 1, -2.0, 2.0);
+    for (const AttentionShape& shape : kBlocks) {
+        const cuda::AttentionPlan plan(shape);
+        ASSERT_LT(plan.query_rows, shape.seq_length);
+        ASSERT_EQ(plan.skips_keys(), shape.window > 0);
+        SCOPED_TRACE(testing::Message() << shape.heads << " heads, window " << shape.window);
+        const auto qkv =
+            Matrix::random(shape.tokens(), shape.qkv_columns(), GetParam(), 1, -2.0, 2.0);
+        const auto dout = Matrix::random(shape.tokens(), shape.query_columns(), GetParam(), 2);
+        expect_textbook(run(device, device.context(), shape, qkv, dout, scratch_bytes(shape)), qkv,
+                        dout, shape);
+    }
+}
+
+TEST_P(CudaAttention, NeverReadsKeysThatNoQueryOfABlockSees) {
+    const AttentionShape shape{
+        .sequences = 1, .seq_length = 530, .heads = 1, .head_size = 4, .kv_heads = 1, .window = 20};
+    const cuda::QueryBlock last = cuda::AttentionPlan(shape).block(512);
+    ASSERT_EQ(last.first_key, 448) << "whole tiles below 512 - 19";
+    Device device;
+    auto qkv = Matrix::random(530, 12, GetParam(), 1);
+    for (int64_t t = 0; t < last.first_key; ++t) {
+        for (int64_t i = 0; i < 12; ++i) qkv.set(t, i, NAN);
+    }
     const auto dout = Matrix::random(530, 4, GetParam(), 2);
-    expect_textbook(run(device, device.context(), shape, qkv, dout, scratch_bytes(shape)), qkv,
-                    dout, shape);
+    const Results results = run(device, device.context(), shape, qkv, dout, scratch_bytes(shape));
+    EXPECT_TRUE(std::isnan(results.out.get(0, 0)) && std::isnan(results.dqkv.get(0, 0)));
+    for (int64_t t = last.begin; t < 530; ++t) {
+        EXPECT_TRUE(std::isfinite(results.out.get(t, 0)) && std::isfinite(results.dqkv.get(t, 0)));
+    }
+}
+
+TEST_P(CudaAttention, AWindowOfAllKeysGivesTheBitsOfNone) {
+    AttentionShape shape{
+        .sequences = 1, .seq_length = 40, .heads = 2, .head_size = 8, .kv_heads = 1};
+    Device device;
+    const auto qkv = Matrix::random(40, shape.qkv_columns(), GetParam(), 1, -2.0, 2.0);
+    const auto dout = Matrix::random(40, 16, GetParam(), 2);
+    const Results none = run(device, device.context(), shape, qkv, dout, scratch_bytes(shape));
+    for (const int64_t window : {40, 1000}) {
+        shape.window = window;
+        const Results all = run(device, device.context(), shape, qkv, dout, scratch_bytes(shape));
+        EXPECT_TRUE(all.out.same_bits(none.out)) << window;
+        EXPECT_TRUE(all.log_sum_exp.same_bits(none.log_sum_exp)) << window;
+        EXPECT_TRUE(all.dqkv.same_bits(none.dqkv)) << window;
+    }
 }
 
 TEST_P(CudaAttention, SmallerWorkspacesGiveTheSameBits) {
-    const AttentionShape shape{
-        .sequences = 5, .seq_length = 19, .heads = 3, .head_size = 8, .kv_heads = 3};
     Device device;
-    const auto qkv = Matrix::random(shape.tokens(), shape.qkv_columns(), GetParam(), 1, -2.0, 2.0);
-    const auto dout = Matrix::random(shape.tokens(), shape.query_columns(), GetParam(), 2);
-    const cuda::AttentionPlan plan(shape);
-    const int64_t group = plan.group_bytes();
-    ASSERT_EQ(plan.workspace_bytes(), 5 * group) << "one group per sequence, all at a time";
-    const Results whole = run(device, device.context(), shape, qkv, dout, 5 * group);
-    expect_textbook(whole, qkv, dout, shape);
-    for (const int64_t bytes : {group, 2 * group, 3 * group + 64}) {
-        const Results parts = run(device, device.context(), shape, qkv, dout, bytes);
-        EXPECT_TRUE(parts.out.same_bits(whole.out)) << bytes;
-        EXPECT_TRUE(parts.log_sum_exp.same_bits(whole.log_sum_exp)) << bytes;
-        EXPECT_TRUE(parts.dqkv.same_bits(whole.dqkv)) << bytes;
+    for (const int64_t heads : {3, 6}) {
+        const AttentionShape shape{
+            .sequences = 5, .seq_length = 19, .heads = heads, .head_size = 8, .kv_heads = 3};
+        const auto qkv =
+            Matrix::random(shape.tokens(), shape.qkv_columns(), GetParam(), 1, -2.0, 2.0);
+        const auto dout = Matrix::random(shape.tokens(), shape.query_columns(), GetParam(), 2);
+        const cuda::AttentionPlan plan(shape);
+        const int64_t group = plan.group_bytes();
+        ASSERT_EQ(plan.workspace_bytes(), 5 * group) << "one group per sequence, all at a time";
+        const Results whole = run(device, device.context(), shape, qkv, dout, 5 * group);
+        expect_textbook(whole, qkv, dout, shape);
+        for (const int64_t bytes : {group, 2 * group, 3 * group + 64}) {
+            const Results parts = run(device, device.context(), shape, qkv, dout, bytes);
+            EXPECT_TRUE(parts.out.same_bits(whole.out)) << bytes;
+            EXPECT_TRUE(parts.log_sum_exp.same_bits(whole.log_sum_exp)) << bytes;
+            EXPECT_TRUE(parts.dqkv.same_bits(whole.dqkv)) << bytes;
+        }
     }
 }
 
 // Rows too long for registers: p overwrites, tile by tile, the scores that it is computed from.
 TEST_P(CudaAttention, ReadsLongRowsAgain) {
-    const AttentionShape shape{
-        .sequences = 1, .seq_length = 4104, .heads = 1, .head_size = 1, .kv_heads = 1};
+    const AttentionShape shapes[] = {
+        {.sequences = 1, .seq_length = 4104, .heads = 1, .head_size = 1, .kv_heads = 1},
+        {.sequences = 1,
+         .seq_length = 4700,
+         .heads = 1,
+         .head_size = 1,
+         .kv_heads = 1,
+         .softcap = 2,
+         .window = 4100},
+    };
     Device device;
-    const auto qkv = Matrix::random(shape.tokens(), 3, GetParam(), 1, -2.0, 2.0);
-    const DeviceMatrix dqkv(device, qkv), out(device, Matrix(shape.tokens(), 1, GetParam()));
-    const DeviceMatrix lse(device, Matrix(shape.tokens(), 1, DType::fp32));
-    const DeviceBytes workspace(static_cast<size_t>(scratch_bytes(shape)));
-    cuda::causal_attention_forward(device.context(), dqkv, shape, out, lse, workspace);
-    const Matrix result = out.download(), log_sum_exp = lse.download();
-    for (const int64_t row : {0, 511, 512, 4095, 4096, 4103}) {
-        double sum = 0, weighted = 0, magnitude = 0;
-        for (int64_t key = 0; key <= row; ++key) {
-            const double p = std::exp(qkv.get(row, 0) * qkv.get(key, 1));
-            sum += p;
-            weighted += p * qkv.get(key, 2);
-            magnitude += p * std::abs(qkv.get(key, 2));
+    for (const AttentionShape& shape : shapes) {
+        const int64_t last = shape.seq_length - 1;
+        const auto qkv = Matrix::random(shape.tokens(), 3, GetParam(), 1, -2.0, 2.0);
+        const DeviceMatrix dqkv(device, qkv), out(device, Matrix(shape.tokens(), 1, GetParam()));
+        const DeviceMatrix lse(device, Matrix(shape.tokens(), 1, DType::fp32));
+        const DeviceBytes workspace(static_cast<size_t>(scratch_bytes(shape)));
+        cuda::causal_attention_forward(device.context(), dqkv, shape, out, lse, workspace);
+        const Matrix result = out.download(), log_sum_exp = lse.download();
+        for (const int64_t row :
+             {int64_t{0}, int64_t{511}, int64_t{512}, int64_t{4095}, int64_t{4096}, last}) {
+            SCOPED_TRACE(testing::Message() << row << " of " << shape.seq_length);
+            const int64_t first =
+                shape.window > 0 ? std::max(row - shape.window + 1, int64_t{0}) : 0;
+            double sum = 0, weighted = 0, magnitude = 0;
+            for (int64_t key = first; key <= row; ++key) {
+                const double cap = shape.softcap, product = qkv.get(row, 0) * qkv.get(key, 1);
+                const double p = std::exp(cap > 0 ? cap * std::tanh(product / cap) : product);
+                sum += p;
+                weighted += p * qkv.get(key, 2);
+                magnitude += p * std::abs(qkv.get(key, 2));
+            }
+            // |score| <= 4: its error, those of exp, and of two sums of row + 1 terms; p and the
+            // result are rounded to the run's type.
+            const double terms = 2 * static_cast<double>(row + 1) + 64;
+            const double relative = terms * kEps32 + 2.04 * unit_roundoff(GetParam());
+            EXPECT_NEAR(result.get(row, 0), weighted / sum, relative * magnitude / sum);
+            EXPECT_NEAR(log_sum_exp.get(row, 0), std::log(sum), (terms + 64) * kEps32);
         }
-        // |score| <= 4: its error, those of exp, and of two sums of row + 1 terms; p and the result
-        // are rounded to the run's type.
-        const double terms = 2 * static_cast<double>(row + 1) + 64;
-        const double relative = terms * kEps32 + 2.04 * unit_roundoff(GetParam());
-        EXPECT_NEAR(result.get(row, 0), weighted / sum, relative * magnitude / sum) << row;
-        EXPECT_NEAR(log_sum_exp.get(row, 0), std::log(sum), (terms + 64) * kEps32) << row;
     }
 }
 
@@ -151,6 +239,16 @@ TEST_P(CudaAttention, RefusesAWorkspaceBelowOneGroup) {
     const auto qkv = Matrix::random(4, 12, GetParam(), 1);
     EXPECT_THROW(run(device, device.context(), shape, qkv, Matrix::random(4, 4, GetParam(), 2), 64),
                  UsageError);
+}
+
+TEST_P(CudaAttention, RefusesHeadsThatCannotShareKeys) {
+    const AttentionShape shape{
+        .sequences = 1, .seq_length = 2, .heads = 3, .head_size = 4, .kv_heads = 2};
+    Device device;
+    EXPECT_THROW(
+        run(device, device.context(), shape, Matrix::random(2, shape.qkv_columns(), GetParam(), 1),
+            Matrix::random(2, 12, GetParam(), 2), scratch_bytes(shape)),
+        UsageError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaAttention, testing::Values(DType::fp32, DType::bf16),
@@ -182,13 +280,17 @@ TEST_F(CudaAttentionStatistics, ArePackedBySequenceAndHeadForCudnnAndBack) {
 class CudaAttentionPlan : public OnDevice {};
 
 TEST_F(CudaAttentionPlan, ScratchStaysBelowItsLimitForModelsOfPractice) {
+    struct Heads {
+        int64_t of_queries, of_keys, size;
+    };
     for (const int64_t seq_length : {1, 128, 1024, 2048, 4096, 8192, 32768}) {
-        for (const auto& [heads, head_size] : {std::pair{12, 64}, {25, 64}, {32, 128}}) {
+        for (const auto& [heads, kv_heads, head_size] :
+             {Heads{12, 12, 64}, {25, 25, 64}, {32, 32, 128}, {32, 8, 128}, {28, 4, 128}}) {
             const AttentionShape shape{.sequences = 8,
                                        .seq_length = seq_length,
                                        .heads = heads,
                                        .head_size = head_size,
-                                       .kv_heads = heads};
+                                       .kv_heads = kv_heads};
             const int64_t bytes = cuda::AttentionPlan(shape).workspace_bytes();
             EXPECT_GT(bytes, 0);
             EXPECT_LE(bytes, cuda::kAttentionScratchBytes) << seq_length << " x " << heads;
@@ -196,15 +298,41 @@ TEST_F(CudaAttentionPlan, ScratchStaysBelowItsLimitForModelsOfPractice) {
     }
 }
 
-TEST_F(CudaAttentionPlan, GroupsCoverAllHeadsOnce) {
-    for (const int64_t heads : {1, 5, 16, 25, 96}) {
-        const AttentionShape shape{
-            .sequences = 3, .seq_length = 2048, .heads = heads, .head_size = 64, .kv_heads = heads};
+TEST_F(CudaAttentionPlan, GroupsCoverAllHeadsOfKeysOnce) {
+    for (const int64_t kv_heads : {1, 5, 16, 25, 96}) {
+        for (const int64_t sharers : {1, 3}) {
+            const AttentionShape shape{.sequences = 3,
+                                       .seq_length = 2048,
+                                       .heads = kv_heads * sharers,
+                                       .head_size = 64,
+                                       .kv_heads = kv_heads};
+            const cuda::AttentionPlan plan(shape);
+            const int64_t per_sequence = plan.groups / shape.sequences;
+            EXPECT_EQ(plan.groups % shape.sequences, 0);
+            EXPECT_GE(per_sequence * plan.group_heads, kv_heads);
+            EXPECT_LT((per_sequence - 1) * plan.group_heads, kv_heads);
+        }
+    }
+}
+
+TEST_F(CudaAttentionPlan, BlocksHoldTheScoresOfAllKeysThatAWindowShowsAndFewMore) {
+    for (const int64_t window : {1, 64, 500, 4096, 8192}) {
+        const AttentionShape shape{.sequences = 1,
+                                   .seq_length = 8192,
+                                   .heads = 8,
+                                   .head_size = 256,
+                                   .kv_heads = 4,
+                                   .window = window};
         const cuda::AttentionPlan plan(shape);
-        const int64_t per_sequence = plan.groups / shape.sequences;
-        EXPECT_EQ(plan.groups % shape.sequences, 0);
-        EXPECT_GE(per_sequence * plan.group_heads, heads);
-        EXPECT_LT((per_sequence - 1) * plan.group_heads, heads);
+        for (int64_t begin = 0; begin <= plan.last_block(); begin += plan.query_rows) {
+            const cuda::QueryBlock block = plan.block(begin);
+            EXPECT_LE(block.first_key, std::max<int64_t>(begin - window + 1, 0));
+            EXPECT_LT(block.keys(), block.rows + window + 64);
+            EXPECT_LE(block.keys(), plan.score_stride);
+        }
+        AttentionShape whole = shape;
+        whole.window = 0;
+        EXPECT_LE(plan.pair_bytes, cuda::AttentionPlan(whole).pair_bytes);
     }
 }
 

@@ -150,6 +150,28 @@ TEST_F(CudaElements, InfinityAndNanSurviveRounding) {
     EXPECT_EQ(result.get(0, 7), 0x1p-133);  // the smallest there is
 }
 
+TEST_F(CudaElements, ScaleRoundsTheExactProductAndMayBeInPlace) {
+    Context host{{.threads = 1, .poll = {}}};
+    Device device;
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        for (const auto& [n, h, gap] : kSizes) {
+            SCOPED_TRACE(testing::Message() << n << " x " << h << " " << name_of(type));
+            const auto x = random_with_gap(n, h, type, gap, 1);
+            const DeviceMatrix dx(device, x), y(device, Matrix(n, h, type, gap));
+            cuda::scale(device.context(), dx, 0.3F, y);
+            Matrix exact(n, h, DType::fp64);
+            reference::scale(host, x, 0.3F, exact);
+            const Matrix result = y.download();
+            const double unit = kEps32 + unit_roundoff(type);
+            expect_close(result, exact, [&](int64_t row, int64_t col) {
+                return std::abs(exact.get(row, col)) * unit * 1.01;
+            });
+            cuda::scale(device.context(), dx, 0.3F, dx);
+            EXPECT_TRUE(dx.download().same_bits(result));
+        }
+    }
+}
+
 class CudaColumnSums : public OnDeviceWithParam<DType> {};
 
 TEST_P(CudaColumnSums, AgreeWithTheSumAndAccumulate) {

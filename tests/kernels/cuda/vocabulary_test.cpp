@@ -173,6 +173,8 @@ TEST_P(Sharded, GivesTheSameBitsWithOneAndWithTwoBarriers) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Sharded, testing::ValuesIn(shard_cases()),
                          [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(CappedCases, Sharded, testing::ValuesIn(capped_shard_cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 class VocabularyWorkspace : public OnDevice {};
 
@@ -220,12 +222,23 @@ TEST_F(VocabularyScore, RefusesAWorkspaceBelow256Columns) {
     EXPECT_THROW((void)run_shards(problem, {600}, {.chunk_columns = 255}), UsageError);
 }
 
+TEST_F(VocabularyScore, RefusesASoftCapTogetherWithLabelSmoothing) {
+    const auto problem = random_problem(24, 4, 4, 30, DType::fp32, 1,
+                                        {.label_smoothing = 0.1F, .logit_softcap = 30});
+    EXPECT_THROW((void)run_shards(problem, {30}, {}), UsageError);
+}
+
 TEST_F(VocabularyScore, FollowsLogitsThatRiseFarAboveThoseBefore) {
-    // Three plateaus: rising by 100 and 50 for even tokens, by less than the slack for the others;
-    // within one chunk behind the columns that the reference point comes from, and across chunks.
-    for (const int64_t chunk_columns : {0, 512}) {
+    // Three plateaus: rising by 100 and 50 (capped: 82 and 15) for even tokens, by less than the
+    // slack for the others; within one chunk behind the columns that the reference point comes
+    // from, and across chunks.
+    struct Setting {
+        int64_t chunk_columns;
+        float cap;
+    };
+    for (const auto& [chunk_columns, cap] : {Setting{0, 0}, {512, 0}, {512, 60}}) {
         for (const DType type : {DType::fp32, DType::bf16}) {
-            Problem problem = random_problem(13, 6, 4, 2600, type, 1, {});
+            Problem problem = random_problem(13, 6, 4, 2600, type, 1, {.logit_softcap = cap});
             for (int64_t n = 0; n < 6; ++n) problem.x.set(n, 0, n % 2 == 0 ? 1.0 : 0.25);
             for (int64_t j = 0; j < 2600; ++j) {
                 problem.w.set(j, 0, j < 2100 ? -50.0 : j < 2570 ? 50.0 : 100.0);
@@ -245,10 +258,12 @@ TEST_F(VocabularyScore, FollowsLogitsThatRiseFarAboveThoseBefore) {
 }
 
 TEST_F(VocabularyScore, StoresAnExactZeroForTheLabelAndSumsUnroundedExponentials) {
-    for (const DType type : {DType::fp32, DType::bf16}) {
-        const Problem problem = random_problem(14, 7, 16, 3000, type, 2, {});
-        const Outputs out = run_shards(problem, {1500, 1500}, {.type = type});
-        expect_exact_statistics_of_halves(problem, out.numerators, out.statistics);
+    for (const LossOptions& options : {LossOptions{}, LossOptions{.logit_softcap = 3}}) {
+        for (const DType type : {DType::fp32, DType::bf16}) {
+            const Problem problem = random_problem(14, 7, 16, 3000, type, 2, options);
+            const Outputs out = run_shards(problem, {1500, 1500}, {.type = type});
+            expect_exact_statistics_of_halves(problem, out.numerators, out.statistics);
+        }
     }
 }
 

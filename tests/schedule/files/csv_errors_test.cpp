@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"Words", "hello\n",
                "row 1, cell 1, \"hello\": is not <stage><pass><microbatch>, such as 2F0"},
         Broken{"UnknownPass", "0F0,0X0\n",
-               "row 1, cell 2, \"0X0\": \"X\" is no pass: passes are F I W B"},
+               "row 1, cell 2, \"0X0\": \"X\" is no pass: passes are F I W B R"},
         Broken{"LowerCase", "0f0\n",
                "row 1, cell 1, \"0f0\": is not <stage><pass><microbatch>, such as 2F0"},
         Broken{"Quotes", "\"0F0\",0B0\n",

@@ -59,9 +59,10 @@ TEST(ScheduleJson, NamesThePathOfEveryError) {
               "a.json: passes[1]: 1B1 is missing; stage 1 needs one per microbatch");
     EXPECT_EQ(refused("\"1B1\"", "7"), "a.json: passes[1][7]: must be a text in quotes");
     EXPECT_EQ(refused("\"1B1\"", "\" \""), "a.json: passes[1][7]: \" \": leave idle steps out");
-    EXPECT_EQ(refused("\"1B1\"", "\"1SEND_F1\""),
-              "a.json: passes[1][7]: \"1SEND_F1\": \"SEND_F\" is no pass: passes are F I W B E G S "
-              "T");
+    EXPECT_EQ(
+        refused("\"1B1\"", "\"1SEND_F1\""),
+        "a.json: passes[1][7]: \"1SEND_F1\": \"SEND_F\" is no pass: passes are F I W B R E G S "
+        "T");
     EXPECT_EQ(refused("[0, 1]", "[0, 2]"),
               "a.json: rank_of_stage[1]: 2: must be an integer from 0 to 1");
     EXPECT_EQ(refused("[0, 1]", "[0]"), "a.json: rank_of_stage: has 1 entries, must have 2");

@@ -4,7 +4,9 @@
 #include "tests/schedule/program_tools.hpp"
 #include "tests/support/random_schedule.hpp"
 #include "tests/train/data/temp_folder.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace vocabpipe::testing {
@@ -44,7 +46,9 @@ TEST_P(RoundTrip, KeepsEverySchedule) {
         for (const int m : {1, 3, 2 * p + 1}) {
             for (const int64_t rows : {3, 1000}) {
                 SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m));
-                expect_round_trips(generated(GetParam(), p, m, rows));
+                const Schedule schedule = generated(GetParam(), p, m, rows);
+                expect_round_trips(schedule);
+                expect_round_trips(with_recomputation(schedule));
                 if (HasFailure()) return;
             }
         }
@@ -82,11 +86,31 @@ TEST(RoundTripOfRandomSchedules, KeepsPlacementsShardsAndSplitBackwards) {
     for (int i = 0; i < 500; ++i) {
         const Schedule schedule = random_schedule(random, {});
         expect_round_trips(schedule);
-        const Schedule bare = transformer_only(schedule);
+        Schedule bare = transformer_only(schedule);
+        const Schedule recomputed = bare;
+        for (auto& list : bare.passes) {
+            std::erase_if(list, [](const Pass& pass) { return pass.op == Op::R; });
+        }
         for (const CsvDialect dialect : {CsvDialect::current, CsvDialect::old}) {
             expect_equal(from_csv(print_schedule_csv(bare, dialect), dialect).schedule, bare);
         }
+        expect_equal(from_csv(print_schedule_csv(recomputed, CsvDialect::automatic)).schedule,
+                     recomputed);
         ASSERT_FALSE(HasFailure()) << describe(schedule);
+    }
+}
+
+TEST(RecomputationInFiles, IsReadInEveryDialectAndNotWrittenInPyTorchs) {
+    for (const CsvDialect dialect : {CsvDialect::current, CsvDialect::old}) {
+        const std::string backward = dialect == CsvDialect::old ? "0BW0" : "0B0";
+        const Schedule schedule = from_csv("0F0,0R0," + backward + "\n", dialect).schedule;
+        ASSERT_EQ(schedule.passes[0].size(), 3U);
+        EXPECT_EQ(schedule.passes[0][1], (Pass{Op::R, 0, 0}));
+        EXPECT_EQ(csv_dialect_of(schedule, CsvDialect::automatic), CsvDialect::vocabpipe);
+        EXPECT_THAT([&] { (void)print_schedule_csv(schedule, dialect); },
+                    ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr(
+                        "PyTorch's files have no recomputation passes (R); write the dialect "
+                        "vocabpipe, or JSON")));
     }
 }
 

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2 as Hugging Face keeps it, from files made here byte by byte.
+// Models as Hugging Face keeps them, from files made here byte by byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <filesystem>
 #include <functional>
 #include <numeric>
+#include <sstream>
+#include <utility>
 
 #include "src/train/checkpoint/load_checkpoint.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/checkpoint/model_tensors.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/checkpoint/raw_safetensors.hpp"
+#include "tests/train/checkpoint/transformers_files.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
@@ -18,14 +24,7 @@
 namespace vocabpipe::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr int64_t kHidden = 32;
-constexpr int64_t kFfn = 48;
-constexpr int64_t kVocab = 61;
-constexpr int64_t kPositions = 16;
-constexpr int kLayers = 4;
 
 /// Element i of a tensor in the file: a multiple of 1/64 that bf16 and fp16 hold exactly.
 float value_of(const std::string& name, int64_t i) {
@@ -42,10 +41,11 @@ uint16_t half_of(float value) {
     return static_cast<uint16_t>((bits >> 16 & 0x8000U) | exponent << 10 | (bits >> 13 & 0x3ffU));
 }
 
-RawTensor tensor(const std::string& name, const std::string& dtype, std::vector<int64_t> shape) {
+RawTensor tensor(const std::string& name, const std::string& dtype, const std::string& shape) {
     int64_t count = 1;
-    for (const int64_t size : shape) count *= size;
-    RawTensor t{name, dtype, shape_text(shape), ""};
+    std::istringstream sizes(shape.substr(1));
+    for (std::string size; std::getline(sizes, size, ',');) count *= std::stoll(size);
+    RawTensor t{name, dtype, shape, ""};
     for (int64_t i = 0; i < count; ++i) {
         const float value = value_of(name, i);
         const auto upper = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
@@ -59,137 +59,172 @@ RawTensor tensor(const std::string& name, const std::string& dtype, std::vector<
     return t;
 }
 
-/// Names and shapes of GPT2LMHeadModel, written down here once more.
-std::vector<RawTensor> gpt2_weights(const std::string& dtype, bool tied) {
+/// Names and shapes that transformers gives the model.
+std::vector<RawTensor> weights_of(const TransformersFiles& model, const std::string& dtype) {
     std::vector<RawTensor> all;
-    const auto add = [&](const std::string& name, std::vector<int64_t> shape) {
-        all.push_back(tensor(name, dtype, std::move(shape)));
-    };
-    add("transformer.wte.weight", {kVocab, kHidden});
-    add("transformer.wpe.weight", {kPositions, kHidden});
-    for (int i = 0; i < kLayers; ++i) {
-        const std::string h = "transformer.h." + std::to_string(i) + ".";
-        for (const std::string norm : {"ln_1", "ln_2"}) {
-            add(h + norm + ".weight", {kHidden});
-            add(h + norm + ".bias", {kHidden});
-        }
-        add(h + "attn.c_attn.weight", {kHidden, 3 * kHidden});
-        add(h + "attn.c_attn.bias", {3 * kHidden});
-        add(h + "attn.c_proj.weight", {kHidden, kHidden});
-        add(h + "attn.c_proj.bias", {kHidden});
-        add(h + "mlp.c_fc.weight", {kHidden, kFfn});
-        add(h + "mlp.c_fc.bias", {kFfn});
-        add(h + "mlp.c_proj.weight", {kFfn, kHidden});
-        add(h + "mlp.c_proj.bias", {kHidden});
+    std::istringstream lines(model.tensors);
+    for (std::string name, shape; lines >> name && std::getline(lines >> std::ws, shape);) {
+        all.push_back(tensor(name, dtype, shape));
     }
-    add("transformer.ln_f.weight", {kHidden});
-    add("transformer.ln_f.bias", {kHidden});
-    if (!tied) add("lm_head.weight", {kVocab, kHidden});
     return all;
 }
 
-void write_config(const std::string& folder, bool tied) {
+void write_model(const std::string& folder, const std::string& config,
+                 const std::vector<RawTensor>& weights) {
     std::filesystem::create_directories(folder);
-    write_file(folder + "/config.json",
-               R"({"model_type": "gpt2", "vocab_size": 61, "n_positions": 16, "n_embd": 32, )"
-               R"("n_layer": 4, "n_head": 2, "n_inner": 48, "activation_function": "gelu_new", )"
-               R"("resid_pdrop": 0.1, "tie_word_embeddings": )" +
-                   std::string(tied ? "true}" : "false}"));
+    write_file(folder + "/config.json", config);
+    write_file(folder + "/model.safetensors", raw_safetensors(weights));
+}
+
+ModelConfig config_of(const TransformersFiles& model) {
+    ModelConfig config = parse_model_config(model.config, model.model_type);
+    config.seq_length = config.max_position_embeddings;
+    return config;
+}
+
+/// The file's tensor that has a row of a parameter, and where in it the row is.
+std::pair<std::string, int64_t> stored_row(const ModelConfig& c, std::string name, int64_t row) {
+    const auto split = [&](const std::string& whole,
+                           std::vector<std::pair<const char*, int64_t>> parts) {
+        const size_t at = name.find(whole);
+        if (at == std::string::npos) return;
+        size_t part = 0;
+        while (row >= parts[part].second) row -= parts[part++].second;
+        name.replace(at, whole.size(), parts[part].first);
+    };
+    const int64_t kv = c.kv_heads() * c.head_size();
+    split("qkv_proj", {{"q_proj", c.query_columns()}, {"k_proj", kv}, {"v_proj", kv}});
+    split("gate_up_proj", {{"gate_proj", c.ffn_hidden_size}, {"up_proj", c.ffn_hidden_size}});
+    return {name, row};
 }
 
 /// A rank of a world of two that holds what it loaded, and where that must have been in the file.
-void expect_loaded(const std::string& folder, bool tied, DType dtype, VocabMode mode) {
-    ModelConfig config;
-    config.num_layers = kLayers;
-    config.hidden_size = kHidden;
-    config.ffn_hidden_size = kFfn;
-    config.num_attention_heads = 2;
-    config.vocab_size = kVocab;
-    config.seq_length = config.max_position_embeddings = kPositions;
-    config.tied = tied;
+void expect_loaded(const std::string& folder, ModelConfig config, DType dtype, VocabMode mode) {
     config.dtype = dtype;
-    const Schedule schedule =
-        generate("1f1b", {.ranks = 2, .microbatches = 2, .vocab_mode = mode, .vocab_size = kVocab});
+    const Schedule schedule = generate(
+        "1f1b",
+        {.ranks = 2, .microbatches = 2, .vocab_mode = mode, .vocab_size = config.vocab_size});
     const std::unique_ptr<Device> device = make_host_device();
     for (int rank = 0; rank < 2; ++rank) {
-        ModelRank model(config, {.layers_per_stage = {2, 2}}, schedule, rank, *device);
+        ModelRank model(config, {.layers_per_stage = {1, 1}}, schedule, rank, *device);
         Context ctx({.threads = 1, .poll = {}});
         const Checkpoint checkpoint(find_checkpoint(folder, false));
         EXPECT_FALSE(checkpoint.state());
         checkpoint.fill(model, ctx);
         for (const Parameter& p : model.store().parameters()) {
             const bool conv = p.logical_rows > 1 && p.name.find(".h.") != std::string::npos;
-            for (int64_t r = 0; r < p.master.rows; ++r) {
-                for (int64_t c = 0; c < p.master.cols; ++c) {
-                    const int64_t at =
-                        conv ? c * p.logical_rows + r : (p.first_row + r) * p.master.cols + c;
-                    const float want = value_of(p.name, at);
-                    ASSERT_EQ(p.master.as<float>()[r * p.master.cols + c], want)
-                        << p.name << " row " << r << " column " << c;
-                    if (dtype == DType::fp32) continue;
-                    ASSERT_EQ(p.weight.as<uint16_t>()[r * p.master.cols + c],
-                              std::bit_cast<uint32_t>(want) >> 16);
-                }
+            const bool vector = !p.weight_decay;
+            for (int64_t i = 0; i < p.master.size(); ++i) {
+                const int64_t r = vector ? i : i / p.master.cols;
+                const int64_t c = vector ? 0 : i % p.master.cols;
+                const auto [name, row] = stored_row(config, p.name, p.first_row + r);
+                const int64_t at = conv     ? c * p.logical_rows + row
+                                   : vector ? row
+                                            : row * p.master.cols + c;
+                const float want = value_of(name, at);
+                ASSERT_EQ(p.master.as<float>()[i], want)
+                    << p.name << " row " << r << " column " << c;
+                if (dtype == DType::fp32) continue;
+                ASSERT_EQ(p.weight.as<uint16_t>()[i], std::bit_cast<uint32_t>(want) >> 16);
             }
         }
     }
 }
 
-TEST(HuggingFaceGpt2, IsLoadedFromEveryTypeWithItsLinearWeightsTransposed) {
-    for (const char* dtype : {"F32", "BF16", "F16"}) {
-        for (const bool tied : {true, false}) {
+/// Of a test whose failure names it.
+std::string label(const TransformersFiles& model) {
+    return model.model_type + " " + model.config;
+}
+
+TEST(HuggingFace, HasTheNamesAndShapesThatTransformersSaves) {
+    for (const TransformersFiles& model : kTransformersFiles) {
+        std::vector<std::string> lines;
+        for (const StoredTensor& t : model_file_tensors(config_of(model))) {
+            lines.push_back(t.name + " " + shape_text(t.shape) + "\n");
+        }
+        std::sort(lines.begin(), lines.end());
+        std::string text = "\n";
+        for (const std::string& line : lines) text += line;
+        EXPECT_EQ(text, model.tensors) << label(model);
+    }
+}
+
+TEST(HuggingFace, ConfigurationsOfTransformersAreReadAndPrinted) {
+    for (const TransformersFiles& model : kTransformersFiles) {
+        const ModelConfig config = config_of(model);
+        EXPECT_EQ(to_string(config.family), model.model_type);
+        EXPECT_NO_THROW(check_same_model(parse_model_config(print_model_config(config), "printed"),
+                                         "printed", config));
+    }
+}
+
+TEST(HuggingFace, IsLoadedFromEveryType) {
+    for (const TransformersFiles& model : kTransformersFiles) {
+        for (const char* dtype : {"F32", "BF16", "F16"}) {
             const TempFolder folder;
-            write_config(folder / "m", tied);
-            write_file(folder / "m/model.safetensors", raw_safetensors(gpt2_weights(dtype, tied)));
+            write_model(folder / "m", model.config, weights_of(model, dtype));
             for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
-                SCOPED_TRACE(std::string(dtype) + (tied ? " tied" : " untied"));
-                expect_loaded(folder / "m", tied, DType::fp32, mode);
-                expect_loaded(folder / "m", tied, DType::bf16, mode);
+                SCOPED_TRACE(std::string(dtype) + " " + label(model));
+                expect_loaded(folder / "m", config_of(model), DType::fp32, mode);
+                expect_loaded(folder / "m", config_of(model), DType::bf16, mode);
             }
         }
     }
 }
 
-TEST(HuggingFaceGpt2, IsLoadedFromShardsAndWithTheNamesOfTheOriginal) {
-    const TempFolder folder;
-    write_config(folder / "m", true);
-    std::vector<RawTensor> all = gpt2_weights("F32", true);
-    std::vector<RawTensor> first(all.begin(), all.begin() + 20);
-    std::vector<RawTensor> second(all.begin() + 20, all.end());
-    write_file(folder / "m/model-00001-of-00002.safetensors", raw_safetensors(first));
-    write_file(folder / "m/model-00002-of-00002.safetensors", raw_safetensors(second));
-    std::string map;
-    for (size_t i = 0; i < all.size(); ++i) {
-        map += (i == 0 ? "\"" : ", \"") + all[i].name + "\": \"model-0000" + (i < 20 ? "1" : "2") +
-               "-of-00002.safetensors\"";
-    }
-    write_file(folder / "m/model.safetensors.index.json", "{\"weight_map\": {" + map + "}}");
-    expect_loaded(folder / "m", true, DType::fp32, VocabMode::one_barrier);
+TEST(HuggingFace, IsLoadedFromShardsAndWithoutTheNameOfTheBody) {
+    for (const TransformersFiles& model : kTransformersFiles) {
+        SCOPED_TRACE(label(model));
+        const ModelConfig config = config_of(model);
+        const TempFolder folder;
+        std::vector<RawTensor> all = weights_of(model, "F32");
+        std::vector<RawTensor> first(all.begin(), all.begin() + 20);
+        std::vector<RawTensor> second(all.begin() + 20, all.end());
+        std::filesystem::create_directories(folder / "m");
+        write_file(folder / "m/config.json", model.config);
+        write_file(folder / "m/model-00001-of-00002.safetensors", raw_safetensors(first));
+        write_file(folder / "m/model-00002-of-00002.safetensors", raw_safetensors(second));
+        std::string map;
+        for (size_t i = 0; i < all.size(); ++i) {
+            map += (i == 0 ? "\"" : ", \"") + all[i].name + "\": \"model-0000" +
+                   (i < 20 ? "1" : "2") + "-of-00002.safetensors\"";
+        }
+        write_file(folder / "m/model.safetensors.index.json", "{\"weight_map\": {" + map + "}}");
+        expect_loaded(folder / "m", config, DType::fp32, VocabMode::one_barrier);
 
-    for (RawTensor& t : all) t.name = t.name.substr(std::string("transformer.").size());
-    all.push_back({"h.0.attn.bias", "F32", "[1, 1]", float_bytes({1})});
-    all.push_back({"lm_head.weight", "F32", "[1]", float_bytes({1})});  // tied: not looked at
-    write_config(folder / "original", true);
-    write_file(folder / "original/model.safetensors", raw_safetensors(all));
-    expect_loaded(folder / "original", true, DType::fp32, VocabMode::none);
+        const std::string body(body_prefix(config.family));
+        for (RawTensor& t : all) {
+            if (t.name.starts_with(body)) t.name = t.name.substr(body.size());
+        }
+        if (config.family == ModelFamily::gpt2) {
+            all.push_back({"h.0.attn.bias", "F32", "[1, 1]", float_bytes({1})});
+        } else {
+            all.push_back(
+                {"layers.0.self_attn.rotary_emb.inv_freq", "F32", "[1]", float_bytes({1})});
+        }
+        if (config.tied) all.push_back({"lm_head.weight", "F32", "[1]", float_bytes({1})});
+        write_model(folder / "original", model.config, all);
+        expect_loaded(folder / "original", config, DType::fp32, VocabMode::none);
+    }
 }
 
-TEST(HuggingFaceGpt2, IsSavedAsItWasLoadedByAStepThatLearnsNothing) {
+TEST(HuggingFace, IsSavedAsItWasLoadedByAStepThatLearnsNothing) {
     const CheckpointRun runs;
-    for (const std::string dtype : {"F32", "BF16"}) {
-        for (const bool tied : {true, false}) {
-            const std::string name = dtype + (tied ? "" : "-untied");
-            const std::vector<RawTensor> weights = gpt2_weights(dtype, tied);
-            write_config(runs.path(name), tied);
-            write_file(runs.path(name) + "/model.safetensors", raw_safetensors(weights));
+    int count = 0;
+    for (const TransformersFiles& model : kTransformersFiles) {
+        for (const std::string dtype : {"F32", "BF16"}) {
+            SCOPED_TRACE(dtype + " " + label(model));
+            const std::string name = std::to_string(++count);
+            const std::vector<RawTensor> weights = weights_of(model, dtype);
+            write_model(runs.path(name), model.config, weights);
             TrainOptions options = runs.options();
+            options.model = config_of(model);
+            options.model.dtype = dtype == "F32" ? DType::fp32 : DType::bf16;
             options.load = runs.path(name);
             options.save = runs.path(name + "-saved");
-            options.model.tied = tied;
-            options.model.dtype = dtype == "F32" ? DType::fp32 : DType::bf16;
             options.lr = 0;
             options.train_iters = 2;
-            EXPECT_EQ(runs.run(tied ? 2 : 3, options).size(), 2U);
+            EXPECT_EQ(runs.run(2, options).size(), 2U);
             const SafetensorsFile saved(step_folder(options.save, 2) + "/model.safetensors");
             EXPECT_EQ(saved.header().tensors.size(), weights.size());
             EXPECT_EQ(saved.header().metadata.at("format"), "pt");
@@ -206,26 +241,59 @@ TEST(HuggingFaceGpt2, IsSavedAsItWasLoadedByAStepThatLearnsNothing) {
     }
 }
 
-TEST(HuggingFaceGpt2, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
+TEST(HuggingFace, IsTrainedOnFromAStepAtAnotherNumberOfRanks) {
+    const CheckpointRun runs;
+    int count = 0;
+    for (const TransformersFiles& model : kTransformersFiles) {
+        SCOPED_TRACE(label(model));
+        TrainOptions options = runs.options();
+        options.model = config_of(model);
+        options.vocab_mode = VocabMode::none;  // the same bits at any number of ranks
+        const std::vector<std::string> whole = runs.run(1, options);
+        options.save = runs.path(std::to_string(++count));
+        options.save_interval = 4;
+        EXPECT_EQ(runs.run(2, options).size(), whole.size());
+        options.load = step_folder(options.save, 4);
+        options.save.clear();
+        options.save_interval = 0;
+        const std::vector<std::string> rest = runs.run(1, options);
+        ASSERT_EQ(rest.size(), 2U);
+        EXPECT_EQ(rest[0], whole[4]);
+        EXPECT_EQ(rest[1], whole[5]);
+    }
+}
+
+TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
     const TempFolder folder;
-    write_config(folder / "m", true);
-    const auto refused = [&](const std::function<void(std::vector<RawTensor>&)>& change) {
-        std::vector<RawTensor> weights = gpt2_weights("F32", true);
-        change(weights);
-        write_file(folder / "m/model.safetensors", raw_safetensors(weights));
+    const auto refused = [&](const TransformersFiles& model, const std::string& name,
+                             const std::function<void(std::vector<RawTensor>&, size_t)>& change) {
+        std::vector<RawTensor> weights = weights_of(model, "F32");
+        const auto found = std::find_if(weights.begin(), weights.end(),
+                                        [&](const RawTensor& t) { return t.name == name; });
+        EXPECT_NE(found, weights.end()) << name;
+        change(weights, static_cast<size_t>(found - weights.begin()));
+        write_model(folder / "m", model.config, weights);
         return message_of<InputFileError>(
-            [&] { const Checkpoint found(find_checkpoint(folder / "m", false)); });
+            [&] { const Checkpoint checkpoint(find_checkpoint(folder / "m", false)); });
     };
     const std::string path = folder / "m/model.safetensors";
-    EXPECT_THAT(refused([](auto& w) { w.erase(w.begin() + 6); }),
-                AllOf(HasSubstr(path + ": tensor transformer.h.0.attn.c_attn.weight: is missing")));
-    EXPECT_THAT(refused([](auto& w) { w[6].shape = "[96, 32]"; }),
-                HasSubstr("tensor transformer.h.0.attn.c_attn.weight: has shape [96, 32], "
-                          "config.json makes it [32, 96]"));
-    EXPECT_THAT(refused([](auto& w) { w[6].dtype = "I32"; }),
-                HasSubstr("c_attn.weight: is I32, not F32, BF16 or F16; convert it"));
-    EXPECT_THAT(refused([](auto& w) { w.push_back(tensor("score.weight", "F32", {2})); }),
-                HasSubstr("tensor score.weight: is none of the model"));
+    const TransformersFiles& gpt2 = kTransformersFiles.front();
+    const std::string conv = "transformer.h.0.attn.c_attn.weight";
+    EXPECT_THAT(refused(gpt2, conv, [](auto& w, size_t i) { w[i].shape = "[96, 32]"; }),
+                HasSubstr(path + ": tensor " + conv +
+                          ": has shape [96, 32], config.json makes it [32, 96]"));
+    for (const TransformersFiles& model : kTransformersFiles) {
+        if (model.model_type == "gpt2") continue;
+        const std::string k = "model.layers.1.self_attn.k_proj.weight";
+        EXPECT_THAT(refused(model, k, [](auto& w, size_t i) { w.erase(w.begin() + i); }),
+                    HasSubstr(path + ": tensor " + k + ": is missing"));
+        EXPECT_THAT(refused(model, k, [](auto& w, size_t i) { w[i].dtype = "I32"; }),
+                    HasSubstr(k + ": is I32, not F32, BF16 or F16; convert it"));
+        EXPECT_THAT(
+            refused(model, k,
+                    [](auto& w, size_t) { w.push_back(tensor("score.weight", "F32", "[2]")); }),
+            HasSubstr("tensor score.weight: is none of the model"));
+    }
     std::filesystem::remove(path);
     write_file(folder / "m/pytorch_model.bin", "");
     EXPECT_THAT(message_of<InputFileError>([&] { (void)find_checkpoint(folder / "m", false); }),

@@ -13,15 +13,16 @@ namespace vocabpipe::testing {
 /// Logical tensors by name, whole, row-major.
 using Tensors = std::map<std::string, std::vector<double>>;
 
-/// A training step of the GPT in double: what the single-rank oracle is checked against. Written
-/// from the definition of GPT-2 in plain loops, one token after the other; it shares the names of
-/// the parameters with the library and no code.
+/// A training step of a model in double: what the single-rank oracle is checked against. Written
+/// from the definitions of GPT-2, Llama, Qwen and Gemma 2 in plain loops, one token after the
+/// other, rotary positions without scaling; it shares the names of the parameters with the library
+/// and no code.
 ///
 ///     loss_n = log Z - (1 - eps) z_y - eps/V sum_j z_j + z_loss (log Z)^2,  0 where ignored
 ///     losses[j] = sum over the tokens of microbatch j of g_n loss_n
 ///
-/// Gradients are those of the sum of `losses`. A tied weight has two: "transformer.wte.weight" is
-/// the embedding's side, "transformer.wte.weight (output)" the projection's.
+/// Gradients are those of the sum of `losses`. A tied weight W has two: "W" is the
+/// embedding's side, "W (output)" the projection's.
 struct Fp64Step {
     std::vector<double> losses;
     Tensors gradients;

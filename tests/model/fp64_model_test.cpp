@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fp64 model's own gradients are those of its loss; without this it could not judge others.
-#include "tests/model/fp64_gpt.hpp"
+#include "tests/model/fp64_model.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 namespace vocabpipe::testing {
 namespace {
 
-class Fp64Gpt : public ::testing::TestWithParam<ModelCase> {};
+class Fp64Model : public ::testing::TestWithParam<ModelCase> {};
 
-TEST_P(Fp64Gpt, GradientsAreThoseOfTheLossByFiniteDifferences) {
+TEST_P(Fp64Model, GradientsAreThoseOfTheLossByFiniteDifferences) {
     const ModelCase& c = GetParam();
     const Batch batch = c.batch();
     Tensors weights = random_weights(c.config, 5);
@@ -44,7 +44,7 @@ TEST_P(Fp64Gpt, GradientsAreThoseOfTheLossByFiniteDifferences) {
     RecordProperty("worst_difference", std::to_string(worst));
 }
 
-TEST_P(Fp64Gpt, LossWithoutGradientsIsTheSame) {
+TEST_P(Fp64Model, LossWithoutGradientsIsTheSame) {
     const ModelCase& c = GetParam();
     const Batch batch = c.batch();
     const Tensors weights = random_weights(c.config, 5);
@@ -53,9 +53,9 @@ TEST_P(Fp64Gpt, LossWithoutGradientsIsTheSame) {
     EXPECT_DOUBLE_EQ(total, fp64_loss(c.config, batch, weights));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Fp64Gpt, ::testing::ValuesIn(model_cases()), name_of_model);
+INSTANTIATE_TEST_SUITE_P(Models, Fp64Model, ::testing::ValuesIn(model_cases()), name_of_model);
 
-TEST(Fp64GptByHand, OneTokenWithZeroWeightsHasTheLossOfAUniformGuess) {
+TEST(Fp64ModelByHand, OneTokenWithZeroWeightsHasTheLossOfAUniformGuess) {
     // All weights 0, scales included: X = 0, so every logit is 0 and p = 1/V.
     ModelCase c{.name = "", .config = small_model(1, 1, 8, false), .microbatches = 1};
     c.config.z_loss = 0.5F;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/rotary.hpp"
+
+#include "kernels/check.hpp"
+#include "kernels/cuda/map.cuh"
+
+namespace vocabpipe::kernels::cuda {
+
+namespace {
+
+/// A thread per kCount neighbours of the lower half of a head and their partners in the upper one,
+/// in place. Columns count the lower halves of all rotated heads. direction: 1 rotates, -1 back.
+template <int kCount, typename T>
+__global__ void __launch_bounds__(kMapThreads)
+    rotate_kernel(int64_t rows, int64_t cols, Rows<T> qkv, Rows<const float> table,
+                  uint32_t seq_length, uint32_t half, float direction) {
+    for_elements<kCount>(rows, cols, [&](int64_t row, int64_t col) {
+        const uint32_t head = static_cast<uint32_t>(col) / half;
+        const uint32_t position = static_cast<uint32_t>(row) % seq_length;
+        const float* angles = table.data + position * table.stride + (col - int64_t{head} * half);
+        const auto c = loaded<float, kCount>(angles);
+        const auto s = loaded<float, kCount>(angles + half);
+        T* low = qkv.data + row * qkv.stride + col + int64_t{head} * half;
+        const auto a = loaded<T, kCount>(low);
+        const auto b = loaded<T, kCount>(low + half);
+        Vector<kCount> rotated_a, rotated_b;
+        for (int i = 0; i < kCount; ++i) {
+            rotated_a[i] = a[i] * c[i] - direction * s[i] * b[i];
+            rotated_b[i] = b[i] * c[i] + direction * s[i] * a[i];
+        }
+        rotated_a.store(low);
+        rotated_b.store(low + half);
+    });
+}
+
+void rotate(Context& ctx, ConstTensor table, const AttentionShape& shape, float direction,
+            Tensor qkv) {
+    const int64_t half = shape.head_size / 2;
+    const int64_t cols = (shape.heads + shape.kv_heads) * half;
+    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv (N, qkv_columns)");
+    require(shape.head_size % 2 == 0, "an even head_size");
+    require(table.rows >= shape.seq_length && table.cols == shape.head_size &&
+                table.dtype == DType::fp32,
+            "an fp32 table of shape (seq_length or more, head_size)");
+    require(qkv.rows <= 0xffffffff && cols <= 0xffffffff, "fewer than 2^32 rows and columns");
+    if (qkv.rows == 0 || cols == 0) return;
+    with_element_type(qkv.dtype, [&]<typename T>() {
+        with_vectors(
+            [&]<int kCount>() {
+                const MapShape map = map_shape(qkv.rows, cols, kCount);
+                launch(ctx, rotate_kernel<kCount, T>, map.grid, map.block, qkv.rows, cols,
+                       Rows<T>{qkv.as<T>(), qkv.stride},
+                       Rows<const float>{table.as<float>(), table.stride},
+                       static_cast<uint32_t>(shape.seq_length), static_cast<uint32_t>(half),
+                       direction);
+            },
+            qkv.column_range(0, half), table.column_range(0, half));
+    });
+}
+
+}  // namespace
+
+void rotary_forward(Context& ctx, ConstTensor table, const AttentionShape& shape, Tensor qkv) {
+    rotate(ctx, table, shape, 1.0F, qkv);
+}
+
+void rotary_backward(Context& ctx, ConstTensor table, const AttentionShape& shape, Tensor dqkv) {
+    rotate(ctx, table, shape, -1.0F, dqkv);
+}
+
+}  // namespace vocabpipe::kernels::cuda

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The activations x sigmoid(u(x)) and their slopes, for `#pragma omp simd` loops.
+#pragma once
+
+#include "kernels/activation.hpp"
+#include "kernels/host/math.hpp"
+
+namespace vocabpipe::kernels::host {
+
+/// u and u' of x sigmoid(u(x)).
+template <Activation activation>
+struct Gate;
+
+// (1 + tanh(v)) / 2 = sigmoid(2v), without the cancellation of 1 + tanh(v) for negative v.
+template <>
+struct Gate<Activation::gelu_tanh> {
+    static constexpr float kTwiceSlope = 1.5957691216057308F;  // 2 sqrt(2 / pi)
+    static constexpr float kCubic = 0.044715F;
+    static float argument(float x) { return kTwiceSlope * (x + kCubic * x * x * x); }
+    static float argument_slope(float x) { return kTwiceSlope * (1.0F + 3.0F * kCubic * x * x); }
+};
+
+template <>
+struct Gate<Activation::silu> {
+    static float argument(float x) { return x; }
+    static float argument_slope(float /*x*/) { return 1.0F; }
+};
+
+template <Activation activation>
+[[nodiscard]] inline float activate(float x) {
+    return x * fast_sigmoid(Gate<activation>::argument(x));
+}
+
+struct ValueAndSlope {
+    float value, slope;
+};
+
+template <Activation activation>
+[[nodiscard]] inline ValueAndSlope activate_with_slope(float x) {
+    const float s = fast_sigmoid(Gate<activation>::argument(x));
+    const float value = x * s;
+    return {value, s + value * (1.0F - s) * Gate<activation>::argument_slope(x)};
+}
+
+}  // namespace vocabpipe::kernels::host

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/head_norm.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/check.hpp"
+#include "kernels/host/parallel.hpp"
+#include "kernels/host/rms_norm_row.hpp"
+
+namespace vocabpipe::kernels::host {
+
+namespace {
+
+/// Columns of gamma's gradient that one thread sums at a time.
+constexpr int64_t kStrip = 64;
+
+int64_t normed_heads(const AttentionShape& shape) {
+    return shape.heads + shape.kv_heads;
+}
+
+void require_packed(ConstTensor a, ConstTensor b, const AttentionShape& shape) {
+    require(has_shape(a, shape.tokens(), shape.qkv_columns()) && same_shape(a, b),
+            "q | k | v of shape (N, qkv_columns), before and after");
+    require(a.dtype == b.dtype, "one type before and after");
+}
+void require_statistics(ConstTensor statistics, const AttentionShape& shape) {
+    require(has_shape(statistics, shape.tokens(), normed_heads(shape)) &&
+                statistics.dtype == DType::fp32,
+            "statistics of shape (N, heads + kv_heads) fp32");
+}
+void require_gamma(ConstTensor gamma_q, ConstTensor gamma_k, const AttentionShape& shape,
+                   DType type) {
+    require(has_shape(gamma_q, 1, shape.head_size) && has_shape(gamma_k, 1, shape.head_size) &&
+                gamma_q.dtype == type && gamma_k.dtype == type,
+            "gammas (1, head_size) of the right type");
+}
+
+/// Calls row(n, v, count) for every token: its v has `count` columns from column v on.
+template <typename Row>
+void for_each_row(Context& ctx, const AttentionShape& shape, Row&& row) {
+    const int64_t tokens = shape.tokens();
+    parallel_ranges(ctx, tokens, tokens * shape.qkv_columns(), [&](int64_t begin, int64_t end) {
+        for (int64_t n = begin; n < end; ++n) {
+            row(n, shape.query_columns() + shape.kv_columns(), shape.kv_columns());
+        }
+    });
+}
+
+}  // namespace
+
+void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q, ConstTensor gamma_k,
+                       const RmsNormOptions& options, const AttentionShape& shape, Tensor out,
+                       Tensor statistics) {
+    require_packed(qkv, out, shape);
+    require_gamma(gamma_q, gamma_k, shape, qkv.dtype);
+    require_statistics(statistics, shape);
+    with_type(qkv.dtype, [&]<typename T>() {
+        for_each_row(ctx, shape, [&](int64_t n, int64_t v, int64_t count) {
+            const T* from = qkv.as<T>() + n * qkv.stride;
+            T* to = out.as<T>() + n * out.stride;
+            float* inverse_rms = statistics.as<float>() + n * statistics.stride;
+            for (int64_t head = 0; head < normed_heads(shape); ++head) {
+                const T* gamma = (head < shape.heads ? gamma_q : gamma_k).as<T>();
+                const int64_t at = head * shape.head_size;
+                inverse_rms[head] = rms_norm_row<false, T>(from + at, gamma, options, nullptr,
+                                                           shape.head_size, to + at);
+            }
+            std::copy_n(from + v, count, to + v);
+        });
+    });
+}
+
+void head_norm_backward_input(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor gamma_q,
+                              ConstTensor gamma_k, const RmsNormOptions& options,
+                              ConstTensor statistics, const AttentionShape& shape, Tensor dqkv) {
+    require_packed(qkv, dout, shape);
+    require_packed(qkv, dqkv, shape);
+    require_gamma(gamma_q, gamma_k, shape, qkv.dtype);
+    require_statistics(statistics, shape);
+    with_type(qkv.dtype, [&]<typename T>() {
+        for_each_row(ctx, shape, [&](int64_t n, int64_t v, int64_t count) {
+            const T* gradient = dout.as<T>() + n * dout.stride;
+            const T* before = qkv.as<T>() + n * qkv.stride;
+            const float* inverse_rms = statistics.as<float>() + n * statistics.stride;
+            T* to = dqkv.as<T>() + n * dqkv.stride;
+            for (int64_t head = 0; head < normed_heads(shape); ++head) {
+                const T* gamma = (head < shape.heads ? gamma_q : gamma_k).as<T>();
+                const int64_t at = head * shape.head_size;
+                rms_norm_backward_row<false, T>(gradient + at, before + at, gamma, options,
+                                                inverse_rms[head], nullptr, shape.head_size,
+                                                to + at);
+            }
+            std::copy_n(gradient + v, count, to + v);
+        });
+    });
+}
+
+void head_norm_backward_weight(Context& ctx, ConstTensor dout, ConstTensor qkv,
+                               ConstTensor statistics, const AttentionShape& shape, Tensor dgamma_q,
+                               Tensor dgamma_k, bool accumulate) {
+    require_packed(qkv, dout, shape);
+    require_gamma(dgamma_q, dgamma_k, shape, DType::fp32);
+    require_statistics(statistics, shape);
+    const int64_t d = shape.head_size;
+    with_type(qkv.dtype, [&]<typename T>() {
+        // dgamma (d) of the heads [first, last), columns [begin, end), end - begin <= kStrip.
+        const auto add_heads = [&](int64_t first, int64_t last, int64_t begin, int64_t end,
+                                   float* dgamma) {
+            if (!accumulate) std::fill(dgamma + begin, dgamma + end, 0.0F);
+            std::array<float, kStrip> of_token;  // two short sums lose less than a long one
+            for (int64_t n = 0; n < qkv.rows; ++n) {
+                const float* inverse_rms = statistics.as<float>() + n * statistics.stride;
+                of_token.fill(0.0F);
+                for (int64_t head = first; head < last; ++head) {
+                    const T* gradient = dout.as<T>() + n * dout.stride + head * d + begin;
+                    const T* before = qkv.as<T>() + n * qkv.stride + head * d + begin;
+                    const float factor = inverse_rms[head];
+#pragma omp simd
+                    for (int64_t i = 0; i < end - begin; ++i) {
+                        of_token[i] += to_float(gradient[i]) * (to_float(before[i]) * factor);
+                    }
+                }
+#pragma omp simd
+                for (int64_t i = 0; i < end - begin; ++i) dgamma[begin + i] += of_token[i];
+            }
+        };
+        // Split by columns, so that every sum runs over all tokens in order on one thread.
+        parallel_ranges(ctx, d, qkv.size(), [&](int64_t from, int64_t to) {
+            for (int64_t begin = from; begin < to; begin += kStrip) {
+                const int64_t end = std::min(begin + kStrip, to);
+                add_heads(0, shape.heads, begin, end, dgamma_q.as<float>());
+                add_heads(shape.heads, normed_heads(shape), begin, end, dgamma_k.as<float>());
+            }
+        });
+    });
+}
+
+}  // namespace vocabpipe::kernels::host

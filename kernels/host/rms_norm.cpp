@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/rms_norm.hpp"
+
+#include <algorithm>
+
+#include "kernels/check.hpp"
+#include "kernels/host/parallel.hpp"
+#include "kernels/host/rms_norm_row.hpp"
+
+namespace vocabpipe::kernels::host {
+
+namespace {
+
+void require_statistics(ConstTensor statistics, int64_t rows) {
+    require(has_shape(statistics, rows, 1) && statistics.dtype == DType::fp32,
+            "statistics of shape (N, 1) fp32");
+}
+
+}  // namespace
+
+void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma, const RmsNormOptions& options,
+                      ConstTensor residual, Tensor y, Tensor statistics) {
+    require(same_shape(x, y), "equal shapes of x and y");
+    require(!residual || same_shape(residual, y), "residual of y's shape");
+    require(has_shape(gamma, 1, x.cols), "gamma (1, h)");
+    require(
+        x.dtype == y.dtype && x.dtype == gamma.dtype && (!residual || residual.dtype == x.dtype),
+        "one type for x, gamma, residual and y");
+    require_statistics(statistics, x.rows);
+    with_type(x.dtype, [&]<typename T>() {
+        parallel_ranges(ctx, x.rows, x.size(), [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; ++row) {
+                const T* x_row = x.as<T>() + row * x.stride;
+                T* y_row = y.as<T>() + row * y.stride;
+                statistics.as<float>()[row * statistics.stride] =
+                    residual ? rms_norm_row<true>(x_row, gamma.as<T>(), options,
+                                                  residual.as<T>() + row * residual.stride, x.cols,
+                                                  y_row)
+                             : rms_norm_row<false, T>(x_row, gamma.as<T>(), options, nullptr,
+                                                      x.cols, y_row);
+            }
+        });
+    });
+}
+
+void rms_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                             const RmsNormOptions& options, ConstTensor statistics,
+                             ConstTensor residual, Tensor dx) {
+    require(same_shape(x, dx) && same_shape(dy, dx), "equal shapes of dy, x and dx");
+    require(!residual || same_shape(residual, dx), "residual of dx's shape");
+    require(has_shape(gamma, 1, x.cols), "gamma (1, h)");
+    require(x.dtype == dx.dtype && x.dtype == dy.dtype && x.dtype == gamma.dtype &&
+                (!residual || residual.dtype == x.dtype),
+            "one type for dy, x, gamma, residual and dx");
+    require_statistics(statistics, x.rows);
+    with_type(x.dtype, [&]<typename T>() {
+        parallel_ranges(ctx, x.rows, x.size(), [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; ++row) {
+                const T* dy_row = dy.as<T>() + row * dy.stride;
+                const T* x_row = x.as<T>() + row * x.stride;
+                const float inverse_rms = statistics.as<float>()[row * statistics.stride];
+                T* dx_row = dx.as<T>() + row * dx.stride;
+                if (residual) {
+                    rms_norm_backward_row<true>(dy_row, x_row, gamma.as<T>(), options, inverse_rms,
+                                                residual.as<T>() + row * residual.stride, x.cols,
+                                                dx_row);
+                } else {
+                    rms_norm_backward_row<false, T>(dy_row, x_row, gamma.as<T>(), options,
+                                                    inverse_rms, nullptr, x.cols, dx_row);
+                }
+            }
+        });
+    });
+}
+
+void rms_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor statistics,
+                              Tensor dgamma, bool accumulate) {
+    require(same_shape(x, dy) && x.dtype == dy.dtype, "equal shapes and types of x and dy");
+    require(has_shape(dgamma, 1, x.cols) && dgamma.dtype == DType::fp32, "dgamma (1, h) fp32");
+    require_statistics(statistics, x.rows);
+    with_type(x.dtype, [&]<typename T>() {
+        // Split by columns, so that every sum runs over all rows in order on one thread.
+        parallel_ranges(ctx, x.cols, x.size(), [&](int64_t begin, int64_t end) {
+            float* sum = dgamma.as<float>();
+            if (!accumulate) std::fill(sum + begin, sum + end, 0.0F);
+            for (int64_t row = 0; row < x.rows; ++row) {
+                const T* dy_row = dy.as<T>() + row * dy.stride;
+                const T* x_row = x.as<T>() + row * x.stride;
+                const float inverse_rms = statistics.as<float>()[row * statistics.stride];
+#pragma omp simd
+                for (int64_t i = begin; i < end; ++i) {
+                    sum[i] += to_float(dy_row[i]) * (to_float(x_row[i]) * inverse_rms);
+                }
+            }
+        });
+    });
+}
+
+}  // namespace vocabpipe::kernels::host

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/rope.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Linear in x from 0 at `low` to 1 at `high`.
+double ramp(double x, double low, double high) {
+    return std::clamp((x - low) / (high - low), 0.0, 1.0);
+}
+
+/// Wavelengths beyond the trained length shrink to it, short ones stay.
+double llama3(const Rope& rope, double frequency) {
+    const double turns =
+        static_cast<double>(rope.original_positions) * frequency / (2 * std::numbers::pi);
+    const double kept = ramp(turns, rope.low_freq_factor, rope.high_freq_factor);
+    return frequency * (kept + (1 - kept) / rope.factor);
+}
+
+/// Dimensions that turn often within the trained length stay, those that turn less than once are
+/// interpolated.
+class Yarn {
+public:
+    Yarn(const Rope& rope, int64_t head_size) : rope_(rope) {
+        const auto d = static_cast<double>(head_size);
+        const auto dimension_of = [&](double turns) {
+            const double wavelength = static_cast<double>(rope.original_positions) / turns;
+            return d * std::log(wavelength / (2 * std::numbers::pi)) / (2 * std::log(rope.theta));
+        };
+        first_ = dimension_of(rope.beta_fast);
+        last_ = dimension_of(rope.beta_slow);
+        if (rope.truncate) {
+            first_ = std::floor(first_);
+            last_ = std::ceil(last_);
+        }
+        first_ = std::max(first_, 0.0);
+        last_ = std::min(last_, d - 1);
+        if (first_ == last_) last_ += 0.001;  // as transformers does: a step instead of a ramp
+    }
+    [[nodiscard]] double operator()(int64_t pair, double frequency) const {
+        const double interpolated = ramp(static_cast<double>(pair), first_, last_);
+        return frequency * (1 - interpolated + interpolated / rope_.factor);
+    }
+
+private:
+    const Rope& rope_;
+    double first_, last_;
+};
+
+/// Of cos and sin.
+double amplitude(const Rope& rope) {
+    if (rope.scaling != RopeScaling::yarn) return 1;
+    if (rope.attention_factor > 0) return rope.attention_factor;
+    const auto of = [&](double mscale) {
+        return rope.factor <= 1 ? 1 : 0.1 * mscale * std::log(rope.factor) + 1;
+    };
+    const bool both = rope.mscale > 0 && rope.mscale_all_dim > 0;
+    return both ? of(rope.mscale) / of(rope.mscale_all_dim) : of(1);
+}
+
+std::vector<double> frequencies(const Rope& rope, int64_t head_size) {
+    std::vector<double> result;
+    const Yarn yarn(rope, head_size);
+    for (int64_t i = 0; i < head_size / 2; ++i) {
+        const double frequency =
+            std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_size));
+        switch (rope.scaling) {
+            case RopeScaling::none:
+            case RopeScaling::dynamic:
+                result.push_back(frequency);
+                break;
+            case RopeScaling::linear:
+                result.push_back(frequency / rope.factor);
+                break;
+            case RopeScaling::llama3:
+                result.push_back(llama3(rope, frequency));
+                break;
+            case RopeScaling::yarn:
+                result.push_back(yarn(i, frequency));
+                break;
+        }
+    }
+    return result;
+}
+
+}  // namespace
+
+std::vector<float> rotary_table(const Rope& rope, int64_t head_size, int64_t positions) {
+    const std::vector<double> frequency = frequencies(rope, head_size);
+    const double factor = amplitude(rope);
+    const auto half = static_cast<size_t>(head_size / 2);
+    std::vector<float> table(static_cast<size_t>(positions * head_size));
+    for (int64_t t = 0; t < positions; ++t) {
+        float* const row = table.data() + t * head_size;
+        for (size_t i = 0; i < half; ++i) {
+            const double angle = static_cast<double>(t) * frequency[i];
+            row[i] = static_cast<float>(factor * std::cos(angle));
+            row[half + i] = static_cast<float>(factor * std::sin(angle));
+        }
+    }
+    return table;
+}
+
+}  // namespace vocabpipe

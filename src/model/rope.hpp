@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+/// How rotary positions are stretched beyond the trained length; names as in Hugging Face's
+/// rope_type.
+enum class RopeScaling : uint8_t {
+    none,
+    linear,   ///< positions divided by `factor` (Chen et al. 2023)
+    dynamic,  ///< theta grows beyond max_position_embeddings; up to there the same as none
+    llama3,   ///< by wavelength: long ones divided by `factor`, short ones kept, between a ramp
+    yarn,     ///< Peng et al. 2023: a ramp over dimensions, and a factor on cos and sin
+};
+
+/// Rotary positions: angle of dimension pair i at position t is t theta^(-2 i / d).
+struct Rope {
+    double theta = 10000;
+    RopeScaling scaling = RopeScaling::none;
+    double factor = 1;
+    double low_freq_factor = 1;      ///< llama3
+    double high_freq_factor = 4;     ///< llama3
+    double beta_fast = 32;           ///< yarn
+    double beta_slow = 1;            ///< yarn
+    double attention_factor = 0;     ///< yarn: of cos and sin; 0: 0.1 ln(factor) + 1
+    double mscale = 0;               ///< yarn: with mscale_all_dim, decides attention_factor
+    double mscale_all_dim = 0;       ///< yarn
+    bool truncate = true;            ///< yarn: the ramp's ends are whole dimensions
+    int64_t original_positions = 0;  ///< llama3, yarn: the trained length; 0: not given
+
+    bool operator==(const Rope&) const = default;
+};
+
+/// Row t of `positions`: cos of the d/2 angles, then sin, (positions, d). Computed in double.
+[[nodiscard]] std::vector<float> rotary_table(const Rope& rope, int64_t head_size,
+                                              int64_t positions);
+
+}  // namespace vocabpipe

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/checkpoint/model_tensors.hpp"
+
+#include "src/model/parameters.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Only matrices decay; a matrix may have a single row.
+bool is_matrix(const LogicalParameter& p) {
+    return p.weight_decay;
+}
+
+std::vector<ModelTensor> tensors_of(const LogicalParameter& p) {
+    std::vector<FilePart> parts = p.parts;
+    if (parts.empty()) parts.push_back({p.name, is_matrix(p) ? p.rows : p.cols});
+    std::vector<ModelTensor> tensors;
+    int64_t first = 0;
+    for (FilePart& part : parts) {
+        ModelTensor t{.name = std::move(part.name), .first_row = first, .rows = part.count};
+        t.held_shape = is_matrix(p) ? std::vector{part.count, p.cols} : std::vector{part.count};
+        t.shape = t.held_shape;
+        t.transposed = p.transposed_in_files;
+        if (t.transposed) std::reverse(t.shape.begin(), t.shape.end());
+        first += part.count;
+        tensors.push_back(std::move(t));
+    }
+    return tensors;
+}
+
+}  // namespace
+
+std::vector<std::vector<ModelTensor>> model_tensors(const ModelConfig& config) {
+    std::vector<std::vector<ModelTensor>> tensors;
+    for (const LogicalParameter& p : logical_parameters(config)) tensors.push_back(tensors_of(p));
+    return tensors;
+}
+
+Tensor HeldRows::of(Tensor held) const {
+    if (of_vector) held = {held.data, held.cols, 1, held.dtype};
+    return held.row_range(before, count);
+}
+
+HeldRows held_rows(const Parameter& parameter, const ModelTensor& tensor) {
+    const int64_t begin = parameter.first_row;
+    const int64_t end =
+        begin + (tensor.is_vector() ? parameter.weight.cols : parameter.weight.rows);
+    const int64_t first = std::max(begin, tensor.first_row);
+    const int64_t last = std::min(end, tensor.first_row + tensor.rows);
+    return {.first = first - tensor.first_row,
+            .count = std::max<int64_t>(last - first, 0),
+            .before = first - begin,
+            .of_vector = tensor.is_vector()};
+}
+
+bool is_no_weight_of(std::string_view name, const ModelConfig& config) {
+    if (config.tied && name == "lm_head.weight") return true;
+    if (config.family == ModelFamily::gpt2) {
+        return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+    }
+    return name.ends_with(".rotary_emb.inv_freq");
+}
+
+std::string_view body_prefix(ModelFamily family) {
+    return family == ModelFamily::gpt2 ? "transformer." : "model.";
+}
+
+std::vector<StoredTensor> model_file_tensors(const ModelConfig& config) {
+    std::vector<StoredTensor> stored;
+    for (const std::vector<ModelTensor>& parts : model_tensors(config)) {
+        for (const ModelTensor& t : parts) {
+            stored.push_back(
+                {.name = t.name,
+                 .type = config.dtype == DType::bf16 ? StoredType::BF16 : StoredType::F32,
+                 .shape = t.shape});
+        }
+    }
+    return stored;
+}
+
+std::vector<StoredTensor> optimizer_file_tensors(const ModelConfig& config) {
+    std::vector<StoredTensor> stored;
+    for (const std::vector<ModelTensor>& parts : model_tensors(config)) {
+        for (const ModelTensor& t : parts) {
+            stored.push_back({.name = exp_avg_name(t.name), .shape = t.held_shape});
+            stored.push_back({.name = exp_avg_sq_name(t.name), .shape = t.held_shape});
+            if (config.dtype != DType::fp32) {
+                stored.push_back({.name = master_name(t.name), .shape = t.held_shape});
+            }
+        }
+    }
+    return stored;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/model_config.hpp"
+#include "src/train/checkpoint/safetensors.hpp"
+#include "vocabpipe/modules.hpp"
+#include "vocabpipe/tensor.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A tensor as Hugging Face stores it: a logical parameter, or rows of one (q, k and v, which this
+/// program holds as one matrix). What is said of rows is said of elements where it is a vector.
+struct ModelTensor {
+    std::string name;
+    int64_t first_row = 0;  ///< of the parameter
+    int64_t rows = 0;
+    std::vector<int64_t> shape;       ///< in files
+    std::vector<int64_t> held_shape;  ///< [rows, cols] or [rows], as this program holds it
+    bool transposed = false;          ///< Conv1D keeps [in, out], this program [out, in]
+    [[nodiscard]] bool is_vector() const { return held_shape.size() == 1; }
+};
+
+/// Those of every logical parameter, by id, in the order of its rows.
+[[nodiscard]] std::vector<std::vector<ModelTensor>> model_tensors(const ModelConfig& config);
+
+/// The rows of a stored tensor that a rank has.
+struct HeldRows {
+    int64_t first = 0;   ///< of the stored tensor
+    int64_t count = 0;   ///< 0: the rank has none of them
+    int64_t before = 0;  ///< rows of the rank's tensors before them
+    bool of_vector = false;
+    /// These rows of the rank's weight, master or moment; of a vector, rows of one element.
+    [[nodiscard]] Tensor of(Tensor held) const;
+};
+[[nodiscard]] HeldRows held_rows(const Parameter& parameter, const ModelTensor& tensor);
+
+/// What files carry besides weights: the causal masks and rotary frequencies of old ones, and the
+/// output weight beside the embedding that it is tied to.
+[[nodiscard]] bool is_no_weight_of(std::string_view name, const ModelConfig& config);
+
+/// What all names but the output weight's begin with, except in files of the model without it.
+[[nodiscard]] std::string_view body_prefix(ModelFamily family);
+
+/// Of an optimizer's file, whose tensors are as this program holds them: held_shape.
+[[nodiscard]] inline std::string exp_avg_name(const std::string& name) {
+    return "exp_avg/" + name;
+}
+[[nodiscard]] inline std::string exp_avg_sq_name(const std::string& name) {
+    return "exp_avg_sq/" + name;
+}
+[[nodiscard]] inline std::string master_name(const std::string& name) {
+    return "master/" + name;
+}
+
+/// Tensors of model.safetensors in the run's type, and of optimizer.safetensors: two moments and,
+/// in bf16 runs, fp32 master weights.
+[[nodiscard]] std::vector<StoredTensor> model_file_tensors(const ModelConfig& config);
+[[nodiscard]] std::vector<StoredTensor> optimizer_file_tensors(const ModelConfig& config);
+
+}  // namespace vocabpipe

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/checkpoint/model_config_keys.hpp"
+#include "src/train/checkpoint/rope_config.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <filesystem>
+
+namespace vocabpipe {
+
+namespace {
+
+std::string number(double value) {
+    return nlohmann::json(value).dump();
+}
+
+std::string text(bool value) {
+    return value ? "true" : "false";
+}
+
+std::string scaling_text(const Rope& rope) {
+    nlohmann::ordered_json json;
+    print_rope(rope, json);
+    return json["rope_scaling"].dump();
+}
+
+std::string windows_text(const ModelConfig& c) {
+    std::string layers;
+    for (int i = 0; i < c.num_layers; ++i) {
+        if (c.window(i) > 0) layers += (layers.empty() ? "" : ", ") + std::to_string(i);
+    }
+    if (layers.empty()) return "no window";
+    return "a window of " + std::to_string(c.sliding_window) + " in layers " + layers;
+}
+
+/// Compares key by key; the first difference is refused.
+class Comparison {
+public:
+    Comparison(const std::string& path, const ModelConfig& file) : path_(path), file_(file) {}
+
+    void size(const char* key, int64_t theirs, int64_t ours, const char* name) const {
+        if (theirs == ours) return;
+        refuse(key, std::to_string(theirs), std::to_string(ours),
+               give(name, std::to_string(theirs)));
+    }
+    void real(const char* key, double theirs, double ours, const char* name) const {
+        if (theirs == ours) return;
+        refuse(key, number(theirs), number(ours),
+               name == nullptr ? take_all() : give(name, number(theirs)));
+    }
+    void flag(const char* key, bool theirs, bool ours) const {
+        if (theirs != ours) refuse(key, text(theirs), text(ours), take_all());
+    }
+    void words(const char* key, const std::string& theirs, const std::string& ours) const {
+        if (theirs != ours) refuse(key, theirs, ours, take_all());
+    }
+    [[noreturn]] void refuse(const std::string& key, const std::string& theirs,
+                             const std::string& ours, const std::string& remedy) const {
+        throw InputFileError(path_ + ": " + key + " is " + theirs + ", this run has " + ours +
+                             "; " + remedy);
+    }
+    static std::string give(const char* name, const std::string& value) {
+        return "give " + std::string(name) + " " + value;
+    }
+
+private:
+    /// No flag says it by itself.
+    [[nodiscard]] std::string take_all() const {
+        return give("--model", std::filesystem::path(path_).parent_path().string()) +
+               ", which takes everything from the file";
+    }
+
+    const std::string& path_;
+    const ModelConfig& file_;
+};
+
+}  // namespace
+
+void check_same_model(const ModelConfig& file, const std::string& path, const ModelConfig& run) {
+    const Comparison compare(path, file);
+    const ModelConfigKeys& keys = model_config_keys(file.family);
+    if (file.family != run.family) {
+        const std::string theirs(to_string(file.family));
+        compare.refuse("model_type", theirs, std::string(to_string(run.family)),
+                       Comparison::give("--model-type", theirs));
+    }
+    compare.size(keys.layers, file.num_layers, run.num_layers, "--num-layers");
+    compare.size(keys.hidden, file.hidden_size, run.hidden_size, "--hidden-size");
+    compare.size(keys.ffn, file.ffn_hidden_size, run.ffn_hidden_size, "--ffn-hidden-size");
+    compare.size(keys.heads, file.num_attention_heads, run.num_attention_heads,
+                 "--num-attention-heads");
+    compare.size("num_key_value_heads", file.kv_heads(), run.kv_heads(), "--num-query-groups");
+    compare.size("head_dim", file.head_size(), run.head_size(), "--kv-channels");
+    compare.size(keys.positions, file.max_position_embeddings, run.max_position_embeddings,
+                 "--max-position-embeddings");
+    compare.size("vocab_size", file.vocab_size, run.vocab_size, "--vocab-size");
+    if (file.tied != run.tied) {
+        compare.refuse("tie_word_embeddings", text(file.tied), text(run.tied),
+                       std::string(file.tied ? "leave out" : "give") +
+                           " --untie-embeddings-and-output-weights");
+    }
+    compare.real(keys.epsilon, shortest(file.norm_epsilon), shortest(run.norm_epsilon),
+                 "--norm-epsilon");
+    compare.flag("attention_bias", file.qkv_bias, run.qkv_bias);
+    compare.flag("attention_bias", file.attention_output_bias, run.attention_output_bias);
+    compare.flag("mlp_bias", file.mlp_bias, run.mlp_bias);
+    const auto activation = [](const ModelConfig& c) {
+        return std::string(c.activation == kernels::Activation::silu ? "silu" : "GELU's tanh form");
+    };
+    compare.words(keys.activation, activation(file), activation(run));
+    if (!file.learned_positions) {
+        compare.real("rope_theta", file.rope.theta, run.rope.theta, "--rotary-base");
+        if (file.rope != run.rope) {
+            compare.words("rope_scaling", scaling_text(file.rope), scaling_text(run.rope));
+        }
+    }
+    compare.real("attn_logit_softcapping", file.attention_softcap, run.attention_softcap, nullptr);
+    compare.real("final_logit_softcapping", file.logit_softcap, run.logit_softcap, nullptr);
+    compare.real("the scale of attention (query_pre_attn_scalar)", shortest(file.attention_scale),
+                 shortest(run.attention_scale), nullptr);
+    if (!file.windowed.empty() && file.windowed == run.windowed) {
+        compare.size("sliding_window", file.sliding_window, run.sliding_window, "--sliding-window");
+    }
+    compare.words("attention (sliding_window, layer_types)", windows_text(file), windows_text(run));
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/checkpoint/model_config_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "src/train/checkpoint/training_state.hpp"
+#include "tests/train/data/expect_error.hpp"
+#include "tests/train/data/temp_folder.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+json gpt2() {
+    return {{"model_type", "gpt2"}, {"vocab_size", 50257}, {"n_positions", 1024},
+            {"n_embd", 768},        {"n_layer", 12},       {"n_head", 12}};
+}
+
+/// With the keys that every other family has.
+json rotary(const std::string& model_type) {
+    return {{"model_type", model_type}, {"vocab_size", 32003},
+            {"hidden_size", 96},        {"intermediate_size", 200},
+            {"num_hidden_layers", 4},   {"num_attention_heads", 8},
+            {"num_key_value_heads", 4}, {"max_position_embeddings", 4096}};
+}
+
+ModelConfig parsed(const json& config) {
+    return parse_model_config(config.dump(), "d/config.json");
+}
+
+std::string refused(const json& config) {
+    return message_of<InputFileError>([&] { (void)parsed(config); });
+}
+
+json with(json config, const char* key, const json& value) {
+    config[key] = value;
+    return config;
+}
+
+/// Parses to itself, and says the same in keys of transformers.
+json printed(const ModelConfig& config) {
+    const std::string text = print_model_config(config);
+    EXPECT_NO_THROW(check_same_model(parse_model_config(text, "again"), "again", config));
+    return json::parse(text);
+}
+
+TEST(ModelConfigFile, ReadsTheSmallestGpt2WithItsDefaults) {
+    const ModelConfig c = parsed(gpt2());
+    EXPECT_EQ(c.family, ModelFamily::gpt2);
+    EXPECT_EQ(c.num_layers, 12);
+    EXPECT_EQ(c.hidden_size, 768);
+    EXPECT_EQ(c.ffn_hidden_size, 3072);
+    EXPECT_EQ(c.num_attention_heads, 12);
+    EXPECT_EQ(c.max_position_embeddings, 1024);
+    EXPECT_EQ(c.vocab_size, 50257);
+    EXPECT_TRUE(c.tied);
+    EXPECT_EQ(c.norm_epsilon, 1e-5F);
+    EXPECT_TRUE(c.learned_positions);
+}
+
+TEST(ModelConfigFile, TakesTransformersDefaultsOfEveryFamily) {
+    json minimal = rotary("llama");
+    minimal.erase("num_key_value_heads");
+    const ModelConfig llama = parsed(minimal);
+    EXPECT_EQ(llama.kv_heads(), 8);
+    EXPECT_EQ(llama.head_size(), 12);
+    EXPECT_EQ(llama.norm_epsilon, 1e-6F);
+    EXPECT_EQ(llama.rope, Rope{});
+    EXPECT_FALSE(llama.tied);
+    EXPECT_FALSE(llama.qkv_bias || llama.attention_output_bias || llama.mlp_bias);
+
+    const ModelConfig qwen2 = parsed(rotary("qwen2"));
+    EXPECT_EQ(qwen2.kv_heads(), 4);
+    EXPECT_TRUE(qwen2.qkv_bias);
+    EXPECT_FALSE(qwen2.attention_output_bias);
+    EXPECT_THAT(qwen2.windowed, IsEmpty());
+
+    const ModelConfig qwen3 = parsed(rotary("qwen3"));
+    EXPECT_EQ(qwen3.head_size(), 128);
+    EXPECT_TRUE(qwen3.qk_norm);
+
+    minimal["model_type"] = "gemma2";
+    const ModelConfig gemma = parsed(minimal);
+    EXPECT_EQ(gemma.kv_heads(), 4);
+    EXPECT_EQ(gemma.head_size(), 256);
+    EXPECT_TRUE(gemma.tied);
+    EXPECT_EQ(gemma.attention_softcap, 50);
+    EXPECT_EQ(gemma.logit_softcap, 30);
+    EXPECT_EQ(gemma.attention_scale, 0);  // 1 / sqrt(256), which is the usual one here
+    EXPECT_EQ(gemma.sliding_window, 4096);
+    EXPECT_THAT(gemma.windowed, ElementsAre(true, false, true, false));
+    EXPECT_EQ(gemma.embedding_scale, std::sqrt(96.0F));
+    EXPECT_EQ(gemma.activation, kernels::Activation::gelu_tanh);
+}
+
+TEST(ModelConfigFile, ReadsWhatEveryFamilyAddsAndPrintsIt) {
+    const ModelConfig llama = parsed(with(
+        with(with(rotary("llama"), "attention_bias", true), "mlp_bias", true), "head_dim", 32));
+    EXPECT_TRUE(llama.qkv_bias && llama.attention_output_bias && llama.mlp_bias);
+    EXPECT_EQ(llama.query_columns(), 256);
+    EXPECT_EQ(printed(llama).at("head_dim"), 32);
+
+    json qwen = rotary("qwen2");
+    qwen["use_sliding_window"] = true;
+    qwen["sliding_window"] = 128;
+    qwen["max_window_layers"] = 3;
+    const ModelConfig late = parsed(qwen);
+    EXPECT_THAT(late.windowed, ElementsAre(false, false, false, true));
+    EXPECT_EQ(late.window(3), 128);
+    EXPECT_EQ(printed(late).at("max_window_layers"), 3);
+    qwen["layer_types"] = {"full_attention", "sliding_attention", "full_attention",
+                           "full_attention"};
+    EXPECT_THAT(parsed(qwen).windowed, ElementsAre(false, true, false, false));
+    EXPECT_EQ(printed(parsed(qwen)).at("layer_types"), qwen.at("layer_types"));
+
+    EXPECT_TRUE(parsed(with(rotary("qwen3"), "attention_bias", true)).attention_output_bias);
+
+    json gemma = rotary("gemma2");
+    gemma["query_pre_attn_scalar"] = 144;
+    gemma["attn_logit_softcapping"] = nullptr;
+    gemma["final_logit_softcapping"] = 12.5;
+    gemma["sliding_window"] = 7;
+    const ModelConfig capped = parsed(gemma);
+    EXPECT_EQ(capped.attention_scale, 1 / 12.0F);
+    EXPECT_EQ(capped.attention_softcap, 0);
+    EXPECT_EQ(capped.logit_softcap, 12.5F);
+    EXPECT_EQ(capped.window(2), 7);
+    EXPECT_EQ(printed(capped).at("query_pre_attn_scalar"), 144);
+    EXPECT_TRUE(printed(capped).at("attn_logit_softcapping").is_null());
+}
+
+TEST(ModelConfigFile, ReadsRotaryPositionsInOldAndNewKeys) {
+    const json llama3 = {{"factor", 8.0},
+                         {"low_freq_factor", 1.0},
+                         {"high_freq_factor", 4.0},
+                         {"original_max_position_embeddings", 512}};
+    const Rope expected{.theta = 5e5,
+                        .scaling = RopeScaling::llama3,
+                        .factor = 8,
+                        .low_freq_factor = 1,
+                        .high_freq_factor = 4,
+                        .original_positions = 512};
+    json old = with(rotary("llama"), "rope_theta", 500000.0);
+    old["rope_scaling"] = with(llama3, "type", "llama3");
+    EXPECT_EQ(parsed(old).rope, expected);
+    json now = rotary("llama");
+    now["rope_parameters"] = with(with(llama3, "rope_type", "llama3"), "rope_theta", 500000.0);
+    EXPECT_EQ(parsed(now).rope, expected);
+    EXPECT_EQ(printed(parsed(now)).at("rope_scaling"), with(llama3, "rope_type", "llama3"));
+
+    const auto scaling = [](json value) {
+        return parsed(with(rotary("qwen2"), "rope_scaling", std::move(value))).rope;
+    };
+    EXPECT_EQ(scaling({{"rope_type", "default"}}), Rope{});
+    EXPECT_EQ(scaling({{"type", "linear"}, {"factor", 2}}),
+              (Rope{.scaling = RopeScaling::linear, .factor = 2}));
+    EXPECT_EQ(scaling({{"type", "dynamic"}, {"factor", 3}}),
+              (Rope{.scaling = RopeScaling::dynamic, .factor = 3}));
+    EXPECT_EQ(scaling({{"type", "yarn"}, {"factor", 4}, {"truncate", false}, {"mscale", 0.7}}),
+              (Rope{.scaling = RopeScaling::yarn,
+                    .factor = 4,
+                    .mscale = 0.7,
+                    .truncate = false,
+                    .original_positions = 4096}));
+    EXPECT_EQ(
+        scaling({{"type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 1024}})
+            .factor,
+        4);
+}
+
+TEST(ModelConfigFile, PrintsWhatItReadsOfEveryFamilyAndScaling) {
+    for (const ModelFamily family : {ModelFamily::gpt2, ModelFamily::llama, ModelFamily::qwen2,
+                                     ModelFamily::qwen3, ModelFamily::gemma2}) {
+        for (const RopeScaling scaling :
+             {RopeScaling::none, RopeScaling::linear, RopeScaling::dynamic, RopeScaling::llama3,
+              RopeScaling::yarn}) {
+            ModelConfig config;
+            config.num_layers = 3;
+            config.hidden_size = 48;
+            config.ffn_hidden_size = 100;
+            config.num_attention_heads = 6;
+            config.vocab_size = 77;
+            config.max_position_embeddings = 32;
+            config.tied = false;
+            config.dtype = DType::bf16;
+            set_family(config, family);
+            if (family != ModelFamily::gpt2) {
+                config.num_query_groups = 2;
+                config.kv_channels = 16;
+                config.rope.theta = 12345.5;
+                config.rope.scaling = scaling;
+                if (scaling != RopeScaling::none) config.rope.factor = 1.7;
+                const bool original =
+                    scaling == RopeScaling::llama3 || scaling == RopeScaling::yarn;
+                config.rope.original_positions = original ? 19 : 0;
+            }
+            const json text = printed(config);
+            EXPECT_EQ(text.at("torch_dtype"), "bfloat16");
+            EXPECT_EQ(text.at("model_type"), to_string(family));
+        }
+    }
+    EXPECT_THAT(print_model_config(ModelConfig{}), HasSubstr("\"layer_norm_epsilon\": 1e-05"));
+}
+
+TEST(ModelConfigFile, IsFoundInItsFolder) {
+    const TempFolder folder;
+    write_file(folder / "config.json", rotary("qwen3").dump());
+    EXPECT_EQ(load_model_config(folder / "config.json").family, ModelFamily::qwen3);
+    EXPECT_EQ(load_model_config(folder / "").hidden_size, 96);
+    EXPECT_THAT(message_of<InputFileError>([&] { (void)load_model_config(folder / "none"); }),
+                HasSubstr("none"));
+}
+
+TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
+    const auto gpt2_with = [](const char* key, const json& value) {
+        return refused(with(gpt2(), key, value));
+    };
+    EXPECT_THAT(gpt2_with("model_type", "mistral"),
+                HasSubstr("d/config.json: model_type: \"mistral\" is not computed by this "
+                          "program; gpt2, llama, qwen2, qwen3, gemma2 are"));
+    EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
+    EXPECT_THAT(gpt2_with("activation_function", "gelu"), HasSubstr("must be gelu_new"));
+    EXPECT_THAT(gpt2_with("activation_function", "silu"), HasSubstr("must be gelu_new"));
+    EXPECT_THAT(gpt2_with("scale_attn_by_inverse_layer_idx", true),
+                HasSubstr("scale_attn_by_inverse_layer_idx: true is not computed"));
+    EXPECT_THAT(gpt2_with("scale_attn_weights", false), HasSubstr("scale_attn_weights: false"));
+    EXPECT_THAT(gpt2_with("add_cross_attention", true), HasSubstr("add_cross_attention"));
+    EXPECT_THAT(gpt2_with("quantization_config", json::object()), HasSubstr("quantized"));
+    EXPECT_THAT(gpt2_with("n_layer", 0), HasSubstr("n_layer: 0: must be an integer from 1"));
+    EXPECT_THAT(gpt2_with("n_embd", "wide"), HasSubstr("n_embd: must be an integer"));
+    EXPECT_THAT(gpt2_with("n_head", 7), HasSubstr("n_head: 7: must divide n_embd 768"));
+    EXPECT_THAT(gpt2_with("vocab_size", -1), HasSubstr("vocab_size: -1"));
+    EXPECT_THAT(gpt2_with("layer_norm_epsilon", "small"), HasSubstr("layer_norm_epsilon"));
+    EXPECT_THAT(gpt2_with("tie_word_embeddings", 1),
+                HasSubstr("tie_word_embeddings: must be true"));
+    EXPECT_THAT(message_of<InputFileError>([] { (void)parse_model_config("{", "c"); }),
+                HasSubstr("c: not valid JSON"));
+
+    EXPECT_THAT(refused(with(rotary("llama"), "hidden_act", "relu")),
+                HasSubstr("hidden_act: \"relu\" is not computed"));
+    EXPECT_THAT(refused(with(rotary("gemma2"), "hidden_activation", "gelu")),
+                HasSubstr("hidden_activation: \"gelu\""));
+    EXPECT_THAT(refused(with(rotary("llama"), "num_key_value_heads", 3)),
+                HasSubstr("num_key_value_heads is 3: must divide num_attention_heads 8"));
+    EXPECT_THAT(refused(with(rotary("llama"), "head_dim", 13)), HasSubstr("(head_dim)"));
+    EXPECT_THAT(refused(with(rotary("llama"), "partial_rotary_factor", 0.5)),
+                HasSubstr("partial_rotary_factor: rotary positions of a part"));
+    EXPECT_THAT(refused(with(rotary("gemma2"), "use_bidirectional_attention", true)),
+                HasSubstr("use_bidirectional_attention: true is not computed"));
+    EXPECT_THAT(refused(with(rotary("gemma2"), "final_logit_softcapping", 0)),
+                HasSubstr("final_logit_softcapping: 0"));
+    EXPECT_THAT(refused(with(rotary("gemma2"), "layer_types", {"full_attention"})),
+                HasSubstr("layer_types: has 1 entries, num_hidden_layers is 4"));
+    json types = with(rotary("qwen3"), "layer_types",
+                      {"full_attention", "sliding_attention", "full_attention", "full_attention"});
+    EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: sliding_attention, but no "
+                                          "sliding_window is given with use_sliding_window true"));
+    types["layer_types"][1] = "chunked_attention";
+    EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: \"chunked_attention\" is not"));
+}
+
+TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
+    const auto scaling = [](const json& value) {
+        return refused(with(rotary("llama"), "rope_scaling", value));
+    };
+    EXPECT_THAT(scaling({{"rope_type", "longrope"}, {"factor", 2}}),
+                HasSubstr("rope_scaling.rope_type: \"longrope\" is not computed; default, linear, "
+                          "dynamic, llama3, yarn are"));
+    EXPECT_THAT(scaling({{"type", "linear"}}), HasSubstr("\"factor\" is missing"));
+    EXPECT_THAT(scaling({{"type", "linear"}, {"rope_type", "yarn"}}), HasSubstr("keep one"));
+    EXPECT_THAT(scaling({{"type", "default"}, {"mrope_section", {1, 2}}}),
+                HasSubstr("unknown key \"mrope_section\""));
+    EXPECT_THAT(
+        scaling(
+            {{"type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}),
+        HasSubstr("high_freq_factor: must be greater than low_freq_factor"));
+    EXPECT_THAT(scaling({{"type", "linear"}, {"factor", 2}, {"partial_rotary_factor", 0.25}}),
+                HasSubstr("rope_scaling.partial_rotary_factor"));
+    EXPECT_THAT(scaling({{"type", "linear"}, {"factor", 0}}), HasSubstr("factor: 0"));
+    json both = with(rotary("llama"), "rope_scaling", {{"type", "linear"}, {"factor", 2}});
+    both["rope_parameters"] = {{"rope_type", "default"}};
+    EXPECT_THAT(refused(both), HasSubstr("rope_scaling: is given beside rope_parameters"));
+}
+
+TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
+    const auto against = [](const ModelConfig& file) {
+        return [file](auto change) {
+            ModelConfig run = file;
+            change(run);
+            return message_of<InputFileError>(
+                [&] { check_same_model(file, "d/config.json", run); });
+        };
+    };
+    const auto gpt2_run = against(parsed(gpt2()));
+    EXPECT_EQ(gpt2_run([](ModelConfig& c) { c.hidden_size = 64; }),
+              "d/config.json: n_embd is 768, this run has 64; give --hidden-size 768");
+    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.num_layers = 2; }),
+                HasSubstr("give --num-layers 12"));
+    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.vocab_size = 2; }),
+                HasSubstr("--vocab-size 50257"));
+    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.max_position_embeddings = 2; }),
+                HasSubstr("--max-position-embeddings 1024"));
+    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.num_attention_heads = 2; }),
+                HasSubstr("--num-attention-heads 12"));
+    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.ffn_hidden_size = 2; }),
+                HasSubstr("--ffn-hidden-size 3072"));
+    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.tied = false; }),
+                HasSubstr("leave out --untie-embeddings-and-output-weights"));
+    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.norm_epsilon = 1e-6F; }),
+                HasSubstr("layer_norm_epsilon is 1e-05, this run has 1e-06; give --norm-epsilon"));
+
+    json gemma = with(rotary("gemma2"), "sliding_window", 7);
+    const auto run = against(parsed(gemma));
+    EXPECT_THAT(run([](ModelConfig& c) { set_family(c, ModelFamily::qwen3); }),
+                HasSubstr("model_type is gemma2, this run has qwen3; give --model-type gemma2"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.num_query_groups = 2; }),
+                HasSubstr("num_key_value_heads is 4, this run has 2; give --num-query-groups 4"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.kv_channels = 8; }), HasSubstr("--kv-channels 256"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.rope.theta = 5; }),
+                HasSubstr("rope_theta is 10000.0, this run has 5.0; give --rotary-base 10000.0"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.rope.scaling = RopeScaling::linear; }),
+                HasSubstr("rope_scaling is null, this run has {"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.qkv_bias = true; }),
+                HasSubstr("attention_bias is false, this run has true; give --model d, which takes "
+                          "everything from the file"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.attention_softcap = 1; }),
+                HasSubstr("attn_logit_softcapping is 50.0, this run has 1.0; give --model d"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.logit_softcap = 0; }),
+                HasSubstr("final_logit_softcapping"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.attention_scale = 1; }),
+                HasSubstr("query_pre_attn_scalar"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.activation = kernels::Activation::silu; }),
+                HasSubstr("hidden_activation is GELU's tanh form, this run has silu"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.windowed[0] = false; }),
+                AllOf(HasSubstr("is a window of 7 in layers 0, 2"),
+                      HasSubstr("this run has a window of 7 in layers 2")));
+    EXPECT_THAT(run([](ModelConfig& c) { c.sliding_window = 0; }), HasSubstr("--sliding-window 7"));
+    EXPECT_THAT(run([](ModelConfig& c) { c.windowed.clear(); }), HasSubstr("has no window"));
+    EXPECT_THAT(against(parsed(rotary("llama")))([](ModelConfig& c) { c.mlp_bias = true; }),
+                HasSubstr("mlp_bias is false"));
+}
+
+TEST(TrainingState, ReadsBackWhatItPrintsAndNoticesEveryChange) {
+    const TrainingState state{.step = 7,
+                              .consumed_samples = 56,
+                              .seq_length = 32,
+                              .seed = 18446744073709551615U,
+                              .dtype = "bf16",
+                              .flags = {"--lr 0.01"},
+                              .files = {{"a", {.bytes = 12, .head = 3, .tensors = {{"w", 4}}}}}};
+    const std::string text = print_training_state(state);
+    const TrainingState again = parse_training_state(text, "t");
+    EXPECT_EQ(again.step, 7);
+    EXPECT_EQ(again.consumed_samples, 56);
+    EXPECT_EQ(again.seed, state.seed);
+    EXPECT_EQ(again.flags, state.flags);
+    EXPECT_EQ(again.files.at("a").tensors.at("w"), 4U);
+    EXPECT_EQ(print_training_state(again), text);
+    for (size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == ' ' || text[i] == '\n') continue;
+        std::string other = text;
+        other[i] = static_cast<char>(other[i] ^ 1);
+        EXPECT_THROW((void)parse_training_state(other, "t"), InputFileError) << i;
+    }
+    EXPECT_THAT(message_of<InputFileError>([&] {
+                    std::string other = text;
+                    other.replace(other.find("\"step\": 7"), 9, "\"step\": 8");
+                    (void)parse_training_state(other, "t");
+                }),
+                HasSubstr("t: is damaged"));
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

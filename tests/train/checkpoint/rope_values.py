@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes rope_values.hpp: rotary frequencies as transformers computes them from rope_parameters.
+
+    python3 tests/train/checkpoint/rope_values.py > tests/train/checkpoint/rope_values.hpp
+    clang-format -i tests/train/checkpoint/rope_values.hpp
+"""
+import json
+
+import torch
+import transformers
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+POSITIONS, HEAD = 4096, 16
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
+CASES = [
+    dict(rope_type="default"),
+    dict(rope_type="linear", factor=3.0),
+    dict(rope_type="dynamic", factor=2.5),
+    dict(LLAMA3, original_max_position_embeddings=512),
+    dict(LLAMA3, original_max_position_embeddings=100, high_freq_factor=9.0, rope_theta=5e5),
+    dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=1024),
+    dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=1024, truncate=False),
+    dict(rope_type="yarn", factor=16.0, rope_theta=1e6, beta_fast=20.0, beta_slow=2.0,
+         attention_factor=0.75, original_max_position_embeddings=256),
+    dict(rope_type="yarn", factor=40.0, mscale=1.0, mscale_all_dim=0.8,
+         original_max_position_embeddings=300),
+    dict(rope_type="yarn", factor=2.0, mscale=0.5),
+    dict(rope_type="yarn", factor=None, original_max_position_embeddings=500),
+    dict(rope_type="yarn", factor=4.0, beta_fast=1.0, beta_slow=1.0, truncate=False,
+         original_max_position_embeddings=1024),
+]
+
+print(f"""// SPDX-License-Identifier: Apache-2.0
+// Written by rope_values.py with torch {torch.__version__.split('+')[0]} and transformers \
+{transformers.__version__}.
+#pragma once
+
+#include <vector>
+
+namespace vocabpipe::testing {{
+
+/// Of a head of {HEAD} and max_position_embeddings {POSITIONS}.
+struct RopeValues {{
+    const char* parameters;          ///< rope_parameters of config.json
+    double amplitude;                ///< of cos and sin
+    std::vector<double> frequencies;  ///< fp32
+}};
+
+inline const std::vector<RopeValues> kRopeValues{{""")
+for case in CASES:
+    text = json.dumps(case)
+    config = LlamaConfig(hidden_size=4 * HEAD, num_attention_heads=4, rope_parameters=dict(case),
+                         max_position_embeddings=POSITIONS)
+    rope = LlamaRotaryEmbedding(config)
+    values = ", ".join(f"{v:.9g}" for v in rope.inv_freq.tolist())
+    print(f'    {{R"({text})",\n     {rope.attention_scaling:.17g},\n     {{{values}}}}},')
+print("""};
+
+}  // namespace vocabpipe::testing""")

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes transformers_files.hpp: what transformers saves of small models of every family.
+
+    python3 tests/train/checkpoint/transformers_files.py > tests/train/checkpoint/transformers_files.hpp
+"""
+import json
+import pathlib
+import tempfile
+
+import transformers
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM
+
+SIZES = dict(vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=16)
+MODELS = [
+    dict(model_type="gpt2", vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_inner=48,
+         n_positions=16),
+    dict(model_type="gpt2", vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_inner=48,
+         n_positions=16, tie_word_embeddings=False),
+    dict(model_type="llama", **SIZES),
+    dict(model_type="llama", **SIZES, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
+    dict(model_type="qwen2", **SIZES),
+    dict(model_type="qwen3", **SIZES, head_dim=16, tie_word_embeddings=True),
+    dict(model_type="gemma2", **SIZES, head_dim=16, sliding_window=5, attention_bias=True),
+]
+
+print(f"""// SPDX-License-Identifier: Apache-2.0
+// Written by transformers_files.py with transformers {transformers.__version__}.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {{
+
+struct TransformersFiles {{
+    std::string model_type;
+    std::string config;   ///< config.json
+    std::string tensors;  ///< of model.safetensors: "NAME SHAPE", a line each, by name
+}};
+
+inline const std::vector<TransformersFiles> kTransformersFiles{{""")
+for model in MODELS:
+    with tempfile.TemporaryDirectory() as folder:
+        config = AutoConfig.for_model(**model)
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        text = json.loads((pathlib.Path(folder) / "config.json").read_text())
+        print(f'{{"{model["model_type"]}", R"({json.dumps(text)})", R"(')
+        with safe_open(pathlib.Path(folder) / "model.safetensors", "pt") as file:
+            for name in sorted(file.keys()):
+                print(name, list(file.get_slice(name).get_shape()))
+        print(')"},')
+print("""};
+
+}  // namespace vocabpipe::testing""")
