@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/tool/architecture_flags.hpp"
 #include "src/train/train_options.hpp"
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 
 namespace vocabpipe::tool {
@@ -17,22 +17,18 @@ public:
     ModelFlags(CLI::App& app, TrainOptions& options);
 
     /// Completes options that depend on others, once the command line was parsed. Throws
-    /// UsageError.
-    void resolve() const;
+    /// UsageError, or InputFileError for a config.json.
+    void resolve();
 
 private:
     CLI::App& app_;
     TrainOptions& options_;
-    std::string model_type_;
-    bool swiglu_ = false;
-    std::string normalization_, positions_;
-    bool group_query_attention_ = false;
-    std::optional<float> norm_epsilon_;
-    std::optional<double> rotary_base_;
+    ArchitectureFlags architecture_;
     std::string vocab_mode_ = "one_barrier";
+    std::string recompute_;
+    bool recompute_activations_ = false;
     std::string dtype_ = "fp32";
     bool bf16_ = false;
-    bool untie_ = false;
 };
 
 }  // namespace vocabpipe::tool

@@ -112,11 +112,11 @@ int main(int argc, char** argv) {
     tool::Launch launch;
     std::string costs = "1,2";
     CLI::App app(
-        "Trains a GPT with pipeline and vocabulary parallelism.\n"
+        "Trains a GPT, Llama, Qwen or Gemma with pipeline and vocabulary parallelism.\n"
         "  mpirun -np 2 train_gpt --data-path PREFIX ...\n"
         "  train_gpt --transport threads --ranks 2 --data-path PREFIX ...");
     app.set_version_flag("--version", VOCABPIPE_VERSION);
-    const tool::ModelFlags model(app, options);
+    tool::ModelFlags model(app, options);
     add_flags(app, options, costs);
     tool::add_launch_flags(app, launch);
     const auto refuse = [](const std::string& what, ExitCode code) {

@@ -12,7 +12,8 @@ saved by it and loaded here on one and two ranks: logits, loss and the gradient 
 relative errors in the Frobenius norm (gradients that are smaller than 1e-3 of the whole gradient
 are compared with that). Then the ranks save it, transformers loads that, and `vocabpipe checkpoint
 convert` writes it in shards: the weights must be the same bits and so must be the logits that
-transformers computes.
+transformers computes. At last train_gpt trains it for a few steps on two ranks, and what it saved is
+compared again.
 
 Bounds. A value passes some 12 operators per layer, and the same again backward, whose roundings are
 taken for independent of one another: n in a row give sqrt(n) times that of one. fp32: an operator
@@ -220,11 +221,27 @@ class Comparison:
                        stdout=subprocess.DEVNULL)
         assert (folder / "converted/model.safetensors.index.json").exists()
         self.same_model(f"converted in {dtype}", folder / "converted", model, expected[0])
+        self.train(dtype, folder)
+
+    def train(self, dtype, folder):
+        """Two steps of training here move every weight by about the learning rate."""
+        (folder / "data").write_bytes(self.rows.numpy().astype(numpy.uint16).tobytes())
+        subprocess.run([self.programs / "train_gpt", "--transport", "threads", "--ranks", "2",
+                        "--load", folder / "theirs", "--dtype", dtype, "--lr", "1e-2",
+                        "--seq-length", str(self.rows.shape[1] - 1), "--data-path", folder / "data",
+                        "--data-format", "raw-u16", "--global-batch-size", "2",
+                        "--train-iters", "2", "--save", folder / "trained"], check=True,
+                       stdout=subprocess.DEVNULL)
+        step = folder / "trained/step-00000002"
+        subprocess.run([self.programs / "model_outputs", step, folder / "tokens", str(SEQUENCES),
+                        dtype, "1", folder / "trained_out"], check=True)
+        self.compare(dtype, 1, folder / "trained_out", reference(load(step), self.rows))
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("programs", type=pathlib.Path, help="folder of model_outputs and vocabpipe")
+    parser.add_argument("programs", type=pathlib.Path,
+                        help="folder of model_outputs, train_gpt and vocabpipe")
     parser.add_argument("--cases", type=int, default=6, help="of every family")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--family", choices=FAMILIES)

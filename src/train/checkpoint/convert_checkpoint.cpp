@@ -4,7 +4,7 @@
 #include "src/support/output_file.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
-#include "src/train/checkpoint/stored_element.hpp"
+#include "src/train/checkpoint/stored_elements.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <fcntl.h>
@@ -114,15 +114,17 @@ void convert_elements(StoredType from, std::span<const std::byte> in, StoredType
                       std::vector<std::byte>& out) {
     const auto count = static_cast<int64_t>(in.size() / item_size(from));
     out.resize(static_cast<size_t>(count) * item_size(to));
-    for (int64_t i = 0; i < count; ++i) {
-        const float value = element(from, in.data(), i);
-        if (to == StoredType::F32) {
-            std::memcpy(out.data() + i * 4, &value, sizeof value);
-        } else {
-            const kernels::Bf16 half = kernels::to_bf16(value);
-            std::memcpy(out.data() + i * 2, &half, sizeof half);
+    with_elements(from, in.data(), [&](const auto& element) {
+        for (int64_t i = 0; i < count; ++i) {
+            const float value = element(i);
+            if (to == StoredType::F32) {
+                std::memcpy(out.data() + i * 4, &value, sizeof value);
+            } else {
+                const kernels::Bf16 half = kernels::to_bf16(value);
+                std::memcpy(out.data() + i * 2, &half, sizeof half);
+            }
         }
-    }
+    });
 }
 
 }  // namespace

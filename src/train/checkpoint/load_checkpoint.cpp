@@ -5,7 +5,7 @@
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
-#include "src/train/checkpoint/stored_element.hpp"
+#include "src/train/checkpoint/stored_elements.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -18,9 +18,10 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kStagedElements = 1 << 20;  // 4 MiB on their way to the device
-constexpr uint64_t kReadBytes = 1 << 20;      // between a file and its checksum
-constexpr int64_t kTile = 64;                 // rows whose next elements stay in the first cache
+constexpr int64_t kStagedElements = 1 << 17;  // 512 KiB on their way to the device
+constexpr uint64_t kReadBytes = 1 << 18;      // between a file and its checksum
+constexpr int64_t kBandElements = 1 << 24;    // 64 MiB of a matrix that is transposed
+constexpr int64_t kTile = 64;                 // its columns whose lines stay in the first cache
 
 std::string text_of(const std::string& path) {
     return InputFile(path).text();
@@ -77,31 +78,36 @@ void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t
             } else {
                 raw.resize(static_cast<size_t>(count * item_bytes));
                 read(begin, raw);
-                for (int64_t i = 0; i < count; ++i) {
-                    staged[static_cast<size_t>(i)] = element(type, raw.data(), i);
-                }
+                with_elements(type, raw.data(), [&](const auto& element) {
+                    for (int64_t i = 0; i < count; ++i) {
+                        staged[static_cast<size_t>(i)] = element(i);
+                    }
+                });
             }
             upload(at);
         }
         return;
     }
-    const int64_t band = std::max<int64_t>(1, kStagedElements / cols);
+    const int64_t band = std::max<int64_t>(1, kBandElements / cols);
     for (int64_t first = 0; first < to.rows; first += band) {
         const int64_t count = std::min(band, to.rows - first);
         staged.resize(static_cast<size_t>(count * cols));
-        raw.resize(static_cast<size_t>(count * cols * item_bytes));  // (cols, count)
-        const auto part_bytes = static_cast<size_t>(count * item_bytes);
-        for (int64_t c = 0; c < cols; ++c) {
-            read(c * logical_rows + first_row + first,
-                 std::span(raw).subspan(static_cast<size_t>(c) * part_bytes, part_bytes));
-        }
-        for (int64_t r0 = 0; r0 < count; r0 += kTile) {
-            for (int64_t c = 0; c < cols; ++c) {
-                for (int64_t r = r0; r < std::min(count, r0 + kTile); ++r) {
-                    staged[static_cast<size_t>(r * cols + c)] =
-                        element(type, raw.data(), c * count + r);
-                }
+        for (int64_t c0 = 0; c0 < cols; c0 += kTile) {
+            const int64_t tile = std::min(kTile, cols - c0);
+            raw.resize(static_cast<size_t>(tile * count * item_bytes));  // (tile, count)
+            const int64_t at_once = count == logical_rows ? tile : 1;  // lie end to end in the file
+            const auto part_bytes = static_cast<size_t>(at_once * count * item_bytes);
+            for (int64_t c = 0; c < tile; c += at_once) {
+                read((c0 + c) * logical_rows + first_row + first,
+                     std::span(raw).subspan(static_cast<size_t>(c * count * item_bytes),
+                                            part_bytes));
             }
+            with_elements(type, raw.data(), [&](const auto& element) {
+                for (int64_t r = 0; r < count; ++r) {
+                    float* const row = staged.data() + r * cols + c0;
+                    for (int64_t c = 0; c < tile; ++c) row[c] = element(c * count + r);
+                }
+            });
         }
         upload(first * cols);
     }

@@ -27,7 +27,7 @@ struct StoredRows {
 [[nodiscard]] std::vector<StoredRows> stored_rows(ModelRank& model,
                                                   std::span<const SafetensorsPlan> plans);
 
-/// What was written in one go, and its CRC-32C.
+/// Bytes of one tensor that one rank wrote, and their CRC-32C.
 struct Piece {
     uint64_t begin = 0, bytes = 0;
     uint32_t crc = 0;

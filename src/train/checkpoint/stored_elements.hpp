@@ -22,16 +22,26 @@ namespace vocabpipe {
     return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
 }
 
-/// An element of F32, BF16 or F16 data, which need not be aligned.
-[[nodiscard]] inline float element(StoredType type, const std::byte* data, int64_t index) {
-    if (type == StoredType::F32) {
-        float value;
-        std::memcpy(&value, data + index * 4, sizeof value);
+/// Calls `work` with a function from an index to the element there. `data`: F32, BF16 or F16, which
+/// need not be aligned.
+template <typename Work>
+void with_elements(StoredType type, const std::byte* data, const Work& work) {
+    const auto bits = [data](int64_t index) {
+        uint16_t value;
+        std::memcpy(&value, data + index * 2, sizeof value);
         return value;
+    };
+    if (type == StoredType::F32) {
+        work([data](int64_t index) {
+            float value;
+            std::memcpy(&value, data + index * 4, sizeof value);
+            return value;
+        });
+    } else if (type == StoredType::BF16) {
+        work([bits](int64_t index) { return kernels::to_float(kernels::Bf16{bits(index)}); });
+    } else {
+        work([bits](int64_t index) { return from_half(bits(index)); });
     }
-    uint16_t bits;
-    std::memcpy(&bits, data + index * 2, sizeof bits);
-    return type == StoredType::BF16 ? kernels::to_float(kernels::Bf16{bits}) : from_half(bits);
 }
 
 }  // namespace vocabpipe

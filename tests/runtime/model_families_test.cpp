@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every model family through pipelines, with and without recomputation: the bits of the single-rank
+// oracle, which keeps everything.
+#include "tests/model/model_cases.hpp"
+#include "tests/support/pipeline_run.hpp"
+#include "tests/support/schedule_cases.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/recompute.hpp"
+#include "vocabpipe/with_recomputation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+namespace vocabpipe::testing {
+namespace {
+
+constexpr std::array kModels{ModelFamily::gpt2, ModelFamily::llama, ModelFamily::qwen2,
+                             ModelFamily::qwen3, ModelFamily::gemma2};
+/// A full backward, split backwards, V placement, several stages per rank.
+constexpr std::array kSchedules{"1f1b", "zb-h1", "v-half", "interleaved"};
+
+struct Cell {
+    ModelFamily model;
+    std::string schedule;
+    friend void PrintTo(const Cell& c, std::ostream* out) {
+        *out << to_string(c.model) << " " << c.schedule;
+    }
+};
+
+std::vector<Cell> cells() {
+    std::vector<Cell> all;
+    for (const ModelFamily model : kModels) {
+        for (const char* schedule : kSchedules) all.push_back({model, schedule});
+    }
+    return all;
+}
+
+class ModelFamilies : public ::testing::TestWithParam<Cell> {};
+
+TEST_P(ModelFamilies, PipelinesHaveTheBitsOfTheSingleRankOracle) {
+    const auto& [family, schedule_name] = GetParam();
+    size_t turn = 0;
+    for (const int ranks : {1, 2, 3}) {
+        for (const VocabMode mode :
+             {VocabMode::none, VocabMode::one_barrier, VocabMode::two_barriers}) {
+            for (const DType dtype : {DType::fp32, DType::bf16}) {
+                // Each granularity with each mode, type and number of ranks in turn.
+                const std::array granularities{Recompute::none, Recompute::selective,
+                                               Recompute::full};
+                const Recompute recompute = granularities[turn++ % granularities.size()];
+                SCOPED_TRACE(::testing::Message()
+                             << "p=" << ranks << " " << to_string(mode) << " " << size_of(dtype)
+                             << " bytes, recompute " << static_cast<int>(recompute));
+                Schedule schedule = generate(
+                    schedule_name,
+                    {.ranks = ranks, .microbatches = 4, .vocab_mode = mode, .vocab_size = 29});
+                ModelConfig config =
+                    small_family(family, schedule.stages + 1, 7, 29, turn % 2 == 0);
+                config.dtype = dtype;
+                const Batch batch = random_batch(config, 4, 2, 3);
+                ModelPartition partition = even_partition(config, schedule, 2);
+                const Gradients expected = run_single_rank(config, partition, schedule, batch, 7);
+                for (const double loss : expected.losses) ASSERT_TRUE(std::isfinite(loss));
+
+                partition.recompute = recompute;
+                if (recompute != Recompute::none) schedule = with_recomputation(schedule);
+                World world = World::threads(ranks, {.timeout_seconds = 30});
+                EXPECT_EQ(first_difference(expected, run_pipeline(world, config, partition,
+                                                                  schedule, batch, 7, {})),
+                          "");
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, ModelFamilies, ::testing::ValuesIn(cells()), [](const auto& info) {
+    return test_name(std::string(to_string(info.param.model)) + "_" + info.param.schedule);
+});
+
+}  // namespace
+}  // namespace vocabpipe::testing
