@@ -98,6 +98,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--memory-limit", o.memory_limit);
     add("--warm-up-depth", o.warm_up_depth);
     add("--search-moves", o.search_moves);
+    add("--recompute-granularity", to_string(o.recompute));
     add("--vocab-mode", to_string(o.vocab_mode));
     add("--schedule-costs",
         o.schedule_costs      ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)

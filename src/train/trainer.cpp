@@ -25,6 +25,7 @@
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/simulate.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -358,9 +359,11 @@ private:
         const auto ms = [&](Op op) { return static_cast<double>(costs.mean(op)) * 1e-6; };
         std::printf(
             "schedule rebuilt from measured costs: F %.3f ms, B %.3f ms, b/f %.3f, S %.3f ms, "
-            "T %.3f ms, E %.3f ms, G %.3f ms, boundary message %.3f ms\n",
+            "T %.3f ms, E %.3f ms, G %.3f ms, boundary message %.3f ms",
             ms(Op::F), ms(Op::B), ms(Op::B) / ms(Op::F), ms(Op::S), ms(Op::T), ms(Op::E), ms(Op::G),
             static_cast<double>(costs.hop) * 1e-6);
+        if (has_recomputation(plan_->schedule())) std::printf(", R %.3f ms", ms(Op::R));
+        std::printf("\n");
     }
 
     // --- after the last step

@@ -107,6 +107,7 @@ struct CurveCase {
     CudaTransport transport = CudaTransport::copies;
     DType dtype = DType::fp32;
     bool tied = true;
+    ModelFamily family = ModelFamily::gpt2;
 };
 class CudaCurve : public CudaTraining, public ::testing::WithParamInterface<CurveCase> {};
 
@@ -116,6 +117,12 @@ TEST_P(CudaCurve, FollowsThatOfTheHost) {
         GTEST_SKIP() << "needs " << c.ranks << " GPUs";
     }
     TrainOptions options = this->options(c.dtype, c.tied);
+    if (c.family != ModelFamily::gpt2) {  // shared keys, and a window where the family has one
+        options.model.num_attention_heads = 4;
+        options.model.num_query_groups = 2;
+        set_family(options.model, c.family);
+        options.model.sliding_window = 5;
+    }
     const std::vector<json> host = run(c.ranks, options);
     options.make_device = on(c.transport);
     const std::vector<json> cuda = run(c.ranks, options);
@@ -145,6 +152,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(CurveCase{.ranks = 1}, CurveCase{.ranks = 2, .tied = false},
                       CurveCase{.ranks = 4},
                       CurveCase{.ranks = 4, .dtype = DType::bf16, .tied = false},
+                      CurveCase{.ranks = 2, .family = ModelFamily::llama},
+                      CurveCase{.ranks = 2, .family = ModelFamily::qwen3},
+                      CurveCase{.ranks = 2, .family = ModelFamily::gemma2},
                       CurveCase{.ranks = 2, .transport = CudaTransport::nccl},
                       CurveCase{
                           .ranks = 2, .transport = CudaTransport::nccl, .dtype = DType::bf16}),
@@ -152,7 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
         const CurveCase& c = info.param;
         return "P" + std::to_string(c.ranks) +
                (c.transport == CudaTransport::nccl ? "Nccl" : "Copies") +
-               (c.dtype == DType::bf16 ? "Bf16" : "Fp32") + (c.tied ? "Tied" : "Untied");
+               (c.dtype == DType::bf16 ? "Bf16" : "Fp32") + (c.tied ? "Tied" : "Untied") +
+               (c.family == ModelFamily::gpt2 ? "" : "_" + std::string(to_string(c.family)));
     });
 
 TEST_F(CudaTraining, WithoutACountedTokenChangesNoWeight) {
