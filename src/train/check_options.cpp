@@ -114,6 +114,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--save", o.save.empty() ? "not given" : "given");
     add("--save-interval", o.save_interval);
     add("--save-total-limit", o.save_total_limit);
+    add("--max-shard-size", o.max_shard_bytes);
     add("--async-save", o.async_save ? "given" : "not given");
     return flags;
 }

@@ -57,7 +57,8 @@ struct TrainOptions {
     std::string save;              // --save, folder for steps; empty: none
     int64_t save_interval = 0;     // --save-interval; 0: after the last step only
     int64_t save_total_limit = 0;  // --save-total-limit; 0: all are kept
-    bool async_save = false;       // --async-save; takes memory for a copy
+    uint64_t max_shard_bytes = 5'000'000'000;  // --max-shard-size; transformers' default
+    bool async_save = false;                   // --async-save; takes memory for a copy
 
     std::string trace_dir;        // --trace-dir; empty: none
     std::string metrics;          // --metrics, JSON lines; empty: none

@@ -159,7 +159,8 @@ private:
         std::vector<std::string> flags = shared_flags(options_);
         std::erase_if(flags, [](const std::string& flag) {
             return flag.starts_with("--save") || flag.starts_with("--async-save") ||
-                   flag.starts_with("--load") || flag.starts_with("--finetune");
+                   flag.starts_with("--max-shard-size") || flag.starts_with("--load") ||
+                   flag.starts_with("--finetune");
         });
         flags.push_back("ranks " + std::to_string(communicator_.size()));
         const std::filesystem::path data(options_.data_path);
@@ -217,6 +218,7 @@ private:
             saver_.emplace(communicator_, *trained_.model, save_folder_ ? &*save_folder_ : nullptr,
                            SaveOptions{.root = options_.save,
                                        .total_limit = options_.save_total_limit,
+                                       .max_shard_bytes = options_.max_shard_bytes,
                                        .async = options_.async_save});
         });
     }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
-#include "kernels/bf16.hpp"
 #include "kernels/operators.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
+#include "src/train/checkpoint/stored_elements.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -28,41 +27,13 @@ std::string text_of(const std::string& path) {
     return InputFile(path).text();
 }
 
+std::string file_name(const SafetensorsFile& file) {
+    return std::filesystem::path(file.path()).filename().string();
+}
+
 [[noreturn]] void refuse(const std::string& path, const std::string& tensor,
                          const std::string& what) {
     throw InputFileError(path + ": tensor " + readable(tensor) + ": " + what);
-}
-
-float from_half(uint16_t half) {
-    const uint32_t sign = (half & 0x8000U) << 16;
-    const uint32_t magnitude = half & 0x7fffU;
-    if (magnitude >= 0x7c00U) {  // infinity and NaN
-        return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13);
-    }
-    // Exponents 15 and 127: a power of two makes normal and subnormal numbers right alike.
-    const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
-}
-
-/// Calls `work` with a function from an index to the element there, of the type that `data` has.
-template <typename Work>
-void with_elements(StoredType type, const std::byte* data, const Work& work) {
-    const auto bits = [data](int64_t index) {
-        uint16_t value;
-        std::memcpy(&value, data + index * 2, sizeof value);
-        return value;
-    };
-    if (type == StoredType::F32) {
-        work([data](int64_t index) {
-            float value;
-            std::memcpy(&value, data + index * 4, sizeof value);
-            return value;
-        });
-    } else if (type == StoredType::BF16) {
-        work([bits](int64_t index) { return kernels::to_float(kernels::Bf16{bits(index)}); });
-    } else {
-        work([bits](int64_t index) { return from_half(bits(index)); });
-    }
 }
 
 void check_tensor(const std::string& path, const StoredTensor& found,
@@ -164,6 +135,10 @@ std::string Checkpoint::config_path() const {
     return folder_ + "/" + std::string(kConfigFile);
 }
 
+bool Checkpoint::has_index() const {
+    return weights_.path() == folder_ + "/" + std::string(kModelIndex);
+}
+
 std::string Checkpoint::training_path() const {
     return folder_ + "/" + std::string(kTrainingFile);
 }
@@ -233,12 +208,10 @@ void Checkpoint::check_files() const {
     if (optimizer_) {
         check(kOptimizerFile, optimizer_->size(), optimizer_->header().tensors);
     }
-    if (weights_.path() != folder_ + "/" + std::string(kModelFile)) {
-        throw InputFileError(folder_ + "/" + std::string(kModelFile) +
-                             ": is missing; load another step");
+    if (has_index()) check(kModelIndex, text_of(weights_.path()).size(), {});
+    for (const auto& file : weights_.files()) {
+        check(file_name(*file), file->size(), file->header().tensors);
     }
-    const SafetensorsFile& file = *weights_.tensors().begin()->second.file;
-    check(kModelFile, file.size(), file.header().tensors);
 }
 
 /// Bytes with one checksum.
@@ -251,18 +224,16 @@ struct Checkpoint::Part {
 
 std::vector<Checkpoint::Part> Checkpoint::parts() const {
     std::vector<Part> all;
-    const SafetensorsFile& model = *weights_.tensors().begin()->second.file;
-    for (const SafetensorsFile* file :
-         {&model, static_cast<const SafetensorsFile*>(optimizer_.get())}) {
-        if (file == nullptr) continue;  // weights only
-        const FileChecksums& sums =
-            recorded_->files.at(std::string(file == &model ? kModelFile : kOptimizerFile));
+    const auto add = [&](const SafetensorsFile* file) {
+        const FileChecksums& sums = recorded_->files.at(file_name(*file));
         all.push_back({file, 0, file->header().data_begin, file->path() + ": header", sums.head});
         for (const StoredTensor& t : file->header().tensors) {
             all.push_back({file, t.begin, t.end - t.begin,
                            file->path() + ": tensor " + readable(t.name), sums.tensors.at(t.name)});
         }
-    }
+    };
+    for (const auto& file : weights_.files()) add(file.get());
+    if (optimizer_) add(optimizer_.get());
     return all;
 }
 
@@ -321,11 +292,16 @@ void Checkpoint::verify(Communicator& communicator) const {
     });
     const auto gathered = communicator.all_gather(std::as_bytes(std::span(mine)));
     communicator.agree([&] {
-        const std::string config = text_of(config_path());
-        if (crc32c(std::as_bytes(std::span(config))) !=
-            recorded_->files.at(std::string(kConfigFile)).head) {
-            refuse_damage(config_path());
-        }
+        const auto check_text = [&](const std::string& path, std::string_view name) {
+            const std::string text = text_of(path);
+            if (crc32c(std::as_bytes(std::span(text))) ==
+                recorded_->files.at(std::string(name)).head) {
+                return;
+            }
+            refuse_damage(path);
+        };
+        check_text(config_path(), kConfigFile);
+        if (has_index()) check_text(weights_.path(), kModelIndex);
         std::vector<uint32_t> found(all.size(), 0);
         for (const std::vector<std::byte>& of_rank : gathered) {
             std::vector<PartSum> sums(of_rank.size() / sizeof(PartSum));

@@ -36,8 +36,10 @@ void transpose(const std::byte* from, const StoredRows& of, int64_t first, int64
 
 std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const SafetensorsPlan> plans) {
     std::vector<StoredRows> all;
-    const auto add = [&](uint32_t file, const std::string& name, const HeldRows& held, Tensor of,
+    const auto add = [&](const std::string& name, const HeldRows& held, Tensor of,
                          bool transposed) {
+        uint32_t file = 0;
+        while (!plans[file].has(name)) ++file;
         const Tensor rows = held.of(of);
         if (rows.size() == 0) return;  // a vocabulary shard may be empty
         const int64_t item_bytes = size_of(rows.dtype);
@@ -57,11 +59,11 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
         if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
         for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
             const HeldRows held = held_rows(p, t);
-            add(0, t.name, held, p.weight, t.transposed);
-            add(1, exp_avg_name(t.name), held, p.exp_avg, false);
-            add(1, exp_avg_sq_name(t.name), held, p.exp_avg_sq, false);
+            add(t.name, held, p.weight, t.transposed);
+            add(exp_avg_name(t.name), held, p.exp_avg, false);
+            add(exp_avg_sq_name(t.name), held, p.exp_avg_sq, false);
             if (p.master.data != p.weight.data) {
-                add(1, master_name(t.name), held, p.master, false);
+                add(master_name(t.name), held, p.master, false);
             }
         }
     }

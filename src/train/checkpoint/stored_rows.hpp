@@ -23,7 +23,7 @@ struct StoredRows {
     [[nodiscard]] uint64_t bytes() const { return static_cast<uint64_t>(rows * cols * item_bytes); }
 };
 
-/// All of a rank, in the device's memory: weights in plans[0], optimizer state in plans[1].
+/// All of a rank, in the device's memory: weights and optimizer state, in the plans that have them.
 [[nodiscard]] std::vector<StoredRows> stored_rows(ModelRank& model,
                                                   std::span<const SafetensorsPlan> plans);
 
