@@ -27,6 +27,12 @@ void add_schedule(CLI::App& app, TrainOptions& t) {
     app.add_option(
         "--pipeline-model-parallel-layout", t.layout,
         "Layers of every stage, such as Et*3|(tt|)*2,t|L; V in place of E and L: sharded");
+    app.add_option("--decoder-first-pipeline-num-layers", t.end_layers.first,
+                   "Layers of the rank with the first stage (default: as many as the others)")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--decoder-last-pipeline-num-layers", t.end_layers.last,
+                   "Layers of the rank with the last stage (default: as many as the others)")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--chunks,--num-virtual-stages-per-pipeline-rank", t.chunks,
                    "Stages per rank v (default: the schedule's own)");
     app.add_option("--num-layers-per-virtual-pipeline-stage", t.layers_per_chunk,

@@ -7,6 +7,7 @@
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
+#include "vocabpipe/stage_layout.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,7 @@ struct TrainOptions {
     int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are
     std::string schedule = "1f1b";         // --schedule, a name or a .csv or .json file
     std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
+    EndLayers end_layers;      // --decoder-first-, --decoder-last-pipeline-num-layers
     int chunks = 0;            // --chunks, stages per rank; 0: the family's own
     int layers_per_chunk = 0;  // --num-layers-per-virtual-pipeline-stage; 0: by chunks
     int group_size = 0;        // --group-size; 0: as many as ranks

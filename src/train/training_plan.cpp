@@ -62,15 +62,11 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
     if (is_schedule_file(options_.schedule)) read_file();
     schedule_ = make_schedule(given_costs(options_), kUnit * options_.c0_margin);
     check_layers();
-    partition_ = {
-        .layers_per_stage =
-            layout_ ? layout_->layers
-                    : layers_per_stage(options_.model.num_layers, schedule_.rank_of_stage,
-                                       options_.vocab_mode, output_layer_in_layers(options_.model)),
-        .micro_batch_size = options_.micro_batch_size,
-        .threads_per_rank = threads_,
-        .recompute = recompute_,
-        .operators = &operators};
+    partition_ = {.layers_per_stage = layers_of_stages(),
+                  .micro_batch_size = options_.micro_batch_size,
+                  .threads_per_rank = threads_,
+                  .recompute = recompute_,
+                  .operators = &operators};
     sizes_ = step_sizes(options_.model, partition_, schedule_);
     if (options_.cost_file.empty()) {
         costs_ = flop_costs(options_.model, partition_, schedule_);
@@ -78,6 +74,16 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
     } else {
         rebuild(costs_of_file());
     }
+}
+
+std::vector<int> TrainingPlan::layers_of_stages() const {
+    if (layout_) return layout_->layers;
+    const ModelConfig& m = options_.model;
+    if (options_.end_layers.first >= 0 || options_.end_layers.last >= 0) {
+        return layers_with_ends(m.num_layers, schedule_.rank_of_stage, options_.end_layers);
+    }
+    return layers_per_stage(m.num_layers, schedule_.rank_of_stage, options_.vocab_mode,
+                            output_layer_in_layers(m));
 }
 
 PassCosts TrainingPlan::rebuild(const TableCosts& measured) {

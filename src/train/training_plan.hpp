@@ -68,6 +68,7 @@ private:
     [[nodiscard]] Schedule make_order(const PassCosts& costs, int64_t c0_margin) const;
     [[nodiscard]] int chunks() const;
     void check_layers() const;
+    [[nodiscard]] std::vector<int> layers_of_stages() const;
     void check_snapshots(int of_rank) const;
     [[nodiscard]] TableCosts costs_of_file() const;
 

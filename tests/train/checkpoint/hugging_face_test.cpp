@@ -270,6 +270,11 @@ TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
             refused(model, k,
                     [](auto& w, size_t) { w.push_back(tensor("score.weight", "F32", "[2]")); }),
             HasSubstr("tensor score.weight: is none of the model"));
+        // What would clear a terminal is shown as it is written in the file.
+        const std::string odd = R"(a\u001b[2J\nb)";
+        EXPECT_THAT(
+            refused(model, k, [&](auto& w, size_t) { w.push_back(tensor(odd, "F32", "[2]")); }),
+            HasSubstr(": tensor \"" + odd + "\": is none of the model"));
     }
     std::filesystem::remove(path);
     write_file(folder / "m/pytorch_model.bin", "");
