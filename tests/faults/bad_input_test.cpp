@@ -296,11 +296,11 @@ std::vector<Row> rows() {
         {"LoadAnotherFamily",
          {"--load", "@/model"},
          3,
-         {"/model/config.json: model_type", "is not gpt2"},
+         {"/model/config.json: model_type: \"mistral\" is not computed", "gemma2"},
          On::both,
          [](const TempFolder& folder) {
              std::filesystem::create_directory(folder / "model");
-             write_file(folder / "model/config.json", R"({"model_type": "llama"})");
+             write_file(folder / "model/config.json", R"({"model_type": "mistral"})");
              write_file(folder / "model/model.safetensors", "");
          }},
         {"MetricsInAMissingFolder",
