@@ -45,12 +45,13 @@ struct PlanOptions {
     /// (use_profile()), memory_gib must be given, and there is neither MFU nor sensitivity.
     std::optional<Profile> profile;
     int gpus = 1;
-    int64_t seq_length = 0;              ///< s, tokens per sequence
-    int64_t micro_batch_size = 1;        ///< sequences per microbatch
-    int64_t global_batch_size = 0;       ///< sequences per step; a multiple of micro_batch_size
-    double memory_gib = 0;               ///< per GPU; 0: the device's
-    std::vector<std::string> schedules;  ///< empty: every built-in family
-    std::vector<VocabMode> vocab_modes;  ///< empty: every mode
+    int64_t seq_length = 0;                 ///< s, tokens per sequence
+    int64_t micro_batch_size = 1;           ///< sequences per microbatch
+    int64_t global_batch_size = 0;          ///< sequences per step; a multiple of micro_batch_size
+    double memory_gib = 0;                  ///< per GPU; 0: the device's
+    Recompute recompute = Recompute::none;  ///< of every candidate, before each of its backwards
+    std::vector<std::string> schedules;     ///< empty: every built-in family
+    std::vector<VocabMode> vocab_modes;     ///< empty: every mode
     std::vector<int> chunks;  ///< empty: the family's own, and 2 and 4 where it takes any number
     Evaluation evaluation = Evaluation::automatic;
     int threads = 0;           ///< 0: as many as the machine runs at once

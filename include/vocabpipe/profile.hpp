@@ -4,6 +4,7 @@
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/memory_over_time.hpp"
+#include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
 
 #include <cstdint>
@@ -59,6 +60,9 @@ struct Profile {
     [[nodiscard]] int ranks() const { return static_cast<int>(costs.rank_ns.size()); }
     [[nodiscard]] int stages() const { return static_cast<int>(costs.stage_ns.size()); }
 };
+
+/// What R did when the profile was measured, as its sizes tell.
+[[nodiscard]] Recompute recomputed_in(const Profile& profile);
 
 /// Reads a profile file (JSON, version 1). Throws InputFileError naming the file, the line or the
 /// key, and the remedy: for what is not JSON, for keys that are unknown, missing or given twice,

@@ -62,4 +62,18 @@ struct LayerCosts {
 [[nodiscard]] std::vector<int> balanced_layers(int num_layers, std::span<const int> rank_of_stage,
                                                const LayerCosts& costs, VocabMode mode);
 
+/// Layers of the ranks that hold the model's first and its last stage, as Megatron's
+/// --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers give them; -1: as
+/// many as the others.
+struct EndLayers {
+    int first = -1;
+    int last = -1;
+};
+
+/// Transformer layers per stage: `ends` where given, the rest evenly on the other ranks, and each
+/// rank's evenly on its stages, earlier ones first. Throws UsageError, naming the flags, if first
+/// and last stage share a rank, or layers do not fit.
+[[nodiscard]] std::vector<int> layers_with_ends(int num_layers, std::span<const int> rank_of_stage,
+                                                const EndLayers& ends);
+
 }  // namespace vocabpipe

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/recompute.hpp"
+
 #include <cstdint>
 #include <string>
 
@@ -53,6 +55,10 @@ struct TransformerShape {
     /// run's type and fp32 row statistics: inputs of all linear layers, norms and the activation,
     /// and what attention needs; nothing of shape [s, s] (docs/memory.md).
     [[nodiscard]] int64_t saved_bytes(int64_t element_bytes = 2) const;
+    /// The part of saved_bytes() that R makes again.
+    [[nodiscard]] int64_t recomputed_bytes(Recompute recompute, int64_t element_bytes = 2) const;
+    /// Elements per token that one layer's selective R reads and writes.
+    [[nodiscard]] double elementwise_recompute() const;
     /// Bytes per token that I keeps for W: the gradients of all linear layers' outputs.
     [[nodiscard]] int64_t for_weight_bytes(int64_t element_bytes = 2) const;
 };

@@ -18,6 +18,11 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     const auto set = [](TableCosts::OpCosts& costs, Op op, int64_t value) {
         costs[static_cast<size_t>(op)] = value;
     };
+    // Per token and layer: two norms and the activation, each reads its input and writes its
+    // output.
+    const double recomputed = static_cast<double>(
+        (4 * config.hidden_size + config.mlp_columns() + config.ffn_hidden_size) *
+        size_of(config.dtype));
     TableCosts costs;
     for (const int layers : partition.layers_per_stage) {
         TableCosts::OpCosts stage{};
@@ -26,6 +31,10 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
         set(stage, Op::B, ns(2 * forward));
         set(stage, Op::I, ns(forward));
         set(stage, Op::W, ns(forward));
+        if (partition.recompute == Recompute::full) set(stage, Op::R, ns(forward));
+        if (partition.recompute == Recompute::selective) {
+            set(stage, Op::R, ns(layers * recomputed * tokens / kBytesPerNs));
+        }
         costs.stage_ns.push_back(stage);
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {

@@ -5,6 +5,7 @@
 #include "src/plan/step_model.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/simulate.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -99,8 +100,11 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
 }  // namespace
 
 Schedule order_passes(const PlanOptions& options, const Candidate& candidate, int microbatches) {
-    return generate(candidate.schedule,
-                    step_model(options, unit_costs(options), candidate, microbatches).generate);
+    GenerateOptions wanted =
+        step_model(options, unit_costs(options), candidate, microbatches).generate;
+    if (options.recompute == Recompute::none) return generate(candidate.schedule, wanted);
+    wanted.costs = with_recomputation(wanted.costs);
+    return with_recomputation(generate(candidate.schedule, wanted));
 }
 
 PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,
@@ -133,7 +137,8 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const S
 }
 
 int64_t count_passes(const PlanOptions& options, const Candidate& candidate, int microbatches) {
-    const int64_t transformer = int64_t{options.gpus} * candidate.chunks * 3;
+    const int recomputes = options.recompute == Recompute::none ? 0 : 1;
+    const int64_t transformer = int64_t{options.gpus} * candidate.chunks * (3 + recomputes);
     const int64_t vocabulary = sharded(candidate.vocab_mode) ? int64_t{options.gpus} * 4 : 4;
     return (transformer + vocabulary) * microbatches;
 }

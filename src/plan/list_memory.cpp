@@ -2,6 +2,8 @@
 #include "src/plan/list_memory.hpp"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -17,6 +19,9 @@ public:
         shards_ = static_cast<int64_t>(schedule.output.owners().size());
         input_shards_ = static_cast<int64_t>(schedule.input.owners().size());
         train_ = !schedule.forward_only();
+        for (const Pass& pass : schedule.passes[static_cast<size_t>(rank)]) {
+            if (pass.op == R) recomputed_.emplace(pass.stage, pass.microbatch);
+        }
     }
 
     LiveBytes run() {
@@ -34,13 +39,22 @@ public:
 private:
     const StageBytes& stage(const Pass& pass) const { return sizes_.stages[pass.stage]; }
     bool at(size_t stage) const { return schedule_.rank_of_stage[stage] == rank_; }
+    /// What F leaves of the activations that can be made again: nothing where an R follows.
+    int64_t born(const Pass& forward) const {
+        return recomputed_.contains({forward.stage, forward.microbatch})
+                   ? 0
+                   : stage(forward).recomputed;
+    }
     bool last(const Pass& pass) const { return pass.stage + 1 == schedule_.stages; }
 
     int64_t workspace(const Pass& pass) const {
         const ShardBytes& shard = sizes_.shards[static_cast<size_t>(rank_)];
         switch (pass.op) {
             case F:
-                return stage(pass).forward_workspace + out(pass);
+                return stage(pass).forward_workspace + out(pass) + stage(pass).recomputed -
+                       born(pass);
+            case R:  // beside the gradient, which may have arrived
+                return stage(pass).forward_workspace + boundary_;
             case B:
                 return stage(pass).backward_workspace + out(pass);
             case I:
@@ -78,9 +92,12 @@ private:
     void before(const Pass& pass) {
         switch (pass.op) {
             case F:
-                alive_.activations += stage(pass).saved;
+                alive_.activations += stage(pass).saved + born(pass);
                 // The first stage's input was summed up by E's exchange already.
                 if (!(pass.stage == 0 && holds_embedded())) alive_.activations += boundary_;
+                break;
+            case R:
+                alive_.activations += stage(pass).recomputed;
                 break;
             case I:
                 alive_.activations += stage(pass).for_weight;
@@ -105,11 +122,11 @@ private:
         switch (pass.op) {
             case B:
             case W:
-                alive_.activations -= stage(pass).saved + boundary_;
+                alive_.activations -= stage(pass).saved + stage(pass).recomputed + boundary_;
                 if (pass.op == W) alive_.activations -= stage(pass).for_weight;
                 break;
             case F:
-                if (!train_) alive_.activations -= stage(pass).saved + boundary_;
+                if (!train_) alive_.activations -= stage(pass).saved + born(pass) + boundary_;
                 break;
             case T:
                 alive_.vocabulary -= kept_for_weight();
@@ -143,6 +160,7 @@ private:
     int rank_;
     int64_t boundary_ = 0, shards_ = 0, input_shards_ = 0;
     bool train_ = true;
+    std::set<std::pair<uint16_t, uint32_t>> recomputed_;  ///< stage, microbatch
     int64_t gradient_ = 0, blocks_ = 0, embedded_ = 0;
     LiveBytes alive_, peak_;
 };

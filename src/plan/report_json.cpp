@@ -81,6 +81,7 @@ std::string plan_json(const Plan& plan) {
                 {"micro_batch_size", options.micro_batch_size},
                 {"global_batch_size", options.global_batch_size},
                 {"microbatches", plan.microbatches},
+                {"recompute", to_string(options.recompute)},
                 {"evaluation", to_string(plan.evaluation)},
                 {"rows", json::array()},
                 {"sensitivity", json::array()},

@@ -87,6 +87,11 @@ std::string head(const Plan& plan) {
         "pipeline parallel over all GPUs\n",
         static_cast<long long>(o.global_batch_size), static_cast<long long>(o.seq_length),
         plan.microbatches, static_cast<long long>(o.micro_batch_size));
+    if (o.recompute != Recompute::none) {
+        text += "         " + std::string(to_string(o.recompute)) +
+                " recomputation before every backward";
+        text += o.profile ? "\n" : ", whose FLOPs do not count in MFU\n";
+    }
     text += "times    ";
     text += plan.evaluation == Evaluation::simulation
                 ? "simulation of the lowered programs\n"

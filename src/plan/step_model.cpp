@@ -86,6 +86,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         set(stage, I, all * units.input_gradient);
         set(stage, W, all * units.weight_gradient);
         set(stage, B, all * units.backward);
+        if (options.recompute != Recompute::none) set(stage, R, all * units.recompute);
         step.costs.stage_ns.push_back(stage);
     }
     const double vocabulary = static_cast<double>(options.model.vocab_size);
@@ -136,6 +137,12 @@ StepSizes sizes_of(const PlanOptions& options, const Schedule& placement,
         bytes.saved = layers * sizes.tokens * model.saved_bytes(element) +
                       ((last ? 1 : 0) - (layers > 0 ? 1 : 0)) * boundary;
         bytes.saved = std::max<int64_t>(bytes.saved, 0);
+        bytes.recomputed =
+            options.recompute == Recompute::full
+                ? bytes.saved
+                : std::min(bytes.saved, layers * sizes.tokens *
+                                            model.recomputed_bytes(options.recompute, element));
+        bytes.saved -= bytes.recomputed;
         bytes.for_weight = layers * gradients_of_layer + 2 * boundary;
         bytes.forward_workspace = boundary;
         bytes.backward_workspace = (layers > 0 ? gradients_of_layer : 0) + 3 * boundary;

@@ -36,6 +36,12 @@ int64_t norm_parameters(const TransformerShape& s) {
     return (s.layer_norm ? 2 : 1) * s.hidden_size;
 }
 
+/// Norms of sublayer inputs, whose outputs linear layers read. Those of sublayer outputs go into
+/// the residual stream, which is kept.
+int64_t norms_before_linear(const TransformerShape& s) {
+    return std::min(s.norms_per_layer, 2);
+}
+
 /// q and k are read and written by rotary positions.
 double rotary(const TransformerShape& s) {
     if (s.learned_positions > 0) return 0;
@@ -117,6 +123,19 @@ int64_t TransformerShape::saved_bytes(int64_t element_bytes) const {
                              (gated_mlp ? 3 : 2) * ffn_hidden_size;
     const int64_t statistics = norms_per_layer * (layer_norm ? 2 : 1) + num_attention_heads;
     return elements * element_bytes + statistics * kStatistic;
+}
+
+int64_t TransformerShape::recomputed_bytes(Recompute recompute, int64_t element_bytes) const {
+    if (recompute == Recompute::none) return 0;
+    if (recompute == Recompute::full) return saved_bytes(element_bytes);
+    const int64_t norms = norms_before_linear(*this);
+    return (norms * hidden_size + ffn_hidden_size) * element_bytes +
+           norms * (layer_norm ? 2 : 1) * kStatistic;
+}
+
+double TransformerShape::elementwise_recompute() const {
+    return static_cast<double>(norms_before_linear(*this) * 2 * hidden_size +
+                               (gated_mlp ? 3 : 2) * ffn_hidden_size);
 }
 
 int64_t TransformerShape::for_weight_bytes(int64_t element_bytes) const {

@@ -29,6 +29,10 @@ UnitCosts from_device(const PlanOptions& options) {
         dense + 2.5 * attention + tokens * model.elementwise_backward() * kElement / bytes_per_ns;
     costs.weight_gradient = dense;
     costs.backward = costs.input_gradient + costs.weight_gradient;
+    if (options.recompute == Recompute::full) costs.recompute = costs.forward;
+    if (options.recompute == Recompute::selective) {
+        costs.recompute = tokens * model.elementwise_recompute() * kElement / bytes_per_ns;
+    }
     costs.product_per_row = 2 * tokens * h / (peak * device.vocabulary_efficiency.value);
     costs.softmax_per_row = tokens * device.softmax_bytes_per_logit.value / bytes_per_ns;
     costs.embedding = 2 * tokens * h * kElement / bytes_per_ns;  // rows read, rows written
@@ -41,7 +45,7 @@ UnitCosts from_device(const PlanOptions& options) {
 }
 
 /// Sums over stages or ranks, divided by the layers or rows that they ran.
-UnitCosts from_profile(const Profile& profile) {
+UnitCosts from_profile(const Profile& profile, Recompute recompute) {
     using enum Op;
     const auto sum = [](const std::vector<TableCosts::OpCosts>& table, Op op) {
         double total = 0;
@@ -57,6 +61,10 @@ UnitCosts from_profile(const Profile& profile) {
     costs.input_gradient = sum(profile.costs.stage_ns, I) / layers;
     costs.weight_gradient = sum(profile.costs.stage_ns, W) / layers;
     costs.backward = sum(profile.costs.stage_ns, B) / layers;
+    if (recompute != Recompute::none) {
+        const bool measured = recomputed_in(profile) == recompute;
+        costs.recompute = measured ? sum(profile.costs.stage_ns, R) / layers : costs.forward;
+    }
     // S has two products with one barrier and one otherwise, T the others of three, and the softmax
     // is split two to one: two equations for a product and the softmax.
     const double products = profile.barriers == Barriers::one ? 2 : 1;
@@ -83,7 +91,8 @@ UnitCosts from_profile(const Profile& profile) {
 }  // namespace
 
 UnitCosts unit_costs(const PlanOptions& options) {
-    return options.profile ? from_profile(*options.profile) : from_device(options);
+    return options.profile ? from_profile(*options.profile, options.recompute)
+                           : from_device(options);
 }
 
 }  // namespace vocabpipe

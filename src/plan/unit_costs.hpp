@@ -13,13 +13,14 @@ struct UnitCosts {
     double input_gradient = 0;      ///< I
     double weight_gradient = 0;     ///< W
     double backward = 0;            ///< B
+    double recompute = 0;           ///< R
     double product_per_row = 0;     ///< one matrix product of the output layer, per vocabulary row
     double softmax_per_row = 0;     ///< everything of the output layer that is no product
     double embedding = 0;           ///< E: the rows of all tokens, whatever the shard
     double embedding_gradient = 0;  ///< G, all rows on one rank
     double vocabulary_pass = 0;     ///< fixed, of E, G, S and T each
     double per_parameter_byte = 0;  ///< norm and optimizer step, which are bound by memory
-    double overlapped = 1;          ///< F, B, I, W beside overlapped collectives, times this
+    double overlapped = 1;          ///< F, B, I, W, R beside overlapped collectives, times this
 };
 
 /// Bytes per parameter that a step reads and writes: the optimizer reads gradient, master and

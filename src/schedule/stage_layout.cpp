@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <queue>
 #include <utility>
@@ -318,6 +319,57 @@ std::vector<int> balanced_layers(int num_layers, std::span<const int> rank_of_st
     stages.fill(num_layers, costs.layer,
                 [&](size_t stage) { return room[rank_index[stage]]-- > 0; });
     return stages.units();
+}
+
+std::vector<int> layers_with_ends(int num_layers, std::span<const int> rank_of_stage,
+                                  const EndLayers& ends) {
+    const int first = rank_of_stage.front();
+    const int last = rank_of_stage.back();
+    std::string flags;
+    if (ends.first >= 0) {
+        flags = "--decoder-first-pipeline-num-layers " + std::to_string(ends.first);
+    }
+    if (ends.last >= 0) {
+        flags += (flags.empty() ? "" : ", ") + std::string("--decoder-last-pipeline-num-layers ") +
+                 std::to_string(ends.last);
+    }
+    if (first == last) {
+        throw UsageError(flags +
+                         ": this schedule has the first and the last stage on one rank; give "
+                         "--pipeline-model-parallel-layout");
+    }
+    std::map<int, int> of_rank;
+    for (const int rank : rank_of_stage) of_rank[rank] = -1;
+    of_rank[first] = ends.first;
+    of_rank[last] = ends.last;
+    int rest = num_layers;
+    int others = 0;
+    for (const auto& [rank, layers] : of_rank) {
+        rest -= std::max(layers, 0);
+        if (layers < 0) ++others;
+    }
+    if (rest < 0 || (others == 0 && rest > 0)) {
+        throw UsageError(flags + ": " + std::to_string(num_layers) + " layers do not fit on " +
+                         std::to_string(of_rank.size()) + " ranks so; " +
+                         (rest < 0 ? std::to_string(-rest) + " too many are asked for"
+                                   : std::to_string(rest) + " are left over"));
+    }
+    for (auto& [rank, layers] : of_rank) {
+        if (layers >= 0) continue;
+        layers = (rest + others - 1) / others;
+        rest -= layers;
+        --others;
+    }
+    std::vector<int> of_stage;
+    std::map<int, int> stages_left;
+    for (const int rank : rank_of_stage) ++stages_left[rank];
+    for (const int rank : rank_of_stage) {
+        int& stages = stages_left[rank];
+        of_stage.push_back((of_rank[rank] + stages - 1) / stages);
+        of_rank[rank] -= of_stage.back();
+        --stages;
+    }
+    return of_stage;
 }
 
 }  // namespace vocabpipe

@@ -31,6 +31,8 @@ void add_schedule_show(CLI::App& schedule);
 void add_schedule_check(CLI::App& schedule);
 /// `vocabpipe schedule convert`
 void add_schedule_convert(CLI::App& schedule);
+/// `vocabpipe checkpoint convert`
+void add_checkpoint_convert(CLI::App& checkpoint);
 /// `vocabpipe checkpoint inspect`
 void add_checkpoint_inspect(CLI::App& checkpoint);
 /// `vocabpipe checkpoint verify`

@@ -42,6 +42,7 @@ int run(int argc, char** argv) {
     add_data_inspect(*data);
     CLI::App* checkpoint = app.add_subcommand("checkpoint", "Look at saved steps and models");
     checkpoint->require_subcommand(1);
+    add_checkpoint_convert(*checkpoint);
     add_checkpoint_inspect(*checkpoint);
     add_checkpoint_verify(*checkpoint);
     add_compare(app);

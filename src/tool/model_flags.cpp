@@ -27,6 +27,12 @@ void add_schedule(CLI::App& app, TrainOptions& t) {
     app.add_option(
         "--pipeline-model-parallel-layout", t.layout,
         "Layers of every stage, such as Et*3|(tt|)*2,t|L; V in place of E and L: sharded");
+    app.add_option("--decoder-first-pipeline-num-layers", t.end_layers.first,
+                   "Layers of the rank with the first stage (default: as many as the others)")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--decoder-last-pipeline-num-layers", t.end_layers.last,
+                   "Layers of the rank with the last stage (default: as many as the others)")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--chunks,--num-virtual-stages-per-pipeline-rank", t.chunks,
                    "Stages per rank v (default: the schedule's own)");
     app.add_option("--num-layers-per-virtual-pipeline-stage", t.layers_per_chunk,
@@ -71,6 +77,11 @@ ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options)
     app.add_option("--vocab-mode", vocab_mode_,
                    "none, redistributed, interlaced, one_barrier, two_barriers")
         ->capture_default_str();
+    app.add_option("--recompute-granularity", recompute_,
+                   "Activations that are made again before the backward instead of kept: none, "
+                   "selective (outputs of norms and activation functions) or full");
+    app.add_flag("--recompute-activations", recompute_activations_,
+                 "Same as --recompute-granularity selective");
     app.add_option("--threads-per-rank", options.threads_per_rank,
                    "OpenMP threads per rank (default: the rank's share of the cores)");
 }
@@ -82,6 +93,14 @@ void ModelFlags::resolve() {
                               : find_checkpoint(options_.load, /*weights_only=*/true).folder);
     m.dtype = bf16_ || dtype_ == "bf16" ? DType::bf16 : DType::fp32;
     options_.vocab_mode = vocab_mode_from(vocab_mode_);
+    options_.recompute = recompute_activations_ ? Recompute::selective : Recompute::none;
+    if (!recompute_.empty()) {
+        options_.recompute = recompute_from(recompute_);
+        if (recompute_activations_ && options_.recompute != Recompute::selective) {
+            throw UsageError("--recompute-granularity " + recompute_ +
+                             ": --recompute-activations says selective; give one of them");
+        }
+    }
     // A layout says by itself whether the vocabulary layers are whole.
     const bool whole = !options_.layout.empty() && options_.layout.find('V') == std::string::npos;
     if (whole && app_.count("--vocab-mode") == 0) options_.vocab_mode = VocabMode::none;

@@ -25,6 +25,8 @@ private:
     TrainOptions& options_;
     ArchitectureFlags architecture_;
     std::string vocab_mode_ = "one_barrier";
+    std::string recompute_;
+    bool recompute_activations_ = false;
     std::string dtype_ = "fp32";
     bool bf16_ = false;
 };

@@ -24,6 +24,7 @@ struct Arguments {
     std::optional<double> memory_gib;
     std::vector<std::string> vocab_modes;
     std::string evaluation = "auto";
+    std::string recompute = "none";
     int64_t top = 15;
     bool json = false;
 };
@@ -79,6 +80,7 @@ void run(Arguments arguments) {
         options.vocab_modes.push_back(vocab_mode_from(name));
     }
     options.evaluation = evaluation_from(arguments.evaluation);
+    options.recompute = recompute_from(arguments.recompute);
     std::unique_ptr<OutputFile> page;  // an impossible name shows before the work, not after
     if (!arguments.html.empty()) page = std::make_unique<OutputFile>(arguments.html);
     Plan plan;
@@ -135,6 +137,10 @@ void add_plan(CLI::App& app) {
                      "stages per rank, comma-separated; default: the family's own, 2 and 4 where "
                      "any number works")
         ->delimiter(',');
+    command
+        ->add_option("--recompute-granularity", arguments->recompute,
+                     "none, selective or full: what all candidates recompute before backwards")
+        ->capture_default_str();
     command->add_option("--evaluation", arguments->evaluation, "auto, simulation or pass_times")
         ->capture_default_str();
     command->add_option("--top", arguments->top, "rows to print")->capture_default_str();

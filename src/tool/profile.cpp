@@ -31,13 +31,16 @@ void print(const Profile& profile) {
     const auto ms = [](const TableCosts::OpCosts& costs, Op op) {
         return static_cast<double>(costs[static_cast<size_t>(op)]) * 1e-6;
     };
-    std::printf("%5s %4s %6s %9s %9s %9s %9s\n", "stage", "rank", "layers", "F ms", "B ms", "I ms",
-                "W ms");
+    const bool recomputes = recomputed_in(profile) != Recompute::none;
+    std::printf("%5s %4s %6s %9s %9s %9s %9s%s\n", "stage", "rank", "layers", "F ms", "B ms",
+                "I ms", "W ms", recomputes ? "      R ms" : "");
     for (size_t s = 0; s < profile.costs.stage_ns.size(); ++s) {
         const TableCosts::OpCosts& costs = profile.costs.stage_ns[s];
-        std::printf("%5zu %4d %6d %9.3f %9.3f %9.3f %9.3f\n", s, profile.rank_of_stage[s],
+        std::printf("%5zu %4d %6d %9.3f %9.3f %9.3f %9.3f", s, profile.rank_of_stage[s],
                     profile.model.layers_per_stage[s], ms(costs, Op::F), ms(costs, Op::B),
                     ms(costs, Op::I), ms(costs, Op::W));
+        if (recomputes) std::printf(" %9.3f", ms(costs, Op::R));
+        std::printf("\n");
     }
     std::printf("%5s %4s %6s %9s %9s %9s %9s %9s\n", "", "rank", "rows", "E ms", "G ms", "S ms",
                 "T ms", "Update ms");

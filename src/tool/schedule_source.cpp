@@ -6,6 +6,7 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
 #include "vocabpipe/pass_costs.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -70,15 +71,16 @@ std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const Schedule
 }
 
 /// Costs and sizes of `step`, whose stages and shards are set.
-void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode,
+void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, Recompute recompute,
                const std::optional<Profile>& profile) {
     const std::vector<int> layers = layers_of(step.schedule.rank_of_stage, flags, mode, profile);
     if (profile) {
         set_costs(step, *profile, layers);
+        if (recompute != Recompute::none) set_recomputation(step, *profile, layers, recompute);
     } else {
         step.ticks_per_unit = flags.figures_are_ns ? 0 : kTicksPerUnit;
         set_costs(step, parse_stage_costs(flags.costs, std::max(step.ticks_per_unit, 1)), layers,
-                  flags);
+                  flags, recompute);
     }
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier, .persistent = step.persistent};
 }
@@ -122,6 +124,9 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
         .add_option("--vocab-size", flags.vocab_size,
                     "Vocabulary rows (default: the profile's, else 32000 per rank)")
         ->check(count);
+    command.add_option("--recompute-granularity", flags.recompute,
+                       "none, selective or full: what R makes again before every backward "
+                       "(default: none; full for a file that has R of its own)");
     command
         .add_option(
             "--costs", flags.costs,
@@ -225,21 +230,35 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     options.group_size = flags.group_size;
     options.warm_up_depth = flags.warm_up_depth;
     const bool complete_file = is_file && from_file.output.vocab_size() > 0;
+    const bool own_recomputation = is_file && has_recomputation(from_file);
+    const Recompute recompute = !flags.recompute.empty() ? recompute_from(flags.recompute)
+                                : own_recomputation      ? Recompute::full
+                                                         : Recompute::none;
+    if (own_recomputation && recompute == Recompute::none) {
+        throw UsageError("--recompute-granularity none: " + name +
+                         " has recomputation passes (R); give selective or full");
+    }
     ScheduledStep step;
     step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
                  ", " + std::to_string(options.ranks) +
                  (options.ranks == 1 ? " rank, " : " ranks, ") +
                  std::to_string(options.microbatches) +
                  (options.microbatches == 1 ? " microbatch" : " microbatches");
+    if (recompute != Recompute::none) {
+        step.title += ", " + std::string(to_string(recompute)) + " recomputation";
+    }
     // Costs depend on stages and shards alone, and the order of the passes on the costs.
     step.schedule = is_file ? from_file : placement_of(name, options);
     if (is_file && !complete_file) {
         place_vocabulary(step.schedule, options.vocab_mode, options.vocab_size);
     }
-    set_costs(step, flags, options.vocab_mode, profile);
+    set_costs(step, flags, options.vocab_mode, recompute, profile);
     options.costs = PassCosts::of(step.costs, step.sizes, step.schedule);
     options.search_moves = flags.search_moves;
+    const bool inserts = recompute != Recompute::none && !own_recomputation;
+    if (inserts) options.costs = with_recomputation(options.costs);
     step.schedule = is_file ? complete(from_file, options) : generate(name, options);
+    if (inserts) step.schedule = with_recomputation(step.schedule);
     return step;
 }
 

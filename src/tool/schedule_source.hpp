@@ -20,6 +20,7 @@ struct ScheduleFlags {
     int chunks = 0;
     std::string vocab_mode;  // empty: none, or what a file has
     int64_t vocab_size = 0;
+    std::string recompute;  // empty: none, or full for a file with R
     int memory_limit = 0;
     int group_size = 0;
     int warm_up_depth = 0;

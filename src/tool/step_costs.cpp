@@ -26,6 +26,16 @@ double score_part(Barriers barriers) {
     return barriers == Barriers::one ? 2.0 / 3 : 1.0 / 3;
 }
 
+/// Of the R of a stage whose F costs `forward`. Norms and the activation read and write 12 h
+/// elements of two bytes per token and layer (f = 4 h), F computes 24 h^2 FLOPs; a device computes
+/// about 200 FLOPs in the time of a byte (A100 153, H100 295: dense bf16 over memory bandwidth of
+/// their data sheets). Not 0, which stands for all of F.
+int64_t selective_cost(int64_t forward, int64_t hidden_size) {
+    constexpr double kFlopsPerByte = 200;
+    const double part = std::min(1.0, kFlopsPerByte / static_cast<double>(hidden_size));
+    return std::max<int64_t>(scaled(forward, part), 1);
+}
+
 }  // namespace
 
 StageCosts parse_stage_costs(const std::string& text, int ticks) {
@@ -56,7 +66,7 @@ StageCosts parse_stage_costs(const std::string& text, int ticks) {
 }
 
 void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<int>& layers,
-               const ScheduleFlags& flags) {
+               const ScheduleFlags& flags, Recompute recompute) {
     const Schedule& schedule = step.schedule;
     const int stages = schedule.stages;
     // A rank's layers are the unit, so that schedules with other numbers of stages run one model.
@@ -86,10 +96,17 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
         of(pass, Op::B) = scaled(costs.backward, part);
         of(pass, Op::I) = of(pass, Op::B) / 2;
         of(pass, Op::W) = of(pass, Op::B) - of(pass, Op::I);
+        if (recompute == Recompute::selective)
+            of(pass, Op::R) = selective_cost(of(pass, Op::F), flags.hidden_size);
         step.costs.stage_ns.push_back(pass);
         // What this library's transformer layer keeps, with a feed-forward size of 4 h
-        // (docs/memory.md): 8 h + 2 f per token for the backward, and 7 h + f for W.
-        step.sizes.stages.push_back({.saved = scaled(16 * row, count),
+        // (docs/memory.md): 8 h + 2 f per token for the backward, 2 h + f of it outputs of norms
+        // and of the activation, and 7 h + f for W.
+        const int recomputed = recompute == Recompute::full        ? 16
+                               : recompute == Recompute::selective ? 6
+                                                                   : 0;
+        step.sizes.stages.push_back({.saved = scaled((16 - recomputed) * row, count),
+                                     .recomputed = scaled(recomputed * row, count),
                                      .for_weight = scaled(11 * row, count) + 2 * row,
                                      .forward_workspace = row,
                                      .backward_workspace = 13 * row,
@@ -132,6 +149,7 @@ void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<in
             const auto s = static_cast<size_t>(stage);
             for (size_t op = 0; op < sum.size(); ++op) sum[op] += profile.costs.stage_ns[s][op];
             bytes.saved += profile.sizes.stages[s].saved;
+            bytes.recomputed += profile.sizes.stages[s].recomputed;
             bytes.for_weight += profile.sizes.stages[s].for_weight;
             const auto largest = [&](int64_t StageBytes::*of_op) {
                 bytes.*of_op = std::max(bytes.*of_op, profile.sizes.stages[s].*of_op);
@@ -151,6 +169,7 @@ void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<in
             step.costs.stage_ns.push_back(pass);
             StageBytes of_stage = bytes;  // workspace does not grow with layers
             of_stage.saved = scaled(bytes.saved, count / measured);
+            of_stage.recomputed = scaled(bytes.recomputed, count / measured);
             of_stage.for_weight = scaled(bytes.for_weight, count / measured);
             step.sizes.stages.push_back(of_stage);
         }
@@ -187,6 +206,23 @@ void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<in
              .weight_gradient_workspace = scaled(bytes.weight_gradient_workspace, share)});
     }
     step.title += ", costs scaled from a profile of " + std::to_string(profile.ranks()) + " ranks";
+}
+
+void set_recomputation(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers,
+                       Recompute recompute) {
+    if (recomputed_in(profile) == recompute) return;
+    const ProfiledModel& model = profile.model;
+    for (size_t stage = 0; stage < layers.size(); ++stage) {
+        StageBytes& bytes = step.sizes.stages[stage];
+        const int64_t all = bytes.saved + bytes.recomputed;
+        bytes.recomputed = recompute == Recompute::full
+                               ? all
+                               : std::min(all, layers[stage] * step.sizes.tokens *
+                                                   (2 * model.hidden + model.ffn_hidden) *
+                                                   size_of(step.sizes.dtype));
+        bytes.saved = all - bytes.recomputed;
+        of(step.costs.stage_ns[stage], Op::R) = 0;
+    }
 }
 
 }  // namespace vocabpipe::tool

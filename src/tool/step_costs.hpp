@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/tool/schedule_source.hpp"
+#include "vocabpipe/recompute.hpp"
 
 #include <string>
 #include <vector>
@@ -24,10 +25,15 @@ inline constexpr int kTicksPerUnit = 12;
 /// Sets costs and sizes of `step`, whose schedule is set, from these figures. `layers`: of every
 /// stage, or empty for equal stages.
 void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<int>& layers,
-               const ScheduleFlags& flags);
+               const ScheduleFlags& flags, Recompute recompute);
 
 /// The same from a profile. Where the schedule has the profile's stages, ranks and shards, costs
 /// and sizes are as measured; else they are scaled by layers and by vocabulary rows.
 void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers);
+
+/// Divides what stages save, as set from the profile, into what is kept and what R makes again.
+/// Where the profile was measured with another granularity, R costs as much as F.
+void set_recomputation(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers,
+                       Recompute recompute);
 
 }  // namespace vocabpipe::tool

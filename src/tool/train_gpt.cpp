@@ -71,6 +71,10 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
     app.add_option("--save-interval", t.save_interval, "Save after every so many steps, too");
     app.add_option("--save-total-limit", t.save_total_limit,
                    "Complete steps to keep in the folder (default: all)");
+    app.add_option("--max-shard-size", t.max_shard_bytes,
+                   "Most bytes of weights in a saved file, such as 500MB (default: 5GB)")
+        ->transform(CLI::AsSizeValue(true))
+        ->check(CLI::PositiveNumber);
     app.add_flag("--async-save", t.async_save,
                  "Copy the state and write it beside the following steps; takes host memory for "
                  "the copy");

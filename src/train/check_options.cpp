@@ -92,12 +92,15 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--seed", o.seed);
     add("--schedule", o.schedule);
     add("--pipeline-model-parallel-layout", o.layout);
+    add("--decoder-first-pipeline-num-layers", o.end_layers.first);
+    add("--decoder-last-pipeline-num-layers", o.end_layers.last);
     add("--chunks", o.chunks);
     add("--num-layers-per-virtual-pipeline-stage", o.layers_per_chunk);
     add("--group-size", o.group_size);
     add("--memory-limit", o.memory_limit);
     add("--warm-up-depth", o.warm_up_depth);
     add("--search-moves", o.search_moves);
+    add("--recompute-granularity", to_string(o.recompute));
     add("--vocab-mode", to_string(o.vocab_mode));
     add("--schedule-costs",
         o.schedule_costs      ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
@@ -111,6 +114,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--save", o.save.empty() ? "not given" : "given");
     add("--save-interval", o.save_interval);
     add("--save-total-limit", o.save_total_limit);
+    add("--max-shard-size", o.max_shard_bytes);
     add("--async-save", o.async_save ? "given" : "not given");
     return flags;
 }
@@ -186,6 +190,14 @@ void check_options(const TrainOptions& o, int ranks) {
     }
     within("--threads-per-rank", o.threads_per_rank, 0, 1024);
     within("--chunks", o.chunks, 0, UINT16_MAX);
+    const bool ends = o.end_layers.first >= 0 || o.end_layers.last >= 0;
+    if (ends && (!o.layout.empty() || o.vocab_mode == VocabMode::redistributed)) {
+        throw UsageError(
+            "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers: " +
+            (o.layout.empty() ? std::string("--vocab-mode redistributed")
+                              : "--pipeline-model-parallel-layout " + o.layout) +
+            " says where layers are already; leave one of them out");
+    }
     within("--num-layers-per-virtual-pipeline-stage", o.layers_per_chunk, 0, UINT16_MAX);
     within("--group-size", o.group_size, 0, INT32_MAX);
     within("--memory-limit", o.memory_limit, 0, INT32_MAX);

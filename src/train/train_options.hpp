@@ -5,7 +5,9 @@
 #include "src/train/optimizer_step.hpp"
 #include "src/train/rank_placement.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
+#include "vocabpipe/stage_layout.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -33,12 +35,14 @@ struct TrainOptions {
     int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are
     std::string schedule = "1f1b";         // --schedule, a name or a .csv or .json file
     std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
+    EndLayers end_layers;      // --decoder-first-, --decoder-last-pipeline-num-layers
     int chunks = 0;            // --chunks, stages per rank; 0: the family's own
     int layers_per_chunk = 0;  // --num-layers-per-virtual-pipeline-stage; 0: by chunks
     int group_size = 0;        // --group-size; 0: as many as ranks
     int memory_limit = 0;      // --memory-limit, chunks per rank; 0: the family's own
     int warm_up_depth = 0;     // --warm-up-depth; 0: the family's own
     int64_t search_moves = 0;  // --search-moves; 0: the order of the schedule's own rule
+    Recompute recompute = Recompute::none;  // --recompute-granularity
     VocabMode vocab_mode =
         VocabMode::one_barrier;  // --vocab-mode; least memory of the balanced ones
     /// --schedule-costs F,B; none: auto, measured in the first steps, or cost_file.
@@ -53,7 +57,8 @@ struct TrainOptions {
     std::string save;              // --save, folder for steps; empty: none
     int64_t save_interval = 0;     // --save-interval; 0: after the last step only
     int64_t save_total_limit = 0;  // --save-total-limit; 0: all are kept
-    bool async_save = false;       // --async-save; takes memory for a copy
+    uint64_t max_shard_bytes = 5'000'000'000;  // --max-shard-size; transformers' default
+    bool async_save = false;                   // --async-save; takes memory for a copy
 
     std::string trace_dir;        // --trace-dir; empty: none
     std::string metrics;          // --metrics, JSON lines; empty: none

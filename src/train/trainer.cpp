@@ -5,8 +5,8 @@
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/check_options.hpp"
-#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/open_tokens.hpp"
@@ -25,6 +25,7 @@
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/simulate.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -158,7 +159,8 @@ private:
         std::vector<std::string> flags = shared_flags(options_);
         std::erase_if(flags, [](const std::string& flag) {
             return flag.starts_with("--save") || flag.starts_with("--async-save") ||
-                   flag.starts_with("--load") || flag.starts_with("--finetune");
+                   flag.starts_with("--max-shard-size") || flag.starts_with("--load") ||
+                   flag.starts_with("--finetune");
         });
         flags.push_back("ranks " + std::to_string(communicator_.size()));
         const std::filesystem::path data(options_.data_path);
@@ -216,6 +218,7 @@ private:
             saver_.emplace(communicator_, *trained_.model, save_folder_ ? &*save_folder_ : nullptr,
                            SaveOptions{.root = options_.save,
                                        .total_limit = options_.save_total_limit,
+                                       .max_shard_bytes = options_.max_shard_bytes,
                                        .async = options_.async_save});
         });
     }
@@ -358,9 +361,11 @@ private:
         const auto ms = [&](Op op) { return static_cast<double>(costs.mean(op)) * 1e-6; };
         std::printf(
             "schedule rebuilt from measured costs: F %.3f ms, B %.3f ms, b/f %.3f, S %.3f ms, "
-            "T %.3f ms, E %.3f ms, G %.3f ms, boundary message %.3f ms\n",
+            "T %.3f ms, E %.3f ms, G %.3f ms, boundary message %.3f ms",
             ms(Op::F), ms(Op::B), ms(Op::B) / ms(Op::F), ms(Op::S), ms(Op::T), ms(Op::E), ms(Op::G),
             static_cast<double>(costs.hop) * 1e-6);
+        if (has_recomputation(plan_->schedule())) std::printf(", R %.3f ms", ms(Op::R));
+        std::printf("\n");
     }
 
     // --- after the last step

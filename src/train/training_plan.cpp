@@ -6,6 +6,7 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
 #include "vocabpipe/schedule_file.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -26,7 +27,11 @@ std::string mib(int64_t bytes) {
 PassCosts given_costs(const TrainOptions& options) {
     const auto [forward, backward] =
         options.schedule_costs.value_or(std::pair<int64_t, int64_t>{1, 2});
-    return PassCosts::uniform(kUnit * forward, kUnit * backward, kUnit * forward / 3);
+    PassCosts costs = PassCosts::uniform(kUnit * forward, kUnit * backward, kUnit * forward / 3);
+    if (options.recompute == Recompute::selective) {
+        costs.stage.front()[static_cast<size_t>(Op::R)] = 1;  // next to nothing
+    }
+    return costs;
 }
 
 bool is_schedule_file(const std::string& name) {
@@ -53,17 +58,15 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
         for (const RankPlacement& p : placements_) threads_ = std::min(threads_, p.threads());
     }
     if (!options_.layout.empty()) read_layout();
+    recompute_ = options_.recompute;
     if (is_schedule_file(options_.schedule)) read_file();
     schedule_ = make_schedule(given_costs(options_), kUnit * options_.c0_margin);
     check_layers();
-    partition_ = {
-        .layers_per_stage =
-            layout_ ? layout_->layers
-                    : layers_per_stage(options_.model.num_layers, schedule_.rank_of_stage,
-                                       options_.vocab_mode, output_layer_in_layers(options_.model)),
-        .micro_batch_size = options_.micro_batch_size,
-        .threads_per_rank = threads_,
-        .operators = &operators};
+    partition_ = {.layers_per_stage = layers_of_stages(),
+                  .micro_batch_size = options_.micro_batch_size,
+                  .threads_per_rank = threads_,
+                  .recompute = recompute_,
+                  .operators = &operators};
     sizes_ = step_sizes(options_.model, partition_, schedule_);
     if (options_.cost_file.empty()) {
         costs_ = flop_costs(options_.model, partition_, schedule_);
@@ -71,6 +74,16 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
     } else {
         rebuild(costs_of_file());
     }
+}
+
+std::vector<int> TrainingPlan::layers_of_stages() const {
+    if (layout_) return layout_->layers;
+    const ModelConfig& m = options_.model;
+    if (options_.end_layers.first >= 0 || options_.end_layers.last >= 0) {
+        return layers_with_ends(m.num_layers, schedule_.rank_of_stage, options_.end_layers);
+    }
+    return layers_per_stage(m.num_layers, schedule_.rank_of_stage, options_.vocab_mode,
+                            output_layer_in_layers(m));
 }
 
 PassCosts TrainingPlan::rebuild(const TableCosts& measured) {
@@ -123,11 +136,21 @@ void TrainingPlan::read_file() {
             "says by itself which stages a rank has; leave out --chunks and "
             "--num-layers-per-virtual-pipeline-stage");
     }
+    // Such a file says what is recomputed when; all of it unless the flag says otherwise.
+    if (has_recomputation(file.schedule) && recompute_ == Recompute::none) {
+        recompute_ = Recompute::full;
+    }
     file_ = std::move(file.schedule);
     notes_ = std::move(file.notes);
 }
 
 Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin) const {
+    const bool inserts = recompute_ != Recompute::none && !(file_ && has_recomputation(*file_));
+    if (!inserts) return make_order(costs, c0_margin);
+    return with_recomputation(make_order(with_recomputation(costs), c0_margin));
+}
+
+Schedule TrainingPlan::make_order(const PassCosts& costs, int64_t c0_margin) const {
     if (file_) {
         return complete(*file_, {.vocab_mode = options_.vocab_mode,
                                  .vocab_size = options_.model.vocab_size,
@@ -214,6 +237,12 @@ TableCosts TrainingPlan::costs_of_file() const {
     number("tokens per microbatch", profile.sizes.tokens, sizes_.tokens);
     number("hidden size", profile.sizes.hidden, sizes_.hidden);
     number("vocabulary", profile.model.vocab, options_.model.vocab_size);
+    if (recompute_ != Recompute::none) {
+        const Recompute theirs = recomputed_in(profile);
+        refuse("--recompute-granularity " + std::string(to_string(theirs)) + ", not " +
+                   std::string(to_string(recompute_)),
+               theirs, recompute_);
+    }
     refuse("other layers per stage", profile.model.layers_per_stage, partition_.layers_per_stage);
     refuse("another placement of the stages", profile.rank_of_stage, schedule_.rank_of_stage);
     refuse("other embedding rows per rank", profile.input, schedule_.input);

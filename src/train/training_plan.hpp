@@ -64,8 +64,11 @@ private:
     void read_layout();
     void read_file();
     [[nodiscard]] Schedule make_schedule(const PassCosts& costs, int64_t c0_margin) const;
+    /// Of the passes other than R, unless the file has its own.
+    [[nodiscard]] Schedule make_order(const PassCosts& costs, int64_t c0_margin) const;
     [[nodiscard]] int chunks() const;
     void check_layers() const;
+    [[nodiscard]] std::vector<int> layers_of_stages() const;
     void check_snapshots(int of_rank) const;
     [[nodiscard]] TableCosts costs_of_file() const;
 
@@ -74,8 +77,9 @@ private:
     int microbatches_ = 1;
     int threads_ = 1;
     std::optional<StageLayout> layout_;
-    std::optional<Schedule> file_;    ///< what --schedule FILE says
-    std::vector<std::string> notes_;  ///< about the file
+    std::optional<Schedule> file_;           ///< what --schedule FILE says
+    std::vector<std::string> notes_;         ///< about the file
+    Recompute recompute_ = Recompute::none;  ///< --recompute-granularity, or what the file implies
     Schedule schedule_;
     ModelPartition partition_;
     StepSizes sizes_;

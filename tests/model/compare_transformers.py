@@ -1,109 +1,274 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares GPT-2 here with GPT-2 of transformers, both ways, on small random models.
+"""Compares models of every family here and in transformers, both ways, on small random ones.
 
     python3 -m venv venv && venv/bin/pip install torch transformers safetensors
-    venv/bin/python tests/model/compare_transformers.py build/bin/train_gpt
+    venv/bin/python tests/model/compare_transformers.py build/bin [--cases 6] [--seed 1]
 
-Last run with torch 1.13.1 and transformers 4.41.2.
+What docs/checkpoints.md reports was run with torch 2.8.0 and transformers 5.23.0 and 4.51.3.
 
-A model made by transformers is loaded by train_gpt: loss and gradient norm of the same sequences.
-Then train_gpt trains it for a few steps, and transformers loads what it saved: the loss of those
-sequences again. The bound is relative: fp32 rounding over a few hundred terms; bf16 keeps 8 bits.
+A model made by transformers, with random sizes, heads, biases, rotary scaling, windows and caps, is
+saved by it and loaded here on one and two ranks: logits, loss and the gradient of every tensor, as
+relative errors in the Frobenius norm (gradients that are smaller than 1e-3 of the whole gradient
+are compared with that). Then the ranks save it, transformers loads that, and `vocabpipe checkpoint
+convert` writes it in shards: the weights must be the same bits and so must be the logits that
+transformers computes. At last train_gpt trains it for a few steps on two ranks, and what it saved is
+compared again.
+
+Bounds. A value passes some 12 operators per layer, and the same again backward, whose roundings are
+taken for independent of one another: n in a row give sqrt(n) times that of one. fp32: an operator
+rounds a sum of k terms, sqrt(k) 2^-24. bf16, against fp32 of the same weights: sums are fp32, and
+what an operator stores is rounded, 2^-9; 4 standard deviations, because little else averages out.
 """
+import argparse
+import copy
 import json
+import math
 import pathlib
 import random
-import struct
 import subprocess
 import sys
 import tempfile
 
+import numpy
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+import transformers
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM
 
-SAMPLES, LENGTH, VOCAB = 8, 32, 211
-BOUND = {"fp32": 2e-5, "bf16": 2e-2}
-
-
-def batch():
-    """The sequences that train_gpt cuts from tokens.bin: one batch, so their order is no matter."""
-    numbers = random.Random(1)
-    tokens = [numbers.randrange(VOCAB) for _ in range(SAMPLES * LENGTH + 1)]
-    rows = [tokens[i * LENGTH:(i + 1) * LENGTH + 1] for i in range(SAMPLES)]
-    return tokens, torch.tensor(rows)
+VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+FAMILIES = ["gpt2", "llama", "qwen2", "qwen3", "gemma2"]
+SCALINGS = ["default", "linear", "dynamic", "llama3", "yarn"]
+POSITIONS, SEQUENCES = 64, 3
+OPERATORS = 12  # of a layer, in a row
 
 
-def loss_and_norm(model, rows):
-    """Mean cross-entropy, and the norm of its gradient over all parameters."""
+def rope(pick, case):
+    """Every scaling in turn."""
+    scaling = SCALINGS[case % len(SCALINGS)]
+    theta = pick.choice([100.0, 10000.0, 500000.0])
+    values = dict(rope_type=scaling)
+    if scaling != "default":
+        values["factor"] = pick.choice([2.0, 4.0, 8.0])
+    if scaling == "llama3":
+        values |= dict(low_freq_factor=1.0, high_freq_factor=4.0)
+    if scaling in ("llama3", "yarn"):
+        values["original_max_position_embeddings"] = 16
+    if scaling == "yarn":
+        values["factor"] = 4.0  # transformers 4.51 takes it from the positions, 64 / 16
+        values |= pick.choice([{}, dict(attention_factor=0.8), dict(beta_fast=8.0, beta_slow=2.0),
+                               dict(mscale=1.0, mscale_all_dim=0.5)])
+    if VERSION >= (5, 0):
+        return dict(rope_parameters=dict(values, rope_theta=theta))
+    return dict(rope_theta=theta, rope_scaling=None if scaling == "default" else values)
+
+
+def windows(pick, layers):
+    """Of the Qwen families; older transformers give all layers the window."""
+    if VERSION < (4, 53) or pick.random() < 0.3:
+        return {}
+    keys = dict(use_sliding_window=True, sliding_window=pick.randint(2, 9))
+    if pick.random() < 0.5:
+        return dict(keys, max_window_layers=pick.randrange(layers))
+    return dict(keys, layer_types=[pick.choice(["sliding_attention", "full_attention"])
+                                   for _ in range(layers)])
+
+
+def random_config(family, pick, case):
+    heads, layers = pick.choice([2, 4, 6]), pick.randint(2, 4)
+    hidden = heads * pick.choice([6, 8, 10, 16])
+    common = dict(vocab_size=pick.randrange(61, 400, 2), tie_word_embeddings=pick.random() < 0.5,
+                  initializer_range=0.1, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    if family == "gpt2":
+        return AutoConfig.for_model(
+            "gpt2", **common, n_positions=POSITIONS, n_embd=hidden, n_layer=layers, n_head=heads,
+            n_inner=pick.choice([None, pick.randrange(21, 200)]), resid_pdrop=0, embd_pdrop=0,
+            attn_pdrop=0)
+    common |= dict(hidden_size=hidden, intermediate_size=pick.randrange(21, 200),
+                   num_hidden_layers=layers, num_attention_heads=heads,
+                   num_key_value_heads=pick.choice([n for n in (1, 2, 3, 6) if heads % n == 0]),
+                   max_position_embeddings=POSITIONS,
+                   rms_norm_eps=pick.choice([1e-5, 1e-6]), **rope(pick, case))
+    if family != "qwen2":
+        common["head_dim"] = pick.choice([8, 12, 24])
+    if family == "llama":
+        common |= dict(attention_bias=pick.random() < 0.5, mlp_bias=pick.random() < 0.5)
+    if family == "qwen2":
+        common |= windows(pick, layers)
+    if family == "qwen3":
+        common |= dict(windows(pick, layers), attention_bias=pick.random() < 0.5)
+    if family == "gemma2":
+        common |= dict(query_pre_attn_scalar=pick.choice([12, 17, 256]),
+                       sliding_window=pick.randint(2, 9),
+                       attn_logit_softcapping=pick.choice([None, 1.5, 50.0]),
+                       final_logit_softcapping=pick.choice([None, 3.0, 30.0]),
+                       attention_bias=pick.random() < 0.5)
+    return AutoConfig.for_model(family, **common)
+
+
+def describe(config):
+    keys = ["num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+            "head_dim", "vocab_size", "tie_word_embeddings", "attention_bias", "mlp_bias",
+            "attn_logit_softcapping", "final_logit_softcapping", "sliding_window"]
+    scaling = getattr(config, "rope_parameters", getattr(config, "rope_scaling", None))
+    shown = [f"{key.split('_')[-1] if key.count('_') < 2 else key}={getattr(config, key)}"
+             for key in keys if getattr(config, key, None) is not None]
+    return " ".join(shown + ([json.dumps(scaling)] if scaling else []))
+
+
+def reference(model, rows):
+    """Logits, mean cross-entropy and the gradients of all parameters by name."""
     model.zero_grad()
     logits = model(rows[:, :-1]).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), rows[:, 1:].flatten())
     loss.backward()
-    norm = torch.sqrt(sum((p.grad.double() ** 2).sum() for p in model.parameters()))
-    return loss.item(), norm.item()
+    return logits.detach(), loss.detach(), {n: p.grad for n, p in model.named_parameters()}
 
 
-def train(program, folder, steps, lr, dtype, tied, ranks, *flags):
-    """Loss and gradient norm of every step."""
-    command = [program, "--transport", "threads", "--ranks", str(ranks), "--data-path", "tokens.bin",
-               "--data-format", "raw-u16", "--vocab-size", str(VOCAB), "--num-layers", "3",
-               "--hidden-size", "48", "--num-attention-heads", "4", "--seq-length", str(LENGTH),
-               "--max-position-embeddings", "40", "--global-batch-size", str(SAMPLES),
-               "--micro-batch-size", "2", "--dtype", dtype, "--train-iters", str(steps),
-               "--lr", str(lr), "--metrics", "metrics", *flags]
-    if not tied:
-        command.append("--untie-embeddings-and-output-weights")
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    lines = (folder / "metrics").read_text().splitlines()
-    return [(step["loss"], step["grad_norm"]) for step in map(json.loads, lines)]
-
-
-def compare(program, folder, dtype, tied):
-    torch.manual_seed(7)
-    tokens, rows = batch()
-    (folder / "tokens.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
-    config = GPT2Config(vocab_size=VOCAB, n_positions=40, n_embd=48, n_layer=3, n_head=4,
-                        initializer_range=0.1, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
-                        tie_word_embeddings=tied, bos_token_id=None, eos_token_id=None)
-    theirs = GPT2LMHeadModel(config).eval()
-    for p in theirs.parameters():  # biases and norms are constants otherwise
-        p.data += 0.05 * torch.randn_like(p)
-    theirs.save_pretrained(folder / "theirs", safe_serialization=True)
-
-    def report(what, expected, found):
-        errors = [abs(f / e - 1) for e, f in zip(expected, found)]
-        good = max(errors) <= BOUND[dtype]
-        print(f"{dtype} {'tied' if tied else 'untied':6} {what:28} "
-              f"loss {expected[0]:.7f} {found[0]:.7f} ({errors[0]:.1e})  "
-              f"gradient norm {expected[1]:.7f} {found[1]:.7f} ({errors[1]:.1e})  "
-              f"{'ok' if good else 'WRONG'}")
-        return good
-
-    good = True
-    for ranks in (1, 2):
-        found = train(program, folder, 1, 0, dtype, tied, ranks, "--load", "theirs")[0]
-        good &= report(f"loaded by train_gpt, p = {ranks}", loss_and_norm(theirs, rows), found)
-    train(program, folder, 5, 1e-2, dtype, tied, 2, "--load", "theirs", "--save", "ours")
-    found = train(program, folder, 1, 0, dtype, tied, 2, "--load", "ours", "--finetune")[0]
-    ours, info = GPT2LMHeadModel.from_pretrained(folder / "ours/step-00000005",
-                                                 torch_dtype=torch.float32,
-                                                 output_loading_info=True)
+def load(folder):
+    """In fp32, with all of its weights and no other."""
+    key = "dtype" if VERSION >= (5, 0) else "torch_dtype"
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder, attn_implementation="eager", output_loading_info=True, **{key: torch.float32})
+    tied = model.config.tie_word_embeddings
     missing = [k for k in info["missing_keys"] if k != "lm_head.weight" or not tied]
     if missing or info["unexpected_keys"] or info["mismatched_keys"]:
-        print("WRONG keys:", info)
-        return False
-    good &= report("loaded by transformers", loss_and_norm(ours.eval(), rows), found)
-    return good
+        raise AssertionError(f"{folder}: {info}")
+    return model.eval()
+
+
+class Comparison:
+    def __init__(self, programs, folder, family, case, seed):
+        self.programs, self.folder, self.family = programs, folder, family
+        pick = random.Random(f"{seed} {family} {case}")
+        torch.manual_seed(pick.randrange(1 << 30))
+        self.config = random_config(family, pick, case)
+        self.model = AutoModelForCausalLM.from_config(self.config, attn_implementation="eager")
+        for p in self.model.parameters():  # biases and norms are constants otherwise
+            p.data += 0.05 * torch.randn_like(p)
+        self.model.eval()
+        length = pick.randint(20, 40)
+        self.rows = torch.tensor([[pick.randrange(self.config.vocab_size)
+                                   for _ in range(length + 1)] for _ in range(SEQUENCES)])
+        self.worst = {}
+        self.good = True
+
+    def bound(self, dtype, what):
+        in_a_row = OPERATORS * (self.config.num_hidden_layers + 1)
+        in_a_row *= 2 if what == "gradients" else 1
+        if dtype == "bf16":
+            return 4 * math.sqrt(in_a_row) * 2**-9
+        inner = getattr(self.config, "intermediate_size", None) or 4 * self.config.hidden_size
+        terms = max(inner, self.config.hidden_size, self.config.vocab_size)
+        return math.sqrt(in_a_row * terms) * 2**-24
+
+    def note(self, dtype, what, error):
+        self.worst[dtype, what] = max(self.worst.get((dtype, what), 0), error)
+        if not error <= self.bound(dtype, what):
+            self.good = False
+            print(f"WRONG {dtype} {what}: {error:.2e}, bound {self.bound(dtype, what):.2e}")
+
+    def compare(self, dtype, ranks, out, expected):
+        logits, loss, gradients = expected
+        found = load_file(out)
+        error = (found["logits"].reshape(logits.shape) - logits).norm() / logits.norm()
+        self.note(dtype, "logits", error.item())
+        self.note(dtype, "loss", abs(found["loss"].item() / loss.item() - 1))
+        whole = math.sqrt(sum(g.double().norm().item() ** 2 for g in gradients.values()))
+        for name, want in gradients.items():
+            if self.family == "gpt2" and want.dim() == 2 and ".h." in name:
+                want = want.t()
+            have = found.pop("grad/" + name).reshape(want.shape)
+            error = (have - want).norm().item() / max(want.norm().item(), 1e-3 * whole)
+            if not error <= self.bound(dtype, "gradients"):
+                print(f"  gradient of {name}, {ranks} ranks: {error:.2e}")
+            self.note(dtype, "gradients", error)
+        left = set(found) - {"logits", "loss"}
+        if left:
+            raise AssertionError(f"gradients of no parameter: {left}")
+
+    def same_model(self, what, folder, model, logits):
+        """transformers must find the same weights and compute the same logits."""
+        with torch.no_grad():
+            loaded = load(folder)
+            weights = all(torch.equal(a, b) for a, b in
+                          zip(model.state_dict().values(), loaded.state_dict().values()))
+            same = weights and torch.equal(loaded(self.rows[:, :-1]).logits, logits)
+        if not same:
+            self.good = False
+            print(f"WRONG {what}: {'logits' if weights else 'weights'} differ in transformers")
+
+    def run(self, dtype):
+        folder = self.folder / dtype
+        model = copy.deepcopy(self.model)
+        if dtype == "bf16":
+            for p in model.parameters():
+                p.data = p.data.bfloat16().float()
+            copy.deepcopy(model).bfloat16().save_pretrained(folder / "theirs")
+        else:
+            model.save_pretrained(folder / "theirs")
+        (folder / "tokens").write_bytes(self.rows.numpy().astype(numpy.int32).tobytes())
+        expected = reference(model, self.rows)
+        for ranks in (1, 2):
+            out, saved = folder / f"out{ranks}", folder / f"saved{ranks}"
+            subprocess.run([self.programs / "model_outputs", folder / "theirs", folder / "tokens",
+                            str(SEQUENCES), dtype, str(ranks), out, saved], check=True)
+            self.compare(dtype, ranks, out, expected)
+            self.same_model(f"saved by {ranks} ranks in {dtype}", saved / "step-00000001", model,
+                            expected[0])
+        subprocess.run([self.programs / "vocabpipe", "checkpoint", "convert", saved,
+                        folder / "converted", "--max-shard-size", "20kB"], check=True,
+                       stdout=subprocess.DEVNULL)
+        assert (folder / "converted/model.safetensors.index.json").exists()
+        self.same_model(f"converted in {dtype}", folder / "converted", model, expected[0])
+        self.train(dtype, folder)
+
+    def train(self, dtype, folder):
+        """Two steps of training here move every weight by about the learning rate."""
+        (folder / "data").write_bytes(self.rows.numpy().astype(numpy.uint16).tobytes())
+        subprocess.run([self.programs / "train_gpt", "--transport", "threads", "--ranks", "2",
+                        "--load", folder / "theirs", "--dtype", dtype, "--lr", "1e-2",
+                        "--seq-length", str(self.rows.shape[1] - 1), "--data-path", folder / "data",
+                        "--data-format", "raw-u16", "--global-batch-size", "2",
+                        "--train-iters", "2", "--save", folder / "trained"], check=True,
+                       stdout=subprocess.DEVNULL)
+        step = folder / "trained/step-00000002"
+        subprocess.run([self.programs / "model_outputs", step, folder / "tokens", str(SEQUENCES),
+                        dtype, "1", folder / "trained_out"], check=True)
+        self.compare(dtype, 1, folder / "trained_out", reference(load(step), self.rows))
 
 
 def main():
-    program = str(pathlib.Path(sys.argv[1]).resolve())
-    good = True
-    for dtype in ("fp32", "bf16"):
-        for tied in (True, False):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("programs", type=pathlib.Path,
+                        help="folder of model_outputs, train_gpt and vocabpipe")
+    parser.add_argument("--cases", type=int, default=6, help="of every family")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--family", choices=FAMILIES)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    good, worst = True, {}
+    for family in [arguments.family] if arguments.family else FAMILIES:
+        for case in range(arguments.cases):
             with tempfile.TemporaryDirectory() as folder:
-                good &= compare(program, pathlib.Path(folder), dtype, tied)
+                one = Comparison(arguments.programs.resolve(), pathlib.Path(folder), family, case,
+                                 arguments.seed)
+                print(f"{family} {case}: {describe(one.config)}", flush=True)
+                for dtype in ("fp32", "bf16"):
+                    one.run(dtype)
+                print("  " + ", ".join(f"{d} {w} {e:.1e} ({e / one.bound(d, w):.0%})"
+                                       for (d, w), e in one.worst.items()))
+            good &= one.good
+            for (dtype, what), error in one.worst.items():
+                key = (family, dtype, what)
+                worst[key] = max(worst.get(key, 0), error)
+    print(f"\nlargest relative differences, torch {torch.__version__}, "
+          f"transformers {transformers.__version__}, {arguments.cases} models of each family:")
+    for (family, dtype, what), error in worst.items():
+        print(f"{family:7} {dtype} {what:10} {error:.1e}")
+    print("all within their bounds" if good else "WRONG: see above")
     return 0 if good else 1
 
 

@@ -37,9 +37,12 @@ std::string error_of(const PlanOptions& options) {
 }
 
 TEST(Plan, PassTimesAndSimulationAgree) {
-    for (const bool tied : {false, true}) {
+    for (const auto& [tied, recompute] :
+         {std::pair{false, Recompute::none}, std::pair{true, Recompute::none},
+          std::pair{false, Recompute::selective}, std::pair{false, Recompute::full}}) {
         PlanOptions options = small_plan();
         options.model.tied = tied;
+        options.recompute = recompute;
         options.sensitivity_rows = 0;
         options.evaluation = Evaluation::simulation;
         const auto simulated = by_name(make_plan(options));
@@ -48,18 +51,40 @@ TEST(Plan, PassTimesAndSimulationAgree) {
         ASSERT_EQ(simulated.size(), timed.size());
         ASSERT_GE(simulated.size(), 2 * std::size(kModes));
         for (const auto& [name, row] : simulated) {
+            SCOPED_TRACE(name + (tied ? " tied " : " ") + std::string(to_string(recompute)));
             const PlanRow& other = timed.at(name);
             // Pass times know no queues of collectives and add the end of the step in full.
             EXPECT_NEAR(static_cast<double>(other.step_ns) / static_cast<double>(row.step_ns), 1.0,
-                        0.06)
-                << name << (tied ? " tied" : "");
-            EXPECT_NEAR(other.bubble, row.bubble, 0.05) << name;
+                        0.06);
+            EXPECT_NEAR(other.bubble, row.bubble, 0.05);
             EXPECT_NEAR(
                 static_cast<double>(other.worst.total()) / static_cast<double>(row.worst.total()),
-                1.0, 0.05)
-                << name << (tied ? " tied" : "");
+                1.0, 0.05);
         }
     }
+}
+
+TEST(Plan, RecomputationTakesTimeGivesMemoryAndDoesNotCountInMfu) {
+    PlanOptions options = small_plan();
+    options.schedules = {"1f1b"};
+    options.vocab_modes = {VocabMode::one_barrier};
+    options.sensitivity_rows = 0;
+    std::vector<PlanRow> rows;
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        options.recompute = recompute;
+        rows.push_back(make_plan(options).rows.front());
+    }
+    for (size_t i = 1; i < rows.size(); ++i) {
+        EXPECT_GT(rows[i].step_ns, rows[i - 1].step_ns);
+        EXPECT_LT(rows[i].worst.activations, rows[i - 1].worst.activations);
+        EXPECT_NEAR(rows[i].mfu * static_cast<double>(rows[i].step_ns),
+                    rows[0].mfu * static_cast<double>(rows[0].step_ns),
+                    1e-6 * static_cast<double>(rows[0].step_ns));
+    }
+    // A backward of two forwards becomes one of three; what is cheap costs a tenth at most.
+    const double plain = static_cast<double>(rows[0].step_ns);
+    EXPECT_LT(static_cast<double>(rows[1].step_ns), 1.1 * plain);
+    EXPECT_NEAR(static_cast<double>(rows[2].step_ns), 1.25 * plain, 0.15 * plain);
 }
 
 TEST(Plan, RowsDoNotDependOnThreads) {

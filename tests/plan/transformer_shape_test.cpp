@@ -64,6 +64,21 @@ TEST(TransformerShape, SavedBytesOfAGptAreThoseOfTheMemoryDocument) {
     EXPECT_EQ(gpt.saved_bytes(), 2 * (8 * 1024 + 2 * 4096) + 4 * (2 * 2 + 16));
 }
 
+TEST(TransformerShape, RecomputesNormsAndActivationsOrAllThatIsSaved) {
+    const TransformerShape gpt = small_gpt();
+    EXPECT_EQ(gpt.recomputed_bytes(Recompute::none), 0);
+    EXPECT_EQ(gpt.recomputed_bytes(Recompute::full), gpt.saved_bytes());
+    // Outputs of two norms and of the activation; mean and deviation of the norms' rows.
+    EXPECT_EQ(gpt.recomputed_bytes(Recompute::selective), 2 * (2 * 1024 + 4096) + 4 * 2 * 2);
+    EXPECT_EQ(gpt.elementwise_recompute(), 2 * 2 * 1024 + 2 * 4096);
+    // Four RMSNorms, two of which make what goes into the residual stream; a gate.
+    const TransformerShape gemma = load_model("gemma-2-9b");
+    EXPECT_EQ(gemma.recomputed_bytes(Recompute::selective),
+              2 * (2 * gemma.hidden_size + gemma.ffn_hidden_size) + 4 * 2);
+    EXPECT_EQ(gemma.elementwise_recompute(),
+              static_cast<double>(4 * gemma.hidden_size + 3 * gemma.ffn_hidden_size));
+}
+
 TEST(TransformerShape, ImpossibleSizesAreRefusedByName) {
     TransformerShape shape = small_gpt();
     shape.hidden_size = 0;

@@ -95,6 +95,17 @@ TEST(UseProfile, OtherSplitsAreScaledByLayersAndRows) {
     EXPECT_NEAR(static_cast<double>(step.costs.pass_ns(0, {Op::T, 0, 0})), 5'000, 2);
 }
 
+TEST(UseProfile, RecomputationCostsWhatWasMeasuredOrAllOfTheForward) {
+    PlanOptions options = profiled();
+    options.recompute = Recompute::full;
+    EXPECT_EQ(two_barriers(options, {2, 2}).costs.pass_ns(1, {Op::R, 1, 0}), 20'000);
+    for (auto& stage : options.profile->costs.stage_ns) stage[static_cast<size_t>(Op::R)] = 3'000;
+    options.profile->sizes.stages.assign(2, {.saved = 100, .recomputed = 50});
+    EXPECT_EQ(two_barriers(options, {2, 2}).costs.pass_ns(1, {Op::R, 1, 0}), 20'000);
+    options.recompute = Recompute::selective;
+    EXPECT_EQ(two_barriers(options, {2, 2}).costs.pass_ns(1, {Op::R, 1, 0}), 3'000);
+}
+
 TEST(UseProfile, APlanFromAProfileHasTimesAndMemoryButNoMfu) {
     const Plan plan = make_plan(profiled());
     EXPECT_TRUE(plan.sensitivity.empty());

@@ -87,8 +87,10 @@ std::string fault_of_run(const Schedule& schedule, uint32_t seed) {
     options.steps = 1 + static_cast<int>(seed % 2);
     try {
         const Gradients expected = run_single_rank(config, partition, schedule, batch, 7);
-        Gradients actual =
-            run_pipeline(world_of(schedule.ranks), config, partition, schedule, batch, 7, options);
+        ModelPartition recomputing = partition;  // where the schedule does
+        recomputing.recompute = static_cast<Recompute>(seed / 2 % 3);
+        Gradients actual = run_pipeline(world_of(schedule.ranks), config, recomputing, schedule,
+                                        batch, 7, options);
         // Evaluation has losses only.
         if (schedule.forward_only()) actual.by_name = expected.by_name;
         return first_difference(expected, actual);

@@ -217,5 +217,31 @@ TEST(BalancedLayers, RefuseImpossibleNumbers) {
                  UsageError);
 }
 
+TEST(LayersWithEnds, GiveTheEndsTheirOwnNumberAndTheRestEvenlyToTheOthers) {
+    const std::vector<int> straight{0, 1, 2, 3};
+    const std::vector<int> interleaved{0, 1, 2, 0, 1, 2};
+    EXPECT_THAT(layers_with_ends(16, straight, {.first = 2, .last = 3}), ElementsAre(2, 6, 5, 3));
+    EXPECT_THAT(layers_with_ends(16, straight, {.first = 1}), ElementsAre(1, 5, 5, 5));
+    EXPECT_THAT(layers_with_ends(16, straight, {.last = 0}), ElementsAre(6, 5, 5, 0));
+    EXPECT_THAT(layers_with_ends(12, interleaved, {.first = 3, .last = 2}),
+                ElementsAre(2, 4, 1, 1, 3, 1));
+    EXPECT_THAT(layers_with_ends(5, std::vector<int>{0, 1}, {.first = 3, .last = 2}),
+                ElementsAre(3, 2));
+}
+
+TEST(LayersWithEnds, RefuseWhatDoesNotFit) {
+    const auto message = [](int layers, const std::vector<int>& ranks, const EndLayers& ends) {
+        try {
+            (void)layers_with_ends(layers, ranks, ends);
+        } catch (const UsageError& error) {
+            return std::string(error.what());
+        }
+        return std::string("accepted");
+    };
+    EXPECT_THAT(message(4, {0, 1, 1, 0}, {.first = 1}), HasSubstr("on one rank"));
+    EXPECT_THAT(message(4, {0, 1, 2}, {.first = 3, .last = 3}), HasSubstr("2 too many"));
+    EXPECT_THAT(message(9, {0, 1}, {.first = 3, .last = 3}), HasSubstr("3 are left over"));
+}
+
 }  // namespace
 }  // namespace vocabpipe::testing

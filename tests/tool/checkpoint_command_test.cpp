@@ -77,5 +77,26 @@ TEST_F(CheckpointCommand, VerifyFindsADamagedTensorAndAMissingFile) {
     EXPECT_THAT(missing.error, HasSubstr("optimizer.safetensors: cannot open"));
 }
 
+TEST_F(CheckpointCommand, ConvertWritesAModelThatTrainingBeginsWithAndReplacesNothing) {
+    const Outcome made = checkpoint("convert steps model --dtype fp32 --max-shard-size 5kB");
+    EXPECT_EQ(made.exit_code, 0) << made.error;
+    EXPECT_THAT(made.output, ::testing::ContainsRegex("^model: 28 tensors in fp32, [0-9.]+ MiB in "
+                                                      "[0-9]+ files\n$"));
+    EXPECT_THAT(checkpoint("verify model").output, HasSubstr("all 28 tensors have the shapes"));
+    const Outcome again = checkpoint("convert steps model");
+    EXPECT_EQ(again.exit_code, 2);
+    EXPECT_THAT(again.error, HasSubstr("model: exists already, and nothing is ever replaced"));
+    EXPECT_EQ(checkpoint("convert steps other --max-shard-size 0").exit_code, 2);
+    EXPECT_EQ(checkpoint("convert nowhere other").exit_code, 3);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));
+    const Outcome trained =
+        run_shell("cd '" + (folder_ / "") +
+                  "' && '" TRAIN_GPT_PROGRAM
+                  "' --transport threads --ranks 1 --data-path tokens.bin --data-format raw-u16 "
+                  "--load model --seq-length 8 --global-batch-size 2 --train-iters 1");
+    EXPECT_EQ(trained.exit_code, 0) << trained.error;
+    EXPECT_THAT(trained.output, HasSubstr("loaded weights of model"));
+}
+
 }  // namespace
 }  // namespace vocabpipe::testing

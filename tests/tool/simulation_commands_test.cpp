@@ -208,6 +208,65 @@ TEST(SimulateCommand, ScalesAProfileToOtherRanks) {
     EXPECT_EQ(json.at("by_rank").at(0).at("bytes_at_peak").at("optimizer"), 0);
 }
 
+// Of 1F1B with F 10, R 10, B 20: the last rank is busy from 30 to 350, and the others have
+// recomputed the last microbatch when its gradient comes.
+TEST(SimulateCommand, RecomputesBeforeEveryBackward) {
+    const std::string step = "1f1b --pp 4 --microbatches 8 --costs 10,20,0";
+    const Json plain = simulated(step);
+    const Json full = simulated(step + " --recompute-granularity full");
+    const Json selective = simulated(step + " --recompute-granularity selective");
+    EXPECT_EQ(full.at("title"), "1f1b none, 4 ranks, 8 microbatches, full recomputation");
+    EXPECT_EQ(full.at("makespan"), 30 + 8 * 40 + 60);
+    EXPECT_EQ(full.at("by_rank").at(0).at("busy"), 8 * 40);
+    EXPECT_GT(selective.at("makespan"), plain.at("makespan"));
+    EXPECT_LT(selective.at("makespan"), full.at("makespan"));
+    const auto activations = [](const Json& json, const char* use) {
+        return json.at("by_rank").at(0).at("largest_bytes").at(use).get<int64_t>();
+    };
+    // Per layer and token 16 h elements of 2 bytes, and 6 h of them by selective recomputation.
+    const int64_t row = int64_t{2048} * 4096 * 2;
+    EXPECT_EQ(activations(plain, "activations") - activations(full, "activations"), 3 * 16 * row);
+    EXPECT_EQ(activations(plain, "activations") - activations(selective, "activations"),
+              3 * 6 * row);
+}
+
+TEST(SimulateCommand, TakesRecomputationFromAFile) {
+    const TempFolder folder;
+    testing::write_file(folder / "r.csv", "0F0,0F1,0B0,0R1,0B1\n");
+    testing::write_file(folder / "plain.csv", "0F0,0F1,0B0,0B1\n");
+    const Outcome own = vocabpipe_in(folder, "simulate r.csv --costs 10,20,0 --json");
+    ASSERT_EQ(own.exit_code, 0) << own.error;
+    EXPECT_EQ(Json::parse(own.output).at("makespan"), 70);
+    const Outcome added = vocabpipe_in(
+        folder, "simulate plain.csv --costs 10,20,0 --recompute-granularity full --json");
+    EXPECT_EQ(Json::parse(added.output).at("makespan"), 80);
+    const Outcome shown =
+        vocabpipe_in(folder, "schedule show plain.csv --recompute-granularity full --format csv");
+    EXPECT_THAT(shown.output, HasSubstr("0R0,0B0,G0,0R1,0B1,G1"));
+    EXPECT_THAT(vocabpipe_in(folder, "simulate r.csv --recompute-granularity none").error,
+                HasSubstr("r.csv has recomputation passes (R); give selective or full"));
+    EXPECT_THAT(vocabpipe_in(folder, "simulate r.csv --recompute-granularity ful").error,
+                HasSubstr("did you mean full?"));
+}
+
+TEST(SimulateCommand, DividesWhatAProfiledModelSaves) {
+    const TempFolder folder;
+    Profile profile = small_profile();
+    for (StageBytes& stage : profile.sizes.stages) stage.saved = 64 << 20;
+    write_profile(folder / "profile.json", profile);
+    const auto peak = [&](const std::string& flags) {
+        const Outcome outcome = vocabpipe_in(folder,
+                                             "simulate 1f1b,vocab-mode=one_barrier --microbatches "
+                                             "6 --costs profile.json --json" +
+                                                 flags);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+        const Json json = Json::parse(outcome.output);
+        return json.at("by_rank").at(0).at("largest_bytes").at("activations").get<int64_t>();
+    };
+    // Three microbatches in flight: all of one are alive at a time.
+    EXPECT_EQ(peak("") - peak(" --recompute-granularity full"), 2 * (64 << 20));
+}
+
 TEST(TimelineCommand, StacksSchedulesAndTraces) {
     const TempFolder folder;
     ASSERT_EQ(

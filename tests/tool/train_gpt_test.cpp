@@ -96,6 +96,40 @@ TEST_F(TrainGpt, HasTheSameCurveWithEveryScheduleThatAccumulatesInOrder) {
     }
 }
 
+TEST_F(TrainGpt, HasTheSameCurveWhateverItRecomputes) {
+    for (const std::string flags : {"--dtype bf16", "--schedule v-half --model-type llama"}) {
+        ASSERT_EQ(threads(2, "--metrics kept.jsonl --report kept.json " + flags).exit_code, 0);
+        for (const std::string recompute :
+             {"--recompute-activations", "--recompute-granularity selective",
+              "--recompute-granularity full"}) {
+            const Outcome run =
+                threads(2, "--metrics again.jsonl --report again.json --profile p.json " + flags +
+                               " " + recompute);
+            ASSERT_EQ(run.exit_code, 0) << run.error;
+            EXPECT_EQ(curve("kept.jsonl"), curve("again.jsonl")) << flags << " " << recompute;
+            const auto planned = [&](const char* report) {
+                return json::parse(testing::read_file(folder_ / report))
+                    .at("ranks")
+                    .at(0)
+                    .at("live_peak_bytes")
+                    .get<int64_t>();
+            };
+            EXPECT_LT(planned("again.json"), planned("kept.json")) << flags << " " << recompute;
+            const json profile = json::parse(testing::read_file(folder_ / "p.json"));
+            EXPECT_GT(profile.at("costs").at("stage_ns").at(1).at("R"), 0) << recompute;
+            EXPECT_GT(profile.at("sizes").at("stages").at(1).at("recomputed"), 0) << recompute;
+        }
+    }
+    EXPECT_THAT(threads(2,
+                        "--schedule-costs p.json --schedule v-half --model-type llama "
+                        "--recompute-granularity selective")
+                    .error,
+                ::testing::HasSubstr("was measured with --recompute-granularity full, not "
+                                     "selective; measure with the flags of this run"));
+    EXPECT_THAT(threads(2, "--recompute-activations --recompute-granularity full").error,
+                ::testing::HasSubstr("--recompute-activations says selective"));
+}
+
 TEST_F(TrainGpt, RunsASchedulesFileAndALayoutLikeTheScheduleTheyDescribe) {
     const Outcome shown =
         testing::run_shell("cd '" + (folder_ / "") +
@@ -109,7 +143,19 @@ TEST_F(TrainGpt, RunsASchedulesFileAndALayoutLikeTheScheduleTheyDescribe) {
         ASSERT_EQ(file.exit_code, 0) << file.error;
         EXPECT_EQ(curve("name.jsonl"), curve("file.jsonl")) << mode;
     }
+    // R in a file recomputes everything.
+    const Outcome recomputing = testing::run_shell(
+        "cd '" + (folder_ / "") +
+        "' && '" VOCABPIPE_PROGRAM
+        "' schedule show 1f1b --pp 2 --microbatches 6 --vocab-mode one_barrier --vocab-size 257 "
+        "--recompute-granularity full --format json > r.json");
+    ASSERT_EQ(recomputing.exit_code, 0) << recomputing.error;
+    const Outcome file = threads(2, "--metrics r.jsonl --schedule r.json --profile p.json");
+    ASSERT_EQ(file.exit_code, 0) << file.error;
+    const json profile = json::parse(testing::read_file(folder_ / "p.json"));
+    EXPECT_EQ(profile.at("sizes").at("stages").at(1).at("saved"), 0);
     ASSERT_EQ(threads(2, "--metrics even.jsonl").exit_code, 0);
+    EXPECT_EQ(curve("even.jsonl"), curve("r.jsonl"));
     const Outcome layout =
         threads(2, "--metrics layout.jsonl --pipeline-model-parallel-layout 'Vt*3|tV'");
     ASSERT_EQ(layout.exit_code, 0) << layout.error;

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -79,6 +80,7 @@ protected:
     /// One object per step, as --metrics has them.
     [[nodiscard]] std::vector<json> run(int ranks, TrainOptions options) const {
         options.metrics = folder_ / "metrics.jsonl";
+        std::filesystem::remove(options.metrics);  // a run that is resumed would go on with it
         ::testing::internal::CaptureStdout();
         std::exception_ptr error;
         try {
@@ -179,6 +181,59 @@ TEST_F(CudaTraining, WithoutACountedTokenChangesNoWeight) {
         EXPECT_EQ(after.grad_norms, (std::vector<double>{0, 0}));
         EXPECT_EQ(after.updated, (std::vector<bool>{false, false}));
         EXPECT_EQ(before.weights, after.weights);
+    }
+}
+
+TEST_F(CudaTraining, StopsAndGoesOnBitByBitThereAndFollowsTheCurveOnTheHost) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
+            if (transport == CudaTransport::nccl && gpus_for_nccl() < 2) continue;
+            SCOPED_TRACE(::testing::Message()
+                         << (dtype == DType::bf16 ? "bf16" : "fp32")
+                         << (transport == CudaTransport::nccl ? " nccl" : " copies"));
+            TrainOptions options = this->options(dtype);
+            options.train_iters = 6;
+            options.make_device = on(transport);
+            const auto whole = [&](const std::string& save, bool async) {
+                std::filesystem::remove_all(folder_ / save);
+                TrainOptions saving = options;
+                saving.save = folder_ / save;
+                saving.save_interval = 3;
+                saving.async_save = async;
+                return run(2, saving);
+            };
+            const auto same_steps = [](const std::vector<json>& found,
+                                       std::span<const json> expected) {
+                ASSERT_EQ(found.size(), expected.size());
+                for (size_t i = 0; i < found.size(); ++i) {
+                    for (const char* key : {"step", "loss", "grad_norm", "lr"}) {
+                        EXPECT_EQ(found[i].at(key), expected[i].at(key)) << key;
+                    }
+                }
+            };
+            const std::vector<json> expected = whole("sync", false);
+            same_steps(whole("async", true), expected);
+            EXPECT_THAT(output_, HasSubstr("copies for --async-save, in host memory: rank 0 "));
+            for (const char* step : {"step-00000003", "step-00000006"}) {
+                for (const char* file : {"model.safetensors", "optimizer.safetensors",
+                                         "config.json", "training.json"}) {
+                    const std::string name = std::string("/") + step + "/" + file;
+                    EXPECT_TRUE(read_file(folder_ / ("sync" + name)) ==
+                                read_file(folder_ / ("async" + name)))
+                        << name;
+                }
+            }
+            const std::span<const json> rest = std::span(expected).subspan(3);
+            options.load = folder_ / "async/step-00000003";
+            same_steps(run(2, options), rest);
+            options.make_device = {};
+            const std::vector<json> on_host = run(3, options);
+            ASSERT_EQ(on_host.size(), 3U);
+            for (size_t i = 0; i < 3; ++i) {  // the bounds of CudaCurve
+                EXPECT_NEAR(on_host[i].at("loss"), rest[i].at("loss"),
+                            dtype == DType::bf16 ? 4e-2 : 2e-5);
+            }
+        }
     }
 }
 

@@ -314,6 +314,17 @@ json to_json(const Profile& p) {
 
 }  // namespace
 
+Recompute recomputed_in(const Profile& profile) {
+    int64_t kept = 0;
+    int64_t recomputed = 0;
+    for (const StageBytes& stage : profile.sizes.stages) {
+        kept += stage.saved;
+        recomputed += stage.recomputed;
+    }
+    if (recomputed == 0) return Recompute::none;
+    return kept == 0 ? Recompute::full : Recompute::selective;
+}
+
 Profile parse_profile(std::string_view text, const std::string& name) {
     const StrictJson root = StrictJson::parse(text, name);
     if (!root.has("vocabpipe_profile")) {

@@ -4,6 +4,7 @@
 #include "src/support/output_file.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "src/train/checkpoint/training_state.hpp"
+#include "src/train/checkpoint/weight_files.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <fcntl.h>
@@ -30,7 +31,11 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kPartial = ".partial";  // being written
 constexpr std::string_view kRemoved = ".removed";  // being removed
-constexpr std::array kFiles{kModelFile, kOptimizerFile, kConfigFile, kTrainingFile};
+constexpr std::array kFiles{kModelFile, kModelIndex, kOptimizerFile, kConfigFile, kTrainingFile};
+
+bool is_our_file(std::string_view name) {
+    return is_shard_name(name) || std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();
+}
 
 bool exists(const std::string& path) {
     std::error_code ignored;
@@ -74,7 +79,7 @@ bool has_only_our_files(const std::string& folder) {
     std::error_code error;
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
         const std::string name = at->path().filename().string();
-        if (std::find(kFiles.begin(), kFiles.end(), name) == kFiles.end()) return false;
+        if (!is_our_file(name)) return false;
     }
     return !error;
 }
@@ -98,7 +103,13 @@ std::optional<std::string> in_the_way(const std::string& root, int64_t start_ste
 
 /// Files by name, then the folder, which stays if anything else is in it.
 void remove_ours(const std::string& folder) noexcept {
-    for (const std::string_view name : kFiles) ::unlink(file_in(folder, name).c_str());
+    std::vector<std::string> names;
+    std::error_code error;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+        std::string name = at->path().filename().string();
+        if (is_our_file(name)) names.push_back(std::move(name));
+    }
+    for (const std::string& name : names) ::unlink(file_in(folder, name).c_str());
     ::rmdir(folder.c_str());
 }
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
-#include "kernels/bf16.hpp"
 #include "kernels/operators.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
+#include "src/train/checkpoint/stored_elements.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -19,39 +18,22 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kStagedElements = 1 << 20;  // 4 MiB on their way to the device
-constexpr uint64_t kReadBytes = 1 << 20;      // between a file and its checksum
-constexpr int64_t kTile = 64;                 // rows whose next elements stay in the first cache
+constexpr int64_t kStagedElements = 1 << 17;  // 512 KiB on their way to the device
+constexpr uint64_t kReadBytes = 1 << 18;      // between a file and its checksum
+constexpr int64_t kBandElements = 1 << 24;    // 64 MiB of a matrix that is transposed
+constexpr int64_t kTile = 64;                 // its columns whose lines stay in the first cache
 
 std::string text_of(const std::string& path) {
     return InputFile(path).text();
 }
 
+std::string file_name(const SafetensorsFile& file) {
+    return std::filesystem::path(file.path()).filename().string();
+}
+
 [[noreturn]] void refuse(const std::string& path, const std::string& tensor,
                          const std::string& what) {
     throw InputFileError(path + ": tensor " + readable(tensor) + ": " + what);
-}
-
-float from_half(uint16_t half) {
-    const uint32_t sign = (half & 0x8000U) << 16;
-    const uint32_t magnitude = half & 0x7fffU;
-    if (magnitude >= 0x7c00U) {  // infinity and NaN
-        return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13);
-    }
-    // Exponents 15 and 127: a power of two makes normal and subnormal numbers right alike.
-    const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
-}
-
-float element(StoredType type, const std::byte* data, int64_t index) {
-    if (type == StoredType::F32) {
-        float value;
-        std::memcpy(&value, data + index * 4, sizeof value);
-        return value;
-    }
-    uint16_t bits;
-    std::memcpy(&bits, data + index * 2, sizeof bits);
-    return type == StoredType::BF16 ? kernels::to_float(kernels::Bf16{bits}) : from_half(bits);
 }
 
 void check_tensor(const std::string& path, const StoredTensor& found,
@@ -96,31 +78,36 @@ void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t
             } else {
                 raw.resize(static_cast<size_t>(count * item_bytes));
                 read(begin, raw);
-                for (int64_t i = 0; i < count; ++i) {
-                    staged[static_cast<size_t>(i)] = element(type, raw.data(), i);
-                }
+                with_elements(type, raw.data(), [&](const auto& element) {
+                    for (int64_t i = 0; i < count; ++i) {
+                        staged[static_cast<size_t>(i)] = element(i);
+                    }
+                });
             }
             upload(at);
         }
         return;
     }
-    const int64_t band = std::max<int64_t>(1, kStagedElements / cols);
+    const int64_t band = std::max<int64_t>(1, kBandElements / cols);
     for (int64_t first = 0; first < to.rows; first += band) {
         const int64_t count = std::min(band, to.rows - first);
         staged.resize(static_cast<size_t>(count * cols));
-        raw.resize(static_cast<size_t>(count * cols * item_bytes));  // (cols, count)
-        const auto part_bytes = static_cast<size_t>(count * item_bytes);
-        for (int64_t c = 0; c < cols; ++c) {
-            read(c * logical_rows + first_row + first,
-                 std::span(raw).subspan(static_cast<size_t>(c) * part_bytes, part_bytes));
-        }
-        for (int64_t r0 = 0; r0 < count; r0 += kTile) {
-            for (int64_t c = 0; c < cols; ++c) {
-                for (int64_t r = r0; r < std::min(count, r0 + kTile); ++r) {
-                    staged[static_cast<size_t>(r * cols + c)] =
-                        element(type, raw.data(), c * count + r);
-                }
+        for (int64_t c0 = 0; c0 < cols; c0 += kTile) {
+            const int64_t tile = std::min(kTile, cols - c0);
+            raw.resize(static_cast<size_t>(tile * count * item_bytes));  // (tile, count)
+            const int64_t at_once = count == logical_rows ? tile : 1;  // lie end to end in the file
+            const auto part_bytes = static_cast<size_t>(at_once * count * item_bytes);
+            for (int64_t c = 0; c < tile; c += at_once) {
+                read((c0 + c) * logical_rows + first_row + first,
+                     std::span(raw).subspan(static_cast<size_t>(c * count * item_bytes),
+                                            part_bytes));
             }
+            with_elements(type, raw.data(), [&](const auto& element) {
+                for (int64_t r = 0; r < count; ++r) {
+                    float* const row = staged.data() + r * cols + c0;
+                    for (int64_t c = 0; c < tile; ++c) row[c] = element(c * count + r);
+                }
+            });
         }
         upload(first * cols);
     }
@@ -146,6 +133,10 @@ Checkpoint::Checkpoint(const CheckpointSource& source)
 
 std::string Checkpoint::config_path() const {
     return folder_ + "/" + std::string(kConfigFile);
+}
+
+bool Checkpoint::has_index() const {
+    return weights_.path() == folder_ + "/" + std::string(kModelIndex);
 }
 
 std::string Checkpoint::training_path() const {
@@ -217,12 +208,10 @@ void Checkpoint::check_files() const {
     if (optimizer_) {
         check(kOptimizerFile, optimizer_->size(), optimizer_->header().tensors);
     }
-    if (weights_.path() != folder_ + "/" + std::string(kModelFile)) {
-        throw InputFileError(folder_ + "/" + std::string(kModelFile) +
-                             ": is missing; load another step");
+    if (has_index()) check(kModelIndex, text_of(weights_.path()).size(), {});
+    for (const auto& file : weights_.files()) {
+        check(file_name(*file), file->size(), file->header().tensors);
     }
-    const SafetensorsFile& file = *weights_.tensors().begin()->second.file;
-    check(kModelFile, file.size(), file.header().tensors);
 }
 
 /// Bytes with one checksum.
@@ -235,18 +224,16 @@ struct Checkpoint::Part {
 
 std::vector<Checkpoint::Part> Checkpoint::parts() const {
     std::vector<Part> all;
-    const SafetensorsFile& model = *weights_.tensors().begin()->second.file;
-    for (const SafetensorsFile* file :
-         {&model, static_cast<const SafetensorsFile*>(optimizer_.get())}) {
-        if (file == nullptr) continue;  // weights only
-        const FileChecksums& sums =
-            recorded_->files.at(std::string(file == &model ? kModelFile : kOptimizerFile));
+    const auto add = [&](const SafetensorsFile* file) {
+        const FileChecksums& sums = recorded_->files.at(file_name(*file));
         all.push_back({file, 0, file->header().data_begin, file->path() + ": header", sums.head});
         for (const StoredTensor& t : file->header().tensors) {
             all.push_back({file, t.begin, t.end - t.begin,
                            file->path() + ": tensor " + readable(t.name), sums.tensors.at(t.name)});
         }
-    }
+    };
+    for (const auto& file : weights_.files()) add(file.get());
+    if (optimizer_) add(optimizer_.get());
     return all;
 }
 
@@ -305,11 +292,16 @@ void Checkpoint::verify(Communicator& communicator) const {
     });
     const auto gathered = communicator.all_gather(std::as_bytes(std::span(mine)));
     communicator.agree([&] {
-        const std::string config = text_of(config_path());
-        if (crc32c(std::as_bytes(std::span(config))) !=
-            recorded_->files.at(std::string(kConfigFile)).head) {
-            refuse_damage(config_path());
-        }
+        const auto check_text = [&](const std::string& path, std::string_view name) {
+            const std::string text = text_of(path);
+            if (crc32c(std::as_bytes(std::span(text))) ==
+                recorded_->files.at(std::string(name)).head) {
+                return;
+            }
+            refuse_damage(path);
+        };
+        check_text(config_path(), kConfigFile);
+        if (has_index()) check_text(weights_.path(), kModelIndex);
         std::vector<uint32_t> found(all.size(), 0);
         for (const std::vector<std::byte>& of_rank : gathered) {
             std::vector<PartSum> sums(of_rank.size() / sizeof(PartSum));

@@ -27,6 +27,8 @@ public:
     /// None: weights only.
     [[nodiscard]] const std::optional<TrainingState>& state() const { return state_; }
     [[nodiscard]] const TensorFolder& weights() const { return weights_; }
+    /// Of the name that Hugging Face gives a tensor of the whole model.
+    [[nodiscard]] const FoundTensor& weight(const std::string& name) const;
 
     /// Reads every byte once, each rank a share of them, and compares the checksums of the training
     /// state; nothing to compare without one. Collective; errors are agreed on.
@@ -43,7 +45,7 @@ private:
     [[nodiscard]] std::vector<Part> parts() const;
     void check_tensors() const;
     void check_files() const;
-    [[nodiscard]] const FoundTensor& weight(const std::string& name) const;
+    [[nodiscard]] bool has_index() const;
 
     std::string folder_;
     ModelConfig config_;

@@ -27,6 +27,7 @@ public:
     [[nodiscard]] const StoredTensor& at(const std::string& name) const {
         return tensors_[index_.at(name)];
     }
+    [[nodiscard]] bool has(const std::string& name) const { return index_.contains(name); }
     [[nodiscard]] uint64_t file_bytes() const { return file_bytes_; }
 
 private:

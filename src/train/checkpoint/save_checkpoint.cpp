@@ -9,7 +9,6 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <string_view>
@@ -19,7 +18,6 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr std::array kTensorFiles{kModelFile, kOptimizerFile};  // by index of the plans
 /// While a rank waits for its own thread it answers the others this often: none of them is to
 /// believe that it is lost.
 constexpr std::chrono::milliseconds kAnswer{50};
@@ -66,8 +64,12 @@ CheckpointSaver::CheckpointSaver(Communicator& communicator, ModelRank& model, S
       folder_(folder),
       options_(std::move(options)),
       config_text_(print_model_config(model.config())) {
-    plans_.emplace_back(model_file_tensors(model.config()),
-                        std::map<std::string, std::string>{{"format", "pt"}});
+    WeightFiles weights =
+        plan_weight_files(model_file_tensors(model.config()), options_.max_shard_bytes);
+    index_text_ = std::move(weights.index);
+    names_ = std::move(weights.names);
+    plans_ = std::move(weights.plans);
+    names_.emplace_back(kOptimizerFile);
     plans_.emplace_back(
         optimizer_file_tensors(model.config()),
         std::map<std::string, std::string>{{"format", "vocabpipe optimizer state"}});
@@ -103,7 +105,7 @@ void CheckpointSaver::begin(TrainingState state) {
     publishing_ = false;
     pending_ = true;
     const std::string partial = partial_folder(options_.root, state_.step);
-    const auto path = [&](size_t file) { return partial + "/" + std::string(kTensorFiles[file]); };
+    const auto path = [&](size_t file) { return partial + "/" + names_[file]; };
     communicator_.agree([&] {
         if (folder_ == nullptr) return;
         folder_->begin(state_.step);
@@ -182,15 +184,18 @@ void CheckpointSaver::publish(const std::vector<std::vector<std::byte>>& pieces_
     std::sort(sorted.begin(), sorted.end(), [](const Piece& a, const Piece& b) {
         return std::pair(a.file, a.begin) < std::pair(b.file, b.begin);
     });
-    const auto second =
-        std::find_if(sorted.begin(), sorted.end(), [](const Piece& p) { return p.file == 1; });
-    state_.files[std::string(kModelFile)] = checksums_of(plans_[0], {sorted.begin(), second});
-    state_.files[std::string(kOptimizerFile)] = checksums_of(plans_[1], {second, sorted.end()});
-    state_.files[std::string(kConfigFile)] = {.bytes = config_text_.size(),
-                                              .head = crc32c(as_bytes(config_text_))};
-    for (const auto& [name, file] : state_.files) report_.bytes += file.bytes;
     const std::string partial = partial_folder(options_.root, state_.step);
-    write_whole(partial + "/" + std::string(kConfigFile), config_text_);
+    for (size_t i = 0; i < plans_.size(); ++i) {
+        const auto mine = std::ranges::equal_range(sorted, i, {}, &Piece::file);
+        state_.files[names_[i]] = checksums_of(plans_[i], mine);
+    }
+    const auto add_text = [&](std::string_view name, const std::string& text) {
+        state_.files[std::string(name)] = {.bytes = text.size(), .head = crc32c(as_bytes(text))};
+        write_whole(partial + "/" + std::string(name), text);
+    };
+    if (!index_text_.empty()) add_text(kModelIndex, index_text_);
+    add_text(kConfigFile, config_text_);
+    for (const auto& [name, file] : state_.files) report_.bytes += file.bytes;
     write_whole(partial + "/" + std::string(kTrainingFile), print_training_state(state_));
     folder_->publish(state_.step);
     report_.seconds = seconds_since(begin_ns_);

@@ -5,6 +5,7 @@
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/stored_rows.hpp"
 #include "src/train/checkpoint/training_state.hpp"
+#include "src/train/checkpoint/weight_files.hpp"
 #include "vocabpipe/world.hpp"
 
 #include <atomic>
@@ -19,6 +20,7 @@ namespace vocabpipe {
 struct SaveOptions {
     std::string root;         ///< the folder of steps; all ranks must see the same files
     int64_t total_limit = 0;  ///< complete steps to keep; 0: all
+    uint64_t max_shard_bytes = kMaxShardBytes;  ///< of the data of a file of weights
     /// Copy the rows first and write them beside the steps that follow, on a thread of each rank.
     bool async = false;
 };
@@ -72,7 +74,9 @@ private:
     SaveFolder* folder_;
     SaveOptions options_;
     std::string config_text_;
-    std::vector<SafetensorsPlan> plans_;  ///< of the model's file and of the optimizer's
+    std::string index_text_;              ///< of shards; empty: one file of weights
+    std::vector<std::string> names_;      ///< of the files with tensors: weights, optimizer
+    std::vector<SafetensorsPlan> plans_;  ///< of these files
     std::vector<StoredRows> rows_;        ///< on the device
     DeviceMemory snapshot_;
     std::vector<StoredRows> copied_;  ///< the same rows in the snapshot

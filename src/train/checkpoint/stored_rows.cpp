@@ -11,7 +11,8 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{4} << 20;  // on their way from the device to a file
+/// On their way from the device to a file: summed up and written while in the second cache.
+constexpr int64_t kBlockBytes = int64_t{512} << 10;
 constexpr int64_t kTile = 64;  // elements; rows and columns of a tile stay in the first cache
 
 /// out (cols, rows) = in^T of its columns [first, first + count).
@@ -35,9 +36,12 @@ void transpose(const std::byte* from, const StoredRows& of, int64_t first, int64
 
 std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const SafetensorsPlan> plans) {
     std::vector<StoredRows> all;
-    const auto add = [&](uint32_t file, const std::string& name, const HeldRows& held, Tensor of,
+    const auto add = [&](const std::string& name, const HeldRows& held, Tensor of,
                          bool transposed) {
+        uint32_t file = 0;
+        while (!plans[file].has(name)) ++file;
         const Tensor rows = held.of(of);
+        if (rows.size() == 0) return;  // a vocabulary shard may be empty
         const int64_t item_bytes = size_of(rows.dtype);
         const auto before = static_cast<uint64_t>(held.first * rows.cols * item_bytes);
         all.push_back({.data = static_cast<const std::byte*>(rows.data),
@@ -55,11 +59,11 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
         if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
         for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
             const HeldRows held = held_rows(p, t);
-            add(0, t.name, held, p.weight, t.transposed);
-            add(1, exp_avg_name(t.name), held, p.exp_avg, false);
-            add(1, exp_avg_sq_name(t.name), held, p.exp_avg_sq, false);
+            add(t.name, held, p.weight, t.transposed);
+            add(exp_avg_name(t.name), held, p.exp_avg, false);
+            add(exp_avg_sq_name(t.name), held, p.exp_avg_sq, false);
             if (p.master.data != p.weight.data) {
-                add(1, master_name(t.name), held, p.master, false);
+                add(master_name(t.name), held, p.master, false);
             }
         }
     }
@@ -76,23 +80,25 @@ std::vector<Piece> write_rows(std::span<const StoredRows> all, std::span<SharedO
         device->download(data, downloaded);
         return downloaded;
     };
-    const auto put = [&](const StoredRows& rows, int64_t at, std::span<const std::byte> bytes) {
-        const uint64_t offset = rows.offset + static_cast<uint64_t>(at);
-        pieces.push_back({offset, bytes.size(), crc32c(bytes), rows.file});
-        files[rows.file].write_at(offset, bytes);
+    const auto put = [&](std::span<const std::byte> bytes) {
+        Piece& piece = pieces.back();
+        piece.crc = crc32c(bytes, piece.crc);
+        files[piece.file].write_at(piece.begin + piece.bytes, bytes);
+        piece.bytes += bytes.size();
     };
     for (const StoredRows& rows : all) {
+        pieces.push_back({.begin = rows.offset, .file = rows.file});
         const auto bytes = static_cast<int64_t>(rows.bytes());
         if (!rows.transposed) {
-            for (int64_t at = 0; at < bytes && !stop; at += kPieceBytes) {
-                put(rows, at, on_host(rows.data + at, std::min(kPieceBytes, bytes - at)));
+            for (int64_t at = 0; at < bytes && !stop; at += kBlockBytes) {
+                put(on_host(rows.data + at, std::min(kBlockBytes, bytes - at)));
             }
             continue;
         }
         if (bytes == 0 || stop) continue;
         const std::span<const std::byte> matrix = on_host(rows.data, bytes);
         const int64_t row_bytes = rows.rows * rows.item_bytes;  // of the transposed matrix
-        const int64_t band = std::max<int64_t>(1, kPieceBytes / row_bytes);
+        const int64_t band = std::max<int64_t>(1, kBlockBytes / row_bytes);
         for (int64_t first = 0; first < rows.cols && !stop; first += band) {
             const int64_t count = std::min(band, rows.cols - first);
             turned.resize(static_cast<size_t>(count * row_bytes));
@@ -101,7 +107,7 @@ std::vector<Piece> write_rows(std::span<const StoredRows> all, std::span<SharedO
             } else {
                 transpose<uint16_t>(matrix.data(), rows, first, count, turned.data());
             }
-            put(rows, first * row_bytes, turned);
+            put(turned);
         }
     }
     return pieces;

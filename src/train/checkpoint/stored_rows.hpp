@@ -23,11 +23,11 @@ struct StoredRows {
     [[nodiscard]] uint64_t bytes() const { return static_cast<uint64_t>(rows * cols * item_bytes); }
 };
 
-/// All of a rank, in the device's memory: weights in plans[0], optimizer state in plans[1].
+/// All of a rank, in the device's memory: weights and optimizer state, in the plans that have them.
 [[nodiscard]] std::vector<StoredRows> stored_rows(ModelRank& model,
                                                   std::span<const SafetensorsPlan> plans);
 
-/// What was written in one go, and its CRC-32C.
+/// Bytes of one tensor that one rank wrote, and their CRC-32C.
 struct Piece {
     uint64_t begin = 0, bytes = 0;
     uint32_t crc = 0;

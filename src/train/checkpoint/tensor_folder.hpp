@@ -32,6 +32,9 @@ public:
     explicit TensorFolder(const std::string& folder);
 
     [[nodiscard]] const std::map<std::string, FoundTensor>& tensors() const { return tensors_; }
+    [[nodiscard]] const std::vector<std::unique_ptr<SafetensorsFile>>& files() const {
+        return files_;
+    }
     /// model.safetensors or the index: stands for the whole in messages.
     [[nodiscard]] const std::string& path() const { return path_; }
 

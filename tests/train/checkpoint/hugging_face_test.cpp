@@ -4,19 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <filesystem>
 #include <functional>
-#include <numeric>
-#include <sstream>
 #include <utility>
 
 #include "src/train/checkpoint/load_checkpoint.hpp"
-#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
-#include "tests/train/checkpoint/raw_safetensors.hpp"
-#include "tests/train/checkpoint/transformers_files.hpp"
+#include "tests/train/checkpoint/hugging_face_models.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
@@ -25,62 +20,6 @@ namespace vocabpipe::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// Element i of a tensor in the file: a multiple of 1/64 that bf16 and fp16 hold exactly.
-float value_of(const std::string& name, int64_t i) {
-    const auto first = std::accumulate(name.begin(), name.end(), int64_t{0},
-                                       [](int64_t sum, char c) { return sum * 31 % 1009 + c; });
-    return static_cast<float>((first + 37 * i) % 101 - 50) / 64;
-}
-
-/// All but 0 are normal numbers in fp16.
-uint16_t half_of(float value) {
-    if (value == 0) return 0;
-    const auto bits = std::bit_cast<uint32_t>(value);
-    const uint32_t exponent = ((bits >> 23) & 0xffU) - 127 + 15;
-    return static_cast<uint16_t>((bits >> 16 & 0x8000U) | exponent << 10 | (bits >> 13 & 0x3ffU));
-}
-
-RawTensor tensor(const std::string& name, const std::string& dtype, const std::string& shape) {
-    int64_t count = 1;
-    std::istringstream sizes(shape.substr(1));
-    for (std::string size; std::getline(sizes, size, ',');) count *= std::stoll(size);
-    RawTensor t{name, dtype, shape, ""};
-    for (int64_t i = 0; i < count; ++i) {
-        const float value = value_of(name, i);
-        const auto upper = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
-        const uint16_t half = dtype == "F16" ? half_of(value) : upper;
-        if (dtype == "F32") {
-            t.bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-        } else {
-            t.bytes.append(reinterpret_cast<const char*>(&half), sizeof half);
-        }
-    }
-    return t;
-}
-
-/// Names and shapes that transformers gives the model.
-std::vector<RawTensor> weights_of(const TransformersFiles& model, const std::string& dtype) {
-    std::vector<RawTensor> all;
-    std::istringstream lines(model.tensors);
-    for (std::string name, shape; lines >> name && std::getline(lines >> std::ws, shape);) {
-        all.push_back(tensor(name, dtype, shape));
-    }
-    return all;
-}
-
-void write_model(const std::string& folder, const std::string& config,
-                 const std::vector<RawTensor>& weights) {
-    std::filesystem::create_directories(folder);
-    write_file(folder + "/config.json", config);
-    write_file(folder + "/model.safetensors", raw_safetensors(weights));
-}
-
-ModelConfig config_of(const TransformersFiles& model) {
-    ModelConfig config = parse_model_config(model.config, model.model_type);
-    config.seq_length = config.max_position_embeddings;
-    return config;
-}
 
 /// The file's tensor that has a row of a parameter, and where in it the row is.
 std::pair<std::string, int64_t> stored_row(const ModelConfig& c, std::string name, int64_t row) {
@@ -129,11 +68,6 @@ void expect_loaded(const std::string& folder, ModelConfig config, DType dtype, V
             }
         }
     }
-}
-
-/// Of a test whose failure names it.
-std::string label(const TransformersFiles& model) {
-    return model.model_type + " " + model.config;
 }
 
 TEST(HuggingFace, HasTheNamesAndShapesThatTransformersSaves) {
@@ -263,6 +197,49 @@ TEST(HuggingFace, IsTrainedOnFromAStepAtAnotherNumberOfRanks) {
     }
 }
 
+TEST(HuggingFace, IsSavedInShardsThatAreVerifiedResumedAndRemovedLikeOneFile) {
+    const CheckpointRun runs;
+    TrainOptions options = runs.options();
+    options.model = config_of(kTransformersFiles.back());
+    options.vocab_mode = VocabMode::none;
+    options.save = runs.path("one");
+    options.save_interval = 4;
+    const std::vector<std::string> whole = runs.run(2, options);
+    options.save = runs.path("shards");
+    options.max_shard_bytes = 12000;
+    EXPECT_EQ(runs.run(2, options), whole);
+    const std::string step = step_folder(options.save, 4);
+    const TensorFolder one(step_folder(runs.path("one"), 4));
+    const TensorFolder shards(step);
+    EXPECT_GT(shards.files().size(), 3U);
+    EXPECT_EQ(shards.path(), step + "/model.safetensors.index.json");
+    EXPECT_EQ(shards.tensors().size(), one.tensors().size());
+    Checkpoint({step, true}).verify();
+
+    TrainOptions rest = options;
+    rest.load = step;
+    rest.save.clear();
+    rest.save_interval = 0;
+    EXPECT_EQ(runs.run(1, rest), std::vector(whole.begin() + 4, whole.end()));
+
+    options.load = options.save;
+    options.train_iters = 8;
+    options.save_total_limit = 1;
+    EXPECT_EQ(runs.run(2, options).size(), 2U);
+    EXPECT_FALSE(std::filesystem::exists(step));
+    const std::string last = step_folder(options.save, 8);
+    const std::string shard = TensorFolder(last).files()[1]->path();
+    for (const std::string& path : {shard, last + "/model.safetensors.index.json"}) {
+        const std::string bytes = read_file(path);
+        std::string damaged = bytes;
+        damaged[damaged.size() - 8] ^= 1;  // of a file name in the index, of data in a shard
+        write_file(path, damaged);
+        EXPECT_THROW(Checkpoint({last, true}).verify(), Error) << path;
+        write_file(path, bytes);
+    }
+    Checkpoint({last, true}).verify();
+}
+
 TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
     const TempFolder folder;
     const auto refused = [&](const TransformersFiles& model, const std::string& name,
@@ -293,6 +270,11 @@ TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
             refused(model, k,
                     [](auto& w, size_t) { w.push_back(tensor("score.weight", "F32", "[2]")); }),
             HasSubstr("tensor score.weight: is none of the model"));
+        // What would clear a terminal is shown as it is written in the file.
+        const std::string odd = R"(a\u001b[2J\nb)";
+        EXPECT_THAT(
+            refused(model, k, [&](auto& w, size_t) { w.push_back(tensor(odd, "F32", "[2]")); }),
+            HasSubstr(": tensor \"" + odd + "\": is none of the model"));
     }
     std::filesystem::remove(path);
     write_file(folder / "m/pytorch_model.bin", "");

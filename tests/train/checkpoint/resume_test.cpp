@@ -176,6 +176,26 @@ TEST_F(Resume, FromEveryScheduleInEveryModeAtOneToFourRanksToAnother) {
     }
 }
 
+TEST_F(Resume, WorksWhereRanksHaveNoRowOfTheVocabulary) {
+    std::vector<uint16_t> tokens(4000);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * i % 3);
+    write_file(runs_.path("three.bin"), std::string(reinterpret_cast<const char*>(tokens.data()),
+                                                    tokens.size() * sizeof(uint16_t)));
+    for (const bool async : {false, true}) {
+        const Change three = [&](TrainOptions& o) {
+            o.data_path = runs_.path("three.bin");
+            o.model.vocab_size = 3;
+            o.async_save = async;
+        };
+        const Curve expected = whole(4, three);
+        const Change without = [&](TrainOptions& o) {
+            three(o);
+            o.async_save = false;
+        };
+        EXPECT_EQ(resumed(4, without), from(expected, 4));
+    }
+}
+
 TEST_F(Resume, ContinuesFromBf16WithItsMasterWeightsInFp32) {
     const Change bf16 = [](TrainOptions& o) { o.model.dtype = DType::bf16; };
     const std::vector<double> want = CheckpointRun::losses(from(whole(2, bf16), 4));

@@ -153,5 +153,13 @@ TEST(MegatronWriter, LeavesNothingBehindOnAFullDisk) {
     EXPECT_EQ(left, Names{});
 }
 
+TEST(SyncFolder, ReportsAFolderThatIsNotThere) {
+    const TempFolder folder;
+    sync_folder_of(folder / "x");  // the file need not be there
+    EXPECT_THAT([&] { sync_folder_of(folder / "none/x"); },
+                ::testing::ThrowsMessage<OutputFileError>(
+                    AllOf(HasSubstr("none/: cannot open: No such file"), HasSubstr("create"))));
+}
+
 }  // namespace
 }  // namespace vocabpipe

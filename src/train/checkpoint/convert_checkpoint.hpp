@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/checkpoint/checkpoint_folder.hpp"
+#include "src/train/checkpoint/weight_files.hpp"
+#include "vocabpipe/tensor.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace vocabpipe {
+
+struct ConvertOptions {
+    std::optional<DType> dtype;  ///< none: bf16 where all weights are, else fp32
+    uint64_t max_shard_bytes = kMaxShardBytes;
+    std::function<void()> poll;  ///< called between pieces; may throw. Empty: nothing
+};
+
+struct ConvertReport {
+    size_t weight_files = 0;
+    size_t tensors = 0;
+    uint64_t bytes = 0;  ///< of the weights
+    DType dtype = DType::fp32;
+};
+
+/// Writes the model of a step, or of a Hugging Face folder, as a Hugging Face folder `to`:
+/// config.json, which keeps the keys that it has, weights, and the generation configuration and
+/// tokenizer that lie beside. The weights are those that the model computes with; a bf16 run's fp32
+/// masters stay in its step. Reads and writes in pieces of a few MiB. Checksums of a step are
+/// compared first. `to` must not exist, and appears by one rename when all is durable: UsageError,
+/// OutputFileError.
+ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
+                                 const ConvertOptions& options);
+
+}  // namespace vocabpipe

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/checkpoint/safetensors_writer.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// transformers' max_shard_size, "5GB".
+inline constexpr uint64_t kMaxShardBytes = 5'000'000'000;
+
+/// The files of a model's weights.
+struct WeightFiles {
+    std::vector<std::string> names;      ///< in the folder
+    std::vector<SafetensorsPlan> plans;  ///< [file]
+    std::string index;                   ///< text of model.safetensors.index.json; empty: one file
+};
+
+/// model.safetensors, or, where that had more than `max_bytes` of data, shards of as many tensors
+/// in their order as fit and an index. A tensor that is larger by itself has its own shard.
+[[nodiscard]] WeightFiles plan_weight_files(const std::vector<StoredTensor>& tensors,
+                                            uint64_t max_bytes);
+
+/// "model-00001-of-00002.safetensors".
+[[nodiscard]] bool is_shard_name(std::string_view name);
+
+}  // namespace vocabpipe

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/tool/run_program.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// A small Llama that has learned to say "abcdabcd..." byte by byte.
+class GenerateCommand : public ::testing::Test {
+protected:
+    static void SetUpTestSuite() {
+        folder_ = new TempFolder;
+        std::string text;
+        for (int i = 0; i < 3000; ++i) text += "abcd";
+        write_file(*folder_ / "text.txt", text);
+        const Outcome made = in_folder(
+            "'" VOCABPIPE_PROGRAM
+            "' data prepare --input text.txt --output set && '" TRAIN_GPT_PROGRAM
+            "' --transport threads --ranks 2 --data-path set --vocab-size 257 --model-type llama "
+            "--num-layers 2 --hidden-size 32 --num-attention-heads 4 --num-query-groups 2 "
+            "--seq-length 32 --global-batch-size 4 --train-iters 150 --lr 1e-2 --save steps");
+        ASSERT_EQ(made.exit_code, 0) << made.error;
+    }
+    static void TearDownTestSuite() { delete folder_; }
+
+    static Outcome in_folder(const std::string& command) {
+        return run_shell("cd '" + (*folder_ / "") + "' && " + command);
+    }
+    static Outcome generate(const std::string& arguments) {
+        return in_folder("'" VOCABPIPE_PROGRAM "' generate " + arguments);
+    }
+
+    static TempFolder* folder_;
+};
+TempFolder* GenerateCommand::folder_ = nullptr;
+
+TEST_F(GenerateCommand, GoesOnAsTheModelWasTrained) {
+    const Outcome greedy =
+        generate("--load steps --prompt cdab --temperature 0 --max-new-tokens 8");
+    EXPECT_EQ(greedy.exit_code, 0) << greedy.error;
+    EXPECT_EQ(greedy.output, "cdabcdabcdab\n");
+    const Outcome beyond_the_positions =
+        generate("--load steps --prompt abc --top-k 1 --max-new-tokens 40");
+    EXPECT_THAT(beyond_the_positions.output,
+                StartsWith("abcdabcdabcdabcdabcdabcdabcdabcdabcdabcd"));
+}
+
+TEST_F(GenerateCommand, SaysTheSameWithTheSameSeed) {
+    const std::string arguments =
+        "--load steps --prompt ab --temperature 3 --max-new-tokens 20 --seed ";
+    EXPECT_EQ(generate(arguments + "1").output, generate(arguments + "1").output);
+    EXPECT_NE(generate(arguments + "1").output, generate(arguments + "2").output);
+}
+
+TEST_F(GenerateCommand, RefusesInOneLineWhatItCannotRead) {
+    const Outcome nowhere = generate("--load nowhere --prompt a");
+    EXPECT_EQ(nowhere.exit_code, 3);
+    EXPECT_THAT(nowhere.error, HasSubstr("nowhere"));
+    const Outcome no_model = generate("--load steps --prompt a --tokenizer-model text.txt");
+    EXPECT_EQ(no_model.exit_code, 3);
+    EXPECT_THAT(no_model.error, HasSubstr("text.txt"));
+    const Outcome hot = generate("--load steps --prompt a --temperature -1");
+    EXPECT_EQ(hot.exit_code, 2);
+    EXPECT_THAT(hot.error, HasSubstr("--temperature"));
+}
+
+TEST_F(GenerateCommand, TrainingGoesOnWithTheModelThatLoadNamesOrAnotherOfItsConfig) {
+    const std::string train = "'" TRAIN_GPT_PROGRAM
+                              "' --transport threads --ranks 2 --data-path set --seq-length 32 "
+                              "--global-batch-size 4 --train-iters 151 --lr 1e-2 ";
+    const Outcome resumed = in_folder(train + "--load steps");
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.error;
+    EXPECT_THAT(resumed.output, HasSubstr("goes on after step 150"));
+    const Outcome anew =
+        in_folder(train + "--model steps/step-00000150/config.json --train-iters 1");
+    EXPECT_EQ(anew.exit_code, 0) << anew.error;
+    EXPECT_THAT(anew.output, HasSubstr("lm loss: 5."));  // ln 257: knows nothing
+    const Outcome twice = in_folder(train + "--model steps/step-00000150 --hidden-size 64");
+    EXPECT_EQ(twice.exit_code, 2);
+    EXPECT_THAT(twice.error, HasSubstr("--hidden-size: --model steps/step-00000150 says it"));
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
