@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/attention_checks.hpp"
 #include "kernels/check.hpp"
 #include "kernels/cuda/attention.hpp"
 #include "kernels/cuda/attention_cudnn.hpp"
@@ -499,17 +500,9 @@ private:
     int64_t first_group_ = 0, first_pair_ = 0, pairs_ = 0, turn_ = 0;
 };
 
-void require_shapes(ConstTensor qkv, AttentionShape shape, ConstTensor out, ConstTensor log_sum_exp,
-                    std::span<std::byte> workspace) {
-    require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
-    require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
-            "scale, softcap and window of 0 or more");
-    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, qkv_columns)");
-    require(has_shape(out, shape.tokens(), shape.query_columns()),
-            "out of shape (N, query_columns)");
-    require(has_shape(log_sum_exp, shape.tokens(), shape.heads) && log_sum_exp.dtype == DType::fp32,
-            "log_sum_exp of shape (N, heads) fp32");
-    require(qkv.dtype == out.dtype, "one type for qkv and out");
+void require_arguments(ConstTensor qkv, AttentionShape shape, ConstTensor out,
+                       ConstTensor log_sum_exp, std::span<std::byte> workspace) {
+    require_attention(qkv, shape, out, log_sum_exp);
     require(static_cast<int64_t>(workspace.size()) >= AttentionPlan(shape).group_bytes(),
             "workspace of attention_workspace_bytes()");
 }
@@ -523,7 +516,7 @@ int64_t attention_workspace_bytes(AttentionShape shape, DType type, int) {
 
 void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace) {
-    require_shapes(qkv, shape, out, log_sum_exp, workspace);
+    require_arguments(qkv, shape, out, log_sum_exp, workspace);
     if (out.size() == 0) return;
     if (try_cudnn_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace)) return;
     Attention(ctx, shape, qkv.dtype, workspace).forward(qkv, out, log_sum_exp);
@@ -532,9 +525,8 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
                                std::span<std::byte> workspace) {
-    require_shapes(qkv, shape, out, log_sum_exp, workspace);
-    require(same_shape(dout, out) && same_shape(dqkv, qkv), "gradients shaped as their tensors");
-    require(dout.dtype == qkv.dtype && dqkv.dtype == qkv.dtype, "one type for all gradients");
+    require_arguments(qkv, shape, out, log_sum_exp, workspace);
+    require_attention_gradients(dout, qkv, out, dqkv);
     if (out.size() == 0) return;
     if (try_cudnn_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace)) {
         return;

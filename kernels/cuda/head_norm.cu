@@ -2,9 +2,9 @@
 // As many lanes of a warp share a head as it takes vectors, so that all of them load.
 #include "kernels/cuda/head_norm.hpp"
 
-#include "kernels/check.hpp"
 #include "kernels/cuda/column_reduce.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/norm_checks.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -176,22 +176,11 @@ struct WeightTerms {
     }
 };
 
-void require_shapes(const AttentionShape& shape, ConstTensor qkv, ConstTensor other,
-                    ConstTensor statistics) {
-    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()) && same_shape(other, qkv),
-            "tensors (N, qkv_columns)");
-    require(qkv.dtype == other.dtype, "one type for all tensors (N, qkv_columns)");
-    require(has_shape(statistics, qkv.rows, shape.heads + shape.kv_heads) &&
-                statistics.dtype == DType::fp32,
-            "statistics of shape (N, heads + kv_heads) fp32");
+void require_arguments(ConstTensor qkv, ConstTensor other, ConstTensor statistics,
+                       const AttentionShape& shape) {
+    require_head_norm(qkv, other, statistics, shape);
     // What a grid can hold, and places that wrap around in none of its blocks.
     require(qkv.rows * (shape.heads + 2 * shape.kv_heads) <= 0x7fffffff, "fewer than 2^31 heads");
-}
-void require_gammas(const AttentionShape& shape, ConstTensor qkv, ConstTensor gamma_q,
-                    ConstTensor gamma_k) {
-    require(has_shape(gamma_q, 1, shape.head_size) && has_shape(gamma_k, 1, shape.head_size),
-            "gamma_q, gamma_k (1, head_size)");
-    require(gamma_q.dtype == qkv.dtype && gamma_k.dtype == qkv.dtype, "gammas of qkv's type");
 }
 
 Heads heads_of(const AttentionShape& shape) {
@@ -213,8 +202,8 @@ View first_head(View tensor, const AttentionShape& shape) {
 void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q, ConstTensor gamma_k,
                        const RmsNormOptions& options, const AttentionShape& shape, Tensor out,
                        Tensor statistics) {
-    require_shapes(shape, qkv, out, statistics);
-    require_gammas(shape, qkv, gamma_q, gamma_k);
+    require_arguments(qkv, out, statistics, shape);
+    require_head_gammas(gamma_q, gamma_k, shape, qkv.dtype);
     if (qkv.size() == 0) return;
     with_element_type(qkv.dtype, [&]<typename T>() {
         const ForwardArguments<T> arguments{.heads = heads_of(shape),
@@ -242,9 +231,9 @@ void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q, Const
 void head_norm_backward_input(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor gamma_q,
                               ConstTensor gamma_k, const RmsNormOptions& options,
                               ConstTensor statistics, const AttentionShape& shape, Tensor dqkv) {
-    require_shapes(shape, qkv, dout, statistics);
-    require_shapes(shape, qkv, dqkv, statistics);
-    require_gammas(shape, qkv, gamma_q, gamma_k);
+    require_arguments(qkv, dout, statistics, shape);
+    require_arguments(qkv, dqkv, statistics, shape);
+    require_head_gammas(gamma_q, gamma_k, shape, qkv.dtype);
     if (qkv.size() == 0) return;
     with_element_type(qkv.dtype, [&]<typename T>() {
         const BackwardArguments<T> arguments{.heads = heads_of(shape),
@@ -274,10 +263,9 @@ void head_norm_backward_input(Context& ctx, ConstTensor dout, ConstTensor qkv, C
 void head_norm_backward_weight(Context& ctx, ConstTensor dout, ConstTensor qkv,
                                ConstTensor statistics, const AttentionShape& shape, Tensor dgamma_q,
                                Tensor dgamma_k, bool accumulate) {
-    require_shapes(shape, qkv, dout, statistics);
+    require_arguments(qkv, dout, statistics, shape);
+    require_head_gammas(dgamma_q, dgamma_k, shape, DType::fp32);
     const auto sum_over_heads = [&](int64_t first, int64_t heads, Tensor dgamma) {
-        require(has_shape(dgamma, 1, shape.head_size) && dgamma.dtype == DType::fp32,
-                "dgamma_q, dgamma_k (1, head_size) fp32");
         const ColumnTotals<1> totals{{dgamma.as<float>()}, accumulate};
         const auto part = [&](ConstTensor tensor) {
             return tensor.column_range(first * shape.head_size, shape.head_size);

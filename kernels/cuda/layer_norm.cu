@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block per row.
-#include "kernels/check.hpp"
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/column_reduce.cuh"
 #include "kernels/cuda/layer_norm.hpp"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/norm_checks.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -141,20 +141,13 @@ struct WeightTerms {
     }
 };
 
-void require_statistics(ConstTensor statistics, int64_t rows) {
-    require(has_shape(statistics, rows, 2) && statistics.dtype == DType::fp32,
-            "statistics of shape (N, 2) fp32");
-}
-
 }  // namespace
 
 void layer_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma, ConstTensor beta,
                         float epsilon, Tensor y, Tensor statistics) {
-    require(same_shape(x, y), "equal shapes of x and y");
-    require(has_shape(gamma, 1, x.cols) && has_shape(beta, 1, x.cols), "gamma, beta (1, h)");
-    require(x.dtype == y.dtype && x.dtype == gamma.dtype && x.dtype == beta.dtype,
-            "one type for x, gamma, beta and y");
-    require_statistics(statistics, x.rows);
+    require_norm_forward(x, gamma, {}, y);
+    require_norm_weight(beta, x);
+    require_norm_statistics(statistics, x.rows, kLayerNormStatistics);
     if (x.size() == 0) return;
     with_element_type(x.dtype, [&]<typename T>() {
         const ForwardArguments<T> arguments{.x = x.as<T>(),
@@ -180,13 +173,8 @@ void layer_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma, ConstTen
 
 void layer_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
                                ConstTensor statistics, ConstTensor residual, Tensor dx) {
-    require(same_shape(x, dx) && same_shape(dy, dx), "equal shapes of dy, x and dx");
-    require(!residual || same_shape(residual, dx), "residual of dx's shape");
-    require(has_shape(gamma, 1, x.cols), "gamma (1, h)");
-    require(x.dtype == dx.dtype && x.dtype == dy.dtype && x.dtype == gamma.dtype &&
-                (!residual || residual.dtype == x.dtype),
-            "one type for dy, x, gamma, residual and dx");
-    require_statistics(statistics, x.rows);
+    require_norm_backward_input(dy, x, gamma, residual, dx);
+    require_norm_statistics(statistics, x.rows, kLayerNormStatistics);
     if (x.size() == 0) return;
     with_element_type(x.dtype, [&]<typename T>() {
         const BackwardArguments<T> arguments{.dy = dy.as<T>(),
@@ -214,10 +202,9 @@ void layer_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, Cons
 
 void layer_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor statistics,
                                 Tensor dgamma, Tensor dbeta, bool accumulate) {
-    require(same_shape(x, dy) && x.dtype == dy.dtype, "equal shapes and types of x and dy");
-    require(has_shape(dgamma, 1, x.cols) && has_shape(dbeta, 1, x.cols), "dgamma, dbeta (1, h)");
-    require(dgamma.dtype == DType::fp32 && dbeta.dtype == DType::fp32, "fp32 gradients");
-    require_statistics(statistics, x.rows);
+    require_norm_backward_weight(dy, x, dgamma);
+    require_norm_backward_weight(dy, x, dbeta);
+    require_norm_statistics(statistics, x.rows, kLayerNormStatistics);
     const ColumnTotals<2> totals{{dgamma.as<float>(), dbeta.as<float>()}, accumulate};
     with_element_type(x.dtype, [&]<typename T>() {
         with_vectors(

@@ -2,10 +2,10 @@
 // A block per row.
 #include "kernels/cuda/rms_norm.hpp"
 
-#include "kernels/check.hpp"
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/column_reduce.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/norm_checks.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -121,22 +121,12 @@ struct WeightTerms {
     }
 };
 
-void require_statistics(ConstTensor statistics, int64_t rows) {
-    require(has_shape(statistics, rows, 1) && statistics.dtype == DType::fp32,
-            "statistics of shape (N, 1) fp32");
-}
-
 }  // namespace
 
 void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma, const RmsNormOptions& options,
                       ConstTensor residual, Tensor y, Tensor statistics) {
-    require(same_shape(x, y), "equal shapes of x and y");
-    require(!residual || same_shape(residual, y), "residual of y's shape");
-    require(has_shape(gamma, 1, x.cols), "gamma (1, h)");
-    require(
-        x.dtype == y.dtype && x.dtype == gamma.dtype && (!residual || residual.dtype == x.dtype),
-        "one type for x, gamma, residual and y");
-    require_statistics(statistics, x.rows);
+    require_norm_forward(x, gamma, residual, y);
+    require_norm_statistics(statistics, x.rows, kRmsNormStatistics);
     if (x.size() == 0) return;
     with_element_type(x.dtype, [&]<typename T>() {
         const ForwardArguments<T> arguments{.x = x.as<T>(),
@@ -165,13 +155,8 @@ void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma, const RmsN
 void rms_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
                              const RmsNormOptions& options, ConstTensor statistics,
                              ConstTensor residual, Tensor dx) {
-    require(same_shape(x, dx) && same_shape(dy, dx), "equal shapes of dy, x and dx");
-    require(!residual || same_shape(residual, dx), "residual of dx's shape");
-    require(has_shape(gamma, 1, x.cols), "gamma (1, h)");
-    require(x.dtype == dx.dtype && x.dtype == dy.dtype && x.dtype == gamma.dtype &&
-                (!residual || residual.dtype == x.dtype),
-            "one type for dy, x, gamma, residual and dx");
-    require_statistics(statistics, x.rows);
+    require_norm_backward_input(dy, x, gamma, residual, dx);
+    require_norm_statistics(statistics, x.rows, kRmsNormStatistics);
     if (x.size() == 0) return;
     with_element_type(x.dtype, [&]<typename T>() {
         const BackwardArguments<T> arguments{.dy = dy.as<T>(),
@@ -200,9 +185,8 @@ void rms_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, ConstT
 
 void rms_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor statistics,
                               Tensor dgamma, bool accumulate) {
-    require(same_shape(x, dy) && x.dtype == dy.dtype, "equal shapes and types of x and dy");
-    require(has_shape(dgamma, 1, x.cols) && dgamma.dtype == DType::fp32, "dgamma (1, h) fp32");
-    require_statistics(statistics, x.rows);
+    require_norm_backward_weight(dy, x, dgamma);
+    require_norm_statistics(statistics, x.rows, kRmsNormStatistics);
     const ColumnTotals<1> totals{{dgamma.as<float>()}, accumulate};
     with_element_type(x.dtype, [&]<typename T>() {
         with_vectors(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/rotary.hpp"
 
+#include "kernels/attention_checks.hpp"
 #include "kernels/check.hpp"
 #include "kernels/cuda/map.cuh"
 
@@ -37,11 +38,7 @@ void rotate(Context& ctx, ConstTensor table, const AttentionShape& shape, float 
             Tensor qkv) {
     const int64_t half = shape.head_size / 2;
     const int64_t cols = (shape.heads + shape.kv_heads) * half;
-    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv (N, qkv_columns)");
-    require(shape.head_size % 2 == 0, "an even head_size");
-    require(table.rows >= shape.seq_length && table.cols == shape.head_size &&
-                table.dtype == DType::fp32,
-            "an fp32 table of shape (seq_length or more, head_size)");
+    require_rotary(table, shape, qkv);
     require(qkv.rows <= 0xffffffff && cols <= 0xffffffff, "fewer than 2^32 rows and columns");
     if (qkv.rows == 0 || cols == 0) return;
     with_element_type(qkv.dtype, [&]<typename T>() {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/check.hpp"
 #include "kernels/host/parallel.hpp"
 #include "kernels/host/rms_norm_row.hpp"
+#include "kernels/norm_checks.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -17,23 +17,6 @@ constexpr int64_t kStrip = 64;
 
 int64_t normed_heads(const AttentionShape& shape) {
     return shape.heads + shape.kv_heads;
-}
-
-void require_packed(ConstTensor a, ConstTensor b, const AttentionShape& shape) {
-    require(has_shape(a, shape.tokens(), shape.qkv_columns()) && same_shape(a, b),
-            "q | k | v of shape (N, qkv_columns), before and after");
-    require(a.dtype == b.dtype, "one type before and after");
-}
-void require_statistics(ConstTensor statistics, const AttentionShape& shape) {
-    require(has_shape(statistics, shape.tokens(), normed_heads(shape)) &&
-                statistics.dtype == DType::fp32,
-            "statistics of shape (N, heads + kv_heads) fp32");
-}
-void require_gamma(ConstTensor gamma_q, ConstTensor gamma_k, const AttentionShape& shape,
-                   DType type) {
-    require(has_shape(gamma_q, 1, shape.head_size) && has_shape(gamma_k, 1, shape.head_size) &&
-                gamma_q.dtype == type && gamma_k.dtype == type,
-            "gammas (1, head_size) of the right type");
 }
 
 /// Calls row(n, v, count) for every token: its v has `count` columns from column v on.
@@ -52,9 +35,8 @@ void for_each_row(Context& ctx, const AttentionShape& shape, Row&& row) {
 void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q, ConstTensor gamma_k,
                        const RmsNormOptions& options, const AttentionShape& shape, Tensor out,
                        Tensor statistics) {
-    require_packed(qkv, out, shape);
-    require_gamma(gamma_q, gamma_k, shape, qkv.dtype);
-    require_statistics(statistics, shape);
+    require_head_norm(qkv, out, statistics, shape);
+    require_head_gammas(gamma_q, gamma_k, shape, qkv.dtype);
     with_type(qkv.dtype, [&]<typename T>() {
         for_each_row(ctx, shape, [&](int64_t n, int64_t v, int64_t count) {
             const T* from = qkv.as<T>() + n * qkv.stride;
@@ -74,10 +56,9 @@ void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q, Const
 void head_norm_backward_input(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor gamma_q,
                               ConstTensor gamma_k, const RmsNormOptions& options,
                               ConstTensor statistics, const AttentionShape& shape, Tensor dqkv) {
-    require_packed(qkv, dout, shape);
-    require_packed(qkv, dqkv, shape);
-    require_gamma(gamma_q, gamma_k, shape, qkv.dtype);
-    require_statistics(statistics, shape);
+    require_head_norm(qkv, dout, statistics, shape);
+    require_head_norm(qkv, dqkv, statistics, shape);
+    require_head_gammas(gamma_q, gamma_k, shape, qkv.dtype);
     with_type(qkv.dtype, [&]<typename T>() {
         for_each_row(ctx, shape, [&](int64_t n, int64_t v, int64_t count) {
             const T* gradient = dout.as<T>() + n * dout.stride;
@@ -99,9 +80,8 @@ void head_norm_backward_input(Context& ctx, ConstTensor dout, ConstTensor qkv, C
 void head_norm_backward_weight(Context& ctx, ConstTensor dout, ConstTensor qkv,
                                ConstTensor statistics, const AttentionShape& shape, Tensor dgamma_q,
                                Tensor dgamma_k, bool accumulate) {
-    require_packed(qkv, dout, shape);
-    require_gamma(dgamma_q, dgamma_k, shape, DType::fp32);
-    require_statistics(statistics, shape);
+    require_head_norm(qkv, dout, statistics, shape);
+    require_head_gammas(dgamma_q, dgamma_k, shape, DType::fp32);
     const int64_t d = shape.head_size;
     with_type(qkv.dtype, [&]<typename T>() {
         // dgamma (d) of the heads [first, last), columns [begin, end), end - begin <= kStrip.

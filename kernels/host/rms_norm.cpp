@@ -3,30 +3,18 @@
 
 #include <algorithm>
 
-#include "kernels/check.hpp"
 #include "kernels/host/parallel.hpp"
 #include "kernels/host/rms_norm_row.hpp"
+#include "kernels/norm_checks.hpp"
 
 namespace vocabpipe::kernels::host {
 
-namespace {
-
-void require_statistics(ConstTensor statistics, int64_t rows) {
-    require(has_shape(statistics, rows, 1) && statistics.dtype == DType::fp32,
-            "statistics of shape (N, 1) fp32");
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma, const RmsNormOptions& options,
                       ConstTensor residual, Tensor y, Tensor statistics) {
-    require(same_shape(x, y), "equal shapes of x and y");
-    require(!residual || same_shape(residual, y), "residual of y's shape");
-    require(has_shape(gamma, 1, x.cols), "gamma (1, h)");
-    require(
-        x.dtype == y.dtype && x.dtype == gamma.dtype && (!residual || residual.dtype == x.dtype),
-        "one type for x, gamma, residual and y");
-    require_statistics(statistics, x.rows);
+    require_norm_forward(x, gamma, residual, y);
+    require_norm_statistics(statistics, x.rows, kRmsNormStatistics);
     with_type(x.dtype, [&]<typename T>() {
         parallel_ranges(ctx, x.rows, x.size(), [&](int64_t begin, int64_t end) {
             for (int64_t row = begin; row < end; ++row) {
@@ -46,13 +34,8 @@ void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma, const RmsN
 void rms_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
                              const RmsNormOptions& options, ConstTensor statistics,
                              ConstTensor residual, Tensor dx) {
-    require(same_shape(x, dx) && same_shape(dy, dx), "equal shapes of dy, x and dx");
-    require(!residual || same_shape(residual, dx), "residual of dx's shape");
-    require(has_shape(gamma, 1, x.cols), "gamma (1, h)");
-    require(x.dtype == dx.dtype && x.dtype == dy.dtype && x.dtype == gamma.dtype &&
-                (!residual || residual.dtype == x.dtype),
-            "one type for dy, x, gamma, residual and dx");
-    require_statistics(statistics, x.rows);
+    require_norm_backward_input(dy, x, gamma, residual, dx);
+    require_norm_statistics(statistics, x.rows, kRmsNormStatistics);
     with_type(x.dtype, [&]<typename T>() {
         parallel_ranges(ctx, x.rows, x.size(), [&](int64_t begin, int64_t end) {
             for (int64_t row = begin; row < end; ++row) {
@@ -75,9 +58,8 @@ void rms_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, ConstT
 
 void rms_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor statistics,
                               Tensor dgamma, bool accumulate) {
-    require(same_shape(x, dy) && x.dtype == dy.dtype, "equal shapes and types of x and dy");
-    require(has_shape(dgamma, 1, x.cols) && dgamma.dtype == DType::fp32, "dgamma (1, h) fp32");
-    require_statistics(statistics, x.rows);
+    require_norm_backward_weight(dy, x, dgamma);
+    require_norm_statistics(statistics, x.rows, kRmsNormStatistics);
     with_type(x.dtype, [&]<typename T>() {
         // Split by columns, so that every sum runs over all rows in order on one thread.
         parallel_ranges(ctx, x.cols, x.size(), [&](int64_t begin, int64_t end) {

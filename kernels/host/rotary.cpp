@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/host/rotary.hpp"
 
+#include "kernels/attention_checks.hpp"
 #include "kernels/bf16.hpp"
-#include "kernels/check.hpp"
 #include "kernels/host/parallel.hpp"
 
 namespace vocabpipe::kernels::host {
@@ -12,10 +12,7 @@ namespace {
 /// direction: 1 rotates, -1 back.
 void rotate(Context& ctx, ConstTensor table, const AttentionShape& shape, float direction,
             Tensor qkv) {
-    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv (N, qkv_columns)");
-    require(table.rows >= shape.seq_length && table.cols == shape.head_size &&
-                shape.head_size % 2 == 0 && table.dtype == DType::fp32,
-            "a table (seq_length or more, head_size) fp32 of an even head_size");
+    require_rotary(table, shape, qkv);
     const int64_t rotated = shape.query_columns() + shape.kv_columns();
     const int64_t half = shape.head_size / 2;
     with_type(qkv.dtype, [&]<typename T>() {

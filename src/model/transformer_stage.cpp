@@ -371,6 +371,10 @@ void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
     if (config_.gated) {
         linear(saved.mlp_norm, w.fc, saved.fc);
         op.gated_forward(ctx, config_.activation, saved.fc, saved.act);
+    } else if (options_.recompute == Recompute::selective) {
+        // As layer_recompute() will: GELU within the product may round differently.
+        linear(saved.mlp_norm, w.fc, saved.fc);
+        op.gelu_forward(ctx, saved.fc, saved.act);
     } else {
         op.linear_gelu_forward(ctx, saved.mlp_norm, w.fc.weight->weight, weight_of(w.fc.bias),
                                saved.fc, saved.act);

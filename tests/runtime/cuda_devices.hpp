@@ -7,6 +7,8 @@
 #include "tests/support/cuda_stand_in/control.hpp"
 #endif
 
+#include <functional>
+#include <memory>
 #include <string>
 
 namespace vocabpipe::testing {
@@ -22,6 +24,14 @@ inline int gpus_for_nccl() {
 /// Empty if tests can run.
 inline std::string why_no_cuda() {
     return gpus_for_nccl() > 0 ? "" : "no GPU: cudaGetDeviceCount finds none";
+}
+
+/// A rank's device, for PipelineOptions: with NCCL each has its own GPU, else all share one.
+inline std::function<std::unique_ptr<Device>(int rank)> devices(CudaTransport transport) {
+    return [transport](int rank) {
+        return make_cuda_device(
+            {.ordinal = transport == CudaTransport::nccl ? rank : 0, .transport = transport});
+    };
 }
 
 }  // namespace vocabpipe::testing

@@ -38,15 +38,6 @@ std::vector<CudaRun> every_run() {
     return runs;
 }
 
-PipelineOptions on(CudaTransport transport) {
-    PipelineOptions options;
-    options.make_device = [transport](int rank) {
-        return make_cuda_device(
-            {.ordinal = transport == CudaTransport::nccl ? rank : 0, .transport = transport});
-    };
-    return options;
-}
-
 class CudaEquality : public ::testing::TestWithParam<CudaRun> {
 protected:
     void SetUp() override {
@@ -69,8 +60,8 @@ TEST_P(CudaEquality, LossAndGradientsHaveTheBitsOfASingleRankOnTheDevice) {
             expected = run_single_rank(config, partition, schedule, batch, 7, *device);
         }
         World world = World::threads(c.ranks, {.timeout_seconds = 30});
-        const Gradients actual =
-            run_pipeline(world, config, partition, schedule, batch, 7, on(transport));
+        const Gradients actual = run_pipeline(world, config, partition, schedule, batch, 7,
+                                              {.make_device = devices(transport)});
         EXPECT_EQ(first_difference(expected, actual), "");
         if (HasFailure()) return;
     }
@@ -121,8 +112,8 @@ TEST_P(CudaAgainstHost, AWholeModelDiffersByTheRoundingOfItsSumsOnly) {
     const ModelPartition partition = even_partition(config, schedule, 2);
     World world = World::threads(2, {.timeout_seconds = 30});
     const Gradients host = run_pipeline(world, config, partition, schedule, batch, 7);
-    const Gradients cuda =
-        run_pipeline(world, config, partition, schedule, batch, 7, on(CudaTransport::copies));
+    const Gradients cuda = run_pipeline(world, config, partition, schedule, batch, 7,
+                                        {.make_device = devices(CudaTransport::copies)});
     const double worst = expect_near(host, cuda, GetParam());
     ASSERT_EQ(host.losses.size(), cuda.losses.size());
     for (size_t j = 0; j < host.losses.size(); ++j) {
@@ -143,7 +134,7 @@ TEST_P(CudaAgainstHost, NativeReductionsDifferByTheOrderOfTheirSumsOnly) {
         const Batch batch = random_batch(config, 4, 2, 5);
         const ModelPartition partition = even_partition(config, schedule, 2);
         World world = World::threads(3, {.timeout_seconds = 30});
-        PipelineOptions options = on(CudaTransport::nccl);
+        PipelineOptions options{.make_device = devices(CudaTransport::nccl)};
         const Gradients ordered =
             run_pipeline(world, config, partition, schedule, batch, 7, options);
         options.reductions = Reductions::native;

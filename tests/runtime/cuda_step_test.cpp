@@ -5,6 +5,7 @@
 #include "tests/schedule/trace_reader.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/explain.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 #include <gtest/gtest.h>
 
@@ -68,11 +69,16 @@ TEST_P(CudaStep, NeitherWaitsForTheDeviceNorAllocatesAfterTheFirstOne) {
 TEST_P(CudaStep, HasTheSameBitsHoweverItsStreamsAreDelayed) {
     const ModelConfig config = tiny_gpt(4, {.vocab_size = 53, .dtype = DType::bf16, .tied = true});
     for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier, VocabMode::interlaced}) {
-        const Schedule schedule =
-            generate(mode == VocabMode::none ? "zb-h1" : "1f1b",
+        const bool recompute = mode == VocabMode::none;
+        Schedule schedule =
+            generate(recompute ? "zb-h1" : "1f1b",
                      {.ranks = 3, .microbatches = 4, .vocab_mode = mode, .vocab_size = 53});
         const Batch batch = random_batch(config, 4, 1, 5);
-        const ModelPartition partition = even_partition(config, schedule, 1);
+        ModelPartition partition = even_partition(config, schedule, 1);
+        if (recompute) {
+            schedule = with_recomputation(schedule);
+            partition.recompute = Recompute::full;
+        }
         PipelineOptions options;
         options.steps = 2;
         options.make_device = [](int rank) {

@@ -237,6 +237,40 @@ TEST_F(CudaTraining, StopsAndGoesOnBitByBitThereAndFollowsTheCurveOnTheHost) {
     }
 }
 
+TEST_F(CudaTraining, GoesOnAtOtherRanksWithAnotherScheduleRecomputing) {
+    TrainOptions options = this->options();
+    options.model.num_attention_heads = 4;
+    options.model.num_query_groups = 2;
+    set_family(options.model, ModelFamily::gemma2);
+    options.train_iters = 6;
+    options.vocab_mode = VocabMode::none;
+    options.make_device = on(CudaTransport::copies);
+    options.save = folder_ / "saved";
+    options.save_interval = 3;
+    const std::vector<json> expected = run(2, options);
+    ASSERT_EQ(expected.size(), 6U);
+
+    options.save = {};
+    options.save_interval = 0;
+    options.load = folder_ / "saved/step-00000003";
+    options.schedule = "zb-h1";
+    options.recompute = Recompute::full;
+    if (gpus_for_nccl() >= 3) options.make_device = on(CudaTransport::nccl);
+    const std::vector<json> same = run(3, options);
+    options.schedule = "v-half";
+    options.vocab_mode = VocabMode::two_barriers;
+    const std::vector<json> sharded = run(2, options);
+    ASSERT_EQ(same.size(), 3U);
+    ASSERT_EQ(sharded.size(), 3U);
+    for (size_t i = 0; i < 3; ++i) {
+        const json& want = expected[i + 3];
+        for (const char* key : {"step", "loss", "grad_norm", "lr"}) {
+            EXPECT_EQ(same[i].at(key), want.at(key)) << key;
+        }
+        EXPECT_NEAR(sharded[i].at("loss"), want.at("loss"), 2e-5);  // as in CudaCurve
+    }
+}
+
 TEST_F(CudaTraining, EndsAfterTheStepInWhichItIsAskedTo) {
     TrainOptions options = this->options();
     options.make_device = on(CudaTransport::copies);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention's operators (kernels/host/attention.hpp, kernels/host/rotary.hpp) ask of their
+// arguments on every device; workspaces are each device's own. UsageError otherwise.
+#pragma once
+
+#include "kernels/attention_shape.hpp"
+#include "kernels/check.hpp"
+
+namespace vocabpipe::kernels {
+
+inline void require_attention(ConstTensor qkv, const AttentionShape& shape, ConstTensor out,
+                              ConstTensor log_sum_exp) {
+    require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
+    require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
+            "scale, softcap and window of 0 or more");
+    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, qkv_columns)");
+    require(has_shape(out, shape.tokens(), shape.query_columns()),
+            "out of shape (N, query_columns)");
+    require(has_shape(log_sum_exp, shape.tokens(), shape.heads) && log_sum_exp.dtype == DType::fp32,
+            "log_sum_exp of shape (N, heads) fp32");
+    require(qkv.dtype == out.dtype, "one type for qkv and out");
+}
+
+/// Besides require_attention().
+inline void require_attention_gradients(ConstTensor dout, ConstTensor qkv, ConstTensor out,
+                                        ConstTensor dqkv) {
+    require(same_shape(dout, out) && same_shape(dqkv, qkv), "gradients shaped as their tensors");
+    require(dout.dtype == qkv.dtype && dqkv.dtype == qkv.dtype, "one type for all gradients");
+}
+
+inline void require_rotary(ConstTensor table, const AttentionShape& shape, ConstTensor qkv) {
+    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, qkv_columns)");
+    require(shape.head_size % 2 == 0, "an even head_size");
+    require(table.rows >= shape.seq_length && table.cols == shape.head_size &&
+                table.dtype == DType::fp32,
+            "an fp32 table of shape (seq_length or more, head_size)");
+}
+
+}  // namespace vocabpipe::kernels

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the norms' operators (kernels/host/layer_norm.hpp, rms_norm.hpp and head_norm.hpp) ask of
+// their arguments on every device. UsageError otherwise.
+#pragma once
+
+#include "kernels/attention_shape.hpp"
+#include "kernels/check.hpp"
+
+namespace vocabpipe::kernels {
+
+inline constexpr int64_t kLayerNormStatistics = 2;  ///< per row: mean, inverse standard deviation
+inline constexpr int64_t kRmsNormStatistics = 1;    ///< per row: inverse_rms
+
+inline void require_norm_statistics(ConstTensor statistics, int64_t rows, int64_t cols) {
+    require(has_shape(statistics, rows, cols) && statistics.dtype == DType::fp32,
+            "fp32 statistics: (N, 2) of LayerNorm, (N, 1) of RMSNorm, (N, heads + kv_heads) of q "
+            "and k");
+}
+
+/// gamma, or LayerNorm's beta.
+inline void require_norm_weight(ConstTensor weight, ConstTensor x) {
+    require(has_shape(weight, 1, x.cols) && weight.dtype == x.dtype,
+            "gamma, beta (1, h) of x's type");
+}
+
+/// Without beta. `residual` may be empty.
+inline void require_norm_forward(ConstTensor x, ConstTensor gamma, ConstTensor residual,
+                                 ConstTensor y) {
+    require(same_shape(x, y) && x.dtype == y.dtype, "equal shapes and types of x and y");
+    require(!residual || (same_shape(residual, y) && residual.dtype == y.dtype),
+            "residual of y's shape and type");
+    require_norm_weight(gamma, x);
+}
+
+inline void require_norm_backward_input(ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                                        ConstTensor residual, ConstTensor dx) {
+    require(same_shape(dy, dx) && dy.dtype == dx.dtype, "equal shapes and types of dy and dx");
+    require_norm_forward(x, gamma, residual, dx);
+}
+
+/// Called for dgamma and, where there is one, for dbeta.
+inline void require_norm_backward_weight(ConstTensor dy, ConstTensor x, ConstTensor gradient) {
+    require(same_shape(x, dy) && x.dtype == dy.dtype, "equal shapes and types of x and dy");
+    require(has_shape(gradient, 1, x.cols) && gradient.dtype == DType::fp32,
+            "fp32 dgamma, dbeta (1, h)");
+}
+
+/// `other`: the tensor (N, qkv_columns) on the other side of the norm, or its gradient.
+inline void require_head_norm(ConstTensor qkv, ConstTensor other, ConstTensor statistics,
+                              const AttentionShape& shape) {
+    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()) && same_shape(other, qkv),
+            "tensors of shape (N, qkv_columns)");
+    require(qkv.dtype == other.dtype, "one type for all tensors (N, qkv_columns)");
+    require_norm_statistics(statistics, qkv.rows, shape.heads + shape.kv_heads);
+}
+
+/// `type`: qkv's of weights, fp32 of gradients.
+inline void require_head_gammas(ConstTensor gamma_q, ConstTensor gamma_k,
+                                const AttentionShape& shape, DType type) {
+    require(has_shape(gamma_q, 1, shape.head_size) && has_shape(gamma_k, 1, shape.head_size),
+            "gamma_q, gamma_k (1, head_size)");
+    require(gamma_q.dtype == type && gamma_k.dtype == type,
+            "gammas of qkv's type, or their gradients in fp32");
+}
+
+}  // namespace vocabpipe::kernels

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the operators of every device ask of their arguments.
+#include "kernels/attention_checks.hpp"
+#include "kernels/norm_checks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+
+namespace vocabpipe::kernels {
+namespace {
+
+/// A tensor of this shape that nobody reads.
+Tensor tensor(int64_t rows, int64_t cols, DType type = DType::bf16) {
+    static std::byte memory;
+    return {&memory, rows, cols, type};
+}
+
+/// `check` takes these arguments, but none of them with another shape or type.
+template <size_t kCount>
+void expect_each_needed(
+    const std::array<Tensor, kCount>& arguments,
+    const std::function<void(const std::array<Tensor, kCount>& arguments)>& check) {
+    EXPECT_NO_THROW(check(arguments));
+    for (size_t i = 0; i < kCount; ++i) {
+        const Tensor good = arguments.at(i);
+        const DType other = good.dtype == DType::fp32 ? DType::bf16 : DType::fp32;
+        for (const Tensor& wrong :
+             {tensor(good.rows + 1, good.cols, good.dtype),
+              tensor(good.rows, good.cols - 1, good.dtype), tensor(good.rows, good.cols, other)}) {
+            std::array<Tensor, kCount> changed = arguments;
+            changed.at(i) = wrong;
+            EXPECT_THROW(check(changed), UsageError)
+                << "argument " << i << " (" << wrong.rows << ", " << wrong.cols << ") of "
+                << size_of(wrong.dtype) << " bytes";
+        }
+    }
+}
+
+/// 6 tokens; 4 heads of queries, 2 of keys and values, of 6.
+constexpr AttentionShape kShape{
+    .sequences = 2, .seq_length = 3, .heads = 4, .head_size = 6, .kv_heads = 2};
+constexpr int64_t kTokens = 6, kQuery = 24, kQkv = 48;
+
+TEST(AttentionChecks, TakeNoOtherShapesOrTypes) {
+    const Tensor qkv = tensor(kTokens, kQkv), out = tensor(kTokens, kQuery);
+    expect_each_needed<3>({qkv, out, tensor(kTokens, 4, DType::fp32)},
+                          [](const auto& a) { require_attention(a[0], kShape, a[1], a[2]); });
+    expect_each_needed<2>(
+        {out, qkv}, [&](const auto& a) { require_attention_gradients(a[0], qkv, out, a[1]); });
+}
+
+TEST(AttentionChecks, TakeNoNegativeOptionsAndOnlyHeadsThatCanShareKeys) {
+    const auto check = [](AttentionShape shape) {
+        require_attention(tensor(kTokens, shape.qkv_columns()), shape,
+                          tensor(kTokens, shape.query_columns()),
+                          tensor(kTokens, shape.heads, DType::fp32));
+    };
+    EXPECT_NO_THROW(check(kShape));
+    for (const auto& change : std::initializer_list<std::function<void(AttentionShape&)>>{
+             [](AttentionShape& shape) { shape.kv_heads = 3; },
+             [](AttentionShape& shape) { shape.kv_heads = 0; },
+             [](AttentionShape& shape) { shape.scale = -1; },
+             [](AttentionShape& shape) { shape.softcap = -1; },
+             [](AttentionShape& shape) { shape.window = -1; }}) {
+        AttentionShape shape = kShape;
+        change(shape);
+        EXPECT_THROW(check(shape), UsageError);
+    }
+}
+
+TEST(RotaryChecks, TakeATableOfAllPositionsAndEvenHeads) {
+    const Tensor qkv = tensor(kTokens, kQkv);
+    const auto check = [&](const Tensor& table) { require_rotary(table, kShape, qkv); };
+    EXPECT_NO_THROW(check(tensor(3, 6, DType::fp32)));
+    EXPECT_NO_THROW(check(tensor(9, 6, DType::fp32)));
+    EXPECT_THROW(check(tensor(2, 6, DType::fp32)), UsageError);
+    EXPECT_THROW(check(tensor(3, 3, DType::fp32)), UsageError);
+    EXPECT_THROW(check(tensor(3, 6)), UsageError);
+    EXPECT_THROW(require_rotary(tensor(3, 6, DType::fp32), kShape, tensor(kTokens, kQuery)),
+                 UsageError);
+    AttentionShape odd = kShape;
+    odd.head_size = 5;
+    EXPECT_THROW(require_rotary(tensor(3, 5, DType::fp32), odd, tensor(kTokens, 40)), UsageError);
+}
+
+TEST(NormChecks, TakeNoOtherShapesOrTypes) {
+    const Tensor rows = tensor(6, 5), weight = tensor(1, 5);
+    const Tensor gradient = tensor(1, 5, DType::fp32);
+    expect_each_needed<4>({rows, weight, rows, rows},
+                          [](const auto& a) { require_norm_forward(a[0], a[1], a[2], a[3]); });
+    expect_each_needed<5>({rows, rows, weight, rows, rows}, [](const auto& a) {
+        require_norm_backward_input(a[0], a[1], a[2], a[3], a[4]);
+    });
+    expect_each_needed<3>({rows, rows, gradient},
+                          [](const auto& a) { require_norm_backward_weight(a[0], a[1], a[2]); });
+    expect_each_needed<1>({weight}, [&](const auto& a) { require_norm_weight(a[0], rows); });
+    expect_each_needed<1>({tensor(6, 2, DType::fp32)}, [](const auto& a) {
+        require_norm_statistics(a[0], 6, kLayerNormStatistics);
+    });
+    EXPECT_NO_THROW(require_norm_forward(rows, weight, {}, rows)) << "a residual may be missing";
+    EXPECT_THROW(require_norm_weight({}, rows), UsageError) << "a weight may not";
+}
+
+TEST(HeadNormChecks, TakeNoOtherShapesOrTypes) {
+    const Tensor qkv = tensor(kTokens, kQkv), statistics = tensor(kTokens, 6, DType::fp32);
+    expect_each_needed<3>({qkv, qkv, statistics},
+                          [](const auto& a) { require_head_norm(a[0], a[1], a[2], kShape); });
+    for (const DType type : {DType::bf16, DType::fp32}) {
+        expect_each_needed<2>({tensor(1, 6, type), tensor(1, 6, type)}, [&](const auto& a) {
+            require_head_gammas(a[0], a[1], kShape, type);
+        });
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::kernels

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every model family through pipelines of CUDA devices, with and without recomputation: the bits of
+// a single rank on the same kind of device, which keeps everything.
+#include "tests/model/model_cases.hpp"
+#include "tests/runtime/cuda_devices.hpp"
+#include "tests/support/pipeline_run.hpp"
+#include "tests/support/schedule_cases.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/recompute.hpp"
+#include "vocabpipe/with_recomputation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+namespace vocabpipe::testing {
+namespace {
+
+constexpr std::array kModels{ModelFamily::gpt2, ModelFamily::llama, ModelFamily::qwen2,
+                             ModelFamily::qwen3, ModelFamily::gemma2};
+constexpr std::array kGranularities{Recompute::none, Recompute::selective, Recompute::full};
+/// A full backward, split backwards, V placement, several stages per rank.
+constexpr std::array kSchedules{"1f1b", "zb-h1", "v-half", "interleaved"};
+
+struct FamilyRun {
+    ModelFamily model;
+    Recompute recompute;
+    ScheduleCase schedule;
+    DType dtype;
+    bool tied;
+    bool vectors;  ///< heads whose halves are whole vectors; else not even a head is
+    CudaTransport transport;
+    friend void PrintTo(const FamilyRun& run, std::ostream* out) {
+        PrintTo(run.schedule, out);
+        *out << (run.dtype == DType::bf16 ? " bf16" : " fp32") << (run.tied ? " tied" : " untied");
+    }
+};
+
+/// Every model with every granularity; the rest in turn, or in a full run all of the schedules.
+std::vector<FamilyRun> every_run() {
+    std::vector<FamilyRun> runs;
+    const auto add = [&](ModelFamily model, Recompute recompute, ScheduleCase schedule) {
+        const size_t m = static_cast<size_t>(model) + schedule.turn;
+        const size_t turn = m + static_cast<size_t>(recompute);
+        const bool nccl = turn % 4 == 3 && schedule.ranks <= gpus_for_nccl();
+        runs.push_back({.model = model,
+                        .recompute = recompute,
+                        .schedule = std::move(schedule),
+                        .dtype = turn % 2 == 0 ? DType::fp32 : DType::bf16,
+                        .tied = m % 2 == 0,
+                        .vectors = turn % 3 != 0,
+                        .transport = nccl ? CudaTransport::nccl : CudaTransport::copies});
+    };
+    size_t cell = 0;
+    for (const ModelFamily model : kModels) {
+        for (const Recompute recompute : kGranularities) {
+            if (!full_run()) {
+                add(model, recompute,
+                    {.family = kSchedules[cell % kSchedules.size()],
+                     .mode = kEveryVocabMode[cell % kEveryVocabMode.size()],
+                     .ranks = 2 + static_cast<int>(cell / kSchedules.size() % 2)});
+                ++cell;
+                continue;
+            }
+            for (const char* schedule : kSchedules) {
+                for (const VocabMode mode : kEveryVocabMode) {
+                    for (const int ranks : {2, 3}) {
+                        add(model, recompute,
+                            {.family = schedule, .mode = mode, .ranks = ranks, .turn = ++cell});
+                    }
+                }
+            }
+        }
+    }
+    return runs;
+}
+
+class CudaModelFamilies : public ::testing::TestWithParam<FamilyRun> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+TEST_P(CudaModelFamilies, HaveTheBitsOfASingleRankOnTheDevice) {
+    const FamilyRun& run = GetParam();
+    Schedule schedule =
+        make_schedule(run.schedule, {.microbatches = run.schedule.ranks + 1, .vocab_size = 29});
+    ModelConfig config = small_family(run.model, schedule.stages + 1, 7, 29, run.tied);
+    config.dtype = run.dtype;
+    if (run.vectors) config.kv_channels = 16;
+    const Batch batch = random_batch(config, schedule.microbatches, 2, 3);
+    ModelPartition partition = even_partition(config, schedule, 2);
+    // In bf16 the product takes GPT-2's GELU of its unrounded sum, unless GELU alone is recomputed.
+    if (!config.gated && run.recompute == Recompute::selective) partition.recompute = run.recompute;
+    Gradients expected;
+    {
+        const std::unique_ptr<Device> device = make_cuda_device({});
+        expected = run_single_rank(config, partition, schedule, batch, 7, *device);
+    }
+    for (const double loss : expected.losses) ASSERT_TRUE(std::isfinite(loss));
+
+    partition.recompute = run.recompute;
+    if (run.recompute != Recompute::none) schedule = with_recomputation(schedule);
+    World world = World::threads(run.schedule.ranks, {.timeout_seconds = 30});
+    EXPECT_EQ(first_difference(expected, run_pipeline(world, config, partition, schedule, batch, 7,
+                                                      {.make_device = devices(run.transport)})),
+              "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, CudaModelFamilies, ::testing::ValuesIn(every_run()),
+                         [](const auto& info) {
+                             const FamilyRun& run = info.param;
+                             return test_name(to_string(run.model)) + "_recompute_" +
+                                    test_name(to_string(run.recompute)) + "_" +
+                                    test_name(run.schedule);
+                         });
+
+}  // namespace
+}  // namespace vocabpipe::testing
