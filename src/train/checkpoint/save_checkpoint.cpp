@@ -185,9 +185,12 @@ void CheckpointSaver::publish(const std::vector<std::vector<std::byte>>& pieces_
         return std::pair(a.file, a.begin) < std::pair(b.file, b.begin);
     });
     const std::string partial = partial_folder(options_.root, state_.step);
+    auto begin = sorted.begin();
     for (size_t i = 0; i < plans_.size(); ++i) {
-        const auto mine = std::ranges::equal_range(sorted, i, {}, &Piece::file);
-        state_.files[names_[i]] = checksums_of(plans_[i], mine);
+        const auto end =
+            std::find_if(begin, sorted.end(), [i](const Piece& p) { return p.file != i; });
+        state_.files[names_[i]] = checksums_of(plans_[i], {begin, end});
+        begin = end;
     }
     const auto add_text = [&](std::string_view name, const std::string& text) {
         state_.files[std::string(name)] = {.bytes = text.size(), .head = crc32c(as_bytes(text))};
