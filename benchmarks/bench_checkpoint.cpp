@@ -6,8 +6,9 @@
 // write   every rank's rows, checksums and fsync, until the step has its name; dd: as many bytes,
 //         bs=8M conv=fsync
 // read    every byte against its checksum, then every rank's rows into place; dd: of=/dev/null
-//         bs=8M. Both read files of which nothing is in the page cache of this system (column
-//         cached says so); what a host or a disk keeps besides is the same for both.
+//         bs=8M of the same files. Before each of them the page cache of this system is made to
+//         forget the files (column cached: what it kept); what a host or a disk keeps besides, both
+//         find.
 // pause   what a step waits for with --async-save: files made, rows copied; memcpy: the same bytes
 //         by as many threads
 //
@@ -187,16 +188,17 @@ int64_t run(Communicator& communicator, const Options& o) {
         const std::string saved = step_folder(o.folder, step);
         const TrainingState state{
             .step = step, .seq_length = 1024, .dtype = o.bf16 ? "bf16" : "fp32"};
-        const auto rest = [&] { std::this_thread::sleep_for(std::chrono::seconds(o.rest)); };
-        const auto in_turns = [&](const char* what, double cached, const auto& us, const auto& them,
-                                  const auto& count_wrong) {
+        const auto in_turns = [&](const char* what, const double& cached, const auto& before_each,
+                                  const auto& us, const auto& them, const auto& count_wrong) {
+            const auto time_of = [&](const auto& side) {
+                std::this_thread::sleep_for(std::chrono::seconds(o.rest));
+                before_each();
+                return timed(communicator, side);
+            };
             double ours = 0;
-            rest();
-            if (step % 2 == 0) ours = timed(communicator, us);
-            rest();
-            const double theirs = timed(communicator, them);
-            rest();
-            if (step % 2 != 0) ours = timed(communicator, us);
+            if (step % 2 == 0) ours = time_of(us);
+            const double theirs = time_of(them);
+            if (step % 2 != 0) ours = time_of(us);
             int64_t wrong = 0;
             const int64_t of_rank = count_wrong();
             for (const auto& one : communicator.all_gather(std::as_bytes(std::span(&of_rank, 1)))) {
@@ -215,7 +217,7 @@ int64_t run(Communicator& communicator, const Options& o) {
         const auto nothing_wrong = [] { return int64_t{0}; };
 
         in_turns(
-            "pause", 1, [&] { async.begin(state); },
+            "pause", 1, [] {}, [&] { async.begin(state); },
             [&] {
                 std::byte* to = copy.data();
                 for (const StoredRows& r : rows) {
@@ -230,7 +232,7 @@ int64_t run(Communicator& communicator, const Options& o) {
             std::filesystem::remove(dd_file);
         });
         in_turns(
-            "write", 0,
+            "write", 0, [] {},
             [&] {
                 synchronous.begin(state);
                 (void)synchronous.finish();
@@ -240,22 +242,28 @@ int64_t run(Communicator& communicator, const Options& o) {
         for (const StoredRows& r : rows) {
             std::memset(const_cast<std::byte*>(r.data), 0xff, r.bytes());
         }
-        double cached = 0;
-        on_first([&] {
-            std::vector<std::string> files{dd_file};
-            for (const auto& file : std::filesystem::directory_iterator(saved)) {
-                files.push_back(file.path());
-            }
-            cached = drop_cache(files);
-        });
+        std::vector<std::string> files;
+        for (const auto& file : std::filesystem::directory_iterator(saved)) {
+            files.push_back(file.path());
+        }
+        double cached = 0;  // the larger share of the two sides
+        const auto forget = [&] {
+            on_first([&] { cached = std::max(cached, drop_cache(files)); });
+        };
         in_turns(
-            "read", cached,
+            "read", cached, forget,
             [&] {
                 const Checkpoint checkpoint(find_checkpoint(saved, false));
                 checkpoint.verify(communicator);
                 checkpoint.fill(model, executor.context());
             },
-            [&] { on_first([&] { dd("of=/dev/null if=" + dd_file, bytes); }); },
+            [&] {
+                on_first([&] {
+                    for (const std::string& file : files) {
+                        dd("of=/dev/null if=" + file, std::filesystem::file_size(file));
+                    }
+                });
+            },
             [&] {
                 const std::vector<uint32_t> after = checksums(rows);
                 int64_t wrong = 0;

@@ -9,8 +9,9 @@ What docs/checkpoints.md reports was run with torch 2.8.0 and transformers 5.23.
 
 A model made by transformers, with random sizes, heads, biases, rotary scaling, windows and caps, is
 saved by it and loaded here on one and two ranks: logits, loss and the gradient of every tensor, as
-relative errors in the Frobenius norm (gradients that are smaller than 1e-3 of the whole gradient
-are compared with that). Then the ranks save it, transformers loads that, and `vocabpipe checkpoint
+relative errors in the Frobenius norm. (Gradients smaller than 1e-2 of the whole are compared with
+that: the terms of k's bias all but cancel, for it shifts the scores of a query nearly alike.) Then
+the ranks save it, transformers loads that, and `vocabpipe checkpoint
 convert` writes it in shards: the weights must be the same bits and so must be the logits that
 transformers computes. At last train_gpt trains it for a few steps on two ranks, and what it saved is
 compared again.
@@ -179,7 +180,7 @@ class Comparison:
             if self.family == "gpt2" and want.dim() == 2 and ".h." in name:
                 want = want.t()
             have = found.pop("grad/" + name).reshape(want.shape)
-            error = (have - want).norm().item() / max(want.norm().item(), 1e-3 * whole)
+            error = (have - want).norm().item() / max(want.norm().item(), 1e-2 * whole)
             if not error <= self.bound(dtype, "gradients"):
                 print(f"  gradient of {name}, {ranks} ranks: {error:.2e}")
             self.note(dtype, "gradients", error)
