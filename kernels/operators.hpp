@@ -31,7 +31,7 @@ public:
     /// that cannot add in the product.
     virtual void linear_add_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                                     ConstTensor residual, Tensor scratch, Tensor y) const = 0;
-    /// before = x w^T + bias, y = gelu(before).
+    /// before = x w^T + bias, y = gelu(before), or gelu of the sum before it was rounded.
     virtual void linear_gelu_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                                      Tensor before, Tensor y) const = 0;
     virtual void linear_backward_input(Context& ctx, ConstTensor dy, ConstTensor w,
