@@ -123,12 +123,18 @@ void sync_folder_of(const std::string& path) {
 }
 
 void make_directories(const std::string& path, std::string_view flag) {
+    namespace fs = std::filesystem;
     std::error_code error;
-    std::filesystem::create_directories(path, error);
+    std::vector<std::string> made;
+    for (fs::path at = path; !at.empty() && !fs::exists(at, error); at = at.parent_path()) {
+        if (at.has_filename()) made.push_back(at.string());  // "a/b/" ends without
+    }
+    fs::create_directories(path, error);
     if (error) {
         throw OutputFileError(std::string(flag) + " " + path +
                               ": cannot create the folder: " + error.message());
     }
+    for (const std::string& folder : made) sync_folder_of(folder);
 }
 
 }  // namespace vocabpipe

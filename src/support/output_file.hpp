@@ -49,7 +49,8 @@ private:
 /// "PATH: WHAT: reason of `error`, an errno: remedy" as an OutputFileError.
 [[noreturn]] void throw_output_error(const std::string& path, const char* what, int error);
 
-/// Creates the folder `path` and its parents; OutputFileError names the flag that asked for it.
+/// Creates the folder `path` and its parents, durably; OutputFileError names the flag that asked
+/// for it.
 void make_directories(const std::string& path, std::string_view flag);
 
 /// Makes renames in the folder of `path` durable, where the file system knows of such a thing;

@@ -59,6 +59,7 @@ public:
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
         if (!options_.save.empty()) open_saver();
         if (checkpoint_) load();
+        open_metrics();
         batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size,
                                              plan_->microbatches());
         for (int64_t step = first_step_; step <= options_.train_iters; ++step) {
@@ -191,7 +192,6 @@ private:
                 save_folder_.emplace(options_.save, first_step_ - 1,
                                      continues ? checkpoint_->folder() : std::string());
             }
-            if (!options_.metrics.empty()) metrics_.emplace(options_.metrics, first_step_ - 1);
         }
     }
 
@@ -210,7 +210,15 @@ private:
         communicator_.agree(
             [this] { checkpoint_->fill(*trained_.model, trained_.executor->context()); });
         if (rank_ == 0) print_checkpoint();
-        checkpoint_.reset();  // unmaps the files
+        checkpoint_.reset();
+    }
+
+    /// Last of all, for it takes away what the file has: a run that is refused changes none.
+    void open_metrics() {
+        communicator_.agree([this] {
+            if (rank_ != 0 || options_.metrics.empty()) return;
+            metrics_.emplace(options_.metrics, first_step_ - 1);
+        });
     }
 
     void open_saver() {
@@ -289,13 +297,13 @@ private:
 
     void save(int64_t step) {
         if (saver_->pending()) {
-            if (rank_ == 0 && !said_that_saves_wait_) {
+            if (rank_ == 0 && saver_->writing() && !said_that_saves_wait_) {
                 std::printf(
                     "step %lld waits until the step before it is saved, as others will: writing "
                     "takes longer than the steps between two saves\n",
                     static_cast<long long>(step));
+                said_that_saves_wait_ = true;
             }
-            said_that_saves_wait_ = true;
             print_saved(saver_->finish());
         }
         saver_->begin({.step = step,

@@ -377,6 +377,16 @@ TEST_F(CudaMemoryShort, IsForetoldByThePlanBeforeAnythingIsAllocated) {
     }
 }
 
+TEST_F(CudaMemoryShort, OfTheHostIsThatErrorAndLeavesNoneBehind) {
+    const std::unique_ptr<Device> device = make_cuda_device({});
+    cuda_stand_in::fail_next_call(cudaErrorMemoryAllocation, "cudaHostAlloc");
+    EXPECT_THAT([&] { (void)device->allocate_staging(uint64_t{3} << 20); },
+                ThrowsMessage<OutOfMemoryError>(
+                    HasSubstr("3.0 MiB of pinned host memory cannot be allocated")));
+    EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+    EXPECT_EQ(device->allocate_staging(64).size(), 64U);
+}
+
 /// Another process takes the memory between plan and allocation.
 class CrowdedDevice final : public Device {
 public:

@@ -133,12 +133,13 @@ ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
                                  const ConvertOptions& options) {
     const Checkpoint checkpoint(find_checkpoint(from, /*weights_only=*/true));
     NewFolder folder(to);
-    checkpoint.verify();
+    checkpoint.verify(options.poll);
 
     ModelConfig config = checkpoint.config();
-    const auto& found = checkpoint.weights().tensors();
-    const bool all_bf16 = std::ranges::all_of(
-        found, [](const auto& t) { return t.second.tensor->type == StoredType::BF16; });
+    // Not of what else the files have: buffers of old models are none of its weights.
+    const bool all_bf16 = std::ranges::all_of(model_file_tensors(config), [&](const auto& t) {
+        return checkpoint.weight(t.name).tensor->type == StoredType::BF16;
+    });
     config.dtype = options.dtype.value_or(all_bf16 ? DType::bf16 : DType::fp32);
     const std::vector<StoredTensor> tensors = model_file_tensors(config);
     const WeightFiles files = plan_weight_files(tensors, options.max_shard_bytes);
@@ -153,12 +154,13 @@ ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
         for (const StoredTensor& tensor : plan.tensors()) {
             const FoundTensor& source = checkpoint.weight(tensor.name);
             const StoredType type = source.tensor->type;
+            const InputFile file_in = source.file->open();
             const uint64_t piece = kPieceElements * item_size(type);
             uint64_t written = tensor.begin;
             for (uint64_t at = source.tensor->begin; at < source.tensor->end; at += in.size()) {
                 if (options.poll) options.poll();
                 in.resize(std::min(piece, source.tensor->end - at));
-                source.file->read(at, in);
+                file_in.read(at, in);
                 if (type != tensor.type) convert_elements(type, in, tensor.type, out);
                 const std::vector<std::byte>& bytes = type == tensor.type ? in : out;
                 file.write_at(written, bytes);

@@ -27,7 +27,9 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
     struct stat status {};
     const bool known = ::fstat(file_, &status) == 0;
     if (known && S_ISREG(status.st_mode)) {
-        size_ = static_cast<uint64_t>(status.st_size);
+        identity_ = {.device = static_cast<uint64_t>(status.st_dev),
+                     .number = static_cast<uint64_t>(status.st_ino),
+                     .size = static_cast<uint64_t>(status.st_size)};
         return;
     }
     const int error = errno;
@@ -42,7 +44,9 @@ InputFile::~InputFile() {
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)), size_(other.size_) {}
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, -1)),
+      identity_(other.identity_) {}
 
 void InputFile::read(uint64_t offset, std::span<std::byte> to) const {
     while (!to.empty()) {
@@ -51,7 +55,7 @@ void InputFile::read(uint64_t offset, std::span<std::byte> to) const {
         if (found < 0) fail(path_, "cannot read", errno);
         if (found == 0) {
             throw InputFileError(path_ + ": ends at byte " + std::to_string(offset) +
-                                 " although it had " + std::to_string(size_) +
+                                 " although it had " + std::to_string(size()) +
                                  "; somebody changed it meanwhile: copy or download it again");
         }
         to = to.subspan(static_cast<size_t>(found));
@@ -60,7 +64,13 @@ void InputFile::read(uint64_t offset, std::span<std::byte> to) const {
 }
 
 std::string InputFile::text() const {
-    std::string text(size_, '\0');
+    if (size() > kMostTextBytes) {
+        throw InputFileError(path_ + ": has " + std::to_string(size()) +
+                             " bytes, of a text at most " + std::to_string(kMostTextBytes) +
+                             " are read; it is not the file that its name says: copy or download "
+                             "it again");
+    }
+    std::string text(size(), '\0');
     read(0, std::as_writable_bytes(std::span(text)));
     return text;
 }

@@ -8,10 +8,19 @@
 
 namespace vocabpipe {
 
+/// Far above the JSON of the largest models; more is some other file, or an attempt on the memory.
+inline constexpr uint64_t kMostTextBytes = 100'000'000;
+
 /// A regular file that is read at given positions. Every failure, also that of a disk or of a file
 /// that becomes shorter meanwhile, is an InputFileError; a mapped file would end the process.
 class InputFile {
 public:
+    /// Equal: it was the same file, of the same size.
+    struct Identity {
+        uint64_t device = 0, number = 0, size = 0;
+        bool operator==(const Identity&) const = default;
+    };
+
     explicit InputFile(std::string path);
     ~InputFile();
     InputFile(InputFile&& other) noexcept;
@@ -19,16 +28,17 @@ public:
 
     [[nodiscard]] const std::string& path() const { return path_; }
     /// Bytes, when it was opened.
-    [[nodiscard]] uint64_t size() const { return size_; }
+    [[nodiscard]] uint64_t size() const { return identity_.size; }
+    [[nodiscard]] const Identity& identity() const { return identity_; }
     /// Fills `to` from `offset` on. Threads may read at the same time.
     void read(uint64_t offset, std::span<std::byte> to) const;
-    /// All of it.
+    /// All of it, up to kMostTextBytes.
     [[nodiscard]] std::string text() const;
 
 private:
     std::string path_;
     int file_ = -1;
-    uint64_t size_ = 0;
+    Identity identity_;
 };
 
 }  // namespace vocabpipe

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <system_error>
 #include <vector>
 
 namespace vocabpipe {
@@ -61,8 +62,9 @@ void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t
     const int64_t cols = to.cols;
     std::vector<float> staged;
     std::vector<std::byte> raw;
+    const InputFile file = from.file->open();
     const auto read = [&](int64_t element, std::span<std::byte> bytes) {
-        from.file->read(from.tensor->begin + static_cast<uint64_t>(element * item_bytes), bytes);
+        file.read(from.tensor->begin + static_cast<uint64_t>(element * item_bytes), bytes);
     };
     const auto upload = [&](int64_t at) {
         device.upload(std::as_bytes(std::span(staged)),
@@ -119,7 +121,8 @@ Checkpoint::Checkpoint(const CheckpointSource& source)
     : folder_(source.folder),
       config_(parse_model_config(text_of(config_path()), config_path())),
       weights_(folder_) {
-    if (std::filesystem::exists(training_path())) {
+    std::error_code ignored;
+    if (source.training || std::filesystem::exists(training_path(), ignored)) {
         recorded_ = parse_training_state(text_of(training_path()), training_path());
     }
     if (source.training) {
@@ -247,10 +250,12 @@ struct PartSum {
 };
 
 /// Of bytes of a file, which are read in pieces that stay in the cache.
-uint32_t checksum_of(const SafetensorsFile& file, uint64_t begin, uint64_t bytes,
-                     std::vector<std::byte>& buffer) {
+uint32_t checksum_of(const SafetensorsFile& of, uint64_t begin, uint64_t bytes,
+                     std::vector<std::byte>& buffer, const std::function<void()>& poll) {
+    const InputFile file = of.open();
     uint32_t crc = 0;
     for (uint64_t done = 0; done < bytes; done += buffer.size()) {
+        if (poll) poll();
         buffer.resize(std::min(kReadBytes, bytes - done));
         file.read(begin + done, buffer);
         crc = crc32c(buffer, crc);
@@ -266,7 +271,7 @@ uint32_t checksum_of(const SafetensorsFile& file, uint64_t begin, uint64_t bytes
 
 }  // namespace
 
-void Checkpoint::verify(Communicator& communicator) const {
+void Checkpoint::verify(Communicator& communicator, const std::function<void()>& poll) const {
     if (!recorded_) return;
     const std::vector<Part> all = parts();
     uint64_t total = 0;
@@ -284,10 +289,10 @@ void Checkpoint::verify(Communicator& communicator) const {
             const uint64_t begin = std::max(at, first);
             const uint64_t end = std::min(at + all[i].bytes, last);
             if (begin >= end) continue;
-            mine.push_back(
-                {.part = i,
-                 .bytes = end - begin,
-                 .crc = checksum_of(*all[i].file, all[i].begin + begin - at, end - begin, buffer)});
+            mine.push_back({.part = i,
+                            .bytes = end - begin,
+                            .crc = checksum_of(*all[i].file, all[i].begin + begin - at, end - begin,
+                                               buffer, poll)});
         }
     });
     const auto gathered = communicator.all_gather(std::as_bytes(std::span(mine)));
@@ -316,8 +321,8 @@ void Checkpoint::verify(Communicator& communicator) const {
     });
 }
 
-void Checkpoint::verify() const {
-    World::threads(1).run([this](Communicator& alone) { verify(alone); });
+void Checkpoint::verify(const std::function<void()>& poll) const {
+    World::threads(1).run([&](Communicator& alone) { verify(alone, poll); });
 }
 
 void Checkpoint::fill(ModelRank& model, Context& ctx) const {

@@ -7,14 +7,15 @@
 #include "src/train/checkpoint/training_state.hpp"
 #include "vocabpipe/world.hpp"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 namespace vocabpipe {
 
-/// A step of a run, or a Hugging Face model, opened and checked against what it says of itself:
-/// files, names, types and shapes, not yet the checksums. InputFileError otherwise.
+/// A step of a run, or a Hugging Face model, looked through and checked against what it says of
+/// itself: files, names, types and shapes, not yet the checksums. InputFileError otherwise.
 class Checkpoint {
 public:
     explicit Checkpoint(const CheckpointSource& source);
@@ -32,9 +33,10 @@ public:
 
     /// Reads every byte once, each rank a share of them, and compares the checksums of the training
     /// state; nothing to compare without one. Collective; errors are agreed on.
-    void verify(Communicator& communicator) const;
+    /// `poll`: called between pieces; may throw. Empty: nothing.
+    void verify(Communicator& communicator, const std::function<void()>& poll = {}) const;
     /// The same by one process.
-    void verify() const;
+    void verify(const std::function<void()>& poll = {}) const;
 
     /// The rank's rows of weights and, with a training state, moments. The model's configuration
     /// must be this one's.

@@ -247,11 +247,10 @@ private:
             const char* key;
             bool value;
         };
-        constexpr Needed kNeeded[] = {{"scale_attn_weights", true},
-                                      {"scale_attn_by_inverse_layer_idx", false},
-                                      {"add_cross_attention", false},
-                                      {"use_bidirectional_attention", false},
-                                      {"use_mrope", false}};
+        constexpr Needed kNeeded[] = {
+            {"scale_attn_weights", true},   {"scale_attn_by_inverse_layer_idx", false},
+            {"add_cross_attention", false}, {"use_bidirectional_attention", false},
+            {"use_mrope", false},           {"is_causal", true}};
         for (const auto& [key, needed] : kNeeded) {
             if (flag(key, needed) == needed) continue;
             json_.at(key).fail(std::string(needed ? "false" : "true") +

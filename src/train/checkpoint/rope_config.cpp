@@ -54,6 +54,21 @@ RopeScaling type_of(const StrictJson& json) {
     value.fail("\"" + value.text().substr(0, 40) + "\" is not computed; " + known + " are");
 }
 
+/// Given with the scaling, or for the whole model, which goes first for newer versions of
+/// transformers and counts nothing for older ones: both must be the same.
+int64_t original_positions(const StrictJson& config, const StrictJson& scaling, int64_t otherwise) {
+    constexpr const char* kKey = "original_max_position_embeddings";
+    const auto inner = given(scaling, kKey);
+    const auto outer = given(config, kKey);
+    if (!inner && !outer) return otherwise;
+    const int64_t value = (inner ? inner : outer)->integer(1, kMostPositions);
+    if (inner && outer && outer->integer(1, kMostPositions) != value) {
+        outer->fail("is not the " + std::to_string(value) +
+                    " that stands with the scaling of the positions; keep one of them");
+    }
+    return value;
+}
+
 std::string_view name_of(RopeScaling scaling) {
     for (const auto& [name, value] : kTypes) {
         if (value == scaling) return name;
@@ -85,8 +100,7 @@ Rope read_rope(const StrictJson& config, int64_t positions) {
 
     const bool stretched = rope.scaling == RopeScaling::llama3 || rope.scaling == RopeScaling::yarn;
     if (stretched) {
-        const auto original = given(json, "original_max_position_embeddings");
-        rope.original_positions = original ? original->integer(1, kMostPositions) : positions;
+        rope.original_positions = original_positions(config, json, positions);
     }
     const auto factor = given(json, "factor");
     if (!factor && rope.scaling == RopeScaling::yarn) {

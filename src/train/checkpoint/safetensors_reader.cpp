@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -191,23 +192,33 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> head, uint
     return header;
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
+    const InputFile file(path_);
+    identity_ = file.identity();
     uint64_t length = 0;
-    std::vector<std::byte> head(std::min<uint64_t>(file_.size(), sizeof length));
-    file_.read(0, head);
+    std::vector<std::byte> head(std::min<uint64_t>(size(), sizeof length));
+    file.read(0, head);
     if (head.size() == sizeof length) {
         std::memcpy(&length, head.data(), sizeof length);
         // What is too long is refused before it is looked at.
-        head.resize(8 + std::min({length, kMostHeaderBytes, file_.size() - 8}));
-        file_.read(0, head);
+        head.resize(8 + std::min({length, kMostHeaderBytes, size() - 8}));
+        file.read(0, head);
     }
-    header_ = parse_safetensors_header(head, file_.size(), path);
+    header_ = parse_safetensors_header(head, size(), path_);
+    for (const StoredTensor& tensor : header_.tensors) by_name_[tensor.name] = &tensor;
+}
+
+InputFile SafetensorsFile::open() const {
+    InputFile file(path_);
+    if (file.identity() == identity_) return file;
+    throw InputFileError(path_ +
+                         ": is another file than at first, or has another size; somebody "
+                         "changed it meanwhile: copy or download it again");
 }
 
 const StoredTensor* SafetensorsFile::find(std::string_view name) const {
-    const auto found = std::find_if(header_.tensors.begin(), header_.tensors.end(),
-                                    [&](const StoredTensor& t) { return t.name == name; });
-    return found == header_.tensors.end() ? nullptr : &*found;
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
 }
 
 }  // namespace vocabpipe

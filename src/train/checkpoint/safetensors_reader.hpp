@@ -28,22 +28,27 @@ struct SafetensorsHeader {
                                                          uint64_t file_bytes,
                                                          const std::string& path);
 
-/// An open safetensors file whose header was read.
+/// A safetensors file whose header was read. It is not open: a model may have more files than a
+/// process may open, for each of its ranks.
 class SafetensorsFile {
 public:
-    explicit SafetensorsFile(const std::string& path);
+    explicit SafetensorsFile(std::string path);
+    SafetensorsFile(SafetensorsFile&&) = default;
+    SafetensorsFile& operator=(SafetensorsFile&&) = default;
 
-    [[nodiscard]] const std::string& path() const { return file_.path(); }
-    [[nodiscard]] uint64_t size() const { return file_.size(); }  ///< bytes
+    [[nodiscard]] const std::string& path() const { return path_; }
+    [[nodiscard]] uint64_t size() const { return identity_.size; }  ///< bytes
     [[nodiscard]] const SafetensorsHeader& header() const { return header_; }
-    /// Bytes from a position in the file; InputFileError.
-    void read(uint64_t offset, std::span<std::byte> to) const { file_.read(offset, to); }
+    /// To read tensors; InputFileError if it is another file by now.
+    [[nodiscard]] InputFile open() const;
     /// Null if there is none of that name.
     [[nodiscard]] const StoredTensor* find(std::string_view name) const;
 
 private:
-    InputFile file_;
+    std::string path_;
+    InputFile::Identity identity_;
     SafetensorsHeader header_;
+    std::map<std::string_view, const StoredTensor*> by_name_;  ///< of header_
 };
 
 }  // namespace vocabpipe

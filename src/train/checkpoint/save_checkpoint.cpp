@@ -74,6 +74,7 @@ CheckpointSaver::CheckpointSaver(Communicator& communicator, ModelRank& model, S
         optimizer_file_tensors(model.config()),
         std::map<std::string, std::string>{{"format", "vocabpipe optimizer state"}});
     rows_ = stored_rows(model, plans_);
+    std::ranges::stable_sort(rows_, {}, &StoredRows::file);  // written file by file
     if (!options_.async) return;
     uint64_t bytes = 0;
     for (const StoredRows& rows : rows_) bytes += rows.bytes();
@@ -104,25 +105,22 @@ void CheckpointSaver::begin(TrainingState state) {
     report_ = {.step = state_.step};
     publishing_ = false;
     pending_ = true;
-    const std::string partial = partial_folder(options_.root, state_.step);
-    const auto path = [&](size_t file) { return partial + "/" + names_[file]; };
     communicator_.agree([&] {
         if (folder_ == nullptr) return;
         folder_->begin(state_.step);
         for (size_t i = 0; i < plans_.size(); ++i) {
-            SharedOutputFile::create(path(i), plans_[i].file_bytes())
+            SharedOutputFile::create(partial_path(i), plans_[i].file_bytes())
                 .write_at(0, as_bytes(plans_[i].header()));
         }
     });
     communicator_.agree([&] {
-        files_.clear();
-        for (size_t i = 0; i < plans_.size(); ++i) {
-            files_.push_back(SharedOutputFile::open(path(i)));
-        }
         if (options_.async) take_snapshot();
-        work_ = std::async(options_.async ? std::launch::async : std::launch::deferred,
-                           [this] { write(); });
+        work_ = std::async(std::launch::async, [this] { write(); });
     });
+}
+
+std::string CheckpointSaver::partial_path(size_t file) const {
+    return partial_folder(options_.root, state_.step) + "/" + names_[file];
 }
 
 void CheckpointSaver::take_snapshot() {
@@ -136,13 +134,20 @@ void CheckpointSaver::take_snapshot() {
 }
 
 void CheckpointSaver::write() {
-    pieces_ = options_.async ? write_rows(copied_, files_, nullptr, stop_)
-                             : write_rows(rows_, files_, &device_, stop_);
-    // The rank that made the files thereby makes their headers durable, too.
-    for (SharedOutputFile& file : files_) {
+    pieces_.clear();
+    std::span<const StoredRows> rest(options_.async ? copied_ : rows_);
+    for (uint32_t i = 0; i < plans_.size() && !stop_; ++i) {
+        const auto end =
+            std::ranges::find_if(rest, [i](const StoredRows& r) { return r.file != i; });
+        const auto rows = rest.first(static_cast<size_t>(end - rest.begin()));
+        rest = rest.subspan(rows.size());
+        // The rank that made the files makes their headers durable, also of those that it has no
+        // rows in.
+        if (rows.empty() && folder_ == nullptr) continue;
+        SharedOutputFile file = SharedOutputFile::open(partial_path(i));
+        write_rows(rows, file, options_.async ? nullptr : &device_, stop_, pieces_);
         if (!stop_) file.sync();
     }
-    files_.clear();
 }
 
 std::optional<SaveReport> CheckpointSaver::poll() {
@@ -151,7 +156,7 @@ std::optional<SaveReport> CheckpointSaver::poll() {
     communicator_.agree([&] {
         if (work_.valid() &&
             work_.wait_for(std::chrono::seconds(0)) != std::future_status::timeout) {
-            work_.get();  // without --async-save this is where the work is done
+            work_.get();
         }
         done = !work_.valid();
     });
@@ -168,8 +173,7 @@ std::optional<SaveReport> CheckpointSaver::poll() {
     auto pieces = communicator_.all_gather(std::as_bytes(std::span(pieces_)));
     communicator_.agree([&] {
         if (folder_ == nullptr) return;
-        work_ = std::async(options_.async ? std::launch::async : std::launch::deferred,
-                           [this, all = std::move(pieces)] { publish(all); });
+        work_ = std::async(std::launch::async, [this, all = std::move(pieces)] { publish(all); });
     });
     return {};
 }

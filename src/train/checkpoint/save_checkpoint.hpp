@@ -21,7 +21,7 @@ struct SaveOptions {
     std::string root;         ///< the folder of steps; all ranks must see the same files
     int64_t total_limit = 0;  ///< complete steps to keep; 0: all
     uint64_t max_shard_bytes = kMaxShardBytes;  ///< of the data of a file of weights
-    /// Copy the rows first and write them beside the steps that follow, on a thread of each rank.
+    /// Copy the rows first and write them beside the steps that follow, not while these wait.
     bool async = false;
 };
 
@@ -42,8 +42,9 @@ struct SaveReport {
 ///     if (const auto saved = saver.finish()) ...  // at the end, or at once
 ///
 /// All of it is collective and between steps; errors are agreed on. After an error there is
-/// nothing to do but to destroy the object, which removes what is half written. Threads that write
-/// never communicate.
+/// nothing to do but to destroy the object, which removes what is half written. A thread of each
+/// rank writes, also where the rank does nothing but wait for it: so it answers the others, who may
+/// be done much earlier. These threads never communicate.
 class CheckpointSaver {
 public:
     /// `folder` is the root's, on one rank, and null on the others. Allocates the snapshot. Model
@@ -57,6 +58,8 @@ public:
     /// Of the memory of the host that this rank's snapshot takes.
     [[nodiscard]] uint64_t snapshot_bytes() const { return snapshot_.size(); }
     [[nodiscard]] bool pending() const { return pending_; }
+    /// Of what is pending, rows were not durable yet on all ranks when that was last looked at.
+    [[nodiscard]] bool writing() const { return pending_ && !publishing_; }
     /// Nothing may be pending. Of `state`, `files` is filled in.
     void begin(TrainingState state);
     /// Goes on with what is pending as far as that takes no waiting.
@@ -66,6 +69,8 @@ public:
 
 private:
     void take_snapshot();
+    [[nodiscard]] std::string partial_path(size_t file) const;
+    /// On the thread: one file after the other, so that no more than one is open.
     void write();
     void publish(const std::vector<std::vector<std::byte>>& pieces_of_ranks);
 
@@ -87,7 +92,6 @@ private:
     TrainingState state_;
     SaveReport report_;
     int64_t begin_ns_ = 0;
-    std::vector<SharedOutputFile> files_;
     std::vector<Piece> pieces_;
     std::atomic<bool> stop_ = false;
     std::future<void> work_;  ///< this rank's part; not valid: done

@@ -70,9 +70,8 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
     return all;
 }
 
-std::vector<Piece> write_rows(std::span<const StoredRows> all, std::span<SharedOutputFile> files,
-                              Device* device, const std::atomic<bool>& stop) {
-    std::vector<Piece> pieces;
+void write_rows(std::span<const StoredRows> all, SharedOutputFile& file, Device* device,
+                const std::atomic<bool>& stop, std::vector<Piece>& pieces) {
     std::vector<std::byte> downloaded, turned;
     const auto on_host = [&](const std::byte* data, int64_t bytes) -> std::span<const std::byte> {
         if (device == nullptr) return {data, static_cast<size_t>(bytes)};
@@ -83,7 +82,7 @@ std::vector<Piece> write_rows(std::span<const StoredRows> all, std::span<SharedO
     const auto put = [&](std::span<const std::byte> bytes) {
         Piece& piece = pieces.back();
         piece.crc = crc32c(bytes, piece.crc);
-        files[piece.file].write_at(piece.begin + piece.bytes, bytes);
+        file.write_at(piece.begin + piece.bytes, bytes);
         piece.bytes += bytes.size();
     };
     for (const StoredRows& rows : all) {
@@ -110,7 +109,6 @@ std::vector<Piece> write_rows(std::span<const StoredRows> all, std::span<SharedO
             put(turned);
         }
     }
-    return pieces;
 }
 
 }  // namespace vocabpipe

@@ -34,10 +34,9 @@ struct Piece {
     uint32_t file = 0;
 };
 
-/// Writes rows into the files of their plans. `device`: whose memory they are in; null: the host
-/// reads them where they are. Ends early, with less, once `stop` is true.
-[[nodiscard]] std::vector<Piece> write_rows(std::span<const StoredRows> all,
-                                            std::span<SharedOutputFile> files, Device* device,
-                                            const std::atomic<bool>& stop);
+/// Writes rows into their file and adds their pieces. `device`: whose memory they are in; null: the
+/// host reads them where they are. Ends early, with less, once `stop` is true.
+void write_rows(std::span<const StoredRows> rows, SharedOutputFile& file, Device* device,
+                const std::atomic<bool>& stop, std::vector<Piece>& pieces);
 
 }  // namespace vocabpipe

@@ -26,7 +26,7 @@ void expect_weights(const std::string& folder, const std::vector<RawTensor>& wei
         EXPECT_EQ(name_of(tensor.tensor->type), want.dtype);
         EXPECT_EQ(shape_text(tensor.tensor->shape), want.shape);
         std::string bytes(tensor.tensor->end - tensor.tensor->begin, '\0');
-        tensor.file->read(tensor.tensor->begin, std::as_writable_bytes(std::span(bytes)));
+        tensor.file->open().read(tensor.tensor->begin, std::as_writable_bytes(std::span(bytes)));
         EXPECT_EQ(bytes, want.bytes) << want.name;
     }
 }
@@ -48,6 +48,21 @@ TEST(ConvertCheckpoint, GivesEveryFamilyInEitherTypeWithItsNames) {
             EXPECT_NO_THROW(
                 check_same_model(config, "bf16", parse_model_config(model.config, "m")));
         }
+    }
+}
+
+TEST(ConvertCheckpoint, TakesTheTypeOfTheWeightsAndNotOfBuffersBesideThem) {
+    for (const TransformersFiles& model : kTransformersFiles) {
+        SCOPED_TRACE(label(model));
+        const TempFolder folder;
+        std::vector<RawTensor> weights = weights_of(model, "BF16");
+        const bool gpt2 = std::string(model.model_type) == "gpt2";
+        weights.push_back(
+            gpt2 ? RawTensor{"transformer.h.0.attn.bias", "U8", "[2]", "ab"}
+                 : tensor("model.layers.0.self_attn.rotary_emb.inv_freq", "F32", "[2]"));
+        write_model(folder / "m", model.config, weights);
+        EXPECT_EQ(convert_checkpoint(folder / "m", folder / "to", {}).dtype, DType::bf16);
+        expect_weights(folder / "to", weights_of(model, "BF16"));
     }
 }
 
@@ -105,6 +120,23 @@ TEST(ConvertCheckpoint, TakesAStepOfARun) {
     EXPECT_EQ(read_file(runs.path("to") + "/model.safetensors"),
               read_file(step + "/model.safetensors"));
     EXPECT_FALSE(find_checkpoint(runs.path("to"), false).training);
+}
+
+TEST(ConvertCheckpoint, IsInterruptedAlreadyWhileItVerifies) {
+    const CheckpointRun runs;
+    TrainOptions options = runs.options();
+    options.train_iters = 2;
+    options.save = runs.path("steps");
+    (void)runs.run(1, options);
+    struct Interrupted {};  // not a std::exception, as the tool's
+    const auto interrupt = [&] {
+        EXPECT_TRUE(std::filesystem::is_empty(runs.path(".to.partial")))
+            << "nothing is written yet";
+        throw Interrupted{};
+    };
+    EXPECT_THROW(convert_checkpoint(options.save, runs.path("to"), {.poll = interrupt}),
+                 Interrupted);
+    EXPECT_FALSE(std::filesystem::exists(runs.path(".to.partial")));
 }
 
 TEST(ConvertCheckpoint, NeverReplacesAnythingAndLeavesNothingBehind) {

@@ -2,6 +2,7 @@
 // Models as Hugging Face keeps them, from files made here byte by byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -168,7 +169,7 @@ TEST(HuggingFace, IsSavedAsItWasLoadedByAStepThatLearnsNothing) {
                 EXPECT_EQ(name_of(found->type), dtype);
                 EXPECT_EQ(shape_text(found->shape), want.shape);
                 std::string bytes(found->end - found->begin, '\0');
-                saved.read(found->begin, std::as_writable_bytes(std::span(bytes)));
+                saved.open().read(found->begin, std::as_writable_bytes(std::span(bytes)));
                 EXPECT_EQ(bytes, want.bytes) << want.name;
             }
         }
@@ -238,6 +239,36 @@ TEST(HuggingFace, IsSavedInShardsThatAreVerifiedResumedAndRemovedLikeOneFile) {
         write_file(path, bytes);
     }
     Checkpoint({last, true}).verify();
+}
+
+TEST(HuggingFace, WithMoreShardsThanAProcessMayOpenIsSavedAndLoadedByItsRanks) {
+    const CheckpointRun runs;
+    TrainOptions options = runs.options();
+    options.train_iters = 2;
+    options.save = runs.path("shards");
+    options.max_shard_bytes = 1;  // a tensor each
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit few{40, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    std::string error;
+    try {
+        for (const bool async : {false, true}) {
+            options.async_save = async;
+            std::filesystem::remove_all(options.save);
+            (void)runs.run(4, options);
+        }
+        options.load = options.save;
+        options.save.clear();
+        options.async_save = false;
+        options.train_iters = 3;
+        EXPECT_EQ(runs.run(3, options).size(), 1U);
+    } catch (const Error& failed) {
+        error = failed.what();
+    }
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    EXPECT_EQ(error, "");
+    EXPECT_GT(TensorFolder(step_folder(runs.path("shards"), 2)).files().size(), 40U);
 }
 
 TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {

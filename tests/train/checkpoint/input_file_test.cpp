@@ -31,6 +31,14 @@ TEST(InputFile, ReadsFromAnyPositionAndSaysWhereAFileEnds) {
                 HasSubstr("f: ends at byte 5 although it had 10; somebody changed it meanwhile"));
 }
 
+TEST(InputFile, RefusesATextThatWouldTakeTheMemory) {
+    const TempFolder folder;
+    write_file(folder / "f", "{}");
+    std::filesystem::resize_file(folder / "f", kMostTextBytes + 1);  // of holes
+    EXPECT_THAT(message_of<InputFileError>([&] { (void)InputFile(folder / "f").text(); }),
+                HasSubstr("f: has 100000001 bytes, of a text at most 100000000 are read"));
+}
+
 TEST(InputFile, RefusesWhatIsNoFile) {
     const TempFolder folder;
     const auto refused = [&](const std::string& path) {
@@ -59,8 +67,20 @@ TEST(Checkpoint, CutWhileItIsReadIsAnErrorAndNoSignal) {
     checkpoint.verify();
     const std::string path = step + "/optimizer.safetensors";
     std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
-    const std::string message = message_of<AgreedError>([&] { checkpoint.verify(); });
-    EXPECT_THAT(message, HasSubstr(path + ": ends at byte "));
+    EXPECT_THAT(message_of<AgreedError>([&] { checkpoint.verify(); }),
+                HasSubstr(path + ": is another file than at first, or has another size"));
+}
+
+TEST(Checkpoint, WhoseStateIsRemovedMeanwhileIsRefused) {
+    const CheckpointRun runs;
+    TrainOptions options = runs.options();
+    options.save = runs.path("saved");
+    options.train_iters = 2;
+    (void)runs.run(1, options);
+    const CheckpointSource found = find_checkpoint(options.save, false);
+    std::filesystem::remove(found.folder + "/training.json");
+    EXPECT_THAT(message_of<InputFileError>([&] { const Checkpoint checkpoint(found); }),
+                HasSubstr("/training.json: cannot open: No such file"));
 }
 
 }  // namespace

@@ -176,6 +176,18 @@ TEST(ModelConfigFile, ReadsRotaryPositionsInOldAndNewKeys) {
         scaling({{"type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 1024}})
             .factor,
         4);
+
+    // Beside the scaling: for the whole model.
+    json whole = with(now, "original_max_position_embeddings", 512);
+    EXPECT_EQ(parsed(whole).rope, expected);
+    whole["rope_parameters"].erase("original_max_position_embeddings");
+    EXPECT_EQ(parsed(whole).rope, expected);
+    whole["rope_parameters"]["original_max_position_embeddings"] = 256;
+    EXPECT_THAT(refused(whole), HasSubstr("d/config.json: original_max_position_embeddings: is not "
+                                          "the 256 that stands with the scaling"));
+    json yarn = with(rotary("qwen2"), "rope_scaling", {{"type", "yarn"}, {"factor", nullptr}});
+    yarn["original_max_position_embeddings"] = 1024;
+    EXPECT_EQ(parsed(yarn).rope.factor, 4);
 }
 
 TEST(ModelConfigFile, PrintsWhatItReadsOfEveryFamilyAndScaling) {
@@ -235,6 +247,7 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
                 HasSubstr("scale_attn_by_inverse_layer_idx: true is not computed"));
     EXPECT_THAT(gpt2_with("scale_attn_weights", false), HasSubstr("scale_attn_weights: false"));
     EXPECT_THAT(gpt2_with("add_cross_attention", true), HasSubstr("add_cross_attention"));
+    EXPECT_THAT(gpt2_with("is_causal", false), HasSubstr("is_causal: false is not computed"));
     EXPECT_THAT(gpt2_with("quantization_config", json::object()), HasSubstr("quantized"));
     EXPECT_THAT(gpt2_with("n_layer", 0), HasSubstr("n_layer: 0: must be an integer from 1"));
     EXPECT_THAT(gpt2_with("n_embd", "wide"), HasSubstr("n_embd: must be an integer"));

@@ -26,6 +26,18 @@ std::span<const std::byte> bytes(std::string_view text) {
     return std::as_bytes(std::span(text));
 }
 
+TEST(MakeDirectories, MakesThePathHoweverItIsWrittenAndTakesOneThatIsThere) {
+    const TempFolder folder;
+    for (const char* path : {"a/b/c/", "a/b/./d", "a//b/e//", "a", "f"}) {
+        EXPECT_NO_THROW(make_directories(folder / path, "--save")) << path;
+        EXPECT_TRUE(std::filesystem::is_directory(folder / path)) << path;
+    }
+    testing::write_file(folder / "file", "");
+    EXPECT_THAT(testing::message_of<OutputFileError>(
+                    [&] { make_directories(folder / "file/below", "--save"); }),
+                HasSubstr("file/below: cannot create the folder: "));
+}
+
 TEST(OutputFile, AppearsOnlyWhenPublished) {
     const TempFolder folder;
     {

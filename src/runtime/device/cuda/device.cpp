@@ -77,7 +77,14 @@ public:
     [[nodiscard]] DeviceMemory allocate_staging(uint64_t bytes) override {
         if (bytes == 0) return {};
         void* data = nullptr;
-        check(cudaMallocHost(&data, bytes), "cudaMallocHost");
+        const cudaError_t status = cudaMallocHost(&data, bytes);
+        if (status == cudaErrorMemoryAllocation) {
+            (void)cudaGetLastError();  // else the next check would report it again
+            throw OutOfMemoryError(mib(bytes) +
+                                   " of pinned host memory cannot be allocated; use fewer ranks "
+                                   "per host, or more hosts");
+        }
+        check(status, "cudaMallocHost");
         return {static_cast<std::byte*>(data), bytes,
                 [](std::byte* given) { (void)cudaFreeHost(given); }};
     }
@@ -135,6 +142,7 @@ private:
     }
     void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
         const cudaStream_t stream = streams_.of(Lane::compute);
+        check(cudaSetDevice(ordinal_), "cudaSetDevice");  // a thread that saves begins with GPU 0
         check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
         check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     }
