@@ -72,18 +72,6 @@ std::vector<Pass> transformer_passes(const std::vector<Pass>& list) {
     return passes;
 }
 
-TEST(InsertVocabulary, TakesAnRWithoutACostForAForward) {
-    const Schedule base = with_recomputation(generate("1f1b", {.ranks = 4, .microbatches = 8}));
-    const auto inserted = [&](int64_t cost_of_r) {
-        PassCosts costs = PassCosts::uniform(1200, 2400, 400);
-        costs.stage.front()[static_cast<size_t>(Op::R)] = cost_of_r;
-        return insert_vocabulary(
-            base, {.mode = VocabMode::one_barrier, .vocab_size = 100, .costs = costs});
-    };
-    EXPECT_EQ(inserted(0).passes, inserted(1200).passes);
-    EXPECT_NE(inserted(1).passes, inserted(1200).passes);
-}
-
 TEST(InsertVocabulary, MakesEveryValidBaseAValidScheduleInEveryMode) {
     std::mt19937 random(7);
     for (int i = 0; i < 400; ++i) {
@@ -151,6 +139,18 @@ TEST(InsertVocabulary, ComesWithinOnePercentOfTheSlotRuleOnPlain1F1B) {
             }
         }
     }
+}
+
+TEST(InsertVocabulary, TakesAnRWithoutACostForAForward) {
+    const Schedule base = with_recomputation(base_1f1b(4, 8));
+    const auto inserted = [&](int64_t cost_of_r) {
+        PassCosts costs = PassCosts::uniform(1200, 2400, 400);
+        costs.stage.front()[static_cast<size_t>(Op::R)] = cost_of_r;
+        return insert_vocabulary(
+            base, {.mode = VocabMode::one_barrier, .vocab_size = 100, .costs = costs});
+    };
+    EXPECT_EQ(inserted(0).passes, inserted(1200).passes);
+    EXPECT_NE(inserted(1).passes, inserted(1200).passes);
 }
 
 TEST(InsertVocabulary, NamesTheLimitThatNoPlacementKeeps) {
