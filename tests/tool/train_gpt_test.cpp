@@ -178,10 +178,9 @@ TEST_F(TrainGpt, LeavesTheLastRankWithoutLayersWhereAskedTo) {
     EXPECT_EQ(chunks.exit_code, 0) << chunks.error;
     EXPECT_THAT(threads(2, "--decoder-first-pipeline-num-layers 2147483647").error,
                 HasSubstr("--decoder-first-pipeline-num-layers 2147483647: must be at most 4"));
-    // An output layer of 1.2 layers, and of 0.9 that recompute: two layers there and none, or each
-    // one.
+    // An output layer of 2.2 layers, and of 1.7 that recompute: the last rank has none, or one.
     const std::string flags =
-        "--train-iters 1 --num-layers 2 --vocab-mode redistributed --vocab-size 482";
+        "--train-iters 1 --num-layers 2 --vocab-mode redistributed --vocab-size 900";
     EXPECT_THAT(threads(2, flags).output, ContainsRegex("\n +1 +[^ ]+ +1 +0 "));
     EXPECT_THAT(threads(2, flags + " --recompute-granularity full").output,
                 ContainsRegex("\n +1 +[^ ]+ +1 +1 "));
