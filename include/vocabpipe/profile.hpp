@@ -64,6 +64,12 @@ struct Profile {
 /// What R did when the profile was measured, as its sizes tell.
 [[nodiscard]] Recompute recomputed_in(const Profile& profile);
 
+/// What R takes per layer, mean over all: as measured with this granularity; else as much as F, or
+/// for selective what reading and writing these elements per token takes at the rate of combine and
+/// fold, if that was measured and is less. 0 for none.
+[[nodiscard]] double recompute_ns_per_layer(const Profile& profile, Recompute recompute,
+                                            double selective_elements);
+
 /// Reads a profile file (JSON, version 1). Throws InputFileError naming the file, the line or the
 /// key, and the remedy: for what is not JSON, for keys that are unknown, missing or given twice,
 /// for costs and sizes that are negative or beyond 2^40 ns and 2^50 bytes, and for lists whose

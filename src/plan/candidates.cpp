@@ -2,6 +2,7 @@
 #include "src/plan/candidates.hpp"
 
 #include "schedules/placement.hpp"
+#include "src/plan/unit_costs.hpp"
 #include "src/support/nearest_name.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
@@ -61,7 +62,10 @@ std::vector<LayerSplit> splits_of(VocabMode mode, int layers, int stages) {
 std::vector<int> split_layers(const PlanOptions& options, LayerSplit split,
                               const std::vector<int>& rank_of_stage) {
     const TransformerShape& model = options.model;
-    const double layer = model.dense_flops() + model.attention_flops(options.seq_length);
+    // A layer's forward and backward are three times these FLOPs, its R comes on top.
+    const UnitCosts units = unit_costs(options);
+    const double longer = 1 + units.recompute / std::max(units.forward + units.backward, 1.0);
+    const double layer = (model.dense_flops() + model.attention_flops(options.seq_length)) * longer;
     const double output =
         2.0 * static_cast<double>(model.hidden_size) * static_cast<double>(model.vocab_size);
     std::vector<int> layers = layers_per_stage(

@@ -103,8 +103,11 @@ Schedule order_passes(const PlanOptions& options, const Candidate& candidate, in
     GenerateOptions wanted =
         step_model(options, unit_costs(options), candidate, microbatches).generate;
     if (options.recompute == Recompute::none) return generate(candidate.schedule, wanted);
-    wanted.costs = with_recomputation(wanted.costs);
-    return with_recomputation(generate(candidate.schedule, wanted));
+    const PassCosts costs = wanted.costs;
+    return with_recomputation(costs, [&](const PassCosts& longer) {
+        wanted.costs = longer;
+        return generate(candidate.schedule, wanted);
+    });
 }
 
 PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,

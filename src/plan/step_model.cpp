@@ -2,6 +2,7 @@
 #include "src/plan/step_model.hpp"
 
 #include "schedules/placement.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -137,12 +138,8 @@ StepSizes sizes_of(const PlanOptions& options, const Schedule& placement,
         bytes.saved = layers * sizes.tokens * model.saved_bytes(element) +
                       ((last ? 1 : 0) - (layers > 0 ? 1 : 0)) * boundary;
         bytes.saved = std::max<int64_t>(bytes.saved, 0);
-        bytes.recomputed =
-            options.recompute == Recompute::full
-                ? bytes.saved
-                : std::min(bytes.saved, layers * sizes.tokens *
-                                            model.recomputed_bytes(options.recompute, element));
-        bytes.saved -= bytes.recomputed;
+        divide_saved(bytes, options.recompute,
+                     layers * sizes.tokens * model.recomputed_bytes(options.recompute, element));
         bytes.for_weight = layers * gradients_of_layer + 2 * boundary;
         bytes.forward_workspace = boundary;
         bytes.backward_workspace = (layers > 0 ? gradients_of_layer : 0) + 3 * boundary;
@@ -184,13 +181,15 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
                      .vocab_size = options.model.vocab_size,
                      .chunks = candidate.chunks,
                      .memory_limit = candidate.memory_limit};
+    const bool recomputes = options.recompute != Recompute::none;
     PassCosts& costs = step.generate.costs;
     costs = PassCosts::of(step.costs, step.sizes, step.placement);
     costs.hop = step.costs.slowest_hop_ns(
         options.gpus, step.sizes.tokens * step.sizes.hidden * size_of(step.sizes.dtype));
     // The paper's lists leave C0 no slack; build them for its latency and one hop
-    // (vocabulary-parallelism reference 3.3), within what a backward can give.
-    step.generate.c0_margin = std::min(costs.c0 + costs.hop, costs.mean(Op::B) / 2);
+    // (vocabulary-parallelism reference 3.3), within what a backward and its R can give.
+    const PassCosts order = recomputes ? with_recomputation(costs) : costs;
+    step.generate.c0_margin = std::min(costs.c0 + costs.hop, order.mean(Op::B) / 2);
     return step;
 }
 

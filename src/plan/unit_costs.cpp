@@ -45,7 +45,7 @@ UnitCosts from_device(const PlanOptions& options) {
 }
 
 /// Sums over stages or ranks, divided by the layers or rows that they ran.
-UnitCosts from_profile(const Profile& profile, Recompute recompute) {
+UnitCosts from_profile(const Profile& profile, const PlanOptions& options) {
     using enum Op;
     const auto sum = [](const std::vector<TableCosts::OpCosts>& table, Op op) {
         double total = 0;
@@ -61,10 +61,8 @@ UnitCosts from_profile(const Profile& profile, Recompute recompute) {
     costs.input_gradient = sum(profile.costs.stage_ns, I) / layers;
     costs.weight_gradient = sum(profile.costs.stage_ns, W) / layers;
     costs.backward = sum(profile.costs.stage_ns, B) / layers;
-    if (recompute != Recompute::none) {
-        const bool measured = recomputed_in(profile) == recompute;
-        costs.recompute = measured ? sum(profile.costs.stage_ns, R) / layers : costs.forward;
-    }
+    costs.recompute =
+        recompute_ns_per_layer(profile, options.recompute, options.model.elementwise_recompute());
     // S has two products with one barrier and one otherwise, T the others of three, and the softmax
     // is split two to one: two equations for a product and the softmax.
     const double products = profile.barriers == Barriers::one ? 2 : 1;
@@ -91,8 +89,7 @@ UnitCosts from_profile(const Profile& profile, Recompute recompute) {
 }  // namespace
 
 UnitCosts unit_costs(const PlanOptions& options) {
-    return options.profile ? from_profile(*options.profile, options.recompute)
-                           : from_device(options);
+    return options.profile ? from_profile(*options.profile, options) : from_device(options);
 }
 
 }  // namespace vocabpipe

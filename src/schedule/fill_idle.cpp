@@ -130,7 +130,9 @@ private:
         if (options_.look_ahead && more && hole != kUnknown) {
             const size_t end = std::min(state.list.size(), state.next + kWindow);
             for (size_t i = state.next + 1; i < end; ++i) {
-                if (state.done[i] || costs_(rank, state.list[i]) > hole) continue;
+                // An R needs no other rank: early, it would only hold memory longer.
+                if (state.done[i] || state.list[i].op == R) continue;
+                if (costs_(rank, state.list[i]) > hole) continue;
                 if (arrival(rank, state.list[i]) > now || !may_overtake(state, i)) continue;
                 if (has_room(state, rank, state.list[i])) return start_listed(rank, i, now);
             }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -23,14 +25,20 @@ public:
         const std::vector<int> peaks = peak_chunks(schedule);
         for (int rank = 0; rank < schedule.ranks; ++rank) {
             const auto r = static_cast<size_t>(rank);
+            std::set<std::pair<uint16_t, uint32_t>> again;  // stage, microbatch
             for (const Pass& pass : schedule.passes[r]) {
+                if (pass.op == R) again.emplace(pass.stage, pass.microbatch);
+                const bool last = pass.op == B || pass.op == W;
                 const PassInputs::Need need = inputs.need(rank, pass);
                 lists_[r].push_back(static_cast<uint32_t>(passes_.size()));
-                passes_.push_back(
-                    {pass, need.event, inputs.produced(pass), need.latency, costs(rank, pass)});
+                passes_.push_back({pass, need.event, inputs.produced(pass), need.latency,
+                                   costs(rank, pass),
+                                   last && again.contains({pass.stage, pass.microbatch})});
             }
-            limit_.push_back(options.chunk_limit > 0 ? options.chunk_limit : peaks[r]);
-            numerators_.push_back(peak_numerators(schedule.passes[r]));
+            const Alive peak = peak_of(lists_[r]);
+            limit_.push_back({.chunks = options.chunk_limit > 0 ? options.chunk_limit : peaks[r],
+                              .recomputed = peak.recomputed,
+                              .numerators = peak.numerators});
         }
         for (size_t e = 0; e < inputs.events(); ++e) {
             start_.push_back({0, inputs.producers(e), kNobody});
@@ -93,6 +101,13 @@ private:
         size_t makes;
         int64_t latency;
         int64_t cost;
+        bool ends_recomputed;  ///< a B or W whose microbatch has an R
+    };
+    /// What occupies memory on a rank.
+    struct Alive {
+        int chunks = 0;      ///< activations, from F
+        int recomputed = 0;  ///< what R made again
+        int numerators = 0;  ///< of S, until T
     };
     struct Event {
         int64_t at;
@@ -153,23 +168,23 @@ private:
     }
 
     [[nodiscard]] bool fits(size_t rank) const {
-        int alive = 0;
-        int numerators = 0;
-        for (const uint32_t id : lists_[rank]) {
-            const Op op = passes_[id].pass.op;
-            if (op == F && ++alive > limit_[rank]) return false;
-            if (op == B || op == W) --alive;
-            if (op == S && ++numerators > numerators_[rank]) return false;
-            if (op == T) --numerators;
-        }
-        return true;
+        const Alive peak = peak_of(lists_[rank]);
+        const Alive& limit = limit_[rank];
+        return peak.chunks <= limit.chunks && peak.recomputed <= limit.recomputed &&
+               peak.numerators <= limit.numerators;
     }
-    static int peak_numerators(const std::vector<Pass>& list) {
-        int alive = 0;
-        int peak = 0;
-        for (const Pass& pass : list) {
-            alive += pass.op == S ? 1 : pass.op == T ? -1 : 0;
-            peak = std::max(peak, alive);
+    [[nodiscard]] Alive peak_of(const std::vector<uint32_t>& list) const {
+        Alive alive;
+        Alive peak;
+        for (const uint32_t id : list) {
+            const Known& known = passes_[id];
+            const Op op = known.pass.op;
+            if (op == F) peak.chunks = std::max(peak.chunks, ++alive.chunks);
+            if (op == R) peak.recomputed = std::max(peak.recomputed, ++alive.recomputed);
+            if (op == S) peak.numerators = std::max(peak.numerators, ++alive.numerators);
+            if (op == B || op == W) --alive.chunks;
+            if (known.ends_recomputed) --alive.recomputed;
+            if (op == T) --alive.numerators;
         }
         return peak;
     }
@@ -228,8 +243,7 @@ private:
     std::vector<std::vector<uint32_t>> lists_;  ///< [rank] indices into passes_
     std::vector<std::vector<uint32_t>> best_;
     std::vector<size_t> movable_;  ///< ranks with two passes or more
-    std::vector<int> limit_;       ///< [rank] activations alive, in chunks
-    std::vector<int> numerators_;  ///< [rank] numerators of S alive
+    std::vector<Alive> limit_;     ///< [rank]
     std::vector<Event> start_, events_;
     std::vector<int> next_waiter_, ready_;
     std::vector<size_t> position_;

@@ -64,6 +64,7 @@ public:
           mode_(options.mode),
           asked_limit_(options.chunk_limit),
           costs_(options.costs) {
+        for (auto& row : costs_.stage) row[static_cast<size_t>(R)] = cost_in(row, R);
         for (auto& table : {&costs_.stage, &costs_.rank}) {
             for (auto& row : *table) {
                 for (int64_t& cost : row) cost = std::max<int64_t>(cost, 1);  // strictly in order

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/with_recomputation.hpp"
 
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/lower.hpp"
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -43,6 +46,28 @@ PassCosts with_recomputation(PassCosts costs) {
         for (const Op op : {Op::B, Op::I}) stage[static_cast<size_t>(op)] += cost_in(stage, Op::R);
     }
     return costs;
+}
+
+Schedule with_recomputation(const PassCosts& costs,
+                            const std::function<Schedule(const PassCosts&)>& order) {
+    return with_recomputation(order(with_recomputation(costs)));
+}
+
+void divide_saved(StageBytes& bytes, Recompute recompute, int64_t selective) {
+    const int64_t all = bytes.saved + bytes.recomputed;
+    bytes.recomputed = recompute == Recompute::full        ? all
+                       : recompute == Recompute::selective ? std::min(all, selective)
+                                                           : 0;
+    bytes.saved = all - bytes.recomputed;
+}
+
+Recompute granularity(std::optional<Recompute> asked, bool own, const std::string& name) {
+    if (!own) return asked.value_or(Recompute::none);
+    if (asked == Recompute::none) {
+        throw UsageError("--recompute-granularity none: " + name +
+                         " has recomputation passes (R); give selective or full");
+    }
+    return asked.value_or(Recompute::full);
 }
 
 }  // namespace vocabpipe

@@ -93,7 +93,7 @@ void ModelFlags::resolve() {
                               : find_checkpoint(options_.load, /*weights_only=*/true).folder);
     m.dtype = bf16_ || dtype_ == "bf16" ? DType::bf16 : DType::fp32;
     options_.vocab_mode = vocab_mode_from(vocab_mode_);
-    options_.recompute = recompute_activations_ ? Recompute::selective : Recompute::none;
+    if (recompute_activations_) options_.recompute = Recompute::selective;
     if (!recompute_.empty()) {
         options_.recompute = recompute_from(recompute_);
         if (recompute_activations_ && options_.recompute != Recompute::selective) {

@@ -44,9 +44,10 @@ void add_schedule_convert(CLI::App& schedule) {
                      "Letters of a PyTorch CSV to read: new, old, or auto (by its content)")
         ->capture_default_str();
     command
-        ->add_option("--output-dialect", options->output_dialect,
-                     "Letters of a CSV to write: new, old, vocabpipe (keeps E, G, S, T), or auto: "
-                     "vocabpipe where vocabulary layers are sharded, else new")
+        ->add_option(
+            "--output-dialect", options->output_dialect,
+            "Letters of a CSV to write: new, old, vocabpipe (keeps E, G, S, T, R), or auto: "
+            "vocabpipe where vocabulary layers are sharded or there is an R, else new")
         ->capture_default_str();
     command->callback([options] { convert(*options); });
 }

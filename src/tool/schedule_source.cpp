@@ -34,7 +34,8 @@ int needed(std::string_view flag, int value, int otherwise) {
 
 /// Layers of every stage; empty where all stages are alike.
 std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const ScheduleFlags& flags,
-                           VocabMode mode, const std::optional<Profile>& profile) {
+                           VocabMode mode, Recompute recompute,
+                           const std::optional<Profile>& profile) {
     const auto stages = static_cast<int>(rank_of_stage.size());
     const int layers = flags.num_layers > 0 ? flags.num_layers
                        : profile            ? profile->model.layers
@@ -60,12 +61,15 @@ std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const Schedule
         return total;
     };
     if (profile) {
+        const double trained = sum(profile->costs.stage_ns, Op::F, Op::B) +
+                               recompute_ns_per_layer(*profile, recompute) * profile->model.layers;
         output = sum(profile->costs.rank_ns, Op::S, Op::T) * profile->model.layers /
-                 std::max(1.0, sum(profile->costs.stage_ns, Op::F, Op::B));
+                 std::max(1.0, trained);
     } else {
-        const StageCosts costs = parse_stage_costs(flags.costs);
+        const StageCosts costs = parse_stage_costs(flags.costs, kTicksPerUnit);
+        const int64_t again = recompute_cost(costs.forward, recompute, flags.hidden_size);
         output = 2.0 * static_cast<double>(costs.vocabulary) * layers /
-                 static_cast<double>(costs.forward + costs.backward);
+                 static_cast<double>(costs.forward + costs.backward + again);
     }
     return layers_per_stage(layers, rank_of_stage, mode, output);
 }
@@ -73,7 +77,8 @@ std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const Schedule
 /// Costs and sizes of `step`, whose stages and shards are set.
 void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, Recompute recompute,
                const std::optional<Profile>& profile) {
-    const std::vector<int> layers = layers_of(step.schedule.rank_of_stage, flags, mode, profile);
+    const std::vector<int> layers =
+        layers_of(step.schedule.rank_of_stage, flags, mode, recompute, profile);
     if (profile) {
         set_costs(step, *profile, layers);
         if (recompute != Recompute::none) set_recomputation(step, *profile, layers, recompute);
@@ -231,13 +236,9 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     options.warm_up_depth = flags.warm_up_depth;
     const bool complete_file = is_file && from_file.output.vocab_size() > 0;
     const bool own_recomputation = is_file && has_recomputation(from_file);
-    const Recompute recompute = !flags.recompute.empty() ? recompute_from(flags.recompute)
-                                : own_recomputation      ? Recompute::full
-                                                         : Recompute::none;
-    if (own_recomputation && recompute == Recompute::none) {
-        throw UsageError("--recompute-granularity none: " + name +
-                         " has recomputation passes (R); give selective or full");
-    }
+    std::optional<Recompute> asked_recompute;
+    if (!flags.recompute.empty()) asked_recompute = recompute_from(flags.recompute);
+    const Recompute recompute = granularity(asked_recompute, own_recomputation, name);
     ScheduledStep step;
     step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
                  ", " + std::to_string(options.ranks) +
@@ -253,12 +254,14 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
         place_vocabulary(step.schedule, options.vocab_mode, options.vocab_size);
     }
     set_costs(step, flags, options.vocab_mode, recompute, profile);
-    options.costs = PassCosts::of(step.costs, step.sizes, step.schedule);
+    const PassCosts costs = PassCosts::of(step.costs, step.sizes, step.schedule);
     options.search_moves = flags.search_moves;
+    const auto order = [&](const PassCosts& under) {
+        options.costs = under;
+        return is_file ? complete(from_file, options) : generate(name, options);
+    };
     const bool inserts = recompute != Recompute::none && !own_recomputation;
-    if (inserts) options.costs = with_recomputation(options.costs);
-    step.schedule = is_file ? complete(from_file, options) : generate(name, options);
-    if (inserts) step.schedule = with_recomputation(step.schedule);
+    step.schedule = inserts ? with_recomputation(costs, order) : order(costs);
     return step;
 }
 

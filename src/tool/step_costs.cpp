@@ -2,6 +2,8 @@
 #include "src/tool/step_costs.hpp"
 
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/transformer_shape.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +38,22 @@ int64_t selective_cost(int64_t forward, int64_t hidden_size) {
     return std::max<int64_t>(scaled(forward, part), 1);
 }
 
+/// What of a layer is recomputed. A profile does not say which family it measured: a GPT's.
+TransformerShape layer_of(const ProfiledModel& model) {
+    return {.hidden_size = model.hidden, .ffn_hidden_size = model.ffn_hidden, .layer_norm = true};
+}
+
 }  // namespace
+
+int64_t recompute_cost(int64_t forward, Recompute recompute, int64_t hidden_size) {
+    if (recompute == Recompute::none) return 0;
+    return recompute == Recompute::full ? forward : selective_cost(forward, hidden_size);
+}
+
+double recompute_ns_per_layer(const Profile& profile, Recompute recompute) {
+    return vocabpipe::recompute_ns_per_layer(profile, recompute,
+                                             layer_of(profile.model).elementwise_recompute());
+}
 
 StageCosts parse_stage_costs(const std::string& text, int ticks) {
     constexpr int64_t kMost = int64_t{1} << 36;  // a sixteenth of what generate() allows
@@ -96,21 +113,17 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
         of(pass, Op::B) = scaled(costs.backward, part);
         of(pass, Op::I) = of(pass, Op::B) / 2;
         of(pass, Op::W) = of(pass, Op::B) - of(pass, Op::I);
-        if (recompute == Recompute::selective)
-            of(pass, Op::R) = selective_cost(of(pass, Op::F), flags.hidden_size);
+        of(pass, Op::R) = recompute_cost(of(pass, Op::F), recompute, flags.hidden_size);
         step.costs.stage_ns.push_back(pass);
         // What this library's transformer layer keeps, with a feed-forward size of 4 h
         // (docs/memory.md): 8 h + 2 f per token for the backward, 2 h + f of it outputs of norms
         // and of the activation, and 7 h + f for W.
-        const int recomputed = recompute == Recompute::full        ? 16
-                               : recompute == Recompute::selective ? 6
-                                                                   : 0;
-        step.sizes.stages.push_back({.saved = scaled((16 - recomputed) * row, count),
-                                     .recomputed = scaled(recomputed * row, count),
+        step.sizes.stages.push_back({.saved = scaled(16 * row, count),
                                      .for_weight = scaled(11 * row, count) + 2 * row,
                                      .forward_workspace = row,
                                      .backward_workspace = 13 * row,
                                      .input_gradient_workspace = row});
+        divide_saved(step.sizes.stages.back(), recompute, scaled(6 * row, count));
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         TableCosts::OpCosts pass{};
@@ -211,17 +224,17 @@ void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<in
 void set_recomputation(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers,
                        Recompute recompute) {
     if (recomputed_in(profile) == recompute) return;
-    const ProfiledModel& model = profile.model;
+    const int64_t selective =
+        step.sizes.tokens *
+        layer_of(profile.model).recomputed_bytes(Recompute::selective, size_of(step.sizes.dtype));
+    const double ns = recompute_ns_per_layer(profile, recompute);
     for (size_t stage = 0; stage < layers.size(); ++stage) {
-        StageBytes& bytes = step.sizes.stages[stage];
-        const int64_t all = bytes.saved + bytes.recomputed;
-        bytes.recomputed = recompute == Recompute::full
-                               ? all
-                               : std::min(all, layers[stage] * step.sizes.tokens *
-                                                   (2 * model.hidden + model.ffn_hidden) *
-                                                   size_of(step.sizes.dtype));
-        bytes.saved = all - bytes.recomputed;
-        of(step.costs.stage_ns[stage], Op::R) = 0;
+        divide_saved(step.sizes.stages[stage], recompute, layers[stage] * selective);
+        TableCosts::OpCosts& pass = step.costs.stage_ns[stage];
+        of(pass, Op::R) =
+            recompute == Recompute::full
+                ? of(pass, Op::F)
+                : std::min(of(pass, Op::F), std::max<int64_t>(scaled(layers[stage], ns), 1));
     }
 }
 

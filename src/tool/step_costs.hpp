@@ -22,6 +22,11 @@ struct StageCosts {
 /// A third of F, and a quarter of that, stay whole.
 inline constexpr int kTicksPerUnit = 12;
 
+/// What R costs after an F of `forward`; 0 for none.
+[[nodiscard]] int64_t recompute_cost(int64_t forward, Recompute recompute, int64_t hidden_size);
+/// The same per layer of a profile, and of a GPT where it was not measured.
+[[nodiscard]] double recompute_ns_per_layer(const Profile& profile, Recompute recompute);
+
 /// Sets costs and sizes of `step`, whose schedule is set, from these figures. `layers`: of every
 /// stage, or empty for equal stages.
 void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<int>& layers,
@@ -32,7 +37,8 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
 void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers);
 
 /// Divides what stages save, as set from the profile, into what is kept and what R makes again.
-/// Where the profile was measured with another granularity, R costs as much as F.
+/// Where the profile was measured with another granularity, R costs as much as F, or for selective
+/// what recompute_ns_per_layer() says.
 void set_recomputation(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers,
                        Recompute recompute);
 

@@ -100,7 +100,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--memory-limit", o.memory_limit);
     add("--warm-up-depth", o.warm_up_depth);
     add("--search-moves", o.search_moves);
-    add("--recompute-granularity", to_string(o.recompute));
+    add("--recompute-granularity", o.recompute ? to_string(*o.recompute) : "not given");
     add("--vocab-mode", to_string(o.vocab_mode));
     add("--schedule-costs",
         o.schedule_costs      ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
@@ -190,6 +190,8 @@ void check_options(const TrainOptions& o, int ranks) {
     }
     within("--threads-per-rank", o.threads_per_rank, 0, 1024);
     within("--chunks", o.chunks, 0, UINT16_MAX);
+    within("--decoder-first-pipeline-num-layers", o.end_layers.first, -1, m.num_layers);
+    within("--decoder-last-pipeline-num-layers", o.end_layers.last, -1, m.num_layers);
     const bool ends = o.end_layers.first >= 0 || o.end_layers.last >= 0;
     if (ends && (!o.layout.empty() || o.vocab_mode == VocabMode::redistributed)) {
         throw UsageError(
@@ -203,7 +205,8 @@ void check_options(const TrainOptions& o, int ranks) {
     within("--memory-limit", o.memory_limit, 0, INT32_MAX);
     within("--warm-up-depth", o.warm_up_depth, 0, INT32_MAX);
     within("--search-moves", o.search_moves, 0, int64_t{1} << 40);
-    if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed && o.layout.empty()) {
+    const bool may_be_empty = ends || !o.layout.empty();
+    if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed && !may_be_empty) {
         throw UsageError("--num-layers " + text(m.num_layers) +
                          ": must be at least the number of ranks, " + text(ranks) +
                          "; use more layers or fewer ranks");

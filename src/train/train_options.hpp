@@ -42,7 +42,7 @@ struct TrainOptions {
     int memory_limit = 0;      // --memory-limit, chunks per rank; 0: the family's own
     int warm_up_depth = 0;     // --warm-up-depth; 0: the family's own
     int64_t search_moves = 0;  // --search-moves; 0: the order of the schedule's own rule
-    Recompute recompute = Recompute::none;  // --recompute-granularity
+    std::optional<Recompute> recompute;  // --recompute-granularity; none given: as a file says
     VocabMode vocab_mode =
         VocabMode::one_barrier;  // --vocab-mode; least memory of the balanced ones
     /// --schedule-costs F,B; none: auto, measured in the first steps, or cost_file.

@@ -24,11 +24,11 @@ std::string mib(int64_t bytes) {
 }
 
 /// Of --schedule-costs F,B, or as good a guess.
-PassCosts given_costs(const TrainOptions& options) {
+PassCosts given_costs(const TrainOptions& options, Recompute recompute) {
     const auto [forward, backward] =
         options.schedule_costs.value_or(std::pair<int64_t, int64_t>{1, 2});
     PassCosts costs = PassCosts::uniform(kUnit * forward, kUnit * backward, kUnit * forward / 3);
-    if (options.recompute == Recompute::selective) {
+    if (recompute == Recompute::selective) {
         costs.stage.front()[static_cast<size_t>(Op::R)] = 1;  // next to nothing
     }
     return costs;
@@ -58,9 +58,9 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
         for (const RankPlacement& p : placements_) threads_ = std::min(threads_, p.threads());
     }
     if (!options_.layout.empty()) read_layout();
-    recompute_ = options_.recompute;
     if (is_schedule_file(options_.schedule)) read_file();
-    schedule_ = make_schedule(given_costs(options_), kUnit * options_.c0_margin);
+    recompute_ = granularity(options_.recompute, recomputes_by_itself(), options_.schedule);
+    schedule_ = make_schedule(given_costs(options_, recompute_), kUnit * options_.c0_margin);
     check_layers();
     partition_ = {.layers_per_stage = layers_of_stages(),
                   .micro_batch_size = options_.micro_batch_size,
@@ -82,8 +82,12 @@ std::vector<int> TrainingPlan::layers_of_stages() const {
     if (options_.end_layers.first >= 0 || options_.end_layers.last >= 0) {
         return layers_with_ends(m.num_layers, schedule_.rank_of_stage, options_.end_layers);
     }
+    // Of a layer's F and B; its R comes on top.
+    const PassCosts costs = given_costs(options_, recompute_);
+    const auto trained = static_cast<double>(costs.mean(Op::F) + costs.mean(Op::B));
+    const double again = recompute_ == Recompute::none ? 0 : static_cast<double>(costs.mean(Op::R));
     return layers_per_stage(m.num_layers, schedule_.rank_of_stage, options_.vocab_mode,
-                            output_layer_in_layers(m));
+                            output_layer_in_layers(m) * trained / (trained + again));
 }
 
 PassCosts TrainingPlan::rebuild(const TableCosts& measured) {
@@ -136,18 +140,18 @@ void TrainingPlan::read_file() {
             "says by itself which stages a rank has; leave out --chunks and "
             "--num-layers-per-virtual-pipeline-stage");
     }
-    // Such a file says what is recomputed when; all of it unless the flag says otherwise.
-    if (has_recomputation(file.schedule) && recompute_ == Recompute::none) {
-        recompute_ = Recompute::full;
-    }
     file_ = std::move(file.schedule);
     notes_ = std::move(file.notes);
 }
 
 Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin) const {
-    const bool inserts = recompute_ != Recompute::none && !(file_ && has_recomputation(*file_));
-    if (!inserts) return make_order(costs, c0_margin);
-    return with_recomputation(make_order(with_recomputation(costs), c0_margin));
+    const auto order = [&](const PassCosts& under) { return make_order(under, c0_margin); };
+    const bool inserts = recompute_ != Recompute::none && !recomputes_by_itself();
+    return inserts ? with_recomputation(costs, order) : order(costs);
+}
+
+bool TrainingPlan::recomputes_by_itself() const {
+    return file_ && has_recomputation(*file_);
 }
 
 Schedule TrainingPlan::make_order(const PassCosts& costs, int64_t c0_margin) const {
@@ -203,14 +207,15 @@ int64_t TrainingPlan::planned_bytes(int rank) const {
            (placement(rank).memory ? 0 : snapshot_bytes(rank));
 }
 
-/// Several stages per rank need as many layers.
+/// Several stages per rank need as many layers, unless flags say which have none.
 void TrainingPlan::check_layers() const {
     if (layout_ && std::ssize(layout_->layers) != schedule_.stages) {
         throw UsageError("--pipeline-model-parallel-layout " + options_.layout + ": has " +
                          std::to_string(layout_->layers.size()) + " stages, the schedule has " +
                          std::to_string(schedule_.stages) + "; both must be the same");
     }
-    if (options_.model.num_layers >= schedule_.stages || layout_ ||
+    const bool ends = options_.end_layers.first >= 0 || options_.end_layers.last >= 0;
+    if (options_.model.num_layers >= schedule_.stages || layout_ || ends ||
         options_.vocab_mode == VocabMode::redistributed) {
         return;
     }
@@ -292,14 +297,18 @@ void TrainingPlan::check_memory(int of_rank) const {
 }
 
 void TrainingPlan::print() const {
+    const std::string recomputation =
+        recompute_ == Recompute::none
+            ? ""
+            : ", " + std::string(to_string(recompute_)) + " recomputation";
     std::printf(
         "%s, vocab mode %s, %d ranks x %d threads, %d microbatches of %lld x %lld tokens, "
-        "%s, %.2f M parameters\n",
+        "%s, %.2f M parameters%s\n",
         options_.schedule.c_str(), std::string(to_string(options_.vocab_mode)).c_str(), ranks(),
         threads_, microbatches_, static_cast<long long>(options_.micro_batch_size),
         static_cast<long long>(options_.model.seq_length),
         options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
-        parameter_count(options_.model) / 1e6);
+        parameter_count(options_.model) / 1e6, recomputation.c_str());
     std::printf("%4s  %-20s %-10s %6s %14s %14s %12s  %s\n", "rank", "host", "stages", "layers",
                 "embedding rows", "output rows", "planned MiB", "device");
     for (int rank = 0; rank < ranks(); ++rank) {

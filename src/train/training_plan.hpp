@@ -66,6 +66,7 @@ private:
     [[nodiscard]] Schedule make_schedule(const PassCosts& costs, int64_t c0_margin) const;
     /// Of the passes other than R, unless the file has its own.
     [[nodiscard]] Schedule make_order(const PassCosts& costs, int64_t c0_margin) const;
+    [[nodiscard]] bool recomputes_by_itself() const;  ///< R in the file
     [[nodiscard]] int chunks() const;
     void check_layers() const;
     [[nodiscard]] std::vector<int> layers_of_stages() const;
@@ -79,7 +80,7 @@ private:
     std::optional<StageLayout> layout_;
     std::optional<Schedule> file_;           ///< what --schedule FILE says
     std::vector<std::string> notes_;         ///< about the file
-    Recompute recompute_ = Recompute::none;  ///< --recompute-granularity, or what the file implies
+    Recompute recompute_ = Recompute::none;  ///< what R makes again
     Schedule schedule_;
     ModelPartition partition_;
     StepSizes sizes_;

@@ -198,6 +198,20 @@ TEST(Plan, LeftOverLayersGoToTheFrontOrToTheBack) {
     EXPECT_LT(candidates.possible[2].layers_per_stage.back(), 2);
 }
 
+// The output layer is worth fewer layers that recompute.
+TEST(Plan, RecomputationMovesFewerLayersAwayFromTheOutputLayer) {
+    PlanOptions options = small_plan();
+    options.model.num_layers = 18;
+    options.schedules = {"1f1b"};
+    options.vocab_modes = {VocabMode::redistributed};
+    const auto of_last = [&](Recompute recompute) {
+        options.recompute = recompute;
+        return list_candidates(options).possible.front().layers_per_stage.back();
+    };
+    EXPECT_EQ(of_last(Recompute::none), 1);
+    EXPECT_EQ(of_last(Recompute::full), 2);
+}
+
 TEST(Plan, MoreGpusThanLayersLeavesStagesEmpty) {
     PlanOptions options = small_plan();
     options.model.num_layers = 3;

@@ -106,6 +106,27 @@ TEST(UseProfile, RecomputationCostsWhatWasMeasuredOrAllOfTheForward) {
     EXPECT_EQ(two_barriers(options, {2, 2}).costs.pass_ns(1, {Op::R, 1, 0}), 3'000);
 }
 
+// Of 64 tokens and two layers 4 h + 2 f elements of 4 bytes are read and written.
+TEST(UseProfile, SelectiveRecomputationThatWasNotMeasuredTakesItsBytes) {
+    PlanOptions options = profiled();
+    options.recompute = Recompute::selective;
+    const auto cost = [&](double bytes_per_ns) {
+        options.profile->costs.local_bytes_per_ns = bytes_per_ns;
+        return two_barriers(options, {2, 2}).costs.pass_ns(1, {Op::R, 1, 0});
+    };
+    EXPECT_EQ(cost(100), 64 * 2 * 768 * 4 / 100);
+    EXPECT_EQ(cost(1), 20'000);  // no more than F
+    EXPECT_EQ(cost(0), 20'000);  // not measured either
+}
+
+TEST(UseProfile, ABackwardAndItsRecomputationGiveTheMarginOfC0) {
+    PlanOptions options = profiled();
+    options.profile->costs.latency_ns = 1'000'000;
+    EXPECT_EQ(two_barriers(options, {2, 2}).generate.c0_margin, 44'000 / 2);
+    options.recompute = Recompute::full;
+    EXPECT_EQ(two_barriers(options, {2, 2}).generate.c0_margin, (44'000 + 20'000) / 2);
+}
+
 TEST(UseProfile, APlanFromAProfileHasTimesAndMemoryButNoMfu) {
     const Plan plan = make_plan(profiled());
     EXPECT_TRUE(plan.sensitivity.empty());

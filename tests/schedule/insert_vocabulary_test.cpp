@@ -8,6 +8,7 @@
 #include "vocabpipe/generate.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/validate.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -140,6 +141,18 @@ TEST(InsertVocabulary, ComesWithinOnePercentOfTheSlotRuleOnPlain1F1B) {
     }
 }
 
+TEST(InsertVocabulary, TakesAnRWithoutACostForAForward) {
+    const Schedule base = with_recomputation(base_1f1b(4, 8));
+    const auto inserted = [&](int64_t cost_of_r) {
+        PassCosts costs = PassCosts::uniform(1200, 2400, 400);
+        costs.stage.front()[static_cast<size_t>(Op::R)] = cost_of_r;
+        return insert_vocabulary(
+            base, {.mode = VocabMode::one_barrier, .vocab_size = 100, .costs = costs});
+    };
+    EXPECT_EQ(inserted(0).passes, inserted(1200).passes);
+    EXPECT_NE(inserted(1).passes, inserted(1200).passes);
+}
+
 TEST(InsertVocabulary, NamesTheLimitThatNoPlacementKeeps) {
     try {
         (void)insert_vocabulary(base_1f1b(4, 16), {.vocab_size = 100, .chunk_limit = 2});
@@ -200,6 +213,21 @@ TEST(FillIdle, KeepsEveryLimitAndEveryPass) {
         }
     }
     EXPECT_GT(filled, 150);
+}
+
+// Rank 0 waits for the gradient of microbatch 0 with microbatch 1 to recompute.
+TEST(FillIdle, DoesNotRecomputeEarlier) {
+    Schedule base;
+    base.ranks = base.stages = 2;
+    base.microbatches = 2;
+    base.rank_of_stage = {0, 1};
+    base.input = base.output = ShardMap::even(0, 2);
+    using enum Op;
+    base.passes = {{{F, 0, 0}, {F, 0, 1}, {B, 0, 0}, {R, 0, 1}, {B, 0, 1}},
+                   {{F, 1, 0}, {B, 1, 0}, {F, 1, 1}, {B, 1, 1}}};
+    const auto made = fill_idle(base, PassCosts::uniform(10, 20, 0), {.chunk_limit = {2, 2}});
+    ASSERT_TRUE(made.has_value());
+    EXPECT_EQ(made->passes, base.passes);
 }
 
 // Hand-derived: rank 0 waits for I0 of rank 1; the hole is as long as a W of the microbatch before.

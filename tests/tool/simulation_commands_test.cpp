@@ -100,6 +100,11 @@ TEST(SimulateCommand, MovesLayersAwayFromTheOutputLayer) {
     const Json json = simulated(
         "1f1b --vocab-mode redistributed --pp 4 --microbatches 8 --costs 12,24,9 --num-layers 16");
     EXPECT_EQ(json.at("by_rank").at(3).at("busy"), 8 * 4 * 18);
+    // An output layer of 8 x 6 is 5 1/3 such layers, and 4 layers that also recompute.
+    const Json recomputing = simulated(
+        "1f1b --vocab-mode redistributed --pp 4 --microbatches 8 --costs 12,24,6 --num-layers 16 "
+        "--recompute-granularity full");
+    EXPECT_EQ(recomputing.at("by_rank").at(3).at("busy"), 8 * (8 * 6 + 12));
     EXPECT_THAT(refused("simulate 1f1b --vocab-mode redistributed --pp 4 --microbatches 8", 2),
                 HasSubstr("--num-layers"));
 }
@@ -252,19 +257,28 @@ TEST(SimulateCommand, TakesRecomputationFromAFile) {
 TEST(SimulateCommand, DividesWhatAProfiledModelSaves) {
     const TempFolder folder;
     Profile profile = small_profile();
+    profile.costs.local_bytes_per_ns = 1;
     for (StageBytes& stage : profile.sizes.stages) stage.saved = 64 << 20;
     write_profile(folder / "profile.json", profile);
-    const auto peak = [&](const std::string& flags) {
+    const auto rank = [&](const std::string& flags) {
         const Outcome outcome = vocabpipe_in(folder,
                                              "simulate 1f1b,vocab-mode=one_barrier --microbatches "
                                              "6 --costs profile.json --json" +
                                                  flags);
         EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-        const Json json = Json::parse(outcome.output);
-        return json.at("by_rank").at(0).at("largest_bytes").at("activations").get<int64_t>();
+        return Json::parse(outcome.output).at("by_rank").at(0);
+    };
+    const auto peak = [&](const std::string& flags) {
+        return rank(flags).at("largest_bytes").at("activations").get<int64_t>();
     };
     // Three microbatches in flight: all of one are alive at a time.
     EXPECT_EQ(peak("") - peak(" --recompute-granularity full"), 2 * (64 << 20));
+    // What was not measured takes what its 4 h + 2 f elements of 4 bytes take.
+    const auto busy = [&](const std::string& flags) {
+        return rank(flags).at("busy").get<int64_t>();
+    };
+    EXPECT_EQ(busy(" --recompute-granularity selective") - busy(""), 6 * 16 * 96 * 4);
+    EXPECT_EQ(busy(" --recompute-granularity full") - busy(""), 6 * 1'000'000);
 }
 
 TEST(TimelineCommand, StacksSchedulesAndTraces) {

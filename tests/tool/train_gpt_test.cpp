@@ -152,14 +152,38 @@ TEST_F(TrainGpt, RunsASchedulesFileAndALayoutLikeTheScheduleTheyDescribe) {
     ASSERT_EQ(recomputing.exit_code, 0) << recomputing.error;
     const Outcome file = threads(2, "--metrics r.jsonl --schedule r.json --profile p.json");
     ASSERT_EQ(file.exit_code, 0) << file.error;
+    EXPECT_THAT(file.output, ::testing::HasSubstr(" parameters, full recomputation\n"));
     const json profile = json::parse(testing::read_file(folder_ / "p.json"));
     EXPECT_EQ(profile.at("sizes").at("stages").at(1).at("saved"), 0);
+    EXPECT_THAT(
+        threads(2, "--schedule r.json --recompute-granularity none").error,
+        ::testing::HasSubstr("r.json has recomputation passes (R); give selective or full"));
     ASSERT_EQ(threads(2, "--metrics even.jsonl").exit_code, 0);
     EXPECT_EQ(curve("even.jsonl"), curve("r.jsonl"));
     const Outcome layout =
         threads(2, "--metrics layout.jsonl --pipeline-model-parallel-layout 'Vt*3|tV'");
     ASSERT_EQ(layout.exit_code, 0) << layout.error;
     EXPECT_EQ(curve("even.jsonl"), curve("layout.jsonl"));
+}
+
+TEST_F(TrainGpt, LeavesTheLastRankWithoutLayersWhereAskedTo) {
+    using ::testing::ContainsRegex;
+    using ::testing::HasSubstr;
+    const Outcome one =
+        threads(2, "--train-iters 1 --num-layers 1 --decoder-last-pipeline-num-layers 0");
+    EXPECT_EQ(one.exit_code, 0) << one.error;
+    const Outcome chunks = threads(2,
+                                   "--train-iters 1 --num-layers 2 --schedule interleaved --chunks "
+                                   "2 --decoder-last-pipeline-num-layers 0");
+    EXPECT_EQ(chunks.exit_code, 0) << chunks.error;
+    EXPECT_THAT(threads(2, "--decoder-first-pipeline-num-layers 2147483647").error,
+                HasSubstr("--decoder-first-pipeline-num-layers 2147483647: must be at most 4"));
+    // An output layer of 2.2 layers, and of 1.7 that recompute: the last rank has none, or one.
+    const std::string flags =
+        "--train-iters 1 --num-layers 2 --vocab-mode redistributed --vocab-size 900";
+    EXPECT_THAT(threads(2, flags).output, ContainsRegex("\n +1 +[^ ]+ +1 +0 "));
+    EXPECT_THAT(threads(2, flags + " --recompute-granularity full").output,
+                ContainsRegex("\n +1 +[^ ]+ +1 +1 "));
 }
 
 TEST_F(TrainGpt, WritesAProfileFromWhichTheNextRunBuildsItsOrder) {

@@ -325,6 +325,21 @@ Recompute recomputed_in(const Profile& profile) {
     return kept == 0 ? Recompute::full : Recompute::selective;
 }
 
+double recompute_ns_per_layer(const Profile& profile, Recompute recompute,
+                              double selective_elements) {
+    if (recompute == Recompute::none) return 0;
+    const bool measured = recomputed_in(profile) == recompute;
+    double sum = 0;
+    for (const TableCosts::OpCosts& stage : profile.costs.stage_ns) {
+        sum += static_cast<double>(cost_in(stage, measured ? Op::R : Op::F));
+    }
+    const double rate = profile.costs.local_bytes_per_ns;
+    const double mean = sum / std::max(profile.model.layers, 1);
+    if (measured || recompute == Recompute::full || rate <= 0) return mean;
+    const auto bytes = static_cast<double>(profile.sizes.tokens * size_of(profile.sizes.dtype));
+    return std::min(mean, bytes * selective_elements / rate);
+}
+
 Profile parse_profile(std::string_view text, const std::string& name) {
     const StrictJson root = StrictJson::parse(text, name);
     if (!root.has("vocabpipe_profile")) {
