@@ -17,7 +17,7 @@ function(vocabpipe_test name)
     set(arg_LABELS cpu)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  vocabpipe_compile_options(${name})
+  vocabpipe_test_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
   # gtest_discover_tests() loses all but the first entry of an ENVIRONMENT list; a launcher does not.
@@ -25,6 +25,13 @@ function(vocabpipe_test name)
     CROSSCOMPILING_EMULATOR "/usr/bin/env;${VOCABPIPE_TEST_ENVIRONMENT}")
   gtest_discover_tests(${name} TEST_PREFIX "${arg_PREFIX}" DISCOVERY_TIMEOUT 60 PROPERTIES
     TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()
+
+# What is tested is optimised; tests themselves rather compile fast: most of CI's minutes are the
+# compiler's.
+function(vocabpipe_test_options name)
+  vocabpipe_compile_options(${name})
+  target_compile_options(${name} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
 # One GoogleTest program with the main() of tests/support/mpi_main.cpp, one CTest entry per number of
@@ -35,7 +42,7 @@ function(vocabpipe_mpi_test name)
     set(arg_TIMEOUT 120)
   endif()
   add_executable(${name} ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
-  vocabpipe_compile_options(${name})
+  vocabpipe_test_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vocabpipe::runtime GTest::gtest GTest::gmock)
   foreach(ranks IN LISTS arg_RANKS)
