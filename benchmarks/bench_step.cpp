@@ -85,6 +85,8 @@ void add_flags(CLI::App& app, Options& o) {
 /// What was not given follows from the preset and the device.
 void fill_in(const CLI::App& app, Options& o) {
     ModelConfig& m = o.which.model;
+    ModelFamily family = ModelFamily::gpt2;
+    int64_t ffn = 4 * m.hidden_size;
     for (const Preset& preset : kPresets) {
         if (o.preset != preset.name) continue;
         const auto set = [&](const char* flag, auto& value, auto preset_value) {
@@ -94,10 +96,12 @@ void fill_in(const CLI::App& app, Options& o) {
         set("--hidden-size", m.hidden_size, preset.hidden);
         set("--num-attention-heads", m.num_attention_heads, preset.heads);
         set("--vocab-size", m.vocab_size, preset.vocab);
-        m.ffn_hidden_size = preset.ffn;
-        m.num_query_groups = preset.groups;
-        m.sliding_window = 512;  // Gemma's is half of its shortest context
-        set_family(m, preset.family);
+        ffn = preset.ffn * m.hidden_size / preset.hidden;
+        const int64_t heads_in_group = preset.heads / preset.groups;
+        if (m.num_attention_heads % heads_in_group == 0) {
+            m.num_query_groups = m.num_attention_heads / heads_in_group;
+        }
+        family = preset.family;
         if (preset.family != ModelFamily::gpt2) o.untie = true;
         if (o.device != "cuda") continue;
         set("--seq-length", m.seq_length, 1024);
@@ -105,7 +109,9 @@ void fill_in(const CLI::App& app, Options& o) {
         set("--microbatches", o.which.microbatches, preset.microbatches);
     }
     if (o.device == "cuda" && app.count("--dtype") == 0) o.dtypes = {"bf16"};
-    if (o.preset.empty()) m.ffn_hidden_size = 4 * m.hidden_size;
+    m.ffn_hidden_size = ffn;
+    m.sliding_window = std::max<int64_t>(m.seq_length / 2, 1);  // half of Gemma's shortest context
+    set_family(m, family);
     m.max_position_embeddings = m.seq_length;
     m.tied = !o.untie;
 }

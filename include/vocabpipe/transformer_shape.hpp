@@ -23,6 +23,7 @@ struct TransformerShape {
     bool gated_mlp = false;           ///< SwiGLU, GeGLU: three matrices of h x f instead of two
     bool layer_norm = false;     ///< LayerNorm (weight and bias); otherwise RMSNorm (weight alone)
     int norms_per_layer = 2;     ///< 4 where sublayer outputs are normalised too (Gemma 2)
+    bool qk_norms = false;       ///< RMSNorm of every head of q and k (Qwen 3)
     bool linear_biases = false;  ///< biases of all linear layers (GPT)
     bool qkv_biases = false;     ///< biases of the q, k and v projections (Qwen 2, GPT)
     bool tied = false;           ///< input embedding and output layer share their weight
@@ -67,8 +68,8 @@ struct TransformerShape {
 [[nodiscard]] std::string known_models();
 
 /// A built-in model by name, or the file of that name in the form of a Hugging Face config.json
-/// (model_type gpt2, llama, mistral, qwen2, gemma or gemma2). Throws UsageError for a name that is
-/// neither, with the nearest known one; InputFileError naming file, key and remedy.
+/// (model_type gpt2, llama, mistral, qwen2, qwen3, gemma or gemma2). Throws UsageError for a name
+/// that is neither, with the nearest known one; InputFileError naming file, key and remedy.
 [[nodiscard]] TransformerShape load_model(const std::string& name_or_path);
 
 }  // namespace vocabpipe

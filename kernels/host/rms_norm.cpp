@@ -9,8 +9,6 @@
 
 namespace vocabpipe::kernels::host {
 
-namespace {}  // namespace
-
 void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma, const RmsNormOptions& options,
                       ConstTensor residual, Tensor y, Tensor statistics) {
     require_norm_forward(x, gamma, residual, y);

@@ -3,6 +3,7 @@
 
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -19,6 +20,8 @@ constexpr std::array<std::pair<std::string_view, ModelFamily>, 5> kFamilies{{
     {"qwen3", ModelFamily::qwen3},
     {"gemma2", ModelFamily::gemma2},
 }};
+
+constexpr int64_t kGemmaWindow = 4096;  // of Gemma 2 as published
 
 }  // namespace
 
@@ -58,7 +61,8 @@ void set_family(ModelConfig& c, ModelFamily family) {
     c.logit_softcap = 30;
     c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
     // Every other layer from the first has the window.
-    c.windowed.resize(static_cast<size_t>(c.num_layers));
+    if (c.sliding_window == 0) c.sliding_window = kGemmaWindow;
+    c.windowed.resize(static_cast<size_t>(std::max(c.num_layers, 0)));
     for (size_t layer = 0; layer < c.windowed.size(); ++layer) c.windowed[layer] = layer % 2 == 0;
 }
 
@@ -90,6 +94,17 @@ void ModelConfig::check() const {
         throw UsageError("--num-query-groups " + std::to_string(num_query_groups) +
                          ": must divide --num-attention-heads " +
                          std::to_string(num_attention_heads));
+    }
+    if (family == ModelFamily::gpt2 && kv_heads() != num_attention_heads) {
+        throw UsageError("--num-query-groups " + std::to_string(num_query_groups) +
+                         ": files of gpt2 have as many as --num-attention-heads " +
+                         std::to_string(num_attention_heads) +
+                         "; leave it out, or choose another --model-type");
+    }
+    if (family == ModelFamily::gpt2 && query_columns() != hidden_size) {
+        throw UsageError("--kv-channels " + std::to_string(kv_channels) +
+                         ": files of gpt2 have --hidden-size / --num-attention-heads; leave it "
+                         "out, or choose another --model-type");
     }
     if (!learned_positions && head_size() % 2 != 0) {
         throw UsageError("--kv-channels " + std::to_string(head_size()) +

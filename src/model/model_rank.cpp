@@ -97,8 +97,8 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
 
 PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition& partition,
                                  const Schedule& schedule, int rank) {
-    PersistentBytes bytes =
-        persistent_bytes(config, rank_parameters(config, partition, schedule, rank));
+    PersistentBytes bytes = persistent_bytes(
+        config, rank_parameters(config, partition, schedule, rank), partition.training);
     bytes.weights += static_cast<uint64_t>(rotary_bytes(config));
     return bytes;
 }
@@ -121,7 +121,7 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
     : config_(config),
       device_(device),
       store_(device, config, rank_parameters(config, partition, schedule, rank),
-             "rank " + std::to_string(rank)),
+             "rank " + std::to_string(rank), partition.training),
       threads_(partition.threads_per_rank) {
     std::span<Parameter> rest = store_.parameters();
     const auto take = [&](size_t count) {

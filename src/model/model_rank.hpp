@@ -26,6 +26,7 @@ struct ModelPartition {
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
     Recompute recompute = Recompute::none;  ///< what stages leave to R
     bool optimizer = true;                  ///< false: gradients only (tests)
+    bool training = true;                   ///< false: no gradients and moments either
     /// Of the device, which decide how large workspaces are; null: the host's.
     const kernels::Operators* operators = nullptr;
 };

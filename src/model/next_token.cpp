@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/next_token.hpp"
 
+#include "vocabpipe/error.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -31,20 +33,25 @@ std::vector<float> NextToken::logits(Context& ctx, std::span<const int32_t> toke
                              .loss_gradient = {}};
 
     TransformerStage stage = model_.whole_stage(length);
-    const StageBytes bytes = stage.bytes();
-    Device& device = model_.device();
-    const auto allocate = [&](int64_t size) {
-        return device.allocate(static_cast<uint64_t>(size), "a forward of one context");
-    };
-    const int64_t boundary = length * config.hidden_size * size_of(config.dtype);
-    const DeviceMemory x_memory = allocate(boundary);
-    const DeviceMemory y_memory = allocate(boundary);
-    const DeviceMemory saved = allocate(bytes.saved);
-    const DeviceMemory workspace = allocate(bytes.forward_workspace);
-    const Tensor x(x_memory.data(), length, config.hidden_size, config.dtype);
-    const Tensor y(y_memory.data(), length, config.hidden_size, config.dtype);
+    if (buffers_.length != length) {
+        buffers_ = {};  // frees the old ones first
+        const StageBytes bytes = stage.bytes();
+        const auto allocate = [&](int64_t size) {
+            return model_.device().allocate(static_cast<uint64_t>(size),
+                                            "a forward of one context");
+        };
+        const int64_t boundary = length * config.hidden_size * size_of(config.dtype);
+        buffers_ = {.length = length,
+                    .x = allocate(boundary),
+                    .y = allocate(boundary),
+                    .saved = allocate(bytes.saved),
+                    .workspace = allocate(bytes.forward_workspace)};
+    }
+    const Tensor x(buffers_.x.data(), length, config.hidden_size, config.dtype);
+    const Tensor y(buffers_.y.data(), length, config.hidden_size, config.dtype);
     model_.input()->embed(ctx, context, x);
-    stage.forward(ctx, context, x, y, {.kept = saved.bytes(), .recomputed = {}}, workspace.bytes());
+    stage.forward(ctx, context, x, y, {.kept = buffers_.saved.bytes(), .recomputed = {}},
+                  buffers_.workspace.bytes());
 
     std::vector<float> logits(static_cast<size_t>(config.vocab_size));
     ctx.operators().linear_forward(ctx, y.row_range(seen - 1, 1),
@@ -57,6 +64,11 @@ std::vector<float> NextToken::logits(Context& ctx, std::span<const int32_t> toke
 }
 
 int32_t sample(std::span<const float> logits, const SamplingOptions& options, double u) {
+    if (!std::ranges::all_of(logits, [](float z) { return std::isfinite(z); })) {
+        throw Error(ExitCode::failed,
+                    "the model's logits are not all finite: its training has diverged; load an "
+                    "earlier step");
+    }
     std::vector<int32_t> ids(logits.size());
     std::iota(ids.begin(), ids.end(), 0);
     std::ranges::stable_sort(ids, [&](int32_t a, int32_t b) {

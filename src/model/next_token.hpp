@@ -21,7 +21,14 @@ public:
     [[nodiscard]] std::vector<float> logits(Context& ctx, std::span<const int32_t> tokens);
 
 private:
+    /// Kept while contexts are filled up to the same length.
+    struct Buffers {
+        int64_t length = 0;
+        DeviceMemory x, y, saved, workspace;
+    };
+
     ModelRank& model_;
+    Buffers buffers_;
 };
 
 struct SamplingOptions {
@@ -31,6 +38,7 @@ struct SamplingOptions {
 };
 
 /// A token, by a number u that is uniform in [0, 1). Equal logits are in the order of their ids.
+/// Error if one is no number: the model has diverged.
 [[nodiscard]] int32_t sample(std::span<const float> logits, const SamplingOptions& options,
                              double u);
 

@@ -19,7 +19,7 @@ struct Layout {
 
 /// Cuts the four allocations into tensors; with null memory it only counts.
 std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<ParameterRows>& rows,
-                               Layout& layout) {
+                               bool training, Layout& layout) {
     const std::vector<LogicalParameter> logical = logical_parameters(config);
     std::vector<Parameter> parameters;
     for (const ParameterRows& part : rows) {
@@ -30,7 +30,7 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
         p.logical_rows = of.rows;
         p.weight_decay = of.weight_decay;
         p.counted_elsewhere = part.counted_elsewhere;
-        p.gradient = layout.gradients.take(part.rows, of.cols, DType::fp32);
+        if (training) p.gradient = layout.gradients.take(part.rows, of.cols, DType::fp32);
         if (part.shares_previous_weight) {
             const auto same = std::find_if(parameters.begin(), parameters.end(),
                                            [&](const Parameter& q) { return q.name == p.name; });
@@ -41,8 +41,10 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
             p.master = config.dtype == DType::fp32
                            ? p.weight
                            : layout.masters.take(part.rows, of.cols, DType::fp32);
-            p.exp_avg = layout.moments.take(part.rows, of.cols, DType::fp32);
-            p.exp_avg_sq = layout.moments.take(part.rows, of.cols, DType::fp32);
+            if (training) {
+                p.exp_avg = layout.moments.take(part.rows, of.cols, DType::fp32);
+                p.exp_avg_sq = layout.moments.take(part.rows, of.cols, DType::fp32);
+            }
         }
         parameters.push_back(std::move(p));
     }
@@ -54,10 +56,10 @@ constexpr int64_t kStagedElements = 1 << 20;
 
 }  // namespace
 
-PersistentBytes persistent_bytes(const ModelConfig& config,
-                                 const std::vector<ParameterRows>& rows) {
+PersistentBytes persistent_bytes(const ModelConfig& config, const std::vector<ParameterRows>& rows,
+                                 bool training) {
     Layout count;
-    lay_out(config, rows, count);
+    lay_out(config, rows, training, count);
     const auto used = [](const Views& views) { return static_cast<uint64_t>(views.used()); };
     return {.weights = used(count.weights),
             .gradients = used(count.gradients),
@@ -65,11 +67,15 @@ PersistentBytes persistent_bytes(const ModelConfig& config,
 }
 
 ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
-                               const std::vector<ParameterRows>& rows, const std::string& owner)
+                               const std::vector<ParameterRows>& rows, const std::string& owner,
+                               bool training)
     : device_(device) {
-    for (const ParameterRows& part : rows) ids_.push_back(part.id);
+    for (const ParameterRows& part : rows) {
+        ids_.push_back(part.id);
+        shares_.push_back(part.shares_previous_weight);
+    }
     Layout count;
-    lay_out(config, rows, count);
+    lay_out(config, rows, training, count);
     const auto allocate = [&](const Views& views, const char* what) {
         return device.allocate(static_cast<uint64_t>(views.used()), owner + ": " + what);
     };
@@ -79,7 +85,7 @@ ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
     moments_ = allocate(count.moments, "optimizer state");
     Layout layout{Views(weights_.bytes()), Views(masters_.bytes()), Views(gradients_.bytes()),
                   Views(moments_.bytes())};
-    parameters_ = lay_out(config, rows, layout);
+    parameters_ = lay_out(config, rows, training, layout);
 }
 
 void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_t seed) {
@@ -88,7 +94,7 @@ void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_
     for (size_t i = 0; i < parameters_.size(); ++i) {
         Parameter& p = parameters_[i];
         const LogicalParameter& of = logical[static_cast<size_t>(ids_[i])];
-        if (!p.exp_avg && p.weight.size() > 0) continue;  // shares a weight already filled
+        if (shares_weight(i)) continue;  // already filled
         // Always made on the host: then a run starts from the same bits on every device.
         for (int64_t at = 0; at < p.master.size(); at += kStagedElements) {
             const int64_t count = std::min(kStagedElements, p.master.size() - at);

@@ -24,9 +24,10 @@ struct ParameterRows {
 };
 
 /// What outlives the step: weights; gradients; and as the optimizer's, masters (bf16 only) and two
-/// moments.
+/// moments. Not for training: neither gradients nor moments.
 [[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
-                                               const std::vector<ParameterRows>& rows);
+                                               const std::vector<ParameterRows>& rows,
+                                               bool training);
 
 /// Owns weights, gradients and optimizer state of one rank in one allocation each, so that the
 /// planned figure is the resident one.
@@ -34,16 +35,19 @@ class ParameterStore {
 public:
     /// The device must outlive it.
     ParameterStore(Device& device, const ModelConfig& config,
-                   const std::vector<ParameterRows>& rows, const std::string& owner);
+                   const std::vector<ParameterRows>& rows, const std::string& owner, bool training);
 
     [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
     [[nodiscard]] const std::vector<int>& ids() const { return ids_; }
+    /// Whether the weight is that of a parameter before it.
+    [[nodiscard]] bool shares_weight(size_t parameter) const { return shares_[parameter]; }
     /// Fills the weights from the seed: element (r, c) of a logical tensor depends on seed, id, r
     /// and c only, so the model is the same for every p.
     void initialise(Context& ctx, const ModelConfig& config, uint64_t seed);
 
 private:
     std::vector<int> ids_;
+    std::vector<bool> shares_;
     std::vector<Parameter> parameters_;
     Device& device_;
     DeviceMemory weights_, masters_, gradients_, moments_;

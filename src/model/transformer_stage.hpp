@@ -38,9 +38,10 @@ struct StageOptions {
 /// Consecutive decoder layers:
 ///     x_mid = x + attention(norm(x)),  out = x_mid + mlp(norm(x_mid)),
 /// what is added being normalised too in models with post norms.
-/// Saved per layer, in elements of the run's type per token: 4 h, q k v, the attention's output and
-/// the MLP's two or three f, so 16 h for GPT-2's f = 4 h (bf16: 32 bytes per hidden unit), plus
-/// fp32 row statistics; no tensor of shape [s, s]. What of it is recomputed instead: Recompute.
+/// Saved per layer, in elements of the run's type per token: 4 h (6 h with post norms), q k v
+/// (twice with norms of q and k), the attention's output, the MLP's two or three f, so 16 h for
+/// GPT-2's f = 4 h; plus fp32 row statistics; nothing of [s, s]. Recompute says what is made again
+/// instead.
 class TransformerStage final : public StageModule {
 public:
     /// `parameters`: this stage's part of a ParameterStore; `rotary`: rotary_table() in the

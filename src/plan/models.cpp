@@ -15,8 +15,10 @@ struct ModelType {
     bool gpt2_keys = false;  ///< n_layer instead of num_hidden_layers and so on
     bool gated_mlp = true;
     bool qkv_biases = false;
+    bool qk_norms = false;
     bool tied = false;  ///< when tie_word_embeddings is missing
     int norms_per_layer = 2;
+    int64_t head_size = 0;       ///< when head_dim is missing; 0: hidden size / heads
     int windowed_layers_in = 0;  ///< where a sliding_window is given
 };
 
@@ -25,6 +27,7 @@ constexpr ModelType kTypes[] = {
     {.name = "llama"},
     {.name = "mistral", .windowed_layers_in = 1},
     {.name = "qwen2", .qkv_biases = true, .windowed_layers_in = 1},
+    {.name = "qwen3", .qk_norms = true, .head_size = 128, .windowed_layers_in = 1},
     {.name = "gemma", .tied = true},
     {.name = "gemma2", .tied = true, .norms_per_layer = 4, .windowed_layers_in = 2},
 };
@@ -67,12 +70,15 @@ TransformerShape load_model(const std::string& name_or_path) {
                     std::to_string(shape.num_key_value_heads) + " must divide the " +
                         std::to_string(shape.num_attention_heads) + " attention heads");
     }
-    if (!file.has("head_dim") && shape.hidden_size % shape.num_attention_heads != 0) {
+    if (!file.has("head_dim") && type.head_size == 0 &&
+        shape.hidden_size % shape.num_attention_heads != 0) {
         file.refuse(hidden_key, std::to_string(shape.hidden_size) + " must be a multiple of " +
                                     heads_key + " " + std::to_string(shape.num_attention_heads) +
                                     ", or give head_dim");
     }
-    shape.head_size = file.integer("head_dim", 1, shape.hidden_size / shape.num_attention_heads);
+    shape.head_size = file.integer(
+        "head_dim", 1,
+        type.head_size > 0 ? type.head_size : shape.hidden_size / shape.num_attention_heads);
     shape.ffn_hidden_size = type.gpt2_keys ? file.integer("n_inner", 1, 4 * shape.hidden_size)
                                            : file.integer("intermediate_size", 1);
     shape.vocab_size = file.integer("vocab_size", 1);
@@ -80,10 +86,11 @@ TransformerShape load_model(const std::string& name_or_path) {
     shape.gated_mlp = type.gated_mlp;
     shape.layer_norm = type.gpt2_keys;
     shape.norms_per_layer = type.norms_per_layer;
+    shape.qk_norms = type.qk_norms;
     shape.linear_biases = type.gpt2_keys;
     shape.qkv_biases = type.qkv_biases || file.flag("attention_bias", false);
     shape.learned_positions = type.gpt2_keys ? file.integer("n_positions", 1) : 0;
-    const bool windows = file.flag("use_sliding_window", type.name != "qwen2");
+    const bool windows = file.flag("use_sliding_window", !type.name.starts_with("qwen"));
     if (type.windowed_layers_in > 0 && windows && file.has("sliding_window")) {
         shape.sliding_window = file.integer("sliding_window", 1);
         shape.windowed_layers_in = type.windowed_layers_in;

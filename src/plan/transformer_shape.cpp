@@ -36,6 +36,14 @@ int64_t norm_parameters(const TransformerShape& s) {
     return (s.layer_norm ? 2 : 1) * s.hidden_size;
 }
 
+/// What norms of the heads of q and k leave besides q, k and v.
+int64_t normed_heads(const TransformerShape& s) {
+    return s.qk_norms ? s.num_attention_heads + s.num_key_value_heads : 0;
+}
+int64_t qkv_of_norms(const TransformerShape& s) {
+    return s.qk_norms ? qkv(s) : 0;
+}
+
 /// Norms of sublayer inputs, whose outputs linear layers read. Those of sublayer outputs go into
 /// the residual stream, which is kept.
 int64_t norms_before_linear(const TransformerShape& s) {
@@ -69,7 +77,8 @@ int64_t TransformerShape::layer_parameters() const {
     int64_t biases = 0;
     if (qkv_biases || linear_biases) biases += qkv(*this);
     if (linear_biases) biases += 2 * hidden_size + (gated_mlp ? 2 : 1) * ffn_hidden_size;
-    return matrix_parameters(*this) + biases + norms_per_layer * norm_parameters(*this);
+    return matrix_parameters(*this) + biases + norms_per_layer * norm_parameters(*this) +
+           (qk_norms ? 2 * head_size : 0);
 }
 
 int64_t TransformerShape::parameters() const {
@@ -105,7 +114,8 @@ double TransformerShape::elementwise_forward() const {
     const auto f = static_cast<double>(ffn_hidden_size);
     // A norm reads and writes h, a residual addition reads 2 h and writes h; the activation reads f
     // (gated: 2 f) and writes f.
-    return norms_per_layer * 2 * h + 2 * 3 * h + rotary(*this) + (gated_mlp ? 3 : 2) * f;
+    return norms_per_layer * 2 * h + 2 * 3 * h + rotary(*this) + (gated_mlp ? 3 : 2) * f +
+           2 * static_cast<double>(qkv_of_norms(*this));
 }
 
 double TransformerShape::elementwise_backward() const {
@@ -113,15 +123,17 @@ double TransformerShape::elementwise_backward() const {
     const auto f = static_cast<double>(ffn_hidden_size);
     // A norm reads its input and dy and writes dx; gradients of the residual are added as in the
     // forward; the activation reads its inputs and dy and writes the gradients of its inputs.
-    return norms_per_layer * 3 * h + 2 * 3 * h + rotary(*this) + (gated_mlp ? 5 : 3) * f;
+    return norms_per_layer * 3 * h + 2 * 3 * h + rotary(*this) + (gated_mlp ? 5 : 3) * f +
+           3 * static_cast<double>(qkv_of_norms(*this));
 }
 
 int64_t TransformerShape::saved_bytes(int64_t element_bytes) const {
     const int64_t sublayer_outputs = norms_per_layer > 2 ? 2 * hidden_size : 0;
-    const int64_t elements = 4 * hidden_size + sublayer_outputs + qkv(*this) +
+    const int64_t elements = 4 * hidden_size + sublayer_outputs + qkv(*this) + qkv_of_norms(*this) +
                              num_attention_heads * head_size +
                              (gated_mlp ? 3 : 2) * ffn_hidden_size;
-    const int64_t statistics = norms_per_layer * (layer_norm ? 2 : 1) + num_attention_heads;
+    const int64_t statistics =
+        norms_per_layer * (layer_norm ? 2 : 1) + num_attention_heads + normed_heads(*this);
     return elements * element_bytes + statistics * kStatistic;
 }
 
@@ -129,17 +141,19 @@ int64_t TransformerShape::recomputed_bytes(Recompute recompute, int64_t element_
     if (recompute == Recompute::none) return 0;
     if (recompute == Recompute::full) return saved_bytes(element_bytes);
     const int64_t norms = norms_before_linear(*this);
-    return (norms * hidden_size + ffn_hidden_size) * element_bytes +
-           norms * (layer_norm ? 2 : 1) * kStatistic;
+    return (norms * hidden_size + qkv_of_norms(*this) + ffn_hidden_size) * element_bytes +
+           (norms * (layer_norm ? 2 : 1) + normed_heads(*this)) * kStatistic;
 }
 
 double TransformerShape::elementwise_recompute() const {
     return static_cast<double>(norms_before_linear(*this) * 2 * hidden_size +
-                               (gated_mlp ? 3 : 2) * ffn_hidden_size);
+                               2 * qkv_of_norms(*this) + (gated_mlp ? 3 : 2) * ffn_hidden_size);
 }
 
 int64_t TransformerShape::for_weight_bytes(int64_t element_bytes) const {
-    return (4 * hidden_size + qkv(*this) + (gated_mlp ? 2 : 1) * ffn_hidden_size) * element_bytes;
+    return (4 * hidden_size + qkv(*this) + qkv_of_norms(*this) +
+            (gated_mlp ? 2 : 1) * ffn_hidden_size) *
+           element_bytes;
 }
 
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/architecture_flags.hpp"
 
+#include "src/train/check_options.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -66,7 +67,7 @@ ArchitectureFlags::ArchitectureFlags(CLI::App& app, ModelConfig& model) : app_(a
                    "Size of a head (default: hidden size / attention heads)")
         ->check(CLI::PositiveNumber);
     app.add_option("--sliding-window", m.sliding_window,
-                   "Tokens that Gemma 2's windowed layers see (default: all)")
+                   "Tokens that Gemma 2's windowed layers see (default: 4096)")
         ->check(CLI::PositiveNumber);
     app.add_option("--max-position-embeddings", m.max_position_embeddings,
                    "Positions the model is made for (default: the sequence length)");
@@ -114,12 +115,19 @@ void ArchitectureFlags::take_from(const std::string& path) {
     model_.label_smoothing = flags.label_smoothing;
     model_.z_loss = flags.z_loss;
     if (app_.count("--init-method-std") > 0) model_.init_std = flags.init_std;
+    if (model_.seq_length > model_.max_position_embeddings) {
+        throw UsageError("--seq-length " + std::to_string(model_.seq_length) + ": " + path +
+                         " has " + std::to_string(model_.max_position_embeddings) +
+                         " positions; use at most as many");
+    }
 }
 
 void ArchitectureFlags::complete() {
     ModelConfig& m = model_;
+    check_sizes(m);  // what follows computes with them
     set_family(m, model_type_.empty() ? family_of(swiglu_, normalization_, positions_)
                                       : model_family_from(model_type_));
+    refuse_contradictions();
     if (norm_epsilon_) m.norm_epsilon = *norm_epsilon_;
     if (rotary_base_) m.rope.theta = *rotary_base_;
     if (group_query_attention_ && m.num_query_groups == 0) {
@@ -128,6 +136,28 @@ void ArchitectureFlags::complete() {
     if (app_.count("--ffn-hidden-size") == 0) m.ffn_hidden_size = default_ffn_hidden_size(m);
     if (app_.count("--max-position-embeddings") == 0) m.max_position_embeddings = m.seq_length;
     m.tied = !untie_;
+}
+
+void ArchitectureFlags::refuse_contradictions() const {
+    const ModelConfig& m = model_;
+    const std::string of_family = "--model-type " + std::string(to_string(m.family));
+    const auto refuse = [&](const std::string& flag, const std::string& has) {
+        throw UsageError(flag + ": " + of_family + " has " + has + "; leave it out");
+    };
+    const bool swiglu = m.gated && m.activation == kernels::Activation::silu;
+    const bool rms = m.normalization == Normalization::rms_norm;
+    if (swiglu_ && !swiglu) refuse("--swiglu", "GELU");
+    if (!normalization_.empty() && (normalization_ == "RMSNorm") != rms) {
+        refuse("--normalization " + normalization_, rms ? "RMSNorm" : "LayerNorm");
+    }
+    if (!positions_.empty() && (positions_ == "rope") == m.learned_positions) {
+        refuse("--position-embedding-type " + positions_,
+               m.learned_positions ? "learned positions" : "rotary positions");
+    }
+    if (rotary_base_ && m.learned_positions) refuse("--rotary-base", "learned positions");
+    if (app_.count("--sliding-window") > 0 && m.windowed.empty()) {
+        refuse("--sliding-window", "no layer with a window by flags");
+    }
 }
 
 }  // namespace vocabpipe::tool

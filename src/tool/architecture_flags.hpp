@@ -23,6 +23,8 @@ public:
 private:
     void take_from(const std::string& path);
     void complete();
+    /// Of flags with the family.
+    void refuse_contradictions() const;
 
     CLI::App& app_;
     ModelConfig& model_;

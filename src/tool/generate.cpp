@@ -13,10 +13,13 @@
 
 #include "src/model/next_token.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/growing_text.hpp"
 #include "src/tool/interrupt.hpp"
+#include "src/tool/quantity.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/data/byte_tokenizer.hpp"
 #include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "src/train/process_memory.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
@@ -28,8 +31,9 @@ struct Options {
     std::string prompt;
     std::string tokenizer_model;
     std::string tokenizer = "auto";
+    bool no_bos = false;
     int64_t max_new_tokens = 100;
-    int64_t seq_length = 0;  // 0: what the run or the model was made for
+    int64_t seq_length = 0;  // 0: prompt and new tokens, within the model's positions
     SamplingOptions sampling;
     uint64_t seed = 1234;
     int threads = 0;
@@ -63,31 +67,42 @@ std::unique_ptr<Tokenizer> find_tokenizer(const Options& o, const std::string& f
                      "or --tokenizer bytes");
 }
 
-/// Prints text as it grows; what a tokenizer says differently with more context is left out.
-class GrowingText {
-public:
-    void show(const std::string& all) {
-        if (!all.starts_with(shown_)) return;
-        std::cout << all.substr(shown_.size()) << std::flush;
-        shown_ = all;
-    }
-
-private:
-    std::string shown_;
-};
+/// One line instead of an allocation that fails, or the kernel's choice of a process to end.
+void check_memory(const ModelConfig& config, const ModelPartition& partition,
+                  const Schedule& schedule) {
+    const StageBytes stage = step_sizes(config, partition, schedule).stages.front();
+    const int64_t weights = persistent_bytes(config, partition, schedule, 0).total();
+    const int64_t boundaries = 2 * config.seq_length * config.hidden_size * size_of(config.dtype);
+    const int64_t needed = weights + stage.saved + stage.forward_workspace + boundaries;
+    const int64_t available = available_memory();
+    if (needed <= available) return;
+    const auto text = [](int64_t bytes) { return bytes_text(static_cast<uint64_t>(bytes)); };
+    throw OutOfMemoryError("the model needs " + text(weights) + " and a context of " +
+                           std::to_string(config.seq_length) + " tokens " + text(needed - weights) +
+                           ", " + text(available) +
+                           " are available; use a smaller --seq-length or a smaller model");
+}
 
 void generate_text(const Options& o) {
     const Checkpoint checkpoint(find_checkpoint(o.load, /*weights_only=*/true));
     ModelConfig config = checkpoint.config();
-    // A context longer than needed costs memory for its positions only.
-    config.seq_length = o.seq_length > 0 ? o.seq_length : config.max_position_embeddings;
-    config.check();
+    const int64_t positions = config.max_position_embeddings;
+    if (o.seq_length > positions) {
+        throw UsageError("--seq-length " + std::to_string(o.seq_length) + ": the model has " +
+                         std::to_string(positions) + " positions; use at most as many");
+    }
     const std::unique_ptr<Tokenizer> tokenizer =
         find_tokenizer(o, checkpoint.folder(), config.vocab_size);
 
     std::string prompt = o.prompt;
     if (prompt == "-") prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
     std::vector<int32_t> ids;
+    // A run of this program has seen documents without it, a model from elsewhere with it.
+    std::error_code ignored;
+    const bool own = std::filesystem::exists(checkpoint.training_path(), ignored);
+    if (!own && !o.no_bos && tokenizer->begin_of_document() >= 0) {
+        ids.push_back(tokenizer->begin_of_document());
+    }
     tokenizer->encode(prompt, ids);
     if (ids.empty()) ids.push_back(tokenizer->end_of_document());  // where a document begins
     for (const int32_t id : ids) {
@@ -97,6 +112,12 @@ void generate_text(const Options& o) {
                          std::to_string(config.vocab_size) + " rows");
     }
 
+    // Rotary positions and buffers are made for all of it.
+    const auto longest = o.max_new_tokens < positions
+                             ? static_cast<int64_t>(ids.size()) + o.max_new_tokens
+                             : positions;
+    config.seq_length = o.seq_length > 0 ? o.seq_length : std::min(longest, positions);
+    config.check();
     const int threads = o.threads > 0
                             ? o.threads
                             : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -104,24 +125,26 @@ void generate_text(const Options& o) {
     Context ctx({.threads = threads, .poll = {}, .operators = &device->operators()});
     Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
     alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
-    ModelRank model(config, {.layers_per_stage = {config.num_layers}, .threads_per_rank = threads},
-                    alone, 0, *device);
+    const ModelPartition partition{
+        .layers_per_stage = {config.num_layers}, .threads_per_rank = threads, .training = false};
+    check_memory(config, partition, alone);
+    ModelRank model(config, partition, alone, 0, *device);
     checkpoint.fill(model, ctx);
 
     const InterruptGuard interrupt;
     NextToken next(model);
     std::mt19937_64 random(o.seed);
     GrowingText text;
-    text.show(tokenizer->decode(ids));
+    std::cout << text.next(tokenizer->decode(ids)) << std::flush;
     for (int64_t i = 0; i < o.max_new_tokens; ++i) {
         interrupt.check();
         const double u = static_cast<double>(random() >> 11) * 0x1p-53;
         const int32_t id = sample(next.logits(ctx, ids), o.sampling, u);
         if (id == tokenizer->end_of_document()) break;
         ids.push_back(id);
-        text.show(tokenizer->decode(ids));
+        std::cout << text.next(tokenizer->decode(ids)) << std::flush;
     }
-    std::cout << "\n";
+    std::cout << text.last(tokenizer->decode(ids)) << "\n";
 }
 
 }  // namespace
@@ -142,6 +165,9 @@ void add_generate(CLI::App& app) {
         ->check(CLI::IsMember({"auto", "bytes"}))
         ->excludes(model)
         ->capture_default_str();
+    command->add_flag("--no-bos", o.no_bos,
+                      "Do not put the tokenizer's <s>, if it has one, before the prompt of a model "
+                      "that is no saved step");
     command->add_option("--max-new-tokens", o.max_new_tokens, "Most tokens to add")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();

@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -64,7 +65,7 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
 
     app.add_option("--load", t.load,
                    "Go on from the newest step in a folder, from one step, or from the weights of "
-                   "a Hugging Face GPT-2");
+                   "a Hugging Face model");
     app.add_flag("--finetune", t.finetune,
                  "With --load of a step: its weights only, training begins at step 1");
     app.add_option("--save", t.save, "Folder for steps to go on from; written after the last step");
@@ -142,6 +143,8 @@ int main(int argc, char** argv) {
         options.date = tool::utc_now();
     } catch (const Error& error) {
         return refuse(error.what(), error.exit_code());
+    } catch (const std::exception& error) {
+        return refuse(std::string("internal: ") + error.what(), ExitCode::failed);
     }
     return tool::run_ranks(kProgram, launch,
                            [&](Communicator& communicator) { train(communicator, options); });

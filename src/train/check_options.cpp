@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/check_options.hpp"
 
+#include "src/train/checkpoint/crc32c.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -19,6 +22,7 @@ namespace {
 constexpr int64_t kMostMicrobatches = int64_t{1} << 16;
 /// Keeps every product of two sizes far inside 64 bits; no real model comes near.
 constexpr int64_t kLargestSize = int64_t{1} << 24;
+constexpr int64_t kMostHeads = int64_t{1} << 16;
 
 template <typename T>
 std::string text(T value) {
@@ -77,6 +81,9 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--init-method-std", m.init_std);
     add("--label-smoothing", m.label_smoothing);
     add("--z-loss", m.z_loss);
+    // What --model and --load say besides: positions, biases, windows by layer, caps.
+    const std::string config = print_model_config(m);
+    add("config.json with the checksum", crc32c(std::as_bytes(std::span(config))));
     add("--device", o.device);
     add("--micro-batch-size", o.micro_batch_size);
     add("--global-batch-size", o.global_batch_size);
@@ -119,18 +126,29 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     return flags;
 }
 
-void check_options(const TrainOptions& o, int ranks) {
-    const ModelConfig& m = o.model;
+void check_sizes(const ModelConfig& m) {
     within("--num-layers", m.num_layers, 1, UINT16_MAX);
     within("--hidden-size", m.hidden_size, 1, kLargestSize);
     within("--ffn-hidden-size", m.ffn_hidden_size, 1, kLargestSize);
-    within("--num-attention-heads", m.num_attention_heads, 1, kLargestSize);
-    within("--kv-channels", m.kv_channels, 0, kLargestSize);
+    within("--num-attention-heads", m.num_attention_heads, 1, kMostHeads);
+    within("--num-query-groups", m.num_query_groups, 0, kMostHeads);
+    within("--kv-channels", m.kv_channels, 0, kMostHeads);
+    const int64_t columns = m.num_attention_heads * m.kv_channels;
+    if (columns > kLargestSize) {
+        throw UsageError("--kv-channels " + text(m.kv_channels) + ": times --num-attention-heads " +
+                         text(m.num_attention_heads) + " is " + text(columns) +
+                         ", must be at most " + text(kLargestSize));
+    }
     within("--sliding-window", m.sliding_window, 0, INT32_MAX);
     demand(m.norm_epsilon > 0, "--norm-epsilon", m.norm_epsilon, "a finite positive number");
     demand(m.rope.theta > 1, "--rotary-base", m.rope.theta, "a finite number above 1");
     within("--seq-length", m.seq_length, 1, kLargestSize);
     within("--max-position-embeddings", m.max_position_embeddings, 1, INT32_MAX);
+}
+
+void check_options(const TrainOptions& o, int ranks) {
+    const ModelConfig& m = o.model;
+    check_sizes(m);
     m.check();
     not_negative("--init-method-std", m.init_std);
     demand(m.label_smoothing >= 0 && m.label_smoothing < 1, "--label-smoothing", m.label_smoothing,

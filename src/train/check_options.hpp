@@ -11,6 +11,8 @@ namespace vocabpipe {
 
 /// Throws UsageError naming flag, value and limit for what can be told from the options alone.
 void check_options(const TrainOptions& options, int ranks);
+/// The part of it that keeps products of sizes within 64 bits, before anything follows from them.
+void check_sizes(const ModelConfig& model);
 
 /// What must be the same on every rank, one "--flag value" each.
 [[nodiscard]] std::vector<std::string> shared_flags(const TrainOptions& options);

@@ -241,6 +241,8 @@ TableCosts TrainingPlan::costs_of_file() const {
     number("stages", profile.stages(), schedule_.stages);
     number("tokens per microbatch", profile.sizes.tokens, sizes_.tokens);
     number("hidden size", profile.sizes.hidden, sizes_.hidden);
+    number("feed-forward size", profile.model.ffn_hidden, options_.model.ffn_hidden_size);
+    number("attention heads", profile.model.heads, options_.model.num_attention_heads);
     number("vocabulary", profile.model.vocab, options_.model.vocab_size);
     if (recompute_ != Recompute::none) {
         const Recompute theirs = recomputed_in(profile);
@@ -252,6 +254,10 @@ TableCosts TrainingPlan::costs_of_file() const {
     refuse("another placement of the stages", profile.rank_of_stage, schedule_.rank_of_stage);
     refuse("other embedding rows per rank", profile.input, schedule_.input);
     refuse("other output rows per rank", profile.output, schedule_.output);
+    // Biases, norms, gates, heads of keys and values: another family or shape.
+    std::vector<PersistentBytes> mine;
+    for (int rank = 0; rank < ranks(); ++rank) mine.push_back(persistent(rank));
+    refuse("a model of other weights", profile.persistent, mine);
     return profile.costs;
 }
 

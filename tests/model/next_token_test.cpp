@@ -9,6 +9,7 @@
 #include "tests/model/fp64_model.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
+#include "vocabpipe/error.hpp"
 
 namespace vocabpipe::testing {
 namespace {
@@ -25,7 +26,9 @@ TEST_P(NextTokenOfModels, LogitsAfterEveryPrefixGiveTheLossOfTheFp64Model) {
     alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
     const std::unique_ptr<Device> device = make_host_device();
     Context ctx({.threads = 1, .poll = {}, .operators = &device->operators()});
-    ModelRank model(config, {.layers_per_stage = {config.num_layers}}, alone, 0, *device);
+    // Without gradients and moments, as vocabpipe generate holds it.
+    ModelRank model(config, {.layers_per_stage = {config.num_layers}, .training = false}, alone, 0,
+                    *device);
     model.initialise(ctx, 7);
     NextToken next(model);
     double loss = 0;
@@ -80,6 +83,23 @@ TEST(Sampling, FollowsTheDistribution) {
     // Halving the temperature squares the ratios: 16 : 4 : 1 : 1.
     EXPECT_EQ(at(0.72, {.temperature = 0.5}), 1);
     EXPECT_EQ(at(0.73, {.temperature = 0.5}), 3);
+}
+
+TEST(Sampling, RefusesTheLogitsOfADivergedModel) {
+    EXPECT_THROW((void)sample(std::vector<float>{0, std::nanf(""), 1}, {}, 0.5), Error);
+    EXPECT_THROW((void)sample(std::vector<float>{0, INFINITY, 1}, {.temperature = 0}, 0.5), Error);
+}
+
+TEST(NotForTraining, TakesTheMemoryOfTheWeights) {
+    const ModelConfig config = small_family(ModelFamily::llama, 2, 8, 29, true);
+    Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
+    alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
+    ModelPartition partition{.layers_per_stage = {config.num_layers}};
+    const PersistentBytes training = persistent_bytes(config, partition, alone, 0);
+    partition.training = false;
+    const PersistentBytes look = persistent_bytes(config, partition, alone, 0);
+    EXPECT_EQ(look.weights, training.weights);
+    EXPECT_EQ(look.total(), static_cast<int64_t>(training.weights));
 }
 
 }  // namespace

@@ -76,6 +76,23 @@ TEST(LoadModel, FillsInWhatAConfigMayLeaveOut) {
     EXPECT_FALSE(shape.tied);
 }
 
+TEST(LoadModel, CountsTheNormsOfHeadsOfQwen3) {
+    const json config{{"model_type", "qwen3"},       {"vocab_size", 151936},
+                      {"hidden_size", 1024},         {"intermediate_size", 3072},
+                      {"num_hidden_layers", 28},     {"num_attention_heads", 16},
+                      {"num_key_value_heads", 8},    {"tie_word_embeddings", true},
+                      {"use_sliding_window", false}, {"sliding_window", nullptr}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.head_size, 128);
+    EXPECT_EQ(shape.parameters(), 596'049'920);  // Qwen3-0.6B's weight file
+    const int64_t saved = shape.saved_bytes();
+    shape.qk_norms = false;
+    // q, k and v also before the norms, and a statistic per head of q and k.
+    EXPECT_EQ(saved - shape.saved_bytes(), 2 * (16 + 2 * 8) * 128 + 4 * (16 + 8));
+}
+
 TEST(LoadModel, NamesTheKeyThatIsBroken) {
     json config = llama();
     config.erase("hidden_size");

@@ -69,6 +69,9 @@ TEST_F(GenerateCommand, RefusesInOneLineWhatItCannotRead) {
     const Outcome hot = generate("--load steps --prompt a --temperature -1");
     EXPECT_EQ(hot.exit_code, 2);
     EXPECT_THAT(hot.error, HasSubstr("--temperature"));
+    const Outcome beyond = generate("--load steps --prompt a --seq-length 33");
+    EXPECT_EQ(beyond.exit_code, 2);
+    EXPECT_THAT(beyond.error, HasSubstr("--seq-length 33: the model has 32 positions"));
 }
 
 TEST_F(GenerateCommand, TrainingGoesOnWithTheModelThatLoadNamesOrAnotherOfItsConfig) {

@@ -331,7 +331,7 @@ void Checkpoint::fill(ModelRank& model, Context& ctx) const {
     std::vector<Parameter>& parameters = model.store().parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         Parameter& p = parameters[i];
-        if (!p.exp_avg) continue;  // shares a weight
+        if (model.store().shares_weight(i)) continue;
         for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
             const HeldRows held = held_rows(p, t);
             const auto from_optimizer = [&](const std::string& name, Tensor to) {
@@ -345,6 +345,7 @@ void Checkpoint::fill(ModelRank& model, Context& ctx) const {
                 read_rows(device, weight(t.name), t.transposed, t.rows, held.first,
                           held.of(p.master));
             }
+            if (!p.exp_avg) continue;  // not for training
             from_optimizer(exp_avg_name(t.name), p.exp_avg);
             from_optimizer(exp_avg_sq_name(t.name), p.exp_avg_sq);
         }

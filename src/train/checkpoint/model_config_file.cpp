@@ -204,6 +204,7 @@ private:
     /// Whose layers have a window, and which.
     void windows(ModelConfig& c) const {
         c.windowed.clear();
+        c.sliding_window = 0;
         const bool gemma = keys_.family == ModelFamily::gemma2;
         if (!gemma && !keys_.use_sliding_window) return;
         const auto layers = static_cast<size_t>(c.num_layers);
@@ -302,7 +303,11 @@ void print_windows(const ModelConfig& c, const ModelConfigKeys& keys,
         json["max_window_layers"] = first;
     }
     json["sliding_window"] = nullptr;
-    if (any) json["sliding_window"] = c.sliding_window;
+    if (any) {
+        json["sliding_window"] = c.sliding_window;
+    } else if (!keys.use_sliding_window) {
+        json["sliding_window"] = kDefaultWindow;  // Gemma2Model computes with it even if unused
+    }
     json["layer_types"] = std::move(types);
 }
 

@@ -71,6 +71,10 @@ int32_t SentencePieceTokenizer::end_of_document() const {
     return model_->end_of_document;
 }
 
+int32_t SentencePieceTokenizer::begin_of_document() const {
+    return model_->processor.bos_id();
+}
+
 void SentencePieceTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
     std::vector<int> part;
     const auto status = model_->processor.Encode(text, &part);

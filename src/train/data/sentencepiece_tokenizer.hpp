@@ -24,6 +24,7 @@ public:
     [[nodiscard]] std::string name() const override { return "sentencepiece"; }
     [[nodiscard]] int64_t vocab_size() const override;
     [[nodiscard]] int32_t end_of_document() const override;
+    [[nodiscard]] int32_t begin_of_document() const override;  ///< <s>, as the model says
     void encode(std::string_view text, std::vector<int32_t>& ids) const override;
     [[nodiscard]] std::string decode(std::span<const int32_t> ids) const override;
 

@@ -20,6 +20,9 @@ public:
     [[nodiscard]] virtual int64_t vocab_size() const = 0;
     /// The id that stands behind every document.
     [[nodiscard]] virtual int32_t end_of_document() const = 0;
+    /// The id that published models have seen before every document; -1: none. Documents that are
+    /// prepared here begin without it.
+    [[nodiscard]] virtual int32_t begin_of_document() const { return -1; }
     /// Appends the ids of `text` to `ids`.
     virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
     /// Ids outside of the vocabulary and end_of_document() give no text.

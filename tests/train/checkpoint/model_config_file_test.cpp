@@ -125,6 +125,11 @@ TEST(ModelConfigFile, ReadsWhatEveryFamilyAddsAndPrintsIt) {
 
     EXPECT_TRUE(parsed(with(rotary("qwen3"), "attention_bias", true)).attention_output_bias);
 
+    // Without a window transformers' Gemma 2 still computes with the number.
+    const ModelConfig windowless = parsed(with(rotary("gemma2"), "sliding_window", nullptr));
+    EXPECT_THAT(windowless.windowed, IsEmpty());
+    EXPECT_EQ(printed(windowless).at("sliding_window"), 4096);
+
     json gemma = rotary("gemma2");
     gemma["query_pre_attn_scalar"] = 144;
     gemma["attn_logit_softcapping"] = nullptr;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tests/tool/run_program.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// The line with which flags are refused, before data are opened.
+std::string refused(const std::string& flags) {
+    const Outcome outcome = run_shell(
+        "'" TRAIN_GPT_PROGRAM "' --transport threads --ranks 1 --data-path none " + flags);
+    EXPECT_EQ(outcome.exit_code, 2) << flags << ": " << outcome.error;
+    EXPECT_EQ(std::ranges::count(outcome.error, '\n'), 1) << outcome.error;
+    return outcome.error;
+}
+
+TEST(ModelFlags, RefuseWhatFilesOfGpt2CannotSay) {
+    EXPECT_THAT(refused("--num-query-groups 2"), HasSubstr("--num-query-groups 2: files of gpt2"));
+    EXPECT_THAT(refused("--kv-channels 8"), HasSubstr("--kv-channels 8: files of gpt2"));
+}
+
+TEST(ModelFlags, RefuseWhatContradictsTheFamily) {
+    EXPECT_THAT(refused("--model-type gpt2 --swiglu"), HasSubstr("--swiglu: --model-type gpt2"));
+    EXPECT_THAT(refused("--model-type gemma2 --swiglu"),
+                HasSubstr("--swiglu: --model-type gemma2"));
+    EXPECT_THAT(refused("--model-type llama --normalization LayerNorm"),
+                HasSubstr("--normalization LayerNorm: --model-type llama has RMSNorm"));
+    EXPECT_THAT(refused("--model-type llama --position-embedding-type learned_absolute"),
+                HasSubstr("--model-type llama has rotary positions; leave it out"));
+    EXPECT_THAT(refused("--rotary-base 500"), HasSubstr("--rotary-base: --model-type gpt2"));
+    EXPECT_THAT(refused("--model-type llama --sliding-window 8"), HasSubstr("--sliding-window"));
+}
+
+TEST(ModelFlags, RefuseSizesBeforeAnythingFollowsFromThem) {
+    EXPECT_THAT(refused("--model-type gemma2 --num-layers -1"), HasSubstr("--num-layers -1"));
+    EXPECT_THAT(refused("--hidden-size 9223372036854775807"), HasSubstr("--hidden-size"));
+    EXPECT_THAT(refused("--model-type llama --num-attention-heads 65536 --kv-channels 65536"),
+                HasSubstr("--kv-channels 65536: times --num-attention-heads 65536"));
+}
+
+TEST(ModelFlags, SayHowManyPositionsAModelOfAFileHas) {
+    const TempFolder folder;
+    write_file(folder / "config.json",
+               R"({"model_type": "gpt2", "vocab_size": 257, "n_positions": 16, "n_embd": 32,
+                   "n_layer": 2, "n_head": 2})");
+    EXPECT_THAT(refused("--seq-length 32 --model '" + (folder / "config.json") + "'"),
+                HasSubstr("has 16 positions; use at most as many"));
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
