@@ -129,6 +129,7 @@ void generate_text(const Options& o) {
         .layers_per_stage = {config.num_layers}, .threads_per_rank = threads, .training = false};
     check_memory(config, partition, alone);
     ModelRank model(config, partition, alone, 0, *device);
+    checkpoint.verify();
     checkpoint.fill(model, ctx);
 
     const InterruptGuard interrupt;

@@ -30,10 +30,11 @@ namespace vocabpipe::testing {
 [[nodiscard]] inline ModelConfig small_family(ModelFamily family, int num_layers,
                                               int64_t seq_length, int64_t vocab_size, bool tied) {
     ModelConfig config = small_model(num_layers, seq_length, vocab_size, tied);
+    set_family(config, family);
+    if (family == ModelFamily::gpt2) return config;  // has none of what follows
     config.num_attention_heads = 4;
     config.num_query_groups = 2;
     config.kv_channels = 6;  // not h / heads
-    set_family(config, family);
     config.sliding_window = 3;
     config.rope.theta = 100;  // turns also the slow dimensions within a short sequence
     if (family == ModelFamily::gemma2) {
