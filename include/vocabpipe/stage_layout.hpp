@@ -68,6 +68,8 @@ struct LayerCosts {
 struct EndLayers {
     int first = -1;
     int last = -1;
+
+    [[nodiscard]] bool given() const { return first >= 0 || last >= 0; }
 };
 
 /// Transformer layers per stage: `ends` where given, the rest evenly on the other ranks, and each

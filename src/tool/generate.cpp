@@ -128,8 +128,8 @@ void generate_text(const Options& o) {
     const ModelPartition partition{
         .layers_per_stage = {config.num_layers}, .threads_per_rank = threads, .training = false};
     check_memory(config, partition, alone);
-    ModelRank model(config, partition, alone, 0, *device);
     checkpoint.verify();
+    ModelRank model(config, partition, alone, 0, *device);
     checkpoint.fill(model, ctx);
 
     const InterruptGuard interrupt;
@@ -174,8 +174,8 @@ void add_generate(CLI::App& app) {
         ->capture_default_str();
     command
         ->add_option("--seq-length", o.seq_length,
-                     "Longest context, of which older tokens drop out (default: the positions that "
-                     "the model is made for)")
+                     "Longest context, of which older tokens drop out (default: prompt and "
+                     "new tokens, within the positions that the model is made for)")
         ->check(CLI::PositiveNumber);
     command->add_option("--temperature", o.sampling.temperature, "0: always the likeliest token")
         ->check(CLI::NonNegativeNumber)

@@ -210,8 +210,7 @@ void check_options(const TrainOptions& o, int ranks) {
     within("--chunks", o.chunks, 0, UINT16_MAX);
     within("--decoder-first-pipeline-num-layers", o.end_layers.first, -1, m.num_layers);
     within("--decoder-last-pipeline-num-layers", o.end_layers.last, -1, m.num_layers);
-    const bool ends = o.end_layers.first >= 0 || o.end_layers.last >= 0;
-    if (ends && (!o.layout.empty() || o.vocab_mode == VocabMode::redistributed)) {
+    if (o.end_layers.given() && (!o.layout.empty() || o.vocab_mode == VocabMode::redistributed)) {
         throw UsageError(
             "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers: " +
             (o.layout.empty() ? std::string("--vocab-mode redistributed")
@@ -223,7 +222,7 @@ void check_options(const TrainOptions& o, int ranks) {
     within("--memory-limit", o.memory_limit, 0, INT32_MAX);
     within("--warm-up-depth", o.warm_up_depth, 0, INT32_MAX);
     within("--search-moves", o.search_moves, 0, int64_t{1} << 40);
-    const bool may_be_empty = ends || !o.layout.empty();
+    const bool may_be_empty = o.end_layers.given() || !o.layout.empty();
     if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed && !may_be_empty) {
         throw UsageError("--num-layers " + text(m.num_layers) +
                          ": must be at least the number of ranks, " + text(ranks) +

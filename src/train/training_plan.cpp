@@ -79,7 +79,7 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
 std::vector<int> TrainingPlan::layers_of_stages() const {
     if (layout_) return layout_->layers;
     const ModelConfig& m = options_.model;
-    if (options_.end_layers.first >= 0 || options_.end_layers.last >= 0) {
+    if (options_.end_layers.given()) {
         return layers_with_ends(m.num_layers, schedule_.rank_of_stage, options_.end_layers);
     }
     // Of a layer's F and B; its R comes on top.
@@ -214,8 +214,7 @@ void TrainingPlan::check_layers() const {
                          std::to_string(layout_->layers.size()) + " stages, the schedule has " +
                          std::to_string(schedule_.stages) + "; both must be the same");
     }
-    const bool ends = options_.end_layers.first >= 0 || options_.end_layers.last >= 0;
-    if (options_.model.num_layers >= schedule_.stages || layout_ || ends ||
+    if (options_.model.num_layers >= schedule_.stages || layout_ || options_.end_layers.given() ||
         options_.vocab_mode == VocabMode::redistributed) {
         return;
     }

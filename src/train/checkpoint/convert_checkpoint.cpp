@@ -94,12 +94,6 @@ private:
     bool published_ = false;
 };
 
-void write_text(const std::string& path, const std::string& text) {
-    SharedOutputFile file = SharedOutputFile::create(path, text.size());
-    file.write_at(0, std::as_bytes(std::span(text)));
-    file.sync();
-}
-
 /// The original's, of the other type: tokens that end a text are not known to ModelConfig.
 std::string config_of_type(const std::string& text, DType dtype) {
     auto json = nlohmann::ordered_json::parse(text);
@@ -170,16 +164,16 @@ ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
         file.sync();
         report.bytes += plan.file_bytes();
     }
-    if (!files.index.empty()) write_text(folder.file(kModelIndex), files.index);
+    if (!files.index.empty()) write_new_file(folder.file(kModelIndex), files.index);
     for (const std::string_view name : kBeside) {
         const std::string path = checkpoint.folder() + "/" + std::string(name);
         std::error_code ignored;
         if (fs::is_regular_file(path, ignored)) {
-            write_text(folder.file(name), InputFile(path).text());
+            write_new_file(folder.file(name), InputFile(path).text());
         }
     }
-    write_text(folder.file(kConfigFile),
-               config_of_type(InputFile(checkpoint.config_path()).text(), config.dtype));
+    write_new_file(folder.file(kConfigFile),
+                   config_of_type(InputFile(checkpoint.config_path()).text(), config.dtype));
     folder.publish();
     return report;
 }

@@ -105,4 +105,10 @@ void SharedOutputFile::sync() {
     if (result != 0) throw_output_error(path_, "cannot write", errno);
 }
 
+void write_new_file(const std::string& path, const std::string& text) {
+    SharedOutputFile file = SharedOutputFile::create(path, text.size());
+    file.write_at(0, std::as_bytes(std::span(text)));
+    file.sync();
+}
+
 }  // namespace vocabpipe

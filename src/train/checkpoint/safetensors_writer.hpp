@@ -58,4 +58,7 @@ private:
     int file_ = -1;
 };
 
+/// Makes a file, which must not exist, of this text, durably.
+void write_new_file(const std::string& path, const std::string& text);
+
 }  // namespace vocabpipe

@@ -30,12 +30,6 @@ double seconds_since(int64_t begin_ns) {
     return static_cast<double>(now_ns() - begin_ns) * 1e-9;
 }
 
-void write_whole(const std::string& path, const std::string& text) {
-    SharedOutputFile file = SharedOutputFile::create(path, text.size());
-    file.write_at(0, as_bytes(text));
-    file.sync();
-}
-
 /// Checksums of a file from those of all ranks' pieces, which are sorted and lie end to end.
 FileChecksums checksums_of(const SafetensorsPlan& plan, std::span<const Piece> pieces) {
     FileChecksums sums{.bytes = plan.file_bytes(), .head = crc32c(as_bytes(plan.header()))};
@@ -198,12 +192,12 @@ void CheckpointSaver::publish(const std::vector<std::vector<std::byte>>& pieces_
     }
     const auto add_text = [&](std::string_view name, const std::string& text) {
         state_.files[std::string(name)] = {.bytes = text.size(), .head = crc32c(as_bytes(text))};
-        write_whole(partial + "/" + std::string(name), text);
+        write_new_file(partial + "/" + std::string(name), text);
     };
     if (!index_text_.empty()) add_text(kModelIndex, index_text_);
     add_text(kConfigFile, config_text_);
     for (const auto& [name, file] : state_.files) report_.bytes += file.bytes;
-    write_whole(partial + "/" + std::string(kTrainingFile), print_training_state(state_));
+    write_new_file(partial + "/" + std::string(kTrainingFile), print_training_state(state_));
     folder_->publish(state_.step);
     report_.seconds = seconds_since(begin_ns_);
     if (options_.total_limit > 0) folder_->keep_last(options_.total_limit);
