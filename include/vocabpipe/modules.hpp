@@ -26,6 +26,9 @@ struct Microbatch {
     /// g (N): d(total loss) / d(loss of the token): 1 / counted tokens of the step, 0 where
     /// ignored.
     std::span<const float> loss_gradient;
+    /// (N): the first token of the same sequence that a token attends to, counted within the
+    /// sequence: where its document begins. Empty: 0 for all.
+    std::span<const int32_t> first_visible;
     [[nodiscard]] int64_t size() const { return sequences * seq_length; }
 };
 
