@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/gradient_buckets.hpp"
 #include "src/model/input_layer.hpp"
 #include "src/model/model_config.hpp"
 #include "src/model/output_layer.hpp"
@@ -9,6 +10,7 @@
 #include "src/model/transformer_stage.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
@@ -22,7 +24,8 @@ namespace vocabpipe {
 /// How a model is cut: everything the memory plan needs besides the schedule.
 struct ModelPartition {
     std::vector<int> layers_per_stage;
-    int64_t micro_batch_size = 1;           ///< sequences
+    int64_t micro_batch_size = 1;  ///< sequences
+    int replicas = 1;  ///< Mesh::data; they share the optimizer's work and state (ZeRO stage 1)
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
     Recompute recompute = Recompute::none;  ///< what stages leave to R
     bool optimizer = true;                  ///< false: gradients only (tests)
@@ -39,7 +42,7 @@ struct ModelPartition {
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    const Schedule& schedule);
 
-/// Weights (and rotary positions), gradients and optimizer state of one rank, from the
+/// Weights (and rotary positions), gradients and optimizer state of one rank of the world, from the
 /// configuration alone.
 [[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
                                                const ModelPartition& partition,
@@ -52,7 +55,7 @@ struct ModelPartition {
 /// One rank's part of the model.
 class ModelRank {
 public:
-    /// The device must outlive it.
+    /// `rank`: of the world, as Mesh numbers them. The device must outlive it.
     ModelRank(const ModelConfig& config, const ModelPartition& partition, const Schedule& schedule,
               int rank, Device& device);
 
@@ -65,6 +68,9 @@ public:
     [[nodiscard]] Device& device() { return device_; }
     [[nodiscard]] const ModelConfig& config() const { return config_; }
     [[nodiscard]] ParameterStore& store() { return store_; }
+    [[nodiscard]] const Mesh& mesh() const { return mesh_; }
+    /// What this rank's replicas reduce and update by parts; empty for one replica.
+    [[nodiscard]] const std::vector<ParameterBucket>& buckets() const { return buckets_; }
     [[nodiscard]] ShardedInputLayer* input() { return input_ ? &*input_ : nullptr; }
     [[nodiscard]] ShardedOutputLayer* output() { return output_ ? &*output_ : nullptr; }
 
@@ -73,8 +79,10 @@ private:
     [[nodiscard]] ConstTensor rotary() const;
 
     ModelConfig config_;
+    Mesh mesh_;
     Device& device_;
     ParameterStore store_;
+    std::vector<ParameterBucket> buckets_;
     int threads_;
     DeviceMemory rotary_;                                    ///< rotary_table(), for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere

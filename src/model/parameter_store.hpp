@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/gradient_buckets.hpp"
 #include "src/model/model_config.hpp"
+#include "src/model/parameter_rows.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/profile.hpp"
@@ -11,17 +13,6 @@
 #include <vector>
 
 namespace vocabpipe {
-
-/// Which rows of a logical parameter a rank holds.
-struct ParameterRows {
-    int id = 0;
-    int64_t first_row = 0;
-    int64_t rows = 0;
-    /// A tied output weight beside the input weight of the same rank: shares its memory and
-    /// moments, has a gradient of its own.
-    bool shares_previous_weight = false;
-    bool counted_elsewhere = false;
-};
 
 /// What outlives the step: weights; gradients; and as the optimizer's, masters (bf16 only) and two
 /// moments. Not for training: neither gradients nor moments.
@@ -41,6 +32,13 @@ public:
     [[nodiscard]] const std::vector<int>& ids() const { return ids_; }
     /// Whether the weight is that of a parameter before it.
     [[nodiscard]] bool shares_weight(size_t parameter) const { return shares_[parameter]; }
+    /// Where fp32 values of a whole weight can be put before take_values(): the weight itself, the
+    /// masters, or, where this replica has not all of these, the gradient.
+    [[nodiscard]] Tensor values_of(size_t parameter) const;
+    /// Makes weight and masters of them.
+    void take_values(Context& ctx, size_t parameter) const;
+    /// Memory of consecutive parameters that begins and ends where a bucket does.
+    [[nodiscard]] RankBucket bucket(const ParameterBucket& bucket) const;
     /// Fills the weights from the seed: element (r, c) of a logical tensor depends on seed, id, r
     /// and c only, so the model is the same for every p.
     void initialise(Context& ctx, const ModelConfig& config, uint64_t seed);

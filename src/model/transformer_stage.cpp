@@ -11,32 +11,36 @@ namespace vocabpipe {
 
 namespace {
 
-/// Ids of a stage's parameters, in the order of the model's.
-std::vector<int> stage_ids(const ModelParameters& model, const StageLayers& layers) {
-    std::vector<int> ids;
+/// A stage's parameters, in the order of the model's.
+std::vector<ParameterRows> rows_of_stage(const ModelParameters& model, const StageLayers& layers) {
+    std::vector<ParameterRows> rows;
+    int layer = ParameterRows::kNoLayer;
     const auto add = [&](int id) {
-        if (id != kNoParameter) ids.push_back(id);
+        if (id == kNoParameter) return;
+        rows.push_back({.id = id, .rows = model.all[static_cast<size_t>(id)].rows, .layer = layer});
     };
     const auto add_both = [&](const WeightAndBias& both) {
         add(both.weight);
         add(both.bias);
     };
-    for (int i = layers.first; i < layers.first + layers.count; ++i) {
-        const LayerParameters& layer = model.layers[static_cast<size_t>(i)];
-        add_both(layer.attention_norm);
-        add_both(layer.qkv);
-        add(layer.q_norm);
-        add(layer.k_norm);
-        add_both(layer.proj);
-        add_both(layer.post_attention_norm);
-        add_both(layer.mlp_norm);
-        add_both(layer.fc);
-        add_both(layer.fc_proj);
-        add_both(layer.post_mlp_norm);
+    for (layer = layers.first; layer < layers.first + layers.count; ++layer) {
+        const LayerParameters& of = model.layers[static_cast<size_t>(layer)];
+        add_both(of.attention_norm);
+        add_both(of.qkv);
+        add(of.q_norm);
+        add(of.k_norm);
+        add_both(of.proj);
+        add_both(of.post_attention_norm);
+        add_both(of.mlp_norm);
+        add_both(of.fc);
+        add_both(of.fc_proj);
+        add_both(of.post_mlp_norm);
     }
+    layer = ParameterRows::kNoLayer;
     if (layers.embedding) add(model.positions);
+    layer = static_cast<int>(model.layers.size());
     if (layers.final_norm) add_both(model.final_norm);
-    return ids;
+    return rows;
 }
 
 ConstTensor weight_of(const Parameter* parameter) {
@@ -49,12 +53,7 @@ Tensor gradient_of(const Parameter* parameter) {
 }  // namespace
 
 std::vector<ParameterRows> stage_parameters(const ModelConfig& config, const StageLayers& layers) {
-    const ModelParameters model = model_parameters(config);
-    std::vector<ParameterRows> rows;
-    for (const int id : stage_ids(model, layers)) {
-        rows.push_back({.id = id, .rows = model.all[static_cast<size_t>(id)].rows});
-    }
-    return rows;
+    return rows_of_stage(model_parameters(config), layers);
 }
 
 TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions& options,
@@ -76,12 +75,12 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
     }
     if (parameters.empty()) return;
     const ModelParameters model = model_parameters(config);
-    const std::vector<int> ids = stage_ids(model, options.layers);
+    const std::vector<ParameterRows> rows = rows_of_stage(model, options.layers);
     const auto find = [&](int id) -> Parameter* {
-        const auto at = std::find(ids.begin(), ids.end(), id);
-        return id == kNoParameter || at == ids.end()
+        const auto at = std::ranges::find(rows, id, &ParameterRows::id);
+        return id == kNoParameter || at == rows.end()
                    ? nullptr
-                   : &parameters[static_cast<size_t>(at - ids.begin())];
+                   : &parameters[static_cast<size_t>(at - rows.begin())];
     };
     const auto both = [&](const WeightAndBias& of) {
         return Weights{.weight = find(of.weight), .bias = find(of.bias)};
