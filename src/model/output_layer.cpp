@@ -37,10 +37,6 @@ void ShardedOutputLayer::begin_step(int microbatches) {
     device_.upload(zero, losses_.data());
 }
 
-std::span<double> ShardedOutputLayer::losses() const {
-    return {reinterpret_cast<double*>(losses_.data()), microbatches_};
-}
-
 void ShardedOutputLayer::score(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                Tensor numerator, Tensor statistics, Bytes workspace) {
     ctx.operators().vocabulary_score(ctx, x, parameters_.front().weight, microbatch.labels, shard_,
@@ -60,7 +56,7 @@ void ShardedOutputLayer::combine(Context& ctx, const Microbatch& microbatch, Con
     op.combine_statistics(ctx, statistics, microbatch.labels, microbatch.loss_gradient, shard_,
                           member, options_, factors, losses);
     op.weighted_sum(ctx, losses, microbatch.loss_gradient,
-                    &this->losses()[static_cast<size_t>(microbatch.index)]);
+                    loss_of(static_cast<size_t>(microbatch.index)));
 }
 
 void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& microbatch,

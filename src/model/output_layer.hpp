@@ -30,6 +30,10 @@ public:
                        kernels::LossOptions options);
 
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
+    void begin_step(int microbatches) override;
+    [[nodiscard]] std::span<const double> losses() const override {
+        return {loss_of(0), microbatches_};
+    }
     void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
                Tensor statistics, Bytes workspace) override;
     void input_product(Context& ctx, ConstTensor numerator, Tensor u) override;
@@ -41,21 +45,17 @@ public:
                          ConstTensor numerator, ConstTensor factors, Bytes workspace,
                          bool overwrite) override;
 
-    /// Sum over tokens of loss_n * |g_n|, per microbatch of the running step: with g = 1/count this
-    /// is the microbatch's share of the mean loss. Equal on every rank with output rows. Memory of
-    /// the device.
-    [[nodiscard]] std::span<double> losses() const;
-    /// Before every step.
-    void begin_step(int microbatches);
-
 private:
-    Device& device_;
+    [[nodiscard]] double* loss_of(size_t microbatch) const {
+        return reinterpret_cast<double*>(losses_.data()) + microbatch;
+    }
     /// Without the columns that only pad.
     template <typename Pointer>
     [[nodiscard]] BasicTensor<Pointer> of_shard(BasicTensor<Pointer> numerator) const {
         return numerator.column_range(0, shard_.rows);
     }
 
+    Device& device_;
     std::span<Parameter> parameters_;
     kernels::VocabularyShard shard_;
     kernels::LossOptions options_;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -83,9 +84,10 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const std::vector<Pa
 }
 
 ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
-                               const std::vector<ParameterRows>& rows, const std::string& owner,
+                               const std::vector<ParameterRows>& rows,
+                               std::vector<ParameterBucket> buckets, const std::string& owner,
                                bool training)
-    : device_(device) {
+    : buckets_(std::move(buckets)), device_(device) {
     for (const ParameterRows& part : rows) {
         ids_.push_back(part.id);
         shares_.push_back(part.shares_previous_weight);
@@ -149,7 +151,8 @@ void ParameterStore::take_values(Context& ctx, size_t parameter) const {
                          {p.master.as<std::byte>(), bytes});
 }
 
-RankBucket ParameterStore::bucket(const ParameterBucket& bucket) const {
+RankBucket ParameterStore::bucket(size_t index) const {
+    const ParameterBucket& bucket = buckets_[index];
     const Parameter& first = parameters_[bucket.first_parameter];
     const auto elements = static_cast<size_t>(bucket.cut.first.back());
     return {.gradients = {first.gradient.as<std::byte>(), elements * sizeof(float)},

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "src/model/gradient_buckets.hpp"
-#include "src/model/model_config.hpp"
 #include "src/model/parameter_rows.hpp"
 #include "vocabpipe/device.hpp"
+#include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/profile.hpp"
 
@@ -26,7 +26,8 @@ class ParameterStore {
 public:
     /// The device must outlive it.
     ParameterStore(Device& device, const ModelConfig& config,
-                   const std::vector<ParameterRows>& rows, const std::string& owner, bool training);
+                   const std::vector<ParameterRows>& rows, std::vector<ParameterBucket> buckets,
+                   const std::string& owner, bool training);
 
     [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
     [[nodiscard]] const std::vector<int>& ids() const { return ids_; }
@@ -37,8 +38,8 @@ public:
     [[nodiscard]] Tensor values_of(size_t parameter) const;
     /// Makes weight and masters of them.
     void take_values(Context& ctx, size_t parameter) const;
-    /// Memory of consecutive parameters that begins and ends where a bucket does.
-    [[nodiscard]] RankBucket bucket(const ParameterBucket& bucket) const;
+    /// Memory of what replicas reduce at once.
+    [[nodiscard]] RankBucket bucket(size_t index) const;
     /// Fills the weights from the seed: element (r, c) of a logical tensor depends on seed, id, r
     /// and c only, so the model is the same for every p.
     void initialise(Context& ctx, const ModelConfig& config, uint64_t seed);
@@ -47,6 +48,7 @@ private:
     std::vector<int> ids_;
     std::vector<bool> shares_;
     std::vector<Parameter> parameters_;
+    std::vector<ParameterBucket> buckets_;
     Device& device_;
     DeviceMemory weights_, masters_, gradients_, moments_;
 };

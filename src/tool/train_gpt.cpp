@@ -61,7 +61,8 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
     app.add_option("--data-path", t.data_path,
                    "Megatron prefix, llm.c shards, or raw tokens with --data-format")
         ->required();
-    app.add_option("--data-format", t.data_format, "auto, raw-u16, raw-u32")->capture_default_str();
+    app.add_option("--data-format", t.data_format, "auto, raw-u8, raw-u16, raw-u32")
+        ->capture_default_str();
 
     app.add_option("--load", t.load,
                    "Go on from the newest step in a folder, from one step, or from the weights of "

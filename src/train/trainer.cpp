@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/trainer.hpp"
 
-#include "src/model/model_rank.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/check_options.hpp"
@@ -9,22 +8,23 @@
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/data/check_tokens.hpp"
-#include "src/train/data/open_tokens.hpp"
-#include "src/train/data/token_dataset.hpp"
-#include "src/train/learning_rate.hpp"
 #include "src/train/measure_links.hpp"
 #include "src/train/metrics_file.hpp"
 #include "src/train/pass_meter.hpp"
 #include "src/train/process_memory.hpp"
 #include "src/train/rank_placement.hpp"
 #include "src/train/run_report.hpp"
-#include "src/train/step_batch.hpp"
 #include "src/train/trained_rank.hpp"
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/executor.hpp"
+#include "vocabpipe/learning_rate.hpp"
+#include "vocabpipe/model_rank.hpp"
+#include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/simulate.hpp"
+#include "vocabpipe/step_batch.hpp"
+#include "vocabpipe/token_dataset.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -239,8 +239,6 @@ private:
         const int64_t begin = now_ns();
         batch_->load(samples_before(step));
         const double lr = learning_rate.at(step);
-        if (trained_.model->output() != nullptr)
-            trained_.model->output()->begin_step(plan_->microbatches());
         trained_.optimizer->begin_step(
             step, static_cast<float>(lr), batch_->counted_tokens(),
             output_failure_ || (options_.stop_requested && options_.stop_requested()));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/data/token_dataset.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/token_dataset.hpp"
 
 #include <cstdint>
 #include <span>

@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "src/train/data/sample_order.hpp"
-#include "src/train/data/token_source.hpp"
+#include "vocabpipe/sample_order.hpp"
+#include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe {
 

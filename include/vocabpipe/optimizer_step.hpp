@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/step_scalars.hpp"
-#include "src/model/model_rank.hpp"
+#include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/modules.hpp"
 
 #include <cstdint>
 #include <vector>
 
 namespace vocabpipe {
+
+namespace kernels {
+struct AdamWTensor;
+struct StepScalars;
+}  // namespace kernels
 
 struct OptimizerOptions {
     float beta1 = 0.9F;
@@ -30,6 +34,7 @@ struct StepResult {
 class OptimizerStep final : public StepModule {
 public:
     OptimizerStep(ModelRank& model, const Schedule& schedule, int rank, OptimizerOptions options);
+    ~OptimizerStep() override;
 
     /// Before every step. `step` counts from 1 (bias correction); counted_tokens 0 skips the
     /// update.
@@ -40,9 +45,7 @@ public:
     [[nodiscard]] int64_t report_bytes() const override {
         return report_slots(model_.config()) * 8;
     }
-    [[nodiscard]] RankBucket bucket(size_t index) override {
-        return model_.store().bucket(model_.buckets()[index]);
-    }
+    [[nodiscard]] RankBucket bucket(size_t index) override { return model_.bucket(index); }
     void reduce_tied(Context& ctx, Bytes received) override;
     void report(Context& ctx, Bytes mine) override;
     void update(Context& ctx, std::span<const std::byte> all) override;
