@@ -3,7 +3,7 @@
 // each replica updates.
 #pragma once
 
-#include "src/model/model_config.hpp"
+#include "vocabpipe/model_config.hpp"
 #include "src/model/parameter_rows.hpp"
 #include "vocabpipe/lower.hpp"
 

@@ -113,6 +113,10 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
         o.schedule_costs      ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
         : o.cost_file.empty() ? std::string("auto")
                               : o.cost_file);
+    add("--split", o.data.split.empty() ? "not given" : o.data.split);
+    add("--eod-token-id", o.data.eod_token_id);
+    add("--eod-mask-loss", o.data.eod_mask_loss ? "given" : "not given");
+    add("--reset-attention-mask", o.data.reset_attention_mask ? "given" : "not given");
     add("--reduction", o.reductions == Reductions::native ? "native" : "ordered");
     add("--c0-margin", o.c0_margin);
     add("--threads-per-rank", o.threads_per_rank);
