@@ -3,9 +3,9 @@
 // each replica updates.
 #pragma once
 
-#include "vocabpipe/model_config.hpp"
 #include "src/model/parameter_rows.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/model_config.hpp"
 
 #include <cstddef>
 #include <cstdint>

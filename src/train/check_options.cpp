@@ -150,8 +150,19 @@ void check_sizes(const ModelConfig& m) {
     within("--max-position-embeddings", m.max_position_embeddings, 1, INT32_MAX);
 }
 
+Mesh mesh_of(const TrainOptions& o, int ranks) {
+    const int pipeline = o.pipeline_model_parallel_size;
+    if (pipeline == 0) return {ranks, 1};
+    if (pipeline < 0 || ranks % pipeline != 0) {
+        throw UsageError("--pipeline-model-parallel-size " + text(pipeline) + ": there are " +
+                         text(ranks) + " ranks, which must be a multiple of it");
+    }
+    return {pipeline, ranks / pipeline};
+}
+
 void check_options(const TrainOptions& o, int ranks) {
     const ModelConfig& m = o.model;
+    const Mesh mesh = mesh_of(o, ranks);
     check_sizes(m);
     m.check();
     not_negative("--init-method-std", m.init_std);
@@ -166,9 +177,16 @@ void check_options(const TrainOptions& o, int ranks) {
         throw UsageError("--global-batch-size " + text(o.global_batch_size) +
                          ": must be a multiple of --micro-batch-size " + text(o.micro_batch_size));
     }
-    if (o.global_batch_size / o.micro_batch_size > kMostMicrobatches) {
+    if (o.global_batch_size / o.micro_batch_size % mesh.data != 0) {
         throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": is " +
-                         text(o.global_batch_size / o.micro_batch_size) +
+                         text(o.global_batch_size / o.micro_batch_size) + " microbatches, which " +
+                         text(mesh.data) +
+                         " replicas of the pipeline must share evenly; use a multiple of " +
+                         text(o.micro_batch_size * mesh.data));
+    }
+    if (o.global_batch_size / o.micro_batch_size / mesh.data > kMostMicrobatches) {
+        throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": is " +
+                         text(o.global_batch_size / o.micro_batch_size / mesh.data) +
                          " microbatches, at most " + text(kMostMicrobatches) +
                          " fit into a step; use a larger --micro-batch-size");
     }
@@ -227,9 +245,9 @@ void check_options(const TrainOptions& o, int ranks) {
     within("--warm-up-depth", o.warm_up_depth, 0, INT32_MAX);
     within("--search-moves", o.search_moves, 0, int64_t{1} << 40);
     const bool may_be_empty = o.end_layers.given() || !o.layout.empty();
-    if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed && !may_be_empty) {
+    if (m.num_layers < mesh.pipeline && o.vocab_mode != VocabMode::redistributed && !may_be_empty) {
         throw UsageError("--num-layers " + text(m.num_layers) +
-                         ": must be at least the number of ranks, " + text(ranks) +
+                         ": must be at least the number of ranks, " + text(mesh.pipeline) +
                          "; use more layers or fewer ranks");
     }
 }

@@ -199,6 +199,8 @@ private:
         samples_ = data_->samples(DataSplit::train,
                                   {.seq_length = options_.model.seq_length, .seed = options_.seed});
         batch_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options_.micro_batch_size,
+                                                   .replica = plan_->mesh().replica(rank_),
+                                                   .replicas = plan_->mesh().data,
                                                    .masks = data_->masks()});
     }
 
@@ -335,15 +337,16 @@ private:
 
     [[nodiscard]] std::string trace_path() const {
         const std::string schedule = std::filesystem::path(options_.schedule).stem().string();
+        const Mesh mesh = mesh_of(options_, communicator_.size());
         return options_.trace_dir + "/" + schedule + "-" +
-               std::string(to_string(options_.vocab_mode)) + "-p" +
-               std::to_string(communicator_.size());
+               std::string(to_string(options_.vocab_mode)) + "-p" + std::to_string(mesh.pipeline) +
+               (mesh.data == 1 ? "" : "d" + std::to_string(mesh.data));
     }
 
     /// Passes of the steps so far, and links. Collective.
     [[nodiscard]] MeasuredCosts measure() {
-        MeasuredCosts measured =
-            meter_.gather(communicator_, plan_->schedule().stages, plan_->threads() == 1);
+        MeasuredCosts measured = meter_.gather(communicator_, plan_->mesh(),
+                                               plan_->schedule().stages, plan_->threads() == 1);
         const int64_t boundary = plan_->boundary_bytes();
         if (links_.median.empty()) {
             links_ = measure_links(communicator_, *device_, trained_.executor->transport(),
