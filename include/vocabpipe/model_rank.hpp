@@ -57,10 +57,11 @@ public:
               int rank, Device& device);
     ~ModelRank();
 
-    /// Pointers into this object; `step` is left null.
-    [[nodiscard]] RankModules modules();
-    /// Another loss on this rank's rows of the output layer: `layer` has the parameters of
-    /// output(), which it replaces. UsageError where the rank has no output rows.
+    /// Pointers into this object, and `step`; null: gradients only.
+    [[nodiscard]] RankModules modules(StepModule* step = nullptr);
+    /// Another loss on this rank's rows of the output layer, which modules() and output() give from
+    /// now on. It has the parameters of the layer that it replaces, which lives on, so that `layer`
+    /// may build on it. UsageError where the rank has no output rows.
     void replace_output(std::unique_ptr<OutputLayer> layer);
     /// Weights from the seed, the same for every number of ranks.
     void initialise(Context& ctx, uint64_t seed);
@@ -72,8 +73,11 @@ public:
     /// All parameters of this rank, by stage, then the input layer's and the output layer's rows.
     [[nodiscard]] std::span<Parameter> parameters();
     [[nodiscard]] ParameterStore& store() { return *store_; }
-    [[nodiscard]] InputLayer* input() { return input_.get(); }     ///< null without input rows
-    [[nodiscard]] OutputLayer* output() { return output_.get(); }  ///< null without output rows
+    [[nodiscard]] InputLayer* input() { return input_.get(); }  ///< null without input rows
+    /// Null without output rows.
+    [[nodiscard]] OutputLayer* output() {
+        return outputs_.empty() ? nullptr : outputs_.back().get();
+    }
 
 private:
     /// Empty with learned positions.
@@ -86,7 +90,7 @@ private:
     DeviceMemory rotary_;                                    ///< rotary_table(), for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
     std::unique_ptr<InputLayer> input_;
-    std::unique_ptr<OutputLayer> output_;
+    std::vector<std::unique_ptr<OutputLayer>> outputs_;  ///< the last one counts
 };
 
 }  // namespace vocabpipe

@@ -65,11 +65,18 @@ public:
     virtual void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                          Saved saved, Bytes workspace) = 0;
     /// R: fills saved.recomputed as F did, to the bit, from x and saved.kept. Workspace as F's.
-    virtual void recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x, Saved saved,
-                           Bytes workspace) = 0;
-    /// B: dx and the weights' gradients. overwrite: first of the step, else add.
+    /// Nothing to do for a stage whose bytes().recomputed are 0.
+    virtual void recompute(Context& /*ctx*/, const Microbatch& /*microbatch*/, ConstTensor /*x*/,
+                           Saved /*saved*/, Bytes /*workspace*/) {}
+    /// B: dx and the weights' gradients. overwrite: first of the step, else add. Here: I, then W,
+    /// for_weight first in the workspace, which bytes().backward_workspace must have room for.
     virtual void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
-                          Saved saved, Tensor dx, Bytes workspace, bool overwrite) = 0;
+                          Saved saved, Tensor dx, Bytes workspace, bool overwrite) {
+        const auto kept = static_cast<size_t>(bytes().for_weight);
+        const Bytes for_weight = workspace.first(kept);
+        backward_input(ctx, microbatch, dy, x, saved, dx, for_weight, workspace.subspan(kept));
+        backward_weight(ctx, microbatch, x, saved, for_weight, workspace.subspan(kept), overwrite);
+    }
     /// I: dx only; `for_weight` keeps what W needs.
     virtual void backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                                 ConstTensor x, Saved saved, Tensor dx, Bytes for_weight,
@@ -104,14 +111,17 @@ public:
     /// device; empty where a layer counts none.
     [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
     /// S. x (N, h); numerator (N, columns), all of ShardBytes::numerator; statistics (N,
-    /// StepSizes::kStatistics) fp32.
+    /// StepSizes::kStatistics) fp32, of this shard's logits z: a reference m near their maximum;
+    /// sum of exp(z - m) over all rows but the label's; the label's z, 0 if another shard has it;
+    /// sum of z, with label smoothing.
     virtual void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
                        Tensor statistics, Bytes workspace) = 0;
     /// The un-normalised input gradient u (N, h) fp32 = numerator W: in S with one barrier, else in
     /// T.
     virtual void input_product(Context& ctx, ConstTensor numerator, Tensor u) = 0;
     /// After C1. statistics (K N, kStatistics): of all shards in order, this one is `member`.
-    /// factors (N, kFactors) fp32, or empty in evaluation. Records the microbatch's loss.
+    /// factors (N, kFactors) fp32, or empty in evaluation: what the numerator's row is multiplied
+    /// by, and the gradient of the label's logit. Records the microbatch's loss.
     virtual void combine(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
                          int member, Tensor factors) = 0;
     /// Scales u in place and adds the label rows: this shard's part of dX. In combine with one
