@@ -21,7 +21,7 @@ class TransformerStage;
 
 /// How a model is cut: everything the memory plan needs besides the schedule.
 struct ModelPartition {
-    std::vector<int> layers_per_stage;
+    std::vector<int> layers_per_stage;      ///< their sum is num_layers
     int64_t micro_batch_size = 1;           ///< sequences
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
     Recompute recompute = Recompute::none;  ///< what stages leave to R
@@ -68,10 +68,13 @@ public:
     /// The layers of a model that is one stage, for one sequence of another length, at most
     /// seq_length.
     [[nodiscard]] TransformerStage whole_stage(int64_t length);
+    /// What its tensors are kept on.
     [[nodiscard]] Device& device() { return device_; }
+    /// Of the whole model.
     [[nodiscard]] const ModelConfig& config() const { return config_; }
     /// All parameters of this rank, by stage, then the input layer's and the output layer's rows.
     [[nodiscard]] std::span<Parameter> parameters();
+    /// For the library's own checkpoints and optimizer.
     [[nodiscard]] ParameterStore& store() { return *store_; }
     [[nodiscard]] InputLayer* input() { return input_.get(); }  ///< null without input rows
     /// Null without output rows.

@@ -18,9 +18,9 @@ namespace vocabpipe {
 /// One slice of the batch as every rank sees it at the start of a step. N = sequences * seq_length.
 /// The executor is given them in the host's memory and hands them to modules in the device's.
 struct Microbatch {
-    int index = 0;
-    int64_t sequences = 0;
-    int64_t seq_length = 0;
+    int index = 0;                    ///< within the step, from 0
+    int64_t sequences = 0;            ///< sequences
+    int64_t seq_length = 0;           ///< tokens per sequence
     std::span<const int32_t> tokens;  ///< (N)
     std::span<const int32_t> labels;  ///< (N); negative: ignored
     /// g (N): d(total loss) / d(loss of the token): 1 / counted tokens of the step, 0 where
@@ -29,20 +29,22 @@ struct Microbatch {
     /// (N): the first token of the same sequence that a token attends to, counted within the
     /// sequence: where its document begins. Empty: 0 for all.
     std::span<const int32_t> first_visible;
+    /// N, its tokens.
     [[nodiscard]] int64_t size() const { return sequences * seq_length; }
 };
 
 /// A weight with everything that lives as long as it does. Matrices are (rows, cols), vectors (1,
 /// cols).
 struct Parameter {
-    std::string name;            ///< Hugging Face's name of the logical tensor
-    int64_t first_row = 0;       ///< of the logical tensor, for vocabulary shards
-    int64_t logical_rows = 0;    ///< rows of the logical tensor
-    Tensor weight;               ///< run's type; what the kernels read
-    Tensor master;               ///< fp32; the same memory as weight in fp32 runs
-    Tensor gradient;             ///< fp32
-    Tensor exp_avg, exp_avg_sq;  ///< fp32, AdamW's moments
-    bool weight_decay = false;   ///< matrices yes, biases and norms no
+    std::string name;           ///< Hugging Face's name of the logical tensor
+    int64_t first_row = 0;      ///< of the logical tensor, for vocabulary shards
+    int64_t logical_rows = 0;   ///< rows of the logical tensor
+    Tensor weight;              ///< run's type; what the kernels read
+    Tensor master;              ///< fp32; the same memory as weight in fp32 runs
+    Tensor gradient;            ///< fp32
+    Tensor exp_avg;             ///< fp32, AdamW's mean of the gradient
+    Tensor exp_avg_sq;          ///< fp32, and of its square
+    bool weight_decay = false;  ///< matrices yes, biases and norms no
     /// Present on another rank too (tied embeddings): counted there for the gradient norm.
     bool counted_elsewhere = false;
 };
@@ -59,7 +61,9 @@ struct Saved {
 class StageModule {
 public:
     virtual ~StageModule() = default;
+    /// Per microbatch.
     [[nodiscard]] virtual StageBytes bytes() const = 0;
+    /// All weights of the stage.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// x, y (N, h) in the run's type; fills all of `saved`.
     virtual void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
@@ -91,6 +95,7 @@ public:
 class InputLayer {
 public:
     virtual ~InputLayer() = default;
+    /// One, the shard's rows of the embedding; or none.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// E: rows of this shard's tokens, 0 for the others. out (N, h).
     virtual void embed(Context& ctx, const Microbatch& microbatch, Tensor out) = 0;
@@ -103,6 +108,7 @@ public:
 class OutputLayer {
 public:
     virtual ~OutputLayer() = default;
+    /// One, the shard's rows of the projection; or none.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// Before every step, by the executor: sets the losses to 0.
     virtual void begin_step(int /*microbatches*/) {}

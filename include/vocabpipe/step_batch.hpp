@@ -15,13 +15,17 @@ namespace vocabpipe {
 /// communication.
 class StepBatch {
 public:
+    /// Room for a step; the data set must outlive it.
     StepBatch(const TokenDataset& dataset, int64_t micro_batch_size, int microbatches);
 
     /// Sample first_sample + i goes to microbatch i / micro batch.
     void load(int64_t first_sample);
 
+    /// Of the step that was loaded last; valid as long as this object.
     [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
+    /// Labels that are not ignored.
     [[nodiscard]] int64_t counted_tokens() const { return counted_tokens_; }
+    /// Sequences per step.
     [[nodiscard]] int64_t global_batch_size() const {
         return micro_batch_size_ * static_cast<int64_t>(microbatches_.size());
     }

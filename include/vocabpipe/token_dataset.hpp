@@ -10,10 +10,11 @@
 
 namespace vocabpipe {
 
+/// How samples are cut and ordered.
 struct TokenDatasetOptions {
-    int64_t seq_length = 0;
-    uint64_t seed = 1234;  // Megatron's default
-    bool shuffle = true;   // false: stream order, for evaluation
+    int64_t seq_length = 0;  ///< tokens of a sample
+    uint64_t seed = 1234;    ///< of the order. Megatron's default.
+    bool shuffle = true;     ///< false: stream order, for evaluation
 };
 
 /// Training samples of a token stream. The stream is cut at stride seq_length; a sample has one
@@ -24,8 +25,11 @@ public:
     /// InputFileError if the stream is too short for one sample, UsageError if seq_length < 1.
     TokenDataset(std::shared_ptr<const TokenSource> source, const TokenDatasetOptions& options);
 
+    /// Samples until each was seen once.
     [[nodiscard]] int64_t samples_per_epoch() const { return samples_; }
+    /// Tokens of a sample; it has one label more.
     [[nodiscard]] int64_t seq_length() const { return options_.seq_length; }
+    /// What it was made from.
     [[nodiscard]] const TokenSource& source() const { return *source_; }
 
     /// Copies sample `index` >= 0, counted over all epochs and without end, to `tokens_and_next`,

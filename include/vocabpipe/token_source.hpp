@@ -12,19 +12,19 @@ namespace vocabpipe {
 
 /// A position in the stream, as a file and the index of the token in this file.
 struct TokenPlace {
-    std::string file;
-    int64_t position = 0;
+    std::string file;      ///< path
+    int64_t position = 0;  ///< token in the file, from 0
 };
 
 /// What a source is, for people.
 struct TokenSourceInfo {
-    std::string name;                // as the user gave it: prefix, file or pattern
-    std::string format;              // "Megatron indexed dataset", "llm.c GPT-2 shards", "raw u16"
-    TokenType type = TokenType::u8;  // on disk
-    int64_t documents = -1;          // -1: the format does not say
-    int64_t sequences = -1;          // -1: the format does not say
-    int64_t bytes = 0;               // tokens and headers
-    std::vector<std::string> files;  // in stream order
+    std::string name;    ///< as the user gave it: prefix, file or pattern
+    std::string format;  ///< "Megatron indexed dataset", "llm.c GPT-2 shards", "raw u16"
+    TokenType type = TokenType::u8;  ///< on disk
+    int64_t documents = -1;          ///< -1: the format does not say
+    int64_t sequences = -1;          ///< -1: the format does not say
+    int64_t bytes = 0;               ///< of tokens and headers
+    std::vector<std::string> files;  ///< in stream order
 };
 
 /// A stream of token ids. Reading is const and safe from several threads.
@@ -42,6 +42,7 @@ public:
     /// Where token `index` is stored; for messages.
     [[nodiscard]] virtual TokenPlace place(int64_t index) const = 0;
 
+    /// For messages and reports; valid as long as this object.
     [[nodiscard]] virtual const TokenSourceInfo& info() const = 0;
 };
 
