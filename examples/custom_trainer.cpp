@@ -34,9 +34,7 @@ void train(Communicator& world, const char* text, int steps) {
     const auto device = make_host_device();
     ModelRank rank(model, partition, schedule, world.rank(), *device);
     OptimizerStep optimizer(rank, schedule, world.rank(), {});
-    RankModules modules = rank.modules();
-    modules.step = &optimizer;
-    Executor executor(world, *device, modules, sizes);
+    Executor executor(world, *device, rank.modules(&optimizer), sizes);
     executor.load(programs);
     rank.initialise(executor.context(), 1234);
 
@@ -50,11 +48,18 @@ void train(Communicator& world, const char* text, int steps) {
         if (world.rank() == 0) std::printf("step %3d   loss %.4f\n", step, optimizer.result().loss);
     }
     const Timeline timeline = executor.gather_timeline();
-    if (world.rank() == 0) write_chrome_trace("timeline.json", timeline, programs, "last step");
+    if (world.rank() != 0) return;
+    write_chrome_trace("timeline.json", timeline, programs, "last step");
+    std::printf("timeline.json shows the last step in https://ui.perfetto.dev\n");
 }
 
 int main(int argc, char** argv) {
     World world = World::mpi();
     const char* text = argc > 1 ? argv[1] : argv[0];
-    world.run([&](Communicator& ranks) { train(ranks, text, argc > 2 ? std::atoi(argv[2]) : 30); });
+    try {
+        world.run([&](Communicator& c) { train(c, text, argc > 2 ? std::atoi(argv[2]) : 30); });
+    } catch (const Error& error) {
+        std::fprintf(stderr, "custom_trainer: error: %s\n", error.what());
+        world.abort(static_cast<int>(error.exit_code()));
+    }
 }

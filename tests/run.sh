@@ -30,6 +30,7 @@ step "build"
 cmake -G Ninja -B "$build" -DVOCABPIPE_BUILD_TESTS=ON -DVOCABPIPE_BUILD_BENCHMARKS=ON \
     -DVOCABPIPE_WERROR=ON
 cmake --build "$build"
+cmake --build "$build" --target all_verify_interface_header_sets # every public header alone
 
 # What shares memory between threads or cuts it into buffers, under sanitizers. MPI is not clean under
 # them, so these builds go without it. The fast run takes a slice of the equality matrix, --full all of it.

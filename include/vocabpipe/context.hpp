@@ -18,6 +18,7 @@ class Engine;
 }
 }  // namespace kernels
 
+/// What a Context is made with; a Device fills it in (Device::context).
 struct ContextOptions {
     int threads = 1;  ///< one OpenMP thread per rank: ranks x threads beyond the cores is a cliff
     std::function<void()>
@@ -30,6 +31,7 @@ struct ContextOptions {
 /// What an operator needs of the rank it runs on. Owned by one rank and used by its thread only.
 class Context {
 public:
+    /// With a oneDNN engine of its own.
     explicit Context(ContextOptions options);
     ~Context();
     Context(const Context&) = delete;
@@ -40,6 +42,7 @@ public:
     void poll() {
         if (options_.poll) options_.poll();
     }
+    /// OpenMP threads that operators may use.
     [[nodiscard]] int threads() const { return options_.threads; }
     /// The operators of the rank's device (kernels/operators.hpp).
     [[nodiscard]] const kernels::Operators& operators() const { return *options_.operators; }

@@ -14,7 +14,8 @@ namespace vocabpipe {
 class CostModel {
 public:
     virtual ~CostModel() = default;
-    /// `rank`: of the world, which has several replicas of a pipeline with data parallelism.
+    /// Time of a pass on its rank. `rank`: of the world, which has several replicas of a pipeline with
+    /// data parallelism.
     [[nodiscard]] virtual int64_t pass_ns(int rank, const Pass& pass) const = 0;
     /// Time from the moment every participant is ready to the moment every participant is done;
     /// `bytes` is what the busiest participant sends.
@@ -47,11 +48,15 @@ public:
 // clang-format on
 enum class CollectiveAlgorithm : uint8_t { linear, ring, tree, direct };
 
+/// The algorithm of every kind of collective.
 struct CollectiveAlgorithms {
     // Defaults: what this library's transports do, every collective as messages between its ranks.
+    /// C0: the last stage's output to all shards.
     CollectiveAlgorithm broadcast = CollectiveAlgorithm::linear;
+    /// C1: statistics of all shards, and the reports of a step.
     CollectiveAlgorithm all_gather = CollectiveAlgorithm::linear;
-    CollectiveAlgorithm gather = CollectiveAlgorithm::linear;
+    CollectiveAlgorithm gather = CollectiveAlgorithm::linear;  ///< of partial sums to their root
+    /// Of partial sums, a part to every member.
     CollectiveAlgorithm exchange = CollectiveAlgorithm::direct;
 };
 
@@ -65,14 +70,14 @@ struct CollectiveAlgorithms {
 /// rate.
 class TableCosts final : public CostModel {
 public:
-    using OpCosts = std::array<int64_t, kOpTraits.size()>;
-    std::vector<OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W, R
-    std::vector<OpCosts> rank_ns;   ///< [pipeline rank][op]: E, G, S, T, Reduce, Norm, Update
-    int replicas = 1;               ///< Mesh::data: so many ranks of the world share a row
-    int64_t latency_ns = 0;         ///< per message
-    double bytes_per_ns = 0;        ///< per link; 0: infinitely fast
-    double local_bytes_per_ns = 0;  ///< combine and fold; 0: infinitely fast
-    CollectiveAlgorithms algorithms;
+    using OpCosts = std::array<int64_t, kOpTraits.size()>;  ///< [op], as in kOpTraits
+    std::vector<OpCosts> stage_ns;                          ///< [stage][op]: F, B, I, W, R
+    std::vector<OpCosts> rank_ns;     ///< [pipeline rank][op]: E, G, S, T, Reduce, Norm, Update
+    int replicas = 1;  ///< Mesh::data: so many ranks of the world share a row
+    int64_t latency_ns = 0;           ///< per message
+    double bytes_per_ns = 0;          ///< per link; 0: infinitely fast
+    double local_bytes_per_ns = 0;    ///< combine and fold; 0: infinitely fast
+    CollectiveAlgorithms algorithms;  ///< for transfer_ns()
     /// Of every pass. The published vocabulary runs show 50 to 70 on F and 25 on B
     /// (vocabulary-parallelism reference, section 7.3); 0 where pass times were measured in a run
     /// that communicates.
@@ -84,6 +89,7 @@ public:
     [[nodiscard]] static TableCosts uniform(int ranks, int stages, int64_t forward,
                                             int64_t backward, int64_t vocabulary_pass);
 
+    /// From stage_ns or rank_ns.
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
     [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;

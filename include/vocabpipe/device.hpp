@@ -21,10 +21,14 @@ class Transport;
 class DeviceMemory {
 public:
     DeviceMemory() = default;
+    /// Takes over `data`; `free` gives it back.
     DeviceMemory(std::byte* data, uint64_t size, std::function<void(std::byte*)> free)
         : data_(data, std::move(free)), size_(size) {}
+    /// First byte, or null.
     [[nodiscard]] std::byte* data() const { return data_.get(); }
+    /// Bytes; 0 when empty.
     [[nodiscard]] uint64_t size() const { return data_ ? size_ : 0; }
+    /// All of it.
     [[nodiscard]] std::span<std::byte> bytes() const { return {data(), size()}; }
 
 private:
@@ -39,6 +43,7 @@ public:
     virtual ~Device() = default;
     /// "host", or the GPU's name and ordinal.
     [[nodiscard]] virtual std::string name() const = 0;
+    /// What computes on its memory (kernels/operators.hpp).
     [[nodiscard]] virtual const kernels::Operators& operators() const = 0;
     /// True: actions are enqueued on streams and run in the order that their lanes and the waits
     /// between lanes give, and nothing waits for the host within a step. False: an action has run
@@ -50,11 +55,14 @@ public:
     /// What allocations take and leave, whoever made them. The host's is the operating system's to
     /// say: none.
     struct Memory {
-        uint64_t free = 0, total = 0;
+        uint64_t free = 0;   ///< bytes
+        uint64_t total = 0;  ///< bytes
     };
+    /// Bytes of the whole device.
     [[nodiscard]] virtual std::optional<Memory> memory() const = 0;
     /// Copies between the host's memory and the device's, complete on return; not within a step.
     virtual void upload(std::span<const std::byte> from, std::byte* to) = 0;
+    /// From the device's memory; as upload().
     virtual void download(const std::byte* from, std::span<std::byte> to) = 0;
     /// Memory of the host that enqueue_upload() takes without waiting for the device.
     [[nodiscard]] virtual DeviceMemory allocate_staging(uint64_t bytes) = 0;
@@ -66,6 +74,7 @@ public:
 
     /// What operators on this device need. `threads`: of the host's operators.
     [[nodiscard]] virtual ContextOptions context(int threads, std::function<void()> poll) = 0;
+    /// Streams of the executor's lanes, for one executor.
     [[nodiscard]] virtual std::unique_ptr<Lanes> open_lanes() = 0;
     /// What moves this device's memory between the ranks; null: the communicator's own transport
     /// does. Collective.

@@ -16,17 +16,18 @@ enum class Basis : uint8_t {
 };
 [[nodiscard]] std::string_view to_string(Basis basis);
 
+/// A number and where it is from.
 struct Figure {
-    double value = 0;
-    Basis basis = Basis::assumed;
-    std::string source;  ///< where the value was read, or why it was assumed
+    double value = 0;              ///< in the unit of the DeviceSpec member's name
+    Basis basis = Basis::assumed;  ///< how well it is known
+    std::string source;            ///< where the value was read, or why it was assumed
 };
 
 /// One accelerator and how machines of it are connected. An efficiency is the share of the peak
 /// rate that a class of operation reaches in training.
 struct DeviceSpec {
-    std::string name;
-    Figure gpus_per_node;
+    std::string name;                ///< as in load_device()
+    Figure gpus_per_node;            ///< GPUs of one machine, connected by links
     Figure peak_tflops;              ///< dense 16-bit matrix products; what MFU refers to
     Figure memory_gib;               ///< of one device
     Figure memory_gb_per_s;          ///< 1e9 bytes
@@ -47,10 +48,10 @@ struct DeviceSpec {
 
 /// Every number of a DeviceSpec by its key in a hardware file, for readers and reports.
 struct DeviceFigure {
-    std::string_view key;
-    Figure DeviceSpec::*figure;
-    bool may_be_zero;
-    bool is_share;  ///< at most 1
+    std::string_view key;        ///< in a hardware file
+    Figure DeviceSpec::*figure;  ///< where it is kept
+    bool may_be_zero;            ///< else it must be positive
+    bool is_share;               ///< at most 1
 };
 [[nodiscard]] const std::array<DeviceFigure, 17>& device_figures();
 

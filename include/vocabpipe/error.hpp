@@ -22,7 +22,9 @@ enum class ExitCode : int {
 /// itself.
 class Error : public std::runtime_error {
 public:
+    /// `message`: one line.
     Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+    /// What a program that ends because of it returns.
     [[nodiscard]] ExitCode exit_code() const noexcept { return code_; }
 
 private:
@@ -32,24 +34,28 @@ private:
 /// A flag, an option or a combination of them that cannot work.
 class UsageError : public Error {
 public:
+    /// `message` names flag, value, limit and remedy.
     explicit UsageError(const std::string& message) : Error(ExitCode::usage, message) {}
 };
 
 /// A file that is missing, truncated, corrupt or does not fit the configuration.
 class InputFileError : public Error {
 public:
+    /// `message` names file, place and remedy.
     explicit InputFileError(const std::string& message) : Error(ExitCode::input_file, message) {}
 };
 
 /// A file that cannot be written: disk full, no permission.
 class OutputFileError : public Error {
 public:
+    /// `message` names the file and the reason.
     explicit OutputFileError(const std::string& message) : Error(ExitCode::failed, message) {}
 };
 
 /// More memory is needed than there is; says how much was planned.
 class OutOfMemoryError : public Error {
 public:
+    /// `message` names what was to be allocated, and how large.
     explicit OutOfMemoryError(const std::string& message)
         : Error(ExitCode::out_of_memory, message) {}
 };
@@ -57,12 +63,14 @@ public:
 /// A GPU that is missing, does not fit the build, or failed.
 class DeviceError : public Error {
 public:
+    /// `message` names the device and the call that failed.
     explicit DeviceError(const std::string& message) : Error(ExitCode::device, message) {}
 };
 
 /// A peer that died, failed or does not answer; says who waited at which action for whom.
 class CommunicationError : public Error {
 public:
+    /// `message` names who waited at which action for whom.
     explicit CommunicationError(const std::string& message)
         : Error(ExitCode::communication, message) {}
 };

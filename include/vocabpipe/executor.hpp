@@ -15,6 +15,7 @@
 
 namespace vocabpipe {
 
+/// How an Executor runs its rank.
 struct ExecutorOptions {
     int threads = 1;  ///< OpenMP threads of this rank's kernels
     /// Fills the arena with NaN before a step and, on the host, memory when its buffer dies, so
@@ -47,7 +48,9 @@ public:
     /// other hosts are moved by what their clocks differ, found within half a round trip
     /// (src/runtime/clock_alignment.hpp). Collective.
     [[nodiscard]] Timeline gather_timeline();
+    /// Bytes allocated for the buffers of the programs loaded so far.
     [[nodiscard]] uint64_t arena_bytes() const;
+    /// For what is to run on this rank's device between steps.
     [[nodiscard]] Context& context();
     /// What moves the device's memory between the ranks; not within a step.
     [[nodiscard]] Transport& transport();

@@ -29,23 +29,23 @@ inline constexpr uint32_t kNoAction = UINT32_MAX;
 /// A piece of time in which one thing held everything after it up. Times count from the begin of
 /// the timeline's first span.
 struct PathSegment {
-    int64_t begin_ns = 0;
-    int64_t end_ns = 0;
-    Cause cause = Cause::compute;
+    int64_t begin_ns = 0;          ///< begin of the stretch
+    int64_t end_ns = 0;            ///< end of the stretch
+    Cause cause = Cause::compute;  ///< why its time passed
     /// Whose action: of a communication the participant that came last. kNoAction for `fixed`.
     /// For `memory` and `posting` the action that had to wait.
     int rank = 0;
-    uint32_t action = kNoAction;
-    Op op = Op::F;  ///< where cause is compute
+    uint32_t action = kNoAction;  ///< index into the rank's program; kNoAction: none
+    Op op = Op::F;                ///< where cause is compute
 };
 
 /// Part of the critical path that goes to one cause, compute by kind of pass.
 struct PathShare {
-    std::string name;  ///< "F", "B", ..., or to_string(cause)
-    Cause cause = Cause::compute;
-    Op op = Op::F;
-    int64_t ns = 0;
-    double share = 0;  ///< of total_ns
+    std::string name;              ///< "F", "B", ..., or to_string(cause)
+    Cause cause = Cause::compute;  ///< why the time passed
+    Op op = Op::F;                 ///< of passes: which kind
+    int64_t ns = 0;                ///< time of all such stretches together
+    double share = 0;              ///< of total_ns
 };
 
 /// What made the step as long as it is: from its last end back to its first begin, at each moment
@@ -58,23 +58,24 @@ struct CriticalPath {
 
 /// One passage of the chain that an idle rank waits for.
 struct ChainLink {
-    int rank = 0;
-    uint32_t action = kNoAction;
-    std::string name;  ///< as Program::name_of
-    Cause cause = Cause::compute;
-    int64_t begin_ns = 0;
-    int64_t end_ns = 0;
-    std::string why;  ///< what it had to do with the link before it, one clause
+    int rank = 0;                  ///< whose action it is
+    uint32_t action = kNoAction;   ///< index into the rank's program; kNoAction: none
+    std::string name;              ///< as Program::name_of
+    Cause cause = Cause::compute;  ///< why its time passed
+    int64_t begin_ns = 0;          ///< begin of the stretch
+    int64_t end_ns = 0;            ///< end of the stretch
+    std::string why;               ///< what it had to do with the link before it, one clause
 };
 
 /// What one rank's compute lane does at one moment, and if nothing, why.
 struct Explanation {
+    /// What a rank does at a moment.
     enum class State : uint8_t { busy, idle, finished };
-    State state = State::busy;
-    int rank = 0;
-    int64_t at_ns = 0;
-    int64_t begin_ns = 0;  ///< of the pass that runs, or since when the rank is idle
-    int64_t end_ns = 0;    ///< of that pass; or when the next begins; finished: the step's end
+    State state = State::busy;  ///< at at_ns
+    int rank = 0;               ///< the rank asked about
+    int64_t at_ns = 0;          ///< the moment asked about
+    int64_t begin_ns = 0;       ///< of the pass that runs, or since when the rank is idle
+    int64_t end_ns = 0;         ///< of that pass; or when the next begins; finished: the step's end
     uint32_t action = kNoAction;  ///< the pass that runs, or the next one
     std::string name;             ///< of that pass
     std::vector<ChainLink>

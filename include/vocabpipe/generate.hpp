@@ -10,10 +10,11 @@
 
 namespace vocabpipe {
 
+/// What generate() is to make.
 struct GenerateOptions {
-    int ranks = 1;
-    int microbatches = 1;
-    VocabMode vocab_mode = VocabMode::none;
+    int ranks = 1;                           ///< p
+    int microbatches = 1;                    ///< m, of one step
+    VocabMode vocab_mode = VocabMode::none;  ///< what happens to the vocabulary layers
     int64_t vocab_size = 0;  ///< rows to shard; with fewer rows than ranks some shards stay empty
     int chunks = 0;          ///< v, stages per rank; 0: what the family is made for
     int warm_up_depth = 0;   ///< D of 1F1B; 0: the family's own (1, eager 2)
@@ -44,15 +45,16 @@ enum class Placement : uint8_t { straight, loop, v_shape };
 /// shard maps of 0 rows, and generate() inserts the vocabulary passes; or all passes, where the
 /// family has an order of its own for them.
 struct Generator {
-    std::string_view name;     ///< as typed after --schedule
-    std::string_view summary;  ///< one line for listings
-    Placement placement = Placement::straight;
-    int chunks = 1;           ///< v when none is asked for
-    bool any_chunks = false;  ///< whether other v are possible
+    std::string_view name;                      ///< as typed after --schedule
+    std::string_view summary;                   ///< one line for listings
+    Placement placement = Placement::straight;  ///< of its stages
+    int chunks = 1;                             ///< v when none is asked for
+    bool any_chunks = false;                    ///< whether other v are possible
     // Options that the rule reads; generate() refuses those that it would ignore.
-    bool warm_up_depth = false;
-    bool group_size = false;
-    bool memory_limit = false;
+    bool warm_up_depth = false;  ///< reads GenerateOptions::warm_up_depth
+    bool group_size = false;     ///< reads GenerateOptions::group_size
+    bool memory_limit = false;   ///< reads GenerateOptions::memory_limit
+    /// The rule.
     Schedule (*make)(const GenerateOptions&) = nullptr;
 };
 

@@ -8,6 +8,7 @@
 
 namespace vocabpipe {
 
+/// What improve() may do.
 struct ImproveOptions {
     int64_t moves = 100'000;  ///< tried; a schedule of 200 passes gets about 300,000 a second
     int chunk_limit = 0;  ///< activations alive on a rank, in chunks; 0: the schedule's own peak

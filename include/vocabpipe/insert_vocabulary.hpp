@@ -8,10 +8,11 @@
 
 namespace vocabpipe {
 
+/// What insert_vocabulary() adds.
 struct InsertOptions {
-    VocabMode mode = VocabMode::one_barrier;
-    int64_t vocab_size = 1;
-    PassCosts costs;
+    VocabMode mode = VocabMode::one_barrier;  ///< shards, barriers and places
+    int64_t vocab_size = 1;                   ///< rows in all
+    PassCosts costs;                          ///< what passes take; only ratios matter
     /// Activations that may be alive on a rank, in chunks; 0: aim for the base's own peak and one
     /// microbatch more per barrier, which is what a barrier costs (paper, section 5.2).
     int chunk_limit = 0;

@@ -9,10 +9,10 @@ namespace vocabpipe {
 
 /// Linear warm-up, then cosine decay to min_lr at train_iters (Megatron's `cosine`).
 struct LearningRateSchedule {
-    double lr = 3e-4;
-    double min_lr = 0;
-    int64_t warmup_iters = 0;
-    int64_t decay_iters = 1;
+    double lr = 3e-4;          ///< after warm-up
+    double min_lr = 0;         ///< at the end of the decay
+    int64_t warmup_iters = 0;  ///< steps of warm-up
+    int64_t decay_iters = 1;   ///< step at which min_lr is reached
 
     /// Of step 1, 2, ...
     [[nodiscard]] double at(int64_t step) const {

@@ -15,11 +15,11 @@ namespace vocabpipe {
 
 /// Bytes that one stage needs per microbatch.
 struct StageBytes {
-    int64_t saved = 0;       ///< F to B (or W)
-    int64_t recomputed = 0;  ///< R to B (or W), and scratch of F; without R: F to B (or W)
-    int64_t for_weight = 0;  ///< I to W
-    int64_t forward_workspace = 0;
-    int64_t backward_workspace = 0;         ///< of B
+    int64_t saved = 0;               ///< F to B (or W)
+    int64_t recomputed = 0;          ///< R to B (or W), and scratch of F; without R: F to B (or W)
+    int64_t for_weight = 0;          ///< I to W
+    int64_t forward_workspace = 0;   ///< of F and R
+    int64_t backward_workspace = 0;  ///< of B
     int64_t input_gradient_workspace = 0;   ///< of I
     int64_t weight_gradient_workspace = 0;  ///< of W
 };
@@ -27,8 +27,8 @@ struct StageBytes {
 /// Bytes that the output shard of one rank needs per microbatch.
 struct ShardBytes {
     int64_t numerator = 0;  ///< N * v * size of the run's type: the only tensor of shape [N, v]
-    int64_t score_workspace = 0;
-    int64_t weight_gradient_workspace = 0;
+    int64_t score_workspace = 0;            ///< scratch of S
+    int64_t weight_gradient_workspace = 0;  ///< scratch of T
 };
 
 /// Weights of one rank whose gradients are added up over the replicas at once, and which the
@@ -44,10 +44,10 @@ struct GradientBucket {
 
 /// Sizes of everything that moves or lives in a step: the model's side of the memory plan.
 struct StepSizes {
-    int64_t tokens = 0;         ///< N, tokens per microbatch
-    int64_t hidden = 0;         ///< h
-    DType dtype = DType::fp32;  ///< of activations, boundaries and numerators
-    std::vector<StageBytes> stages;
+    int64_t tokens = 0;              ///< N, tokens per microbatch
+    int64_t hidden = 0;              ///< h
+    DType dtype = DType::fp32;       ///< of activations, boundaries and numerators
+    std::vector<StageBytes> stages;  ///< [global stage]
     std::vector<ShardBytes> shards;  ///< [rank]
     bool tied = false;               ///< input and output layer share their weight
     /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
@@ -76,6 +76,7 @@ enum class Reductions : uint8_t {
     native,
 };
 
+/// How lower() makes programs.
 struct LowerOptions {
     /// Point-to-point receives are posted this many passes before the pass that uses them: 1 hides
     /// the transfer behind one pass and keeps the buffer for no longer than that. Recomputations do

@@ -27,12 +27,14 @@ inline constexpr size_t kMemoryUses = 7;
 
 /// Bytes that one rank holds before, during and after a step.
 struct PersistentBytes {
-    uint64_t weights = 0;
-    uint64_t gradients = 0;
-    uint64_t optimizer = 0;
+    uint64_t weights = 0;    ///< bytes
+    uint64_t gradients = 0;  ///< bytes
+    uint64_t optimizer = 0;  ///< bytes of moments and masters
+    /// Bytes.
     [[nodiscard]] int64_t total() const {
         return static_cast<int64_t>(weights + gradients + optimizer);
     }
+    /// Member by member.
     friend bool operator==(const PersistentBytes&, const PersistentBytes&) = default;
 };
 
@@ -40,15 +42,15 @@ using BytesByUse = std::array<uint64_t, kMemoryUses>;
 
 /// From `at_ns` on (time of the timeline) so much more, or less, is alive for this use.
 struct MemoryChange {
-    int64_t at_ns = 0;
-    int64_t bytes = 0;
-    MemoryUse use = MemoryUse::activations;
+    int64_t at_ns = 0;                       ///< when
+    int64_t bytes = 0;                       ///< that come alive; negative: die
+    MemoryUse use = MemoryUse::activations;  ///< what they are for
 };
 
 /// Memory of one rank over a step: the persistent bytes, and every buffer of the arena from the
 /// begin of its first user to the end of its last.
 struct RankMemory {
-    PersistentBytes persistent;
+    PersistentBytes persistent;         ///< of weights, gradients and optimizer
     std::vector<MemoryChange> changes;  ///< ascending in time, what is freed before what is taken
     uint64_t peak_bytes = 0;            ///< largest sum of everything alive, persistent included
     int64_t peak_at_ns = 0;             ///< when it is reached first

@@ -11,13 +11,18 @@ struct Mesh {
     int pipeline = 1;  ///< p, ranks of one pipeline
     int data = 1;      ///< d, replicas
 
+    /// Ranks of the world.
     [[nodiscard]] constexpr int size() const { return pipeline * data; }
+    /// The rank of the world at this place.
     [[nodiscard]] constexpr int world_rank(int pipeline_rank, int replica) const {
         return pipeline_rank * data + replica;
     }
+    /// Which part of the pipeline a rank is.
     [[nodiscard]] constexpr int pipeline_rank(int world_rank) const { return world_rank / data; }
+    /// Which pipeline a rank belongs to.
     [[nodiscard]] constexpr int replica(int world_rank) const { return world_rank % data; }
 
+    /// Member by member.
     friend bool operator==(const Mesh&, const Mesh&) = default;
 };
 

@@ -19,49 +19,53 @@ enum class Normalization : uint8_t { layer_norm, rms_norm };
 
 /// A decoder of pre-normalised layers with causal attention. The defaults are GPT-2's.
 struct ModelConfig {
-    ModelFamily family = ModelFamily::gpt2;
+    ModelFamily family = ModelFamily::gpt2;  ///< whose names files have
 
-    int num_layers = 2;
-    int64_t hidden_size = 64;
-    int64_t ffn_hidden_size = 256;
-    int64_t num_attention_heads = 4;
-    int64_t num_query_groups = 0;  ///< heads of keys and values; 0: as many as of queries
-    int64_t kv_channels = 0;       ///< size of a head; 0: hidden_size / num_attention_heads
-    int64_t seq_length = 64;
+    int num_layers = 2;               ///< L
+    int64_t hidden_size = 64;         ///< h
+    int64_t ffn_hidden_size = 256;    ///< f
+    int64_t num_attention_heads = 4;  ///< heads of queries
+    int64_t num_query_groups = 0;     ///< heads of keys and values; 0: as many as of queries
+    int64_t kv_channels = 0;          ///< size of a head; 0: hidden_size / num_attention_heads
+    int64_t seq_length = 64;          ///< tokens per sequence
+    /// Rows of learned positions; of rotary ones the trained length.
     int64_t max_position_embeddings = 64;
-    int64_t vocab_size = 256;
-    bool tied = true;  ///< input and output layer share their weight
-    DType dtype = DType::fp32;
+    int64_t vocab_size = 256;   ///< V
+    bool tied = true;           ///< input and output layer share their weight
+    DType dtype = DType::fp32;  ///< of weights and activations; sums and moments are fp32
 
-    Normalization normalization = Normalization::layer_norm;
-    float norm_epsilon = 1e-5F;
-    float norm_weight_offset = 0;   ///< 1: files keep gamma - 1 (Gemma)
+    Normalization normalization = Normalization::layer_norm;  ///< of all norms but those of q and k
+    float norm_epsilon = 1e-5F;                               ///< added to the variance
+    float norm_weight_offset = 0;                             ///< 1: files keep gamma - 1 (Gemma)
     bool post_norms = false;        ///< also normalises what goes into the residual (Gemma 2)
     bool qk_norm = false;           ///< RMSNorm of every head of q and k (Qwen 3)
     bool learned_positions = true;  ///< else rotary
     Rope rope;                      ///< of rotary positions
     bool gated = false;             ///< activation(gate) * up instead of activation(up)
-    kernels::Activation activation = kernels::Activation::gelu_tanh;
-    bool qkv_bias = true;
-    bool attention_output_bias = true;
-    bool mlp_bias = true;
-    float attention_scale = 0;    ///< of scores; 0: 1 / sqrt(head size)
-    float attention_softcap = 0;  ///< 0: none
-    float logit_softcap = 0;      ///< 0: none
-    float embedding_scale = 1;    ///< of embedded tokens; sqrt(h) in Gemma
-    int64_t sliding_window = 0;   ///< tokens that a layer with a window sees
-    std::vector<bool> windowed;   ///< [layer] has the window; empty: none has
+    kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< of the MLP
+    bool qkv_bias = true;                                             ///< bias of q, k and v
+    bool attention_output_bias = true;  ///< bias of the projection after attention
+    bool mlp_bias = true;               ///< bias of both products of the MLP
+    float attention_scale = 0;          ///< of scores; 0: 1 / sqrt(head size)
+    float attention_softcap = 0;        ///< 0: none
+    float logit_softcap = 0;            ///< 0: none
+    float embedding_scale = 1;          ///< of embedded tokens; sqrt(h) in Gemma
+    int64_t sliding_window = 0;         ///< tokens that a layer with a window sees
+    std::vector<bool> windowed;         ///< [layer] has the window; empty: none has
 
-    float init_std = 0.02F;
-    float label_smoothing = 0;
-    float z_loss = 0;
+    float init_std = 0.02F;     ///< standard deviation of the weights at first
+    float label_smoothing = 0;  ///< share of the loss that goes to all rows alike; 0: none
+    float z_loss = 0;           ///< times log Z squared, added to the loss; 0: none
 
+    /// d, columns of one head.
     [[nodiscard]] int64_t head_size() const {
         return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads;
     }
+    /// Heads of keys and values.
     [[nodiscard]] int64_t kv_heads() const {
         return num_query_groups > 0 ? num_query_groups : num_attention_heads;
     }
+    /// Columns of q.
     [[nodiscard]] int64_t query_columns() const { return num_attention_heads * head_size(); }
     /// Columns of q, k and v side by side.
     [[nodiscard]] int64_t qkv_columns() const {

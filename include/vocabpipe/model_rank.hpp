@@ -22,8 +22,8 @@ class TransformerStage;
 
 /// How a model is cut: everything the memory plan needs besides the schedule.
 struct ModelPartition {
-    std::vector<int> layers_per_stage;
-    int64_t micro_batch_size = 1;  ///< sequences
+    std::vector<int> layers_per_stage;      ///< their sum is num_layers
+    int64_t micro_batch_size = 1;           ///< sequences
     int replicas = 1;  ///< Mesh::data; they share the optimizer's work and state (ZeRO stage 1)
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
     Recompute recompute = Recompute::none;  ///< what stages leave to R
@@ -59,23 +59,31 @@ public:
               int rank, Device& device);
     ~ModelRank();
 
-    /// Pointers into this object; `step` is left null.
-    [[nodiscard]] RankModules modules();
-    /// Another loss on this rank's rows of the output layer: `layer` has the parameters of
-    /// output(), which it replaces. UsageError where the rank has no output rows.
+    /// Pointers into this object, and `step`; null: gradients only.
+    [[nodiscard]] RankModules modules(StepModule* step = nullptr);
+    /// Another loss on this rank's rows of the output layer, which modules() and output() give from
+    /// now on. It has the parameters of the layer that it replaces, which lives on, so that `layer`
+    /// may build on it. UsageError where the rank has no output rows.
     void replace_output(std::unique_ptr<OutputLayer> layer);
     /// Weights from the seed, the same for every number of ranks.
     void initialise(Context& ctx, uint64_t seed);
     /// The layers of a model that is one stage, for one sequence of another length, at most
     /// seq_length.
     [[nodiscard]] TransformerStage whole_stage(int64_t length);
+    /// What its tensors are kept on.
     [[nodiscard]] Device& device() { return device_; }
+    /// Of the whole model.
     [[nodiscard]] const ModelConfig& config() const { return config_; }
     /// All parameters of this rank, by stage, then the input layer's and the output layer's rows.
     [[nodiscard]] std::span<Parameter> parameters();
+    /// For the library's own checkpoints and optimizer.
     [[nodiscard]] ParameterStore& store() { return *store_; }
-    [[nodiscard]] InputLayer* input() { return input_.get(); }     ///< null without input rows
-    [[nodiscard]] OutputLayer* output() { return output_.get(); }  ///< null without output rows
+    [[nodiscard]] InputLayer* input() { return input_.get(); }  ///< null without input rows
+    /// Null without output rows.
+    [[nodiscard]] OutputLayer* output() {
+        return outputs_.empty() ? nullptr : outputs_.back().get();
+    }
+    /// Pipelines of the schedule's ranks, and how many of them there are.
     [[nodiscard]] const Mesh& mesh() const { return mesh_; }
     /// Memory of StepSizes::buckets[pipeline rank][index].
     [[nodiscard]] RankBucket bucket(size_t index) const;
@@ -92,7 +100,7 @@ private:
     DeviceMemory rotary_;                                    ///< rotary_table(), for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
     std::unique_ptr<InputLayer> input_;
-    std::unique_ptr<OutputLayer> output_;
+    std::vector<std::unique_ptr<OutputLayer>> outputs_;  ///< the last one counts
 };
 
 }  // namespace vocabpipe

@@ -18,9 +18,9 @@ namespace vocabpipe {
 /// One slice of the batch as every rank sees it at the start of a step. N = sequences * seq_length.
 /// The executor is given them in the host's memory and hands them to modules in the device's.
 struct Microbatch {
-    int index = 0;
-    int64_t sequences = 0;
-    int64_t seq_length = 0;
+    int index = 0;                    ///< within the step, from 0
+    int64_t sequences = 0;            ///< sequences
+    int64_t seq_length = 0;           ///< tokens per sequence
     std::span<const int32_t> tokens;  ///< (N)
     std::span<const int32_t> labels;  ///< (N); negative: ignored
     /// g (N): d(total loss) / d(loss of the token): 1 / counted tokens of the step, 0 where
@@ -29,6 +29,7 @@ struct Microbatch {
     /// (N): the first token of the same sequence that a token attends to, counted within the
     /// sequence: where its document begins. Empty: 0 for all.
     std::span<const int32_t> first_visible;
+    /// N, its tokens.
     [[nodiscard]] int64_t size() const { return sequences * seq_length; }
 };
 
@@ -50,14 +51,15 @@ struct ElementRange {
 /// A weight with everything that lives as long as it does. Matrices are (rows, cols), vectors (1,
 /// cols).
 struct Parameter {
-    std::string name;            ///< Hugging Face's name of the logical tensor
-    int64_t first_row = 0;       ///< of the logical tensor, for vocabulary shards
-    int64_t logical_rows = 0;    ///< rows of the logical tensor
-    Tensor weight;               ///< run's type; what the kernels read
-    Tensor master;               ///< fp32, of `owned`; the same memory as weight in fp32 runs
-    Tensor gradient;             ///< fp32
-    Tensor exp_avg, exp_avg_sq;  ///< fp32, of `owned`: AdamW's moments
-    bool weight_decay = false;   ///< matrices yes, biases and norms no
+    std::string name;           ///< Hugging Face's name of the logical tensor
+    int64_t first_row = 0;      ///< of the logical tensor, for vocabulary shards
+    int64_t logical_rows = 0;   ///< rows of the logical tensor
+    Tensor weight;              ///< run's type; what the kernels read
+    Tensor master;              ///< fp32, of `owned`; the same memory as weight in fp32 runs
+    Tensor gradient;            ///< fp32
+    Tensor exp_avg;             ///< fp32, of `owned`: AdamW's mean of the gradient
+    Tensor exp_avg_sq;          ///< fp32, of `owned`: and of its square
+    bool weight_decay = false;  ///< matrices yes, biases and norms no
     /// Present on another rank too (tied embeddings): counted there for the gradient norm.
     bool counted_elsewhere = false;
     /// What of it this replica updates: `master` and the moments hold no more than that.
@@ -76,17 +78,26 @@ struct Saved {
 class StageModule {
 public:
     virtual ~StageModule() = default;
+    /// Per microbatch.
     [[nodiscard]] virtual StageBytes bytes() const = 0;
+    /// All weights of the stage.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// x, y (N, h) in the run's type; fills all of `saved`.
     virtual void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                          Saved saved, Bytes workspace) = 0;
     /// R: fills saved.recomputed as F did, to the bit, from x and saved.kept. Workspace as F's.
-    virtual void recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x, Saved saved,
-                           Bytes workspace) = 0;
-    /// B: dx and the weights' gradients. overwrite: first of the step, else add.
+    /// Nothing to do for a stage whose bytes().recomputed are 0.
+    virtual void recompute(Context& /*ctx*/, const Microbatch& /*microbatch*/, ConstTensor /*x*/,
+                           Saved /*saved*/, Bytes /*workspace*/) {}
+    /// B: dx and the weights' gradients. overwrite: first of the step, else add. Here: I, then W,
+    /// for_weight first in the workspace, which bytes().backward_workspace must have room for.
     virtual void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
-                          Saved saved, Tensor dx, Bytes workspace, bool overwrite) = 0;
+                          Saved saved, Tensor dx, Bytes workspace, bool overwrite) {
+        const auto kept = static_cast<size_t>(bytes().for_weight);
+        const Bytes for_weight = workspace.first(kept);
+        backward_input(ctx, microbatch, dy, x, saved, dx, for_weight, workspace.subspan(kept));
+        backward_weight(ctx, microbatch, x, saved, for_weight, workspace.subspan(kept), overwrite);
+    }
     /// I: dx only; `for_weight` keeps what W needs.
     virtual void backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                                 ConstTensor x, Saved saved, Tensor dx, Bytes for_weight,
@@ -101,6 +112,7 @@ public:
 class InputLayer {
 public:
     virtual ~InputLayer() = default;
+    /// One, the shard's rows of the embedding; or none.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// E: rows of this shard's tokens, 0 for the others. out (N, h).
     virtual void embed(Context& ctx, const Microbatch& microbatch, Tensor out) = 0;
@@ -113,6 +125,7 @@ public:
 class OutputLayer {
 public:
     virtual ~OutputLayer() = default;
+    /// One, the shard's rows of the projection; or none.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// Before every step, by the executor: sets the losses to 0.
     virtual void begin_step(int /*microbatches*/) {}
@@ -121,14 +134,17 @@ public:
     /// device; empty where a layer counts none.
     [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
     /// S. x (N, h); numerator (N, columns), all of ShardBytes::numerator; statistics (N,
-    /// StepSizes::kStatistics) fp32.
+    /// StepSizes::kStatistics) fp32, of this shard's logits z: a reference m near their maximum;
+    /// sum of exp(z - m) over all rows but the label's; the label's z, 0 if another shard has it;
+    /// sum of z, with label smoothing.
     virtual void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
                        Tensor statistics, Bytes workspace) = 0;
     /// The un-normalised input gradient u (N, h) fp32 = numerator W: in S with one barrier, else in
     /// T.
     virtual void input_product(Context& ctx, ConstTensor numerator, Tensor u) = 0;
     /// After C1. statistics (K N, kStatistics): of all shards in order, this one is `member`.
-    /// factors (N, kFactors) fp32, or empty in evaluation. Records the microbatch's loss.
+    /// factors (N, kFactors) fp32, or empty in evaluation: what the numerator's row is multiplied
+    /// by, and the gradient of the label's logit. Records the microbatch's loss.
     virtual void combine(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
                          int member, Tensor factors) = 0;
     /// Scales u in place and adds the label rows: this shard's part of dX. In combine with one

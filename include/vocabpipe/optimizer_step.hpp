@@ -14,18 +14,19 @@ struct AdamWTensor;
 struct StepScalars;
 }  // namespace kernels
 
+/// Of AdamW (Loshchilov, Hutter 2019), and of clipping.
 struct OptimizerOptions {
-    float beta1 = 0.9F;
-    float beta2 = 0.95F;  // GPT-3's; 0.999 reacts too slowly within short runs
-    float epsilon = 1e-8F;
-    float weight_decay = 0.1F;
-    float clip_grad = 1.0F;  ///< largest global gradient norm; 0: no clipping
+    float beta1 = 0.9F;         ///< decay of the mean gradient
+    float beta2 = 0.95F;        ///< GPT-3's; 0.999 reacts too slowly within short runs
+    float epsilon = 1e-8F;      ///< added to the root of the second moment
+    float weight_decay = 0.1F;  ///< of parameters with Parameter::weight_decay
+    float clip_grad = 1.0F;     ///< largest global gradient norm; 0: no clipping
 };
 
 /// What a step came to; equal on every rank.
 struct StepResult {
-    double loss = 0;  ///< mean over the counted tokens
-    double grad_norm = 0;
+    double loss = 0;              ///< mean over the counted tokens
+    double grad_norm = 0;         ///< global, before clipping
     bool updated = false;         ///< false: no counted token, or a non-finite norm
     bool stop_requested = false;  ///< by any rank
 };
@@ -33,6 +34,7 @@ struct StepResult {
 /// Reduce, Norm and Update of the GPT: tied gradients, global norm, clipping, AdamW.
 class OptimizerStep final : public StepModule {
 public:
+    /// Both model and its device must outlive it. `rank`: of the pipeline.
     OptimizerStep(ModelRank& model, const Schedule& schedule, int rank, OptimizerOptions options);
     ~OptimizerStep() override;
 

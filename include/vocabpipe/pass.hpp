@@ -27,7 +27,7 @@ enum class Op : uint8_t {
 
 /// What a kind of pass is, as data, so that nobody needs a switch over kinds.
 struct OpTraits {
-    std::string_view name;
+    std::string_view name;  ///< in schedule files, traces and messages
     bool has_stage;   ///< F B I W R belong to a stage; E G S T to the vocabulary shard of the rank
     bool vocabulary;  ///< E G S T
     bool of_step;     ///< once per step, appended by lowering, never written by a schedule
@@ -52,14 +52,16 @@ inline constexpr std::array<OpTraits, 12> kOpTraits{{
     return kOpTraits[static_cast<size_t>(op)];
 }
 
+/// One pass of a rank's list.
 struct Pass {
-    Op op = Op::F;
+    Op op = Op::F;            ///< what it computes
     uint16_t stage = 0;       ///< global stage index; 0 where traits(op).has_stage is false
     uint32_t microbatch = 0;  ///< 0-based; 0 where traits(op).of_step is true
     /// This pass and the next one of the rank are an overlapped pair: a forward and a backward that
     /// a runtime may interleave. Neither may depend on the other.
     bool with_next = false;
 
+    /// Member by member.
     friend bool operator==(const Pass&, const Pass&) = default;
 };
 

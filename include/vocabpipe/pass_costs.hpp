@@ -14,7 +14,7 @@ struct StepSizes;
 /// What generators and searches need to know about time: integer costs of passes and of the
 /// communication between them, in one unit. TableCosts says the same of a lowered program.
 struct PassCosts {
-    using OpCosts = TableCosts::OpCosts;
+    using OpCosts = TableCosts::OpCosts;  ///< [op], as in kOpTraits
 
     std::vector<OpCosts> stage;  ///< [stage][op] F, B, I, W, R; one entry: all stages alike
     std::vector<OpCosts> rank;   ///< [rank][op] E, G, S, T; one entry: all ranks alike
@@ -33,6 +33,7 @@ struct PassCosts {
     [[nodiscard]] static PassCosts of(const CostModel& costs, const StepSizes& sizes,
                                       const Schedule& schedule);
 
+    /// Time of a pass on a rank.
     [[nodiscard]] int64_t operator()(int of_rank, const Pass& pass) const {
         const auto& table = traits(pass.op).has_stage ? stage : rank;
         const size_t row = traits(pass.op).has_stage ? pass.stage : static_cast<size_t>(of_rank);

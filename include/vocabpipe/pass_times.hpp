@@ -13,11 +13,12 @@ namespace vocabpipe {
 /// nothing else is waited for. The quick look that searches need (about 50 ns per pass); simulate()
 /// runs the lowered program and knows buffers, lanes and collectives.
 struct PassTimes {
-    std::vector<std::vector<int64_t>> begin, end;  ///< [rank][position in the list]
-    int64_t makespan = 0;                          ///< first begin to last end over all ranks
-    int64_t largest_span = 0;                      ///< the same within one rank
-    std::vector<int64_t> span;                     ///< [rank]
-    std::vector<int64_t> busy;                     ///< [rank]
+    std::vector<std::vector<int64_t>> begin;  ///< [rank][position in the list]
+    std::vector<std::vector<int64_t>> end;    ///< [rank][position in the list]
+    int64_t makespan = 0;                     ///< first begin to last end over all ranks
+    int64_t largest_span = 0;                 ///< the same within one rank
+    std::vector<int64_t> span;                ///< [rank]
+    std::vector<int64_t> busy;                ///< [rank]
 };
 
 /// Throws ScheduleError if the lists wait for each other. The schedule must be valid otherwise; its

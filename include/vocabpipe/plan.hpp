@@ -38,13 +38,13 @@ enum class LayerSplit : uint8_t {
 /// A step of pure pipeline parallelism: every GPU is one rank, tensor and data parallel sizes
 /// are 1.
 struct PlanOptions {
-    TransformerShape model;
-    DeviceSpec device;
+    TransformerShape model;  ///< what is to be trained
+    DeviceSpec device;       ///< on which GPUs
     /// Measured costs of passes and messages, scaled by layers and vocabulary rows, instead of the
     /// device's: model, sequence and microbatch are then those that were profiled
     /// (use_profile()), memory_gib must be given, and there is neither MFU nor sensitivity.
     std::optional<Profile> profile;
-    int gpus = 1;
+    int gpus = 1;                           ///< ranks of the pipeline
     int64_t seq_length = 0;                 ///< s, tokens per sequence
     int64_t micro_batch_size = 1;           ///< sequences per microbatch
     int64_t global_batch_size = 0;          ///< sequences per step; a multiple of micro_batch_size
@@ -53,8 +53,8 @@ struct PlanOptions {
     std::vector<std::string> schedules;     ///< empty: every built-in family
     std::vector<VocabMode> vocab_modes;     ///< empty: every mode
     std::vector<int> chunks;  ///< empty: the family's own, and 2 and 4 where it takes any number
-    Evaluation evaluation = Evaluation::automatic;
-    int threads = 0;           ///< 0: as many as the machine runs at once
+    Evaluation evaluation = Evaluation::automatic;  ///< how step times are found
+    int threads = 0;                                ///< 0: as many as the machine runs at once
     int sensitivity_rows = 5;  ///< best rows evaluated again at +-10 %; 0: no sensitivity
     /// Called now and then, from any thread but never twice at once, with candidates done and all.
     std::function<void(size_t, size_t)> progress;
@@ -66,66 +66,72 @@ void use_profile(PlanOptions& options, Profile profile);
 
 /// Bytes of one rank. Live bytes: packing them into one arena adds a little (docs/memory.md).
 struct PlannedMemory {
-    int rank = 0;
-    int64_t weights = 0;
-    int64_t gradients = 0;
-    int64_t optimizer = 0;
+    int rank = 0;               ///< the rank
+    int64_t weights = 0;        ///< bytes
+    int64_t gradients = 0;      ///< bytes
+    int64_t optimizer = 0;      ///< bytes of moments and masters
     int64_t activations = 0;    ///< saved for the backward, stage boundaries, workspace
     int64_t vocabulary = 0;     ///< X, numerators, statistics, input gradients
     int64_t communication = 0;  ///< partial sums and reports on their way
     int64_t reserve = 0;        ///< the device's
+    /// Bytes of all purposes.
     [[nodiscard]] int64_t total() const {
         return weights + gradients + optimizer + activations + vocabulary + communication + reserve;
     }
 };
+/// A purpose of PlannedMemory, for reports.
 struct MemoryPurpose {
-    std::string_view name;
-    int64_t PlannedMemory::*bytes;
+    std::string_view name;          ///< for people
+    int64_t PlannedMemory::*bytes;  ///< where it is kept
 };
 [[nodiscard]] const std::array<MemoryPurpose, 7>& memory_purposes();
 
+/// One way to train the model.
 struct Candidate {
-    std::string schedule;
-    VocabMode vocab_mode = VocabMode::none;
-    LayerSplit split = LayerSplit::front;
-    int chunks = 1;
+    std::string schedule;                    ///< A family of generate()
+    VocabMode vocab_mode = VocabMode::none;  ///< what happens to the vocabulary layers
+    LayerSplit split = LayerSplit::front;    ///< of layers over stages
+    int chunks = 1;                          ///< stages per rank
     int memory_limit = 0;  ///< GenerateOptions::memory_limit, in chunks; 0: the family's own
-    std::vector<int> layers_per_stage;
+    std::vector<int> layers_per_stage;  ///< [global stage]
 };
 /// "1f1b", "v-search k=6": the schedule and its memory limit, if any.
 [[nodiscard]] std::string schedule_text(const Candidate& candidate);
 /// "1f1b one_barrier front v=1"
 [[nodiscard]] std::string to_string(const Candidate& candidate);
 
+/// What a candidate comes to.
 struct PlanRow {
-    Candidate candidate;
+    Candidate candidate;  ///< which one
     int64_t step_ns = 0;  ///< first start to last end over all ranks, optimizer step included
-    double tokens_per_second = 0;
-    double mfu = 0;           ///< 3 x forward FLOPs of the model / (step x GPUs x peak)
-    double bubble = 0;        ///< 1 - busy / step, mean over ranks
-    PlannedMemory worst;      ///< of the rank that needs most
-    int64_t spare_bytes = 0;  ///< memory - worst.total(); negative: does not fit by as much
-    std::vector<PlannedMemory> ranks;
+    double tokens_per_second = 0;  ///< of the whole pipeline
+    double mfu = 0;                ///< 3 x forward FLOPs of the model / (step x GPUs x peak)
+    double bubble = 0;             ///< 1 - busy / step, mean over ranks
+    PlannedMemory worst;           ///< of the rank that needs most
+    int64_t spare_bytes = 0;       ///< memory - worst.total(); negative: does not fit by as much
+    std::vector<PlannedMemory> ranks;  ///< [rank]
+    /// Into the memory of every GPU.
     [[nodiscard]] bool fits() const { return spare_bytes >= 0; }
 };
 
 /// What one efficiency being 10 % lower or higher would change; the order of passes stays.
 struct Sensitivity {
-    std::string_view figure;  ///< key of the hardware file
-    Basis basis = Basis::assumed;
-    double factor = 1;    ///< 0.9 or 1.1
-    int64_t step_ns = 0;  ///< of the row that is best now
-    size_t best_row = 0;  ///< index of the row that is best then; 0: the winner stays
-    int64_t best_step_ns = 0;
+    std::string_view figure;       ///< key of the hardware file
+    Basis basis = Basis::assumed;  ///< how well the figure is known
+    double factor = 1;             ///< 0.9 or 1.1
+    int64_t step_ns = 0;           ///< of the row that is best now
+    size_t best_row = 0;           ///< index of the row that is best then; 0: the winner stays
+    int64_t best_step_ns = 0;      ///< of that row
 };
 
+/// All candidates, best first.
 struct Plan {
-    PlanOptions options;
-    int microbatches = 0;
+    PlanOptions options;                             ///< as given
+    int microbatches = 0;                            ///< per step
     Evaluation evaluation = Evaluation::simulation;  ///< what was done
     std::vector<PlanRow> rows;                       ///< those that fit first, then by step time
     std::vector<std::pair<Candidate, std::string>> skipped;  ///< and why
-    std::vector<Sensitivity> sensitivity;
+    std::vector<Sensitivity> sensitivity;  ///< of the best row; empty without sensitivity
 };
 
 /// Evaluates every schedule x vocabulary mode x layer split x chunks. The order of rows depends on

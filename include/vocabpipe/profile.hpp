@@ -17,14 +17,15 @@ namespace vocabpipe {
 /// The model and its split that were measured: costs and sizes hold for these and no others, and
 /// whoever scales them to another split divides by these.
 struct ProfiledModel {
-    int layers = 0;  ///< transformer layers
-    int64_t hidden = 0;
-    int64_t ffn_hidden = 0;
-    int64_t heads = 0;
-    int64_t seq_length = 0;        ///< tokens per sequence
-    int64_t micro_batch_size = 0;  ///< sequences per microbatch
-    int64_t vocab = 0;             ///< rows, unpadded
-    std::vector<int> layers_per_stage;
+    int layers = 0;                     ///< transformer layers
+    int64_t hidden = 0;                 ///< h
+    int64_t ffn_hidden = 0;             ///< f
+    int64_t heads = 0;                  ///< heads of queries
+    int64_t seq_length = 0;             ///< tokens per sequence
+    int64_t micro_batch_size = 0;       ///< sequences per microbatch
+    int64_t vocab = 0;                  ///< rows, unpadded
+    std::vector<int> layers_per_stage;  ///< [global stage]
+    /// Member by member.
     friend bool operator==(const ProfiledModel&, const ProfiledModel&) = default;
 };
 
@@ -34,6 +35,7 @@ struct LinkSample {
     int ranks = 2;       ///< that took part
     int64_t bytes = 0;   ///< what the busiest participant sends
     int64_t ns = 0;      ///< from the moment all are ready to the moment all are done
+    /// Member by member.
     friend bool operator==(const LinkSample&, const LinkSample&) = default;
 };
 
@@ -45,19 +47,22 @@ struct Profile {
     std::string date;     ///< as the caller gives it; empty: not recorded
     std::string command;  ///< that measured it
 
-    ProfiledModel model;
+    ProfiledModel model;                ///< what was measured
     std::vector<int> rank_of_stage;     ///< [stage]
-    ShardMap input, output;             ///< rows whose E and G, S and T were measured
+    ShardMap input;                     ///< rows whose E and G were measured
+    ShardMap output;                    ///< rows whose S and T were measured
     Barriers barriers = Barriers::one;  ///< decides what S and T do
 
     TableCosts costs;  ///< F, B, I, W, R (0: not measured) of every stage; E, G, S, T, Reduce,
                        ///< Norm, Update of every rank (0 on empty shards)
     std::vector<Op> derived;  ///< costs of these were not measured: B = I + W, or I = W = B / 2
-    StepSizes sizes;
+    StepSizes sizes;          ///< of the run that was measured
     std::vector<PersistentBytes> persistent;  ///< [rank]
     std::vector<LinkSample> links;            ///< what latency and rates of `costs` were fitted to
 
+    /// p.
     [[nodiscard]] int ranks() const { return static_cast<int>(costs.rank_ns.size()); }
+    /// Stages of the pipeline.
     [[nodiscard]] int stages() const { return static_cast<int>(costs.stage_ns.size()); }
 };
 

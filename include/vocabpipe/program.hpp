@@ -63,6 +63,7 @@ inline constexpr int kPurposes = 8;
 
 /// A buffer with a birth and a death, in the arena; or memory that outlives the step.
 struct Buffer {
+    /// Where a buffer lies: in the executor's arena, or in memory that outlives the step.
     enum class Space : uint8_t {
         arena,
         embedding_gradient,
@@ -70,19 +71,20 @@ struct Buffer {
         bucket_gradients,  ///< of StepSizes::buckets[rank][bucket], fp32
         bucket_weights,    ///< of the same bucket, in the run's type
     };
-    uint64_t bytes = 0;
-    uint64_t offset = 0;  ///< in the arena or the bucket
-    uint32_t born = 0;    ///< index of the action that writes it first
-    uint32_t dies = 0;    ///< index of the last action that uses it
-    uint16_t bucket = 0;  ///< which one, where the space is a bucket's
-    Space space = Space::arena;
-    Purpose purpose = Purpose::boundary;
+    uint64_t bytes = 0;                   ///< size
+    uint64_t offset = 0;                  ///< in the arena or the bucket
+    uint32_t born = 0;                    ///< index of the action that writes it first
+    uint32_t dies = 0;                    ///< index of the last action that uses it
+    uint16_t bucket = 0;                  ///< which one, where the space is a bucket's
+    Space space = Space::arena;           ///< where it lies
+    Purpose purpose = Purpose::boundary;  ///< what it is for
 };
 
 /// Ranks that take part in one communication, ascending for collectives.
 struct Group {
-    std::vector<int> ranks;
-    int root = -1;  ///< rank; -1 where none is special
+    std::vector<int> ranks;  ///< in the order of their parts
+    int root = -1;           ///< rank; -1 where none is special
+    /// Member by member.
     friend bool operator==(const Group&, const Group&) = default;
 };
 
@@ -92,15 +94,17 @@ struct Group {
 /// result has another type.
 struct Reduction {
     std::vector<int64_t> first_row;  ///< group size + 1 entries: rows of block i
-    int64_t cols = 0;
-    DType partial = DType::fp32;
-    DType result = DType::fp32;
+    int64_t cols = 0;                ///< columns of what is added up
+    DType partial = DType::fp32;     ///< of the partial sums
+    DType result = DType::fp32;      ///< of the sum
     /// Where the blocks end, of pieces of buckets, which lie apart; empty: where the next begins.
     std::vector<int64_t> last_row;
+    /// Row after the member's last.
     [[nodiscard]] int64_t end(int member) const {
         return last_row.empty() ? first_row[static_cast<size_t>(member) + 1]
                                 : last_row[static_cast<size_t>(member)];
     }
+    /// Rows of the part that the member adds up.
     [[nodiscard]] int64_t rows(int member) const {
         return end(member) - first_row[static_cast<size_t>(member)];
     }
@@ -111,23 +115,24 @@ inline constexpr uint16_t kInputReduction = 1;   ///< embedded tokens over the i
 /// All rows of the output reduction as one block: the conversion after a native one.
 inline constexpr uint16_t kOutputConversion = 2;
 
+/// One step of a rank's program.
 struct Action {
-    Do what = Do::pass;
-    Lane lane = Lane::compute;
-    uint8_t operand_count = 0;
-    bool overwrites = false;  ///< first pass of the step that adds to its weights' gradients
-    uint16_t reduction = 0;   ///< of exchange, fold, gather, all_gather_blocks, reduce
-    uint16_t group = 0;       ///< index into groups; 0 where it has none
-    uint32_t item = 0;        ///< index into passes; bucket with the replicas; else microbatch
+    Do what = Do::pass;         ///< kind
+    Lane lane = Lane::compute;  ///< what it runs on
+    uint8_t operand_count = 0;  ///< how many of Program::operands
+    bool overwrites = false;    ///< first pass of the step that adds to its weights' gradients
+    uint16_t reduction = 0;     ///< of exchange, fold, gather, all_gather_blocks, reduce
+    uint16_t group = 0;         ///< index into groups; 0 where it has none
+    uint32_t item = 0;          ///< index into passes; bucket with replicas; else microbatch
     uint32_t order = 0;  ///< position in the global order; equal on all ranks of one communication
-    uint32_t first_operand = 0;
+    uint32_t first_operand = 0;  ///< index into Program::operands
 };
 
 /// `after` must not start before `before` has completed; both are actions of the same rank. Data
 /// and reuse of memory (write after read) both appear here.
 struct Edge {
-    uint32_t before = 0;
-    uint32_t after = 0;
+    uint32_t before = 0;  ///< index into Program::actions
+    uint32_t after = 0;   ///< index into Program::actions
 };
 
 /// How long an overlapped pair takes: its members one after the other, each with its own inputs and
@@ -137,24 +142,25 @@ enum class Pairs : uint8_t { apart, sum, longest };
 
 /// Everything one rank does in one step, in the projection of one global order.
 struct Program {
-    int rank = 0;
-    int ranks = 0;
-    int microbatches = 0;
+    int rank = 0;          ///< whose it is
+    int ranks = 0;         ///< of the world
+    int microbatches = 0;  ///< of one step
     /// How the passes with Pass::with_next were lowered. The edges say it all but for `longest`,
     /// where a simulated pair takes as long as its longer member; the executor runs them in turn.
     Pairs pairs = Pairs::apart;
     uint64_t hash = 0;  ///< of all ranks' programs together: equal on every rank or nothing runs
-    std::vector<Pass> passes;
-    std::vector<Group> groups;
-    std::vector<Reduction> reductions;
-    std::vector<Action> actions;
-    std::vector<uint32_t> operands;
-    std::vector<Buffer> buffers;
-    std::vector<Edge> edges;
-    uint64_t arena_bytes = 0;      ///< packed
+    std::vector<Pass> passes;           ///< in the order of the schedule
+    std::vector<Group> groups;          ///< of ranks that communicate
+    std::vector<Reduction> reductions;  ///< ordered sums
+    std::vector<Action> actions;        ///< in the global order, as far as they are this rank's
+    std::vector<uint32_t> operands;     ///< indices into buffers, or kNoBuffer
+    std::vector<Buffer> buffers;        ///< with birth and death
+    std::vector<Edge> edges;            ///< what waits for what
+    uint64_t arena_bytes = 0;           ///< packed
     uint64_t live_peak_bytes = 0;  ///< largest sum of buffers alive at one moment, <= arena_bytes
     std::vector<uint64_t> peak_by_purpose;  ///< kPurposes entries, bytes alive at the live peak
 
+    /// Indices into buffers.
     [[nodiscard]] std::span<const uint32_t> operands_of(const Action& action) const {
         return {operands.data() + action.first_operand, action.operand_count};
     }

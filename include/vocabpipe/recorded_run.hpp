@@ -15,36 +15,37 @@ namespace vocabpipe {
 /// A run as pictures need it: names in place of programs, so that a run that was read back from a
 /// trace file has the same rights as one that was just simulated.
 struct RecordedRun {
-    static constexpr uint32_t kNone = UINT32_MAX;
+    static constexpr uint32_t kNone = UINT32_MAX;  ///< no number, slice or order
 
+    /// An action that ran.
     struct Slice {
-        int64_t begin_ns = 0;  ///< since the first begin of the run
-        int64_t end_ns = 0;
+        int64_t begin_ns = 0;         ///< since the first begin of the run
+        int64_t end_ns = 0;           ///< since the first begin of the run
         int64_t cpu_ns = 0;           ///< thread CPU time of compute; the duration when simulated
         uint32_t name = 0;            ///< index into names
         uint32_t number = kNone;      ///< microbatch, the digits after the name; kNone: no digits
         uint32_t waited_for = kNone;  ///< slice of the same rank that was the last to let it start
         uint32_t order = kNone;       ///< equal on the ranks of one communication; else kNone
-        uint16_t rank = 0;
-        Lane lane = Lane::compute;
+        uint16_t rank = 0;            ///< who ran it
+        Lane lane = Lane::compute;    ///< what it ran on
     };
     /// Bytes that come alive or die.
     struct MemoryChange {
-        int64_t at_ns = 0;
+        int64_t at_ns = 0;     ///< since the first begin of the run
         uint32_t purpose = 0;  ///< index into purposes
         int64_t bytes = 0;     ///< negative: die
     };
 
-    std::string title;
+    std::string title;  ///< for people
     /// Times are nanoseconds; or, if not 0, so many of them are one unit of the costs that the run
     /// was simulated with.
     int ticks_per_unit = 0;
-    int ranks = 0;
-    int64_t fixed_ns = 0;            ///< of the step, belongs to no slice (Timeline::fixed_ns)
-    bool barrier = false;            ///< steps cannot overlap (TimelineSummary::barrier)
-    std::vector<std::string> names;  ///< "2F", "S", "send to rank 1 gradient of microbatch "
-    std::vector<Slice> slices;       ///< ascending by rank, lane, begin
-    std::vector<std::string> purposes;
+    int ranks = 0;                      ///< p
+    int64_t fixed_ns = 0;               ///< of the step, belongs to no slice (Timeline::fixed_ns)
+    bool barrier = false;               ///< steps cannot overlap (TimelineSummary::barrier)
+    std::vector<std::string> names;     ///< "2F", "S", "send to rank 1 gradient of microbatch "
+    std::vector<Slice> slices;          ///< ascending by rank, lane, begin
+    std::vector<std::string> purposes;  ///< what memory is for
     std::vector<std::vector<MemoryChange>> memory;  ///< [rank], ascending by time
 };
 

@@ -18,19 +18,20 @@ enum class RopeScaling : uint8_t {
 
 /// Rotary positions: angle of dimension pair i at position t is t theta^(-2 i / d).
 struct Rope {
-    double theta = 10000;
-    RopeScaling scaling = RopeScaling::none;
-    double factor = 1;
-    double low_freq_factor = 1;      ///< llama3
-    double high_freq_factor = 4;     ///< llama3
-    double beta_fast = 32;           ///< yarn
-    double beta_slow = 1;            ///< yarn
-    double attention_factor = 0;     ///< yarn: of cos and sin; 0: 0.1 ln(factor) + 1
+    double theta = 10000;                     ///< base of the angles
+    RopeScaling scaling = RopeScaling::none;  ///< beyond the trained length
+    double factor = 1;                        ///< how much longer
+    double low_freq_factor = 1;               ///< llama3
+    double high_freq_factor = 4;              ///< llama3
+    double beta_fast = 32;                    ///< yarn
+    double beta_slow = 1;                     ///< yarn
+    double attention_factor = 0;              ///< yarn: of cos and sin; 0: 0.1 ln(factor) + 1
     double mscale = 0;               ///< yarn: with mscale_all_dim, decides attention_factor
     double mscale_all_dim = 0;       ///< yarn
     bool truncate = true;            ///< yarn: the ramp's ends are whole dimensions
     int64_t original_positions = 0;  ///< llama3, yarn: the trained length; 0: not given
 
+    /// Member by member.
     bool operator==(const Rope&) const = default;
 };
 

@@ -10,9 +10,9 @@
 
 namespace vocabpipe {
 
-/// Which rows of the vocabulary live on which rank: rank k holds rows first_row[k] ..
-/// first_row[k+1]-1. Shards may be uneven or empty; all rows on one rank is the ordinary, unsharded
-/// layer.
+/// Which rows of the vocabulary live on which rank: rank k holds rows first_row[k] to
+/// first_row[k + 1] - 1. Shards may be uneven or empty; all rows on one rank is the ordinary,
+/// unsharded layer.
 struct ShardMap {
     std::vector<int64_t> first_row;  ///< ranks + 1 entries, ascending, first 0, last V
 
@@ -21,14 +21,20 @@ struct ShardMap {
     /// All rows on `owner`.
     [[nodiscard]] static ShardMap whole(int64_t vocab_size, int ranks, int owner);
 
+    /// p.
     [[nodiscard]] int ranks() const { return static_cast<int>(first_row.size()) - 1; }
+    /// V.
     [[nodiscard]] int64_t vocab_size() const { return first_row.back(); }
+    /// First row of the rank.
     [[nodiscard]] int64_t begin(int rank) const { return first_row[static_cast<size_t>(rank)]; }
+    /// After the last row of the rank.
     [[nodiscard]] int64_t end(int rank) const { return first_row[static_cast<size_t>(rank) + 1]; }
+    /// Of the rank; may be 0.
     [[nodiscard]] int64_t rows(int rank) const { return end(rank) - begin(rank); }
     /// Ranks with at least one row, ascending.
     [[nodiscard]] std::vector<int> owners() const;
 
+    /// Member by member.
     friend bool operator==(const ShardMap&, const ShardMap&) = default;
 };
 
@@ -57,12 +63,13 @@ enum class VocabMode : uint8_t { none, redistributed, interlaced, one_barrier, t
 /// their lifetimes are inferred from it (lower.hpp). The same passes written by hand, read from a
 /// file or made by a generator have the same rights.
 struct Schedule {
-    int ranks = 0;
-    int stages = 0;
-    int microbatches = 0;
-    std::vector<int> rank_of_stage;  ///< stages entries
-    ShardMap input, output;          ///< E and G, S and T run exactly on the ranks that hold rows
-    Barriers barriers = Barriers::in_line;
+    int ranks = 0;                          ///< p
+    int stages = 0;                         ///< of the whole pipeline
+    int microbatches = 0;                   ///< m, of one step
+    std::vector<int> rank_of_stage;         ///< stages entries
+    ShardMap input;                         ///< E and G run exactly on the ranks that hold rows
+    ShardMap output;                        ///< S and T run exactly on the ranks that hold rows
+    Barriers barriers = Barriers::in_line;  ///< how S and T are tied together
     std::vector<std::vector<Pass>> passes;  ///< [rank]; no backward and no T anywhere: evaluation
 
     /// True when no rank runs a backward: F, E, S and the loss only.

@@ -27,6 +27,7 @@ enum class ScheduleFormat : uint8_t { csv, json };
 /// By the end of the name, .csv or .json. Throws UsageError otherwise.
 [[nodiscard]] ScheduleFormat schedule_format_of(std::string_view path);
 
+/// What a file does not say about itself.
 struct ReadScheduleOptions {
     /// Of a CSV that does not name its dialect. Not automatic: a faulty new file in which a
     /// microbatch has B and W would pass as an old one.
@@ -34,6 +35,7 @@ struct ReadScheduleOptions {
     int ranks = 0;  ///< refuse files for another number; 0: as many as the file has
 };
 
+/// What a file holds.
 struct ScheduleFile {
     Schedule schedule;               ///< valid
     std::vector<std::string> notes;  ///< what was chosen or left out, one line each

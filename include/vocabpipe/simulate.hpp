@@ -11,6 +11,7 @@
 
 namespace vocabpipe {
 
+/// How simulate() treats time and memory.
 struct SimulateOptions {
     /// The optimizer step waits for the norms and the loss of every rank. False: it goes ahead and
     /// is undone in the rare case that it should not have (post-validation), which is what the gain
@@ -19,9 +20,10 @@ struct SimulateOptions {
     std::vector<PersistentBytes> persistent;  ///< [rank]; empty: memory of the arena alone
 };
 
+/// What a step would be.
 struct Simulation {
-    Timeline timeline;  ///< spans by rank, then by action
-    TimelineSummary summary;
+    Timeline timeline;                 ///< spans by rank, then by action
+    TimelineSummary summary;           ///< of the timeline
     std::vector<uint64_t> peak_bytes;  ///< [rank] largest sum of buffers alive in simulated time
     std::vector<RankMemory> memory;    ///< [rank] the same with persistent bytes, over time
 };

@@ -17,7 +17,9 @@ struct StageLayout {
     bool sharded_output =
         false;  ///< output layer over all ranks instead of whole in the last stage
 
+    /// Of all stages.
     [[nodiscard]] int num_layers() const;
+    /// Member by member.
     friend bool operator==(const StageLayout&, const StageLayout&) = default;
 };
 
@@ -66,9 +68,10 @@ struct LayerCosts {
 /// --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers give them; -1: as
 /// many as the others.
 struct EndLayers {
-    int first = -1;
-    int last = -1;
+    int first = -1;  ///< of the first stage; -1: not given
+    int last = -1;   ///< of the last stage; -1: not given
 
+    /// Either of them.
     [[nodiscard]] bool given() const { return first >= 0 || last >= 0; }
 };
 

@@ -18,15 +18,17 @@ enum class DType : uint8_t { fp32, bf16, fp64 };
 /// one row. Owns nothing; an empty view (data == nullptr) stands for "none".
 template <typename Pointer>
 struct BasicTensor {
-    Pointer data = nullptr;
-    int64_t rows = 0;
-    int64_t cols = 0;
-    int64_t stride = 0;  ///< elements between rows, >= cols
-    DType dtype = DType::fp32;
+    Pointer data = nullptr;     ///< first element; null: empty
+    int64_t rows = 0;           ///< rows
+    int64_t cols = 0;           ///< columns
+    int64_t stride = 0;         ///< elements between rows, >= cols
+    DType dtype = DType::fp32;  ///< of the elements
 
     BasicTensor() = default;
+    /// Dense.
     BasicTensor(Pointer data_, int64_t rows_, int64_t cols_, DType dtype_)
         : data(data_), rows(rows_), cols(cols_), stride(cols_), dtype(dtype_) {}
+    /// Rows `stride_` elements apart.
     BasicTensor(Pointer data_, int64_t rows_, int64_t cols_, int64_t stride_, DType dtype_)
         : data(data_), rows(rows_), cols(cols_), stride(stride_), dtype(dtype_) {}
     /// A mutable view reads as a const one. (A template, because nvcc warns of a conversion to the
@@ -37,11 +39,14 @@ struct BasicTensor {
         return {data, rows, cols, stride, dtype};
     }
 
+    /// Not empty.
     [[nodiscard]] explicit operator bool() const { return data != nullptr; }
+    /// Elements.
     [[nodiscard]] int64_t size() const { return rows * cols; }
     /// Bytes of a dense matrix of this shape.
     [[nodiscard]] int64_t bytes() const { return size() * size_of(dtype); }
     template <typename T>
+    /// The first element as a T*, const where the view is; T must fit dtype.
     [[nodiscard]] auto* as() const {
         if constexpr (std::is_same_v<Pointer, const void*>) {
             return static_cast<const T*>(data);

@@ -13,20 +13,21 @@ namespace vocabpipe {
 struct Span {
     uint32_t action = 0;  ///< index into the program of `rank`
     uint32_t waited_for =
-        UINT32_MAX;  ///< action of the same rank that was the last to let it start
-    uint16_t rank = 0;
-    Lane lane = Lane::compute;
-    int64_t begin_ns = 0;
-    int64_t end_ns = 0;
-    int64_t cpu_ns = 0;  ///< thread CPU time of compute; equals the duration when simulated
+        UINT32_MAX;             ///< action of the same rank that was the last to let it start
+    uint16_t rank = 0;          ///< who ran it
+    Lane lane = Lane::compute;  ///< what it ran on
+    int64_t begin_ns = 0;       ///< of one clock for all ranks
+    int64_t end_ns = 0;         ///< of the same clock
+    int64_t cpu_ns = 0;         ///< thread CPU time of compute; equals the duration when simulated
     /// When its own rank was ready for it; a communication begins when its last participant is.
     /// -1: not known, it began at once (executed runs).
     int64_t ready_ns = -1;
 };
 
+/// What ran in one step.
 struct Timeline {
-    std::vector<Span> spans;
-    int64_t fixed_ns = 0;  ///< time of the step that belongs to no span; see CostModel
+    std::vector<Span> spans;  ///< of all ranks, or of one
+    int64_t fixed_ns = 0;     ///< time of the step that belongs to no span; see CostModel
     /// Ranks began the optimizer step before the others' reports were there, so that nothing
     /// synchronises them between steps.
     bool early_update = false;
@@ -34,16 +35,17 @@ struct Timeline {
 
 /// What a timeline says about one rank. Busy counts passes, combines and folds.
 struct RankSummary {
-    int64_t busy_ns = 0;
+    int64_t busy_ns = 0;  ///< time of its passes, combines and folds
     int64_t span_ns = 0;  ///< first start to last end of its compute lane
     double bubble = 0;    ///< 1 - busy / makespan
 };
 
+/// What a timeline comes to.
 struct TimelineSummary {
-    int64_t makespan_ns = 0;      ///< first start to last end over all ranks
-    int64_t largest_span_ns = 0;  ///< of one rank: what steady training without a barrier costs
-    double bubble = 0;            ///< mean over ranks
-    std::vector<RankSummary> ranks;
+    int64_t makespan_ns = 0;         ///< first start to last end over all ranks
+    int64_t largest_span_ns = 0;     ///< of one rank: what steady training without a barrier costs
+    double bubble = 0;               ///< mean over ranks
+    std::vector<RankSummary> ranks;  ///< [rank]
     /// Whether the step ends with something that every rank waits for (norms and loss before the
     /// optimizer step). Then steps cannot overlap and the makespan is what a step costs, otherwise
     /// the largest span (schedules reference, section 4.1).

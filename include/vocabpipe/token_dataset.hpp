@@ -11,10 +11,11 @@
 
 namespace vocabpipe {
 
+/// How samples are cut and ordered.
 struct TokenDatasetOptions {
-    int64_t seq_length = 0;
-    uint64_t seed = 1234;  // Megatron's default
-    bool shuffle = true;   // false: stream order, for evaluation
+    int64_t seq_length = 0;  ///< tokens of a sample
+    uint64_t seed = 1234;    ///< of the order. Megatron's default.
+    bool shuffle = true;     ///< false: stream order, for evaluation
 };
 
 /// Training samples of a token stream. The stream is cut at stride seq_length; a sample has one

@@ -12,8 +12,8 @@ namespace vocabpipe {
 
 /// A position in the stream, as a file and the index of the token in this file.
 struct TokenPlace {
-    std::string file;
-    int64_t position = 0;
+    std::string file;      ///< path
+    int64_t position = 0;  ///< token in the file, from 0
 };
 
 /// What a source is, for people.

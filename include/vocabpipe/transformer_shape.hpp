@@ -11,7 +11,7 @@ namespace vocabpipe {
 /// The sizes of a decoder that time and memory depend on. Letters as in docs/planning.md: L layers,
 /// h hidden, a heads, g key/value heads, d head size, f feed-forward size, V vocabulary.
 struct TransformerShape {
-    std::string name;
+    std::string name;                 ///< as in load_model(), or of the file
     int num_layers = 0;               ///< L
     int64_t hidden_size = 0;          ///< h
     int64_t ffn_hidden_size = 0;      ///< f
@@ -50,6 +50,7 @@ struct TransformerShape {
     /// Elements per token that one layer's norms, residual additions, rotary positions and
     /// activation read and write, each operator by itself.
     [[nodiscard]] double elementwise_forward() const;
+    /// The same of the backward.
     [[nodiscard]] double elementwise_backward() const;
 
     /// Bytes per token that one layer keeps from F to the end of its backward: elements of the

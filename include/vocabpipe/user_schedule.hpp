@@ -25,7 +25,7 @@ struct UserScheduleOptions {
 ///     Schedule schedule = user_schedule({{{Op::F, 0, 0}, {Op::B, 0, 0}},    // rank 0
 ///                                        {{Op::F, 1, 0}, {Op::B, 1, 0}}});  // rank 1
 ///
-/// (examples/user_schedule.cpp is a complete program.)
+/// (examples/custom_schedule.cpp is a complete program.)
 ///
 /// Lists of transformer passes alone get shard maps of 0 rows; insert_vocabulary() then places E,
 /// S, T and G for a vocabulary mode. Throws ScheduleError naming rank, position and pass if the

@@ -35,14 +35,19 @@ public:
 /// One rank's end of a world. Used by the rank's thread only.
 class Communicator {
 public:
+    /// `transport` connects it to its peers.
     Communicator(std::unique_ptr<Transport> transport, WaitOptions wait);
     ~Communicator();
-    Communicator(Communicator&&) noexcept;
-    Communicator& operator=(Communicator&&) noexcept;
+    Communicator(Communicator&&) noexcept;             ///< the other has no peers any more
+    Communicator& operator=(Communicator&&) noexcept;  ///< as above
 
+    /// From 0.
     [[nodiscard]] int rank() const;
+    /// Ranks of the world.
     [[nodiscard]] int size() const;
+    /// What moves bytes; for the executor.
     [[nodiscard]] Transport& transport() { return *transport_; }
+    /// As the world was given.
     [[nodiscard]] const WaitOptions& wait_options() const { return wait_; }
 
     // Set-up and agreement, outside of steps: every rank calls them in the same order; blocking,
@@ -50,6 +55,7 @@ public:
 
     /// What every rank contributed, by rank.
     [[nodiscard]] std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine);
+    /// Returns when every rank has called it.
     void barrier();
     /// Runs `work` on every rank; if it throws anywhere, throws the error of the lowest such rank
     /// as AgreedError everywhere.
@@ -70,10 +76,11 @@ public:
     /// without MPI.
     [[nodiscard]] static World mpi(WaitOptions wait = {});
 
-    World(World&&) noexcept;
-    World& operator=(World&&) noexcept;
+    World(World&&) noexcept;             ///< the other has no ranks any more
+    World& operator=(World&&) noexcept;  ///< as above
     ~World();
 
+    /// Ranks, whoever owns them.
     [[nodiscard]] int size() const;
     /// Calls `body` once for every rank that this process owns. If it throws on one rank, the other
     /// ranks of the process are woken with a CommunicationError and the first exception is

@@ -200,7 +200,7 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
             device, take(1), partition.micro_batch_size * config.seq_length,
             kernels::LossOptions{.label_smoothing = config.label_smoothing,
                                  .z_loss = config.z_loss,
-                                 .logit_softcap = config.logit_softcap});
+                                 .logit_softcap = config.logit_softcap}));
     }
 }
 
@@ -215,8 +215,10 @@ std::span<Parameter> ModelRank::parameters() {
 }
 
 void ModelRank::replace_output(std::unique_ptr<OutputLayer> layer) {
-    if (!output_) throw UsageError("replace_output: this rank has no rows of the output layer");
-    output_ = std::move(layer);
+    if (outputs_.empty()) {
+        throw UsageError("replace_output: this rank has no rows of the output layer");
+    }
+    outputs_.push_back(std::move(layer));
 }
 
 RankBucket ModelRank::bucket(size_t index) const {
@@ -238,11 +240,12 @@ ConstTensor ModelRank::rotary() const {
     return {rotary_.data(), config_.seq_length, config_.head_size(), DType::fp32};
 }
 
-RankModules ModelRank::modules() {
+RankModules ModelRank::modules(StepModule* step) {
     RankModules modules;
     for (const auto& stage : stages_) modules.stages.push_back(stage.get());
     modules.input = input();
     modules.output = output();
+    modules.step = step;
     return modules;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/html_timeline.hpp"
 
+#include "src/schedule/same_unit.hpp"
 #include "src/support/output_file.hpp"
-#include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <array>
@@ -174,13 +174,7 @@ std::string escaped(std::string_view text) {
 void write_html_timeline(const std::string& path, std::span<const RecordedRun> runs,
                          const std::string& title) {
     const int ticks = runs.empty() ? 0 : runs.front().ticks_per_unit;
-    for (const RecordedRun& run : runs) {
-        if (run.ticks_per_unit != ticks) {
-            throw UsageError(run.title + " and " + runs.front().title +
-                             ": one is in nanoseconds, the other in units of its costs; simulate "
-                             "with costs in nanoseconds or draw them in two files");
-        }
-    }
+    require_same_unit(runs);
     OutputFile file(path);
     std::string_view page = html::page_html;
     const auto next = [&](std::string_view mark) {

@@ -14,6 +14,7 @@
 #include "src/tool/table.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/html_timeline.hpp"
+#include "vocabpipe/svg_timeline.hpp"
 
 namespace vocabpipe::tool {
 
@@ -22,7 +23,7 @@ namespace {
 struct Options {
     std::vector<std::string> runs;
     ScheduleFlags flags;
-    std::string html, trace, title;
+    std::string html, svg, trace, title;
 };
 
 void print_summary(const std::vector<RecordedRun>& runs) {
@@ -48,8 +49,9 @@ bool is_trace(const std::string& run) {
 }
 
 void run(const Options& options) {
-    if (options.html.empty() && options.trace.empty()) {
-        throw UsageError("timeline: what to write is missing; give --html FILE or --trace FILE");
+    if (options.html.empty() && options.svg.empty() && options.trace.empty()) {
+        throw UsageError(
+            "timeline: what to write is missing; give --html FILE, --svg FILE or --trace FILE");
     }
     const bool measured = std::any_of(options.runs.begin(), options.runs.end(), is_trace);
     std::vector<RecordedRun> runs;
@@ -84,6 +86,7 @@ void run(const Options& options) {
         }
         write_html_timeline(options.html, runs, title);
     }
+    if (!options.svg.empty()) write_svg_timeline(options.svg, runs);
     print_summary(runs);
 }
 
@@ -100,6 +103,7 @@ void add_timeline(CLI::App& app) {
         ->required();
     add_schedule_flags(*command, options->flags);
     command->add_option("--html", options->html, "File for one self-contained page");
+    command->add_option("--svg", options->svg, "File for a picture of the passes, for documents");
     command->add_option("--trace", options->trace, "File for the Chrome trace of one schedule");
     command->add_option("--title", options->title, "Title of the page");
     command->callback([options] { run(*options); });

@@ -14,9 +14,10 @@ enum class CudaTransport : uint8_t {
     copies,  ///< ranks are threads of one process; any number of them may share a GPU
 };
 
+/// What make_cuda_device() needs besides the ordinal.
 struct CudaDeviceOptions {
-    int ordinal = 0;  ///< as CUDA counts, after CUDA_VISIBLE_DEVICES
-    CudaTransport transport = CudaTransport::nccl;
+    int ordinal = 0;                                ///< as CUDA counts, after CUDA_VISIBLE_DEVICES
+    CudaTransport transport = CudaTransport::nccl;  ///< what moves memory between the ranks' GPUs
 };
 
 /// GPUs that this process sees; 0 without a driver.

@@ -2,7 +2,7 @@
 // A schedule of your own, in code: write down what every rank runs, in which order; communication,
 // buffers and the vocabulary passes are inferred.
 //
-//   build/bin/user_schedule
+//   build/bin/custom_schedule
 #include <cstdio>
 #include <exception>
 #include <vector>
@@ -82,6 +82,6 @@ int main() try {
     }
     return 0;
 } catch (const std::exception& error) {
-    std::fprintf(stderr, "user_schedule: error: %s\n", error.what());
+    std::fprintf(stderr, "custom_schedule: error: %s\n", error.what());
     return 1;
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several worlds in one process, at once: the same model trained by pipelines of 1, 2 and 3 ranks,
+// which all come to the same losses. Nothing is global, so worlds do not know of each other.
+//
+//   several_worlds README.md
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "vocabpipe/executor.hpp"
+#include "vocabpipe/flop_costs.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/open_tokens.hpp"
+#include "vocabpipe/optimizer_step.hpp"
+#include "vocabpipe/step_batch.hpp"
+
+using namespace vocabpipe;
+
+constexpr int kSteps = 8;
+constexpr int kMicrobatches = 4;
+
+/// Losses of the steps, on `ranks` threads of this process.
+std::vector<double> train(const TokenDataset& data, int ranks) {
+    const ModelConfig model{.num_layers = 3};
+    const Schedule schedule = generate("1f1b", {.ranks = ranks,
+                                                .microbatches = kMicrobatches,
+                                                .vocab_mode = VocabMode::one_barrier,
+                                                .vocab_size = model.vocab_size});
+    const ModelPartition partition{
+        .layers_per_stage = layers_per_stage(model.num_layers, ranks, VocabMode::one_barrier, 0)};
+    const StepSizes sizes = step_sizes(model, partition, schedule);
+    const auto programs = lower(schedule, sizes, flop_costs(model, partition, schedule));
+
+    std::vector<double> losses;
+    World::threads(ranks).run([&](Communicator& world) {
+        const auto device = make_host_device();
+        ModelRank rank(model, partition, schedule, world.rank(), *device);
+        OptimizerStep optimizer(rank, schedule, world.rank(), {});
+        Executor executor(world, *device, rank.modules(&optimizer), sizes);
+        executor.load(programs);
+        rank.initialise(executor.context(), 1234);  // the same weights for any number of ranks
+        StepBatch batch(data, partition.micro_batch_size, kMicrobatches);
+        for (int step = 1; step <= kSteps; ++step) {
+            batch.load((step - 1) * batch.global_batch_size());
+            optimizer.begin_step(step, 1e-3F, batch.counted_tokens(), false);
+            executor.run_step(batch.microbatches());
+            if (world.rank() == 0) losses.push_back(optimizer.result().loss);
+        }
+    });
+    return losses;
+}
+
+int main(int argc, char** argv) {
+    // Data sets are safe to share: samples are computed on demand.
+    const TokenDataset data(open_tokens(argv[argc - 1], DataFormat::raw_u8),
+                            {.seq_length = ModelConfig().seq_length});
+    std::array<std::vector<double>, 3> curves;
+    std::vector<std::thread> worlds;
+    for (size_t i = 0; i < curves.size(); ++i) {
+        worlds.emplace_back([&, i] { curves[i] = train(data, static_cast<int>(i) + 1); });
+    }
+    for (std::thread& world : worlds) world.join();
+
+    double largest_difference = 0;
+    std::printf("step    p = 1    p = 2    p = 3\n");
+    for (size_t step = 0; step < kSteps; ++step) {
+        std::printf("%4zu", step + 1);
+        for (const std::vector<double>& curve : curves) {
+            std::printf("  %7.4f", curve[step]);
+            largest_difference =
+                std::max(largest_difference, std::abs(curve[step] - curves.front()[step]));
+        }
+        std::printf("\n");
+    }
+    std::printf("largest difference %.1e\n", largest_difference);
+    return largest_difference < 1e-4 ? 0 : 1;
+}
