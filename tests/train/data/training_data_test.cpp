@@ -183,7 +183,8 @@ TEST_F(TrainingDataFiles, AreSplitBetweenDocuments) {
         }
         EXPECT_EQ(tokens, expected) << to_string(split);
         for (const int32_t token : tokens) {
-            if (token != kEnd) EXPECT_TRUE(seen.insert(token).second) << token << " in two parts";
+            if (token == kEnd) continue;
+            EXPECT_TRUE(seen.insert(token).second) << token << " is in two parts";
         }
     }
 }
@@ -194,7 +195,7 @@ TEST_F(TrainingDataFiles, AreSplitBetweenTokensWhereDocumentsAreUnknown) {
     const auto valid = epoch_tokens(*data.samples(DataSplit::valid, {.seq_length = 3}));
     EXPECT_FALSE(data.has(DataSplit::test));
     EXPECT_EQ(*train.begin(), 1000);
-    EXPECT_EQ(*train.rbegin(), 1079);
+    EXPECT_EQ(*train.rbegin(), 1079 - (79 % 3));  // what fills no sample is left out
     EXPECT_EQ(*valid.begin(), 1080);
     EXPECT_EQ(*valid.rbegin(), 1099 - (19 % 3));
 }
