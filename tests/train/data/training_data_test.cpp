@@ -222,6 +222,21 @@ TEST_F(TrainingDataFiles, MayHavePathsOfTheirOwnForEveryPart) {
                                           HasSubstr("--valid-data-path /")));
 }
 
+TEST_F(TrainingDataFiles, HaveOneFingerprintWhereverTheyAreAndOthersAnother) {
+    const auto print = [](const std::vector<std::string>& path) {
+        return TrainingData({.path = path, .format = "raw-u16"}).fingerprint();
+    };
+    const std::string file = raw(1, 900);
+    const std::string copy = folder_ / "copy";
+    testing::write_file(copy, testing::read_file(file));
+    EXPECT_EQ(print({"1", file, "3", copy}), print({"1", copy, "3", file}));
+    EXPECT_NE(print({"1", file, "3", copy}), print({"3", file, "1", copy}));
+    EXPECT_NE(print({file}), print({raw(2, 900)}));
+    EXPECT_NE(print({file}), print({raw(1, 899)}));
+    EXPECT_EQ(print({raw(3, 1)}).size(), 1U);
+    EXPECT_EQ(print({raw(4, 0)}).size(), 1U);
+}
+
 TEST_F(TrainingDataFiles, SayWhichPartOfWhichFileIsTooSmall) {
     const std::string path = raw(1, 100);
     const TrainingData data({.path = {path}, .format = "raw-u16", .split = "98,2"});
