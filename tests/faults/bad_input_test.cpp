@@ -16,6 +16,7 @@ namespace vocabpipe::testing {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -476,6 +477,16 @@ TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
                                   small_model(data_) + one.second;
         EXPECT_THAT(only_line(command, 2), HasSubstr(one.says));
     }
+}
+
+TEST_F(Launch, RanksWithDifferentDataEndWithWhatDiffers) {
+    write_dataset(folder_ / "shorter", some_tokens(4000));
+    const Arguments command = under_mpirun(1, small_model(data_)) +
+                              Arguments{":", "-np", "1", VOCABPIPE_TRAIN_GPT} +
+                              small_model(folder_ / "shorter");
+    EXPECT_THAT(only_line(command, 3),
+                AllOf(HasSubstr("5000 tokens"), HasSubstr("on rank 0 but train data"),
+                      HasSubstr("4000 tokens"), HasSubstr("the same files")));
 }
 
 /// A shell that sets a limit and becomes train_gpt.

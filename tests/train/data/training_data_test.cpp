@@ -232,7 +232,8 @@ TEST_F(TrainingDataFiles, HaveOneFingerprintWhereverTheyAreAndOthersAnother) {
     EXPECT_EQ(print({"1", file, "3", copy}), print({"1", copy, "3", file}));
     EXPECT_NE(print({"1", file, "3", copy}), print({"3", file, "1", copy}));
     EXPECT_NE(print({file}), print({raw(2, 900)}));
-    EXPECT_NE(print({file}), print({raw(1, 899)}));
+    const std::vector<std::string> longer = print({file});
+    EXPECT_NE(longer, print({raw(1, 899)}));
     EXPECT_EQ(print({raw(3, 1)}).size(), 1U);
     EXPECT_EQ(print({raw(4, 0)}).size(), 1U);
 }
