@@ -3,11 +3,11 @@
 
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/same_on_every_rank.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -253,31 +253,8 @@ void check_options(const TrainOptions& o, int ranks) {
 }
 
 void check_same_options(Communicator& communicator, const TrainOptions& options) {
-    const std::vector<std::string> mine = shared_flags(options);
-    std::string joined;
-    for (const std::string& flag : mine) joined += flag + "\n";
-    const auto all = communicator.all_gather(std::as_bytes(std::span(joined)));
-    const auto lines = [](const std::vector<std::byte>& bytes) {
-        std::istringstream in(
-            std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-        std::vector<std::string> result;
-        for (std::string line; std::getline(in, line);) result.push_back(line);
-        return result;
-    };
-    const std::vector<std::string> first = lines(all.front());
-    for (size_t rank = 1; rank < all.size(); ++rank) {
-        if (all[rank] == all.front()) continue;
-        const std::vector<std::string> other = lines(all[rank]);
-        std::string what = "another program version";
-        const size_t common = std::min(first.size(), other.size());
-        for (size_t i = 0; i < common; ++i) {
-            if (first[i] == other[i]) continue;
-            what = first[i] + " on rank 0 but " + other[i] + " on rank " + text(rank);
-            break;
-        }
-        throw AgreedError(ExitCode::usage,
-                          what + ": start every rank with the same flags and the same program");
-    }
+    check_same_on_every_rank(communicator, shared_flags(options), ExitCode::usage,
+                             "start every rank with the same flags and the same program");
 }
 
 }  // namespace vocabpipe

@@ -15,6 +15,7 @@
 #include "src/train/process_memory.hpp"
 #include "src/train/rank_placement.hpp"
 #include "src/train/run_report.hpp"
+#include "src/train/same_on_every_rank.hpp"
 #include "src/train/trained_rank.hpp"
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/error.hpp"
@@ -56,6 +57,8 @@ public:
         std::vector<RankPlacement> placements = find_placements(communicator_);
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] { prepare(std::move(placements)); });
+        check_same_on_every_rank(communicator_, data_->fingerprint(), ExitCode::input_file,
+                                 "give every rank the same files");
         if (rank_ == 0) plan_->print();
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
         if (!options_.save.empty()) open_saver();

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -77,6 +78,33 @@ TEST(StepBatch, SeesTheSameSamplesInAStepForEveryNumberOfReplicas) {
         std::sort(seen.begin(), seen.end());
         EXPECT_EQ(seen, expected) << replicas << " replicas";
     }
+}
+
+TEST(StepBatch, GoesOnWithTheNextSampleAtAnotherNumberOfReplicas) {
+    const NumberedSamples samples(kLength);
+    std::vector<int64_t> seen;
+    int64_t consumed = 0;
+    struct Step {
+        int replicas, microbatches;
+        int64_t rows;
+    };
+    for (const Step step : {Step{2, 3, 2}, Step{2, 4, 2}, Step{3, 2, 1}, Step{1, 5, 3}}) {
+        int64_t batch_size = 0;
+        for (int replica = 0; replica < step.replicas; ++replica) {
+            StepBatch batch(
+                samples,
+                {.micro_batch_size = step.rows, .replica = replica, .replicas = step.replicas});
+            batch.load(consumed, step.microbatches);
+            const std::vector<int64_t> mine = samples_of(batch);
+            seen.insert(seen.end(), mine.begin(), mine.end());
+            batch_size = batch.global_batch_size();
+        }
+        consumed += batch_size;
+    }
+    std::sort(seen.begin(), seen.end());
+    std::vector<int64_t> expected(static_cast<size_t>(consumed));
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(seen, expected);
 }
 
 TEST(StepBatch, MayGrowAndShrinkFromStepToStep) {

@@ -10,7 +10,7 @@ namespace vocabpipe {
 
 std::vector<WeightedPath> parse_data_paths(const std::string& flag,
                                            const std::vector<std::string>& words) {
-    if (words.size() == 1 && !words.front().empty()) return {{.path = words.front()}};
+    if (words.size() == 1) return {{.path = words.front()}};
     if (words.size() % 2 != 0) {
         throw UsageError(flag + ": has " + std::to_string(words.size()) +
                          " words; give one name, or pairs of a weight and a name, such as 0.7 "

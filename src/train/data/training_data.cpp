@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/data/training_data.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -48,6 +49,21 @@ void check_flags(const DataOptions& o) {
         throw UsageError("--eod-token-id " + std::to_string(o.eod_token_id) +
                          ": must be a token id, 0 or more");
     }
+}
+
+/// Of 64 places of 64 tokens.
+uint64_t sampled_checksum(const TokenSource& source) {
+    constexpr int64_t kPlaces = 64;
+    std::vector<int32_t> tokens(static_cast<size_t>(std::min(source.size(), int64_t{64})));
+    const int64_t last = source.size() - static_cast<int64_t>(tokens.size());
+    uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
+    for (int64_t i = 0; i < kPlaces; ++i) {
+        source.read(last / (kPlaces - 1) * i, tokens);
+        for (const int32_t token : tokens) {
+            sum = (sum ^ static_cast<uint32_t>(token)) * 0x100000001b3;
+        }
+    }
+    return sum;
 }
 
 }  // namespace
@@ -128,6 +144,21 @@ DocumentMasks TrainingData::masks() const {
         masks.end_of_document = *end;
     }
     return masks;
+}
+
+std::vector<std::string> TrainingData::fingerprint() const {
+    std::vector<std::string> lines;
+    for (const DataSplit split : kDataSplits) {
+        for (const WeightedPath& path : part(split).paths) {
+            std::ostringstream line;
+            line.precision(17);
+            line << to_string(split) << " data: share " << path.weight << ", "
+                 << source(path.path)->size() << " tokens, checksum " << std::hex
+                 << sampled_checksum(*source(path.path));
+            lines.push_back(line.str());
+        }
+    }
+    return lines;
 }
 
 std::vector<std::string> TrainingData::flags() const {

@@ -49,6 +49,10 @@ public:
     /// token ends a document, nor all files the same.
     [[nodiscard]] DocumentMasks masks() const;
 
+    /// A line for each data set: its share, how many tokens it has and a checksum of some of them.
+    /// Equal on two hosts that have the same files, wherever they are.
+    [[nodiscard]] std::vector<std::string> fingerprint() const;
+
     /// The flags that say which data this is, as "--flag value" with absolute paths: to be compared
     /// with another run's.
     [[nodiscard]] std::vector<std::string> flags() const;

@@ -196,6 +196,22 @@ TEST_F(Resume, WorksWhereRanksHaveNoRowOfTheVocabulary) {
     }
 }
 
+TEST_F(Resume, GoesOnInABlendWithMaskedEndsOfDocuments) {
+    std::vector<uint16_t> tokens(700);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * i % 59);
+    write_file(runs_.path("small.bin"), std::string(reinterpret_cast<const char*>(tokens.data()),
+                                                    tokens.size() * sizeof(uint16_t)));
+    const Change blend = [&](TrainOptions& o) {
+        o.data.path = {"2", runs_.path("tokens.bin"), "1", runs_.path("small.bin")};
+        o.data.split = "95,5";
+        o.data.eod_token_id = 4;
+        o.data.eod_mask_loss = true;
+    };
+    const Curve expected = whole(2, blend);
+    EXPECT_EQ(resumed(2, blend), from(expected, 4));
+    EXPECT_NE(expected, whole(2, [](TrainOptions&) {}));
+}
+
 TEST_F(Resume, ContinuesFromBf16WithItsMasterWeightsInFp32) {
     const Change bf16 = [](TrainOptions& o) { o.model.dtype = DType::bf16; };
     const std::vector<double> want = CheckpointRun::losses(from(whole(2, bf16), 4));
