@@ -181,13 +181,13 @@ void Attention(benchmark::State& state) {
     const Buffer sums(n, shape.heads, DType::fp32);
     const Buffer workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
                            DType::fp32);
-    host::causal_attention_forward(ctx, qkv, shape, out, sums, workspace.span());
+    host::causal_attention_forward(ctx, qkv, shape, {}, out, sums, workspace.span());
     for (auto _ : state) {
         if (backward) {
-            host::causal_attention_backward(ctx, dout, qkv, out, sums, shape, dqkv,
+            host::causal_attention_backward(ctx, dout, qkv, out, sums, shape, {}, dqkv,
                                             workspace.span());
         } else {
-            host::causal_attention_forward(ctx, qkv, shape, out, sums, workspace.span());
+            host::causal_attention_forward(ctx, qkv, shape, {}, out, sums, workspace.span());
         }
     }
     const double products = backward ? 5.0 : 2.0;

@@ -59,9 +59,10 @@ Results run(const Device& device, Context& ctx, AttentionShape shape, const Matr
     const DeviceMatrix lse(device, Matrix(shape.tokens(), shape.heads, DType::fp32));
     const DeviceMatrix dqkv(device, Matrix(shape.tokens(), shape.qkv_columns(), type, 8));
     const DeviceBytes forward_workspace(static_cast<size_t>(bytes));
-    cuda::causal_attention_forward(ctx, dqkv_in, shape, out, lse, forward_workspace);
+    cuda::causal_attention_forward(ctx, dqkv_in, shape, {}, out, lse, forward_workspace);
     const DeviceBytes backward_workspace(static_cast<size_t>(bytes));
-    cuda::causal_attention_backward(ctx, ddout, dqkv_in, out, lse, shape, dqkv, backward_workspace);
+    cuda::causal_attention_backward(ctx, ddout, dqkv_in, out, lse, shape, {}, dqkv,
+                                    backward_workspace);
     return {out.download(), lse.download(), dqkv.download()};
 }
 
@@ -192,7 +193,7 @@ TEST_P(CudaAttention, ReadsLongRowsAgain) {
         const DeviceMatrix dqkv(device, qkv), out(device, Matrix(shape.tokens(), 1, GetParam()));
         const DeviceMatrix lse(device, Matrix(shape.tokens(), 1, DType::fp32));
         const DeviceBytes workspace(static_cast<size_t>(scratch_bytes(shape)));
-        cuda::causal_attention_forward(device.context(), dqkv, shape, out, lse, workspace);
+        cuda::causal_attention_forward(device.context(), dqkv, shape, {}, out, lse, workspace);
         const Matrix result = out.download(), log_sum_exp = lse.download();
         for (const int64_t row :
              {int64_t{0}, int64_t{511}, int64_t{512}, int64_t{4095}, int64_t{4096}, last}) {
