@@ -103,7 +103,7 @@ const DocumentCase kDocuments[] = {
     {{.sequences = 3, .seq_length = 130, .heads = 4, .head_size = 24, .kv_heads = 2},
      {129, 130 + 64, 260 + 7, 260 + 100}},
     // a long one after short ones, and before
-    {{.sequences = 2, .seq_length = 300, .heads = 6, .head_size = 64, .kv_heads = 2},
+    {{.sequences = 2, .seq_length = 300, .heads = 2, .head_size = 64, .kv_heads = 1},
      {1, 2, 30, 300 + 270, 300 + 299}},
     // and a window that is shorter than some and longer than others; a cap
     {{.sequences = 1,
