@@ -320,7 +320,8 @@ void TransformerStage::run(Context& ctx, const Microbatch& microbatch, ConstTens
         op.convert(ctx, x, y);
     }
     for (int i = 0; i < of.count; ++i) {
-        layer_forward(ctx, i, x, saved.layers[static_cast<size_t>(i)], input_of(i + 1), scratch);
+        layer_forward(ctx, microbatch, i, x, saved.layers[static_cast<size_t>(i)], input_of(i + 1),
+                      scratch);
         x = input_of(i + 1);
     }
     if (of.final_norm) {
@@ -341,8 +342,9 @@ void TransformerStage::qkv_to_attention(Context& ctx, int layer, const LayerSave
     if (rotary_) op.rotary_forward(ctx, rotary_, shape, saved.qkv);
 }
 
-void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
-                                     const LayerSaved& saved, Tensor out, const Scratch& scratch) {
+void TransformerStage::layer_forward(Context& ctx, const Microbatch& microbatch, int layer,
+                                     ConstTensor x, const LayerSaved& saved, Tensor out,
+                                     const Scratch& scratch) {
     const kernels::Operators& op = ctx.operators();
     const LayerWeights& w = layers_[static_cast<size_t>(layer)];
     const Tensor sum = narrowed(scratch.rows, config_.hidden_size);
@@ -357,8 +359,8 @@ void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
     norm_forward(ctx, x, w.attention_norm, {}, saved.attention_norm, saved.attention_norm_stats);
     linear(saved.attention_norm, w.qkv, config_.qk_norm ? saved.qkv_before : saved.qkv);
     qkv_to_attention(ctx, layer, saved);
-    op.causal_attention_forward(ctx, saved.qkv, attention_of(layer), saved.attention, saved.lse,
-                                scratch.attention);
+    op.causal_attention_forward(ctx, saved.qkv, attention_of(layer), microbatch.first_visible,
+                                saved.attention, saved.lse, scratch.attention);
     if (config_.post_norms) {
         linear(saved.attention, w.proj, saved.proj);
         norm_forward(ctx, saved.proj, w.post_attention_norm, x, saved.x_mid,
@@ -404,8 +406,8 @@ void TransformerStage::layer_recompute(Context& ctx, int layer, ConstTensor x,
 
 // --- backward
 
-void TransformerStage::layer_backward_input(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
-                                            const LayerSaved& saved,
+void TransformerStage::layer_backward_input(Context& ctx, const Microbatch& microbatch, int layer,
+                                            ConstTensor dy, ConstTensor x, const LayerSaved& saved,
                                             const LayerGradients& gradients, Tensor dx,
                                             const Scratch& scratch) {
     const kernels::Operators& op = ctx.operators();
@@ -443,7 +445,7 @@ void TransformerStage::layer_backward_input(Context& ctx, int layer, ConstTensor
     through(d_proj, w.proj, d_attention);
     const Tensor d_qkv = config_.qk_norm ? gradients.qkv_normed : gradients.qkv;
     op.causal_attention_backward(ctx, d_attention, saved.qkv, saved.attention, saved.lse, shape,
-                                 d_qkv, scratch.attention);
+                                 microbatch.first_visible, d_qkv, scratch.attention);
     if (rotary_) op.rotary_backward(ctx, rotary_, shape, d_qkv);
     if (config_.qk_norm) {
         op.head_norm_backward_input(ctx, d_qkv, saved.qkv_before, w.q_norm->weight,
@@ -511,7 +513,7 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
         const LayerSaved& layer = saved.layers[static_cast<size_t>(i)];
         const ConstTensor input = layer_input(i, x, saved);
         const Tensor out = i == 0 ? dx : next;
-        layer_backward_input(ctx, i, dy, input, layer, gradients, out, scratch);
+        layer_backward_input(ctx, microbatch, i, dy, input, layer, gradients, out, scratch);
         layer_backward_weight(ctx, i, dy, input, layer, gradients, overwrite);
         dy = out;
         std::swap(next, other);
@@ -520,7 +522,7 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
     embedding_backward_input(ctx, dx);
 }
 
-void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTensor dy,
+void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                                       ConstTensor x, Saved saved_bytes, Tensor dx, Bytes for_weight,
                                       Bytes workspace) {
     const kernels::Operators& op = ctx.operators();
@@ -541,8 +543,9 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTens
     }
     for (int i = count - 1; i >= 0; --i) {
         const auto at = static_cast<size_t>(i);
-        layer_backward_input(ctx, i, kept.layer_dy[at], layer_input(i, x, saved), saved.layers[at],
-                             kept.gradients[at], i == 0 ? dx : kept.layer_dy[at - 1], scratch);
+        layer_backward_input(ctx, microbatch, i, kept.layer_dy[at], layer_input(i, x, saved),
+                             saved.layers[at], kept.gradients[at],
+                             i == 0 ? dx : kept.layer_dy[at - 1], scratch);
     }
     op.convert(ctx, dx, kept.stage_dx);
     embedding_backward_input(ctx, dx);

@@ -199,6 +199,7 @@ std::vector<Row> rows() {
         {"EpsilonOfZero", {"--adam-eps", "0"}, 2, {"--adam-eps 0", "positive"}},
         {"SmoothingOfOne", {"--label-smoothing", "1"}, 2, {"--label-smoothing 1", "below 1"}},
         {"NegativeZLoss", {"--z-loss", "-1"}, 2, {"--z-loss -1", "not negative"}},
+        {"ZLossNotANumber", {"--z-loss", "nan"}, 2, {"--z-loss nan", "finite"}},
         {"LogNever", {"--log-interval", "0"}, 2, {"--log-interval 0", at_least_1}},
         // Data.
         {"MissingFile", {"--data-path", "@/none"}, 3, {"/none: no such file", ".idx and .bin"}},
