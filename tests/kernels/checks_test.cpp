@@ -2,10 +2,12 @@
 // What the operators of every device ask of their arguments.
 #include "kernels/attention_checks.hpp"
 #include "kernels/norm_checks.hpp"
+#include "kernels/vocabulary_checks.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <functional>
 #include <span>
 #include <vector>
@@ -98,6 +100,16 @@ TEST(AttentionChecks, TakeNoFirstVisibleTokenBehindTheTokenItselfOrBeforeItsSequ
             EXPECT_THROW(require_visible_tokens(kShape, changed), UsageError) << n << " " << wrong;
         }
     }
+}
+
+TEST(LossChecks, TakeNoWeightsOutsideOfTheirRanges) {
+    EXPECT_NO_THROW(require_options({.label_smoothing = 0.1F, .z_loss = 1e-4F}));
+    for (const float wrong : {-1e-4F, NAN}) {
+        EXPECT_THROW(require_options({.z_loss = wrong}), UsageError) << wrong;
+        EXPECT_THROW(require_options({.label_smoothing = wrong}), UsageError) << wrong;
+        EXPECT_THROW(require_options({.logit_softcap = wrong}), UsageError) << wrong;
+    }
+    EXPECT_THROW(require_options({.label_smoothing = 1}), UsageError);
 }
 
 TEST(RotaryChecks, TakeATableOfAllPositionsAndEvenHeads) {
