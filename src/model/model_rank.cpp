@@ -196,7 +196,7 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
         input_ = std::make_unique<ShardedInputLayer>(take(1));
     }
     if (schedule.output.rows(pipeline_rank) > 0) {
-        output_ = std::make_unique<ShardedOutputLayer>(
+        outputs_.push_back(std::make_unique<ShardedOutputLayer>(
             device, take(1), partition.micro_batch_size * config.seq_length,
             kernels::LossOptions{.label_smoothing = config.label_smoothing,
                                  .z_loss = config.z_loss,
