@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/loaded_program.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+std::vector<std::vector<int64_t>> block_begins(const Program& program, const Group& group) {
+    std::vector<std::vector<int64_t>> begins(program.reductions.size());
+    for (size_t which = 0; which < program.reductions.size(); ++which) {
+        const Reduction& reduction = program.reductions[which];
+        const size_t owners = reduction.first_row.size() - 1;
+        size_t owner = 0;
+        begins[which].push_back(0);
+        for (const int rank : group.ranks) {
+            const bool owns = group.ranks.size() == owners || rank != group.root;
+            if (owns && owner < owners) ++owner;
+            begins[which].push_back(reduction.first_row[owner] * reduction.cols);
+        }
+    }
+    return begins;
+}
+
+}  // namespace
+
+LoadedProgram::LoadedProgram(const Program& of_rank, bool asynchronous)
+    : program(of_rank),
+      successors(program.actions.size(), program.edges),
+      waits(asynchronous ? program.actions.size() : 0),
+      users(program.buffers.size(), 0) {
+    for (uint32_t i = 0; i < actions(); ++i) {
+        const Lane lane = program.actions[i].lane;
+        const bool communicates = lane != Lane::compute && lane != Lane::combine;
+        const Lane queue = asynchronous && communicates ? Lane::collective : lane;
+        queues[static_cast<size_t>(queue)].push_back(i);
+    }
+    for (const Edge& edge : program.edges) {
+        if (!asynchronous) break;
+        if (program.actions[edge.before].lane == program.actions[edge.after].lane) {
+            continue;  // a lane keeps its order
+        }
+        waits[edge.after].push_back(edge.before);
+    }
+    for (const Group& group : program.groups) block_begin.push_back(block_begins(program, group));
+    for (const uint32_t operand : program.operands) {
+        if (operand != kNoBuffer) ++users[operand];
+    }
+    timeline.spans.reserve(actions());
+}
+
+}  // namespace vocabpipe
