@@ -60,8 +60,8 @@ public:
         if (!options_.save.empty()) open_saver();
         if (checkpoint_) load();
         open_metrics();
-        batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size,
-                                             plan_->microbatches());
+        batch_ = std::make_unique<StepBatch>(
+            *dataset_, StepBatchOptions{.micro_batch_size = options_.micro_batch_size});
         for (int64_t step = first_step_; step <= options_.train_iters; ++step) {
             const StepResult result = run_step(step);
             if (saver_) print_saved(saver_->poll());
@@ -237,7 +237,7 @@ private:
         const LearningRateSchedule learning_rate{options_.lr, options_.min_lr,
                                                  options_.lr_warmup_iters, options_.train_iters};
         const int64_t begin = now_ns();
-        batch_->load(samples_before(step));
+        batch_->load(samples_before(step), plan_->microbatches());
         const double lr = learning_rate.at(step);
         if (trained_.model->output() != nullptr)
             trained_.model->output()->begin_step(plan_->microbatches());
