@@ -42,11 +42,14 @@ public:
                          bool overwrite) override;
 
     /// Sum over tokens of loss_n * |g_n|, per microbatch of the running step: with g = 1/count this
-    /// is the microbatch's share of the mean loss. Equal on every rank with output rows. Memory of
-    /// the device.
+    /// is the microbatch's share of the mean loss. In an evaluation, per sequence of each
+    /// microbatch. Equal on every rank with output rows. Memory of the device.
     [[nodiscard]] std::span<double> losses() const;
     /// Before every step.
     void begin_step(int microbatches);
+    /// Before a step of an evaluation: the loss is the cross-entropy alone, without label smoothing
+    /// and z-loss, which are there to train with.
+    void begin_evaluation(int microbatches, int64_t sequences);
 
 private:
     Device& device_;
@@ -56,11 +59,15 @@ private:
         return numerator.column_range(0, shard_.rows);
     }
 
+    void begin(const kernels::LossOptions& options, int64_t parts, size_t losses);
+
     std::span<Parameter> parameters_;
     kernels::VocabularyShard shard_;
-    kernels::LossOptions options_;
-    DeviceMemory losses_;  ///< doubles, per microbatch
-    size_t microbatches_ = 0;
+    kernels::LossOptions training_;
+    kernels::LossOptions options_;  ///< of the running step
+    int64_t parts_ = 1;             ///< of a microbatch, each with a loss of its own
+    DeviceMemory losses_;           ///< doubles, per part
+    size_t losses_of_step_ = 0;
     DeviceMemory token_losses_;  ///< (N) fp32 scratch
     DeviceMemory column_sum_;    ///< label smoothing: sum of the shard's rows
 };
