@@ -3,6 +3,7 @@
 
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/evaluation.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -94,7 +95,6 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
                                    : std::string("not given"));
     add("--eval-interval", o.evaluation.interval);
     add("--eval-iters", o.evaluation.iters);
-    add("--valid-data-path", o.evaluation.valid_data_path.empty() ? "not given" : "given");
     add("--multiple-choice-path",
         o.evaluation.multiple_choice_path.empty() ? "not given" : "given");
     add("--skip-train", o.evaluation.skip_train ? "given" : "not given");
@@ -124,6 +124,10 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
         o.schedule_costs      ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
         : o.cost_file.empty() ? std::string("auto")
                               : o.cost_file);
+    add("--split", o.data.split.empty() ? "not given" : o.data.split);
+    add("--eod-token-id", o.data.eod_token_id);
+    add("--eod-mask-loss", o.data.eod_mask_loss ? "given" : "not given");
+    add("--reset-attention-mask", o.data.reset_attention_mask ? "given" : "not given");
     add("--reduction", o.reductions == Reductions::native ? "native" : "ordered");
     add("--c0-margin", o.c0_margin);
     add("--threads-per-rank", o.threads_per_rank);
@@ -202,10 +206,10 @@ void check_options(const TrainOptions& o, int ranks) {
     }
     within("--eval-interval", o.evaluation.interval, 1, INT64_MAX);
     within("--eval-iters", o.evaluation.iters, 0, INT32_MAX);
-    if (o.evaluation.skip_train && !o.evaluation.any()) {
+    if (o.evaluation.skip_train && !evaluates(o)) {
         throw UsageError(
-            "--skip-train: evaluates, but there is nothing to evaluate on; give --valid-data-path "
-            "or --multiple-choice-path");
+            "--skip-train: evaluates, but there is nothing to evaluate on; give --valid-data-path, "
+            "--split with a part for it, or --multiple-choice-path");
     }
     for (const auto& [flag, value] :
          {std::pair("--save", &o.save), std::pair("--report", &o.report),

@@ -2,9 +2,6 @@
 #include "src/train/evaluation.hpp"
 
 #include "src/runtime/wait.hpp"
-#include "src/train/data/check_tokens.hpp"
-#include "src/train/data/open_tokens.hpp"
-#include "src/train/data/token_dataset.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -14,33 +11,42 @@ namespace vocabpipe {
 
 namespace {
 
-EvaluationShape shape_of(const TrainOptions& options, const TrainingPlan& plan) {
+EvaluationShape shape_of(const TrainOptions& options, const TrainingPlan& plan,
+                         const EvaluationData& data) {
     return {.micro_batch_size = options.micro_batch_size,
             .seq_length = options.model.seq_length,
             .microbatches = plan.microbatches(),
             .mesh = {.pipeline = plan.schedule().ranks},
-            .loss_rank = plan.schedule().output.owners().front()};
+            .loss_rank = plan.schedule().output.owners().front(),
+            .separate_documents = data.masks.separate};
 }
 
 }  // namespace
 
-EvaluationData open_evaluation_data(const TrainOptions& options, bool scan) {
-    const EvaluationOptions& o = options.evaluation;
-    EvaluationData data;
-    if (o.iters > 0 && !o.valid_data_path.empty()) {
-        std::shared_ptr<const TokenSource> source =
-            open_tokens(o.valid_data_path, parse_data_format(options.data_format));
-        if (scan) check_tokens(*source, options.model.vocab_size);
-        data.valid = std::make_unique<TokenDataset>(
-            std::move(source),
-            TokenDatasetOptions{.seq_length = options.model.seq_length, .shuffle = false});
+bool validates(const TrainOptions& options) {
+    const DataOptions& data = options.data;
+    if (options.evaluation.iters == 0) return false;
+    return !data.valid_path.empty() ||
+           (!data.split.empty() && SplitProportions(data.split)[DataSplit::valid] > 0);
+}
+
+bool evaluates(const TrainOptions& options) {
+    return validates(options) || !options.evaluation.multiple_choice_path.empty();
+}
+
+EvaluationData open_evaluation_data(const TrainOptions& options, const TrainingData* data) {
+    EvaluationData opened;
+    if (validates(options)) {
+        opened.valid = data->samples(
+            DataSplit::valid,
+            {.seq_length = options.model.seq_length, .seed = options.seed, .shuffle = false});
+        opened.masks = data->masks();
     }
-    if (!o.multiple_choice_path.empty()) {
-        data.choices.emplace(o.multiple_choice_path,
-                             ChoiceLimits{.vocab_size = options.model.vocab_size,
-                                          .seq_length = options.model.seq_length});
+    if (const std::string& path = options.evaluation.multiple_choice_path; !path.empty()) {
+        opened.choices.emplace(path, ChoiceLimits{.vocab_size = options.model.vocab_size,
+                                                  .seq_length = options.model.seq_length});
     }
-    return data;
+    return opened;
 }
 
 std::string EvaluationResult::line() const {
@@ -83,7 +89,7 @@ Evaluation::Evaluation(Communicator& world, const TrainOptions& options, const T
     : options_(options),
       data_(std::move(data)),
       losses_(world, *trained.executor, plan.evaluation_slot(), device, trained.model->output(),
-              shape_of(options, plan)) {}
+              shape_of(options, plan, data_)) {}
 
 bool Evaluation::due(int64_t step) const {
     return step % options_.evaluation.interval == 0 || step == options_.train_iters;
@@ -97,7 +103,7 @@ EvaluationResult Evaluation::run(int64_t step) {
         // No more than there are, so that the product stays small, too.
         const int64_t batches =
             std::min(options_.evaluation.iters, data_.valid->samples_per_epoch() / batch + 1);
-        result.validation = validation_loss(losses_, *data_.valid, batches * batch);
+        result.validation = validation_loss(losses_, *data_.valid, data_.masks, batches * batch);
     }
     if (data_.choices) result.choices = choice_accuracy(losses_, *data_.choices);
     result.seconds = static_cast<double>(now_ns() - begin) * 1e-9;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/train/data/choice_set.hpp"
-#include "src/train/data/sample_source.hpp"
+#include "src/train/data/training_data.hpp"
 #include "src/train/metrics_file.hpp"
 #include "src/train/multiple_choice.hpp"
 #include "src/train/train_options.hpp"
@@ -21,12 +21,19 @@ namespace vocabpipe {
 /// What a model was evaluated on, opened and checked.
 struct EvaluationData {
     std::unique_ptr<const SampleSource> valid;  ///< null: no validation loss
+    DocumentMasks masks;                        ///< of valid
     std::optional<ChoiceSet> choices;           ///< none: no multiple choice
 };
 
-/// Opens what the options name. Rank 0 scans the tokens; the others need not. InputFileError,
-/// UsageError.
-[[nodiscard]] EvaluationData open_evaluation_data(const TrainOptions& options, bool scan);
+/// Whether a run computes a validation loss: there are data for it.
+[[nodiscard]] bool validates(const TrainOptions& options);
+/// Whether it evaluates at all.
+[[nodiscard]] bool evaluates(const TrainOptions& options);
+
+/// Opens what the options ask for; `data` are the run's, null where it has none. Validation data
+/// are read in their own order. InputFileError, UsageError.
+[[nodiscard]] EvaluationData open_evaluation_data(const TrainOptions& options,
+                                                  const TrainingData* data);
 
 /// What one evaluation found; the same on every rank.
 struct EvaluationResult {

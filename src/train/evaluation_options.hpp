@@ -10,14 +10,8 @@ namespace vocabpipe {
 struct EvaluationOptions {
     int64_t interval = 1000;           // --eval-interval, steps; Megatron's default
     int64_t iters = 100;               // --eval-iters, global batches at most; Megatron's default
-    std::string valid_data_path;       // --valid-data-path; empty: no validation loss
     std::string multiple_choice_path;  // --multiple-choice-path; empty: none
     bool skip_train = false;           // --skip-train, evaluate once and end
-
-    /// Whether there is anything to evaluate.
-    [[nodiscard]] bool any() const {
-        return (iters > 0 && !valid_data_path.empty()) || !multiple_choice_path.empty();
-    }
 };
 
 }  // namespace vocabpipe

@@ -18,17 +18,21 @@ SequenceLosses::SequenceLosses(Communicator& world, Executor& executor, size_t s
     const size_t total = per_microbatch * static_cast<size_t>(shape.microbatches);
     tokens_.resize(total);
     labels_.resize(total);
+    if (shape.separate_documents) first_visible_.resize(total);
     counted_.resize(total);
     sums_.resize(static_cast<size_t>(shape.micro_batch_size * shape.microbatches));
     for (int j = 0; j < shape.microbatches; ++j) {
         const size_t at = static_cast<size_t>(j) * per_microbatch;
-        microbatches_.push_back({.index = j,
-                                 .sequences = shape.micro_batch_size,
-                                 .seq_length = shape.seq_length,
-                                 .tokens = std::span(tokens_).subspan(at, per_microbatch),
-                                 .labels = std::span(labels_).subspan(at, per_microbatch),
-                                 .loss_gradient = std::span(counted_).subspan(at, per_microbatch),
-                                 .first_visible = {}});
+        microbatches_.push_back(
+            {.index = j,
+             .sequences = shape.micro_batch_size,
+             .seq_length = shape.seq_length,
+             .tokens = std::span(tokens_).subspan(at, per_microbatch),
+             .labels = std::span(labels_).subspan(at, per_microbatch),
+             .loss_gradient = std::span(counted_).subspan(at, per_microbatch),
+             .first_visible = shape.separate_documents
+                                  ? std::span(first_visible_).subspan(at, per_microbatch)
+                                  : std::span<int32_t>()});
     }
 }
 
@@ -60,15 +64,20 @@ void SequenceLosses::load(int64_t first_microbatch, int64_t count, const Fill& f
     const int replica = shape_.mesh.replica(world_.rank());
     const auto length = static_cast<size_t>(shape_.seq_length);
     for (int64_t row = 0; row < std::ssize(sums_); ++row) {
-        const auto tokens = std::span(tokens_).subspan(static_cast<size_t>(row) * length, length);
-        const auto labels = std::span(labels_).subspan(static_cast<size_t>(row) * length, length);
-        std::fill(tokens.begin(), tokens.end(), 0);
-        std::fill(labels.begin(), labels.end(), -1);
+        const auto row_of = [&](std::vector<int32_t>& all, int32_t value) {
+            if (all.empty()) return std::span<int32_t>();
+            const auto part = std::span(all).subspan(static_cast<size_t>(row) * length, length);
+            std::fill(part.begin(), part.end(), value);
+            return part;
+        };
+        const SequenceRow empty{.tokens = row_of(tokens_, 0),
+                                .labels = row_of(labels_, -1),
+                                .first_visible = row_of(first_visible_, 0)};
         const int64_t microbatch =
             first_microbatch + row / shape_.micro_batch_size * shape_.mesh.data + replica;
         const int64_t sequence =
             microbatch * shape_.micro_batch_size + row % shape_.micro_batch_size;
-        if (sequence < count) fill(sequence, tokens, labels);
+        if (sequence < count) fill(sequence, empty);
     }
     std::transform(labels_.begin(), labels_.end(), counted_.begin(),
                    [](int32_t label) { return label >= 0 ? 1.0F : 0.0F; });

@@ -29,6 +29,15 @@ struct EvaluationShape {
     int microbatches = 1;  ///< per replica, of the evaluation's program
     Mesh mesh;
     int loss_rank = 0;  ///< pipeline rank that has the losses: the lowest with output rows
+    bool separate_documents = false;  ///< tokens see their own document only
+};
+
+/// Where a sequence to be evaluated is written, seq_length each.
+struct SequenceRow {
+    std::span<int32_t> tokens;  ///< 0 behind the text
+    std::span<int32_t> labels;  ///< -1 where not counted, all at first
+    std::span<int32_t>
+        first_visible;  ///< Microbatch's, 0 at first; empty unless separate_documents
 };
 
 /// Runs the evaluation program of a run (Executor's slot `slot`) over sequences: the plain
@@ -37,9 +46,8 @@ struct EvaluationShape {
 /// losses depend on neither d nor the order of the passes. Allocates in the first call only.
 class SequenceLosses {
 public:
-    /// Writes tokens and labels (seq_length each) of a sequence; labels are -1 where not counted.
-    using Fill =
-        std::function<void(int64_t sequence, std::span<int32_t> tokens, std::span<int32_t> labels)>;
+    /// Writes a sequence.
+    using Fill = std::function<void(int64_t sequence, const SequenceRow& row)>;
 
     /// All must outlive it; `output` is null without output rows.
     SequenceLosses(Communicator& world, Executor& executor, size_t slot, Device& device,
@@ -60,7 +68,8 @@ private:
     ShardedOutputLayer* output_;
     EvaluationShape shape_;
     std::vector<int32_t> tokens_, labels_;  ///< of a step, sequence by sequence
-    std::vector<float> counted_;            ///< 1 where a token counts, else 0
+    std::vector<int32_t> first_visible_;
+    std::vector<float> counted_;  ///< 1 where a token counts, else 0
     std::vector<Microbatch> microbatches_;
     std::vector<double> sums_;  ///< of a step, by sequence
 };

@@ -18,6 +18,7 @@ void StepBatch::set_microbatches(int microbatches) {
     tokens_.resize(total);
     labels_.resize(total);
     loss_gradient_.resize(total);
+    if (options_.masks.separate) first_visible_.resize(total);
     microbatches_.clear();
     for (int j = 0; j < microbatches; ++j) {
         const size_t at = static_cast<size_t>(j) * per_microbatch;
@@ -28,24 +29,58 @@ void StepBatch::set_microbatches(int microbatches) {
              .tokens = std::span(tokens_).subspan(at, per_microbatch),
              .labels = std::span(labels_).subspan(at, per_microbatch),
              .loss_gradient = std::span(loss_gradient_).subspan(at, per_microbatch),
-             .first_visible = {}});
+             .first_visible = options_.masks.separate
+                                  ? std::span(first_visible_).subspan(at, per_microbatch)
+                                  : std::span<int32_t>()});
     }
+}
+
+int64_t StepBatch::fill(int j, int64_t first) {
+    const DocumentMasks& masks = options_.masks;
+    const auto length = static_cast<size_t>(samples_.seq_length());
+    const auto rows = static_cast<size_t>(options_.micro_batch_size);
+    int64_t counted = options_.micro_batch_size * samples_.seq_length();
+    for (size_t row = 0; row < rows; ++row) {
+        samples_.sample(first + static_cast<int64_t>(row), sample_);
+        const size_t at = (static_cast<size_t>(j) * rows + row) * length;
+        const auto tokens = std::span(tokens_).subspan(at, length);
+        const auto labels = std::span(labels_).subspan(at, length);
+        std::copy_n(sample_.begin(), length, tokens.begin());
+        std::copy_n(sample_.begin() + 1, length, labels.begin());
+        if (masks.ignore_next) counted -= ignore_after_ends(tokens, masks.end_of_document, labels);
+        if (masks.separate) {
+            find_document_starts(tokens, masks.end_of_document,
+                                 std::span(first_visible_).subspan(at, length));
+        }
+    }
+    return counted;
+}
+
+int64_t StepBatch::count(int64_t first) {
+    const int64_t length = samples_.seq_length();
+    int64_t counted = options_.micro_batch_size * length;
+    // Without a mask every label counts: check_tokens() refuses negative ids.
+    if (!options_.masks.ignore_next) return counted;
+    for (int64_t row = 0; row < options_.micro_batch_size; ++row) {
+        samples_.sample(first + row, sample_);
+        counted -= std::count(sample_.begin(), sample_.end() - 1, options_.masks.end_of_document);
+    }
+    return counted;
 }
 
 void StepBatch::load(int64_t first_sample, int microbatches) {
     set_microbatches(microbatches);
-    const int64_t length = samples_.seq_length();
-    const int64_t rows = options_.micro_batch_size;
-    for (int64_t row = 0; row < rows * microbatches; ++row) {
-        const int64_t microbatch = row / rows * options_.replicas + options_.replica;
-        samples_.sample(first_sample + microbatch * rows + row % rows, sample_);
-        std::copy_n(sample_.begin(), length, tokens_.begin() + row * length);
-        std::copy_n(sample_.begin() + 1, length, labels_.begin() + row * length);
+    counted_tokens_ = 0;
+    int64_t first = first_sample;
+    for (int j = 0; j < microbatches; ++j) {
+        for (int replica = 0; replica < options_.replicas; ++replica) {
+            counted_tokens_ += replica == options_.replica ? fill(j, first) : count(first);
+            first += options_.micro_batch_size;
+        }
     }
-    // No label is ignored: check_tokens() refuses negative ids.
-    counted_tokens_ = global_batch_size() * length;
-    std::fill(loss_gradient_.begin(), loss_gradient_.end(),
-              1.0F / static_cast<float>(counted_tokens_));
+    const float g = counted_tokens_ == 0 ? 0.0F : 1.0F / static_cast<float>(counted_tokens_);
+    std::transform(labels_.begin(), labels_.end(), loss_gradient_.begin(),
+                   [g](int32_t label) { return label >= 0 ? g : 0.0F; });
 }
 
 }  // namespace vocabpipe

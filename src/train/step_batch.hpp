@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/train/data/document_masks.hpp"
 #include "src/train/data/sample_source.hpp"
 #include "vocabpipe/modules.hpp"
 
@@ -14,6 +15,7 @@ struct StepBatchOptions {
     int64_t micro_batch_size = 1;  ///< sequences
     int replica = 0;               ///< Mesh::replica() of the rank
     int replicas = 1;              ///< Mesh::data
+    DocumentMasks masks = {};      ///< none
 };
 
 /// The microbatches of one step that a replica trains on. Every rank of the replica reads all of
@@ -43,11 +45,16 @@ public:
 
 private:
     void set_microbatches(int microbatches);
+    /// Microbatch j of this replica from sample `first` on; returns how many labels count.
+    int64_t fill(int j, int64_t first);
+    /// Reads as many samples of another replica.
+    [[nodiscard]] int64_t count(int64_t first);
 
     const SampleSource& samples_;
     StepBatchOptions options_;
     std::vector<int32_t> tokens_, labels_;  ///< all microbatches, one after the other
     std::vector<float> loss_gradient_;
+    std::vector<int32_t> first_visible_;  ///< empty unless documents are separate
     std::vector<int32_t> sample_;
     std::vector<Microbatch> microbatches_;
     int64_t counted_tokens_ = 0;

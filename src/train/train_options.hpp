@@ -3,6 +3,7 @@
 
 #include "src/model/model_config.hpp"
 #include "src/train/batch_size_schedule.hpp"
+#include "src/train/data/data_options.hpp"
 #include "src/train/evaluation_options.hpp"
 #include "src/train/optimizer_step.hpp"
 #include "src/train/rank_placement.hpp"
@@ -23,8 +24,7 @@ namespace vocabpipe {
 /// A training run; the comments name the flags of train_gpt.
 struct TrainOptions {
     ModelConfig model;
-    std::string data_path;                   // --data-path
-    std::string data_format = "auto";        // --data-format
+    DataOptions data;
     int64_t micro_batch_size = 1;            // --micro-batch-size, sequences
     int64_t global_batch_size = 8;           // --global-batch-size, sequences
     std::optional<BatchSizeRampUp> ramp_up;  // --rampup-batch-size

@@ -4,13 +4,12 @@
 #include "src/model/model_rank.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
+#include "src/train/batch_loader.hpp"
 #include "src/train/check_options.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
-#include "src/train/data/check_tokens.hpp"
-#include "src/train/data/open_tokens.hpp"
-#include "src/train/data/token_dataset.hpp"
+#include "src/train/data/training_data.hpp"
 #include "src/train/evaluation.hpp"
 #include "src/train/learning_rate.hpp"
 #include "src/train/measure_links.hpp"
@@ -19,7 +18,6 @@
 #include "src/train/process_memory.hpp"
 #include "src/train/rank_placement.hpp"
 #include "src/train/run_report.hpp"
-#include "src/train/step_batch.hpp"
 #include "src/train/trained_rank.hpp"
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/error.hpp"
@@ -61,9 +59,7 @@ public:
         if (!options_.save.empty()) open_saver();
         if (checkpoint_) load();
         open_metrics();
-        batch_ = std::make_unique<StepBatch>(
-            *dataset_, StepBatchOptions{.micro_batch_size = options_.micro_batch_size});
-        if (options_.evaluation.any()) {
+        if (evaluates(options_)) {
             evaluation_.emplace(communicator_, options_, *plan_, trained_, *device_,
                                 std::move(evaluation_data_));
         }
@@ -178,14 +174,15 @@ private:
             return flag.starts_with("--save") || flag.starts_with("--async-save") ||
                    flag.starts_with("--max-shard-size") || flag.starts_with("--load") ||
                    flag.starts_with("--finetune") || flag.starts_with("--eval-") ||
-                   flag.starts_with("--valid-") || flag.starts_with("--multiple-choice-") ||
-                   flag.starts_with("--skip-train");
+                   flag.starts_with("--multiple-choice-") || flag.starts_with("--skip-train");
         });
         flags.push_back("ranks " + std::to_string(communicator_.size()));
-        const std::filesystem::path data(options_.data_path);
-        flags.push_back("--data-path " +
-                        std::filesystem::absolute(data).lexically_normal().string());
-        flags.push_back("samples-per-epoch " + std::to_string(dataset_->samples_per_epoch()));
+        if (data_) {
+            for (std::string& flag : data_->flags()) flags.push_back(std::move(flag));
+        }
+        if (samples_) {
+            flags.push_back("samples-per-epoch " + std::to_string(samples_->samples_per_epoch()));
+        }
         return flags;
     }
 
@@ -214,15 +211,18 @@ private:
     }
 
     void open_data() {
-        if (options_.data_path.empty()) throw UsageError("--data-path: is required");
-        std::shared_ptr<const TokenSource> source =
-            open_tokens(options_.data_path, parse_data_format(options_.data_format));
-        // One rank scans; agree() tells the others.
-        if (rank_ == 0) check_tokens(*source, options_.model.vocab_size);
-        dataset_.emplace(
-            std::move(source),
-            TokenDatasetOptions{.seq_length = options_.model.seq_length, .seed = options_.seed});
-        evaluation_data_ = open_evaluation_data(options_, rank_ == 0);
+        const bool trains = !options_.evaluation.skip_train;
+        if (trains || validates(options_)) {
+            data_.emplace(options_.data);
+            // One rank scans; agree() tells the others.
+            if (rank_ == 0) data_->check(options_.model.vocab_size);
+        }
+        evaluation_data_ = open_evaluation_data(options_, data_ ? &*data_ : nullptr);
+        if (!trains) return;
+        samples_ = data_->samples(DataSplit::train,
+                                  {.seq_length = options_.model.seq_length, .seed = options_.seed});
+        batch_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options_.micro_batch_size,
+                                                   .masks = data_->masks()});
     }
 
     void load() {
@@ -258,21 +258,26 @@ private:
         const int64_t begin = now_ns();
         use_batch_size();
         const int microbatches = plan_->steps()[slot_].microbatches;
-        batch_->load(consumed_samples_, microbatches);
-        consumed_samples_ += batch_->global_batch_size();
+        const StepBatch& batch = batch_->load(consumed_samples_, microbatches);
+        batch_size_ = batch.global_batch_size();
+        consumed_samples_ += batch_size_;
+        if (step < options_.train_iters) {
+            batch_->prefetch(consumed_samples_,
+                             plan_->batch_sizes().microbatches(consumed_samples_));
+        }
         const double lr = learning_rate.at(step);
         if (trained_.model->output() != nullptr) trained_.model->output()->begin_step(microbatches);
         trained_.optimizer->begin_step(
-            step, static_cast<float>(lr), batch_->counted_tokens(),
+            step, static_cast<float>(lr), batch.counted_tokens(),
             output_failure_ || (options_.stop_requested && options_.stop_requested()));
         trained_.executor->set_step(step);
-        trained_.executor->run_step(batch_->microbatches(), slot_);
+        trained_.executor->run_step(batch.microbatches(), slot_);
         const int64_t duration = now_ns() - begin;
 
         const StepResult result = trained_.optimizer->result();
         const double seconds = static_cast<double>(duration) * 1e-9;
-        const double tokens = static_cast<double>(batch_->global_batch_size()) *
-                              static_cast<double>(options_.model.seq_length);
+        const double tokens =
+            static_cast<double>(batch_size_) * static_cast<double>(options_.model.seq_length);
         usage_.add_step(trained_.executor->timeline(slot_), duration);
         meter_.add_step(trained_.executor->timeline(slot_), programs()[static_cast<size_t>(rank_)],
                         duration);
@@ -286,8 +291,7 @@ private:
                     "global batch size: %5lld | lm loss: %.6E | grad norm: %.3f |%s\n",
                     static_cast<long long>(step), static_cast<long long>(options_.train_iters),
                     static_cast<long long>(consumed_samples_), seconds * 1e3, tokens / seconds, lr,
-                    static_cast<long long>(batch_->global_batch_size()), result.loss,
-                    result.grad_norm,
+                    static_cast<long long>(batch_size_), result.loss, result.grad_norm,
                     result.updated ? ""
                                    : " update skipped: no counted token or non-finite gradient |");
                 std::fflush(stdout);
@@ -426,7 +430,7 @@ private:
         for (int rank = 0; rank < plan_->ranks(); ++rank) {
             report_.devices.push_back(plan_->placement(rank).device);
         }
-        report_.tokens_per_step = batch_->global_batch_size() * options_.model.seq_length;
+        report_.tokens_per_step = batch_size_ * options_.model.seq_length;
         const Program& program = programs()[static_cast<size_t>(rank_)];
         RankReport mine;
         mine.busy_share = usage_.busy_share();
@@ -498,9 +502,10 @@ private:
     int64_t start_memory_;
     std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
-    std::optional<TokenDataset> dataset_;
-    std::optional<Checkpoint> checkpoint_;   ///< until its weights are in place
-    std::optional<SaveFolder> save_folder_;  ///< on rank 0
+    std::optional<TrainingData> data_;
+    std::unique_ptr<const SampleSource> samples_;  ///< to train on
+    std::optional<Checkpoint> checkpoint_;         ///< until its weights are in place
+    std::optional<SaveFolder> save_folder_;        ///< on rank 0
     int64_t first_step_ = 1;
     int64_t consumed_samples_ = 0;  ///< of the data, over all runs
     size_t slot_ = 0;               ///< of the executor, of the last step of training
@@ -509,7 +514,8 @@ private:
     TrainedRank trained_;
     std::optional<CheckpointSaver> saver_;
     bool said_that_saves_wait_ = false;
-    std::unique_ptr<StepBatch> batch_;
+    std::optional<BatchLoader> batch_;
+    int64_t batch_size_ = 0;          ///< of the last step, of all replicas
     EvaluationData evaluation_data_;  ///< until evaluation_ has it
     std::optional<Evaluation> evaluation_;
     RankUsage usage_;

@@ -2,6 +2,7 @@
 #include "src/train/training_plan.hpp"
 
 #include "src/model/flop_costs.hpp"
+#include "src/train/evaluation.hpp"
 #include "src/train/process_memory.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
@@ -113,7 +114,7 @@ void TrainingPlan::make_schedules(const PassCosts& costs, int64_t c0_margin) {
         add(microbatches(), std::move(full));
         for (const int m : batch_sizes_.smaller()) add(m, make_schedule(costs, c0_margin, m));
     }
-    if (options_.evaluation.any()) add(microbatches(), std::move(evaluation));
+    if (evaluates(options_)) add(microbatches(), std::move(evaluation));
 }
 
 void TrainingPlan::lower_all() {

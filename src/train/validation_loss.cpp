@@ -13,12 +13,16 @@ double ValidationLoss::perplexity() const {
 }
 
 ValidationLoss validation_loss(SequenceLosses& losses, const SampleSource& source,
-                               int64_t samples) {
+                               const DocumentMasks& masks, int64_t samples) {
     std::vector<int32_t> sample(static_cast<size_t>(source.seq_length()) + 1);
-    const auto fill = [&](int64_t i, std::span<int32_t> tokens, std::span<int32_t> labels) {
+    const auto fill = [&](int64_t i, const SequenceRow& row) {
         source.sample(i, sample);
-        std::copy(sample.begin(), sample.end() - 1, tokens.begin());
-        std::copy(sample.begin() + 1, sample.end(), labels.begin());
+        std::copy(sample.begin(), sample.end() - 1, row.tokens.begin());
+        std::copy(sample.begin() + 1, sample.end(), row.labels.begin());
+        if (masks.ignore_next) ignore_after_ends(row.tokens, masks.end_of_document, row.labels);
+        if (masks.separate) {
+            find_document_starts(row.tokens, masks.end_of_document, row.first_visible);
+        }
     };
     ValidationLoss all;
     double sum = 0;

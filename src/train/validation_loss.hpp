@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/train/data/document_masks.hpp"
 #include "src/train/data/sample_source.hpp"
 #include "src/train/sequence_losses.hpp"
 
@@ -16,9 +17,10 @@ struct ValidationLoss {
     [[nodiscard]] double perplexity() const;
 };
 
-/// Over samples 0 .. samples - 1 of the source, or all that there are if they are fewer. Added up
-/// in double precision and in the order of the samples. Collective.
+/// As training sees them: with the masks of documents. Over samples 0 .. samples - 1 of the source,
+/// or all that there are if they are fewer. Added up in double precision and in the order of the
+/// samples. Collective.
 [[nodiscard]] ValidationLoss validation_loss(SequenceLosses& losses, const SampleSource& source,
-                                             int64_t samples);
+                                             const DocumentMasks& masks, int64_t samples);
 
 }  // namespace vocabpipe

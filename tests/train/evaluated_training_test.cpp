@@ -39,7 +39,8 @@ protected:
     /// Six steps, evaluated after each second.
     [[nodiscard]] TrainOptions options() const {
         TrainOptions o = runs_.options();
-        o.evaluation.valid_data_path = runs_.path("valid.bin");
+        o.data.train_path = std::exchange(o.data.path, {});
+        o.data.valid_path = {runs_.path("valid.bin")};
         o.evaluation.multiple_choice_path = runs_.path("choices.bin");
         o.evaluation.interval = 2;
         o.evaluation.iters = 3;
@@ -134,14 +135,17 @@ TEST_F(EvaluatedTraining, RefusesFlagsThatMakeNoSense) {
                 HasSubstr("--eval-interval 0"));
     EXPECT_THAT(refusal([](TrainOptions& o) { o.evaluation.iters = -1; }),
                 HasSubstr("--eval-iters -1"));
-    EXPECT_THAT(refusal([](TrainOptions& o) { o.evaluation = {.skip_train = true}; }),
+    EXPECT_THAT(refusal([](TrainOptions& o) {
+                    o.evaluation = {.skip_train = true};
+                    o.data.valid_path.clear();
+                }),
                 HasSubstr("--skip-train: evaluates, but there is nothing"));
     EXPECT_THAT(refusal([](TrainOptions& o) {
                     o.evaluation.skip_train = true;
                     o.save = "there";
                 }),
                 HasSubstr("--save there: is written by training"));
-    EXPECT_THAT(refusal([&](TrainOptions& o) { o.evaluation.valid_data_path = "nowhere.bin"; }),
+    EXPECT_THAT(refusal([&](TrainOptions& o) { o.data.valid_path = {"nowhere.bin"}; }),
                 HasSubstr("nowhere.bin"));
     EXPECT_THAT(refusal([&](TrainOptions& o) {
                     o.evaluation.multiple_choice_path = runs_.path("valid.bin");
@@ -185,6 +189,7 @@ TEST_F(GrowingBatches, GoOnWhereASavedRunWas) {
     for (const char* schedule : {"1f1b", "interleaved", "zb-v"}) {
         TrainOptions o = growing();
         o.schedule = schedule;
+        o.data = options().data;
         o.evaluation = options().evaluation;
         const std::vector<std::string> expected = steps(run(2, o));
         o.save = runs_.path(schedule);

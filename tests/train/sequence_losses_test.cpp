@@ -28,11 +28,10 @@ public:
     [[nodiscard]] const Batch& batch() const { return batch_; }
     [[nodiscard]] Losses losses(const EvaluationSetup& setup, int64_t count) const {
         return evaluate_on_threads(setup, [&](SequenceLosses& losses) {
-            return losses.of(
-                count, [&](int64_t i, std::span<int32_t> tokens, std::span<int32_t> labels) {
-                    std::ranges::copy(batch_.tokens[static_cast<size_t>(i)], tokens.begin());
-                    std::ranges::copy(batch_.labels[static_cast<size_t>(i)], labels.begin());
-                });
+            return losses.of(count, [&](int64_t i, const SequenceRow& row) {
+                std::ranges::copy(batch_.tokens[static_cast<size_t>(i)], row.tokens.begin());
+                std::ranges::copy(batch_.labels[static_cast<size_t>(i)], row.labels.begin());
+            });
         });
     }
 
@@ -97,7 +96,7 @@ TEST(SequenceLosses, OfBadDataEndEveryRankAlike) {
     const ModelConfig config = tiny_gpt(4, {});
     EXPECT_THROW(evaluate_on_threads({.config = config, .ranks = 2},
                                      [](SequenceLosses& losses) {
-                                         return losses.of(9, [](int64_t i, auto, auto) {
+                                         return losses.of(9, [](int64_t i, const SequenceRow&) {
                                              if (i == 8) throw InputFileError("sequence 8");
                                          });
                                      }),
@@ -123,16 +122,16 @@ TEST(ValidationLoss, IsTheMeanOverAllCountedTokensAndItsPerplexityTheExponential
     const auto validate = [&](int64_t samples) {
         return evaluate_on_threads(
             {.config = config, .mode = VocabMode::one_barrier, .ranks = 2},
-            [&](SequenceLosses& losses) { return validation_loss(losses, source, samples); });
+            [&](SequenceLosses& losses) { return validation_loss(losses, source, {}, samples); });
     };
     double sum = 0;
     const Losses all = evaluate_on_threads(
         {.config = config, .mode = VocabMode::one_barrier, .ranks = 2}, [&](SequenceLosses& l) {
-            return l.of(5, [&](int64_t i, std::span<int32_t> tokens, std::span<int32_t> labels) {
+            return l.of(5, [&](int64_t i, const SequenceRow& row) {
                 std::vector<int32_t> sample(7);
                 source.sample(i, sample);
-                std::copy_n(sample.begin(), 6, tokens.begin());
-                std::copy_n(sample.begin() + 1, 6, labels.begin());
+                std::copy_n(sample.begin(), 6, row.tokens.begin());
+                std::copy_n(sample.begin() + 1, 6, row.labels.begin());
             });
         });
     for (const SequenceLoss& one : all) sum += one.sum;

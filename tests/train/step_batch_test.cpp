@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <vector>
 
 namespace vocabpipe {
@@ -90,6 +91,74 @@ TEST(StepBatch, MayGrowAndShrinkFromStepToStep) {
         EXPECT_EQ(batch.counted_tokens(), microbatches * kLength);
         first += microbatches;
     }
+}
+
+/// Random tokens with many ends of documents.
+class RandomDocuments final : public SampleSource {
+public:
+    [[nodiscard]] int64_t seq_length() const override { return 9; }
+    [[nodiscard]] int64_t samples_per_epoch() const override { return 1; }
+    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override {
+        std::mt19937 random(static_cast<uint32_t>(index));
+        for (int32_t& token : tokens_and_next) token = static_cast<int32_t>(random() % 4);
+    }
+};
+
+TEST(StepBatch, CountsTheLabelsOfAllReplicasThatNoMaskIgnores) {
+    const RandomDocuments samples;
+    constexpr int32_t kEnd = 2;
+    int64_t expected = 0;
+    std::vector<int32_t> tokens(10);
+    for (int64_t i = 7; i < 7 + 12; ++i) {
+        samples.sample(i, tokens);
+        for (int64_t t = 0; t < 9; ++t) expected += tokens[static_cast<size_t>(t)] != kEnd;
+    }
+    for (const int replicas : {1, 2, 3, 6}) {
+        int64_t mine = 0;
+        for (int replica = 0; replica < replicas; ++replica) {
+            StepBatch batch(samples, {.micro_batch_size = 2,
+                                      .replica = replica,
+                                      .replicas = replicas,
+                                      .masks = {.end_of_document = kEnd, .ignore_next = true}});
+            batch.load(7, 6 / replicas);
+            EXPECT_EQ(batch.counted_tokens(), expected);
+            for (const Microbatch& m : batch.microbatches()) {
+                for (size_t i = 0; i < m.tokens.size(); ++i) {
+                    const bool ignored = m.tokens[i] == kEnd;
+                    EXPECT_EQ(m.labels[i] < 0, ignored);
+                    EXPECT_EQ(m.loss_gradient[i],
+                              ignored ? 0.0F : 1.0F / static_cast<float>(expected));
+                    mine += !ignored;
+                }
+            }
+        }
+        EXPECT_EQ(mine, expected) << replicas;
+    }
+}
+
+TEST(StepBatch, SaysWhereTheDocumentOfEveryTokenBegins) {
+    const RandomDocuments samples;
+    constexpr int32_t kEnd = 1;
+    StepBatch batch(samples,
+                    {.micro_batch_size = 3, .masks = {.end_of_document = kEnd, .separate = true}});
+    batch.load(0, 2);
+    EXPECT_EQ(batch.counted_tokens(), 6 * 9);
+    for (const Microbatch& m : batch.microbatches()) {
+        ASSERT_EQ(m.first_visible.size(), m.tokens.size());
+        for (size_t i = 0; i < m.tokens.size(); ++i) {
+            size_t begin = i;
+            while (begin % 9 > 0 && m.tokens[begin - 1] != kEnd) --begin;
+            EXPECT_EQ(m.first_visible[i], static_cast<int32_t>(begin % 9));
+        }
+    }
+}
+
+TEST(StepBatch, HasNoGradientWhereEveryLabelIsIgnored) {
+    const NumberedSamples samples(1);
+    StepBatch batch(samples, {.masks = {.end_of_document = 500, .ignore_next = true}});
+    batch.load(5, 1);
+    EXPECT_EQ(batch.counted_tokens(), 0);
+    EXPECT_EQ(batch.microbatches()[0].loss_gradient[0], 0.0F);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct TokenSourceInfo {
     TokenType type = TokenType::u8;  // on disk
     int64_t documents = -1;          // -1: the format does not say
     int64_t sequences = -1;          // -1: the format does not say
+    int32_t end_of_document = -1;    // the token, where the format fixes it; -1: it does not
     int64_t bytes = 0;               // tokens and headers
     std::vector<std::string> files;  // in stream order
 };
@@ -41,6 +42,10 @@ public:
 
     /// Where token `index` is stored; for messages.
     [[nodiscard]] virtual TokenPlace place(int64_t index) const = 0;
+
+    /// The token at which document `document` begins, 0 to info().documents; size() for the last.
+    /// std::logic_error if the format does not know documents.
+    [[nodiscard]] virtual int64_t document_start(int64_t document) const;
 
     [[nodiscard]] virtual const TokenSourceInfo& info() const = 0;
 };
