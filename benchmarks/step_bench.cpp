@@ -4,11 +4,11 @@
 #include "kernels/host/elementwise.hpp"
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/random.hpp"
-#include "src/model/flop_costs.hpp"
 #include "src/runtime/wait.hpp"
-#include "src/train/optimizer_step.hpp"
 #include "vocabpipe/executor.hpp"
+#include "vocabpipe/flop_costs.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/optimizer_step.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -80,7 +80,6 @@ StepTiming time_steps(Communicator& communicator, Device& device, const StepCase
     for (int step = 0; step < which.warmup + which.steps; ++step) {
         communicator.barrier();
         const int64_t begin = now_ns();
-        if (rank.output() != nullptr) rank.output()->begin_step(which.microbatches);
         optimizer.begin_step(step + 1, 1e-4F, static_cast<int64_t>(batch.g.size()), false);
         executor.run_step(batch.microbatches);
         const int64_t duration = now_ns() - begin;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "benchmarks/product_timer.hpp"
-#include "src/model/model_rank.hpp"
+#include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/schedule.hpp"
 #include "vocabpipe/world.hpp"
 

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/activation.hpp"
 #include "kernels/attention_shape.hpp"
 #include "kernels/reference/vocabulary.hpp"
 #include "kernels/rms_norm_options.hpp"
 #include "kernels/step_scalars.hpp"
+#include "vocabpipe/activation.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
 

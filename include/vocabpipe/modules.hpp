@@ -97,6 +97,16 @@ class OutputLayer {
 public:
     virtual ~OutputLayer() = default;
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
+    /// For evaluation, from the next step on: losses() are the plain cross-entropies, without the
+    /// terms that are there to train with, and one per sequence: [microbatch][sequence]. 0: as
+    /// training has them again. A layer that cannot leaves this be.
+    virtual void evaluate_sequences(int64_t /*sequences of a microbatch*/) {}
+    /// Before every step, by the executor: sets the losses to 0.
+    virtual void begin_step(int /*microbatches*/) {}
+    /// [microbatch] of the running step: sum over tokens of loss_n * |g_n|, so with g = 1 / counted
+    /// tokens its share of the mean loss. Equal on every rank with output rows. Memory of the
+    /// device; empty where a layer counts none.
+    [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
     /// S. x (N, h); numerator (N, columns), all of ShardBytes::numerator; statistics (N,
     /// StepSizes::kStatistics) fp32.
     virtual void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,

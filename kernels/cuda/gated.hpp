@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/activation.hpp"
+#include "vocabpipe/activation.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
 

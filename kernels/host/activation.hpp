@@ -2,8 +2,8 @@
 // The activations x sigmoid(u(x)) and their slopes, for `#pragma omp simd` loops.
 #pragma once
 
-#include "kernels/activation.hpp"
 #include "kernels/host/math.hpp"
+#include "vocabpipe/activation.hpp"
 
 namespace vocabpipe::kernels::host {
 

@@ -22,18 +22,37 @@ function(vocabpipe_compile_options target)
 endfunction()
 
 # A static library of one room. The repository root is on the include path for private headers, which
-# are included by their full path ("kernels/linear.hpp", "src/runtime/transport.hpp").
+# are included by their full path ("kernels/linear.hpp", "src/runtime/transport.hpp"). HEADERS: its
+# part of include/vocabpipe/; each must compile alone (target all_verify_interface_header_sets).
+# HEADER_DEPENDS: headers that its sources alone include; who links an installed library needs none.
 function(vocabpipe_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS;HEADER_DEPENDS" ${ARGN})
   add_library(vocabpipe_${name} STATIC ${arg_SOURCES})
   add_library(vocabpipe::${name} ALIAS vocabpipe_${name})
   set_target_properties(vocabpipe_${name} PROPERTIES EXPORT_NAME ${name}
                         POSITION_INDEPENDENT_CODE ON)
   vocabpipe_compile_options(vocabpipe_${name})
   target_include_directories(vocabpipe_${name}
-    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
     PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(vocabpipe_${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
+  foreach(headers_of IN LISTS arg_HEADER_DEPENDS)
+    target_link_libraries(vocabpipe_${name} PRIVATE $<BUILD_INTERFACE:${headers_of}>)
+  endforeach()
+  list(TRANSFORM arg_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/vocabpipe/")
+  target_sources(vocabpipe_${name} PUBLIC FILE_SET HEADERS
+                 BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${arg_HEADERS})
+  set_target_properties(vocabpipe_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+endfunction()
+
+# Several libraries under one name.
+function(vocabpipe_umbrella name)
+  cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
+  add_library(vocabpipe_${name} INTERFACE)
+  add_library(vocabpipe::${name} ALIAS vocabpipe_${name})
+  set_target_properties(vocabpipe_${name} PROPERTIES EXPORT_NAME ${name})
+  list(TRANSFORM arg_LIBRARIES PREPEND vocabpipe_)
+  target_link_libraries(vocabpipe_${name} INTERFACE ${arg_LIBRARIES})
 endfunction()
 
 function(vocabpipe_program name)

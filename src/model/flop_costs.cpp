@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/model/flop_costs.hpp"
+#include "vocabpipe/flop_costs.hpp"
 
 #include <algorithm>
 #include <cmath>

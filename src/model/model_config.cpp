@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/model/model_config.hpp"
+#include "vocabpipe/model_config.hpp"
 
 #include "vocabpipe/error.hpp"
 

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/model/model_rank.hpp"
+#include "vocabpipe/model_rank.hpp"
 
+#include "kernels/operators.hpp"
+#include "src/model/input_layer.hpp"
+#include "src/model/output_layer.hpp"
+#include "src/model/parameter_store.hpp"
+#include "src/model/parameters.hpp"
+#include "src/model/transformer_stage.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -120,10 +126,11 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule, int rank, Device& device)
     : config_(config),
       device_(device),
-      store_(device, config, rank_parameters(config, partition, schedule, rank),
-             "rank " + std::to_string(rank), partition.training),
+      store_(std::make_unique<ParameterStore>(device, config,
+                                              rank_parameters(config, partition, schedule, rank),
+                                              "rank " + std::to_string(rank), partition.training)),
       threads_(partition.threads_per_rank) {
-    std::span<Parameter> rest = store_.parameters();
+    std::span<Parameter> rest = parameters();
     const auto take = [&](size_t count) {
         const std::span<Parameter> part = rest.first(count);
         rest = rest.subspan(count);
@@ -144,13 +151,29 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
             config, stage_options(partition, stages[s]), device.operators(),
             take(stage_parameters(config, stages[s]).size()), rotary());
     }
-    if (schedule.input.rows(rank) > 0) input_.emplace(take(1));
+    if (schedule.input.rows(rank) > 0) input_ = std::make_unique<ShardedInputLayer>(take(1));
     if (schedule.output.rows(rank) > 0) {
-        output_.emplace(device, take(1), partition.micro_batch_size * config.seq_length,
-                        kernels::LossOptions{.label_smoothing = config.label_smoothing,
-                                             .z_loss = config.z_loss,
-                                             .logit_softcap = config.logit_softcap});
+        output_ = std::make_unique<ShardedOutputLayer>(
+            device, take(1), partition.micro_batch_size * config.seq_length,
+            kernels::LossOptions{.label_smoothing = config.label_smoothing,
+                                 .z_loss = config.z_loss,
+                                 .logit_softcap = config.logit_softcap});
     }
+}
+
+ModelRank::~ModelRank() = default;
+
+void ModelRank::initialise(Context& ctx, uint64_t seed) {
+    store_->initialise(ctx, config_, seed);
+}
+
+std::span<Parameter> ModelRank::parameters() {
+    return store_->parameters();
+}
+
+void ModelRank::replace_output(std::unique_ptr<OutputLayer> layer) {
+    if (!output_) throw UsageError("replace_output: this rank has no rows of the output layer");
+    output_ = std::move(layer);
 }
 
 TransformerStage ModelRank::whole_stage(int64_t length) {

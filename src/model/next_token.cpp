@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/next_token.hpp"
 
+#include "kernels/operators.hpp"
+#include "src/model/transformer_stage.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>

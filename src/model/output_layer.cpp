@@ -31,26 +31,14 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
 }
 
 void ShardedOutputLayer::begin_step(int microbatches) {
-    begin(training_, 1, static_cast<size_t>(microbatches));
-}
-
-void ShardedOutputLayer::begin_evaluation(int microbatches, int64_t sequences) {
-    begin({.logit_softcap = training_.logit_softcap}, sequences,
-          static_cast<size_t>(microbatches * sequences));
-}
-
-void ShardedOutputLayer::begin(const kernels::LossOptions& options, int64_t parts, size_t losses) {
-    options_ = options;
-    parts_ = parts;
-    losses_of_step_ = losses;
-    const uint64_t bytes = losses * sizeof(double);
+    options_ =
+        sequences_ > 0 ? kernels::LossOptions{.logit_softcap = training_.logit_softcap} : training_;
+    parts_ = sequences_ > 0 ? sequences_ : 1;
+    losses_of_step_ = static_cast<size_t>(microbatches * parts_);
+    const uint64_t bytes = losses_of_step_ * sizeof(double);
     if (losses_.size() < bytes) losses_ = device_.allocate(bytes, "the losses of a step");
     const std::vector<std::byte> zero(bytes);
     device_.upload(zero, losses_.data());
-}
-
-std::span<double> ShardedOutputLayer::losses() const {
-    return {reinterpret_cast<double*>(losses_.data()), losses_of_step_};
 }
 
 void ShardedOutputLayer::score(Context& ctx, const Microbatch& microbatch, ConstTensor x,
@@ -76,7 +64,7 @@ void ShardedOutputLayer::combine(Context& ctx, const Microbatch& microbatch, Con
         const size_t first = static_cast<size_t>(part) * tokens;
         op.weighted_sum(ctx, losses.subspan(first, tokens),
                         microbatch.loss_gradient.subspan(first, tokens),
-                        &this->losses()[static_cast<size_t>(microbatch.index * parts_ + part)]);
+                        loss_of(static_cast<size_t>(microbatch.index * parts_ + part)));
     }
 }
 

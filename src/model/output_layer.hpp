@@ -30,6 +30,11 @@ public:
                        kernels::LossOptions options);
 
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
+    void begin_step(int microbatches) override;
+    void evaluate_sequences(int64_t sequences) override { sequences_ = sequences; }
+    [[nodiscard]] std::span<const double> losses() const override {
+        return {loss_of(0), losses_of_step_};
+    }
     void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
                Tensor statistics, Bytes workspace) override;
     void input_product(Context& ctx, ConstTensor numerator, Tensor u) override;
@@ -41,30 +46,22 @@ public:
                          ConstTensor numerator, ConstTensor factors, Bytes workspace,
                          bool overwrite) override;
 
-    /// Sum over tokens of loss_n * |g_n|, per microbatch of the running step: with g = 1/count this
-    /// is the microbatch's share of the mean loss. In an evaluation, per sequence of each
-    /// microbatch. Equal on every rank with output rows. Memory of the device.
-    [[nodiscard]] std::span<double> losses() const;
-    /// Before every step.
-    void begin_step(int microbatches);
-    /// Before a step of an evaluation: the loss is the cross-entropy alone, without label smoothing
-    /// and z-loss, which are there to train with.
-    void begin_evaluation(int microbatches, int64_t sequences);
-
 private:
-    Device& device_;
+    [[nodiscard]] double* loss_of(size_t part) const {
+        return reinterpret_cast<double*>(losses_.data()) + part;
+    }
     /// Without the columns that only pad.
     template <typename Pointer>
     [[nodiscard]] BasicTensor<Pointer> of_shard(BasicTensor<Pointer> numerator) const {
         return numerator.column_range(0, shard_.rows);
     }
 
-    void begin(const kernels::LossOptions& options, int64_t parts, size_t losses);
-
+    Device& device_;
     std::span<Parameter> parameters_;
     kernels::VocabularyShard shard_;
     kernels::LossOptions training_;
     kernels::LossOptions options_;  ///< of the running step
+    int64_t sequences_ = 0;         ///< of a microbatch to be evaluated; 0: training
     int64_t parts_ = 1;             ///< of a microbatch, each with a loss of its own
     DeviceMemory losses_;           ///< doubles, per part
     size_t losses_of_step_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/model/rope.hpp"
+#include "vocabpipe/rope.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -3,9 +3,9 @@
 
 #include "kernels/attention_shape.hpp"
 #include "kernels/operators.hpp"
-#include "src/model/model_config.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/views.hpp"
+#include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/recompute.hpp"
 

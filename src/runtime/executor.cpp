@@ -117,6 +117,9 @@ private:
         now_->timeline.spans.clear();
         done_ = settled_ = 0;
         if (options_.poison_dead_buffers) poison_arena();
+        if (modules_.output != nullptr) {
+            modules_.output->begin_step(static_cast<int>(microbatches.size()));
+        }
         running_ = true;
         lanes_->begin_step(slot_);
         microbatches_ = batch_.load(device_, microbatches);

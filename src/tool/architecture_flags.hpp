@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/model_config.hpp"
+#include "vocabpipe/model_config.hpp"
 
 #include <CLI/CLI.hpp>
 #include <optional>

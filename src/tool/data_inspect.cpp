@@ -11,8 +11,8 @@
 #include "src/tool/text.hpp"
 #include "src/train/data/byte_tokenizer.hpp"
 #include "src/train/data/check_tokens.hpp"
-#include "src/train/data/open_tokens.hpp"
 #include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe::tool {
 
@@ -127,8 +127,8 @@ void add_data_inspect(CLI::App& data) {
                         "SentencePiece .model file to show text with (default: PREFIX.model)");
     command
         ->add_option("--data-format", options->format,
-                     "auto, or raw-u16 or raw-u32 for headerless files")
-        ->check(CLI::IsMember({"auto", "raw-u16", "raw-u32"}))
+                     "auto, or raw-u8, raw-u16 or raw-u32 for headerless files")
+        ->check(CLI::IsMember({"auto", "raw-u8", "raw-u16", "raw-u32"}))
         ->capture_default_str();
     command->callback([options] { inspect(*options); });
 }

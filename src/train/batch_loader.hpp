@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/step_batch.hpp"
+#include "vocabpipe/step_batch.hpp"
 
 #include <array>
 #include <condition_variable>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/optimizer_step.hpp"
+#include "vocabpipe/optimizer_step.hpp"
 
 #include "kernels/operators.hpp"
+#include "kernels/step_scalars.hpp"
+#include "src/model/parameter_store.hpp"
 
 #include <cmath>
 #include <vector>
@@ -24,7 +26,7 @@ OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int ran
       reports_loss_(schedule.output.owners().front() == rank),
       options_(options),
       memory_(model.device().allocate(sizeof(StepScalars), "the optimizer's numbers of a step")) {
-    for (const Parameter& p : model.store().parameters()) {
+    for (const Parameter& p : model.parameters()) {
         if (!p.exp_avg) continue;  // a tied output weight: updated with the input weight
         tensors_.push_back({.master = floats(p.master),
                             .gradient = floats(p.gradient),
@@ -34,6 +36,8 @@ OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int ran
                             .weight_decay = p.weight_decay ? options.weight_decay : 0});
     }
 }
+
+OptimizerStep::~OptimizerStep() = default;
 
 StepScalars* OptimizerStep::scalars() const {
     return reinterpret_cast<StepScalars*>(memory_.data());

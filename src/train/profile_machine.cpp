@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/profile_machine.hpp"
 
-#include "src/model/model_rank.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/train/check_options.hpp"
 #include "src/train/measure_links.hpp"
-#include "src/train/optimizer_step.hpp"
 #include "src/train/pass_meter.hpp"
 #include "src/train/trained_rank.hpp"
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/executor.hpp"
+#include "vocabpipe/model_rank.hpp"
+#include "vocabpipe/optimizer_step.hpp"
 
 #include <algorithm>
 #include <array>
@@ -116,8 +116,6 @@ private:
         PassMeter meter;
         for (int64_t step = 0; step <= options_.train_iters; ++step) {
             const int64_t begin = now_ns();
-            if (trained_.model->output() != nullptr)
-                trained_.model->output()->begin_step(plan_->microbatches());
             trained_.optimizer->begin_step(++steps_, static_cast<float>(options_.lr),
                                            batch_->counted_tokens(), false);
             trained_.executor->set_step(steps_);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/sequence_losses.hpp"
 
+#include "vocabpipe/error.hpp"
+
 #include <algorithm>
 #include <cstring>
 
 namespace vocabpipe {
 
 SequenceLosses::SequenceLosses(Communicator& world, Executor& executor, size_t slot, Device& device,
-                               ShardedOutputLayer* output, const EvaluationShape& shape)
+                               OutputLayer* output, const EvaluationShape& shape)
     : world_(world),
       executor_(executor),
       slot_(slot),
@@ -84,11 +86,15 @@ void SequenceLosses::load(int64_t first_microbatch, int64_t count, const Fill& f
 }
 
 void SequenceLosses::run(std::vector<SequenceLoss>& mine) {
-    if (output_ != nullptr) {
-        output_->begin_evaluation(shape_.microbatches, shape_.micro_batch_size);
-    }
+    if (output_ != nullptr) output_->evaluate_sequences(shape_.micro_batch_size);
     executor_.run_step(microbatches_, slot_);
+    if (output_ != nullptr) output_->evaluate_sequences(0);
     if (shape_.mesh.pipeline_rank(world_.rank()) != shape_.loss_rank) return;
+    if (output_->losses().size() != sums_.size()) {
+        throw UsageError(
+            "evaluation: the output layer has no losses by sequence; implement "
+            "OutputLayer::evaluate_sequences()");
+    }
     device_.download(reinterpret_cast<const std::byte*>(output_->losses().data()),
                      std::as_writable_bytes(std::span(sums_)));
     const auto length = static_cast<std::ptrdiff_t>(shape_.seq_length);

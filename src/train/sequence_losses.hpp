@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/output_layer.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/mesh.hpp"
@@ -51,7 +50,7 @@ public:
 
     /// All must outlive it; `output` is null without output rows.
     SequenceLosses(Communicator& world, Executor& executor, size_t slot, Device& device,
-                   ShardedOutputLayer* output, const EvaluationShape& shape);
+                   OutputLayer* output, const EvaluationShape& shape);
 
     /// Of sequences 0 .. count - 1, on every rank. `fill` is called for this replica's sequences,
     /// and may throw: all ranks then end alike. Collective.
@@ -65,7 +64,7 @@ private:
     Executor& executor_;
     size_t slot_;
     Device& device_;
-    ShardedOutputLayer* output_;
+    OutputLayer* output_;
     EvaluationShape shape_;
     std::vector<int32_t> tokens_, labels_;  ///< of a step, sequence by sequence
     std::vector<int32_t> first_visible_;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/model_config.hpp"
 #include "src/train/batch_size_schedule.hpp"
 #include "src/train/data/data_options.hpp"
 #include "src/train/evaluation_options.hpp"
-#include "src/train/optimizer_step.hpp"
 #include "src/train/rank_placement.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/model_config.hpp"
+#include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
 #include "vocabpipe/stage_layout.hpp"

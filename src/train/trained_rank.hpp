@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/model_rank.hpp"
-#include "src/train/optimizer_step.hpp"
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/executor.hpp"
+#include "vocabpipe/model_rank.hpp"
+#include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/world.hpp"
 
 #include <memory>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/trainer.hpp"
 
-#include "src/model/model_rank.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/batch_loader.hpp"
@@ -11,7 +10,6 @@
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/data/training_data.hpp"
 #include "src/train/evaluation.hpp"
-#include "src/train/learning_rate.hpp"
 #include "src/train/measure_links.hpp"
 #include "src/train/metrics_file.hpp"
 #include "src/train/pass_meter.hpp"
@@ -22,8 +20,11 @@
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/executor.hpp"
+#include "vocabpipe/learning_rate.hpp"
+#include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/simulate.hpp"
+#include "vocabpipe/step_batch.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -266,7 +267,6 @@ private:
                              plan_->batch_sizes().microbatches(consumed_samples_));
         }
         const double lr = learning_rate.at(step);
-        if (trained_.model->output() != nullptr) trained_.model->output()->begin_step(microbatches);
         trained_.optimizer->begin_step(
             step, static_cast<float>(lr), batch.counted_tokens(),
             output_failure_ || (options_.stop_requested && options_.stop_requested()));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/training_plan.hpp"
 
-#include "src/model/flop_costs.hpp"
+#include "src/model/parameters.hpp"
 #include "src/train/evaluation.hpp"
 #include "src/train/process_memory.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/flop_costs.hpp"
 #include "vocabpipe/generate.hpp"
 #include "vocabpipe/schedule_file.hpp"
 #include "vocabpipe/with_recomputation.hpp"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/model_rank.hpp"
+#include "kernels/operators.hpp"
 #include "src/train/batch_size_schedule.hpp"
 #include "src/train/rank_placement.hpp"
 #include "src/train/train_options.hpp"
 #include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/program.hpp"

@@ -82,9 +82,9 @@ std::vector<Row> rows() {
          {"--device cuda", "no CUDA", "-DVOCABPIPE_ENABLE_CUDA=ON", "--device host"}},
 #endif
         {"UnknownDataFormat",
-         {"--data-format", "raw-u8"},
+         {"--data-format", "raw-u64"},
          2,
-         {"--data-format", "raw-u8", "raw-u16"}},
+         {"--data-format", "raw-u64", "raw-u16"}},
         {"RanksUnderMpi", {"--ranks", "2"}, 2, {"--ranks 2", "mpirun -np P"}, On::mpi},
         {"ThreadsWithoutRanks", {"--ranks", "0"}, 2, {"--ranks 0", "--ranks P"}, On::threads},
         {"TooManyThreads",

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "src/model/model_config.hpp"
 #include "tests/support/single_rank_oracle.hpp"
+#include "vocabpipe/model_config.hpp"
 
 namespace vocabpipe::testing {
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "src/model/next_token.hpp"
+#include "src/model/parameter_store.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
@@ -67,8 +68,8 @@ struct Results {
     void add(ModelRank& model) {
         const auto stored = model_tensors(model.config());
         const std::lock_guard lock(mutex);
-        for (size_t i = 0; i < model.store().parameters().size(); ++i) {
-            const Parameter& p = model.store().parameters()[i];
+        for (size_t i = 0; i < model.parameters().size(); ++i) {
+            const Parameter& p = model.parameters()[i];
             for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
                 const HeldRows held = held_rows(p, t);
                 const Tensor rows = held.of(p.gradient);
@@ -103,7 +104,6 @@ void run_ranks(const Arguments& a, const Checkpoint& checkpoint, const ModelConf
         Executor executor(communicator, *device, model.modules(), sizes, {});
         checkpoint.fill(model, executor.context());
         executor.load(lower(schedule, sizes, costs));
-        if (model.output() != nullptr) model.output()->begin_step(schedule.microbatches);
         executor.run_step(batch.microbatches());
         results.add(model);
         if (a.save.empty()) return;

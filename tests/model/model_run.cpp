@@ -8,6 +8,7 @@
 #include <random>
 
 #include "kernels/bf16.hpp"
+#include "src/model/parameters.hpp"
 
 namespace vocabpipe::testing {
 
@@ -19,7 +20,7 @@ float rounded(double value, DType type) {
 }
 
 void set_weights(ModelRank& model, const Tensors& weights) {
-    for (Parameter& p : model.store().parameters()) {
+    for (Parameter& p : model.parameters()) {
         const double* from = weights.at(p.name).data() + p.first_row * p.weight.cols;
         for (int64_t i = 0; i < p.weight.size(); ++i) {
             p.master.as<float>()[i] = static_cast<float>(from[i]);
@@ -40,7 +41,7 @@ Tensors initial_weights(const ModelConfig& config, uint64_t seed) {
     ModelRank model(config, {.layers_per_stage = {config.num_layers}}, alone, 0, *device);
     model.initialise(ctx, seed);
     Tensors weights;
-    for (const Parameter& p : model.store().parameters()) {
+    for (const Parameter& p : model.parameters()) {
         std::vector<double>& whole = weights[p.name];
         whole.clear();
         for (int64_t i = 0; i < p.master.size(); ++i) {
@@ -75,10 +76,9 @@ Gradients run_with_weights(const ModelConfig& config, const Schedule& schedule, 
                           {.poison_dead_buffers = true});
         set_weights(model, weights);
         executor.load(lower(schedule, sizes, costs));
-        if (model.output() != nullptr) model.output()->begin_step(schedule.microbatches);
         executor.run_step(batch.microbatches());
         const std::lock_guard lock(mutex);
-        for (const Parameter& p : model.store().parameters()) {
+        for (const Parameter& p : model.parameters()) {
             const bool output_side = config.tied && p.counted_elsewhere;
             std::vector<float>& whole = result.by_name[p.name + (output_side ? " (output)" : "")];
             whole.resize(static_cast<size_t>(p.logical_rows * p.gradient.cols));

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
-#include "src/model/model_rank.hpp"
+#include "kernels/operators.hpp"
+#include "src/model/transformer_stage.hpp"
 #include "tests/model/model_cases.hpp"
+#include "vocabpipe/model_rank.hpp"
 
 namespace vocabpipe::testing {
 namespace {

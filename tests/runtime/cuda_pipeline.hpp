@@ -63,7 +63,6 @@ inline void CudaPipeline::run() const {
         executor.load(programs);
         const std::vector<Microbatch> microbatches_of_step = batch.microbatches();
         for (int step = 1; step <= steps; ++step) {
-            if (model.output() != nullptr) model.output()->begin_step(microbatches);
             executor.set_step(step);
             if (before_step) before_step(rank, step);
             executor.run_step(microbatches_of_step);

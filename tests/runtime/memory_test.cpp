@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step takes its memory from the arena, the arena is as large as planned, and after the first
 // steps nothing large is allocated any more: malloc() and its relatives are this program's own.
-#include "src/train/optimizer_step.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/simulate.hpp"
 
 #include <gtest/gtest.h>
@@ -212,7 +212,6 @@ protected:
                 communicator.barrier();
                 if (communicator.rank() == 0) between(step);
                 communicator.barrier();
-                if (model.output() != nullptr) model.output()->begin_step(kMicrobatches);
                 optimizer.begin_step(step + 1, 1e-3F, batch.counted_tokens, false);
                 executor.run_step(microbatches);
             }

@@ -47,12 +47,9 @@ public:
 
     Outcome step(const Batch& batch, size_t slot) {
         const std::vector<Microbatch> microbatches = batch.microbatches();
-        if (model_.output() != nullptr) {
-            model_.output()->begin_step(static_cast<int>(microbatches.size()));
-        }
         executor_.run_step(microbatches, slot);
         Outcome outcome;
-        for (const Parameter& p : model_.store().parameters()) {
+        for (const Parameter& p : model_.parameters()) {
             const auto bytes = std::as_bytes(
                 std::span(p.gradient.as<const float>(), static_cast<size_t>(p.gradient.size())));
             outcome.gradients.insert(outcome.gradients.end(), bytes.begin(), bytes.end());

@@ -49,7 +49,6 @@ Executed execute(const std::string& family, VocabMode mode, int p, int m) {
         executor.load(result.programs);
         const std::vector<Microbatch> microbatches = batch.microbatches();
         for (int step = 0; step < 2; ++step) {
-            if (model.output() != nullptr) model.output()->begin_step(m);
             executor.run_step(microbatches);
         }
         Timeline all = executor.gather_timeline();

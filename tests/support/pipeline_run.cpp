@@ -40,7 +40,7 @@ private:
 
 std::vector<std::byte> serialise(ModelRank& model, bool tied) {
     std::vector<std::byte> out;
-    for (const Parameter& p : model.store().parameters()) {
+    for (const Parameter& p : model.parameters()) {
         const std::string name = p.name + (tied && p.counted_elsewhere ? " (output)" : "");
         put(out, static_cast<uint64_t>(name.size()));
         for (const char c : name) put(out, c);
@@ -106,7 +106,6 @@ Gradients run_pipeline(World& world, const ModelConfig& config, const ModelParti
         executor.load(programs);
         const std::vector<Microbatch> microbatches = batch.microbatches();
         for (int step = 0; step < options.steps; ++step) {
-            if (model.output() != nullptr) model.output()->begin_step(schedule.microbatches);
             executor.run_step(microbatches);
         }
         Gradients mine;

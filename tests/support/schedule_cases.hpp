@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/model_config.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/model_config.hpp"
 
 #include <array>
 #include <cstdint>

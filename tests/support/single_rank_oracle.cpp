@@ -2,6 +2,8 @@
 #include "tests/support/single_rank_oracle.hpp"
 
 #include "kernels/host/elementwise.hpp"
+#include "kernels/operators.hpp"
+#include "src/model/output_layer.hpp"
 #include "src/runtime/device_batch.hpp"
 
 #include <algorithm>
@@ -261,7 +263,7 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
     Gradients result;
     const std::span<double> losses = shards.front().losses();
     result.losses = downloaded(device, losses.data(), std::ssize(losses));
-    for (const Parameter& p : model.store().parameters()) {
+    for (const Parameter& p : model.parameters()) {
         const bool output_side = config.tied && p.counted_elsewhere;
         result.by_name[p.name + (output_side ? " (output)" : "")] =
             downloaded(device, p.gradient.as<float>(), p.gradient.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/model_rank.hpp"
+#include "vocabpipe/model_rank.hpp"
 
 #include <cstdint>
 #include <map>

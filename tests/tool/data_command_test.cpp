@@ -6,9 +6,9 @@
 #include <cctype>
 #include <vector>
 
-#include "src/train/data/open_tokens.hpp"
 #include "src/train/data/sentencepiece_tokenizer.hpp"
 #include "tests/tool/run_program.hpp"
+#include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/learning_rate.hpp"
+#include "vocabpipe/learning_rate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/data/sample_source.hpp"
+#include "vocabpipe/sample_source.hpp"
 
 #include <algorithm>
 #include <cstdint>

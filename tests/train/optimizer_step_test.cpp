@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "src/model/parameters.hpp"
 #include "tests/model/model_run.hpp"
 #include "tests/train/training_run.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/step_batch.hpp"
+#include "vocabpipe/step_batch.hpp"
 
 #include "tests/train/numbered_samples.hpp"
 

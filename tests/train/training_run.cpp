@@ -67,14 +67,13 @@ Training train_on_threads(const TrainingSetup& setup) {
         std::vector<StepResult> results;
         for (int step = 1; step <= setup.steps; ++step) {
             const Batch batch = toy_batch(setup, step);
-            if (model.output() != nullptr) model.output()->begin_step(setup.microbatches);
             optimizer.begin_step(step, static_cast<float>(setup.learning_rate.at(step)),
                                  batch.counted_tokens, false);
             executor.run_step(batch.microbatches());
             results.push_back(optimizer.result());
         }
         const std::lock_guard lock(mutex);
-        for (const Parameter& p : model.store().parameters()) {
+        for (const Parameter& p : model.parameters()) {
             if (!p.exp_avg) continue;  // shares a weight
             place(result.weights, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.master,
                   *device);

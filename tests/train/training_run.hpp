@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/learning_rate.hpp"
-#include "src/train/optimizer_step.hpp"
 #include "tests/support/pipeline_run.hpp"
+#include "vocabpipe/learning_rate.hpp"
+#include "vocabpipe/optimizer_step.hpp"
 
 #include <functional>
 #include <map>

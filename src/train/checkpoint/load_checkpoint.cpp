@@ -2,6 +2,7 @@
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
 #include "kernels/operators.hpp"
+#include "src/model/parameter_store.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"

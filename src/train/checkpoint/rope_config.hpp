@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/rope.hpp"
 #include "src/schedule/files/strict_json.hpp"
+#include "vocabpipe/rope.hpp"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/model_rank.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/stored_rows.hpp"
 #include "src/train/checkpoint/training_state.hpp"
 #include "src/train/checkpoint/weight_files.hpp"
+#include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/world.hpp"
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/model_rank.hpp"
 #include "src/train/checkpoint/safetensors_writer.hpp"
+#include "vocabpipe/model_rank.hpp"
 
 #include <atomic>
 #include <cstddef>

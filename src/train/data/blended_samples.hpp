@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/train/data/blend_order.hpp"
-#include "src/train/data/sample_source.hpp"
+#include "vocabpipe/sample_source.hpp"
 
 namespace vocabpipe {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "src/train/data/token_source.hpp"
+#include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/train/data/token_source.hpp"
+#include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "src/train/data/token_source.hpp"
+#include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/train/data/mapped_file.hpp"
-#include "src/train/data/token_source.hpp"
+#include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe {
 

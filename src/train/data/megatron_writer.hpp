@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/support/output_file.hpp"
-#include "src/train/data/token_type.hpp"
+#include "vocabpipe/token_type.hpp"
 
 namespace vocabpipe {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/open_tokens.hpp"
+#include "vocabpipe/open_tokens.hpp"
 
 #include <glob.h>
 
@@ -116,6 +116,9 @@ DataFormat parse_data_format(std::string_view text) {
     if (text == "auto") {
         return DataFormat::automatic;
     }
+    if (text == "raw-u8") {
+        return DataFormat::raw_u8;
+    }
     if (text == "raw-u16") {
         return DataFormat::raw_u16;
     }
@@ -123,7 +126,7 @@ DataFormat parse_data_format(std::string_view text) {
         return DataFormat::raw_u32;
     }
     throw UsageError("--data-format: '" + std::string(text) +
-                     "' is unknown: give auto, raw-u16 or raw-u32");
+                     "' is unknown: give auto, raw-u8, raw-u16 or raw-u32");
 }
 
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat format) {
@@ -141,8 +144,10 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat for
         files.emplace_back(file);
     }
     if (format != DataFormat::automatic) {
-        return open_raw(path, std::move(files),
-                        format == DataFormat::raw_u16 ? TokenType::u16 : TokenType::u32);
+        const TokenType type = format == DataFormat::raw_u8    ? TokenType::u8
+                               : format == DataFormat::raw_u16 ? TokenType::u16
+                                                               : TokenType::u32;
+        return open_raw(path, std::move(files), type);
     }
     if (is_llmc_shard(files.front())) {
         return open_llmc_shards(path, std::move(files));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/sample_order.hpp"
+#include "vocabpipe/sample_order.hpp"
 
 #include <bit>
 #include <stdexcept>

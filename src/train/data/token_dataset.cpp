@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/token_dataset.hpp"
+#include "vocabpipe/token_dataset.hpp"
 
 #include <stdexcept>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/token_source.hpp"
+#include "vocabpipe/token_source.hpp"
 
 #include <stdexcept>
 

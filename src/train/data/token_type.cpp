@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/token_type.hpp"
+#include "vocabpipe/token_type.hpp"
 
 namespace vocabpipe {
 

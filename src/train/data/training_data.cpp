@@ -9,7 +9,7 @@
 #include "src/train/data/blended_samples.hpp"
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/find_end_of_document.hpp"
-#include "src/train/data/open_tokens.hpp"
+#include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {

@@ -11,10 +11,10 @@
 #include "src/train/data/data_options.hpp"
 #include "src/train/data/data_paths.hpp"
 #include "src/train/data/data_split.hpp"
-#include "src/train/data/document_masks.hpp"
-#include "src/train/data/sample_source.hpp"
-#include "src/train/data/token_dataset.hpp"
-#include "src/train/data/token_source.hpp"
+#include "vocabpipe/document_masks.hpp"
+#include "vocabpipe/sample_source.hpp"
+#include "vocabpipe/token_dataset.hpp"
+#include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe {
 

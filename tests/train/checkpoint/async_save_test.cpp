@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "src/model/parameters.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"

@@ -51,7 +51,7 @@ void expect_loaded(const std::string& folder, ModelConfig config, DType dtype, V
         const Checkpoint checkpoint(find_checkpoint(folder, false));
         EXPECT_FALSE(checkpoint.state());
         checkpoint.fill(model, ctx);
-        for (const Parameter& p : model.store().parameters()) {
+        for (const Parameter& p : model.parameters()) {
             const bool conv = p.logical_rows > 1 && p.name.find(".h.") != std::string::npos;
             const bool vector = !p.weight_decay;
             for (int64_t i = 0; i < p.master.size(); ++i) {

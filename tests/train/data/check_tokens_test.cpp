@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include "src/train/data/open_tokens.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "tests/train/data/vector_source.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/document_masks.hpp"
+#include "vocabpipe/document_masks.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,10 +3,10 @@
 
 #include <tuple>
 
-#include "src/train/data/open_tokens.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe {
 namespace {

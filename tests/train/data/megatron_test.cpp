@@ -7,11 +7,11 @@
 
 #include "src/train/data/megatron_reader.hpp"
 #include "src/train/data/megatron_writer.hpp"
-#include "src/train/data/open_tokens.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "tests/train/data/worked_example.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/open_tokens.hpp"
+#include "vocabpipe/open_tokens.hpp"
 
 #include <gtest/gtest.h>
 
@@ -31,6 +31,13 @@ TEST(RawTokens, AreReadInBothWidthsAndFromSeveralFiles) {
               (std::vector<int32_t>{1, 65535, 3, 0}));
     EXPECT_EQ(read_all(*open_tokens(folder / "b.bin", DataFormat::raw_u32)),
               (std::vector<int32_t>{3}));
+}
+
+TEST(RawTokens, OfOneByteAreTheTextItself) {
+    const TempFolder folder;
+    testing::write_file(folder / "text.txt", "a\xff\n");
+    EXPECT_EQ(read_all(*open_tokens(folder / "text.txt", DataFormat::raw_u8)),
+              (std::vector<int32_t>{97, 255, 10}));
 }
 
 TEST(RawTokens, RefuseAPartialTokenAndAHugeValue) {
@@ -92,6 +99,7 @@ TEST(OpenTokens, NamesWhatIsMissing) {
 
 TEST(OpenTokens, FormatNamesAreParsed) {
     EXPECT_EQ(parse_data_format("auto"), DataFormat::automatic);
+    EXPECT_EQ(parse_data_format("raw-u8"), DataFormat::raw_u8);
     EXPECT_EQ(parse_data_format("raw-u16"), DataFormat::raw_u16);
     EXPECT_EQ(parse_data_format("raw-u32"), DataFormat::raw_u32);
     EXPECT_THAT(testing::message_of<UsageError>([] { (void)parse_data_format("u8"); }),

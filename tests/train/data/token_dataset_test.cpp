@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/token_dataset.hpp"
+#include "vocabpipe/token_dataset.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <numeric>
 #include <set>
 
-#include "src/train/data/sample_order.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/vector_source.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/sample_order.hpp"
 
 namespace vocabpipe {
 namespace {

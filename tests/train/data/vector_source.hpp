@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/train/data/token_source.hpp"
+#include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe::testing {
 

@@ -6,18 +6,19 @@
 #include <string>
 #include <string_view>
 
-#include "src/train/data/token_source.hpp"
+#include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe {
 
 /// How to read `--data-path`.
 enum class DataFormat : uint8_t {
     automatic,  // by content: Megatron or llm.c
+    raw_u8,     // any file: its bytes are the tokens
     raw_u16,    // headerless, as nanoGPT writes it
     raw_u32,
 };
 
-/// "auto", "raw-u16" or "raw-u32" (the flag --data-format); UsageError otherwise.
+/// "auto", "raw-u8", "raw-u16" or "raw-u32" (the flag --data-format); UsageError otherwise.
 [[nodiscard]] DataFormat parse_data_format(std::string_view text);
 
 /// Opens what `--data-path` names, without reading the tokens: the prefix of a Megatron .bin/.idx

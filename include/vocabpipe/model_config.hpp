@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/activation.hpp"
-#include "src/model/rope.hpp"
+#include "vocabpipe/activation.hpp"
+#include "vocabpipe/rope.hpp"
 #include "vocabpipe/tensor.hpp"
 
 #include <cstdint>

@@ -5,9 +5,9 @@
 #include <memory>
 #include <span>
 
-#include "src/train/data/sample_order.hpp"
-#include "src/train/data/sample_source.hpp"
-#include "src/train/data/token_source.hpp"
+#include "vocabpipe/sample_order.hpp"
+#include "vocabpipe/sample_source.hpp"
+#include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/train/data/token_type.hpp"
+#include "vocabpipe/token_type.hpp"
 
 namespace vocabpipe {
 

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/input_layer.hpp"
-#include "src/model/model_config.hpp"
-#include "src/model/output_layer.hpp"
-#include "src/model/parameter_store.hpp"
-#include "src/model/parameters.hpp"
-#include "src/model/transformer_stage.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/profile.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
 
+#include <cstdint>
 #include <memory>
-#include <optional>
+#include <span>
 #include <vector>
 
 namespace vocabpipe {
+
+class ParameterStore;
+class TransformerStage;
 
 /// How a model is cut: everything the memory plan needs besides the schedule.
 struct ModelPartition {
@@ -55,18 +55,25 @@ public:
     /// The device must outlive it.
     ModelRank(const ModelConfig& config, const ModelPartition& partition, const Schedule& schedule,
               int rank, Device& device);
+    ~ModelRank();
 
     /// Pointers into this object; `step` is left null.
     [[nodiscard]] RankModules modules();
-    void initialise(Context& ctx, uint64_t seed) { store_.initialise(ctx, config_, seed); }
+    /// Another loss on this rank's rows of the output layer: `layer` has the parameters of
+    /// output(), which it replaces. UsageError where the rank has no output rows.
+    void replace_output(std::unique_ptr<OutputLayer> layer);
+    /// Weights from the seed, the same for every number of ranks.
+    void initialise(Context& ctx, uint64_t seed);
     /// The layers of a model that is one stage, for one sequence of another length, at most
     /// seq_length.
     [[nodiscard]] TransformerStage whole_stage(int64_t length);
     [[nodiscard]] Device& device() { return device_; }
     [[nodiscard]] const ModelConfig& config() const { return config_; }
-    [[nodiscard]] ParameterStore& store() { return store_; }
-    [[nodiscard]] ShardedInputLayer* input() { return input_ ? &*input_ : nullptr; }
-    [[nodiscard]] ShardedOutputLayer* output() { return output_ ? &*output_ : nullptr; }
+    /// All parameters of this rank, by stage, then the input layer's and the output layer's rows.
+    [[nodiscard]] std::span<Parameter> parameters();
+    [[nodiscard]] ParameterStore& store() { return *store_; }
+    [[nodiscard]] InputLayer* input() { return input_.get(); }     ///< null without input rows
+    [[nodiscard]] OutputLayer* output() { return output_.get(); }  ///< null without output rows
 
 private:
     /// Empty with learned positions.
@@ -74,12 +81,12 @@ private:
 
     ModelConfig config_;
     Device& device_;
-    ParameterStore store_;
+    std::unique_ptr<ParameterStore> store_;
     int threads_;
     DeviceMemory rotary_;                                    ///< rotary_table(), for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
-    std::optional<ShardedInputLayer> input_;
-    std::optional<ShardedOutputLayer> output_;
+    std::unique_ptr<InputLayer> input_;
+    std::unique_ptr<OutputLayer> output_;
 };
 
 }  // namespace vocabpipe

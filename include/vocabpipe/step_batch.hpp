@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/data/document_masks.hpp"
-#include "src/train/data/sample_source.hpp"
+#include "vocabpipe/document_masks.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/sample_source.hpp"
 
 #include <cstdint>
 #include <span>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/model_rank.hpp"
 #include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/model_rank.hpp"
 
 namespace vocabpipe {
 

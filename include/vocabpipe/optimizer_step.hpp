@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/step_scalars.hpp"
-#include "src/model/model_rank.hpp"
+#include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/modules.hpp"
 
 #include <cstdint>
 #include <vector>
 
 namespace vocabpipe {
+
+namespace kernels {
+struct AdamWTensor;
+struct StepScalars;
+}  // namespace kernels
 
 struct OptimizerOptions {
     float beta1 = 0.9F;
@@ -30,6 +34,7 @@ struct StepResult {
 class OptimizerStep final : public StepModule {
 public:
     OptimizerStep(ModelRank& model, const Schedule& schedule, int rank, OptimizerOptions options);
+    ~OptimizerStep() override;
 
     /// Before every step. `step` counts from 1 (bias correction); counted_tokens 0 skips the
     /// update.

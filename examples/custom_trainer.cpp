@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trainer of your own: a small GPT on the bytes of any file, one process per pipeline rank.
+//
+//   mpirun -np 2 custom_trainer README.md 30
+#include <cstdio>
+#include <cstdlib>
+
+#include "vocabpipe/executor.hpp"
+#include "vocabpipe/flop_costs.hpp"
+#include "vocabpipe/generate.hpp"
+#include "vocabpipe/open_tokens.hpp"
+#include "vocabpipe/optimizer_step.hpp"
+#include "vocabpipe/step_batch.hpp"
+
+using namespace vocabpipe;
+
+void train(Communicator& world, const char* text, int steps) {
+    const int microbatches = 8;
+    const ModelConfig model{.num_layers = 4, .vocab_size = 256};  // tokens are bytes
+
+    // What every rank runs, in which order; then all communication and memory, proved safe.
+    const Schedule schedule = generate("1f1b", {.ranks = world.size(),
+                                                .microbatches = microbatches,
+                                                .vocab_mode = VocabMode::one_barrier,
+                                                .vocab_size = model.vocab_size});
+    const ModelPartition partition{
+        .layers_per_stage =
+            layers_per_stage(model.num_layers, schedule.stages, VocabMode::one_barrier, 0),
+        .micro_batch_size = 2};
+    const StepSizes sizes = step_sizes(model, partition, schedule);
+    const auto programs = lower(schedule, sizes, flop_costs(model, partition, schedule));
+
+    // This rank's layers, its shard of the vocabulary, and its optimizer.
+    const auto device = make_host_device();
+    ModelRank rank(model, partition, schedule, world.rank(), *device);
+    OptimizerStep optimizer(rank, schedule, world.rank(), {});
+    RankModules modules = rank.modules();
+    modules.step = &optimizer;
+    Executor executor(world, *device, modules, sizes);
+    executor.load(programs);
+    rank.initialise(executor.context(), 1234);
+
+    const TokenDataset data(open_tokens(text, DataFormat::raw_u8),
+                            {.seq_length = model.seq_length});
+    StepBatch batch(data, partition.micro_batch_size, microbatches);
+    for (int step = 1; step <= steps; ++step) {
+        batch.load((step - 1) * batch.global_batch_size());
+        optimizer.begin_step(step, 1e-3F, batch.counted_tokens(), false);
+        executor.run_step(batch.microbatches());
+        if (world.rank() == 0) std::printf("step %3d   loss %.4f\n", step, optimizer.result().loss);
+    }
+    const Timeline timeline = executor.gather_timeline();
+    if (world.rank() == 0) write_chrome_trace("timeline.json", timeline, programs, "last step");
+}
+
+int main(int argc, char** argv) {
+    World world = World::mpi();
+    const char* text = argc > 1 ? argv[1] : argv[0];
+    world.run([&](Communicator& ranks) { train(ranks, text, argc > 2 ? std::atoi(argv[2]) : 30); });
+}
