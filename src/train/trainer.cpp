@@ -97,6 +97,7 @@ private:
         if (saver_) print_saved(saver_->finish());
         communicator_.agree([this] {
             if (output_failure_) std::rethrow_exception(output_failure_);
+            if (metrics_) metrics_->close();
         });
     }
 
@@ -483,7 +484,6 @@ private:
         if (!options_.report.empty()) write_report(options_.report, report_);
         if (!options_.profile.empty())
             write_profile(options_.profile, plan_->profile(measured.wall, derived_, links_.median));
-        if (metrics_) metrics_->close();
         if (!options_.trace_dir.empty()) {
             const std::string path = trace_path();
             const std::string name = path.substr(options_.trace_dir.size() + 1);

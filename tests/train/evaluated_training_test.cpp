@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that evaluate, and runs whose batches grow, through train().
+#include "src/train/checkpoint/checkpoint_folder.hpp"
+#include "src/train/training_plan.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/choice_file.hpp"
 #include "tests/train/data/expect_error.hpp"
@@ -152,6 +154,25 @@ TEST_F(EvaluatedTraining, RefusesFlagsThatMakeNoSense) {
                 }),
                 HasSubstr("not an evaluation set of llm.c"));
     EXPECT_THAT(refusal([](TrainOptions& o) { o.model.vocab_size = 60; }), HasSubstr("60"));
+}
+
+TEST_F(EvaluatedTraining, PlansAnArenaForTheLargestOfItsPrograms) {
+    const auto planned = [](const TrainOptions& o) {
+        return TrainingPlan(o, std::vector<RankPlacement>(2)).planned_bytes(0);
+    };
+    const TrainOptions o = options();
+    TrainOptions alone = runs_.options();
+    EXPECT_EQ(planned(o), planned(alone));  // evaluation keeps less than training
+    TrainOptions only = o;
+    only.evaluation.skip_train = true;
+    EXPECT_LT(planned(only), planned(o) / 2);  // no gradients, no moments
+    TrainOptions growing = alone;
+    growing.ramp_up = BatchSizeRampUp{.start = 2, .increment = 2, .samples = 8};
+    EXPECT_GE(planned(growing), planned(alone));
+    const TrainingPlan plan(growing, std::vector<RankPlacement>(2));
+    ASSERT_EQ(plan.steps().size(), 3U);
+    EXPECT_EQ(plan.steps()[plan.slot_of(4)].schedule.microbatches, 4);
+    EXPECT_EQ(plan.slot_of(6), 0U);
 }
 
 // --- batches that grow: sizes 2, 2, 4, 6, 6, 6

@@ -6,6 +6,7 @@
 #include "vocabpipe/error.hpp"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
 
 namespace vocabpipe::testing {
