@@ -127,6 +127,10 @@ public:
     virtual ~OutputLayer() = default;
     /// One, the shard's rows of the projection; or none.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
+    /// For evaluation, from the next step on: losses() are the plain cross-entropies, without the
+    /// terms that are there to train with, and one per sequence: [microbatch][sequence]. 0: as
+    /// training has them again. A layer that cannot leaves this be.
+    virtual void evaluate_sequences(int64_t /*sequences of a microbatch*/) {}
     /// Before every step, by the executor: sets the losses to 0.
     virtual void begin_step(int /*microbatches*/) {}
     /// [microbatch] of the running step: sum over tokens of loss_n * |g_n|, so with g = 1 / counted

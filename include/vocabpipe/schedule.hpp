@@ -76,6 +76,10 @@ struct Schedule {
     [[nodiscard]] bool forward_only() const;
 };
 
+/// The same schedule without what only training does: per rank F, E and S in the order they had.
+/// Weights and shards are where they were, so the losses have the same bits.
+[[nodiscard]] Schedule evaluation_schedule(Schedule training);
+
 /// Shard maps and barriers of the mode, for a schedule whose ranks and placement are set. Whole
 /// layers go to the ranks of the first and the last stage.
 void place_vocabulary(Schedule& schedule, VocabMode mode, int64_t vocab_size);

@@ -72,7 +72,7 @@ std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
     const Mesh mesh = mesh_of(partition, schedule);
     std::vector<ParameterRows> rows =
         pipeline_parameters(config, partition, schedule, mesh.pipeline_rank(rank));
-    if (mesh.data > 1) {
+    if (mesh.data > 1 && partition.training) {
         own_part(config, gradient_buckets(config, rows, mesh.data), mesh.replica(rank), rows);
     }
     return rows;

@@ -18,6 +18,7 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
       parameters_(parameters),
       shard_{parameters.front().first_row, parameters.front().weight.rows,
              parameters.front().logical_rows},
+      training_(options),
       options_(options),
       token_losses_(device.allocate(static_cast<uint64_t>(tokens) * sizeof(float),
                                     "the losses of a microbatch's tokens")) {
@@ -30,9 +31,12 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
 }
 
 void ShardedOutputLayer::begin_step(int microbatches) {
-    const uint64_t bytes = static_cast<uint64_t>(microbatches) * sizeof(double);
+    options_ =
+        sequences_ > 0 ? kernels::LossOptions{.logit_softcap = training_.logit_softcap} : training_;
+    parts_ = sequences_ > 0 ? sequences_ : 1;
+    losses_of_step_ = static_cast<size_t>(microbatches * parts_);
+    const uint64_t bytes = losses_of_step_ * sizeof(double);
     if (losses_.size() < bytes) losses_ = device_.allocate(bytes, "the losses of a step");
-    microbatches_ = static_cast<size_t>(microbatches);
     const std::vector<std::byte> zero(bytes);
     device_.upload(zero, losses_.data());
 }
@@ -55,8 +59,13 @@ void ShardedOutputLayer::combine(Context& ctx, const Microbatch& microbatch, Con
     const kernels::Operators& op = ctx.operators();
     op.combine_statistics(ctx, statistics, microbatch.labels, microbatch.loss_gradient, shard_,
                           member, options_, factors, losses);
-    op.weighted_sum(ctx, losses, microbatch.loss_gradient,
-                    loss_of(static_cast<size_t>(microbatch.index)));
+    const auto tokens = static_cast<size_t>(microbatch.size() / parts_);
+    for (int64_t part = 0; part < parts_; ++part) {
+        const size_t first = static_cast<size_t>(part) * tokens;
+        op.weighted_sum(ctx, losses.subspan(first, tokens),
+                        microbatch.loss_gradient.subspan(first, tokens),
+                        loss_of(static_cast<size_t>(microbatch.index * parts_ + part)));
+    }
 }
 
 void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& microbatch,

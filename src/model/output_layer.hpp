@@ -31,8 +31,9 @@ public:
 
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
     void begin_step(int microbatches) override;
+    void evaluate_sequences(int64_t sequences) override { sequences_ = sequences; }
     [[nodiscard]] std::span<const double> losses() const override {
-        return {loss_of(0), microbatches_};
+        return {loss_of(0), losses_of_step_};
     }
     void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
                Tensor statistics, Bytes workspace) override;
@@ -46,8 +47,8 @@ public:
                          bool overwrite) override;
 
 private:
-    [[nodiscard]] double* loss_of(size_t microbatch) const {
-        return reinterpret_cast<double*>(losses_.data()) + microbatch;
+    [[nodiscard]] double* loss_of(size_t part) const {
+        return reinterpret_cast<double*>(losses_.data()) + part;
     }
     /// Without the columns that only pad.
     template <typename Pointer>
@@ -58,9 +59,12 @@ private:
     Device& device_;
     std::span<Parameter> parameters_;
     kernels::VocabularyShard shard_;
-    kernels::LossOptions options_;
-    DeviceMemory losses_;  ///< doubles, per microbatch
-    size_t microbatches_ = 0;
+    kernels::LossOptions training_;
+    kernels::LossOptions options_;  ///< of the running step
+    int64_t sequences_ = 0;         ///< of a microbatch to be evaluated; 0: training
+    int64_t parts_ = 1;             ///< of a microbatch, each with a loss of its own
+    DeviceMemory losses_;           ///< doubles, per part
+    size_t losses_of_step_ = 0;
     DeviceMemory token_losses_;  ///< (N) fp32 scratch
     DeviceMemory column_sum_;    ///< label smoothing: sum of the shard's rows
 };

@@ -5,9 +5,9 @@
 #include "src/runtime/clock_alignment.hpp"
 #include "src/runtime/device_batch.hpp"
 #include "src/runtime/lanes.hpp"
+#include "src/runtime/loaded_program.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/runtime/wait.hpp"
-#include "src/schedule/successors.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -45,22 +45,25 @@ public:
     Implementation(const Implementation&) = delete;
     Implementation& operator=(const Implementation&) = delete;
 
-    void load(const std::vector<Program>& programs) {
-        program_ = programs[static_cast<size_t>(communicator_.rank())];
-        agree_on_hash();
-        communicator_.agree([this] {
-            if (program_.arena_bytes <= arena_.size()) return;
+    void load(const std::vector<Program>& programs, size_t slot) {
+        const Program& program = programs[static_cast<size_t>(communicator_.rank())];
+        agree_on_hash(program);
+        communicator_.agree([&] {
+            if (program.arena_bytes <= arena_.size()) return;
             arena_ = {};  // first give back, then take: never both at once
             arena_ =
-                device_.allocate(program_.arena_bytes,
+                device_.allocate(program.arena_bytes,
                                  "rank " + std::to_string(communicator_.rank()) + ": the arena");
         });
         transport_.prepare(programs);
-        index_program();
-        lanes_->load(program_);
+        if (slot >= loaded_.size()) loaded_.resize(slot + 1);
+        loaded_[slot] = std::make_unique<LoadedProgram>(program, device_.asynchronous());
+        lanes_->load(program, slot);
+        use(slot);
     }
 
-    void run_step(std::span<const Microbatch> microbatches) {
+    void run_step(std::span<const Microbatch> microbatches, size_t slot) {
+        use(slot);
         try {
             run(microbatches);
         } catch (const DeviceError& error) {
@@ -69,12 +72,12 @@ public:
         }
     }
 
-    [[nodiscard]] const Timeline& timeline() const { return timeline_; }
+    [[nodiscard]] const Timeline& timeline(size_t slot) const { return loaded(slot).timeline; }
 
-    [[nodiscard]] Timeline gather_timeline() {
+    [[nodiscard]] Timeline gather_timeline(size_t slot) {
         const std::vector<int64_t> ahead = clocks_ahead_of_rank_0(communicator_);
         Timeline all;
-        const auto mine = std::as_bytes(std::span(timeline_.spans));
+        const auto mine = std::as_bytes(std::span(timeline(slot).spans));
         for (const std::vector<std::byte>& part : communicator_.all_gather(mine)) {
             const size_t count = part.size() / sizeof(Span);
             const size_t begin = all.spans.size();
@@ -94,24 +97,35 @@ public:
     void set_step(int64_t step) { step_ = step; }
 
 private:
+    [[nodiscard]] LoadedProgram& loaded(size_t slot) const {
+        if (slot < loaded_.size() && loaded_[slot]) return *loaded_[slot];
+        throw UsageError("executor: no programs were loaded into slot " + std::to_string(slot) +
+                         "; load() them first");
+    }
+
+    void use(size_t slot) {
+        now_ = &loaded(slot);
+        slot_ = slot;
+    }
+
     void run(std::span<const Microbatch> microbatches) {
-        missing_ = successors_.missing;
-        users_left_ = users_;
-        waited_for_.assign(program_.actions.size(), UINT32_MAX);
+        missing_ = now_->successors.missing;
+        users_left_ = now_->users;
+        waited_for_.assign(now_->program.actions.size(), UINT32_MAX);
         head_.fill(0);
         in_flight_.clear();
         started_.clear();
-        timeline_.spans.clear();
+        now_->timeline.spans.clear();
         done_ = settled_ = 0;
         if (options_.poison_dead_buffers) poison_arena();
         if (modules_.output != nullptr) {
             modules_.output->begin_step(static_cast<int>(microbatches.size()));
         }
         running_ = true;
-        lanes_->begin_step();
+        lanes_->begin_step(slot_);
         microbatches_ = batch_.load(device_, microbatches);
         IdleWait idle(communicator_.wait_options());
-        while (done_ < program_.actions.size() || settled_ < started_.size()) {
+        while (done_ < now_->program.actions.size() || settled_ < started_.size()) {
             if (advance()) {
                 idle.reset();
                 continue;
@@ -121,7 +135,7 @@ private:
         }
         running_ = false;
         if (device_.asynchronous()) {
-            lanes_->read_times(timeline_.spans);
+            lanes_->read_times(now_->timeline.spans);
             find_what_was_waited_for();
         }
     }
@@ -141,8 +155,8 @@ private:
         }
     }
 
-    void agree_on_hash() {
-        const auto mine = std::as_bytes(std::span(&program_.hash, 1));
+    void agree_on_hash(const Program& program) {
+        const auto mine = std::as_bytes(std::span(&program.hash, 1));
         const auto all = communicator_.all_gather(mine);
         for (size_t rank = 1; rank < all.size(); ++rank) {
             if (all[rank] == all.front()) continue;
@@ -153,41 +167,11 @@ private:
         }
     }
 
-    void index_program() {
-        const size_t count = program_.actions.size();
-        successors_ = Successors(count, program_.edges);
-        for (auto& queue : queues_) queue.clear();
-        for (uint32_t i = 0; i < count; ++i) queue_of(program_.actions[i].lane).push_back(i);
-        waits_.assign(device_.asynchronous() ? count : 0, {});
-        if (device_.asynchronous()) {
-            for (const Edge& edge : program_.edges) {
-                if (program_.actions[edge.before].lane == program_.actions[edge.after].lane) {
-                    continue;  // a lane keeps its order
-                }
-                waits_[edge.after].push_back(edge.before);
-            }
-        }
-        users_.assign(program_.buffers.size(), 0);
-        for (const uint32_t operand : program_.operands) {
-            if (operand != kNoBuffer) ++users_[operand];
-        }
-        timeline_.spans.reserve(count);
-    }
-
-    /// Streams take what was enqueued in order, so there all communication is enqueued in the one
-    /// global order, from one queue: then no rank waits on its streams in a circle (NCCL's rule for
-    /// several communicators). The host starts whatever lane is ready.
-    [[nodiscard]] std::vector<uint32_t>& queue_of(Lane lane) {
-        const bool communicates = lane != Lane::compute && lane != Lane::combine;
-        return queues_[static_cast<size_t>(device_.asynchronous() && communicates ? Lane::collective
-                                                                                  : lane)];
-    }
-
     /// Where each member's row block begins and ends, in bytes. A root without rows has an empty
     /// block.
     void cut_blocks(const Action& action, Transfer& transfer) {
-        const Group& group = program_.groups[action.group];
-        const Reduction& reduction = program_.reductions[action.reduction];
+        const Group& group = now_->program.groups[action.group];
+        const Reduction& reduction = now_->program.reductions[action.reduction];
         const int64_t row_bytes =
             reduction.cols *
             size_of(action.what == Do::exchange ? reduction.partial : reduction.result);
@@ -213,7 +197,7 @@ private:
 
     [[nodiscard]] Bytes bytes_of(uint32_t buffer) {
         if (buffer == kNoBuffer) return {};
-        const Buffer& b = program_.buffers[buffer];
+        const Buffer& b = now_->program.buffers[buffer];
         switch (b.space) {
             case Buffer::Space::arena:
                 return {arena_.data() + b.offset, b.bytes};
@@ -261,8 +245,8 @@ private:
                     continue;
                 }
                 const uint32_t action = in_flight_[i].action;
-                lanes_->end(program_.actions[action].lane, action);
-                timeline_.spans[in_flight_[i].span].end_ns = now_ns();
+                lanes_->end(now_->program.actions[action].lane, action);
+                now_->timeline.spans[in_flight_[i].span].end_ns = now_ns();
                 in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(i));
                 complete(action);
                 again = true;
@@ -286,13 +270,13 @@ private:
 
     [[nodiscard]] const uint32_t* ready_head(Lane lane) const {
         const auto l = static_cast<size_t>(lane);
-        if (head_[l] == queues_[l].size()) return nullptr;
+        if (head_[l] == now_->queues[l].size()) return nullptr;
         // A communication that is not enqueued yet (its peer's memory is not known, its connection
         // not made) keeps its place on the stream.
         if (device_.asynchronous() && lane == Lane::collective && !in_flight_.empty()) {
             return nullptr;
         }
-        const uint32_t* action = &queues_[l][head_[l]];
+        const uint32_t* action = &now_->queues[l][head_[l]];
         return missing_[*action] == 0 ? action : nullptr;
     }
 
@@ -306,16 +290,17 @@ private:
     }
 
     size_t open_span(uint32_t action) {
-        const Lane lane = program_.actions[action].lane;
-        if (!waits_.empty()) {
-            for (const uint32_t before : waits_[action]) lanes_->wait(lane, before);
+        const Lane lane = now_->program.actions[action].lane;
+        if (!now_->waits.empty()) {
+            for (const uint32_t before : now_->waits[action]) lanes_->wait(lane, before);
         }
         lanes_->begin(lane, action);
         const int64_t now = now_ns();
-        timeline_.spans.push_back({action, waited_for_[action],
-                                   static_cast<uint16_t>(communicator_.rank()), lane, now, now, 0});
+        now_->timeline.spans.push_back({action, waited_for_[action],
+                                        static_cast<uint16_t>(communicator_.rank()), lane, now, now,
+                                        0});
         started_.push_back(action);
-        return timeline_.spans.size() - 1;
+        return now_->timeline.spans.size() - 1;
     }
 
     /// Counts the actions that have run on the device, in the order they were started.
@@ -325,24 +310,24 @@ private:
 
     /// On a device that runs by itself the host saw the order of its own calls only.
     void find_what_was_waited_for() {
-        std::vector<int64_t> end(program_.actions.size(), 0);
-        for (const Span& span : timeline_.spans) end[span.action] = span.end_ns;
-        waited_for_.assign(program_.actions.size(), UINT32_MAX);
-        for (const Edge& edge : program_.edges) {
+        std::vector<int64_t> end(now_->program.actions.size(), 0);
+        for (const Span& span : now_->timeline.spans) end[span.action] = span.end_ns;
+        waited_for_.assign(now_->program.actions.size(), UINT32_MAX);
+        for (const Edge& edge : now_->program.edges) {
             uint32_t& last = waited_for_[edge.after];
             if (last == UINT32_MAX || end[edge.before] > end[last]) last = edge.before;
         }
-        for (Span& span : timeline_.spans) span.waited_for = waited_for_[span.action];
+        for (Span& span : now_->timeline.spans) span.waited_for = waited_for_[span.action];
     }
 
     void complete(uint32_t action) {
         ++done_;
-        for (const uint32_t next : successors_.of(action)) {
+        for (const uint32_t next : now_->successors.of(action)) {
             waited_for_[next] = action;
             --missing_[next];
         }
         if (options_.poison_dead_buffers && !device_.asynchronous())
-            poison_dead(program_.operands_of(program_.actions[action]));
+            poison_dead(now_->program.operands_of(now_->program.actions[action]));
     }
 
     /// Before a step nothing in the arena may be of use.
@@ -355,23 +340,23 @@ private:
     void poison_dead(std::span<const uint32_t> operands) {
         for (const uint32_t operand : operands) {
             if (operand == kNoBuffer || --users_left_[operand] > 0) continue;
-            if (program_.buffers[operand].space != Buffer::Space::arena) continue;
+            if (now_->program.buffers[operand].space != Buffer::Space::arena) continue;
             const Bytes bytes = bytes_of(operand);
             std::memset(bytes.data(), 0xff, bytes.size());  // NaN in every type
         }
     }
 
     void start_transfer(uint32_t index) {
-        const Action& action = program_.actions[index];
-        const auto operands = program_.operands_of(action);
-        const Group& group = program_.groups[action.group];
+        const Action& action = now_->program.actions[index];
+        const auto operands = now_->program.operands_of(action);
+        const Group& group = now_->program.groups[action.group];
         Transfer transfer{.what = action.what,
                           .channel = channel_of(action.lane),
                           .ranks = group.ranks,
                           .root = group.root,
-                          .type = program_.reductions.empty()
+                          .type = now_->program.reductions.empty()
                                       ? DType::fp32
-                                      : program_.reductions[action.reduction].partial,
+                                      : now_->program.reductions[action.reduction].partial,
                           .send = {},
                           .receive = {},
                           .block_begin = {},
@@ -396,7 +381,7 @@ private:
         }
         if (action.what == Do::exchange) {
             // Pieces of a bucket lie apart, so its blocks are cut from all of it.
-            const Buffer& partial = program_.buffers[operands[0]];
+            const Buffer& partial = now_->program.buffers[operands[0]];
             if (partial.space == Buffer::Space::bucket_gradients)
                 transfer.send = bucket_of(partial);
         }
@@ -405,12 +390,12 @@ private:
     }
 
     void run_local(uint32_t index) {
-        const Action& action = program_.actions[index];
+        const Action& action = now_->program.actions[index];
         const size_t span = open_span(index);
         const int64_t cpu = thread_cpu_ns();
         const int64_t nested = local_cpu_ns_;  // a pass that polls may run a combine in its midst
         if (action.what == Do::pass) {
-            run_pass(program_.passes[action.item], action);
+            run_pass(now_->program.passes[action.item], action);
         } else if (action.what == Do::combine) {
             run_combine(action);
         } else {
@@ -419,15 +404,15 @@ private:
         const int64_t own = thread_cpu_ns() - cpu - (local_cpu_ns_ - nested);
         local_cpu_ns_ += own;
         lanes_->end(action.lane, index);
-        timeline_.spans[span].cpu_ns = own;
-        timeline_.spans[span].end_ns = now_ns();
+        now_->timeline.spans[span].cpu_ns = own;
+        now_->timeline.spans[span].end_ns = now_ns();
         complete(index);
     }
 
     // --- what actions do -------------------------------------------------------------------------
 
     void run_pass(const Pass& pass, const Action& action) {
-        const auto o = program_.operands_of(action);
+        const auto o = now_->program.operands_of(action);
         StageModule* stage = traits(pass.op).has_stage ? modules_.stages[pass.stage] : nullptr;
         const auto mb = [&]() -> const Microbatch& { return microbatches_[pass.microbatch]; };
         switch (pass.op) {
@@ -497,9 +482,9 @@ private:
     }
 
     void run_combine(const Action& action) {
-        const auto o = program_.operands_of(action);
+        const auto o = now_->program.operands_of(action);
         const Microbatch& microbatch = microbatches_[action.item];
-        const std::vector<int>& members = program_.groups[action.group].ranks;
+        const std::vector<int>& members = now_->program.groups[action.group].ranks;
         const Tensor factors = tensor(o[1], sizes_.tokens, StepSizes::kFactors, DType::fp32);
         modules_.output->combine(context_, microbatch,
                                  tensor(o[0], static_cast<int64_t>(members.size()) * sizes_.tokens,
@@ -512,9 +497,9 @@ private:
     }
 
     void run_fold(const Action& action) {
-        const auto o = program_.operands_of(action);
-        const Reduction& reduction = program_.reductions[action.reduction];
-        const std::vector<int>& members = program_.groups[action.group].ranks;
+        const auto o = now_->program.operands_of(action);
+        const Reduction& reduction = now_->program.reductions[action.reduction];
+        const std::vector<int>& members = now_->program.groups[action.group].ranks;
         const auto count = static_cast<int64_t>(members.size());
         int64_t rows = reduction.rows(member_of(members, communicator_.rank()));
         if (rows == 0) return;
@@ -544,10 +529,10 @@ private:
     [[nodiscard]] std::string where() {
         std::string text = "rank " + std::to_string(communicator_.rank()) + ": step " +
                            std::to_string(step_) + ": ";
-        const auto& compute = queues_[static_cast<size_t>(Lane::compute)];
+        const auto& compute = now_->queues[static_cast<size_t>(Lane::compute)];
         const size_t head = head_[static_cast<size_t>(Lane::compute)];
         if (head < compute.size()) {
-            text += "waits at " + program_.name_of(program_.actions[compute[head]]);
+            text += "waits at " + now_->program.name_of(now_->program.actions[compute[head]]);
         } else if (device_.asynchronous() && in_flight_.empty()) {
             text += "has started all its passes and waits";
         } else {
@@ -555,10 +540,10 @@ private:
         }
         std::string open;
         for (const uint32_t index : unfinished_transfers()) {
-            const Action& action = program_.actions[index];
+            const Action& action = now_->program.actions[index];
             if (!open.empty()) open += ", ";
-            open += program_.name_of(action);
-            const auto& ranks = program_.groups[action.group].ranks;
+            open += now_->program.name_of(action);
+            const auto& ranks = now_->program.groups[action.group].ranks;
             if (action.lane == Lane::collective) {
                 open += " (ranks";
                 for (const int rank : ranks) {
@@ -568,7 +553,8 @@ private:
             }
         }
         if (open.empty() && device_.asynchronous() && settled_ < started_.size()) {
-            open = "the device to run " + program_.name_of(program_.actions[started_[settled_]]);
+            open = "the device to run " +
+                   now_->program.name_of(now_->program.actions[started_[settled_]]);
         }
         return text + " for " + (open.empty() ? std::string("nothing that was started") : open);
     }
@@ -594,7 +580,7 @@ private:
         }
         std::array<bool, kLanes> seen{};
         for (size_t i = settled_; i < started_.size(); ++i) {
-            const Lane lane = program_.actions[started_[i]].lane;
+            const Lane lane = now_->program.actions[started_[i]].lane;
             if (lane == Lane::compute || lane == Lane::combine) continue;
             if (seen[static_cast<size_t>(lane)] || lanes_->finished(started_[i])) continue;
             seen[static_cast<size_t>(lane)] = true;
@@ -619,12 +605,10 @@ private:
     RankModules modules_;
     StepSizes sizes_;
     ExecutorOptions options_;
-    Program program_;
-    DeviceMemory arena_;
-    std::array<std::vector<uint32_t>, kLanes> queues_;  ///< [lane]; see queue_of()
-    Successors successors_;
-    std::vector<std::vector<uint32_t>> waits_;  ///< [action] others' lanes; asynchronous devices
-    std::vector<uint32_t> users_;               ///< [buffer] how many actions use it
+    DeviceMemory arena_;  ///< of all programs, which run one at a time
+    std::vector<std::unique_ptr<LoadedProgram>> loaded_;  ///< [slot]
+    LoadedProgram* now_ = nullptr;                        ///< of the running or the last step
+    size_t slot_ = 0;                                     ///< of now_
 
     // Of the running step.
     DeviceBatch batch_;
@@ -640,7 +624,6 @@ private:
     int64_t local_cpu_ns_ = 0;  ///< of all passes, combines and folds so far
     bool in_progress_ = false;
     int64_t step_ = 0;
-    Timeline timeline_;
     Context context_;
 };
 
@@ -649,17 +632,17 @@ Executor::Executor(Communicator& communicator, Device& device, const RankModules
     : implementation_(
           std::make_unique<Implementation>(communicator, device, modules, sizes, options)) {}
 Executor::~Executor() = default;
-void Executor::load(const std::vector<Program>& programs) {
-    implementation_->load(programs);
+void Executor::load(const std::vector<Program>& programs, size_t slot) {
+    implementation_->load(programs, slot);
 }
-void Executor::run_step(std::span<const Microbatch> microbatches) {
-    implementation_->run_step(microbatches);
+void Executor::run_step(std::span<const Microbatch> microbatches, size_t slot) {
+    implementation_->run_step(microbatches, slot);
 }
-const Timeline& Executor::timeline() const {
-    return implementation_->timeline();
+const Timeline& Executor::timeline(size_t slot) const {
+    return implementation_->timeline(slot);
 }
-Timeline Executor::gather_timeline() {
-    return implementation_->gather_timeline();
+Timeline Executor::gather_timeline(size_t slot) {
+    return implementation_->gather_timeline(slot);
 }
 uint64_t Executor::arena_bytes() const {
     return implementation_->arena_bytes();

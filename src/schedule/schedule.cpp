@@ -72,6 +72,16 @@ void place_vocabulary(Schedule& schedule, VocabMode mode, int64_t vocab_size) {
                                                           : Barriers::in_line;
 }
 
+Schedule evaluation_schedule(Schedule training) {
+    for (std::vector<Pass>& list : training.passes) {
+        std::erase_if(list, [](const Pass& pass) {
+            return pass.op != Op::F && pass.op != Op::E && pass.op != Op::S;
+        });
+        for (Pass& pass : list) pass.with_next = false;  // the other one may have been a backward
+    }
+    return training;
+}
+
 bool Schedule::forward_only() const {
     for (const std::vector<Pass>& list : passes) {
         for (const Pass& pass : list) {

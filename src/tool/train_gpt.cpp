@@ -46,6 +46,14 @@ void set_costs(const std::string& text, TrainOptions& options) {
 
 void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
     app.add_option("--train-iters", t.train_iters, "Steps")->capture_default_str();
+    app.add_option_function<std::vector<int64_t>>(
+           "--rampup-batch-size",
+           [&t](const std::vector<int64_t>& v) {
+               t.ramp_up = BatchSizeRampUp{.start = v[0], .increment = v[1], .samples = v[2]};
+           },
+           "Batch-size warm-up, START INCREMENT SAMPLES: from START sequences per step to "
+           "--global-batch-size, INCREMENT more at a time, within the first SAMPLES sequences")
+        ->expected(3);
     app.add_option("--lr", t.lr, "Largest learning rate")->capture_default_str();
     app.add_option("--min-lr", t.min_lr, "Learning rate at the end of the cosine")
         ->capture_default_str();
@@ -58,6 +66,15 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
     app.add_option("--adam-beta1", t.optimizer.beta1)->capture_default_str();
     app.add_option("--adam-beta2", t.optimizer.beta2)->capture_default_str();
     app.add_option("--adam-eps", t.optimizer.epsilon)->capture_default_str();
+
+    EvaluationOptions& e = t.evaluation;
+    app.add_option("--eval-interval", e.interval, "Steps from one evaluation to the next")
+        ->capture_default_str();
+    app.add_option("--eval-iters", e.iters, "Global batches of validation data per evaluation")
+        ->capture_default_str();
+    app.add_option("--multiple-choice-path", e.multiple_choice_path,
+                   "Evaluation set in llm.c's format, HellaSwag for one: its accuracy is reported");
+    app.add_flag("--skip-train", e.skip_train, "Evaluate once, without training, and end");
 
     app.add_option("--load", t.load,
                    "Go on from the newest step in a folder, from one step, or from the weights of "

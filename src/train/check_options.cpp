@@ -3,6 +3,7 @@
 
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/evaluation.hpp"
 #include "src/train/same_on_every_rank.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -11,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -87,6 +89,15 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--device", o.device);
     add("--micro-batch-size", o.micro_batch_size);
     add("--global-batch-size", o.global_batch_size);
+    add("--rampup-batch-size", o.ramp_up
+                                   ? text(o.ramp_up->start) + " " + text(o.ramp_up->increment) +
+                                         " " + text(o.ramp_up->samples)
+                                   : std::string("not given"));
+    add("--eval-interval", o.evaluation.interval);
+    add("--eval-iters", o.evaluation.iters);
+    add("--multiple-choice-path",
+        o.evaluation.multiple_choice_path.empty() ? "not given" : "given");
+    add("--skip-train", o.evaluation.skip_train ? "given" : "not given");
     add("--train-iters", o.train_iters);
     add("--lr", o.lr);
     add("--min-lr", o.min_lr);
@@ -210,6 +221,20 @@ void check_options(const TrainOptions& o, int ranks) {
             "--reduction native: copies between GPUs of one process add nothing up; use "
             "--reduction "
             "ordered, or NCCL (mpirun, a GPU per rank)");
+    }
+    within("--eval-interval", o.evaluation.interval, 1, INT64_MAX);
+    within("--eval-iters", o.evaluation.iters, 0, INT32_MAX);
+    if (o.evaluation.skip_train && !evaluates(o)) {
+        throw UsageError(
+            "--skip-train: evaluates, but there is nothing to evaluate on; give --valid-data-path, "
+            "--split with a part for it, or --multiple-choice-path");
+    }
+    for (const auto& [flag, value] :
+         {std::pair("--save", &o.save), std::pair("--report", &o.report),
+          std::pair("--profile", &o.profile), std::pair("--trace-dir", &o.trace_dir)}) {
+        if (!o.evaluation.skip_train || value->empty()) continue;
+        throw UsageError(std::string(flag) + " " + *value +
+                         ": is written by training; leave it out with --skip-train");
     }
     within("--log-interval", o.log_interval, 1, INT64_MAX);
     within("--save-interval", o.save_interval, 0, INT64_MAX);

@@ -62,7 +62,21 @@ void MetricsFile::add(const StepMetrics& metrics) {
                               {"tokens_per_second", metrics.tokens_per_second},
                               {"step_seconds", metrics.step_seconds},
                               {"updated", metrics.updated}};
-    const std::string text = line.dump() + "\n";
+    write(line.dump() + "\n");
+}
+
+void MetricsFile::add(const EvaluationMetrics& metrics) {
+    nlohmann::json line{{"step", metrics.step}, {"eval_seconds", metrics.eval_seconds}};
+    const auto put = [&line](const char* key, const std::optional<double>& value) {
+        if (value) line[key] = number(*value);
+    };
+    put("eval_loss", metrics.eval_loss);
+    put("eval_ppl", metrics.eval_ppl);
+    put("choice_accuracy", metrics.choice_accuracy);
+    write(line.dump() + "\n");
+}
+
+void MetricsFile::write(const std::string& text) {
     if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() ||
         std::fflush(file_.get()) != 0) {
         fail("write");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace vocabpipe {
@@ -19,18 +20,29 @@ struct StepMetrics {
     bool updated = true;
 };
 
-/// JSON lines, one object per step, flushed line by line so that a run can be watched. A line that
-/// cannot be written whole (disk full) is taken back and reported as OutputFileError.
+/// What an evaluation adds, as a line of its own; none: not evaluated.
+struct EvaluationMetrics {
+    int64_t step = 0;
+    std::optional<double> eval_loss, eval_ppl;  ///< nats; e^eval_loss
+    std::optional<double> choice_accuracy;      ///< from 0 to 1
+    double eval_seconds = 0;
+};
+
+/// JSON lines, one object per step or evaluation, flushed line by line so that a run can be
+/// watched. A line that cannot be written whole (disk full) is taken back and reported as
+/// OutputFileError.
 class MetricsFile {
 public:
     /// Goes on behind the lines of the steps up to `last_step` that a file of that name has, and
     /// drops those of later steps and a line that was cut; 0: begins anew.
     explicit MetricsFile(std::string path, int64_t last_step = 0);
     void add(const StepMetrics& metrics);
+    void add(const EvaluationMetrics& metrics);
     /// Reports what only closing shows.
     void close();
 
 private:
+    void write(const std::string& line);
     [[noreturn]] void fail(const char* doing);
     void keep_through(int64_t last_step);
     struct Close {

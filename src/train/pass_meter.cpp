@@ -99,6 +99,11 @@ int64_t ReplayCosts::pass_ns(int rank, const Pass& pass) const {
     return found == ns_.end() ? table_.pass_ns(rank, pass) : found->second;
 }
 
+void PassMeter::forget_durations() {
+    durations_.clear();
+    fixed_.clear();
+}
+
 void PassMeter::add_step(const Timeline& mine, const Program& program, int64_t duration_ns) {
     if (steps_++ == 0 || mine.spans.empty()) return;
     const size_t slot = (steps_ - 2) % kWindow;

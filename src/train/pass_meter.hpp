@@ -55,6 +55,9 @@ public:
     /// `mine`: this rank's spans of the step. `duration_ns`: of the whole step, program and all.
     void add_step(const Timeline& mine, const Program& program, int64_t duration_ns);
 
+    /// Steps have another size from now on: of those before it only the passes count.
+    void forget_durations();
+
     /// Of the first replica's ranks. Costs that none of them saw are 0. Collective.
     [[nodiscard]] MeasuredCosts gather(Communicator& communicator, Mesh mesh, int stages,
                                        bool cpu_time) const;

@@ -14,6 +14,8 @@ namespace vocabpipe {
 class RankUsage {
 public:
     void add_step(const Timeline& timeline, int64_t duration_ns);
+    /// Steps have another size from now on: the median is of theirs.
+    void forget_durations() { durations_.clear(); }
     /// CPU time of passes, combines and folds over the steps' duration.
     [[nodiscard]] double busy_share() const;
     /// 1 - busy time / time of the compute lane from its first to its last pass.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/train/batch_size_schedule.hpp"
 #include "src/train/data/data_options.hpp"
+#include "src/train/evaluation_options.hpp"
 #include "src/train/rank_placement.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/model_config.hpp"
@@ -23,12 +25,13 @@ namespace vocabpipe {
 struct TrainOptions {
     ModelConfig model;
     DataOptions data;
-    int64_t micro_batch_size = 1;   // --micro-batch-size, sequences
-    int64_t global_batch_size = 8;  // --global-batch-size, sequences
-    int64_t train_iters = 100;      // --train-iters
-    double lr = 3e-4;               // --lr; suits models of this size with AdamW
-    double min_lr = 0;              // --min-lr
-    int64_t lr_warmup_iters = 0;    // --lr-warmup-iters
+    int64_t micro_batch_size = 1;            // --micro-batch-size, sequences
+    int64_t global_batch_size = 8;           // --global-batch-size, sequences
+    std::optional<BatchSizeRampUp> ramp_up;  // --rampup-batch-size
+    int64_t train_iters = 100;               // --train-iters
+    double lr = 3e-4;                        // --lr; suits models of this size with AdamW
+    double min_lr = 0;                       // --min-lr
+    int64_t lr_warmup_iters = 0;             // --lr-warmup-iters
     OptimizerOptions optimizer;
     uint64_t seed = 1234;  // --seed; Megatron's default
 
@@ -51,6 +54,8 @@ struct TrainOptions {
     Reductions reductions = Reductions::ordered;  // --reduction; the same bits on every transport
     int64_t c0_margin = 0;     // --c0-margin, in the unit of F,B; nanoseconds where measured
     int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores
+
+    EvaluationOptions evaluation;
 
     std::string load;              // --load, a folder of steps, a step, or a model; empty: none
     bool finetune = false;         // --finetune, of a step its weights only

@@ -35,6 +35,12 @@ std::string planned_by_rank(const TrainingPlan& plan) {
 
 }  // namespace
 
+void load_steps(Executor& executor, const TrainingPlan& plan) {
+    for (size_t slot = plan.steps().size(); slot-- > 0;) {
+        executor.load(plan.steps()[slot].programs, slot);
+    }
+}
+
 TrainedRank allocate_rank(Communicator& communicator, const TrainOptions& options,
                           const TrainingPlan& plan, Device& device) {
     const int rank = communicator.rank();
@@ -51,7 +57,7 @@ TrainedRank allocate_rank(Communicator& communicator, const TrainOptions& option
         // Collective by itself, so not within the agreement.
         made.executor = std::make_unique<Executor>(communicator, device, modules, plan.sizes(),
                                                    ExecutorOptions{.threads = plan.threads()});
-        made.executor->load(plan.programs());
+        load_steps(*made.executor, plan);
         communicator.agree([&] {
             if (!options.load.empty()) return;
             made.model->initialise(made.executor->context(), options.seed);

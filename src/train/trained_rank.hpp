@@ -25,6 +25,9 @@ struct TrainedRank {
                                                   const TrainOptions& options,
                                                   std::vector<RankPlacement>& placements);
 
+/// Loads the plan's programs, each into the slot that the plan has for it. Collective.
+void load_steps(Executor& executor, const TrainingPlan& plan);
+
 /// Loaded with the plan's programs. Options, plan and device must outlive it. Memory that is
 /// missing is agreed on, with what every rank's plan needs. Collective.
 [[nodiscard]] TrainedRank allocate_rank(Communicator& communicator, const TrainOptions& options,

@@ -9,6 +9,7 @@
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/data/training_data.hpp"
+#include "src/train/evaluation.hpp"
 #include "src/train/measure_links.hpp"
 #include "src/train/metrics_file.hpp"
 #include "src/train/pass_meter.hpp"
@@ -22,11 +23,9 @@
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/learning_rate.hpp"
 #include "vocabpipe/model_rank.hpp"
-#include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/simulate.hpp"
 #include "vocabpipe/step_batch.hpp"
-#include "vocabpipe/token_dataset.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -64,6 +63,15 @@ public:
         if (!options_.save.empty()) open_saver();
         if (checkpoint_) load();
         open_metrics();
+        if (evaluates(options_)) {
+            evaluation_.emplace(communicator_, options_, *plan_, trained_, *device_,
+                                std::move(evaluation_data_));
+        }
+        if (options_.evaluation.skip_train) {
+            evaluate(first_step_ - 1);
+            end();
+            return;
+        }
         for (int64_t step = first_step_; step <= options_.train_iters; ++step) {
             const StepResult result = run_step(step);
             if (saver_) print_saved(saver_->poll());
@@ -76,19 +84,26 @@ public:
                 }
                 break;
             }
+            if (evaluation_ && evaluation_->due(step)) evaluate(step);
             if (step == first_step_ + kStepsBeforeCosts - 1 && !options_.schedule_costs &&
                 options_.cost_file.empty() && step < options_.train_iters) {
                 reorder();
             }
         }
-        if (saver_) print_saved(saver_->finish());
-        communicator_.agree([this] {
-            if (output_failure_) std::rethrow_exception(output_failure_);
-        });
+        end();
         finish();
     }
 
 private:
+    /// What the files still need; what of it failed, too.
+    void end() {
+        if (saver_) print_saved(saver_->finish());
+        communicator_.agree([this] {
+            if (output_failure_) std::rethrow_exception(output_failure_);
+            if (metrics_) metrics_->close();
+        });
+    }
+
     // --- before the first step
 
     /// Before any file is opened for writing: what cannot be loaded must overwrite nothing.
@@ -122,13 +137,13 @@ private:
         same("seq_length", std::to_string(state.seq_length),
              std::to_string(options_.model.seq_length), "--seq-length");
         same("seed", std::to_string(state.seed), std::to_string(options_.seed), "--seed");
-        if (state.step >= options_.train_iters) {
+        if (state.step >= options_.train_iters && !options_.evaluation.skip_train) {
             throw UsageError("--train-iters " + std::to_string(options_.train_iters) + ": " +
                              checkpoint_->folder() + " is after step " +
                              std::to_string(state.step) + " already; give a larger number");
         }
         first_step_ = state.step + 1;
-        first_sample_ = state.consumed_samples;
+        consumed_samples_ = state.consumed_samples;
     }
 
     void print_checkpoint() const {
@@ -163,11 +178,16 @@ private:
         std::erase_if(flags, [](const std::string& flag) {
             return flag.starts_with("--save") || flag.starts_with("--async-save") ||
                    flag.starts_with("--max-shard-size") || flag.starts_with("--load") ||
-                   flag.starts_with("--finetune");
+                   flag.starts_with("--finetune") || flag.starts_with("--eval-") ||
+                   flag.starts_with("--multiple-choice-") || flag.starts_with("--skip-train");
         });
         flags.push_back("ranks " + std::to_string(communicator_.size()));
-        for (std::string& flag : data_->flags()) flags.push_back(std::move(flag));
-        flags.push_back("samples-per-epoch " + std::to_string(samples_->samples_per_epoch()));
+        if (data_) {
+            for (std::string& flag : data_->flags()) flags.push_back(std::move(flag));
+        }
+        if (samples_) {
+            flags.push_back("samples-per-epoch " + std::to_string(samples_->samples_per_epoch()));
+        }
         return flags;
     }
 
@@ -196,9 +216,14 @@ private:
     }
 
     void open_data() {
-        data_.emplace(options_.data);
-        // One rank scans; agree() tells the others.
-        if (rank_ == 0) data_->check(options_.model.vocab_size);
+        const bool trains = !options_.evaluation.skip_train;
+        if (trains || validates(options_)) {
+            data_.emplace(options_.data);
+            // One rank scans; agree() tells the others.
+            if (rank_ == 0) data_->check(options_.model.vocab_size);
+        }
+        evaluation_data_ = open_evaluation_data(options_, data_ ? &*data_ : nullptr);
+        if (!trains) return;
         samples_ = data_->samples(DataSplit::train,
                                   {.seq_length = options_.model.seq_length, .seed = options_.seed});
         batch_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options_.micro_batch_size,
@@ -238,25 +263,30 @@ private:
         const LearningRateSchedule learning_rate{options_.lr, options_.min_lr,
                                                  options_.lr_warmup_iters, options_.train_iters};
         const int64_t begin = now_ns();
-        const StepBatch& batch = batch_->load(samples_before(step), plan_->microbatches());
+        use_batch_size();
+        const int microbatches = plan_->steps()[slot_].microbatches;
+        const StepBatch& batch = batch_->load(consumed_samples_, microbatches);
+        batch_size_ = batch.global_batch_size();
+        consumed_samples_ += batch_size_;
         if (step < options_.train_iters) {
-            batch_->prefetch(samples_before(step + 1), plan_->microbatches());
+            batch_->prefetch(consumed_samples_,
+                             plan_->batch_sizes().microbatches(consumed_samples_));
         }
         const double lr = learning_rate.at(step);
         trained_.optimizer->begin_step(
             step, static_cast<float>(lr), batch.counted_tokens(),
             output_failure_ || (options_.stop_requested && options_.stop_requested()));
         trained_.executor->set_step(step);
-        trained_.executor->run_step(batch.microbatches());
+        trained_.executor->run_step(batch.microbatches(), slot_);
         const int64_t duration = now_ns() - begin;
 
         const StepResult result = trained_.optimizer->result();
         const double seconds = static_cast<double>(duration) * 1e-9;
-        const double tokens = static_cast<double>(options_.global_batch_size) *
-                              static_cast<double>(options_.model.seq_length);
-        usage_.add_step(trained_.executor->timeline(), duration);
-        meter_.add_step(trained_.executor->timeline(),
-                        plan_->programs()[static_cast<size_t>(rank_)], duration);
+        const double tokens =
+            static_cast<double>(batch_size_) * static_cast<double>(options_.model.seq_length);
+        usage_.add_step(trained_.executor->timeline(slot_), duration);
+        meter_.add_step(trained_.executor->timeline(slot_), programs()[static_cast<size_t>(rank_)],
+                        duration);
         if (step == first_step_) report_.first_loss = result.loss;
         report_.last_loss = result.loss;
         if (rank_ == 0) {
@@ -266,29 +296,45 @@ private:
                     "iteration (ms): %.1f | tokens per second: %.1f | learning rate: %.6E | "
                     "global batch size: %5lld | lm loss: %.6E | grad norm: %.3f |%s\n",
                     static_cast<long long>(step), static_cast<long long>(options_.train_iters),
-                    static_cast<long long>(samples_before(step + 1)), seconds * 1e3,
-                    tokens / seconds, lr, static_cast<long long>(options_.global_batch_size),
-                    result.loss, result.grad_norm,
+                    static_cast<long long>(consumed_samples_), seconds * 1e3, tokens / seconds, lr,
+                    static_cast<long long>(batch_size_), result.loss, result.grad_norm,
                     result.updated ? ""
                                    : " update skipped: no counted token or non-finite gradient |");
                 std::fflush(stdout);
             }
             if (metrics_ && !output_failure_) {
-                add_metrics({.step = step,
-                             .loss = result.loss,
-                             .grad_norm = result.grad_norm,
-                             .lr = lr,
-                             .tokens_per_second = tokens / seconds,
-                             .step_seconds = seconds,
-                             .updated = result.updated});
+                add_metrics(StepMetrics{.step = step,
+                                        .loss = result.loss,
+                                        .grad_norm = result.grad_norm,
+                                        .lr = lr,
+                                        .tokens_per_second = tokens / seconds,
+                                        .step_seconds = seconds,
+                                        .updated = result.updated});
             }
         }
         return result;
     }
 
-    /// Of the data, over all runs.
-    [[nodiscard]] int64_t samples_before(int64_t step) const {
-        return first_sample_ + (step - first_step_) * options_.global_batch_size;
+    /// Chooses the programs of the next step.
+    void use_batch_size() {
+        const size_t slot = plan_->slot_of(plan_->batch_sizes().microbatches(consumed_samples_));
+        if (slot == slot_) return;
+        slot_ = slot;
+        usage_.forget_durations();
+        meter_.forget_durations();
+    }
+
+    /// Of the last step of training.
+    [[nodiscard]] const std::vector<Program>& programs() const {
+        return plan_->steps()[slot_].programs;
+    }
+
+    void evaluate(int64_t step) {
+        const EvaluationResult result = evaluation_->run(step);
+        if (rank_ != 0) return;
+        std::printf("%s\n", result.line().c_str());
+        std::fflush(stdout);
+        if (metrics_ && !output_failure_) add_metrics(result.metrics());
     }
 
     [[nodiscard]] bool to_be_saved(int64_t step) const {
@@ -309,7 +355,7 @@ private:
             print_saved(saver_->finish());
         }
         saver_->begin({.step = step,
-                       .consumed_samples = samples_before(step + 1),
+                       .consumed_samples = consumed_samples_,
                        .seq_length = options_.model.seq_length,
                        .seed = options_.seed,
                        .dtype = options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
@@ -330,7 +376,8 @@ private:
 
     /// A full disk ends the run, but not in the middle of a step: the other ranks learn of it with
     /// the next one, and all end alike.
-    void add_metrics(const StepMetrics& metrics) {
+    template <typename Metrics>
+    void add_metrics(const Metrics& metrics) {
         try {
             metrics_->add(metrics);
         } catch (const OutputFileError&) {
@@ -367,7 +414,7 @@ private:
     /// costs, so all make the same programs.
     void reorder() {
         const PassCosts costs = plan_->rebuild(measure().cpu);
-        trained_.executor->load(plan_->programs());
+        load_steps(*trained_.executor, *plan_);
         if (rank_ != 0) return;
         const auto ms = [&](Op op) { return static_cast<double>(costs.mean(op)) * 1e-6; };
         std::printf(
@@ -382,7 +429,7 @@ private:
     // --- after the last step
 
     void finish() {
-        const Timeline timeline = trained_.executor->gather_timeline();
+        const Timeline timeline = trained_.executor->gather_timeline(slot_);
         const MeasuredCosts measured = measure();
         report_.schedule = options_.schedule;
         report_.vocab_mode = std::string(to_string(options_.vocab_mode));
@@ -390,8 +437,8 @@ private:
         for (int rank = 0; rank < plan_->ranks(); ++rank) {
             report_.devices.push_back(plan_->placement(rank).device);
         }
-        report_.tokens_per_step = options_.global_batch_size * options_.model.seq_length;
-        const Program& program = plan_->programs()[static_cast<size_t>(rank_)];
+        report_.tokens_per_step = batch_size_ * options_.model.seq_length;
+        const Program& program = programs()[static_cast<size_t>(rank_)];
         RankReport mine;
         mine.busy_share = usage_.busy_share();
         mine.bubble = usage_.bubble();
@@ -430,26 +477,25 @@ private:
     }
 
     void write_results(const Timeline& timeline, const MeasuredCosts& measured) {
-        const Simulation simulation = simulate(plan_->programs(), measured.cpu);
+        const Simulation simulation = simulate(programs(), measured.cpu);
         report_.simulated_step_ns = simulation.summary.makespan_ns;
         report_.simulated_bubble = simulation.summary.bubble;
         report_.measured_step_ns = measured.median_step_ns;
         report_.fixed_step_ns = measured.wall.fixed_ns;
-        report_.predicted_step_ns = simulate(plan_->programs(), measured.wall).summary.step_ns;
-        const ReplayCosts replay(timeline, plan_->programs(), measured.wall);
-        report_.replayed_ns = simulate(plan_->programs(), replay).summary.makespan_ns;
-        report_.executed_ns = summarize(timeline, plan_->programs()).makespan_ns;
+        report_.predicted_step_ns = simulate(programs(), measured.wall).summary.step_ns;
+        const ReplayCosts replay(timeline, programs(), measured.wall);
+        report_.replayed_ns = simulate(programs(), replay).summary.makespan_ns;
+        report_.executed_ns = summarize(timeline, programs()).makespan_ns;
         print_report(report_);
         if (!options_.report.empty()) write_report(options_.report, report_);
         if (!options_.profile.empty())
             write_profile(options_.profile, plan_->profile(measured.wall, derived_, links_.median));
-        if (metrics_) metrics_->close();
         if (!options_.trace_dir.empty()) {
             const std::string path = trace_path();
             const std::string name = path.substr(options_.trace_dir.size() + 1);
-            write_chrome_trace(path + ".json", timeline, plan_->programs(),
+            write_chrome_trace(path + ".json", timeline, programs(),
                                name + ", last step, executed");
-            write_chrome_trace(path + ".simulated.json", simulation.timeline, plan_->programs(),
+            write_chrome_trace(path + ".simulated.json", simulation.timeline, programs(),
                                name + ", simulated from measured pass costs");
             std::printf("timeline: %s.json (open in https://ui.perfetto.dev)\n", path.c_str());
         }
@@ -467,13 +513,17 @@ private:
     std::optional<Checkpoint> checkpoint_;         ///< until its weights are in place
     std::optional<SaveFolder> save_folder_;        ///< on rank 0
     int64_t first_step_ = 1;
-    int64_t first_sample_ = 0;  ///< of first_step_
+    int64_t consumed_samples_ = 0;  ///< of the data, over all runs
+    size_t slot_ = 0;               ///< of the executor, of the last step of training
     std::optional<MetricsFile> metrics_;
     std::exception_ptr output_failure_;  ///< of the metrics file, on rank 0
     TrainedRank trained_;
     std::optional<CheckpointSaver> saver_;
     bool said_that_saves_wait_ = false;
     std::optional<BatchLoader> batch_;
+    int64_t batch_size_ = 0;          ///< of the last step, of all replicas
+    EvaluationData evaluation_data_;  ///< until evaluation_ has it
+    std::optional<Evaluation> evaluation_;
     RankUsage usage_;
     PassMeter meter_;
     LinkTimes links_;

@@ -3,6 +3,7 @@
 
 #include "src/model/parameters.hpp"
 #include "src/train/check_options.hpp"
+#include "src/train/evaluation.hpp"
 #include "src/train/process_memory.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/flop_costs.hpp"
@@ -54,9 +55,9 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
                            const kernels::Operators& operators)
     : options_(options),
       placements_(std::move(placements)),
-      mesh_(mesh_of(options, static_cast<int>(placements_.size()))) {
-    microbatches_ =
-        static_cast<int>(options_.global_batch_size / options_.micro_batch_size / mesh_.data);
+      mesh_(mesh_of(options, static_cast<int>(placements_.size()))),
+      batch_sizes_(options.global_batch_size, options.ramp_up,
+                   options.micro_batch_size * mesh_.data) {
     threads_ = options_.threads_per_rank;
     if (threads_ == 0) {
         threads_ = placements_.front().threads();
@@ -65,19 +66,21 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
     if (!options_.layout.empty()) read_layout();
     if (is_schedule_file(options_.schedule)) read_file();
     recompute_ = granularity(options_.recompute, recomputes_by_itself(), options_.schedule);
-    schedule_ = make_schedule(given_costs(options_, recompute_), kUnit * options_.c0_margin);
+    make_schedules(given_costs(options_, recompute_), kUnit * options_.c0_margin);
     check_layers();
     partition_ = {.layers_per_stage = layers_of_stages(),
                   .micro_batch_size = options_.micro_batch_size,
                   .replicas = mesh_.data,
                   .threads_per_rank = threads_,
                   .recompute = recompute_,
+                  .optimizer = !options_.evaluation.skip_train,
+                  .training = !options_.evaluation.skip_train,
                   .operators = &operators};
-    sizes_ = step_sizes(options_.model, partition_, schedule_);
+    sizes_ = step_sizes(options_.model, partition_, schedule());
     if (options_.cost_file.empty()) {
-        costs_ = flop_costs(options_.model, partition_, schedule_);
+        costs_ = flop_costs(options_.model, partition_, schedule());
         costs_.replicas = mesh_.data;
-        programs_ = lower(schedule_, sizes_, costs_, {.reductions = options_.reductions});
+        lower_all();
     } else {
         rebuild(costs_of_file());
     }
@@ -87,24 +90,52 @@ std::vector<int> TrainingPlan::layers_of_stages() const {
     if (layout_) return layout_->layers;
     const ModelConfig& m = options_.model;
     if (options_.end_layers.given()) {
-        return layers_with_ends(m.num_layers, schedule_.rank_of_stage, options_.end_layers);
+        return layers_with_ends(m.num_layers, schedule().rank_of_stage, options_.end_layers);
     }
     // Of a layer's F and B; its R comes on top.
     const PassCosts costs = given_costs(options_, recompute_);
     const auto trained = static_cast<double>(costs.mean(Op::F) + costs.mean(Op::B));
     const double again = recompute_ == Recompute::none ? 0 : static_cast<double>(costs.mean(Op::R));
-    return layers_per_stage(m.num_layers, schedule_.rank_of_stage, options_.vocab_mode,
+    return layers_per_stage(m.num_layers, schedule().rank_of_stage, options_.vocab_mode,
                             output_layer_in_layers(m) * trained / (trained + again));
 }
 
 PassCosts TrainingPlan::rebuild(const TableCosts& measured) {
     costs_ = measured;
     costs_.replicas = 1;  // the schedule is one pipeline's
-    PassCosts costs = PassCosts::of(costs_, sizes_, schedule_);
+    PassCosts costs = PassCosts::of(costs_, sizes_, schedule());
     costs_.replicas = mesh_.data;
-    schedule_ = make_schedule(costs, options_.c0_margin);
-    programs_ = lower(schedule_, sizes_, costs_, {.reductions = options_.reductions});
+    make_schedules(costs, options_.c0_margin);
+    lower_all();
     return costs;
+}
+
+void TrainingPlan::make_schedules(const PassCosts& costs, int64_t c0_margin) {
+    steps_.clear();
+    const auto add = [this](int microbatches, Schedule schedule) {
+        steps_.push_back(
+            {.microbatches = microbatches, .schedule = std::move(schedule), .programs = {}});
+    };
+    Schedule full = make_schedule(costs, c0_margin, microbatches());
+    Schedule evaluation = evaluation_schedule(full);
+    if (!options_.evaluation.skip_train) {
+        add(microbatches(), std::move(full));
+        for (const int m : batch_sizes_.smaller()) add(m, make_schedule(costs, c0_margin, m));
+    }
+    if (evaluates(options_)) add(microbatches(), std::move(evaluation));
+}
+
+void TrainingPlan::lower_all() {
+    for (PlannedStep& step : steps_) {
+        step.programs = lower(step.schedule, sizes_, costs_, {.reductions = options_.reductions});
+    }
+}
+
+size_t TrainingPlan::slot_of(int microbatches) const {
+    const auto found = std::find_if(steps_.begin(), steps_.end(), [&](const PlannedStep& step) {
+        return step.microbatches == microbatches;
+    });
+    return static_cast<size_t>(found - steps_.begin());
 }
 
 void TrainingPlan::read_layout() {
@@ -132,11 +163,16 @@ void TrainingPlan::read_file() {
     const auto refuse = [this](const std::string& what) {
         throw InputFileError(options_.schedule + ": " + what);
     };
-    if (file.schedule.microbatches != microbatches_) {
+    if (options_.ramp_up) {
+        refuse("has " + std::to_string(file.schedule.microbatches) +
+               " microbatches, --rampup-batch-size needs schedules of several numbers; leave it "
+               "out, or use a built-in schedule");
+    }
+    if (file.schedule.microbatches != microbatches()) {
         refuse("has " + std::to_string(file.schedule.microbatches) +
                " microbatches; --global-batch-size " + std::to_string(options_.global_batch_size) +
                " / --micro-batch-size " + std::to_string(options_.micro_batch_size) + " gives " +
-               std::to_string(microbatches_) + ", both must be the same");
+               std::to_string(microbatches()) + ", both must be the same");
     }
     if (file.schedule.forward_only()) refuse("has no backward passes; training needs them");
     const int64_t rows = file.schedule.output.vocab_size();
@@ -153,8 +189,11 @@ void TrainingPlan::read_file() {
     notes_ = std::move(file.notes);
 }
 
-Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin) const {
-    const auto order = [&](const PassCosts& under) { return make_order(under, c0_margin); };
+Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin,
+                                     int microbatches) const {
+    const auto order = [&](const PassCosts& under) {
+        return make_order(under, c0_margin, microbatches);
+    };
     const bool inserts = recompute_ != Recompute::none && !recomputes_by_itself();
     return inserts ? with_recomputation(costs, order) : order(costs);
 }
@@ -163,7 +202,8 @@ bool TrainingPlan::recomputes_by_itself() const {
     return file_ && has_recomputation(*file_);
 }
 
-Schedule TrainingPlan::make_order(const PassCosts& costs, int64_t c0_margin) const {
+Schedule TrainingPlan::make_order(const PassCosts& costs, int64_t c0_margin,
+                                  int microbatches) const {
     if (file_) {
         return complete(*file_, {.vocab_mode = options_.vocab_mode,
                                  .vocab_size = options_.model.vocab_size,
@@ -171,7 +211,7 @@ Schedule TrainingPlan::make_order(const PassCosts& costs, int64_t c0_margin) con
                                  .search_moves = options_.search_moves});
     }
     return generate(options_.schedule, {.ranks = mesh_.pipeline,
-                                        .microbatches = microbatches_,
+                                        .microbatches = microbatches,
                                         .vocab_mode = options_.vocab_mode,
                                         .vocab_size = options_.model.vocab_size,
                                         .chunks = chunks(),
@@ -202,35 +242,38 @@ int64_t TrainingPlan::boundary_bytes() const {
 }
 
 PersistentBytes TrainingPlan::persistent(int rank) const {
-    return persistent_bytes(options_.model, partition_, schedule_, rank);
+    return persistent_bytes(options_.model, partition_, schedule(), rank);
 }
 
 int64_t TrainingPlan::snapshot_bytes(int rank) const {
     if (!options_.async_save) return 0;
-    return static_cast<int64_t>(stored_bytes(options_.model, partition_, schedule_, rank));
+    return static_cast<int64_t>(stored_bytes(options_.model, partition_, schedule(), rank));
 }
 
 int64_t TrainingPlan::planned_bytes(int rank) const {
-    return persistent(rank).total() +
-           static_cast<int64_t>(programs_[static_cast<size_t>(rank)].arena_bytes) +
+    uint64_t arena = 0;  // of all programs, which share it
+    for (const PlannedStep& step : steps_) {
+        arena = std::max(arena, step.programs[static_cast<size_t>(rank)].arena_bytes);
+    }
+    return persistent(rank).total() + static_cast<int64_t>(arena) +
            (placement(rank).memory ? 0 : snapshot_bytes(rank));
 }
 
 /// Several stages per rank need as many layers, unless flags say which have none.
 void TrainingPlan::check_layers() const {
-    if (layout_ && std::ssize(layout_->layers) != schedule_.stages) {
+    if (layout_ && std::ssize(layout_->layers) != schedule().stages) {
         throw UsageError("--pipeline-model-parallel-layout " + options_.layout + ": has " +
                          std::to_string(layout_->layers.size()) + " stages, the schedule has " +
-                         std::to_string(schedule_.stages) + "; both must be the same");
+                         std::to_string(schedule().stages) + "; both must be the same");
     }
-    if (options_.model.num_layers >= schedule_.stages || layout_ || options_.end_layers.given() ||
+    if (options_.model.num_layers >= schedule().stages || layout_ || options_.end_layers.given() ||
         options_.vocab_mode == VocabMode::redistributed) {
         return;
     }
     throw UsageError("--num-layers " + std::to_string(options_.model.num_layers) +
                      ": must be at least the number of stages, " +
-                     std::to_string(schedule_.stages) + " (" + options_.schedule + ", " +
-                     std::to_string(schedule_.stages / schedule_.ranks) +
+                     std::to_string(schedule().stages) + " (" + options_.schedule + ", " +
+                     std::to_string(schedule().stages / schedule().ranks) +
                      " per rank); use more layers or fewer stages");
 }
 
@@ -245,8 +288,8 @@ TableCosts TrainingPlan::costs_of_file() const {
     const auto number = [&](const std::string& what, int64_t theirs, int64_t ours) {
         refuse(what + " " + std::to_string(theirs) + ", not " + std::to_string(ours), theirs, ours);
     };
-    number("ranks", profile.ranks(), schedule_.ranks);
-    number("stages", profile.stages(), schedule_.stages);
+    number("ranks", profile.ranks(), schedule().ranks);
+    number("stages", profile.stages(), schedule().stages);
     number("tokens per microbatch", profile.sizes.tokens, sizes_.tokens);
     number("hidden size", profile.sizes.hidden, sizes_.hidden);
     number("feed-forward size", profile.model.ffn_hidden, options_.model.ffn_hidden_size);
@@ -259,15 +302,18 @@ TableCosts TrainingPlan::costs_of_file() const {
                theirs, recompute_);
     }
     refuse("other layers per stage", profile.model.layers_per_stage, partition_.layers_per_stage);
-    refuse("another placement of the stages", profile.rank_of_stage, schedule_.rank_of_stage);
-    refuse("other embedding rows per rank", profile.input, schedule_.input);
-    refuse("other output rows per rank", profile.output, schedule_.output);
+    refuse("another placement of the stages", profile.rank_of_stage, schedule().rank_of_stage);
+    refuse("other embedding rows per rank", profile.input, schedule().input);
+    refuse("other output rows per rank", profile.output, schedule().output);
     // Biases, norms, gates, heads of keys and values: another family or shape.
     std::vector<PersistentBytes> mine;
     for (int rank = 0; rank < mesh_.pipeline; ++rank) {
         mine.push_back(persistent(mesh_.world_rank(rank, 0)));
     }
-    refuse("a model of other weights", profile.persistent, mine);
+    // Evaluation alone holds less than the training that was measured.
+    if (!options_.evaluation.skip_train) {
+        refuse("a model of other weights", profile.persistent, mine);
+    }
     return profile.costs;
 }
 
@@ -324,7 +370,7 @@ void TrainingPlan::print() const {
         "%s, vocab mode %s, %s x %d threads, %d microbatches of %lld x %lld tokens%s, "
         "%s, %.2f M parameters%s\n",
         options_.schedule.c_str(), std::string(to_string(options_.vocab_mode)).c_str(),
-        ranks_text.c_str(), threads_, microbatches_,
+        ranks_text.c_str(), threads_, microbatches(),
         static_cast<long long>(options_.micro_batch_size),
         static_cast<long long>(options_.model.seq_length), mesh_.data == 1 ? "" : " each",
         options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
@@ -336,14 +382,14 @@ void TrainingPlan::print() const {
         int layers = 0;
         std::string stages;
         for (size_t s = 0; s < partition_.layers_per_stage.size(); ++s) {
-            if (schedule_.rank_of_stage[s] != in_pipeline) continue;
+            if (schedule().rank_of_stage[s] != in_pipeline) continue;
             layers += partition_.layers_per_stage[s];
             stages += (stages.empty() ? "" : ",") + std::to_string(s);
         }
         std::printf("%4d  %-20s %-10s %6d %14lld %14lld %12.1f  %s\n", rank,
                     placements_[static_cast<size_t>(rank)].host.c_str(), stages.c_str(), layers,
-                    static_cast<long long>(schedule_.input.rows(in_pipeline)),
-                    static_cast<long long>(schedule_.output.rows(in_pipeline)),
+                    static_cast<long long>(schedule().input.rows(in_pipeline)),
+                    static_cast<long long>(schedule().output.rows(in_pipeline)),
                     static_cast<double>(planned_bytes(rank)) / (1 << 20),
                     placement(rank).device.c_str());
     }
@@ -381,10 +427,10 @@ Profile TrainingPlan::profile(const TableCosts& costs, std::vector<Op> derived,
                      .micro_batch_size = options_.micro_batch_size,
                      .vocab = m.vocab_size,
                      .layers_per_stage = partition_.layers_per_stage};
-    profile.rank_of_stage = schedule_.rank_of_stage;
-    profile.input = schedule_.input;
-    profile.output = schedule_.output;
-    profile.barriers = schedule_.barriers;
+    profile.rank_of_stage = schedule().rank_of_stage;
+    profile.input = schedule().input;
+    profile.output = schedule().output;
+    profile.barriers = schedule().barriers;
     profile.costs = costs;
     profile.derived = std::move(derived);
     profile.sizes = sizes_;

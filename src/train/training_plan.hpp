@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/operators.hpp"
+#include "src/train/batch_size_schedule.hpp"
 #include "src/train/rank_placement.hpp"
 #include "src/train/train_options.hpp"
 #include "vocabpipe/cost_model.hpp"
@@ -20,6 +21,13 @@
 
 namespace vocabpipe {
 
+/// One kind of step that a run takes.
+struct PlannedStep {
+    int microbatches = 0;  ///< per replica
+    Schedule schedule;
+    std::vector<Program> programs;
+};
+
 /// What a run will do, before anything is allocated; the same on every rank. Throws UsageError for
 /// flags that do not fit together, InputFileError for a cost file.
 class TrainingPlan {
@@ -35,14 +43,23 @@ public:
     /// Of the world.
     [[nodiscard]] int ranks() const { return static_cast<int>(placements_.size()); }
     [[nodiscard]] const Mesh& mesh() const { return mesh_; }
-    [[nodiscard]] int microbatches() const { return microbatches_; }  ///< of a replica
-    [[nodiscard]] int threads() const { return threads_; }            ///< per rank
-    [[nodiscard]] const Schedule& schedule() const { return schedule_; }
+    [[nodiscard]] int microbatches() const { return batch_sizes_.full(); }  ///< of a replica
+    [[nodiscard]] const BatchSizeSchedule& batch_sizes() const { return batch_sizes_; }
+    [[nodiscard]] int threads() const { return threads_; }  ///< per rank
+    /// By the executor's slots: training with the full batch, with the smaller ones of a warm-up,
+    /// then evaluation if there is any; with --skip-train evaluation alone.
+    [[nodiscard]] const std::vector<PlannedStep>& steps() const { return steps_; }
+    /// Of a training step with that many microbatches.
+    [[nodiscard]] size_t slot_of(int microbatches) const;
+    /// The last one, of a run that evaluates.
+    [[nodiscard]] size_t evaluation_slot() const { return steps_.size() - 1; }
+    /// Of the full batch (of the evaluation where nothing is trained), as programs().
+    [[nodiscard]] const Schedule& schedule() const { return steps_.front().schedule; }
     [[nodiscard]] const ModelPartition& partition() const { return partition_; }
     [[nodiscard]] const StepSizes& sizes() const { return sizes_; }
     /// What the programs were lowered with.
     [[nodiscard]] const TableCosts& costs() const { return costs_; }
-    [[nodiscard]] const std::vector<Program>& programs() const { return programs_; }
+    [[nodiscard]] const std::vector<Program>& programs() const { return steps_.front().programs; }
     [[nodiscard]] int64_t boundary_bytes() const;
 
     /// Makes schedule and programs again for measured costs, which must be the same on every rank.
@@ -67,9 +84,14 @@ public:
 private:
     void read_layout();
     void read_file();
-    [[nodiscard]] Schedule make_schedule(const PassCosts& costs, int64_t c0_margin) const;
+    [[nodiscard]] Schedule make_schedule(const PassCosts& costs, int64_t c0_margin,
+                                         int microbatches) const;
     /// Of the passes other than R, unless the file has its own.
-    [[nodiscard]] Schedule make_order(const PassCosts& costs, int64_t c0_margin) const;
+    [[nodiscard]] Schedule make_order(const PassCosts& costs, int64_t c0_margin,
+                                      int microbatches) const;
+    /// All schedules, then all programs.
+    void make_schedules(const PassCosts& costs, int64_t c0_margin);
+    void lower_all();
     [[nodiscard]] bool recomputes_by_itself() const;  ///< R in the file
     [[nodiscard]] int chunks() const;
     void check_layers() const;
@@ -80,17 +102,16 @@ private:
     const TrainOptions& options_;
     std::vector<RankPlacement> placements_;
     Mesh mesh_;
-    int microbatches_ = 1;
+    BatchSizeSchedule batch_sizes_;
     int threads_ = 1;
     std::optional<StageLayout> layout_;
     std::optional<Schedule> file_;           ///< what --schedule FILE says
     std::vector<std::string> notes_;         ///< about the file
     Recompute recompute_ = Recompute::none;  ///< what R makes again
-    Schedule schedule_;
+    std::vector<PlannedStep> steps_;
     ModelPartition partition_;
     StepSizes sizes_;
     TableCosts costs_;
-    std::vector<Program> programs_;
 };
 
 }  // namespace vocabpipe

@@ -101,6 +101,33 @@ TEST_F(TrainGpt, RebuildsTheOrderFromMeasuredCostsWithoutChangingABit) {
     EXPECT_EQ(curve("given.jsonl"), curve("auto.jsonl"));
 }
 
+TEST_F(TrainGpt, EvaluatesAlikeOnThreadsAndUnderMpirun) {
+    const std::string flags =
+        " --split 80,20 --eval-interval 4 --eval-iters 2 "
+        "--rampup-batch-size 2 2 8";
+    const auto evaluations = [this](const char* metrics) {
+        std::istringstream lines(testing::read_file(folder_ / metrics));
+        std::vector<std::string> found;
+        for (std::string line; std::getline(lines, line);) {
+            const json read = json::parse(line);
+            if (!read.contains("eval_loss")) continue;
+            found.push_back(read.at("step").dump() + " " + read.at("eval_loss").dump());
+        }
+        return found;
+    };
+    ASSERT_EQ(threads(2, "--metrics threads.jsonl" + flags).exit_code, 0);
+    const Outcome launched = mpi(2, "--metrics mpi.jsonl --save saved" + flags);
+    ASSERT_EQ(launched.exit_code, 0) << launched.error;
+    EXPECT_THAT(launched.output, ::testing::HasSubstr(" validation loss at iteration 4 | lm loss "
+                                                      "value: "));
+    const std::vector<std::string> expected = evaluations("mpi.jsonl");
+    ASSERT_EQ(expected.size(), 2U);
+    EXPECT_EQ(evaluations("threads.jsonl"), expected);
+    const Outcome only = threads(2, "--load saved --skip-train --metrics only.jsonl" + flags);
+    ASSERT_EQ(only.exit_code, 0) << only.error;
+    EXPECT_EQ(evaluations("only.jsonl"), std::vector{expected.back()});
+}
+
 TEST_F(TrainGpt, HasTheSameCurveWithEveryScheduleThatAccumulatesInOrder) {
     ASSERT_EQ(threads(2, "--metrics 1f1b.jsonl").exit_code, 0);
     for (const std::string schedule :

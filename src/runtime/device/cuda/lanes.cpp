@@ -18,15 +18,17 @@ CudaLanes::CudaLanes(kernels::cuda::Engine& engine, const LaneStreams& streams,
                      std::array<kernels::cuda::Engine::Queue, kLanes> queues)
     : engine_(engine), streams_(streams), queues_(queues) {}
 
-void CudaLanes::load(const Program& program) {
-    names_.clear();
-    for (const Action& action : program.actions) names_.push_back(program.name_of(action));
-    while (marks_.size() < names_.size()) {
+void CudaLanes::load(const Program& program, size_t slot) {
+    if (slot >= names_.size()) names_.resize(slot + 1);
+    names_[slot].clear();
+    for (const Action& action : program.actions) names_[slot].push_back(program.name_of(action));
+    while (marks_.size() < names_[slot].size()) {
         marks_.push_back({make_event(Timing::yes), make_event(Timing::yes)});
     }
 }
 
-void CudaLanes::begin_step() {
+void CudaLanes::begin_step(size_t slot) {
+    slot_ = slot;
     for (Marks& marks : marks_) marks.ended = false;
     // No lane is busy now, so the event happens within microseconds of the host's clock.
     start_ns_ = now_ns();
@@ -40,7 +42,7 @@ void CudaLanes::wait(Lane lane, uint32_t before) {
 
 void CudaLanes::begin(Lane lane, uint32_t action) {
     engine_.use(queues_[static_cast<size_t>(lane)]);
-    marks_[action].range = nvtxRangeStartA(names_[action].c_str());
+    marks_[action].range = nvtxRangeStartA(names_[slot_][action].c_str());
     check(cudaEventRecord(marks_[action].begin.get(), streams_.of(lane)), "cudaEventRecord");
 }
 
@@ -54,7 +56,7 @@ bool CudaLanes::finished(uint32_t action) {
     if (!marks_[action].ended) return false;
     const cudaError_t status = cudaEventQuery(marks_[action].end.get());
     if (status == cudaErrorNotReady) return false;
-    check(status, names_[action].c_str());
+    check(status, names_[slot_][action].c_str());
     return true;
 }
 

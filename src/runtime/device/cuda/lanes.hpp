@@ -29,8 +29,8 @@ public:
     CudaLanes(kernels::cuda::Engine& engine, const LaneStreams& streams,
               std::array<kernels::cuda::Engine::Queue, kLanes> queues);
 
-    void load(const Program& program) override;
-    void begin_step() override;
+    void load(const Program& program, size_t slot) override;
+    void begin_step(size_t slot) override;
     void wait(Lane lane, uint32_t before) override;
     void begin(Lane lane, uint32_t action) override;
     void end(Lane lane, uint32_t action) override;
@@ -48,9 +48,10 @@ private:
     const LaneStreams& streams_;
     std::array<kernels::cuda::Engine::Queue, kLanes> queues_;
     Event start_ = make_event(Timing::yes);
-    int64_t start_ns_ = 0;            ///< of the host's clock
-    std::vector<Marks> marks_;        ///< [action]
-    std::vector<std::string> names_;  ///< [action]
+    int64_t start_ns_ = 0;                         ///< of the host's clock
+    std::vector<Marks> marks_;                     ///< [action] of whatever program
+    std::vector<std::vector<std::string>> names_;  ///< [slot][action]
+    size_t slot_ = 0;                              ///< of the running step
 };
 
 }  // namespace vocabpipe::cuda

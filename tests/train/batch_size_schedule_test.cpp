@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/batch_size_schedule.hpp"
+#include "tests/train/data/expect_error.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <gtest/gtest.h>
+#include <set>
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(BatchSizeSchedule, IsAlwaysTheFullBatchWithoutWarmUp) {
+    const BatchSizeSchedule sizes(12, {}, 3);
+    EXPECT_EQ(sizes.at(0), 12);
+    EXPECT_EQ(sizes.at(1'000'000), 12);
+    EXPECT_EQ(sizes.microbatches(0), 4);
+    EXPECT_TRUE(sizes.smaller().empty());
+}
+
+/// By counting how many whole shares of SAMPLES have been consumed, share by share.
+int64_t by_counting(const BatchSizeRampUp& r, int64_t full, int64_t consumed) {
+    if (consumed >= r.samples) return full;
+    int64_t size = r.start;
+    const int64_t increments = (full - r.start) / r.increment;
+    for (int64_t i = 1; i <= increments; ++i) {
+        if (consumed * increments >= i * r.samples) size += r.increment;
+    }
+    return size;
+}
+
+TEST(BatchSizeSchedule, GrowsByEqualSharesOfTheSamples) {
+    for (const BatchSizeRampUp ramp_up : {BatchSizeRampUp{2, 2, 100}, BatchSizeRampUp{4, 6, 31},
+                                          BatchSizeRampUp{2, 14, 1}, BatchSizeRampUp{8, 4, 1000}}) {
+        const BatchSizeSchedule sizes(16, ramp_up, 2);
+        std::set<int> seen;
+        for (int64_t consumed = 0; consumed <= ramp_up.samples + 20; ++consumed) {
+            ASSERT_EQ(sizes.at(consumed), by_counting(ramp_up, 16, consumed)) << consumed;
+            ASSERT_EQ(sizes.microbatches(consumed) * 2, sizes.at(consumed));
+            if (sizes.at(consumed) < 16) seen.insert(sizes.microbatches(consumed));
+        }
+        const std::vector<int> smaller = sizes.smaller();
+        EXPECT_EQ(std::set(smaller.begin(), smaller.end()), seen);
+    }
+}
+
+/// GPT-3's figures in Megatron's example script: 16 16 6000000 to 1536.
+TEST(BatchSizeSchedule, IsMegatronsForItsOwnExample) {
+    const BatchSizeSchedule sizes(1536, BatchSizeRampUp{16, 16, 6'000'000}, 8);
+    EXPECT_EQ(sizes.at(0), 16);
+    EXPECT_EQ(sizes.at(63'157), 16);  // 6000000 / 95 = 63157.9
+    EXPECT_EQ(sizes.at(63'158), 32);
+    EXPECT_EQ(sizes.at(5'999'999), 1520);
+    EXPECT_EQ(sizes.at(6'000'000), 1536);
+}
+
+TEST(BatchSizeSchedule, RefusesWhatDoesNotFitTogether) {
+    const auto refusal = [](BatchSizeRampUp ramp_up, int64_t unit = 2) {
+        return message_of<UsageError>([&] { (void)BatchSizeSchedule(16, ramp_up, unit); });
+    };
+    EXPECT_THAT(refusal({0, 2, 10}), HasSubstr("--rampup-batch-size 0 2 10: START is 0"));
+    EXPECT_THAT(refusal({2, 0, 10}), HasSubstr("INCREMENT is 0"));
+    EXPECT_THAT(refusal({2, 2, 0}), HasSubstr("SAMPLES is 0"));
+    EXPECT_THAT(refusal({2, 2, int64_t{1} << 60}), HasSubstr("SAMPLES must be at most"));
+    EXPECT_THAT(refusal({16, 2, 10}), HasSubstr("START must be below --global-batch-size 16"));
+    EXPECT_THAT(refusal({4, 8, 10}), HasSubstr("it is 12 sequences"));
+    EXPECT_THAT(refusal({6, 5, 10}, 4), HasSubstr("6 is no multiple of 4"));
+    EXPECT_THAT(refusal({4, 6, 10}, 4), HasSubstr("6 is no multiple of 4"));
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

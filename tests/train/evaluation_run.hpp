@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/sequence_losses.hpp"
+#include "tests/support/pipeline_run.hpp"
+#include "tests/support/schedule_cases.hpp"
+
+#include <mutex>
+#include <string>
+
+namespace vocabpipe::testing {
+
+/// How a model is spread over ranks to be evaluated.
+struct EvaluationSetup {
+    ModelConfig config;
+    std::string family = "1f1b";
+    VocabMode mode = VocabMode::none;
+    int ranks = 1;
+    int microbatches = 3;
+    int64_t micro_batch_size = 2;
+    uint64_t seed = 7;  ///< of the weights
+};
+
+/// Calls `body` with the losses of every rank of a world of threads, and returns what rank 0 made
+/// of them; the evaluation's order is what is left of the training's.
+template <typename Body>
+auto evaluate_on_threads(const EvaluationSetup& setup, const Body& body) {
+    const Schedule schedule =
+        evaluation_schedule(generate(setup.family, {.ranks = setup.ranks,
+                                                    .microbatches = setup.microbatches,
+                                                    .vocab_mode = setup.mode,
+                                                    .vocab_size = setup.config.vocab_size}));
+    ModelPartition partition = even_partition(setup.config, schedule, setup.micro_batch_size);
+    partition.training = false;
+    const StepSizes sizes = step_sizes(setup.config, partition, schedule);
+    const auto programs = lower(
+        schedule, sizes, TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500));
+    std::invoke_result_t<Body, SequenceLosses&> result{};
+    std::mutex mutex;
+    World::threads(setup.ranks, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
+        const std::unique_ptr<Device> device = make_host_device();
+        ModelRank model(setup.config, partition, schedule, communicator.rank(), *device);
+        Executor executor(communicator, *device, model.modules(), sizes,
+                          {.poison_dead_buffers = true});
+        model.initialise(executor.context(), setup.seed);
+        executor.load(programs, 1);
+        SequenceLosses losses(communicator, executor, 1, *device, model.output(),
+                              {.micro_batch_size = setup.micro_batch_size,
+                               .seq_length = setup.config.seq_length,
+                               .microbatches = setup.microbatches,
+                               .mesh = {.pipeline = setup.ranks},
+                               .loss_rank = schedule.output.owners().front()});
+        auto found = body(losses);
+        const std::lock_guard lock(mutex);
+        if (communicator.rank() == 0) result = std::move(found);
+    });
+    return result;
+}
+
+}  // namespace vocabpipe::testing
