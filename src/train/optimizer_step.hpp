@@ -3,8 +3,10 @@
 
 #include "kernels/step_scalars.hpp"
 #include "src/model/model_rank.hpp"
+#include "src/train/parameter_groups.hpp"
 #include "vocabpipe/modules.hpp"
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -15,15 +17,18 @@ struct OptimizerOptions {
     float beta2 = 0.95F;  // GPT-3's; 0.999 reacts too slowly within short runs
     float epsilon = 1e-8F;
     float weight_decay = 0.1F;
-    float clip_grad = 1.0F;  ///< largest global gradient norm; 0: no clipping
+    float clip_grad = 1.0F;              ///< largest global gradient norm; 0: no clipping
+    std::vector<ParameterGroup> groups;  ///< the first with a tensor counts
 };
 
 /// What a step came to; equal on every rank.
 struct StepResult {
     double loss = 0;  ///< mean over the counted tokens
     double grad_norm = 0;
-    bool updated = false;         ///< false: no counted token, or a non-finite norm
-    bool stop_requested = false;  ///< by any rank
+    bool updated = false;      ///< false: no counted token, or loss or norm not finite
+    double stop_requests = 0;  ///< sum over the ranks of what they asked for (RunLimits)
+
+    [[nodiscard]] bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 };
 
 /// Reduce, Norm and Update of the GPT: tied gradients, global norm, clipping, AdamW.
@@ -33,7 +38,8 @@ public:
 
     /// Before every step. `step` counts from 1 (bias correction); counted_tokens 0 skips the
     /// update.
-    void begin_step(int64_t step, float learning_rate, int64_t counted_tokens, bool stop_requested);
+    /// `stop_request`: 0, or what this rank adds to StepResult::stop_requests.
+    void begin_step(int64_t step, float learning_rate, int64_t counted_tokens, double stop_request);
     /// Of the last step; waits for the device.
     [[nodiscard]] StepResult result() const;
 
