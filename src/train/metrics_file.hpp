@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/support/append_file.hpp"
+#include "src/train/step_metrics.hpp"
+
 #include <cstdint>
-#include <cstdio>
-#include <memory>
+#include <optional>
 #include <string>
 
 namespace vocabpipe {
-
-/// One line of the metrics file; keys are the member names.
-struct StepMetrics {
-    int64_t step = 0;
-    double loss = 0;
-    double grad_norm = 0;
-    double lr = 0;
-    double tokens_per_second = 0;
-    double step_seconds = 0;
-    bool updated = true;
-};
 
 /// JSON lines, one object per step, flushed line by line so that a run can be watched. A line that
 /// cannot be written whole (disk full) is taken back and reported as OutputFileError.
@@ -31,14 +22,9 @@ public:
     void close();
 
 private:
-    [[noreturn]] void fail(const char* doing);
     void keep_through(int64_t last_step);
-    struct Close {
-        void operator()(std::FILE* file) const { std::fclose(file); }
-    };
     std::string path_;
-    std::unique_ptr<std::FILE, Close> file_;
-    int64_t whole_bytes_ = 0;
+    std::optional<AppendFile> file_;
 };
 
 }  // namespace vocabpipe
