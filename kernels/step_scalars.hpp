@@ -17,13 +17,13 @@ struct StepScalars {
     float bias_correction2 = 1;  ///< 1 - beta2^t
     float clip_grad = 0;         ///< largest global gradient norm; 0: no clipping
     int64_t counted_tokens = 0;  ///< 0: no update
-    double stop_requested = 0;   ///< by this rank: 1
+    double stop_requested = 0;   ///< what this rank adds to `stops`; 0: nothing
     // Found by finish_report().
     double loss = 0;       ///< mean over the counted tokens
     double grad_norm = 0;  ///< global, before clipping
-    double stops = 0;      ///< ranks that ask to stop
+    double stops = 0;      ///< sum of the ranks' requests to stop
     float gradient_scale = 1;
-    int32_t update = 0;  ///< 0: no counted token, or a non-finite norm; the step changes nothing
+    int32_t update = 0;  ///< 0: no counted token, or loss or norm not finite; nothing changes
 };
 
 /// One parameter as the optimizer sees it: equally long; `weight` is empty or a dense bf16 copy of
@@ -34,6 +34,7 @@ struct AdamWTensor {
     std::span<float> exp_avg, exp_avg_sq;
     Tensor weight;
     float weight_decay = 0;
+    float lr_multiplier = 1;  ///< of StepScalars::lr
 };
 
 /// What stays the same over a run.

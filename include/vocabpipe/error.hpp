@@ -15,6 +15,8 @@ enum class ExitCode : int {
     out_of_memory = 4,
     communication = 5,
     device = 6,
+    not_finite = 7,    ///< the loss or a gradient is NaN or infinite
+    terminated = 143,  ///< SIGTERM, 128 + its number; ended after a whole step
 };
 
 /// Base of all exceptions that the library throws on purpose. The message is one line that names

@@ -3,7 +3,9 @@
 
 #include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/parameter_group.hpp"
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -21,14 +23,18 @@ struct OptimizerOptions {
     float epsilon = 1e-8F;      ///< added to the root of the second moment
     float weight_decay = 0.1F;  ///< of parameters with Parameter::weight_decay
     float clip_grad = 1.0F;     ///< largest global gradient norm; 0: no clipping
+    std::vector<ParameterGroup> groups;  ///< the first with a tensor counts
 };
 
 /// What a step came to; equal on every rank.
 struct StepResult {
-    double loss = 0;              ///< mean over the counted tokens
-    double grad_norm = 0;         ///< global, before clipping
-    bool updated = false;         ///< false: no counted token, or a non-finite norm
-    bool stop_requested = false;  ///< by any rank
+    double loss = 0;           ///< mean over the counted tokens
+    double grad_norm = 0;      ///< global, before clipping
+    bool updated = false;      ///< false: no counted token, or loss or norm not finite
+    double stop_requests = 0;  ///< sum over the ranks of what they asked for
+
+    /// Whether both loss and norm are numbers.
+    [[nodiscard]] bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 };
 
 /// Reduce, Norm and Update of the GPT: tied gradients, global norm, clipping, AdamW.
@@ -40,7 +46,8 @@ public:
 
     /// Before every step. `step` counts from 1 (bias correction); counted_tokens 0 skips the
     /// update.
-    void begin_step(int64_t step, float learning_rate, int64_t counted_tokens, bool stop_requested);
+    /// `stop_request`: 0, or what this rank adds to StepResult::stop_requests.
+    void begin_step(int64_t step, float learning_rate, int64_t counted_tokens, double stop_request);
     /// Of the last step; waits for the device.
     [[nodiscard]] StepResult result() const;
 

@@ -20,6 +20,7 @@ struct Parameter {
     int64_t count;
     int64_t first_slice;  ///< of this parameter among the slices of the launch
     float weight_decay;
+    float lr_multiplier;
     bool aligned;  ///< all pointers, to four elements
 };
 
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
     __shared__ Factors shared;
     if (threadIdx.x == 0) {
         const StepScalars& s = *scalars;
-        const double lr = s.lr;
+        const double lr = s.lr * at.lr_multiplier;  // rounded to fp32, as on the host
         shared.gradient_scale = s.gradient_scale;
         shared.decay = static_cast<float>(1.0 - lr * at.weight_decay);
         shared.beta1 = coefficients.beta1;
@@ -111,6 +112,7 @@ Parameter parameter_of(const AdamWTensor& t, int64_t first_slice) {
             .count = count,
             .first_slice = first_slice,
             .weight_decay = t.weight_decay,
+            .lr_multiplier = t.lr_multiplier,
             .aligned = aligned(t.master.data(), 16) && aligned(t.gradient.data(), 16) &&
                        aligned(t.exp_avg.data(), 16) && aligned(t.exp_avg_sq.data(), 16) &&
                        aligned(t.weight.data, 8)};

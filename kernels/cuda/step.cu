@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
     s.grad_norm = norm;
     s.loss = loss;
     s.stops = stops;
-    s.update = s.counted_tokens > 0 && isfinite(squares) ? 1 : 0;
+    s.update = s.counted_tokens > 0 && isfinite(squares) && isfinite(loss) ? 1 : 0;
     const double factor = s.clip_grad / (norm + 1e-6);
     s.gradient_scale = s.clip_grad > 0 && factor < 1 ? static_cast<float>(factor) : 1.0F;
 }

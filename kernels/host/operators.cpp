@@ -245,7 +245,7 @@ public:
         s.grad_norm = std::sqrt(squares);
         s.loss = total(count - 2);
         s.stops = total(count - 1);
-        s.update = s.counted_tokens > 0 && std::isfinite(squares) ? 1 : 0;
+        s.update = s.counted_tokens > 0 && std::isfinite(squares) && std::isfinite(s.loss) ? 1 : 0;
         s.gradient_scale =
             s.clip_grad > 0 ? static_cast<float>(std::min(1.0, s.clip_grad / (s.grad_norm + 1e-6)))
                             : 1.0F;
@@ -255,7 +255,7 @@ public:
         if (scalars->update == 0) return;
         for (const AdamWTensor& t : tensors) {
             host::adamw_step(ctx, t.master, t.gradient, t.exp_avg, t.exp_avg_sq, t.weight,
-                             {.lr = scalars->lr,
+                             {.lr = scalars->lr * t.lr_multiplier,
                               .beta1 = coefficients.beta1,
                               .beta2 = coefficients.beta2,
                               .epsilon = coefficients.epsilon,

@@ -24,6 +24,20 @@ int report(const char* program, const std::string& what, ExitCode code, bool pri
     return static_cast<int>(code);
 }
 
+/// What a launcher leaves between SIGTERM and SIGKILL: Open MPI's own parameter, which mpirun hands
+/// on to its ranks.
+double launcher_grace_seconds() {
+    const char* const given = std::getenv("OMPI_MCA_odls_base_sigkill_timeout");
+    const double seconds = given == nullptr ? 0 : std::atof(given);
+    return seconds > 0 ? seconds : 1;
+}
+
+/// How long a rank that was told to end goes on waiting for others: of a short grace most is kept
+/// for saying what it waited for, of a long one two seconds.
+double patience_seconds(double grace) {
+    return grace < 3 ? grace / 3 : grace - 2;
+}
+
 }  // namespace
 
 void add_launch_flags(CLI::App& app, Launch& launch) {
@@ -38,6 +52,9 @@ void add_launch_flags(CLI::App& app, Launch& launch) {
     app.add_option("--distributed-timeout-seconds", launch.timeout_seconds,
                    "A rank that waits this long without progress gives up")
         ->capture_default_str();
+    app.add_option("--sigterm-grace-seconds", launch.sigterm_grace_seconds,
+                   "What is left between SIGTERM and SIGKILL, to finish a step and save in "
+                   "(default: as mpirun has it, 1)");
 }
 
 void check_launch(const CLI::App& app, const Launch& launch, TrainOptions& options) {
@@ -60,6 +77,11 @@ void check_launch(const CLI::App& app, const Launch& launch, TrainOptions& optio
         value << launch.timeout_seconds;
         throw UsageError("--distributed-timeout-seconds " + value.str() +
                          ": must be a positive number of seconds");
+    }
+    if (launch.sigterm_grace_seconds && !(*launch.sigterm_grace_seconds >= 0)) {
+        throw UsageError("--sigterm-grace-seconds " +
+                         std::to_string(*launch.sigterm_grace_seconds) +
+                         ": must be a number of seconds that is not negative");
     }
     options.ranks_are_threads = launch.ranks_are_threads();
     options.device = launch.device;
@@ -85,8 +107,14 @@ int report_before_launch(const char* program, const std::string& what, ExitCode 
 int run_ranks(const char* program, const Launch& launch,
               const std::function<void(Communicator&)>& body) {
     const bool threads = launch.ranks_are_threads();
-    const WaitOptions wait{.timeout_seconds = launch.timeout_seconds,
-                           .interrupted = threads ? std::function<bool()>{} : terminated};
+    // Threads wait for no rank that a launcher could have lost.
+    std::function<bool()> interrupted;
+    if (!threads) {
+        const double patience =
+            patience_seconds(launch.sigterm_grace_seconds.value_or(launcher_grace_seconds()));
+        interrupted = [patience] { return terminated() && seconds_since_terminated() >= patience; };
+    }
+    const WaitOptions wait{.timeout_seconds = launch.timeout_seconds, .interrupted = interrupted};
     const auto make_world = [&] {
         return threads ? World::threads(launch.ranks, wait) : World::mpi(wait);
     };

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace vocabpipe::tool {
@@ -17,6 +18,7 @@ struct Launch {
     int ranks = 0;                  // --ranks, with --transport threads
     std::string device = "host";    // --device
     double timeout_seconds = 600;   // --distributed-timeout-seconds; Megatron's is 10 minutes
+    std::optional<double> sigterm_grace_seconds;  // --sigterm-grace-seconds; none: the launcher's
 
     [[nodiscard]] bool ranks_are_threads() const { return transport == "threads"; }
 };

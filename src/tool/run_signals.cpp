@@ -1,20 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/run_signals.hpp"
 
+#include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 namespace vocabpipe {
 
 namespace {
 
 volatile std::sig_atomic_t stop_flag = 0;
-volatile std::sig_atomic_t terminate_flag = 0;
+/// When SIGTERM came, on the monotonic clock; 0: never.
+std::atomic<int64_t> terminated_at_ns = 0;
+static_assert(std::atomic<int64_t>::is_always_lock_free);  // a handler may touch nothing else
+
+int64_t now_ns() {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
 
 void on_stop(int) {
     stop_flag = 1;
 }
 void on_terminate(int) {
-    terminate_flag = 1;
+    int64_t never = 0;
+    terminated_at_ns.compare_exchange_strong(never, now_ns());
 }
 
 void handle(int signal, void (*handler)(int)) {
@@ -33,10 +45,14 @@ void install_run_signals() {
 }
 
 bool stop_requested() {
-    return stop_flag != 0 || terminate_flag != 0;
+    return stop_flag != 0;
 }
 bool terminated() {
-    return terminate_flag != 0;
+    return terminated_at_ns != 0;
+}
+double seconds_since_terminated() {
+    const int64_t at = terminated_at_ns;
+    return at == 0 ? 0 : static_cast<double>(now_ns() - at) * 1e-9;
 }
 
 }  // namespace vocabpipe

@@ -3,11 +3,12 @@
 
 namespace vocabpipe {
 
-/// SIGUSR1: finish the step and end cleanly. SIGTERM: so too, but a launcher that lost a rank may
-/// be behind it: a rank that waits for others ends at once and says for whom. A handler can only
-/// set a flag of the process, so these flags are the program's, not the library's.
+/// SIGUSR1 and SIGTERM are noted, for the step that runs to be finished. A handler can only set a
+/// flag of the process, so these flags are the program's, not the library's.
 void install_run_signals();
-[[nodiscard]] bool stop_requested();
-[[nodiscard]] bool terminated();
+[[nodiscard]] bool stop_requested();  ///< SIGUSR1
+[[nodiscard]] bool terminated();      ///< SIGTERM, of a launcher too that lost a rank
+/// Since SIGTERM; 0 without one.
+[[nodiscard]] double seconds_since_terminated();
 
 }  // namespace vocabpipe

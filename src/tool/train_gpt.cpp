@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // train_gpt: trains a GPT under mpirun (or on threads of one process); flags as Megatron names
 // them.
+#include "src/tool/config_file.hpp"
 #include "src/tool/data_flags.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/model_flags.hpp"
+#include "src/tool/optimizer_flags.hpp"
 #include "src/tool/run_signals.hpp"
+#include "src/tool/terminal.hpp"
 #include "src/tool/text.hpp"
 #include "src/train/trainer.hpp"
 #include "vocabpipe/error.hpp"
@@ -12,6 +15,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -54,18 +58,7 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
            "Batch-size warm-up, START INCREMENT SAMPLES: from START sequences per step to "
            "--global-batch-size, INCREMENT more at a time, within the first SAMPLES sequences")
         ->expected(3);
-    app.add_option("--lr", t.lr, "Largest learning rate")->capture_default_str();
-    app.add_option("--min-lr", t.min_lr, "Learning rate at the end of the cosine")
-        ->capture_default_str();
-    app.add_option("--lr-warmup-iters", t.lr_warmup_iters, "Steps of linear warm-up")
-        ->capture_default_str();
-    app.add_option("--weight-decay", t.optimizer.weight_decay, "Decoupled weight decay of matrices")
-        ->capture_default_str();
-    app.add_option("--clip-grad", t.optimizer.clip_grad, "Largest global gradient norm; 0: off")
-        ->capture_default_str();
-    app.add_option("--adam-beta1", t.optimizer.beta1)->capture_default_str();
-    app.add_option("--adam-beta2", t.optimizer.beta2)->capture_default_str();
-    app.add_option("--adam-eps", t.optimizer.epsilon)->capture_default_str();
+    tool::add_optimizer_flags(app, t);
 
     EvaluationOptions& e = t.evaluation;
     app.add_option("--eval-interval", e.interval, "Steps from one evaluation to the next")
@@ -114,9 +107,20 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
 
     app.add_option("--trace-dir", t.trace_dir, "Folder for Chrome traces of the last step");
     app.add_option("--metrics", t.metrics, "File for one JSON object per step");
+    app.add_option("--tensorboard-dir", t.tensorboard_dir, "Folder for TensorBoard event files");
+    app.add_option("--tensorboard-log-interval", t.tensorboard_log_interval,
+                   "Steps per point in TensorBoard")
+        ->capture_default_str();
     app.add_option("--report", t.report, "File for the final report as JSON");
     app.add_option("--profile", t.profile, "File for the measured costs of passes and links");
-    app.add_option("--log-interval", t.log_interval, "Steps per log line")->capture_default_str();
+    app.add_option("--log-interval", t.log_interval,
+                   "Steps per log line; on a terminal there is a progress bar without it")
+        ->capture_default_str();
+
+    app.add_option("--exit-interval", t.exit_interval,
+                   "Save and end after a step that is a multiple of this");
+    app.add_option("--exit-duration-in-mins", t.exit_duration_minutes,
+                   "Save and end after so many minutes");
 }
 
 }  // namespace
@@ -134,18 +138,27 @@ int main(int argc, char** argv) {
     tool::add_data_flags(app, options.data);
     add_flags(app, options, costs);
     tool::add_launch_flags(app, launch);
+    const std::shared_ptr<tool::ConfigFile> config = tool::ConfigFile::add_to(app);
     const auto refuse = [](const std::string& what, ExitCode code) {
         return tool::report_before_launch(kProgram, what, code);
     };
     try {
         app.parse(argc, argv);
     } catch (const CLI::ConversionError& error) {
-        return refuse(
-            std::string(error.what()) + ": not a number or out of range; see train_gpt --help",
-            ExitCode::usage);
+        return refuse(std::string(error.what()) + config->source_of(error.what()) +
+                          ": not a number or out of range; see train_gpt --help",
+                      ExitCode::usage);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-        return refuse(std::string(error.what()) + "; see train_gpt --help", ExitCode::usage);
+        return refuse(
+            std::string(error.what()) + config->source_of(error.what()) + "; see train_gpt --help",
+            ExitCode::usage);
+    } catch (const Error& error) {
+        return refuse(error.what(), error.exit_code());
+    }
+    if (config->print()) {
+        if (tool::first_of_launch()) std::fputs(app.config_to_str().c_str(), stdout);
+        return static_cast<int>(ExitCode::ok);
     }
     try {
         model.resolve();
@@ -153,6 +166,9 @@ int main(int argc, char** argv) {
         tool::check_launch(app, launch, options);
         install_run_signals();
         options.stop_requested = stop_requested;
+        options.terminated = terminated;
+        options.terminal_columns = tool::terminal_columns();
+        options.log_interval_given = app.count("--log-interval") > 0;
         options.command = tool::command_line(argc, argv);
         options.date = tool::utc_now();
     } catch (const Error& error) {

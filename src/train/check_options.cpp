@@ -102,12 +102,26 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--lr", o.lr);
     add("--min-lr", o.min_lr);
     add("--lr-warmup-iters", o.lr_warmup_iters);
+    const LearningRateOptions& l = o.learning_rate;
+    add("--lr-warmup-fraction", l.warmup_fraction.value_or(0));
+    add("--lr-warmup-init", l.warmup_init.value_or(0));
+    add("--lr-decay-style", to_string(l.style));
+    add("--lr-decay-iters", l.decay_iters.value_or(o.train_iters));
+    add("--lr-wsd-decay-style", l.wsd_style ? to_string(*l.wsd_style) : "not given");
+    add("--lr-wsd-decay-iters", l.wsd_decay_iters.value_or(0));
+    std::string groups;
+    for (const ParameterGroup& group : o.optimizer.groups) {
+        groups += (groups.empty() ? "" : " ") + group.text;
+    }
+    add("--param-group", groups.empty() ? "not given" : groups);
     add("--weight-decay", o.optimizer.weight_decay);
     add("--clip-grad", o.optimizer.clip_grad);
     add("--adam-beta1", o.optimizer.beta1);
     add("--adam-beta2", o.optimizer.beta2);
     add("--adam-eps", o.optimizer.epsilon);
     add("--seed", o.seed);
+    add("--exit-interval", o.exit_interval);
+    add("--check-for-nan-in-loss-and-grad", o.stop_at_non_finite ? "given" : "not given");
     add("--schedule", o.schedule);
     add("--pipeline-model-parallel-layout", o.layout);
     add("--decoder-first-pipeline-num-layers", o.end_layers.first);
@@ -201,13 +215,8 @@ void check_options(const TrainOptions& o, int ranks) {
                          " microbatches, at most " + text(kMostMicrobatches) +
                          " fit into a step; use a larger --micro-batch-size");
     }
-    if (o.lr_warmup_iters < 0 || o.lr_warmup_iters > o.train_iters) {
-        throw UsageError("--lr-warmup-iters " + text(o.lr_warmup_iters) +
-                         ": must be between 0 and --train-iters " + text(o.train_iters));
-    }
-    not_negative("--lr", o.lr);
-    demand(o.min_lr >= 0 && o.min_lr <= o.lr, "--min-lr", o.min_lr,
-           ("between 0 and --lr " + text(o.lr)).c_str());
+    (void)learning_rate_schedule(o);
+    check_parameter_groups(o.optimizer.groups, logical_parameters(m));
     not_negative("--weight-decay", o.optimizer.weight_decay);
     not_negative("--clip-grad", o.optimizer.clip_grad);
     const char* fraction = "at least 0 and below 1";
@@ -237,6 +246,12 @@ void check_options(const TrainOptions& o, int ranks) {
                          ": is written by training; leave it out with --skip-train");
     }
     within("--log-interval", o.log_interval, 1, INT64_MAX);
+    within("--tensorboard-log-interval", o.tensorboard_log_interval, 1, INT64_MAX);
+    within("--exit-interval", o.exit_interval, 0, INT64_MAX);
+    if (o.exit_duration_minutes) {
+        demand(*o.exit_duration_minutes > 0, "--exit-duration-in-mins", *o.exit_duration_minutes,
+               "a finite positive number of minutes");
+    }
     within("--save-interval", o.save_interval, 0, INT64_MAX);
     within("--save-total-limit", o.save_total_limit, 0, INT64_MAX);
     if (o.save.empty() && o.save_interval > 0) {

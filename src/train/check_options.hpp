@@ -11,6 +11,10 @@
 namespace vocabpipe {
 
 /// Throws UsageError naming flag, value and limit for what can be told from the options alone.
+/// The schedule that the flags describe. Throws UsageError for those that contradict each other, or
+/// the length of the run.
+[[nodiscard]] LearningRateSchedule learning_rate_schedule(const TrainOptions& options);
+
 /// Pipelines of --pipeline-model-parallel-size of the ranks that there are, or one of all of them.
 /// UsageError where they do not come out even.
 [[nodiscard]] Mesh mesh_of(const TrainOptions& options, int ranks);

@@ -4,10 +4,8 @@
 #include "src/support/output_file.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <unistd.h>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -15,6 +13,8 @@
 namespace vocabpipe {
 
 namespace {
+
+constexpr const char* kFlag = "--metrics";
 
 /// JSON has no NaN and no infinity: null.
 nlohmann::json number(double value) {
@@ -27,14 +27,12 @@ MetricsFile::MetricsFile(std::string path, int64_t last_step) : path_(std::move(
     std::error_code ignored;
     const bool goes_on = last_step > 0 && std::filesystem::is_regular_file(path_, ignored);
     if (goes_on) keep_through(last_step);
-    file_.reset(std::fopen(path_.c_str(), goes_on ? "a" : "w"));
-    if (!file_) fail("create");
-    std::setvbuf(file_.get(), nullptr, _IOFBF, 4096);
+    file_.emplace(kFlag, path_, goes_on ? AppendFile::Mode::go_on : AppendFile::Mode::begin_anew);
 }
 
 void MetricsFile::keep_through(int64_t last_step) {
     std::ifstream in(path_, std::ios::binary);
-    if (!in) fail("read");
+    if (!in) throw_append_error(kFlag, path_, "read", errno);
     std::string kept;
     bool changed = false;
     for (std::string line; std::getline(in, line);) {
@@ -46,8 +44,7 @@ void MetricsFile::keep_through(int64_t last_step) {
         if (!later && !cut) kept += line + "\n";
         changed = changed || later || in.eof();
     }
-    if (in.bad()) fail("read");
-    whole_bytes_ = static_cast<int64_t>(kept.size());
+    if (in.bad()) throw_append_error(kFlag, path_, "read", errno);
     if (!changed) return;
     OutputFile file(path_);
     file.write(kept);
@@ -61,8 +58,13 @@ void MetricsFile::add(const StepMetrics& metrics) {
                               {"lr", metrics.lr},
                               {"tokens_per_second", metrics.tokens_per_second},
                               {"step_seconds", metrics.step_seconds},
-                              {"updated", metrics.updated}};
-    write(line.dump() + "\n");
+                              {"updated", metrics.updated},
+                              {"global_batch_size", metrics.global_batch_size},
+                              {"consumed_samples", metrics.consumed_samples},
+                              {"consumed_tokens", metrics.consumed_tokens},
+                              {"skipped_steps", metrics.skipped_steps},
+                              {"elapsed_seconds", metrics.elapsed_seconds}};
+    file_->add(line.dump() + "\n");
 }
 
 void MetricsFile::add(const EvaluationMetrics& metrics) {
@@ -73,29 +75,11 @@ void MetricsFile::add(const EvaluationMetrics& metrics) {
     put("eval_loss", metrics.eval_loss);
     put("eval_ppl", metrics.eval_ppl);
     put("choice_accuracy", metrics.choice_accuracy);
-    write(line.dump() + "\n");
-}
-
-void MetricsFile::write(const std::string& text) {
-    if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() ||
-        std::fflush(file_.get()) != 0) {
-        fail("write");
-    }
-    whole_bytes_ += static_cast<int64_t>(text.size());
+    file_->add(line.dump() + "\n");
 }
 
 void MetricsFile::close() {
-    if (std::fclose(file_.release()) != 0) fail("close");
-}
-
-void MetricsFile::fail(const char* doing) {
-    const int reason = errno;
-    if (file_) {
-        // No half line stays behind; what cannot be cut off cannot be helped.
-        (void)!ftruncate(fileno(file_.get()), whole_bytes_);
-    }
-    throw OutputFileError("--metrics " + path_ + ": cannot " + doing + " the file: " +
-                          std::strerror(reason) + "; free space or choose another place");
+    file_->close();
 }
 
 }  // namespace vocabpipe

@@ -29,13 +29,16 @@ OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int ran
     for (const Parameter& p : model.parameters()) {
         if (!p.exp_avg) continue;            // a tied output weight: updated with the input weight
         if (p.master.size() == 0) continue;  // another replica updates it
+        const ParameterSettings settings =
+            parameter_settings(options.groups, p.name, p.weight_decay, options.weight_decay);
         tensors_.push_back(
             {.master = floats(p.master),
              .gradient = floats(p.owned.of(p.gradient)),
              .exp_avg = floats(p.exp_avg),
              .exp_avg_sq = floats(p.exp_avg_sq),
              .weight = p.weight.dtype == DType::fp32 ? Tensor() : p.owned.of(p.weight),
-             .weight_decay = p.weight_decay ? options.weight_decay : 0});
+             .weight_decay = settings.weight_decay,
+             .lr_multiplier = settings.lr_multiplier});
     }
 }
 
@@ -46,14 +49,14 @@ StepScalars* OptimizerStep::scalars() const {
 }
 
 void OptimizerStep::begin_step(int64_t step, float learning_rate, int64_t counted_tokens,
-                               bool stop_requested) {
+                               double stop_request) {
     const auto t = static_cast<double>(step);
     const StepScalars given{.lr = learning_rate,
                             .bias_correction1 = static_cast<float>(1 - std::pow(options_.beta1, t)),
                             .bias_correction2 = static_cast<float>(1 - std::pow(options_.beta2, t)),
                             .clip_grad = options_.clip_grad,
                             .counted_tokens = counted_tokens,
-                            .stop_requested = stop_requested ? 1.0 : 0.0};
+                            .stop_requested = stop_request};
     model_.device().upload(std::as_bytes(std::span(&given, 1)), memory_.data());
 }
 
@@ -63,7 +66,7 @@ StepResult OptimizerStep::result() const {
     return {.loss = found.loss,
             .grad_norm = found.grad_norm,
             .updated = found.update != 0,
-            .stop_requested = found.stops > 0};
+            .stop_requests = found.stops};
 }
 
 void OptimizerStep::reduce_tied(Context& ctx, Bytes received) {

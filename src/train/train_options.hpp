@@ -5,6 +5,7 @@
 #include "src/train/data/data_options.hpp"
 #include "src/train/evaluation_options.hpp"
 #include "src/train/rank_placement.hpp"
+#include "vocabpipe/learning_rate.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/optimizer_step.hpp"
@@ -32,6 +33,7 @@ struct TrainOptions {
     double lr = 3e-4;                        // --lr; suits models of this size with AdamW
     double min_lr = 0;                       // --min-lr
     int64_t lr_warmup_iters = 0;             // --lr-warmup-iters
+    LearningRateOptions learning_rate;
     OptimizerOptions optimizer;
     uint64_t seed = 1234;  // --seed; Megatron's default
 
@@ -65,17 +67,26 @@ struct TrainOptions {
     uint64_t max_shard_bytes = 5'000'000'000;  // --max-shard-size; transformers' default
     bool async_save = false;                   // --async-save; takes memory for a copy
 
-    std::string trace_dir;        // --trace-dir; empty: none
-    std::string metrics;          // --metrics, JSON lines; empty: none
-    std::string report;           // --report, one JSON object at the end; empty: none
-    std::string profile;          // --profile, measured costs; empty: none
-    std::string command, date;    // for the profile: who measured it, and when
-    int64_t log_interval = 1;     // --log-interval
+    std::string trace_dir;                 // --trace-dir; empty: none
+    std::string metrics;                   // --metrics, JSON lines; empty: none
+    std::string tensorboard_dir;           // --tensorboard-dir; empty: none
+    int64_t tensorboard_log_interval = 1;  // --tensorboard-log-interval, steps
+    std::string report;                    // --report, one JSON object at the end; empty: none
+    std::string profile;                   // --profile, measured costs; empty: none
+    std::string command, date;             // for the profile: who measured it, and when
+    int64_t log_interval = 1;              // --log-interval
+    bool log_interval_given = false;       // on a terminal there are lines only then
+    /// Of the terminal that standard output is, for a progress bar; empty: it is none.
+    std::function<int()> terminal_columns;
     std::string device = "host";  // --device
     /// The rank's device, made by its thread; empty: the host.
     std::function<std::unique_ptr<Device>(const RankPlacement&)> make_device;
-    bool ranks_are_threads = false;        // memory is the process's, not the rank's
-    std::function<bool()> stop_requested;  // SIGUSR1; empty: never
+    bool ranks_are_threads = false;               // memory is the process's, not the rank's
+    std::function<bool()> stop_requested;         // SIGUSR1; empty: never
+    std::function<bool()> terminated;             // SIGTERM; empty: never
+    int64_t exit_interval = 0;                    // --exit-interval, steps; 0: none
+    std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins
+    bool stop_at_non_finite = false;  // --check-for-nan-in-loss-and-grad; else the step is skipped
 };
 
 }  // namespace vocabpipe

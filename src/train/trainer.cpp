@@ -11,12 +11,14 @@
 #include "src/train/data/training_data.hpp"
 #include "src/train/evaluation.hpp"
 #include "src/train/measure_links.hpp"
-#include "src/train/metrics_file.hpp"
+#include "src/train/non_finite.hpp"
 #include "src/train/pass_meter.hpp"
 #include "src/train/process_memory.hpp"
 #include "src/train/rank_placement.hpp"
+#include "src/train/run_limits.hpp"
 #include "src/train/run_report.hpp"
 #include "src/train/same_on_every_rank.hpp"
+#include "src/train/step_log.hpp"
 #include "src/train/trained_rank.hpp"
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/error.hpp"
@@ -31,6 +33,7 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -47,22 +50,33 @@ public:
         : communicator_(communicator),
           options_(options),
           rank_(communicator.rank()),
-          start_memory_(process_memory().resident) {}
+          start_memory_(process_memory().resident),
+          limits_(options, rank_) {}
 
     void run() {
         check_same_options(communicator_, options_);
-        communicator_.agree([this] { check_options(options_, communicator_.size()); });
+        communicator_.agree([this] {
+            check_options(options_, communicator_.size());
+            learning_rate_ = learning_rate_schedule(options_);
+        });
         if (!options_.load.empty()) open_checkpoint();
         std::vector<RankPlacement> placements = find_placements(communicator_);
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] { prepare(std::move(placements)); });
         check_same_on_every_rank(communicator_, data_->fingerprint(), ExitCode::input_file,
                                  "give every rank the same files");
-        if (rank_ == 0) plan_->print();
+        if (rank_ == 0) {
+            plan_->print();
+            std::printf("%s", describe_parameter_groups(options_.optimizer.groups,
+                                                        logical_parameters(options_.model),
+                                                        options_.optimizer.weight_decay)
+                                  .c_str());
+            std::fflush(stdout);
+        }
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
         if (!options_.save.empty()) open_saver();
         if (checkpoint_) load();
-        open_metrics();
+        open_log();
         if (evaluates(options_)) {
             evaluation_.emplace(communicator_, options_, *plan_, trained_, *device_,
                                 std::move(evaluation_data_));
@@ -72,25 +86,23 @@ public:
             end();
             return;
         }
-        for (int64_t step = first_step_; step <= options_.train_iters; ++step) {
-            const StepResult result = run_step(step);
+        StopReason stop = StopReason::none;
+        int64_t step = first_step_ - 1;
+        while (stop == StopReason::none && step < options_.train_iters) {
+            const StepResult result = run_step(++step);
+            stop = limits_.reason(step, result.stop_requests);
             if (saver_) print_saved(saver_->poll());
-            if (to_be_saved(step) || (!options_.save.empty() && result.stop_requested)) save(step);
-            if (result.stop_requested) {
-                if (rank_ == 0 && !output_failure_) {
-                    std::printf("stop requested: ended after step %lld of %lld\n",
-                                static_cast<long long>(step),
-                                static_cast<long long>(options_.train_iters));
-                }
-                break;
-            }
-            if (evaluation_ && evaluation_->due(step)) evaluate(step);
+            if (!result.finite()) name_non_finite(step, result);
+            if (to_be_saved(step) || (saver_ && stop != StopReason::none)) save(step);
+            if (stop == StopReason::none && evaluation_ && evaluation_->due(step)) evaluate(step);
             if (step == first_step_ + kStepsBeforeCosts - 1 && !options_.schedule_costs &&
-                options_.cost_file.empty() && step < options_.train_iters) {
+                options_.cost_file.empty() && step < options_.train_iters &&
+                stop == StopReason::none) {
                 reorder();
             }
         }
         end();
+        end_early(stop, step);
         finish();
     }
 
@@ -100,7 +112,7 @@ private:
         if (saver_) print_saved(saver_->finish());
         communicator_.agree([this] {
             if (output_failure_) std::rethrow_exception(output_failure_);
-            if (metrics_) metrics_->close();
+            if (log_) log_->close();
         });
     }
 
@@ -239,11 +251,10 @@ private:
         checkpoint_.reset();
     }
 
-    /// Last of all, for it takes away what the file has: a run that is refused changes none.
-    void open_metrics() {
+    /// Last of all, for it takes away what the files have: a run that is refused changes none.
+    void open_log() {
         communicator_.agree([this] {
-            if (rank_ != 0 || options_.metrics.empty()) return;
-            metrics_.emplace(options_.metrics, first_step_ - 1);
+            if (rank_ == 0) log_.emplace(options_, first_step_);
         });
     }
 
@@ -260,8 +271,6 @@ private:
     // --- steps
 
     StepResult run_step(int64_t step) {
-        const LearningRateSchedule learning_rate{options_.lr, options_.min_lr,
-                                                 options_.lr_warmup_iters, options_.train_iters};
         const int64_t begin = now_ns();
         use_batch_size();
         const int microbatches = plan_->steps()[slot_].microbatches;
@@ -272,10 +281,9 @@ private:
             batch_->prefetch(consumed_samples_,
                              plan_->batch_sizes().microbatches(consumed_samples_));
         }
-        const double lr = learning_rate.at(step);
-        trained_.optimizer->begin_step(
-            step, static_cast<float>(lr), batch.counted_tokens(),
-            output_failure_ || (options_.stop_requested && options_.stop_requested()));
+        const double lr = learning_rate_.at(step);
+        trained_.optimizer->begin_step(step, static_cast<float>(lr), batch.counted_tokens(),
+                                       limits_.request(output_failure_ != nullptr));
         trained_.executor->set_step(step);
         trained_.executor->run_step(batch.microbatches(), slot_);
         const int64_t duration = now_ns() - begin;
@@ -289,28 +297,22 @@ private:
                         duration);
         if (step == first_step_) report_.first_loss = result.loss;
         report_.last_loss = result.loss;
-        if (rank_ == 0) {
-            if (step % options_.log_interval == 0 || step == options_.train_iters) {
-                std::printf(
-                    " iteration %8lld/%8lld | consumed samples: %12lld | elapsed time per "
-                    "iteration (ms): %.1f | tokens per second: %.1f | learning rate: %.6E | "
-                    "global batch size: %5lld | lm loss: %.6E | grad norm: %.3f |%s\n",
-                    static_cast<long long>(step), static_cast<long long>(options_.train_iters),
-                    static_cast<long long>(consumed_samples_), seconds * 1e3, tokens / seconds, lr,
-                    static_cast<long long>(batch_size_), result.loss, result.grad_norm,
-                    result.updated ? ""
-                                   : " update skipped: no counted token or non-finite gradient |");
-                std::fflush(stdout);
-            }
-            if (metrics_ && !output_failure_) {
-                add_metrics(StepMetrics{.step = step,
-                                        .loss = result.loss,
-                                        .grad_norm = result.grad_norm,
-                                        .lr = lr,
-                                        .tokens_per_second = tokens / seconds,
-                                        .step_seconds = seconds,
-                                        .updated = result.updated});
-            }
+        if (log_ && !output_failure_) {
+            const bool ends = step == options_.train_iters ||
+                              limits_.reason(step, result.stop_requests) != StopReason::none;
+            write_log([&] {
+                log_->add({.step = step,
+                        .loss = result.loss,
+                        .grad_norm = result.grad_norm,
+                        .lr = lr,
+                        .tokens_per_second = tokens / seconds,
+                        .step_seconds = seconds,
+                        .updated = result.updated,
+                        .global_batch_size = batch_size_,
+                        .consumed_samples = consumed_samples_,
+                        .consumed_tokens = consumed_samples_ * options_.model.seq_length},
+                       ends);
+            });
         }
         return result;
     }
@@ -332,9 +334,49 @@ private:
     void evaluate(int64_t step) {
         const EvaluationResult result = evaluation_->run(step);
         if (rank_ != 0) return;
-        std::printf("%s\n", result.line().c_str());
+        say(result.line());
+        if (!output_failure_) write_log([&] { log_->add(result.metrics()); });
+    }
+
+    /// Names what is not finite; ends the run if that was asked for, or if no later step can be
+    /// right.
+    void name_non_finite(int64_t step, const StepResult& result) {
+        const NonFinite found =
+            find_non_finite(communicator_, *trained_.model, trained_.executor->context());
+        const std::string text =
+            describe_non_finite(found, options_.model, step, result.loss, result.grad_norm);
+        if (found.weights.empty() && !options_.stop_at_non_finite) {
+            say(text + "; the step is skipped");
+            return;
+        }
+        if (saver_) print_saved(saver_->finish());
+        throw AgreedError(
+            ExitCode::not_finite,
+            text + (found.weights.empty() ? "; the step changed no weight, and is not saved"
+                                          : "; no later step can be right: load an older one"));
+    }
+
+    /// Says why, where the run ends before its last step; SIGTERM is no success.
+    void end_early(StopReason stop, int64_t step) {
+        if (stop == StopReason::none) return;
+        const std::string text = std::string(to_string(stop)) + ": ended after step " +
+                                 std::to_string(step) + " of " +
+                                 std::to_string(options_.train_iters);
+        if (stop == StopReason::terminated) {
+            throw AgreedError(
+                ExitCode::terminated,
+                text + (saver_ ? "; saved " + step_folder(options_.save, step)
+                               : std::string("; nothing was saved, for --save is not given")));
+        }
+        say(text);
+    }
+
+    /// From rank 0, between steps.
+    void say(const std::string& line) {
+        if (rank_ != 0) return;
+        log_->clear_bar();
+        std::printf("%s\n", line.c_str());
         std::fflush(stdout);
-        if (metrics_ && !output_failure_) add_metrics(result.metrics());
     }
 
     [[nodiscard]] bool to_be_saved(int64_t step) const {
@@ -346,10 +388,9 @@ private:
     void save(int64_t step) {
         if (saver_->pending()) {
             if (rank_ == 0 && saver_->writing() && !said_that_saves_wait_) {
-                std::printf(
-                    "step %lld waits until the step before it is saved, as others will: writing "
-                    "takes longer than the steps between two saves\n",
-                    static_cast<long long>(step));
+                say("step " + std::to_string(step) +
+                    " waits until the step before it is saved, as others will: writing takes "
+                    "longer than the steps between two saves");
                 said_that_saves_wait_ = true;
             }
             print_saved(saver_->finish());
@@ -363,8 +404,9 @@ private:
         if (!options_.async_save) print_saved(saver_->finish());
     }
 
-    void print_saved(const std::optional<SaveReport>& saved) const {
+    void print_saved(const std::optional<SaveReport>& saved) {
         if (!saved || rank_ != 0) return;
+        log_->clear_bar();
         std::printf("saved %s: %.1f MiB in %.2f s", step_folder(options_.save, saved->step).c_str(),
                     static_cast<double>(saved->bytes) / (1 << 20), saved->seconds);
         if (options_.async_save) {
@@ -376,10 +418,9 @@ private:
 
     /// A full disk ends the run, but not in the middle of a step: the other ranks learn of it with
     /// the next one, and all end alike.
-    template <typename Metrics>
-    void add_metrics(const Metrics& metrics) {
+    void write_log(const std::function<void()>& work) {
         try {
-            metrics_->add(metrics);
+            work();
         } catch (const OutputFileError&) {
             output_failure_ = std::current_exception();
         }
@@ -416,6 +457,7 @@ private:
         const PassCosts costs = plan_->rebuild(measure().cpu);
         load_steps(*trained_.executor, *plan_);
         if (rank_ != 0) return;
+        log_->clear_bar();
         const auto ms = [&](Op op) { return static_cast<double>(costs.mean(op)) * 1e-6; };
         std::printf(
             "schedule rebuilt from measured costs: F %.3f ms, B %.3f ms, b/f %.3f, S %.3f ms, "
@@ -515,8 +557,10 @@ private:
     int64_t first_step_ = 1;
     int64_t consumed_samples_ = 0;  ///< of the data, over all runs
     size_t slot_ = 0;               ///< of the executor, of the last step of training
-    std::optional<MetricsFile> metrics_;
-    std::exception_ptr output_failure_;  ///< of the metrics file, on rank 0
+    RunLimits limits_;
+    LearningRateSchedule learning_rate_;
+    std::optional<StepLog> log_;         ///< on rank 0
+    std::exception_ptr output_failure_;  ///< of the log's files, on rank 0
     TrainedRank trained_;
     std::optional<CheckpointSaver> saver_;
     bool said_that_saves_wait_ = false;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
@@ -130,15 +131,20 @@ TEST_F(Fault, Sigusr1ToMpirunEndsTheRunCleanlyAfterTheStep) {
     expect_nothing_left({"metrics"});
 }
 
-TEST_F(Fault, Sigusr1AndSigtermEndAWorldOfThreadsCleanlyAfterTheStep) {
+TEST_F(Fault, Sigusr1AndSigtermEndAWorldOfThreadsAfterTheStepButSigtermIsNoSuccess) {
     for (const int number : {SIGUSR1, SIGTERM}) {
         Job job(folder_, on_threads(3, endless() + Arguments{"--metrics", folder_ / "metrics"}));
         ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
         job.signal(number);
-        EXPECT_EQ(job.wait(kEnd), 0) << job.error();
-        expect_whole_metrics(folder_ / "metrics", job.output());
-        EXPECT_THAT(job.output(), HasSubstr("tokens/s "));
-        EXPECT_EQ(job.error(), "");
+        EXPECT_EQ(job.wait(kEnd), number == SIGUSR1 ? 0 : 143) << job.error();
+        expect_whole_metrics(folder_ / "metrics", job.output() + job.error());
+        if (number == SIGUSR1) {
+            EXPECT_THAT(job.output(), HasSubstr("tokens/s "));
+            EXPECT_EQ(job.error(), "");
+        } else {
+            EXPECT_THAT(job.error(), ContainsRegex("^train_gpt: error: SIGTERM: ended after step "
+                                                   "[0-9]+ of 10000000; nothing was saved"));
+        }
         expect_nothing_left({"metrics"});
     }
 }
@@ -147,8 +153,26 @@ TEST_F(Fault, SigtermEndsASingleRankThatNeverWaits) {
     Job job(folder_, Arguments{VOCABPIPE_TRAIN_GPT} + endless());  // without mpirun: one rank
     ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
     job.signal(SIGTERM);
-    EXPECT_EQ(job.wait(kEnd), 0) << job.error();
+    EXPECT_EQ(job.wait(kEnd), 143) << job.error();
     expect_nothing_left();
+}
+
+TEST_F(Fault, SigtermToMpirunSavesTheStepIfTheGraceIsLongEnough) {
+    // mpirun reads no output until it has killed: more lines than a terminal holds would stop rank
+    // 0.
+    Arguments command =
+        under_mpirun(2, endless() + Arguments{"--save", folder_ / "saved", "--log-interval", "50"});
+    const Arguments grace{"--mca", "odls_base_sigkill_timeout", "2"};
+    command.insert(command.begin() + 1, grace.begin(), grace.end());
+    Job job(folder_, command);
+    ASSERT_TRUE(job.wait_for_output("/10000000 |", kStart));
+    job.signal(SIGTERM);
+    EXPECT_NE(job.wait(kEnd), 0);
+    const auto said = lines_with(job.error(), "train_gpt: error: SIGTERM: ended after step ");
+    ASSERT_EQ(said.size(), 1u) << job.error();
+    const std::string saved = said.front().substr(said.front().find("; saved ") + 8);
+    EXPECT_TRUE(std::filesystem::is_regular_file(saved + "/training.json")) << said.front();
+    expect_nothing_left({"saved"});
 }
 
 TEST_F(Fault, SigtermAndSigintToMpirunEndEveryRank) {

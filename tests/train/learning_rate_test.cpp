@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/learning_rate.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/train/train_options.hpp"
+#include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
 namespace {
@@ -46,6 +52,159 @@ TEST(LearningRate, OfARunThatIsAllWarmUpEndsAtTheTop) {
 TEST(LearningRate, OfASingleStepIsTheMinimum) {
     const LearningRateSchedule schedule{.lr = 3, .min_lr = 1, .warmup_iters = 0, .decay_iters = 1};
     EXPECT_EQ(schedule.at(1), 1);
+}
+
+/// 4 steps up to 1, then 8 down to 0.1.
+LearningRateSchedule of_style(DecayStyle style) {
+    return {.lr = 1, .min_lr = 0.1, .warmup_iters = 4, .decay_iters = 12, .style = style};
+}
+
+TEST(LearningRate, WarmsUpFromWhereItIsTold) {
+    LearningRateSchedule schedule = of_style(DecayStyle::linear);
+    schedule.warmup_init = 0.2;
+    const double expected[] = {0.4, 0.6, 0.8, 1.0};
+    for (int64_t step = 1; step <= 4; ++step) {
+        EXPECT_NEAR(schedule.at(step), expected[step - 1], kTiny) << step;
+    }
+}
+
+TEST(LearningRate, FallsByTheSameAmountEveryStepWhenLinear) {
+    const LearningRateSchedule schedule = of_style(DecayStyle::linear);
+    EXPECT_NEAR(schedule.at(4), 1, kTiny);
+    for (int64_t step = 5; step <= 12; ++step) {
+        EXPECT_NEAR(schedule.at(step), 1 - 0.1125 * static_cast<double>(step - 4), kTiny) << step;
+    }
+    EXPECT_EQ(schedule.at(13), 0.1);
+}
+
+TEST(LearningRate, StaysAtTheTopForEverWhenConstant) {
+    const LearningRateSchedule schedule = of_style(DecayStyle::constant);
+    EXPECT_NEAR(schedule.at(2), 0.5, kTiny);
+    for (const int64_t step : {4, 5, 12, 13, 1000}) EXPECT_EQ(schedule.at(step), 1) << step;
+}
+
+TEST(LearningRate, OfWsdStaysThenFallsInTheLastStepsAsItsStyleSays) {
+    // The share of 1 - 0.1 that is left after 1, 2, 3, 4 of 4 steps.
+    const struct {
+        WsdDecayStyle style;
+        double left[4];
+    } table[] = {
+        {WsdDecayStyle::linear, {0.75, 0.5, 0.25, 0}},
+        {WsdDecayStyle::cosine, {0.853553390593274, 0.5, 0.146446609406726, 0}},
+        // 2 2^(-k/4) - 1
+        {WsdDecayStyle::exponential, {0.681792830507429, 0.414213562373095, 0.189207115002721, 0}},
+        // 1 - sqrt(k/4)
+        {WsdDecayStyle::minus_sqrt, {0.5, 0.292893218813452, 0.133974596215561, 0}}};
+    for (const auto& [style, left] : table) {
+        LearningRateSchedule schedule = of_style(DecayStyle::wsd);
+        schedule.wsd_style = style;
+        schedule.wsd_decay_iters = 4;
+        for (int64_t step = 4; step <= 8; ++step) EXPECT_EQ(schedule.at(step), 1) << step;
+        for (int64_t step = 9; step <= 12; ++step) {
+            EXPECT_NEAR(schedule.at(step), 0.1 + 0.9 * left[step - 9], kTiny)
+                << to_string(style) << " " << step;
+        }
+        EXPECT_EQ(schedule.at(13), 0.1);
+    }
+}
+
+TEST(LearningRate, OfWsdMayFallRightAfterTheWarmUp) {
+    LearningRateSchedule schedule = of_style(DecayStyle::wsd);
+    schedule.wsd_style = WsdDecayStyle::linear;
+    schedule.wsd_decay_iters = 8;
+    for (int64_t step = 1; step <= 14; ++step) {
+        EXPECT_NEAR(schedule.at(step), of_style(DecayStyle::linear).at(step), kTiny) << step;
+    }
+}
+
+TrainOptions some_options() {
+    TrainOptions options;
+    options.train_iters = 100;
+    options.lr = 1;
+    options.min_lr = 0.1;
+    return options;
+}
+
+TEST(LearningRateFlags, DecayOverTheRunUnlessTheySayOtherwise) {
+    TrainOptions options = some_options();
+    EXPECT_EQ(learning_rate_schedule(options).decay_iters, 100);
+    EXPECT_EQ(learning_rate_schedule(options).style, DecayStyle::cosine);
+    options.learning_rate.decay_iters = 1000;
+    options.learning_rate.warmup_fraction = 0.05;
+    const LearningRateSchedule schedule = learning_rate_schedule(options);
+    EXPECT_EQ(schedule.decay_iters, 1000);
+    EXPECT_EQ(schedule.warmup_iters, 50);
+}
+
+TEST(LearningRateFlags, HaveMegatronsNames) {
+    for (const char* name : {"constant", "linear", "cosine", "WSD"}) {
+        EXPECT_EQ(to_string(decay_style_from(name)), name);
+    }
+    for (const char* name : {"linear", "cosine", "exponential", "minus_sqrt"}) {
+        EXPECT_EQ(to_string(wsd_decay_style_from(name)), name);
+    }
+    EXPECT_THROW((void)decay_style_from("wsd "), UsageError);
+    EXPECT_THROW((void)wsd_decay_style_from("sqrt"), UsageError);
+}
+
+struct Refused {
+    const char* says;
+    void (*change)(TrainOptions& options);
+};
+
+TEST(LearningRateFlags, ThatContradictEachOtherAreRefused) {
+    const Refused table[] = {
+        {"--lr -1: must be", [](TrainOptions& o) { o.lr = -1; }},
+        {"--lr nan: must be", [](TrainOptions& o) { o.lr = std::nan(""); }},
+        {"--min-lr 2: must be between 0 and --lr 1", [](TrainOptions& o) { o.min_lr = 2; }},
+        {"--lr-decay-iters 0: must be at least 1",
+         [](TrainOptions& o) { o.learning_rate.decay_iters = 0; }},
+        {"--lr-warmup-iters 101: must be between 0 and --train-iters 100",
+         [](TrainOptions& o) { o.lr_warmup_iters = 101; }},
+        {"--lr-warmup-iters 20: must be between 0 and --lr-decay-iters 10",
+         [](TrainOptions& o) {
+             o.lr_warmup_iters = 20;
+             o.learning_rate.decay_iters = 10;
+         }},
+        {"--lr-warmup-fraction 0.5: --lr-warmup-iters 3 says it already",
+         [](TrainOptions& o) {
+             o.lr_warmup_iters = 3;
+             o.learning_rate.warmup_fraction = 0.5;
+         }},
+        {"--lr-warmup-fraction 1.5: must be between 0 and 1",
+         [](TrainOptions& o) { o.learning_rate.warmup_fraction = 1.5; }},
+        {"--lr-warmup-init 0.5: is where a warm-up begins",
+         [](TrainOptions& o) { o.learning_rate.warmup_init = 0.5; }},
+        {"--lr-warmup-init 2: must be between 0 and --lr 1",
+         [](TrainOptions& o) {
+             o.lr_warmup_iters = 3;
+             o.learning_rate.warmup_init = 2;
+         }},
+        {"--lr-decay-style WSD: needs --lr-wsd-decay-iters",
+         [](TrainOptions& o) { o.learning_rate.style = DecayStyle::wsd; }},
+        {"--lr-wsd-decay-iters 91: must be between 1 and the 90 steps after the warm-up",
+         [](TrainOptions& o) {
+             o.lr_warmup_iters = 10;
+             o.learning_rate.style = DecayStyle::wsd;
+             o.learning_rate.wsd_decay_iters = 91;
+         }},
+        {"--lr-wsd-decay-iters 5: is for --lr-decay-style WSD, not cosine",
+         [](TrainOptions& o) { o.learning_rate.wsd_decay_iters = 5; }},
+        {"--lr-wsd-decay-style linear: is for --lr-decay-style WSD, not constant",
+         [](TrainOptions& o) {
+             o.learning_rate.style = DecayStyle::constant;
+             o.learning_rate.wsd_style = WsdDecayStyle::linear;
+         }}};
+    for (const Refused& row : table) {
+        TrainOptions options = some_options();
+        row.change(options);
+        try {
+            (void)learning_rate_schedule(options);
+            ADD_FAILURE() << row.says;
+        } catch (const UsageError& error) {
+            EXPECT_THAT(error.what(), ::testing::StartsWith(row.says));
+        }
+    }
 }
 
 }  // namespace

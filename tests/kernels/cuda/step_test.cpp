@@ -129,12 +129,14 @@ TEST_F(StepReport, AllowsNoUpdateWithoutTokensOrWithANormThatIsNotFinite) {
     EXPECT_EQ(report_on_device({1, 2, 0}, 3, {.clip_grad = 1, .counted_tokens = 0}).update, 0);
     EXPECT_EQ(report_on_device({NAN, 2, 0}, 3, counted).update, 0);
     EXPECT_EQ(report_on_device({INFINITY, 2, 0}, 3, counted).update, 0);
+    EXPECT_EQ(report_on_device({1, INFINITY, 0}, 3, counted).update, 0) << "of the loss";
 }
 
 struct Parameter {
     std::vector<float> master, exp_avg, exp_avg_sq;
     std::vector<Bf16> weight;  ///< or empty
     float weight_decay = 0;
+    float lr_multiplier = 1;
 };
 
 /// Sizes around slices and vectors, more tensors than a launch takes, some without a bf16 copy.
@@ -147,7 +149,8 @@ std::vector<Parameter> parameters() {
                     random_numbers(count, seed + 1, 1e-2F),
                     random_numbers(count, seed + 2, 1e-2F),
                     {},
-                    i % 2 == 0 ? 0.1F : 0.0F};
+                    i % 2 == 0 ? 0.1F : 0.0F,
+                    i % 5 == 0 ? 0.3F : 1.0F};
         for (float& value : p.exp_avg_sq) value *= value;
         if (i % 3 != 0) p.weight.resize(p.master.size());
         result.push_back(std::move(p));
@@ -195,7 +198,8 @@ std::vector<Parameter> step_on_device(const std::vector<Parameter>& before,
                            .exp_avg = m[i].span().subspan(skip),
                            .exp_avg_sq = v[i].span().subspan(skip),
                            .weight = weight_view(weights[i].data() + skip, before[i].weight.size()),
-                           .weight_decay = before[i].weight_decay});
+                           .weight_decay = before[i].weight_decay,
+                           .lr_multiplier = before[i].lr_multiplier});
     }
     const DeviceArray<StepScalars> device_scalars(device, {scalars});
     cuda::adamw(device.context(), tensors, kCoefficients, device_scalars.data());
@@ -206,7 +210,8 @@ std::vector<Parameter> step_on_device(const std::vector<Parameter>& before,
     std::vector<Parameter> after;
     for (size_t i = 0; i < before.size(); ++i) {
         after.push_back({rest(masters[i].download()), rest(m[i].download()), rest(v[i].download()),
-                         rest(weights[i].download()), before[i].weight_decay});
+                         rest(weights[i].download()), before[i].weight_decay,
+                         before[i].lr_multiplier});
     }
     return after;
 }
@@ -228,7 +233,7 @@ TEST_F(AdamW, MatchesTheReferenceKernelOverManyTensorsOfAllSizes) {
             Parameter expected = before[i];
             reference::adamw_step(host, expected.master, grads[i], expected.exp_avg,
                                   expected.exp_avg_sq, {},
-                                  {.lr = kThirdStep.lr,
+                                  {.lr = kThirdStep.lr * before[i].lr_multiplier,
                                    .beta1 = kCoefficients.beta1,
                                    .beta2 = kCoefficients.beta2,
                                    .epsilon = kCoefficients.epsilon,

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace vocabpipe {
+
+/// Tensors that the optimizer treats in another way: one --param-group.
+struct ParameterGroup {
+    std::string text;                   ///< as given, for messages
+    std::string pattern;                ///< of logical tensors' names; * and ? as in a shell
+    std::optional<float> weight_decay;  ///< none: as without the group
+    float lr_multiplier = 1;            ///< of the step's learning rate
+};
+
+}  // namespace vocabpipe

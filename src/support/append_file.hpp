@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace vocabpipe {
+
+/// A file that grows by whole records, each written out at once so that the file can be watched. A
+/// record that cannot be written whole (disk full) is taken back and reported as OutputFileError.
+class AppendFile {
+public:
+    enum class Mode : uint8_t { begin_anew, go_on, must_be_new };
+    /// `flag` asked for the file, in messages. With must_be_new false from is_open() where there is
+    /// such a file already.
+    AppendFile(std::string flag, std::string path, Mode mode);
+
+    [[nodiscard]] bool is_open() const { return file_ != nullptr; }
+    void add(std::string_view record);
+    /// Reports what only closing shows.
+    void close();
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    [[noreturn]] void fail(const char* doing);
+    struct Close {
+        void operator()(std::FILE* file) const { std::fclose(file); }
+    };
+    std::string flag_, path_;
+    std::unique_ptr<std::FILE, Close> file_;
+    int64_t whole_bytes_ = 0;
+};
+
+/// Throws OutputFileError: "FLAG PATH: cannot DOING the file: reason of errno; remedy".
+[[noreturn]] void throw_append_error(const std::string& flag, const std::string& path,
+                                     const char* doing, int error);
+
+}  // namespace vocabpipe

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/parameters.hpp"
+#include "vocabpipe/parameter_group.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// "PATTERN:weight_decay=X,lr_mult=Y", at least one of both. Throws UsageError.
+[[nodiscard]] ParameterGroup parse_parameter_group(const std::string& text);
+
+/// What the optimizer does with one tensor.
+struct ParameterSettings {
+    float weight_decay = 0;
+    float lr_multiplier = 1;
+};
+
+/// Of the tensor `name`: those of the first group whose pattern it matches. Without one,
+/// `weight_decay` if it `decays` (matrices do, biases and norms do not), and no multiplier.
+[[nodiscard]] ParameterSettings parameter_settings(const std::vector<ParameterGroup>& groups,
+                                                   std::string_view name, bool decays,
+                                                   float weight_decay);
+
+/// Throws UsageError for a group that no tensor is in, be it that its pattern matches none or that
+/// groups before it have them all.
+void check_parameter_groups(const std::vector<ParameterGroup>& groups,
+                            const std::vector<LogicalParameter>& tensors);
+
+/// One line per group and one for the rest: how many tensors and elements, weight decay, factor of
+/// the learning rate. Empty without groups.
+[[nodiscard]] std::string describe_parameter_groups(const std::vector<ParameterGroup>& groups,
+                                                    const std::vector<LogicalParameter>& tensors,
+                                                    float weight_decay);
+
+}  // namespace vocabpipe

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/train_options.hpp"
+
+#include <cstdint>
+#include <functional>
+
+namespace vocabpipe {
+
+/// Why a run ends after a step that is not its last.
+enum class StopReason : uint8_t {
+    none,
+    requested,   ///< SIGUSR1, or a file that cannot be written
+    duration,    ///< --exit-duration-in-mins
+    interval,    ///< --exit-interval
+    terminated,  ///< SIGTERM
+};
+
+/// When a run ends before --train-iters. One rank may know what the others do not: what it asks for
+/// travels in the step's report, so that all end after the same step.
+class RunLimits {
+public:
+    /// The duration counts from here, on rank 0 only. `clock`: seconds that go by.
+    RunLimits(const TrainOptions& options, int rank,
+              std::function<double()> clock = steady_seconds);
+
+    /// What this rank asks for in the step that begins, to be added up over the ranks: once per
+    /// step. `failed`: it cannot go on.
+    [[nodiscard]] double request(bool failed);
+    /// Of the step's sum over the ranks; equal on all.
+    [[nodiscard]] StopReason reason(int64_t step, double requests) const;
+
+private:
+    [[nodiscard]] static double steady_seconds();
+    [[nodiscard]] bool time_is_up();
+
+    const TrainOptions& options_;
+    bool keeps_time_;
+    std::function<double()> clock_;
+    double start_, last_request_;
+};
+
+/// What the log says.
+[[nodiscard]] const char* to_string(StopReason reason);
+
+}  // namespace vocabpipe

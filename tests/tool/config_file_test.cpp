@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// --config: what a file says, what the command line says, and what is wrong with a file.
+#include "src/tool/config_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/tool/toml_reader.hpp"
+#include "tests/train/data/temp_folder.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::tool {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::TempFolder;
+using testing::write_file;
+
+/// A program with one flag of each kind.
+class Config : public ::testing::Test {
+protected:
+    Config() {
+        app_.option_defaults()->take_last();
+        app_.add_option("--lr", lr_)->capture_default_str();
+        app_.add_option("--micro-batch-size,-b", batch_);
+        app_.add_option("--layout,--pipeline-layout", layout_);
+        app_.add_flag("--bf16", bf16_);
+        app_.add_option("--data-path", data_)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+        app_.set_version_flag("--version", "1");
+        config_ = ConfigFile::add_to(app_);
+    }
+    void parse(const std::string& file, std::vector<std::string> arguments = {}) {
+        write_file(path_, file);
+        arguments.insert(arguments.end(), {"--config", path_});
+        std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+        app_.parse(arguments);
+    }
+    /// The message without what names the file.
+    std::string refusal(const std::string& file) {
+        try {
+            parse(file);
+        } catch (const UsageError& error) {
+            const std::string text = error.what();
+            const std::string head = "--config " + path_ + ":";
+            return text.starts_with(head) ? text.substr(head.size()) : text;
+        }
+        return "";
+    }
+
+    TempFolder folder_;
+    std::string path_ = folder_ / "run.toml";
+    CLI::App app_;
+    double lr_ = 1;
+    int batch_ = 1;
+    std::string layout_;
+    bool bf16_ = false;
+    std::vector<std::string> data_;
+    std::shared_ptr<ConfigFile> config_;
+};
+
+TEST_F(Config, SetsFlagsByTheirNames) {
+    parse(
+        "# a run\n"
+        "lr = 3e-4   # after the warm-up\n"
+        "micro-batch-size=1_024\r\n"
+        "\n"
+        "  layout = \"Et*3|(tt|)*2,t#|L\"\n"
+        "bf16 = true\n"
+        "data-path = [\n  '0.3', 'C:\\set', # two\n  \"b \\\"c\\\"\",\n]\n");
+    EXPECT_EQ(lr_, 3e-4);
+    EXPECT_EQ(batch_, 1024);
+    EXPECT_EQ(layout_, "Et*3|(tt|)*2,t#|L");
+    EXPECT_TRUE(bf16_);
+    EXPECT_THAT(data_, ElementsAre("0.3", "C:\\set", "b \"c\""));
+}
+
+TEST_F(Config, LosesToTheCommandLine) {
+    parse("lr = 3e-4\nbf16 = true\ndata-path = ['a', 'b']\nmicro-batch-size = 2\n",
+          {"--lr", "0.5", "--bf16=false", "--data-path", "c"});
+    EXPECT_EQ(lr_, 0.5);
+    EXPECT_FALSE(bf16_);
+    EXPECT_THAT(data_, ElementsAre("c"));
+    EXPECT_EQ(batch_, 2);
+    EXPECT_EQ(config_->source_of("--lr: wrong"), "") << "not the file's";
+    EXPECT_EQ(config_->source_of("--micro-batch-size: wrong"), " (" + path_ + ":4)");
+    EXPECT_EQ(config_->source_of("--micro-batch-size-of-another: wrong"), "");
+}
+
+TEST_F(Config, ThatSaysNothingIsFine) {
+    parse("");
+    EXPECT_EQ(lr_, 1);
+    EXPECT_THAT(data_, IsEmpty());
+}
+
+TEST_F(Config, IsRefusedWithLineAndRemedyWhereItIsWrong) {
+    EXPECT_EQ(refusal("lr = 1\nmicro_batch_size = 2\n"),
+              "2: there is no flag --micro_batch_size; did you mean micro-batch-size?");
+    EXPECT_EQ(refusal("nothing-like-it = 2\n"), "1: there is no flag --nothing-like-it");
+    EXPECT_EQ(refusal("config = 'x'\n"), "1: --config works on the command line only");
+    EXPECT_EQ(refusal("version = true\n"), "1: --version works on the command line only");
+    EXPECT_EQ(refusal("lr = 1\n\nlr = 2\n"), "3: --lr is in line 1 already");
+    EXPECT_EQ(refusal("layout = 'a'\npipeline-layout = 'b'\n"),
+              "2: --pipeline-layout is in line 1 already");
+    EXPECT_EQ(refusal("bf16 = 1\n"), "1: --bf16 is a switch: true or false");
+    EXPECT_EQ(refusal("lr = [1, 2]\n"), "1: --lr takes one value, not 2");
+    EXPECT_EQ(refusal("[train]\nlr = 1\n"),
+              "1: tables are not used here; write every flag as NAME = VALUE");
+    EXPECT_EQ(refusal("bf16\n"), "1: bf16 has no = and value; write bf16 = true for a switch");
+    EXPECT_EQ(refusal("lr =\n"),
+              "1: lr has no value: is neither a number, true, false, a [list] nor text in quotes");
+    EXPECT_EQ(refusal("layout = Ett|L\n"),
+              "1: layout = Ett: is neither a number, true, false, a [list] nor text in quotes");
+    EXPECT_EQ(refusal("lr = 1 2\n"),
+              "1: more than one value in a line; lists are [a, b], text is in quotes");
+    EXPECT_EQ(refusal("\nlayout = \"a\n"), "2: text without its closing \"");
+    EXPECT_THAT(refusal("layout = \"\\x\"\n"), HasSubstr("1: a backslash before neither"));
+    EXPECT_EQ(refusal("data-path = ['a',\n"), "2: data-path is a list without its closing ]");
+    EXPECT_THAT(refusal("data-path = ['a' 'b']\n"), HasSubstr("without a comma"));
+    EXPECT_THAT(refusal("data-path = []\n"), HasSubstr("not 0"));
+    EXPECT_EQ(refusal("= 1\n"), "1: begins with no name of a flag");
+}
+
+TEST_F(Config, ThatIsMissingIsAnError) {
+    std::vector<std::string> arguments{folder_ / "none.toml", "--config"};
+    EXPECT_THROW(app_.parse(arguments), CLI::ParseError);
+}
+
+TEST_F(Config, PrintedReadsBackTheSame) {
+    parse("lr = 3e-4\nlayout = 'a \"b\" \\c'\n",
+          {"--data-path", "x", "y", "--bf16", "--micro-batch-size", "4"});
+    const std::string printed = app_.config_to_str();
+    EXPECT_EQ(printed,
+              "lr = 3e-4\nmicro-batch-size = 4\nlayout = \"a \\\"b\\\" \\\\c\"\n"
+              "bf16 = true\ndata-path = [\"x\", \"y\"]\n");
+    lr_ = 0;
+    batch_ = 0;
+    layout_.clear();
+    data_.clear();
+    bf16_ = false;
+    app_.clear();
+    parse(printed);
+    EXPECT_EQ(lr_, 3e-4);
+    EXPECT_EQ(batch_, 4);
+    EXPECT_EQ(layout_, "a \"b\" \\c");
+    EXPECT_TRUE(bf16_);
+    EXPECT_THAT(data_, ElementsAre("x", "y"));
+}
+
+}  // namespace
+}  // namespace vocabpipe::tool

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/step_log.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/train/checkpoint/checkpoint_run.hpp"
+#include "tests/train/data/temp_folder.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<json> lines_of(const std::string& path) {
+    std::istringstream in(read_file(path));
+    std::vector<json> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+    return lines;
+}
+
+class OfSteps : public ::testing::Test {
+protected:
+    OfSteps() {
+        options_.train_iters = 4;
+        options_.metrics = folder_ / "metrics";
+    }
+    /// What a log prints of steps of which the second changes nothing.
+    std::string printed() {
+        ::testing::internal::CaptureStdout();
+        StepLog log(options_, 1);
+        for (int64_t step = 1; step <= 4; ++step) {
+            log.add({.step = step, .loss = 2, .updated = step != 2}, step == 4);
+        }
+        log.close();
+        return ::testing::internal::GetCapturedStdout();
+    }
+    TempFolder folder_;
+    TrainOptions options_;
+};
+
+TEST_F(OfSteps, PrintsALineForEachThatTheIntervalAsksForAndTheLast) {
+    options_.log_interval = 3;
+    const std::string text = printed();
+    EXPECT_THAT(text, HasSubstr(" iteration        3/       4 |"));
+    EXPECT_THAT(text, HasSubstr(" iteration        4/       4 |"));
+    EXPECT_THAT(text, Not(HasSubstr(" iteration        2/")));
+    EXPECT_THAT(text, Not(HasSubstr("\r")));
+}
+
+TEST_F(OfSteps, ShowsABarOnATerminalAndTheLineOfTheLast) {
+    options_.terminal_columns = [] { return 80; };
+    std::string text = printed();
+    EXPECT_THAT(text, HasSubstr("\r\033[K["));
+    EXPECT_THAT(text, Not(HasSubstr(" iteration        3/")));
+    EXPECT_THAT(text, HasSubstr("\r\033[K iteration        4/")) << "in a line of its own";
+    options_.log_interval_given = true;
+    text = printed();
+    EXPECT_THAT(text, HasSubstr("\r\033[K iteration        3/"));
+}
+
+TEST_F(OfSteps, CountsThoseThatChangedNothing) {
+    (void)printed();
+    const std::vector<json> lines = lines_of(options_.metrics);
+    ASSERT_EQ(lines.size(), 4u);
+    for (size_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(lines[i].at("skipped_steps"), i < 1 ? 0 : 1);
+        EXPECT_EQ(lines[i].at("updated"), i != 1);
+        EXPECT_GE(lines[i].at("elapsed_seconds"),
+                  i == 0 ? 0.0 : lines[i - 1]["elapsed_seconds"].get<double>());
+    }
+}
+
+TEST(MetricsOfARun, GoOnWithTheDataOverARestart) {
+    const CheckpointRun runs;
+    TrainOptions options = runs.options();
+    options.save = runs.path("saved");
+    options.metrics = runs.path("metrics");
+    options.tensorboard_dir = runs.path("board");
+    options.exit_interval = 3;
+    (void)runs.run(2, options);
+    options.load = options.save;
+    (void)runs.run(2, options);
+    const std::vector<json> lines = lines_of(options.metrics);
+    ASSERT_EQ(lines.size(), 6u);
+    for (size_t i = 0; i < 6; ++i) {
+        EXPECT_EQ(lines[i].at("step"), i + 1);
+        EXPECT_EQ(lines[i].at("global_batch_size"), 6);
+        EXPECT_EQ(lines[i].at("consumed_samples"), 6 * (i + 1));
+        EXPECT_EQ(lines[i].at("consumed_tokens"), 6 * 16 * (i + 1));
+    }
+    // A file for each run, in Megatron's names.
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(options.tensorboard_dir)) {
+        files.push_back(read_file(entry.path().string()));
+    }
+    ASSERT_EQ(files.size(), 2u);
+    for (const std::string& file : files) {
+        for (const char* tag : {"lm loss", "learning-rate", "grad-norm", "batch-size"}) {
+            EXPECT_THAT(file, HasSubstr(tag));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
