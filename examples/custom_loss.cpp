@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loss of your own on a vocabulary shard: the focal loss (Lin et al. 2017), (1 - p)^gamma times
-// the cross-entropy -log p, which makes much of tokens that the model gets wrong. Every rank holds
-// a part of the vocabulary and sees of the others' only four numbers per token.
+// the cross-entropy -log p. Of the other ranks' shards a rank sees four numbers per token only.
 //
 //   custom_loss README.md
 #include <cmath>
@@ -108,8 +107,8 @@ void train(const char* text, double gamma) {
             batch.load((step - 1) * batch.global_batch_size());
             optimizer.begin_step(step, 3e-3F, batch.counted_tokens(), false);
             executor.run_step(batch.microbatches());
-            if (world.rank() != 0 || step % 3 != 1) continue;
             const double loss = optimizer.result().loss;
+            if (world.rank() != 0 || step % 3 != 1) continue;
             std::printf("gamma %.0f   step %2d   loss %.4f\n", gamma, step, loss);
         }
     });

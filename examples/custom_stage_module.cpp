@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage of your own: y = x + tanh(w x), with the gradients that a pipeline asks for, which are
-// then held against finite differences of the whole pipeline's loss.
+// A stage of your own: y = x + tanh(w x), its gradients held against finite differences of the
+// loss.
 //
 //   custom_stage_module README.md
 #include <cmath>

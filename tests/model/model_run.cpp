@@ -86,7 +86,7 @@ Gradients run_with_weights(const ModelConfig& config, const Schedule& schedule, 
                         whole.begin() + p.first_row * p.gradient.cols);
         }
         if (model.output() != nullptr) {
-            const std::span<double> losses = model.output()->losses();
+            const std::span<const double> losses = model.output()->losses();
             result.losses.assign(losses.begin(), losses.end());
         }
     });

@@ -3,6 +3,7 @@
 
 #include "kernels/host/elementwise.hpp"
 #include "kernels/operators.hpp"
+#include "src/model/input_layer.hpp"
 #include "src/model/output_layer.hpp"
 #include "src/runtime/device_batch.hpp"
 
@@ -261,7 +262,7 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
     }
 
     Gradients result;
-    const std::span<double> losses = shards.front().losses();
+    const std::span<const double> losses = shards.front().losses();
     result.losses = downloaded(device, losses.data(), std::ssize(losses));
     for (const Parameter& p : model.parameters()) {
         const bool output_side = config.tied && p.counted_elsewhere;
