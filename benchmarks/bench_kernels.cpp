@@ -161,7 +161,18 @@ void linear_shapes(benchmark::internal::Benchmark* bench) {
 BENCHMARK(Linear)->Apply(linear_shapes)->UseRealTime();
 
 // ---- attention: type, backward?, sequences, seq_length, heads, head_size, kv_heads, softcap,
-// window, threads ----
+// window, documents per sequence (0: no mask), threads ----
+
+/// first_visible of sequences cut into equally long documents.
+std::vector<int32_t> equal_documents(const AttentionShape& shape, int64_t per_sequence) {
+    std::vector<int32_t> first_visible;
+    if (per_sequence == 0) return first_visible;
+    const int64_t length = shape.seq_length / per_sequence;
+    for (int64_t n = 0; n < shape.tokens(); ++n) {
+        first_visible.push_back(static_cast<int32_t>(n % shape.seq_length / length * length));
+    }
+    return first_visible;
+}
 
 void Attention(benchmark::State& state) {
     const DType type = type_of(state);
@@ -172,7 +183,8 @@ void Attention(benchmark::State& state) {
                                .kv_heads = state.range(6),
                                .softcap = static_cast<float>(state.range(7)),
                                .window = state.range(8)};
-    const int threads = static_cast<int>(state.range(9));
+    const auto first_visible = equal_documents(shape, state.range(9));
+    const int threads = static_cast<int>(state.range(10));
     const bool backward = state.range(1) != 0;
     Context ctx({.threads = threads, .poll = {}});
     const int64_t n = shape.tokens(), h = shape.query_columns();
@@ -181,28 +193,31 @@ void Attention(benchmark::State& state) {
     const Buffer sums(n, shape.heads, DType::fp32);
     const Buffer workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
                            DType::fp32);
-    host::causal_attention_forward(ctx, qkv, shape, out, sums, workspace.span());
+    host::causal_attention_forward(ctx, qkv, shape, first_visible, out, sums, workspace.span());
     for (auto _ : state) {
         if (backward) {
-            host::causal_attention_backward(ctx, dout, qkv, out, sums, shape, dqkv,
+            host::causal_attention_backward(ctx, dout, qkv, out, sums, shape, first_visible, dqkv,
                                             workspace.span());
         } else {
-            host::causal_attention_forward(ctx, qkv, shape, out, sums, workspace.span());
+            host::causal_attention_forward(ctx, qkv, shape, first_visible, out, sums,
+                                           workspace.span());
         }
     }
     const double products = backward ? 5.0 : 2.0;
     int64_t visible = 0;
     for (int64_t i = 1; i <= shape.seq_length; ++i) {
-        visible += shape.window > 0 ? std::min(i, shape.window) : i;
+        const int64_t first = first_visible.empty() ? 0 : first_visible[static_cast<size_t>(i - 1)];
+        visible += shape.window > 0 ? std::min(i - first, shape.window) : i - first;
     }
     report(state, products * 2.0 * static_cast<double>(visible * shape.sequences * h), 0, threads);
     state.SetLabel(backward ? "backward" : "forward");
 }
 BENCHMARK(Attention)
-    ->ArgsProduct({{0, 1}, {0, 1}, {4}, {64}, {12}, {64}, {12}, {0}, {0}, {2}})
-    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {512}, {8}, {64}, {8}, {0}, {0}, {1}})
-    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {1024}, {12}, {64}, {12, 4}, {0}, {0}, {1, 2}})
-    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {2048}, {8}, {64}, {4}, {0, 50}, {0, 256}, {1}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {4}, {64}, {12}, {64}, {12}, {0}, {0}, {0}, {2}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {512}, {8}, {64}, {8}, {0}, {0}, {0}, {1}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {1024}, {12}, {64}, {12, 4}, {0}, {0}, {0}, {1, 2}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {2048}, {8}, {64}, {4}, {0, 50}, {0, 256}, {0}, {1}})
+    ->ArgsProduct({{0, 1}, {0, 1}, {1}, {1024}, {12}, {64}, {12}, {0}, {0}, {1, 8}, {1}})
     ->UseRealTime();
 
 // ---- loops over rows: type, N, h, threads ----

@@ -3,12 +3,18 @@
 // arguments on every device; workspaces are each device's own. UsageError otherwise.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+
 #include "kernels/attention_shape.hpp"
 #include "kernels/check.hpp"
 
 namespace vocabpipe::kernels {
 
-inline void require_attention(ConstTensor qkv, const AttentionShape& shape, ConstTensor out,
+inline void require_attention(ConstTensor qkv, const AttentionShape& shape,
+                              std::span<const int32_t> first_visible, ConstTensor out,
                               ConstTensor log_sum_exp) {
     require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
     require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
@@ -19,6 +25,18 @@ inline void require_attention(ConstTensor qkv, const AttentionShape& shape, Cons
     require(has_shape(log_sum_exp, shape.tokens(), shape.heads) && log_sum_exp.dtype == DType::fp32,
             "log_sum_exp of shape (N, heads) fp32");
     require(qkv.dtype == out.dtype, "one type for qkv and out");
+    require(first_visible.empty() || std::ssize(first_visible) == shape.tokens(),
+            "first_visible of N tokens, or of none");
+}
+
+/// Besides require_attention(), where the host can read `first_visible`: a query sees itself.
+inline void require_visible_tokens(const AttentionShape& shape,
+                                   std::span<const int32_t> first_visible) {
+    for (size_t n = 0; n < first_visible.size(); ++n) {
+        const int64_t query = static_cast<int64_t>(n) % shape.seq_length;
+        require(first_visible[n] >= 0 && first_visible[n] <= query,
+                "first_visible from 0 to the token's own index in its sequence");
+    }
 }
 
 /// Besides require_attention().

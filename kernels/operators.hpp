@@ -96,11 +96,13 @@ public:
     [[nodiscard]] virtual int64_t attention_workspace_bytes(AttentionShape shape, DType type,
                                                             int threads) const = 0;
     virtual void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
-                                          Tensor out, Tensor log_sum_exp,
+                                          std::span<const int32_t> first_visible, Tensor out,
+                                          Tensor log_sum_exp,
                                           std::span<std::byte> workspace) const = 0;
     virtual void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv,
                                            ConstTensor out, ConstTensor log_sum_exp,
-                                           AttentionShape shape, Tensor dqkv,
+                                           AttentionShape shape,
+                                           std::span<const int32_t> first_visible, Tensor dqkv,
                                            std::span<std::byte> workspace) const = 0;
 
     // kernels/host/elementwise.hpp, kernels/host/fold.hpp

@@ -12,6 +12,9 @@
 namespace vocabpipe::kernels {
 
 inline void require_options(const LossOptions& options) {
+    require(options.label_smoothing >= 0 && options.label_smoothing < 1,
+            "label_smoothing from 0 to below 1");
+    require(options.z_loss >= 0, "a z_loss of 0 or more");
     require(options.logit_softcap >= 0, "a logit_softcap of 0 or more");
     require(options.logit_softcap == 0 || options.label_smoothing == 0,
             "logit_softcap without label_smoothing, whose gradient would need another product");

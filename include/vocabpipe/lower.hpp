@@ -31,6 +31,17 @@ struct ShardBytes {
     int64_t weight_gradient_workspace = 0;  ///< scratch of T
 };
 
+/// Weights of one rank whose gradients are added up over the replicas at once, and which the
+/// replicas update by parts (ZeRO stage 1, Rajbhandari et al., SC 2020). Elements are those of the
+/// bucket's memory, which is one range, for gradients and weights alike.
+struct GradientBucket {
+    enum class Of : uint8_t { stage, input, output };
+    Of of = Of::stage;
+    int stage = 0;  ///< global; of a stage's
+    /// Replicas + 1 entries, ascending: elements that replica i updates.
+    std::vector<int64_t> first;
+};
+
 /// Sizes of everything that moves or lives in a step: the model's side of the memory plan.
 struct StepSizes {
     int64_t tokens = 0;              ///< N, tokens per microbatch
@@ -41,6 +52,10 @@ struct StepSizes {
     bool tied = false;               ///< input and output layer share their weight
     /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
     int64_t report_bytes = 0;
+    /// Data parallelism: pipelines that train side by side (Mesh::data), and what they reduce:
+    /// [pipeline rank][bucket], empty for one replica.
+    int replicas = 1;
+    std::vector<std::vector<GradientBucket>> buckets;
 
     static constexpr int64_t kStatistics =
         4;                                  ///< fp32 per token and shard: max, sum, label, sum of z
@@ -74,10 +89,11 @@ struct LowerOptions {
     Reductions reductions = Reductions::ordered;
 };
 
-/// Programs of all ranks. Infers every message and collective from the passes, gives them one
-/// global order by list-scheduling under `costs`, plans the memory, and proves the result free of
-/// deadlock. Throws ScheduleError if the schedule is invalid, UsageError if sizes and schedule do
-/// not fit.
+/// Programs of all ranks of the world: with r replicas schedule.ranks * r, as Mesh numbers them;
+/// `costs` are asked for ranks of the world. Infers every message and collective from the passes,
+/// gives them one global order by list-scheduling under `costs`, plans the memory, and proves the
+/// result free of deadlock. Throws ScheduleError if the schedule is invalid, UsageError if sizes
+/// and schedule do not fit.
 [[nodiscard]] std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes,
                                          const CostModel& costs, const LowerOptions& options = {});
 

@@ -3,6 +3,7 @@
 
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/profile.hpp"
@@ -23,6 +24,7 @@ class TransformerStage;
 struct ModelPartition {
     std::vector<int> layers_per_stage;      ///< their sum is num_layers
     int64_t micro_batch_size = 1;           ///< sequences
+    int replicas = 1;  ///< Mesh::data; they share the optimizer's work and state (ZeRO stage 1)
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
     Recompute recompute = Recompute::none;  ///< what stages leave to R
     bool optimizer = true;                  ///< false: gradients only (tests)
@@ -39,7 +41,7 @@ struct ModelPartition {
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    const Schedule& schedule);
 
-/// Weights (and rotary positions), gradients and optimizer state of one rank, from the
+/// Weights (and rotary positions), gradients and optimizer state of one rank of the world, from the
 /// configuration alone.
 [[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
                                                const ModelPartition& partition,
@@ -52,7 +54,7 @@ struct ModelPartition {
 /// One rank's part of the model.
 class ModelRank {
 public:
-    /// The device must outlive it.
+    /// `rank`: of the world, as Mesh numbers them. The device must outlive it.
     ModelRank(const ModelConfig& config, const ModelPartition& partition, const Schedule& schedule,
               int rank, Device& device);
     ~ModelRank();
@@ -81,12 +83,17 @@ public:
     [[nodiscard]] OutputLayer* output() {
         return outputs_.empty() ? nullptr : outputs_.back().get();
     }
+    /// Pipelines of the schedule's ranks, and how many of them there are.
+    [[nodiscard]] const Mesh& mesh() const { return mesh_; }
+    /// Memory of StepSizes::buckets[pipeline rank][index].
+    [[nodiscard]] RankBucket bucket(size_t index) const;
 
 private:
     /// Empty with learned positions.
     [[nodiscard]] ConstTensor rotary() const;
 
     ModelConfig config_;
+    Mesh mesh_;
     Device& device_;
     std::unique_ptr<ParameterStore> store_;
     int threads_;

@@ -33,6 +33,21 @@ struct Microbatch {
     [[nodiscard]] int64_t size() const { return sequences * seq_length; }
 };
 
+/// A run of a tensor's elements, in row-major order; of a matrix, whole rows.
+struct ElementRange {
+    int64_t first = 0;
+    int64_t count = -1;  ///< -1: all of them
+
+    /// That part of `whole`, a dense matrix or vector.
+    [[nodiscard]] Tensor of(Tensor whole) const {
+        if (count < 0) return whole;
+        if (first % whole.cols == 0 && count % whole.cols == 0) {
+            return whole.row_range(first / whole.cols, count / whole.cols);
+        }
+        return whole.column_range(first, count);
+    }
+};
+
 /// A weight with everything that lives as long as it does. Matrices are (rows, cols), vectors (1,
 /// cols).
 struct Parameter {
@@ -40,13 +55,15 @@ struct Parameter {
     int64_t first_row = 0;      ///< of the logical tensor, for vocabulary shards
     int64_t logical_rows = 0;   ///< rows of the logical tensor
     Tensor weight;              ///< run's type; what the kernels read
-    Tensor master;              ///< fp32; the same memory as weight in fp32 runs
+    Tensor master;              ///< fp32, of `owned`; the same memory as weight in fp32 runs
     Tensor gradient;            ///< fp32
-    Tensor exp_avg;             ///< fp32, AdamW's mean of the gradient
-    Tensor exp_avg_sq;          ///< fp32, and of its square
+    Tensor exp_avg;             ///< fp32, of `owned`: AdamW's mean of the gradient
+    Tensor exp_avg_sq;          ///< fp32, of `owned`: and of its square
     bool weight_decay = false;  ///< matrices yes, biases and norms no
     /// Present on another rank too (tied embeddings): counted there for the gradient norm.
     bool counted_elsewhere = false;
+    /// What of it this replica updates: `master` and the moments hold no more than that.
+    ElementRange owned;
 };
 
 using Bytes = std::span<std::byte>;
@@ -140,10 +157,19 @@ public:
                                  bool overwrite) = 0;
 };
 
+/// Memory of StepSizes::buckets[rank][i]: equally many elements, of which replicas own ranges.
+struct RankBucket {
+    Bytes gradients;  ///< fp32
+    Bytes weights;    ///< in the run's type
+};
+
 /// Norm and Update: what happens once per step when all gradients are there.
 class StepModule {
 public:
     virtual ~StepModule() = default;
+    /// Needed with data parallelism: the sum over the replicas goes into the own range of the
+    /// gradients before Norm; what Update makes of the own range of the weights goes to the others.
+    [[nodiscard]] virtual RankBucket bucket(size_t /*index*/) { return {}; }
     [[nodiscard]] virtual int64_t report_bytes() const = 0;  ///< equal on every rank
     /// Reduce: adds the two halves of tied gradients; `received` is the other rank's half, or
     /// empty.

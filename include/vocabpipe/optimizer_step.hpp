@@ -47,6 +47,7 @@ public:
     [[nodiscard]] int64_t report_bytes() const override {
         return report_slots(model_.config()) * 8;
     }
+    [[nodiscard]] RankBucket bucket(size_t index) override { return model_.bucket(index); }
     void reduce_tied(Context& ctx, Bytes received) override;
     void report(Context& ctx, Bytes mine) override;
     void update(Context& ctx, std::span<const std::byte> all) override;

@@ -28,6 +28,7 @@ enum class Do : uint8_t {
     all_gather,  ///< [mine, all]: all = the members' parts, in group order
     exchange,    ///< [partial, blocks]: rows of block i of every member's partial go to member i
     gather,      ///< [block, whole]: the members' row blocks go to the root, in group order
+    all_gather_blocks,  ///< [block, whole]: the members' row blocks go to every member
     combine,  ///< [statistics, factors, input_gradient]: softmax factors of all shards' statistics;
               ///< with one barrier also completes the input gradient in place
     fold,     ///< [blocks, sum]: adds the blocks in group order and converts to the sum's type
@@ -55,18 +56,26 @@ enum class Purpose : uint8_t {
     workspace,   ///< of one pass
     report,      ///< norms and loss of the step
     tied,        ///< gradient of a tied weight on its way
+    replicas,    ///< gradients of the replicas on their way
 };
-inline constexpr int kPurposes = 7;
+inline constexpr int kPurposes = 8;
 [[nodiscard]] std::string_view to_string(Purpose purpose);
 
 /// A buffer with a birth and a death, in the arena; or memory that outlives the step.
 struct Buffer {
-    /// Where a buffer lies: in the executor's arena, or in a gradient that outlives the step.
-    enum class Space : uint8_t { arena, embedding_gradient, output_gradient };
+    /// Where a buffer lies: in the executor's arena, or in memory that outlives the step.
+    enum class Space : uint8_t {
+        arena,
+        embedding_gradient,
+        output_gradient,
+        bucket_gradients,  ///< of StepSizes::buckets[rank][bucket], fp32
+        bucket_weights,    ///< of the same bucket, in the run's type
+    };
     uint64_t bytes = 0;                   ///< size
-    uint64_t offset = 0;                  ///< in the arena
+    uint64_t offset = 0;                  ///< in the arena or the bucket
     uint32_t born = 0;                    ///< index of the action that writes it first
     uint32_t dies = 0;                    ///< index of the last action that uses it
+    uint16_t bucket = 0;                  ///< which one, where the space is a bucket's
     Space space = Space::arena;           ///< where it lies
     Purpose purpose = Purpose::boundary;  ///< what it is for
 };
@@ -88,25 +97,33 @@ struct Reduction {
     int64_t cols = 0;                ///< columns of what is added up
     DType partial = DType::fp32;     ///< of the partial sums
     DType result = DType::fp32;      ///< of the sum
+    /// Where the blocks end, of pieces of buckets, which lie apart; empty: where the next begins.
+    std::vector<int64_t> last_row;
+    /// Row after the member's last.
+    [[nodiscard]] int64_t end(int member) const {
+        return last_row.empty() ? first_row[static_cast<size_t>(member) + 1]
+                                : last_row[static_cast<size_t>(member)];
+    }
     /// Rows of the part that the member adds up.
     [[nodiscard]] int64_t rows(int member) const {
-        return first_row[static_cast<size_t>(member) + 1] - first_row[static_cast<size_t>(member)];
+        return end(member) - first_row[static_cast<size_t>(member)];
     }
+    friend bool operator==(const Reduction&, const Reduction&) = default;
 };
-inline constexpr uint8_t kOutputReduction = 0;  ///< gradient of X over the output shards
-inline constexpr uint8_t kInputReduction = 1;   ///< embedded tokens over the input shards
+inline constexpr uint16_t kOutputReduction = 0;  ///< gradient of X over the output shards
+inline constexpr uint16_t kInputReduction = 1;   ///< embedded tokens over the input shards
 /// All rows of the output reduction as one block: the conversion after a native one.
-inline constexpr uint8_t kOutputConversion = 2;
+inline constexpr uint16_t kOutputConversion = 2;
 
 /// One step of a rank's program.
 struct Action {
     Do what = Do::pass;         ///< kind
     Lane lane = Lane::compute;  ///< what it runs on
     uint8_t operand_count = 0;  ///< how many of Program::operands
-    uint8_t reduction = 0;      ///< of exchange, fold, gather
     bool overwrites = false;    ///< first pass of the step that adds to its weights' gradients
+    uint16_t reduction = 0;     ///< of exchange, fold, gather, all_gather_blocks, reduce
     uint16_t group = 0;         ///< index into groups; 0 where it has none
-    uint32_t item = 0;          ///< index into passes; microbatch for everything else
+    uint32_t item = 0;          ///< index into passes; bucket with replicas; else microbatch
     uint32_t order = 0;  ///< position in the global order; equal on all ranks of one communication
     uint32_t first_operand = 0;  ///< index into Program::operands
 };

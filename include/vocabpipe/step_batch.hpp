@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/document_masks.hpp"
 #include "vocabpipe/modules.hpp"
-#include "vocabpipe/token_dataset.hpp"
+#include "vocabpipe/sample_source.hpp"
 
 #include <cstdint>
 #include <span>
@@ -10,31 +11,50 @@
 
 namespace vocabpipe {
 
-/// The microbatches of one step. Every rank reads all of them: embedding and output shards need
-/// every token and every label, and with all labels at hand the loss's gradient factors need no
-/// communication.
+struct StepBatchOptions {
+    int64_t micro_batch_size = 1;  ///< sequences
+    int replica = 0;               ///< Mesh::replica() of the rank
+    int replicas = 1;              ///< Mesh::data
+    DocumentMasks masks = {};      ///< none
+};
+
+/// The microbatches of one step that a replica trains on. Every rank of the replica reads all of
+/// them: embedding and output shards need every token and every label. Of the other replicas' data
+/// only the number of counted labels matters; where it depends on the data, it is read as well, so
+/// that the loss's gradient factors need no communication.
 class StepBatch {
 public:
-    /// Room for a step; the data set must outlive it.
-    StepBatch(const TokenDataset& dataset, int64_t micro_batch_size, int microbatches);
+    /// `samples` must outlive it.
+    StepBatch(const SampleSource& samples, const StepBatchOptions& options);
 
-    /// Sample first_sample + i goes to microbatch i / micro batch.
-    void load(int64_t first_sample);
+    /// Makes `microbatches` per replica of the samples from `first_sample` on. Microbatch j of
+    /// replica r is microbatch j * replicas + r of the step (Megatron's order), and sample i of the
+    /// step is in its microbatch i / micro batch: which samples a step sees depends on neither p
+    /// nor d. The number may differ from call to call.
+    void load(int64_t first_sample, int microbatches);
 
-    /// Of the step that was loaded last; valid as long as this object.
+    /// Of this replica.
     [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
-    /// Labels that are not ignored.
+    /// Labels of all replicas that are not ignored.
     [[nodiscard]] int64_t counted_tokens() const { return counted_tokens_; }
-    /// Sequences per step.
+    /// Sequences of all replicas.
     [[nodiscard]] int64_t global_batch_size() const {
-        return micro_batch_size_ * static_cast<int64_t>(microbatches_.size());
+        return options_.micro_batch_size * static_cast<int64_t>(microbatches_.size()) *
+               options_.replicas;
     }
 
 private:
-    const TokenDataset& dataset_;
-    int64_t micro_batch_size_;
+    void set_microbatches(int microbatches);
+    /// Microbatch j of this replica from sample `first` on; returns how many labels count.
+    int64_t fill(int j, int64_t first);
+    /// Reads as many samples of another replica.
+    [[nodiscard]] int64_t count(int64_t first);
+
+    const SampleSource& samples_;
+    StepBatchOptions options_;
     std::vector<int32_t> tokens_, labels_;  ///< all microbatches, one after the other
     std::vector<float> loss_gradient_;
+    std::vector<int32_t> first_visible_;  ///< empty unless documents are separate
     std::vector<int32_t> sample_;
     std::vector<Microbatch> microbatches_;
     int64_t counted_tokens_ = 0;

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "vocabpipe/sample_order.hpp"
+#include "vocabpipe/sample_source.hpp"
 #include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe {
@@ -19,22 +20,17 @@ struct TokenDatasetOptions {
 
 /// Training samples of a token stream. The stream is cut at stride seq_length; a sample has one
 /// token more than that, so inputs are its first and labels its last seq_length tokens. Tokens
-/// behind the last full sample are left out. Safe from several threads.
-class TokenDataset {
+/// behind the last full sample are left out.
+class TokenDataset final : public SampleSource {
 public:
     /// InputFileError if the stream is too short for one sample, UsageError if seq_length < 1.
     TokenDataset(std::shared_ptr<const TokenSource> source, const TokenDatasetOptions& options);
 
-    /// Samples until each was seen once.
-    [[nodiscard]] int64_t samples_per_epoch() const { return samples_; }
-    /// Tokens of a sample; it has one label more.
-    [[nodiscard]] int64_t seq_length() const { return options_.seq_length; }
-    /// What it was made from.
+    [[nodiscard]] int64_t samples_per_epoch() const override { return samples_; }
+    [[nodiscard]] int64_t seq_length() const override { return options_.seq_length; }
     [[nodiscard]] const TokenSource& source() const { return *source_; }
 
-    /// Copies sample `index` >= 0, counted over all epochs and without end, to `tokens_and_next`,
-    /// which has seq_length + 1 elements.
-    void sample(int64_t index, std::span<int32_t> tokens_and_next) const;
+    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override;
 
 private:
     std::shared_ptr<const TokenSource> source_;

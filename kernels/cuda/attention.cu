@@ -25,6 +25,7 @@ constexpr int kMostThreads = 128;
 /// What both softmax kernels need to know. A block works on a query of a pair.
 struct Softmax {
     AttentionShape shape;
+    const int32_t* first_visible;  ///< (N), or null: 0 for all
     QueryBlock queries;
     int64_t first_pair;
     int64_t turn;  ///< which of the query heads that read a pair's keys
@@ -48,7 +49,10 @@ struct Softmax {
         return queries.begin + blockIdx.x + 1 - queries.first_key;
     }
     [[nodiscard]] __device__ int64_t hidden() const {
-        return shape.window > 0 ? visible() - shape.window : 0;
+        const int64_t by_window = shape.window > 0 ? visible() - shape.window : 0;
+        if (first_visible == nullptr) return by_window;
+        const int64_t by_document = first_visible[token()] - queries.first_key;
+        return by_document > by_window ? by_document : by_window;
     }
     [[nodiscard]] __device__ float* scores() const {
         return reinterpret_cast<float*>(scratch + blockIdx.y * pair_bytes) +
@@ -252,9 +256,11 @@ __global__ void __launch_bounds__(256)
 /// of the query heads that read one key head, and the groups' products.
 class Attention {
 public:
-    Attention(Context& ctx, AttentionShape shape, DType type, std::span<std::byte> workspace)
+    Attention(Context& ctx, AttentionShape shape, std::span<const int32_t> first_visible,
+              DType type, std::span<std::byte> workspace)
         : ctx_(ctx),
           shape_(with_scale(shape)),
+          first_visible_(first_visible),
           plan_(shape),
           type_(type),
           scratch_(workspace.data()),
@@ -432,6 +438,7 @@ private:
 
     [[nodiscard]] Softmax arguments(QueryBlock queries) const {
         return {.shape = shape_,
+                .first_visible = first_visible_.empty() ? nullptr : first_visible_.data(),
                 .queries = queries,
                 .first_pair = first_pair_,
                 .turn = turn_,
@@ -492,6 +499,7 @@ private:
 
     Context& ctx_;
     AttentionShape shape_;
+    std::span<const int32_t> first_visible_;
     AttentionPlan plan_;
     DType type_;
     std::byte* scratch_;
@@ -500,9 +508,10 @@ private:
     int64_t first_group_ = 0, first_pair_ = 0, pairs_ = 0, turn_ = 0;
 };
 
-void require_arguments(ConstTensor qkv, AttentionShape shape, ConstTensor out,
+void require_arguments(ConstTensor qkv, AttentionShape shape,
+                       std::span<const int32_t> first_visible, ConstTensor out,
                        ConstTensor log_sum_exp, std::span<std::byte> workspace) {
-    require_attention(qkv, shape, out, log_sum_exp);
+    require_attention(qkv, shape, first_visible, out, log_sum_exp);
     require(static_cast<int64_t>(workspace.size()) >= AttentionPlan(shape).group_bytes(),
             "workspace of attention_workspace_bytes()");
 }
@@ -514,24 +523,31 @@ int64_t attention_workspace_bytes(AttentionShape shape, DType type, int) {
                     cudnn_attention_workspace_bytes(shape, type));
 }
 
-void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
+void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+                              std::span<const int32_t> first_visible, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace) {
-    require_arguments(qkv, shape, out, log_sum_exp, workspace);
+    require_arguments(qkv, shape, first_visible, out, log_sum_exp, workspace);
     if (out.size() == 0) return;
-    if (try_cudnn_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace)) return;
-    Attention(ctx, shape, qkv.dtype, workspace).forward(qkv, out, log_sum_exp);
+    if (first_visible.empty() &&
+        try_cudnn_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace)) {
+        return;
+    }
+    Attention(ctx, shape, first_visible, qkv.dtype, workspace).forward(qkv, out, log_sum_exp);
 }
 
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                               ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
+                               ConstTensor log_sum_exp, AttentionShape shape,
+                               std::span<const int32_t> first_visible, Tensor dqkv,
                                std::span<std::byte> workspace) {
-    require_arguments(qkv, shape, out, log_sum_exp, workspace);
+    require_arguments(qkv, shape, first_visible, out, log_sum_exp, workspace);
     require_attention_gradients(dout, qkv, out, dqkv);
     if (out.size() == 0) return;
-    if (try_cudnn_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace)) {
+    if (first_visible.empty() &&
+        try_cudnn_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace)) {
         return;
     }
-    Attention(ctx, shape, qkv.dtype, workspace).backward(dout, qkv, out, log_sum_exp, dqkv);
+    Attention(ctx, shape, first_visible, qkv.dtype, workspace)
+        .backward(dout, qkv, out, log_sum_exp, dqkv);
 }
 
 }  // namespace vocabpipe::kernels::cuda

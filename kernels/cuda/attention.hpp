@@ -25,10 +25,15 @@ inline constexpr int64_t kAttentionScratchBytes = int64_t{64} << 20;
 /// qkv (N, qkv_columns): columns q | k | v, each with the heads side by side;
 /// out (N, query_columns); log_sum_exp (N, heads) fp32, natural logarithm of the sum over the
 /// scores.
+/// first_visible (N), of the device: keys of the sequence before this one a query does not see,
+/// whatever the shape says; from 0 to its own index, which nobody checks. Empty: 0 for all. Hidden
+/// scores are computed all the same: the host, which sizes the products, does not read the device.
+/// cuDNN is left out then.
 /// Scores are fp32, p has the run's type. `workspace` is 64-byte aligned and holds nothing between
 /// calls. Without cuDNN a smaller one than attention_workspace_bytes() will do, with the same bits,
 /// down to that of one group of heads (kernels/cuda/attention_plan.hpp).
-void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
+void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+                              std::span<const int32_t> first_visible, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace);
 
 /// dqkv (N, qkv_columns) = gradient of causal_attention_forward; p is recomputed from qkv and
@@ -38,7 +43,8 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
 /// p and ds have the run's type. The sums of dk and dv are fp32: over blocks of queries, the last
 /// one first, and within a block over the query heads that read the key head, in order.
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                               ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
+                               ConstTensor log_sum_exp, AttentionShape shape,
+                               std::span<const int32_t> first_visible, Tensor dqkv,
                                std::span<std::byte> workspace);
 
 }  // namespace vocabpipe::kernels::cuda

@@ -13,6 +13,7 @@
 #include "kernels/attention_checks.hpp"
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
+#include "kernels/host/attention_blocks.hpp"
 #include "kernels/host/math.hpp"
 #include "kernels/host/matmul.hpp"
 #include "kernels/host/parallel.hpp"
@@ -21,10 +22,6 @@
 namespace vocabpipe::kernels::host {
 
 namespace {
-
-/// Query rows per block: long enough for full GEMM speed, short enough that little above the
-/// diagonal is computed in vain and that a block of scores against 512 keys stays in the L2 cache.
-constexpr int64_t kBlockRows = 64;
 
 constexpr int64_t round_up(int64_t value, int64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
@@ -81,36 +78,36 @@ Blocks blocks_of_thread(std::span<std::byte> workspace, int thread, AttentionSha
     return result;
 }
 
-/// Consecutive columns of a row of scores.
-struct Columns {
-    int64_t begin;
-    int64_t end;
+/// A block of queries and the products that it needs.
+template <typename Products>
+struct Step {
+    RowBlock block;
+    Products products;
 };
 
-/// A block of query rows [begin, begin + rows) and the keys [first_key, begin + rows) that any of
-/// them sees: the columns of its scores.
-struct RowBlock {
-    int64_t begin;
-    int64_t rows;
-    int64_t first_key;
-    int64_t window;
-    [[nodiscard]] int64_t keys() const { return begin + rows - first_key; }
-    /// The columns of row i that its query sees.
-    [[nodiscard]] Columns visible(int64_t i) const {
-        const int64_t end = begin + i + 1 - first_key;
-        return {window > 0 ? std::max<int64_t>(end - window, 0) : 0, end};
+/// What each sequence does, block by block: `prepare(block, is_last)` gives a block's products.
+/// Without documents all sequences do the same.
+template <typename Products>
+class Steps {
+public:
+    template <typename Prepare>
+    Steps(const AttentionShape& shape, std::span<const int32_t> first_visible, Prepare&& prepare)
+        : of_(first_visible.empty() ? 1 : static_cast<size_t>(shape.sequences)) {
+        const auto length = first_visible.empty() ? 0 : static_cast<size_t>(shape.seq_length);
+        for (size_t sequence = 0; sequence < of_.size(); ++sequence) {
+            const auto blocks = row_blocks(shape, first_visible.subspan(sequence * length, length));
+            for (const RowBlock& block : blocks) {
+                of_[sequence].push_back({block, prepare(block, &block == &blocks.back())});
+            }
+        }
     }
-};
+    [[nodiscard]] const std::vector<Step<Products>>& of(int64_t sequence) const {
+        return of_[of_.size() == 1 ? 0 : static_cast<size_t>(sequence)];
+    }
 
-std::vector<RowBlock> row_blocks(AttentionShape shape) {
-    std::vector<RowBlock> result;
-    for (int64_t begin = 0; begin < shape.seq_length; begin += kBlockRows) {
-        const int64_t first = shape.window > 0 ? std::max<int64_t>(begin - shape.window + 1, 0) : 0;
-        result.push_back(
-            {begin, std::min(kBlockRows, shape.seq_length - begin), first, shape.window});
-    }
-    return result;
-}
+private:
+    std::vector<std::vector<Step<Products>>> of_;
+};
 
 /// Calls body(sequence, head, thread) for all pairs; `together` consecutive heads run in order on
 /// one thread. What these write nobody else does, so the distribution over threads does not show in
@@ -145,9 +142,11 @@ struct Score {
           cap(shape.softcap) {}
 };
 
-void require_arguments(Context& ctx, ConstTensor qkv, AttentionShape shape, ConstTensor out,
+void require_arguments(Context& ctx, ConstTensor qkv, AttentionShape shape,
+                       std::span<const int32_t> first_visible, ConstTensor out,
                        ConstTensor log_sum_exp, std::span<std::byte> workspace) {
-    require_attention(qkv, shape, out, log_sum_exp);
+    require_attention(qkv, shape, first_visible, out, log_sum_exp);
+    require_visible_tokens(shape, first_visible);
     require(static_cast<int64_t>(workspace.size()) >=
                 attention_workspace_bytes(shape, qkv.dtype, ctx.threads()),
             "workspace of attention_workspace_bytes()");
@@ -228,20 +227,19 @@ float softmax_row(float* scores, Columns visible, int64_t keys, Score score, flo
 }
 
 template <typename T>
-void forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out, Tensor log_sum_exp,
+void forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+             std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp,
              std::span<std::byte> workspace) {
     const int64_t d = shape.head_size;
     const int64_t stride = score_stride(shape);
     const Score score(shape);
     const int64_t queries_per_key = shape.heads / shape.kv_heads;
-    const auto blocks = row_blocks(shape);
 
     struct Products {
         Matmul* scores;  ///< (rows, keys) = q k^T
         Matmul* out;     ///< (rows, d) fp32 = p v
     };
-    std::vector<Products> products;
-    for (const RowBlock& block : blocks) {
+    const auto prepare = [&](const RowBlock& block, bool) -> Products {
         auto& engine = ctx.engine();
         const MatmulShape scores{.m = block.rows,
                                  .n = block.keys(),
@@ -258,8 +256,9 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out, Te
                                    .b_stride = qkv.stride,
                                    .c_stride = d,
                                    .ab_type = qkv.dtype};
-        products.push_back({&prepare_matmul(engine, scores), &prepare_matmul(engine, weighted)});
-    }
+        return {&prepare_matmul(engine, scores), &prepare_matmul(engine, weighted)};
+    };
+    const Steps<Products> steps(shape, first_visible, prepare);
 
     for_each_head(ctx, shape, 1, [&](int64_t sequence, int64_t head, int thread) {
         const Blocks work = blocks_of_thread(workspace, thread, shape, qkv.dtype);
@@ -269,9 +268,8 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out, Te
         const T* k = tokens + shape.query_columns() + head / queries_per_key * d;
         const T* v = k + shape.kv_columns();
         float inverse_sum[kBlockRows];
-        for (size_t index = 0; index < blocks.size(); ++index) {
-            const RowBlock block = blocks[index];
-            run_matmul(ctx.engine(), *products[index].scores, thread, q + block.begin * qkv.stride,
+        for (const auto& [block, products] : steps.of(sequence)) {
+            run_matmul(ctx.engine(), *products.scores, thread, q + block.begin * qkv.stride,
                        k + block.first_key * qkv.stride, work.scores);
             const int64_t first_row = sequence * shape.seq_length + block.begin;
             for (int64_t i = 0; i < block.rows; ++i) {
@@ -284,8 +282,8 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out, Te
             }
             // Probabilities stay un-normalised in the product; dividing its rows is less work.
             float* product = work.dv;
-            run_matmul(ctx.engine(), *products[index].out, thread, p,
-                       v + block.first_key * qkv.stride, product);
+            run_matmul(ctx.engine(), *products.out, thread, p, v + block.first_key * qkv.stride,
+                       product);
             for (int64_t i = 0; i < block.rows; ++i) {
                 T* to = out.as<T>() + (first_row + i) * out.stride + head * d;
 #pragma omp simd
@@ -325,13 +323,12 @@ void softmax_gradient_row(float* scores, float* dp, Columns visible, int64_t key
 
 template <bool kCapped, typename T>
 void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-              ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
-              std::span<std::byte> workspace) {
+              ConstTensor log_sum_exp, AttentionShape shape, std::span<const int32_t> first_visible,
+              Tensor dqkv, std::span<std::byte> workspace) {
     const int64_t d = shape.head_size;
     const int64_t stride = score_stride(shape);
     const Score score(shape);
     const int64_t queries_per_key = shape.heads / shape.kv_heads;
-    const auto blocks = row_blocks(shape);
 
     struct Products {
         Matmul* scores;  ///< (rows, keys) = q k^T
@@ -339,12 +336,11 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
         Matmul* dv;      ///< (keys, d) += p^T dout
         Matmul* dk;      ///< (keys, d) += ds^T q
         Matmul* dq;      ///< (rows, d) = ds k, of the run's type
+        // The last block of the first head runs first, and stores what the others add to.
+        Matmul* first_dv = nullptr;
+        Matmul* first_dk = nullptr;
     };
-    // The last block of the first head runs first, and stores what the others add to.
-    Matmul* first_dv = nullptr;
-    Matmul* first_dk = nullptr;
-    std::vector<Products> products;
-    for (const RowBlock& block : blocks) {
+    const auto prepare_block = [&](const RowBlock& block, bool is_last) {
         const auto prepare = [&](MatmulShape matmul) {
             matmul.ab_type = qkv.dtype;
             return &prepare_matmul(ctx.engine(), matmul);
@@ -362,9 +358,10 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
         dv.transpose_a = true;
         MatmulShape dk = dv;
         dk.b_stride = qkv.stride;
-        if (&block == &blocks.back()) {
-            first_dv = prepare(dv);
-            first_dk = prepare(dk);
+        Products products{};
+        if (is_last) {
+            products.first_dv = prepare(dv);
+            products.first_dk = prepare(dk);
         }
         dv.accumulate = dk.accumulate = true;
         MatmulShape dq{.m = block.rows, .n = d, .k = block.keys()};
@@ -372,8 +369,14 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
         dq.b_stride = qkv.stride;
         dq.c_stride = dqkv.stride;
         dq.c_type = dqkv.dtype;
-        products.push_back({prepare(scores), prepare(dp), prepare(dv), prepare(dk), prepare(dq)});
-    }
+        products.scores = prepare(scores);
+        products.dp = prepare(dp);
+        products.dv = prepare(dv);
+        products.dk = prepare(dk);
+        products.dq = prepare(dq);
+        return products;
+    };
+    const Steps<Products> steps(shape, first_visible, prepare_block);
 
     // One thread sums dk and dv of the heads that share k and v, in order.
     for_each_head(ctx, shape, queries_per_key, [&](int64_t sequence, int64_t head, int thread) {
@@ -388,13 +391,13 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
         const T* v = k + shape.kv_columns();
         T* dq = dqkv.as<T>() + token * dqkv.stride + head * d;
         const bool first_head = head % queries_per_key == 0;
+        const auto& of_sequence = steps.of(sequence);
         if (first_head) {  // keys that the last block does not see
-            std::fill_n(work.dk, blocks.back().first_key * d, 0.0F);
-            std::fill_n(work.dv, blocks.back().first_key * d, 0.0F);
+            std::fill_n(work.dk, of_sequence.back().block.first_key * d, 0.0F);
+            std::fill_n(work.dv, of_sequence.back().block.first_key * d, 0.0F);
         }
-        for (size_t index = blocks.size(); index-- > 0;) {
-            const RowBlock block = blocks[index];
-            const Products& product = products[index];
+        for (size_t index = of_sequence.size(); index-- > 0;) {
+            const auto& [block, product] = of_sequence[index];
             const T* q_block = q + block.begin * qkv.stride;
             const T* dout_block = dout.as<T>() + (token + block.begin) * dout.stride + head * d;
             const T* out_block = out.as<T>() + (token + block.begin) * out.stride + head * d;
@@ -414,10 +417,10 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                               block.visible(i), block.keys(), score, row_log_sum,
                                               delta, p + i * stride, ds + i * stride);
             }
-            const bool stores = first_head && index + 1 == blocks.size();
-            run_matmul(engine, stores ? *first_dv : *product.dv, thread, p, dout_block,
+            const bool stores = first_head && product.first_dv != nullptr;
+            run_matmul(engine, stores ? *product.first_dv : *product.dv, thread, p, dout_block,
                        work.dv + block.first_key * d);
-            run_matmul(engine, stores ? *first_dk : *product.dk, thread, ds, q_block,
+            run_matmul(engine, stores ? *product.first_dk : *product.dk, thread, ds, q_block,
                        work.dk + block.first_key * d);
             run_matmul(engine, *product.dq, thread, ds, k + first_key,
                        dq + block.begin * dqkv.stride);
@@ -443,26 +446,29 @@ int64_t attention_workspace_bytes(AttentionShape shape, DType type, int threads)
     return bytes_per_thread(shape, type) * threads;
 }
 
-void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
+void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+                              std::span<const int32_t> first_visible, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace) {
-    require_arguments(ctx, qkv, shape, out, log_sum_exp, workspace);
+    require_arguments(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
     if (out.size() == 0) return;
     ctx.engine().bind_thread();
-    with_type(qkv.dtype,
-              [&]<typename T>() { forward<T>(ctx, qkv, shape, out, log_sum_exp, workspace); });
+    with_type(qkv.dtype, [&]<typename T>() {
+        forward<T>(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
+    });
 }
 
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                               ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
+                               ConstTensor log_sum_exp, AttentionShape shape,
+                               std::span<const int32_t> first_visible, Tensor dqkv,
                                std::span<std::byte> workspace) {
-    require_arguments(ctx, qkv, shape, out, log_sum_exp, workspace);
+    require_arguments(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
     require_attention_gradients(dout, qkv, out, dqkv);
     if (out.size() == 0) return;
     ctx.engine().bind_thread();
     with_type(qkv.dtype, [&]<typename T>() {
-        (shape.softcap > 0 ? backward<true, T> : backward<false, T>)(ctx, dout, qkv, out,
-                                                                     log_sum_exp, shape, dqkv,
-                                                                     workspace);
+        (shape.softcap > 0 ? backward<true, T>
+                           : backward<false, T>)(ctx, dout, qkv, out, log_sum_exp, shape,
+                                                 first_visible, dqkv, workspace);
     });
 }
 

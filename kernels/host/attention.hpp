@@ -20,8 +20,11 @@ namespace vocabpipe::kernels::host {
 /// qkv (N, qkv_columns): columns q | k | v, each with the heads side by side; out (N,
 /// query_columns);
 /// log_sum_exp (N, heads) fp32, natural logarithm of the sum over the scores.
+/// first_visible (N): keys of the sequence before this one a query does not see, whatever the shape
+/// says; at most its own index. Empty: 0 for all.
 /// `workspace` is 64-byte aligned and holds nothing between calls.
-void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
+void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+                              std::span<const int32_t> first_visible, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace);
 
 /// dqkv (N, qkv_columns) = gradient of causal_attention_forward; p is recomputed from qkv and
@@ -31,7 +34,8 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
 /// k's and v's summed over the query heads that read them, in fp32 on one thread: at most sequences
 /// * kv_heads threads work.
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                               ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
+                               ConstTensor log_sum_exp, AttentionShape shape,
+                               std::span<const int32_t> first_visible, Tensor dqkv,
                                std::span<std::byte> workspace);
 
 }  // namespace vocabpipe::kernels::host

@@ -112,15 +112,18 @@ public:
                                                     int threads) const override {
         return host::attention_workspace_bytes(shape, type, threads);
     }
-    void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
+    void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+                                  std::span<const int32_t> first_visible, Tensor out,
                                   Tensor log_sum_exp,
                                   std::span<std::byte> workspace) const override {
-        host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace);
+        host::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
     }
     void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                                   ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
+                                   ConstTensor log_sum_exp, AttentionShape shape,
+                                   std::span<const int32_t> first_visible, Tensor dqkv,
                                    std::span<std::byte> workspace) const override {
-        host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace);
+        host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible,
+                                        dqkv, workspace);
     }
     void add(Context& ctx, ConstTensor a, ConstTensor b, Tensor out) const override {
         host::add(ctx, a, b, out);

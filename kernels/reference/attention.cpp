@@ -14,6 +14,7 @@ namespace {
 /// One head of one sequence: elements (t, i) of its parts of the packed tensors.
 struct Head {
     AttentionShape shape;
+    std::span<const int32_t> first_visible;
     int64_t sequence, head;
 
     [[nodiscard]] int64_t row(int64_t t) const { return sequence * shape.seq_length + t; }
@@ -43,7 +44,9 @@ struct Head {
         return scale() * (1.0 - tanh * tanh);
     }
     [[nodiscard]] int64_t first_key(int64_t query) const {
-        return shape.window > 0 ? std::max<int64_t>(query - shape.window + 1, 0) : 0;
+        const int64_t first = shape.window > 0 ? std::max<int64_t>(query - shape.window + 1, 0) : 0;
+        if (first_visible.empty()) return first;
+        return std::max<int64_t>(first, first_visible[static_cast<size_t>(row(query))]);
     }
 };
 
@@ -52,10 +55,11 @@ void add_to(Tensor tensor, int64_t row, int64_t col, double value) {
 }
 
 template <typename Body>
-void for_each_head(Context& ctx, AttentionShape shape, Body&& body) {
+void for_each_head(Context& ctx, AttentionShape shape, std::span<const int32_t> first_visible,
+                   Body&& body) {
     for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
         for (int64_t head = 0; head < shape.heads; ++head) {
-            body(Head{shape, sequence, head});
+            body(Head{shape, first_visible, sequence, head});
             ctx.poll();
         }
     }
@@ -88,9 +92,10 @@ int64_t attention_workspace_bytes(AttentionShape, DType, int) {
     return 0;
 }
 
-void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
+void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+                              std::span<const int32_t> first_visible, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte>) {
-    for_each_head(ctx, shape, [&](const Head& head) {
+    for_each_head(ctx, shape, first_visible, [&](const Head& head) {
         for (int64_t query = 0; query < shape.seq_length; ++query) {
             forward_row(head, qkv, query, out, log_sum_exp);
         }
@@ -99,13 +104,14 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
 
 /// dqkv should be fp64: its elements are the accumulators.
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                               ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
+                               ConstTensor log_sum_exp, AttentionShape shape,
+                               std::span<const int32_t> first_visible, Tensor dqkv,
                                std::span<std::byte>) {
     const int64_t d = shape.head_size;
     for (int64_t n = 0; n < dqkv.rows; ++n) {
         for (int64_t i = 0; i < dqkv.cols; ++i) set(dqkv, n, i, 0.0);
     }
-    for_each_head(ctx, shape, [&](const Head& head) {
+    for_each_head(ctx, shape, first_visible, [&](const Head& head) {
         for (int64_t query = 0; query < shape.seq_length; ++query) {
             const int64_t row = head.row(query);
             double delta = 0.0;

@@ -29,32 +29,61 @@ std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartiti
     return stages;
 }
 
-/// All of a rank's parameters: its stages', then its input rows, then its output rows.
-std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
-                                           const ModelPartition& partition,
-                                           const Schedule& schedule, int rank) {
+Mesh mesh_of(const ModelPartition& partition, const Schedule& schedule) {
+    return {schedule.ranks, partition.replicas};
+}
+
+/// All parameters of a pipeline rank: its stages', then its input rows, then its output rows.
+std::vector<ParameterRows> pipeline_parameters(const ModelConfig& config,
+                                               const ModelPartition& partition,
+                                               const Schedule& schedule, int rank) {
     std::vector<ParameterRows> rows;
     const std::vector<StageLayers> stages = stages_of(config, partition);
     for (size_t s = 0; s < stages.size(); ++s) {
         if (schedule.rank_of_stage[s] != rank) continue;
-        const std::vector<ParameterRows> stage = stage_parameters(config, stages[s]);
-        rows.insert(rows.end(), stage.begin(), stage.end());
+        for (ParameterRows& part : stage_parameters(config, stages[s])) {
+            part.stage = static_cast<int>(s);
+            rows.push_back(part);
+        }
     }
     const ModelParameters model = model_parameters(config);
     const bool input = schedule.input.rows(rank) > 0;
     if (input) {
         rows.push_back({.id = model.embedding,
                         .first_row = schedule.input.begin(rank),
-                        .rows = schedule.input.rows(rank)});
+                        .rows = schedule.input.rows(rank),
+                        .of = GradientBucket::Of::input});
     }
     if (schedule.output.rows(rank) > 0) {
         rows.push_back({.id = model.output,
                         .first_row = schedule.output.begin(rank),
                         .rows = schedule.output.rows(rank),
                         .shares_previous_weight = config.tied && input,
-                        .counted_elsewhere = config.tied});
+                        .counted_elsewhere = config.tied,
+                        .of = GradientBucket::Of::output});
     }
     return rows;
+}
+
+/// The same of a rank of the world, with what it updates of them.
+std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
+                                           const ModelPartition& partition,
+                                           const Schedule& schedule, int rank) {
+    const Mesh mesh = mesh_of(partition, schedule);
+    std::vector<ParameterRows> rows =
+        pipeline_parameters(config, partition, schedule, mesh.pipeline_rank(rank));
+    if (mesh.data > 1) {
+        own_part(config, gradient_buckets(config, rows, mesh.data), mesh.replica(rank), rows);
+    }
+    return rows;
+}
+
+std::vector<ParameterBucket> rank_buckets(const ModelConfig& config,
+                                          const ModelPartition& partition, const Schedule& schedule,
+                                          int pipeline_rank) {
+    if (partition.replicas == 1) return {};
+    return gradient_buckets(config, pipeline_parameters(config, partition, schedule, pipeline_rank),
+                            partition.replicas);
 }
 
 StageOptions stage_options(const ModelPartition& partition, const StageLayers& layers) {
@@ -98,6 +127,13 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     }
     sizes.tied = config.tied;
     sizes.report_bytes = partition.optimizer ? report_slots(config) * 8 : 0;
+    sizes.replicas = partition.replicas;
+    for (int rank = 0; partition.replicas > 1 && rank < schedule.ranks; ++rank) {
+        sizes.buckets.emplace_back();
+        for (const ParameterBucket& bucket : rank_buckets(config, partition, schedule, rank)) {
+            sizes.buckets.back().push_back(bucket.cut);
+        }
+    }
     return sizes;
 }
 
@@ -116,8 +152,10 @@ uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition
     int64_t bytes = 0;
     for (const ParameterRows& part : rank_parameters(config, partition, schedule, rank)) {
         if (part.counted_elsewhere || part.shares_previous_weight) continue;
-        bytes += part.rows * logical[static_cast<size_t>(part.id)].cols *
-                 (size_of(config.dtype) + fp32_values * size_of(DType::fp32));
+        const int64_t elements = part.owned.count >= 0
+                                     ? part.owned.count
+                                     : part.rows * logical[static_cast<size_t>(part.id)].cols;
+        bytes += elements * (size_of(config.dtype) + fp32_values * size_of(DType::fp32));
     }
     return static_cast<uint64_t>(bytes);
 }
@@ -125,10 +163,12 @@ uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition
 ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule, int rank, Device& device)
     : config_(config),
+      mesh_(mesh_of(partition, schedule)),
       device_(device),
-      store_(std::make_unique<ParameterStore>(device, config,
-                                              rank_parameters(config, partition, schedule, rank),
-                                              "rank " + std::to_string(rank), partition.training)),
+      store_(std::make_unique<ParameterStore>(
+          device, config, rank_parameters(config, partition, schedule, rank),
+          rank_buckets(config, partition, schedule, mesh_.pipeline_rank(rank)),
+          "rank " + std::to_string(rank), partition.training)),
       threads_(partition.threads_per_rank) {
     std::span<Parameter> rest = parameters();
     const auto take = [&](size_t count) {
@@ -143,17 +183,20 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
                                   "rank " + std::to_string(rank) + ": rotary positions");
         device.upload(std::as_bytes(std::span(table)), rotary_.data());
     }
+    const int pipeline_rank = mesh_.pipeline_rank(rank);
     const std::vector<StageLayers> stages = stages_of(config, partition);
     stages_.resize(stages.size());
     for (size_t s = 0; s < stages.size(); ++s) {
-        if (schedule.rank_of_stage[s] != rank) continue;
+        if (schedule.rank_of_stage[s] != pipeline_rank) continue;
         stages_[s] = std::make_unique<TransformerStage>(
             config, stage_options(partition, stages[s]), device.operators(),
             take(stage_parameters(config, stages[s]).size()), rotary());
     }
-    if (schedule.input.rows(rank) > 0) input_ = std::make_unique<ShardedInputLayer>(take(1));
-    if (schedule.output.rows(rank) > 0) {
-        outputs_.push_back(std::make_unique<ShardedOutputLayer>(
+    if (schedule.input.rows(pipeline_rank) > 0) {
+        input_ = std::make_unique<ShardedInputLayer>(take(1));
+    }
+    if (schedule.output.rows(pipeline_rank) > 0) {
+        output_ = std::make_unique<ShardedOutputLayer>(
             device, take(1), partition.micro_batch_size * config.seq_length,
             kernels::LossOptions{.label_smoothing = config.label_smoothing,
                                  .z_loss = config.z_loss,
@@ -176,6 +219,10 @@ void ModelRank::replace_output(std::unique_ptr<OutputLayer> layer) {
         throw UsageError("replace_output: this rank has no rows of the output layer");
     }
     outputs_.push_back(std::move(layer));
+}
+
+RankBucket ModelRank::bucket(size_t index) const {
+    return store_->bucket(index);
 }
 
 TransformerStage ModelRank::whole_stage(int64_t length) {

@@ -8,14 +8,30 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace vocabpipe {
 
 namespace {
 
+/// Weights and gradients of a parameter begin at the same element of their memory in every type:
+/// then what replicas exchange is the same range of both (gradient_buckets.hpp).
 struct Layout {
+    explicit Layout(DType type)
+        : weights(kBucketAlignment * size_of(type)),
+          masters(kBucketAlignment * 4),
+          gradients(kBucketAlignment * 4),
+          moments(kBucketAlignment * 4) {}
     Views weights, masters, gradients, moments;
 };
+
+/// fp32 of the elements that a replica updates: of a matrix its rows.
+Tensor take_owned(Views& views, const ElementRange& owned, int64_t rows, int64_t cols) {
+    if (owned.count < 0) return views.take(rows, cols, DType::fp32);
+    const bool whole_rows = owned.first % cols == 0 && owned.count % cols == 0;
+    return whole_rows ? views.take(owned.count / cols, cols, DType::fp32)
+                      : views.take(1, owned.count, DType::fp32);
+}
 
 /// Cuts the four allocations into tensors; with null memory it only counts.
 std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<ParameterRows>& rows,
@@ -30,6 +46,7 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
         p.logical_rows = of.rows;
         p.weight_decay = of.weight_decay;
         p.counted_elsewhere = part.counted_elsewhere;
+        p.owned = part.owned;
         if (training) p.gradient = layout.gradients.take(part.rows, of.cols, DType::fp32);
         if (part.shares_previous_weight) {
             const auto same = std::find_if(parameters.begin(), parameters.end(),
@@ -39,11 +56,11 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
         } else {
             p.weight = layout.weights.take(part.rows, of.cols, config.dtype);
             p.master = config.dtype == DType::fp32
-                           ? p.weight
-                           : layout.masters.take(part.rows, of.cols, DType::fp32);
+                           ? p.owned.of(p.weight)
+                           : take_owned(layout.masters, p.owned, part.rows, of.cols);
             if (training) {
-                p.exp_avg = layout.moments.take(part.rows, of.cols, DType::fp32);
-                p.exp_avg_sq = layout.moments.take(part.rows, of.cols, DType::fp32);
+                p.exp_avg = take_owned(layout.moments, p.owned, part.rows, of.cols);
+                p.exp_avg_sq = take_owned(layout.moments, p.owned, part.rows, of.cols);
             }
         }
         parameters.push_back(std::move(p));
@@ -58,7 +75,7 @@ constexpr int64_t kStagedElements = 1 << 20;
 
 PersistentBytes persistent_bytes(const ModelConfig& config, const std::vector<ParameterRows>& rows,
                                  bool training) {
-    Layout count;
+    Layout count(config.dtype);
     lay_out(config, rows, training, count);
     const auto used = [](const Views& views) { return static_cast<uint64_t>(views.used()); };
     return {.weights = used(count.weights),
@@ -67,14 +84,15 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const std::vector<Pa
 }
 
 ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
-                               const std::vector<ParameterRows>& rows, const std::string& owner,
+                               const std::vector<ParameterRows>& rows,
+                               std::vector<ParameterBucket> buckets, const std::string& owner,
                                bool training)
-    : device_(device) {
+    : buckets_(std::move(buckets)), device_(device) {
     for (const ParameterRows& part : rows) {
         ids_.push_back(part.id);
         shares_.push_back(part.shares_previous_weight);
     }
-    Layout count;
+    Layout count(config.dtype);
     lay_out(config, rows, training, count);
     const auto allocate = [&](const Views& views, const char* what) {
         return device.allocate(static_cast<uint64_t>(views.used()), owner + ": " + what);
@@ -83,8 +101,11 @@ ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
     masters_ = allocate(count.masters, "master weights");
     gradients_ = allocate(count.gradients, "gradients");
     moments_ = allocate(count.moments, "optimizer state");
-    Layout layout{Views(weights_.bytes()), Views(masters_.bytes()), Views(gradients_.bytes()),
-                  Views(moments_.bytes())};
+    Layout layout(config.dtype);
+    layout.weights.place(weights_.bytes());
+    layout.masters.place(masters_.bytes());
+    layout.gradients.place(gradients_.bytes());
+    layout.moments.place(moments_.bytes());
     parameters_ = lay_out(config, rows, training, layout);
 }
 
@@ -92,24 +113,51 @@ void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_
     const std::vector<LogicalParameter> logical = logical_parameters(config);
     std::vector<float> staged(static_cast<size_t>(kStagedElements));
     for (size_t i = 0; i < parameters_.size(); ++i) {
-        Parameter& p = parameters_[i];
+        const Parameter& p = parameters_[i];
         const LogicalParameter& of = logical[static_cast<size_t>(ids_[i])];
         if (shares_weight(i)) continue;  // already filled
+        const Tensor values = values_of(i);
         // Always made on the host: then a run starts from the same bits on every device.
-        for (int64_t at = 0; at < p.master.size(); at += kStagedElements) {
-            const int64_t count = std::min(kStagedElements, p.master.size() - at);
+        for (int64_t at = 0; at < values.size(); at += kStagedElements) {
+            const int64_t count = std::min(kStagedElements, values.size() - at);
             const Tensor part(staged.data(), 1, count, DType::fp32);
             if (of.init_std > 0) {
                 kernels::host::fill_normal(ctx, part, seed, static_cast<uint64_t>(ids_[i]),
-                                           p.first_row * p.master.cols + at, of.init_std);
+                                           p.first_row * values.cols + at, of.init_std);
             } else {
                 std::fill_n(staged.begin(), count, of.init_constant);
             }
             device_.upload(std::as_bytes(std::span(staged).first(static_cast<size_t>(count))),
-                           reinterpret_cast<std::byte*>(p.master.as<float>() + at));
+                           reinterpret_cast<std::byte*>(values.as<float>() + at));
         }
-        if (p.weight.data != p.master.data) ctx.operators().convert(ctx, p.master, p.weight);
+        take_values(ctx, i);
     }
+}
+
+Tensor ParameterStore::values_of(size_t parameter) const {
+    const Parameter& p = parameters_[parameter];
+    if (p.weight.dtype == DType::fp32) return p.weight;
+    return p.master.size() == p.weight.size() ? p.master : p.gradient;
+}
+
+void ParameterStore::take_values(Context& ctx, size_t parameter) const {
+    const Parameter& p = parameters_[parameter];
+    if (p.weight.dtype == DType::fp32) return;
+    const Tensor values = values_of(parameter);
+    ctx.operators().convert(ctx, values, p.weight);
+    if (values.data == p.master.data || p.master.size() == 0) return;
+    const auto bytes = static_cast<size_t>(p.master.bytes());
+    ctx.operators().copy(ctx, {p.owned.of(values).as<const std::byte>(), bytes},
+                         {p.master.as<std::byte>(), bytes});
+}
+
+RankBucket ParameterStore::bucket(size_t index) const {
+    const ParameterBucket& bucket = buckets_[index];
+    const Parameter& first = parameters_[bucket.first_parameter];
+    const auto elements = static_cast<size_t>(bucket.cut.first.back());
+    return {.gradients = {first.gradient.as<std::byte>(), elements * sizeof(float)},
+            .weights = {first.weight.as<std::byte>(),
+                        elements * static_cast<size_t>(size_of(first.weight.dtype))}};
 }
 
 }  // namespace vocabpipe

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/gradient_buckets.hpp"
+#include "src/model/parameter_rows.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
@@ -11,17 +13,6 @@
 #include <vector>
 
 namespace vocabpipe {
-
-/// Which rows of a logical parameter a rank holds.
-struct ParameterRows {
-    int id = 0;
-    int64_t first_row = 0;
-    int64_t rows = 0;
-    /// A tied output weight beside the input weight of the same rank: shares its memory and
-    /// moments, has a gradient of its own.
-    bool shares_previous_weight = false;
-    bool counted_elsewhere = false;
-};
 
 /// What outlives the step: weights; gradients; and as the optimizer's, masters (bf16 only) and two
 /// moments. Not for training: neither gradients nor moments.
@@ -35,12 +26,20 @@ class ParameterStore {
 public:
     /// The device must outlive it.
     ParameterStore(Device& device, const ModelConfig& config,
-                   const std::vector<ParameterRows>& rows, const std::string& owner, bool training);
+                   const std::vector<ParameterRows>& rows, std::vector<ParameterBucket> buckets,
+                   const std::string& owner, bool training);
 
     [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
     [[nodiscard]] const std::vector<int>& ids() const { return ids_; }
     /// Whether the weight is that of a parameter before it.
     [[nodiscard]] bool shares_weight(size_t parameter) const { return shares_[parameter]; }
+    /// Where fp32 values of a whole weight can be put before take_values(): the weight itself, the
+    /// masters, or, where this replica has not all of these, the gradient.
+    [[nodiscard]] Tensor values_of(size_t parameter) const;
+    /// Makes weight and masters of them.
+    void take_values(Context& ctx, size_t parameter) const;
+    /// Memory of what replicas reduce at once.
+    [[nodiscard]] RankBucket bucket(size_t index) const;
     /// Fills the weights from the seed: element (r, c) of a logical tensor depends on seed, id, r
     /// and c only, so the model is the same for every p.
     void initialise(Context& ctx, const ModelConfig& config, uint64_t seed);
@@ -49,6 +48,7 @@ private:
     std::vector<int> ids_;
     std::vector<bool> shares_;
     std::vector<Parameter> parameters_;
+    std::vector<ParameterBucket> buckets_;
     Device& device_;
     DeviceMemory weights_, masters_, gradients_, moments_;
 };

@@ -11,32 +11,36 @@ namespace vocabpipe {
 
 namespace {
 
-/// Ids of a stage's parameters, in the order of the model's.
-std::vector<int> stage_ids(const ModelParameters& model, const StageLayers& layers) {
-    std::vector<int> ids;
+/// A stage's parameters, in the order of the model's.
+std::vector<ParameterRows> rows_of_stage(const ModelParameters& model, const StageLayers& layers) {
+    std::vector<ParameterRows> rows;
+    int layer = ParameterRows::kNoLayer;
     const auto add = [&](int id) {
-        if (id != kNoParameter) ids.push_back(id);
+        if (id == kNoParameter) return;
+        rows.push_back({.id = id, .rows = model.all[static_cast<size_t>(id)].rows, .layer = layer});
     };
     const auto add_both = [&](const WeightAndBias& both) {
         add(both.weight);
         add(both.bias);
     };
-    for (int i = layers.first; i < layers.first + layers.count; ++i) {
-        const LayerParameters& layer = model.layers[static_cast<size_t>(i)];
-        add_both(layer.attention_norm);
-        add_both(layer.qkv);
-        add(layer.q_norm);
-        add(layer.k_norm);
-        add_both(layer.proj);
-        add_both(layer.post_attention_norm);
-        add_both(layer.mlp_norm);
-        add_both(layer.fc);
-        add_both(layer.fc_proj);
-        add_both(layer.post_mlp_norm);
+    for (layer = layers.first; layer < layers.first + layers.count; ++layer) {
+        const LayerParameters& of = model.layers[static_cast<size_t>(layer)];
+        add_both(of.attention_norm);
+        add_both(of.qkv);
+        add(of.q_norm);
+        add(of.k_norm);
+        add_both(of.proj);
+        add_both(of.post_attention_norm);
+        add_both(of.mlp_norm);
+        add_both(of.fc);
+        add_both(of.fc_proj);
+        add_both(of.post_mlp_norm);
     }
+    layer = ParameterRows::kNoLayer;
     if (layers.embedding) add(model.positions);
+    layer = static_cast<int>(model.layers.size());
     if (layers.final_norm) add_both(model.final_norm);
-    return ids;
+    return rows;
 }
 
 ConstTensor weight_of(const Parameter* parameter) {
@@ -49,12 +53,7 @@ Tensor gradient_of(const Parameter* parameter) {
 }  // namespace
 
 std::vector<ParameterRows> stage_parameters(const ModelConfig& config, const StageLayers& layers) {
-    const ModelParameters model = model_parameters(config);
-    std::vector<ParameterRows> rows;
-    for (const int id : stage_ids(model, layers)) {
-        rows.push_back({.id = id, .rows = model.all[static_cast<size_t>(id)].rows});
-    }
-    return rows;
+    return rows_of_stage(model_parameters(config), layers);
 }
 
 TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions& options,
@@ -76,12 +75,12 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
     }
     if (parameters.empty()) return;
     const ModelParameters model = model_parameters(config);
-    const std::vector<int> ids = stage_ids(model, options.layers);
+    const std::vector<ParameterRows> rows = rows_of_stage(model, options.layers);
     const auto find = [&](int id) -> Parameter* {
-        const auto at = std::find(ids.begin(), ids.end(), id);
-        return id == kNoParameter || at == ids.end()
+        const auto at = std::ranges::find(rows, id, &ParameterRows::id);
+        return id == kNoParameter || at == rows.end()
                    ? nullptr
-                   : &parameters[static_cast<size_t>(at - ids.begin())];
+                   : &parameters[static_cast<size_t>(at - rows.begin())];
     };
     const auto both = [&](const WeightAndBias& of) {
         return Weights{.weight = find(of.weight), .bias = find(of.bias)};
@@ -321,7 +320,8 @@ void TransformerStage::run(Context& ctx, const Microbatch& microbatch, ConstTens
         op.convert(ctx, x, y);
     }
     for (int i = 0; i < of.count; ++i) {
-        layer_forward(ctx, i, x, saved.layers[static_cast<size_t>(i)], input_of(i + 1), scratch);
+        layer_forward(ctx, microbatch, i, x, saved.layers[static_cast<size_t>(i)], input_of(i + 1),
+                      scratch);
         x = input_of(i + 1);
     }
     if (of.final_norm) {
@@ -342,8 +342,9 @@ void TransformerStage::qkv_to_attention(Context& ctx, int layer, const LayerSave
     if (rotary_) op.rotary_forward(ctx, rotary_, shape, saved.qkv);
 }
 
-void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
-                                     const LayerSaved& saved, Tensor out, const Scratch& scratch) {
+void TransformerStage::layer_forward(Context& ctx, const Microbatch& microbatch, int layer,
+                                     ConstTensor x, const LayerSaved& saved, Tensor out,
+                                     const Scratch& scratch) {
     const kernels::Operators& op = ctx.operators();
     const LayerWeights& w = layers_[static_cast<size_t>(layer)];
     const Tensor sum = narrowed(scratch.rows, config_.hidden_size);
@@ -358,8 +359,8 @@ void TransformerStage::layer_forward(Context& ctx, int layer, ConstTensor x,
     norm_forward(ctx, x, w.attention_norm, {}, saved.attention_norm, saved.attention_norm_stats);
     linear(saved.attention_norm, w.qkv, config_.qk_norm ? saved.qkv_before : saved.qkv);
     qkv_to_attention(ctx, layer, saved);
-    op.causal_attention_forward(ctx, saved.qkv, attention_of(layer), saved.attention, saved.lse,
-                                scratch.attention);
+    op.causal_attention_forward(ctx, saved.qkv, attention_of(layer), microbatch.first_visible,
+                                saved.attention, saved.lse, scratch.attention);
     if (config_.post_norms) {
         linear(saved.attention, w.proj, saved.proj);
         norm_forward(ctx, saved.proj, w.post_attention_norm, x, saved.x_mid,
@@ -405,8 +406,8 @@ void TransformerStage::layer_recompute(Context& ctx, int layer, ConstTensor x,
 
 // --- backward
 
-void TransformerStage::layer_backward_input(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
-                                            const LayerSaved& saved,
+void TransformerStage::layer_backward_input(Context& ctx, const Microbatch& microbatch, int layer,
+                                            ConstTensor dy, ConstTensor x, const LayerSaved& saved,
                                             const LayerGradients& gradients, Tensor dx,
                                             const Scratch& scratch) {
     const kernels::Operators& op = ctx.operators();
@@ -444,7 +445,7 @@ void TransformerStage::layer_backward_input(Context& ctx, int layer, ConstTensor
     through(d_proj, w.proj, d_attention);
     const Tensor d_qkv = config_.qk_norm ? gradients.qkv_normed : gradients.qkv;
     op.causal_attention_backward(ctx, d_attention, saved.qkv, saved.attention, saved.lse, shape,
-                                 d_qkv, scratch.attention);
+                                 microbatch.first_visible, d_qkv, scratch.attention);
     if (rotary_) op.rotary_backward(ctx, rotary_, shape, d_qkv);
     if (config_.qk_norm) {
         op.head_norm_backward_input(ctx, d_qkv, saved.qkv_before, w.q_norm->weight,
@@ -512,7 +513,7 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
         const LayerSaved& layer = saved.layers[static_cast<size_t>(i)];
         const ConstTensor input = layer_input(i, x, saved);
         const Tensor out = i == 0 ? dx : next;
-        layer_backward_input(ctx, i, dy, input, layer, gradients, out, scratch);
+        layer_backward_input(ctx, microbatch, i, dy, input, layer, gradients, out, scratch);
         layer_backward_weight(ctx, i, dy, input, layer, gradients, overwrite);
         dy = out;
         std::swap(next, other);
@@ -521,7 +522,7 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
     embedding_backward_input(ctx, dx);
 }
 
-void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTensor dy,
+void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                                       ConstTensor x, Saved saved_bytes, Tensor dx, Bytes for_weight,
                                       Bytes workspace) {
     const kernels::Operators& op = ctx.operators();
@@ -542,8 +543,9 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch&, ConstTens
     }
     for (int i = count - 1; i >= 0; --i) {
         const auto at = static_cast<size_t>(i);
-        layer_backward_input(ctx, i, kept.layer_dy[at], layer_input(i, x, saved), saved.layers[at],
-                             kept.gradients[at], i == 0 ? dx : kept.layer_dy[at - 1], scratch);
+        layer_backward_input(ctx, microbatch, i, kept.layer_dy[at], layer_input(i, x, saved),
+                             saved.layers[at], kept.gradients[at],
+                             i == 0 ? dx : kept.layer_dy[at - 1], scratch);
     }
     op.convert(ctx, dx, kept.stage_dx);
     embedding_backward_input(ctx, dx);

@@ -146,13 +146,13 @@ private:
 
     void run(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
              const Layers& saved, const Scratch& scratch);
-    void layer_forward(Context& ctx, int layer, ConstTensor x, const LayerSaved& saved, Tensor out,
-                       const Scratch& scratch);
+    void layer_forward(Context& ctx, const Microbatch& microbatch, int layer, ConstTensor x,
+                       const LayerSaved& saved, Tensor out, const Scratch& scratch);
     void layer_recompute(Context& ctx, int layer, ConstTensor x, const LayerSaved& saved);
     void qkv_to_attention(Context& ctx, int layer, const LayerSaved& saved);
-    void layer_backward_input(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
-                              const LayerSaved& saved, const LayerGradients& gradients, Tensor dx,
-                              const Scratch& scratch);
+    void layer_backward_input(Context& ctx, const Microbatch& microbatch, int layer, ConstTensor dy,
+                              ConstTensor x, const LayerSaved& saved,
+                              const LayerGradients& gradients, Tensor dx, const Scratch& scratch);
     void layer_backward_weight(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
                                const LayerSaved& saved, const LayerGradients& gradients,
                                bool overwrite);

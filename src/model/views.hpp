@@ -14,6 +14,10 @@ class Views {
 public:
     Views() = default;
     explicit Views(Bytes bytes) : memory_(bytes.data()) {}
+    /// Of tensors, in bytes; only counts.
+    explicit Views(int64_t alignment) : alignment_(alignment) {}
+
+    void place(Bytes bytes) { memory_ = bytes.data(); }
 
     Tensor take(int64_t rows, int64_t cols, DType dtype) {
         const Tensor view(memory_ == nullptr ? nullptr : memory_ + used_, rows, cols, dtype);
@@ -29,9 +33,12 @@ public:
     [[nodiscard]] int64_t used() const { return used_; }
 
 private:
-    static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+    [[nodiscard]] int64_t aligned(int64_t bytes) const {
+        return (bytes + alignment_ - 1) / alignment_ * alignment_;
+    }
     std::byte* memory_ = nullptr;
     int64_t used_ = 0;
+    int64_t alignment_ = 64;  // a cache line
 };
 
 }  // namespace vocabpipe

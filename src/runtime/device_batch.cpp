@@ -9,7 +9,8 @@ std::span<const Microbatch> DeviceBatch::load(Device& device, std::span<const Mi
     if (!device.asynchronous()) return host;
     size_t bytes = 0;
     for (const Microbatch& m : host) {
-        bytes += m.tokens.size_bytes() + m.labels.size_bytes() + m.loss_gradient.size_bytes();
+        bytes += m.tokens.size_bytes() + m.labels.size_bytes() + m.loss_gradient.size_bytes() +
+                 m.first_visible.size_bytes();
     }
     if (memory_.size() < bytes) {
         memory_ = {};
@@ -28,6 +29,7 @@ std::span<const Microbatch> DeviceBatch::load(Device& device, std::span<const Mi
         place(m.tokens);
         place(m.labels);
         place(m.loss_gradient);
+        place(m.first_visible);
     }
     device.enqueue_upload(staged_.bytes().first(bytes), memory_.data());
     return microbatches_;

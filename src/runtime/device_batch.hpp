@@ -10,7 +10,7 @@
 
 namespace vocabpipe {
 
-/// A step's tokens, labels and loss gradients in the memory of a device.
+/// A step's tokens, labels, loss gradients and masks in the memory of a device.
 class DeviceBatch {
 public:
     /// The same microbatches, their spans in the device's memory, for what is enqueued after this

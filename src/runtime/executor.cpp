@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -166,8 +167,6 @@ private:
                 waits_[edge.after].push_back(edge.before);
             }
         }
-        block_begin_.clear();
-        for (const Group& group : program_.groups) block_begin_.push_back(block_begins(group));
         users_.assign(program_.buffers.size(), 0);
         for (const uint32_t operand : program_.operands) {
             if (operand != kNoBuffer) ++users_[operand];
@@ -184,22 +183,30 @@ private:
                                                                                   : lane)];
     }
 
-    /// Byte offsets of each member's row block, per reduction. A root without rows has an empty
+    /// Where each member's row block begins and ends, in bytes. A root without rows has an empty
     /// block.
-    [[nodiscard]] std::vector<std::vector<int64_t>> block_begins(const Group& group) const {
-        std::vector<std::vector<int64_t>> begins(program_.reductions.size());
-        for (size_t which = 0; which < program_.reductions.size(); ++which) {
-            const Reduction& reduction = program_.reductions[which];
-            const size_t owners = reduction.first_row.size() - 1;
-            size_t owner = 0;
-            begins[which].push_back(0);
-            for (const int rank : group.ranks) {
-                const bool owns = group.ranks.size() == owners || rank != group.root;
-                if (owns && owner < owners) ++owner;
-                begins[which].push_back(reduction.first_row[owner] * reduction.cols);
-            }
+    void cut_blocks(const Action& action, Transfer& transfer) {
+        const Group& group = program_.groups[action.group];
+        const Reduction& reduction = program_.reductions[action.reduction];
+        const int64_t row_bytes =
+            reduction.cols *
+            size_of(action.what == Do::exchange ? reduction.partial : reduction.result);
+        const int owners =
+            static_cast<int>(reduction.first_row.size()) - (reduction.last_row.empty() ? 1 : 0);
+        block_begin_.clear();
+        block_end_.clear();
+        int owner = 0;
+        for (const int rank : group.ranks) {
+            const bool owns = std::cmp_equal(group.ranks.size(), owners) || rank != group.root;
+            const bool has_block = owns && owner < owners;
+            const int64_t end = owner == 0 && !has_block ? 0 : reduction.end(owner - !has_block);
+            const int64_t begin = has_block ? reduction.first_row[static_cast<size_t>(owner)] : end;
+            block_begin_.push_back(begin * row_bytes);
+            block_end_.push_back(end * row_bytes);
+            owner += has_block ? 1 : 0;
         }
-        return begins;
+        transfer.block_begin = block_begin_;
+        transfer.block_end = block_end_;
     }
 
     // --- memory ----------------------------------------------------------------------------------
@@ -207,11 +214,23 @@ private:
     [[nodiscard]] Bytes bytes_of(uint32_t buffer) {
         if (buffer == kNoBuffer) return {};
         const Buffer& b = program_.buffers[buffer];
-        if (b.space == Buffer::Space::arena) return {arena_.data() + b.offset, b.bytes};
+        switch (b.space) {
+            case Buffer::Space::arena:
+                return {arena_.data() + b.offset, b.bytes};
+            case Buffer::Space::bucket_gradients:
+            case Buffer::Space::bucket_weights:
+                return bucket_of(b).subspan(b.offset, b.bytes);
+            default:
+                break;
+        }
         Parameter& p = b.space == Buffer::Space::embedding_gradient
                            ? modules_.input->parameters().front()
                            : modules_.output->parameters().front();
         return {p.gradient.as<std::byte>(), b.bytes};
+    }
+    [[nodiscard]] Bytes bucket_of(const Buffer& buffer) {
+        const RankBucket bucket = modules_.step->bucket(buffer.bucket);
+        return buffer.space == Buffer::Space::bucket_gradients ? bucket.gradients : bucket.weights;
     }
     [[nodiscard]] Saved saved(uint32_t kept, uint32_t recomputed) {
         return {.kept = bytes_of(kept), .recomputed = bytes_of(recomputed)};
@@ -355,8 +374,8 @@ private:
                                       : program_.reductions[action.reduction].partial,
                           .send = {},
                           .receive = {},
-                          .block_begin = {}};
-        std::vector<int64_t>& begin = scratch_begin_;
+                          .block_begin = {},
+                          .block_end = {}};
         switch (action.what) {
             case Do::send:
                 transfer.send = bytes_of(operands[0]);
@@ -371,13 +390,15 @@ private:
                 transfer.send = bytes_of(operands[0]);
                 transfer.receive = bytes_of(operands[1]);
         }
-        if (action.what == Do::exchange || action.what == Do::gather) {
-            const Reduction& reduction = program_.reductions[action.reduction];
-            const int64_t size =
-                size_of(action.what == Do::exchange ? reduction.partial : reduction.result);
-            begin = block_begin_[action.group][action.reduction];
-            for (int64_t& offset : begin) offset *= size;
-            transfer.block_begin = begin;
+        if (action.what == Do::exchange || action.what == Do::gather ||
+            action.what == Do::all_gather_blocks) {
+            cut_blocks(action, transfer);
+        }
+        if (action.what == Do::exchange) {
+            // Pieces of a bucket lie apart, so its blocks are cut from all of it.
+            const Buffer& partial = program_.buffers[operands[0]];
+            if (partial.space == Buffer::Space::bucket_gradients)
+                transfer.send = bucket_of(partial);
         }
         const size_t span = open_span(index);
         in_flight_.push_back({index, span, transport_.start(transfer)});
@@ -495,11 +516,17 @@ private:
         const Reduction& reduction = program_.reductions[action.reduction];
         const std::vector<int>& members = program_.groups[action.group].ranks;
         const auto count = static_cast<int64_t>(members.size());
-        const int64_t rows = reduction.rows(member_of(members, communicator_.rank()));
+        int64_t rows = reduction.rows(member_of(members, communicator_.rank()));
         if (rows == 0) return;
-        device_.operators().fold_rows(context_,
-                                      tensor(o[0], count * rows, reduction.cols, reduction.partial),
-                                      count, tensor(o[1], rows, reduction.cols, reduction.result));
+        int64_t cols = reduction.cols;
+        if (cols == 1) {  // elements of a bucket: as rows that are worth a thread, or many
+            while (rows % 2 == 0 && cols < kLongestRow) {
+                rows /= 2;
+                cols *= 2;
+            }
+        }
+        device_.operators().fold_rows(context_, tensor(o[0], count * rows, cols, reduction.partial),
+                                      count, tensor(o[1], rows, cols, reduction.result));
     }
 
     [[nodiscard]] Tensor numerator_of(uint32_t buffer) {
@@ -576,6 +603,8 @@ private:
         return open;
     }
 
+    static constexpr int64_t kLongestRow = 1024;  // a strip of fold_rows
+
     struct InFlight {
         uint32_t action;
         size_t span;
@@ -595,8 +624,7 @@ private:
     std::array<std::vector<uint32_t>, kLanes> queues_;  ///< [lane]; see queue_of()
     Successors successors_;
     std::vector<std::vector<uint32_t>> waits_;  ///< [action] others' lanes; asynchronous devices
-    std::vector<std::vector<std::vector<int64_t>>> block_begin_;  ///< [group][reduction], elements
-    std::vector<uint32_t> users_;  ///< [buffer] how many actions use it
+    std::vector<uint32_t> users_;               ///< [buffer] how many actions use it
 
     // Of the running step.
     DeviceBatch batch_;
@@ -604,10 +632,10 @@ private:
     std::vector<uint32_t> missing_, waited_for_, users_left_;
     std::array<size_t, kLanes> head_{};
     std::vector<InFlight> in_flight_;
-    std::vector<int64_t> scratch_begin_;
-    std::vector<uint32_t> started_;  ///< actions, in the order of their starts
-    size_t done_ = 0;                ///< actions whose successors may start
-    size_t settled_ = 0;             ///< of started_: have run
+    std::vector<int64_t> block_begin_, block_end_;  ///< of the transfer that is started
+    std::vector<uint32_t> started_;                 ///< actions, in the order of their starts
+    size_t done_ = 0;                               ///< actions whose successors may start
+    size_t settled_ = 0;                            ///< of started_: have run
     bool running_ = false;
     int64_t local_cpu_ns_ = 0;  ///< of all passes, combines and folds so far
     bool in_progress_ = false;

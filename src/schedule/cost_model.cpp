@@ -34,9 +34,9 @@ TableCosts TableCosts::uniform(int ranks, int stages, int64_t forward, int64_t b
 }
 
 int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
-    return cost_in(
-        traits(pass.op).has_stage ? stage_ns[pass.stage] : rank_ns[static_cast<size_t>(rank)],
-        pass.op);
+    return cost_in(traits(pass.op).has_stage ? stage_ns[pass.stage]
+                                             : rank_ns[static_cast<size_t>(rank / replicas)],
+                   pass.op);
 }
 
 int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {
@@ -48,7 +48,7 @@ int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) cons
     const int64_t whole = time(bytes);
     CollectiveAlgorithm algorithm = direct;
     if (what == Do::broadcast) algorithm = algorithms.broadcast;
-    if (what == Do::all_gather) algorithm = algorithms.all_gather;
+    if (what == Do::all_gather || what == Do::all_gather_blocks) algorithm = algorithms.all_gather;
     // Messages to one rank; NCCL's own reduction is faster, and no transport has been measured.
     if (what == Do::gather || what == Do::reduce) algorithm = algorithms.gather;
     if (what == Do::exchange) algorithm = algorithms.exchange;

@@ -6,9 +6,10 @@
 namespace vocabpipe {
 
 std::string_view to_string(Do what) {
-    constexpr std::array<std::string_view, 10> names{
-        "pass",     "send",   "receive", "broadcast", "all_gather",
-        "exchange", "gather", "combine", "fold",      "reduce"};
+    constexpr std::array<std::string_view, 11> names{
+        "pass",       "send",     "receive", "broadcast",
+        "all_gather", "exchange", "gather",  "all_gather_blocks",
+        "combine",    "fold",     "reduce"};
     return names[static_cast<size_t>(what)];
 }
 
@@ -19,8 +20,9 @@ std::string_view to_string(Lane lane) {
 }
 
 std::string_view to_string(Purpose purpose) {
-    constexpr std::array<std::string_view, kPurposes> names{
-        "boundary", "activation", "vocabulary", "exchange", "workspace", "report", "tied"};
+    constexpr std::array<std::string_view, kPurposes> names{"boundary", "activation", "vocabulary",
+                                                            "exchange", "workspace",  "report",
+                                                            "tied",     "replicas"};
     return names[static_cast<size_t>(purpose)];
 }
 
@@ -36,6 +38,14 @@ std::string Program::name_of(const Action& action) const {
         name += " from rank " + std::to_string(group.root);
     } else if (action.what == Do::gather || action.what == Do::reduce) {
         name += " to rank " + std::to_string(group.root);
+    }
+    if (!operands_of(action).empty()) {
+        for (const uint32_t operand : operands_of(action)) {
+            if (operand == kNoBuffer || buffers[operand].purpose != Purpose::replicas) continue;
+            const bool weights = action.what == Do::all_gather_blocks;
+            return name + (weights ? " weights" : " gradients") + " of bucket " +
+                   std::to_string(action.item) + " over the replicas";
+        }
     }
     if (action.lane == Lane::forward) name += " activation";
     if (action.lane == Lane::backward) name += " gradient";

@@ -87,7 +87,7 @@ ArchitectureFlags::ArchitectureFlags(CLI::App& app, ModelConfig& model) : app_(a
         ->capture_default_str();
     app.add_option("--label-smoothing", m.label_smoothing, "Label smoothing in [0, 1)")
         ->capture_default_str();
-    app.add_option("--z-loss", m.z_loss, "Weight of the squared log partition function")
+    app.add_option("--z-loss", m.z_loss, "Weight of the squared log partition function in the loss")
         ->capture_default_str();
 }
 

@@ -8,9 +8,13 @@
 #include <vector>
 
 #include "src/tool/commands.hpp"
+#include "src/tool/quantity.hpp"
 #include "src/tool/text.hpp"
 #include "src/train/data/byte_tokenizer.hpp"
 #include "src/train/data/check_tokens.hpp"
+#include "src/train/data/data_paths.hpp"
+#include "src/train/data/data_split.hpp"
+#include "src/train/data/find_end_of_document.hpp"
 #include "src/train/data/sentencepiece_tokenizer.hpp"
 #include "vocabpipe/open_tokens.hpp"
 
@@ -23,7 +27,8 @@ constexpr int64_t kTextTokens = 1024;  // decoded, up to the end of the first do
 constexpr size_t kTextBytes = 300;     // printed
 
 struct Options {
-    std::string path;
+    std::vector<std::string> path;  // a name, or weights and names of a blend
+    std::string split;
     int64_t vocab_size = 0;  // 0: not given
     std::string tokenizer_model;
     std::string format = "auto";
@@ -66,8 +71,21 @@ void print_text(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) 
     print("first text", quoted(tokenizer.decode({tokens.begin(), end}), kTextBytes));
 }
 
-void inspect(const Options& options) {
-    const auto source = open_tokens(options.path, parse_data_format(options.format));
+void print_parts(const std::shared_ptr<const TokenSource>& source, const std::string& text) {
+    const SplitProportions proportions(text);
+    for (const DataSplit split : kDataSplits) {
+        const auto part = cut_split(source, proportions, split);
+        const int64_t documents = part->info().documents;
+        print(std::string(to_string(split)).c_str(),
+              (documents < 0 ? "" : std::to_string(documents) + " documents, ") +
+                  std::to_string(part->size()) + " tokens");
+    }
+}
+
+/// Returns the smallest vocabulary that has all of its tokens.
+int64_t inspect_one(const Options& options, const std::string& path) {
+    const std::shared_ptr<const TokenSource> source =
+        open_tokens(path, parse_data_format(options.format));
     const TokenSourceInfo& info = source->info();
     const TokenRange range =
         options.vocab_size > 0 ? check_tokens(*source, options.vocab_size) : token_range(*source);
@@ -83,12 +101,18 @@ void inspect(const Options& options) {
         print("sequences", info.sequences);
     }
     print("tokens", source->size());
+    if (!options.split.empty()) {
+        print_parts(source, options.split);
+    }
     print("token type", std::string(token_type_name(info.type)));
     print("bytes", info.bytes);
     if (source->size() == 0) {
-        return;
+        return 0;
     }
     print("token ids", std::to_string(range.min) + " to " + std::to_string(range.max));
+    if (const auto end = find_end_of_document(*source)) {
+        print("documents end", "with token " + std::to_string(*end));
+    }
     const std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(options, *source, range);
     std::vector<int32_t> tokens(static_cast<size_t>(std::min(kTextTokens, source->size())));
     source->read(0, tokens);
@@ -103,9 +127,28 @@ void inspect(const Options& options) {
     }
     const int64_t vocab_size = options.vocab_size > 0 ? options.vocab_size
                                : tokenizer            ? tokenizer->vocab_size()
-                                                      : int64_t{range.max} + 1;
-    print("train with", "--data-path " + info.name + " --vocab-size " +
-                            std::to_string(std::max(vocab_size, int64_t{range.max} + 1)) +
+                                                      : 0;
+    return std::max(vocab_size, int64_t{range.max} + 1);
+}
+
+void inspect(const Options& options) {
+    const std::vector<WeightedPath> blend = parse_data_paths("data inspect", options.path);
+    int64_t vocab_size = 0;
+    std::string flag = "--data-path";
+    for (const WeightedPath& part : blend) {
+        if (blend.size() > 1) {
+            print("share", percent_text(part.weight));
+        }
+        vocab_size = std::max(vocab_size, inspect_one(options, part.path));
+    }
+    if (vocab_size == 0) {
+        return;
+    }
+    for (const std::string& word : options.path) {
+        flag += " " + word;
+    }
+    print("train with", flag + (options.split.empty() ? "" : " --split " + options.split) +
+                            " --vocab-size " + std::to_string(vocab_size) +
                             (options.format == "auto" ? "" : " --data-format " + options.format));
 }
 
@@ -117,8 +160,10 @@ void add_data_inspect(CLI::App& data) {
     command
         ->add_option("path", options->path,
                      "Prefix of a .bin/.idx pair, or llm.c or raw files: a name, a quoted pattern "
-                     "or a comma-separated list")
+                     "or a comma-separated list; or a blend: WEIGHT PATH WEIGHT PATH ...")
         ->required();
+    command->add_option("--split", options->split,
+                        "Show the parts for training, validation and test, such as 969,30,1");
     command
         ->add_option("--vocab-size", options->vocab_size,
                      "Fail if a token id is not below this size")

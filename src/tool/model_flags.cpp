@@ -19,7 +19,8 @@ std::string schedule_names() {
 
 void add_schedule(CLI::App& app, TrainOptions& t) {
     app.add_option("--pipeline-model-parallel-size", t.pipeline_model_parallel_size,
-                   "Checked against the ranks that were started")
+                   "Ranks of a pipeline; with several times as many ranks its replicas train on "
+                   "different data (default: all ranks)")
         ->check(CLI::PositiveNumber);
     app.add_option("--schedule", t.schedule,
                    "Schedule: a .csv or .json file, or " + schedule_names())

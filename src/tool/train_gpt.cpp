@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // train_gpt: trains a GPT under mpirun (or on threads of one process); flags as Megatron names
 // them.
+#include "src/tool/data_flags.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/model_flags.hpp"
 #include "src/tool/run_signals.hpp"
@@ -58,12 +59,6 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
     app.add_option("--adam-beta2", t.optimizer.beta2)->capture_default_str();
     app.add_option("--adam-eps", t.optimizer.epsilon)->capture_default_str();
 
-    app.add_option("--data-path", t.data_path,
-                   "Megatron prefix, llm.c shards, or raw tokens with --data-format")
-        ->required();
-    app.add_option("--data-format", t.data_format, "auto, raw-u8, raw-u16, raw-u32")
-        ->capture_default_str();
-
     app.add_option("--load", t.load,
                    "Go on from the newest step in a folder, from one step, or from the weights of "
                    "a Hugging Face model");
@@ -119,6 +114,7 @@ int main(int argc, char** argv) {
         "  train_gpt --transport threads --ranks 2 --data-path PREFIX ...");
     app.set_version_flag("--version", VOCABPIPE_VERSION);
     tool::ModelFlags model(app, options);
+    tool::add_data_flags(app, options.data);
     add_flags(app, options, costs);
     tool::add_launch_flags(app, launch);
     const auto refuse = [](const std::string& what, ExitCode code) {

@@ -3,11 +3,11 @@
 
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/same_on_every_rank.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -113,6 +113,10 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
         o.schedule_costs      ? text(o.schedule_costs->first) + "," + text(o.schedule_costs->second)
         : o.cost_file.empty() ? std::string("auto")
                               : o.cost_file);
+    add("--split", o.data.split.empty() ? "not given" : o.data.split);
+    add("--eod-token-id", o.data.eod_token_id);
+    add("--eod-mask-loss", o.data.eod_mask_loss ? "given" : "not given");
+    add("--reset-attention-mask", o.data.reset_attention_mask ? "given" : "not given");
     add("--reduction", o.reductions == Reductions::native ? "native" : "ordered");
     add("--c0-margin", o.c0_margin);
     add("--threads-per-rank", o.threads_per_rank);
@@ -146,8 +150,19 @@ void check_sizes(const ModelConfig& m) {
     within("--max-position-embeddings", m.max_position_embeddings, 1, INT32_MAX);
 }
 
+Mesh mesh_of(const TrainOptions& o, int ranks) {
+    const int pipeline = o.pipeline_model_parallel_size;
+    if (pipeline == 0) return {ranks, 1};
+    if (pipeline < 0 || ranks % pipeline != 0) {
+        throw UsageError("--pipeline-model-parallel-size " + text(pipeline) + ": there are " +
+                         text(ranks) + " ranks, which must be a multiple of it");
+    }
+    return {pipeline, ranks / pipeline};
+}
+
 void check_options(const TrainOptions& o, int ranks) {
     const ModelConfig& m = o.model;
+    const Mesh mesh = mesh_of(o, ranks);
     check_sizes(m);
     m.check();
     not_negative("--init-method-std", m.init_std);
@@ -162,9 +177,16 @@ void check_options(const TrainOptions& o, int ranks) {
         throw UsageError("--global-batch-size " + text(o.global_batch_size) +
                          ": must be a multiple of --micro-batch-size " + text(o.micro_batch_size));
     }
-    if (o.global_batch_size / o.micro_batch_size > kMostMicrobatches) {
+    if (o.global_batch_size / o.micro_batch_size % mesh.data != 0) {
         throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": is " +
-                         text(o.global_batch_size / o.micro_batch_size) +
+                         text(o.global_batch_size / o.micro_batch_size) + " microbatches, which " +
+                         text(mesh.data) +
+                         " replicas of the pipeline must share evenly; use a multiple of " +
+                         text(o.micro_batch_size * mesh.data));
+    }
+    if (o.global_batch_size / o.micro_batch_size / mesh.data > kMostMicrobatches) {
+        throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": is " +
+                         text(o.global_batch_size / o.micro_batch_size / mesh.data) +
                          " microbatches, at most " + text(kMostMicrobatches) +
                          " fit into a step; use a larger --micro-batch-size");
     }
@@ -223,39 +245,16 @@ void check_options(const TrainOptions& o, int ranks) {
     within("--warm-up-depth", o.warm_up_depth, 0, INT32_MAX);
     within("--search-moves", o.search_moves, 0, int64_t{1} << 40);
     const bool may_be_empty = o.end_layers.given() || !o.layout.empty();
-    if (m.num_layers < ranks && o.vocab_mode != VocabMode::redistributed && !may_be_empty) {
+    if (m.num_layers < mesh.pipeline && o.vocab_mode != VocabMode::redistributed && !may_be_empty) {
         throw UsageError("--num-layers " + text(m.num_layers) +
-                         ": must be at least the number of ranks, " + text(ranks) +
+                         ": must be at least the number of ranks, " + text(mesh.pipeline) +
                          "; use more layers or fewer ranks");
     }
 }
 
 void check_same_options(Communicator& communicator, const TrainOptions& options) {
-    const std::vector<std::string> mine = shared_flags(options);
-    std::string joined;
-    for (const std::string& flag : mine) joined += flag + "\n";
-    const auto all = communicator.all_gather(std::as_bytes(std::span(joined)));
-    const auto lines = [](const std::vector<std::byte>& bytes) {
-        std::istringstream in(
-            std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-        std::vector<std::string> result;
-        for (std::string line; std::getline(in, line);) result.push_back(line);
-        return result;
-    };
-    const std::vector<std::string> first = lines(all.front());
-    for (size_t rank = 1; rank < all.size(); ++rank) {
-        if (all[rank] == all.front()) continue;
-        const std::vector<std::string> other = lines(all[rank]);
-        std::string what = "another program version";
-        const size_t common = std::min(first.size(), other.size());
-        for (size_t i = 0; i < common; ++i) {
-            if (first[i] == other[i]) continue;
-            what = first[i] + " on rank 0 but " + other[i] + " on rank " + text(rank);
-            break;
-        }
-        throw AgreedError(ExitCode::usage,
-                          what + ": start every rank with the same flags and the same program");
-    }
+    check_same_on_every_rank(communicator, shared_flags(options), ExitCode::usage,
+                             "start every rank with the same flags and the same program");
 }
 
 }  // namespace vocabpipe

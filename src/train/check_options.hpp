@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/train/train_options.hpp"
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/world.hpp"
 
 #include <string>
@@ -10,6 +11,10 @@
 namespace vocabpipe {
 
 /// Throws UsageError naming flag, value and limit for what can be told from the options alone.
+/// Pipelines of --pipeline-model-parallel-size of the ranks that there are, or one of all of them.
+/// UsageError where they do not come out even.
+[[nodiscard]] Mesh mesh_of(const TrainOptions& options, int ranks);
+
 void check_options(const TrainOptions& options, int ranks);
 /// The part of it that keeps products of sizes within 64 bits, before anything follows from them.
 void check_sizes(const ModelConfig& model);

@@ -23,17 +23,19 @@ std::span<float> floats(Tensor tensor) {
 OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int rank,
                              OptimizerOptions options)
     : model_(model),
-      reports_loss_(schedule.output.owners().front() == rank),
+      reports_loss_(schedule.output.owners().front() == model.mesh().pipeline_rank(rank)),
       options_(options),
       memory_(model.device().allocate(sizeof(StepScalars), "the optimizer's numbers of a step")) {
     for (const Parameter& p : model.parameters()) {
-        if (!p.exp_avg) continue;  // a tied output weight: updated with the input weight
-        tensors_.push_back({.master = floats(p.master),
-                            .gradient = floats(p.gradient),
-                            .exp_avg = floats(p.exp_avg),
-                            .exp_avg_sq = floats(p.exp_avg_sq),
-                            .weight = p.weight.data == p.master.data ? Tensor() : p.weight,
-                            .weight_decay = p.weight_decay ? options.weight_decay : 0});
+        if (!p.exp_avg) continue;            // a tied output weight: updated with the input weight
+        if (p.master.size() == 0) continue;  // another replica updates it
+        tensors_.push_back(
+            {.master = floats(p.master),
+             .gradient = floats(p.owned.of(p.gradient)),
+             .exp_avg = floats(p.exp_avg),
+             .exp_avg_sq = floats(p.exp_avg_sq),
+             .weight = p.weight.dtype == DType::fp32 ? Tensor() : p.owned.of(p.weight),
+             .weight_decay = p.weight_decay ? options.weight_decay : 0});
     }
 }
 
@@ -82,7 +84,9 @@ void OptimizerStep::report(Context& ctx, Bytes mine) {
     const std::vector<Parameter>& parameters = model_.store().parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         if (parameters[i].counted_elsewhere) continue;
-        op.sum_of_squares(ctx, parameters[i].gradient, slots + model_.store().ids()[i]);
+        const Tensor gradient = parameters[i].owned.of(parameters[i].gradient);
+        if (gradient.size() == 0) continue;
+        op.sum_of_squares(ctx, gradient, slots + model_.store().ids()[i]);
     }
     const int64_t count = report_slots(model_.config());
     if (reports_loss_) op.add_up(ctx, model_.output()->losses(), slots + count - 2);

@@ -135,7 +135,8 @@ void PassMeter::add_step(const Timeline& mine, const Program& program, int64_t d
     put(fixed_, duration_ns - (last - first));
 }
 
-MeasuredCosts PassMeter::gather(Communicator& communicator, int stages, bool cpu_time) const {
+MeasuredCosts PassMeter::gather(Communicator& communicator, Mesh mesh, int stages,
+                                bool cpu_time) const {
     std::vector<std::byte> mine;
     const Header header{.median_step_ns = median(durations_),
                         .fixed_ns = median(fixed_),
@@ -160,7 +161,8 @@ MeasuredCosts PassMeter::gather(Communicator& communicator, int stages, bool cpu
     Header sum;
     for (TableCosts* table : {&costs.wall, &costs.cpu}) {
         table->stage_ns.resize(static_cast<size_t>(stages));
-        table->rank_ns.resize(static_cast<size_t>(communicator.size()));
+        table->rank_ns.resize(static_cast<size_t>(mesh.pipeline));
+        table->replicas = mesh.data;
     }
     const auto all = communicator.all_gather(mine);
     for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -171,13 +173,15 @@ MeasuredCosts PassMeter::gather(Communicator& communicator, int stages, bool cpu
         sum.local_wall += one.local_wall;
         sum.local_cpu += one.local_cpu;
         sum.local_bytes += one.local_bytes;
+        if (mesh.replica(static_cast<int>(rank)) != 0) continue;
+        const auto row = static_cast<size_t>(mesh.pipeline_rank(static_cast<int>(rank)));
         for (size_t at = sizeof one; at < all[rank].size(); at += sizeof(Entry)) {
             Entry entry;
             std::memcpy(&entry, all[rank].data() + at, sizeof entry);
             const auto op = static_cast<size_t>(entry.op);
             const auto set = [&](TableCosts& table, int64_t ns) {
                 (traits(entry.op).has_stage ? table.stage_ns[entry.stage]
-                                            : table.rank_ns[rank])[op] = ns;
+                                            : table.rank_ns[row])[op] = ns;
             };
             set(costs.wall, entry.wall);
             set(costs.cpu, cpu_time ? entry.cpu : entry.wall);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/timeline.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -54,8 +55,9 @@ public:
     /// `mine`: this rank's spans of the step. `duration_ns`: of the whole step, program and all.
     void add_step(const Timeline& mine, const Program& program, int64_t duration_ns);
 
-    /// Of all ranks. Costs that no rank saw are 0. Collective.
-    [[nodiscard]] MeasuredCosts gather(Communicator& communicator, int stages, bool cpu_time) const;
+    /// Of the first replica's ranks. Costs that none of them saw are 0. Collective.
+    [[nodiscard]] MeasuredCosts gather(Communicator& communicator, Mesh mesh, int stages,
+                                       bool cpu_time) const;
 
 private:
     static constexpr size_t kWindow = 64;

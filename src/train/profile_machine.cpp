@@ -123,7 +123,7 @@ private:
             meter.add_step(trained_.executor->timeline(), programs[static_cast<size_t>(rank_)],
                            now_ns() - begin);
         }
-        return meter.gather(communicator_, plan_->schedule().stages, false).wall;
+        return meter.gather(communicator_, plan_->mesh(), plan_->schedule().stages, false).wall;
     }
 
     std::vector<LinkSample> time_links(TableCosts& costs) {

@@ -5,36 +5,79 @@
 
 namespace vocabpipe {
 
-StepBatch::StepBatch(const TokenDataset& dataset, int64_t micro_batch_size, int microbatches)
-    : dataset_(dataset), micro_batch_size_(micro_batch_size) {
-    const auto per_microbatch = static_cast<size_t>(micro_batch_size * dataset.seq_length());
+StepBatch::StepBatch(const SampleSource& samples, const StepBatchOptions& options)
+    : samples_(samples),
+      options_(options),
+      sample_(static_cast<size_t>(samples.seq_length()) + 1) {}
+
+void StepBatch::set_microbatches(int microbatches) {
+    if (microbatches_.size() == static_cast<size_t>(microbatches)) return;
+    const int64_t length = samples_.seq_length();
+    const auto per_microbatch = static_cast<size_t>(options_.micro_batch_size * length);
     const size_t total = per_microbatch * static_cast<size_t>(microbatches);
     tokens_.resize(total);
     labels_.resize(total);
     loss_gradient_.resize(total);
-    sample_.resize(static_cast<size_t>(dataset.seq_length()) + 1);
+    if (options_.masks.separate) first_visible_.resize(total);
+    microbatches_.clear();
     for (int j = 0; j < microbatches; ++j) {
         const size_t at = static_cast<size_t>(j) * per_microbatch;
         microbatches_.push_back(
             {.index = j,
-             .sequences = micro_batch_size,
-             .seq_length = dataset.seq_length(),
+             .sequences = options_.micro_batch_size,
+             .seq_length = length,
              .tokens = std::span(tokens_).subspan(at, per_microbatch),
              .labels = std::span(labels_).subspan(at, per_microbatch),
-             .loss_gradient = std::span(loss_gradient_).subspan(at, per_microbatch)});
+             .loss_gradient = std::span(loss_gradient_).subspan(at, per_microbatch),
+             .first_visible = options_.masks.separate
+                                  ? std::span(first_visible_).subspan(at, per_microbatch)
+                                  : std::span<int32_t>()});
     }
 }
 
-void StepBatch::load(int64_t first_sample) {
-    const int64_t samples = global_batch_size();
-    const int64_t length = dataset_.seq_length();
-    for (int64_t i = 0; i < samples; ++i) {
-        dataset_.sample(first_sample + i, sample_);
-        std::copy_n(sample_.begin(), length, tokens_.begin() + i * length);
-        std::copy_n(sample_.begin() + 1, length, labels_.begin() + i * length);
+int64_t StepBatch::fill(int j, int64_t first) {
+    const DocumentMasks& masks = options_.masks;
+    const auto length = static_cast<size_t>(samples_.seq_length());
+    const auto rows = static_cast<size_t>(options_.micro_batch_size);
+    int64_t counted = options_.micro_batch_size * samples_.seq_length();
+    for (size_t row = 0; row < rows; ++row) {
+        samples_.sample(first + static_cast<int64_t>(row), sample_);
+        const size_t at = (static_cast<size_t>(j) * rows + row) * length;
+        const auto tokens = std::span(tokens_).subspan(at, length);
+        const auto labels = std::span(labels_).subspan(at, length);
+        std::copy_n(sample_.begin(), length, tokens.begin());
+        std::copy_n(sample_.begin() + 1, length, labels.begin());
+        if (masks.ignore_next) counted -= ignore_after_ends(tokens, masks.end_of_document, labels);
+        if (masks.separate) {
+            find_document_starts(tokens, masks.end_of_document,
+                                 std::span(first_visible_).subspan(at, length));
+        }
     }
-    counted_tokens_ =
-        std::count_if(labels_.begin(), labels_.end(), [](int32_t label) { return label >= 0; });
+    return counted;
+}
+
+int64_t StepBatch::count(int64_t first) {
+    const int64_t length = samples_.seq_length();
+    int64_t counted = options_.micro_batch_size * length;
+    // Without a mask every label counts: check_tokens() refuses negative ids.
+    if (!options_.masks.ignore_next) return counted;
+    for (int64_t row = 0; row < options_.micro_batch_size; ++row) {
+        samples_.sample(first + row, sample_);
+        counted -= std::count(sample_.begin(), sample_.end() - 1, options_.masks.end_of_document);
+    }
+    return counted;
+}
+
+void StepBatch::load(int64_t first_sample, int microbatches) {
+    set_microbatches(microbatches);
+    counted_tokens_ = 0;
+    int64_t first = first_sample;
+    for (int j = 0; j < microbatches; ++j) {
+        for (int replica = 0; replica < options_.replicas; ++replica) {
+            counted_tokens_ += replica == options_.replica ? fill(j, first) : count(first);
+            first += options_.micro_batch_size;
+        }
+    }
     const float g = counted_tokens_ == 0 ? 0.0F : 1.0F / static_cast<float>(counted_tokens_);
     std::transform(labels_.begin(), labels_.end(), loss_gradient_.begin(),
                    [g](int32_t label) { return label >= 0 ? g : 0.0F; });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/train/data/data_options.hpp"
 #include "src/train/rank_placement.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/model_config.hpp"
@@ -21,14 +22,13 @@ namespace vocabpipe {
 /// A training run; the comments name the flags of train_gpt.
 struct TrainOptions {
     ModelConfig model;
-    std::string data_path;             // --data-path
-    std::string data_format = "auto";  // --data-format
-    int64_t micro_batch_size = 1;      // --micro-batch-size, sequences
-    int64_t global_batch_size = 8;     // --global-batch-size, sequences
-    int64_t train_iters = 100;         // --train-iters
-    double lr = 3e-4;                  // --lr; suits models of this size with AdamW
-    double min_lr = 0;                 // --min-lr
-    int64_t lr_warmup_iters = 0;       // --lr-warmup-iters
+    DataOptions data;
+    int64_t micro_batch_size = 1;   // --micro-batch-size, sequences
+    int64_t global_batch_size = 8;  // --global-batch-size, sequences
+    int64_t train_iters = 100;      // --train-iters
+    double lr = 3e-4;               // --lr; suits models of this size with AdamW
+    double min_lr = 0;              // --min-lr
+    int64_t lr_warmup_iters = 0;    // --lr-warmup-iters
     OptimizerOptions optimizer;
     uint64_t seed = 1234;  // --seed; Megatron's default
 

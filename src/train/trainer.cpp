@@ -3,17 +3,19 @@
 
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
+#include "src/train/batch_loader.hpp"
 #include "src/train/check_options.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
-#include "src/train/data/check_tokens.hpp"
+#include "src/train/data/training_data.hpp"
 #include "src/train/measure_links.hpp"
 #include "src/train/metrics_file.hpp"
 #include "src/train/pass_meter.hpp"
 #include "src/train/process_memory.hpp"
 #include "src/train/rank_placement.hpp"
 #include "src/train/run_report.hpp"
+#include "src/train/same_on_every_rank.hpp"
 #include "src/train/trained_rank.hpp"
 #include "src/train/training_plan.hpp"
 #include "vocabpipe/error.hpp"
@@ -55,13 +57,13 @@ public:
         std::vector<RankPlacement> placements = find_placements(communicator_);
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] { prepare(std::move(placements)); });
+        check_same_on_every_rank(communicator_, data_->fingerprint(), ExitCode::input_file,
+                                 "give every rank the same files");
         if (rank_ == 0) plan_->print();
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
         if (!options_.save.empty()) open_saver();
         if (checkpoint_) load();
         open_metrics();
-        batch_ = std::make_unique<StepBatch>(*dataset_, options_.micro_batch_size,
-                                             plan_->microbatches());
         for (int64_t step = first_step_; step <= options_.train_iters; ++step) {
             const StepResult result = run_step(step);
             if (saver_) print_saved(saver_->poll());
@@ -164,10 +166,8 @@ private:
                    flag.starts_with("--finetune");
         });
         flags.push_back("ranks " + std::to_string(communicator_.size()));
-        const std::filesystem::path data(options_.data_path);
-        flags.push_back("--data-path " +
-                        std::filesystem::absolute(data).lexically_normal().string());
-        flags.push_back("samples-per-epoch " + std::to_string(dataset_->samples_per_epoch()));
+        for (std::string& flag : data_->flags()) flags.push_back(std::move(flag));
+        flags.push_back("samples-per-epoch " + std::to_string(samples_->samples_per_epoch()));
         return flags;
     }
 
@@ -196,14 +196,15 @@ private:
     }
 
     void open_data() {
-        if (options_.data_path.empty()) throw UsageError("--data-path: is required");
-        std::shared_ptr<const TokenSource> source =
-            open_tokens(options_.data_path, parse_data_format(options_.data_format));
+        data_.emplace(options_.data);
         // One rank scans; agree() tells the others.
-        if (rank_ == 0) check_tokens(*source, options_.model.vocab_size);
-        dataset_.emplace(
-            std::move(source),
-            TokenDatasetOptions{.seq_length = options_.model.seq_length, .seed = options_.seed});
+        if (rank_ == 0) data_->check(options_.model.vocab_size);
+        samples_ = data_->samples(DataSplit::train,
+                                  {.seq_length = options_.model.seq_length, .seed = options_.seed});
+        batch_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options_.micro_batch_size,
+                                                   .replica = plan_->mesh().replica(rank_),
+                                                   .replicas = plan_->mesh().data,
+                                                   .masks = data_->masks()});
     }
 
     void load() {
@@ -237,13 +238,16 @@ private:
         const LearningRateSchedule learning_rate{options_.lr, options_.min_lr,
                                                  options_.lr_warmup_iters, options_.train_iters};
         const int64_t begin = now_ns();
-        batch_->load(samples_before(step));
+        const StepBatch& batch = batch_->load(samples_before(step), plan_->microbatches());
+        if (step < options_.train_iters) {
+            batch_->prefetch(samples_before(step + 1), plan_->microbatches());
+        }
         const double lr = learning_rate.at(step);
         trained_.optimizer->begin_step(
-            step, static_cast<float>(lr), batch_->counted_tokens(),
+            step, static_cast<float>(lr), batch.counted_tokens(),
             output_failure_ || (options_.stop_requested && options_.stop_requested()));
         trained_.executor->set_step(step);
-        trained_.executor->run_step(batch_->microbatches());
+        trained_.executor->run_step(batch.microbatches());
         const int64_t duration = now_ns() - begin;
 
         const StepResult result = trained_.optimizer->result();
@@ -336,15 +340,16 @@ private:
 
     [[nodiscard]] std::string trace_path() const {
         const std::string schedule = std::filesystem::path(options_.schedule).stem().string();
+        const Mesh mesh = mesh_of(options_, communicator_.size());
         return options_.trace_dir + "/" + schedule + "-" +
-               std::string(to_string(options_.vocab_mode)) + "-p" +
-               std::to_string(communicator_.size());
+               std::string(to_string(options_.vocab_mode)) + "-p" + std::to_string(mesh.pipeline) +
+               (mesh.data == 1 ? "" : "d" + std::to_string(mesh.data));
     }
 
     /// Passes of the steps so far, and links. Collective.
     [[nodiscard]] MeasuredCosts measure() {
-        MeasuredCosts measured =
-            meter_.gather(communicator_, plan_->schedule().stages, plan_->threads() == 1);
+        MeasuredCosts measured = meter_.gather(communicator_, plan_->mesh(),
+                                               plan_->schedule().stages, plan_->threads() == 1);
         const int64_t boundary = plan_->boundary_bytes();
         if (links_.median.empty()) {
             links_ = measure_links(communicator_, *device_, trained_.executor->transport(),
@@ -457,9 +462,10 @@ private:
     int64_t start_memory_;
     std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
-    std::optional<TokenDataset> dataset_;
-    std::optional<Checkpoint> checkpoint_;   ///< until its weights are in place
-    std::optional<SaveFolder> save_folder_;  ///< on rank 0
+    std::optional<TrainingData> data_;
+    std::unique_ptr<const SampleSource> samples_;  ///< to train on
+    std::optional<Checkpoint> checkpoint_;         ///< until its weights are in place
+    std::optional<SaveFolder> save_folder_;        ///< on rank 0
     int64_t first_step_ = 1;
     int64_t first_sample_ = 0;  ///< of first_step_
     std::optional<MetricsFile> metrics_;
@@ -467,7 +473,7 @@ private:
     TrainedRank trained_;
     std::optional<CheckpointSaver> saver_;
     bool said_that_saves_wait_ = false;
-    std::unique_ptr<StepBatch> batch_;
+    std::optional<BatchLoader> batch_;
     RankUsage usage_;
     PassMeter meter_;
     LinkTimes links_;

@@ -2,6 +2,7 @@
 #include "src/train/training_plan.hpp"
 
 #include "src/model/parameters.hpp"
+#include "src/train/check_options.hpp"
 #include "src/train/process_memory.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/flop_costs.hpp"
@@ -51,8 +52,11 @@ double parameter_count(const ModelConfig& config) {
 
 TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements,
                            const kernels::Operators& operators)
-    : options_(options), placements_(std::move(placements)) {
-    microbatches_ = static_cast<int>(options_.global_batch_size / options_.micro_batch_size);
+    : options_(options),
+      placements_(std::move(placements)),
+      mesh_(mesh_of(options, static_cast<int>(placements_.size()))) {
+    microbatches_ =
+        static_cast<int>(options_.global_batch_size / options_.micro_batch_size / mesh_.data);
     threads_ = options_.threads_per_rank;
     if (threads_ == 0) {
         threads_ = placements_.front().threads();
@@ -65,12 +69,14 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
     check_layers();
     partition_ = {.layers_per_stage = layers_of_stages(),
                   .micro_batch_size = options_.micro_batch_size,
+                  .replicas = mesh_.data,
                   .threads_per_rank = threads_,
                   .recompute = recompute_,
                   .operators = &operators};
     sizes_ = step_sizes(options_.model, partition_, schedule_);
     if (options_.cost_file.empty()) {
         costs_ = flop_costs(options_.model, partition_, schedule_);
+        costs_.replicas = mesh_.data;
         programs_ = lower(schedule_, sizes_, costs_, {.reductions = options_.reductions});
     } else {
         rebuild(costs_of_file());
@@ -93,7 +99,9 @@ std::vector<int> TrainingPlan::layers_of_stages() const {
 
 PassCosts TrainingPlan::rebuild(const TableCosts& measured) {
     costs_ = measured;
+    costs_.replicas = 1;  // the schedule is one pipeline's
     PassCosts costs = PassCosts::of(costs_, sizes_, schedule_);
+    costs_.replicas = mesh_.data;
     schedule_ = make_schedule(costs, options_.c0_margin);
     programs_ = lower(schedule_, sizes_, costs_, {.reductions = options_.reductions});
     return costs;
@@ -101,9 +109,9 @@ PassCosts TrainingPlan::rebuild(const TableCosts& measured) {
 
 void TrainingPlan::read_layout() {
     const std::string flag = "--pipeline-model-parallel-layout " + options_.layout;
-    layout_ = parse_stage_layout(
-        options_.layout,
-        {.ranks = ranks(), .chunks = options_.chunks, .num_layers = options_.model.num_layers});
+    layout_ = parse_stage_layout(options_.layout, {.ranks = mesh_.pipeline,
+                                                   .chunks = options_.chunks,
+                                                   .num_layers = options_.model.num_layers});
     if (layout_->sharded_input != layout_->sharded_output) {
         throw UsageError(flag +
                          ": shards one of embedding and output layer; write V for both, or E and "
@@ -120,7 +128,7 @@ void TrainingPlan::read_layout() {
 }
 
 void TrainingPlan::read_file() {
-    ScheduleFile file = read_schedule(options_.schedule, {.ranks = ranks()});
+    ScheduleFile file = read_schedule(options_.schedule, {.ranks = mesh_.pipeline});
     const auto refuse = [this](const std::string& what) {
         throw InputFileError(options_.schedule + ": " + what);
     };
@@ -162,7 +170,7 @@ Schedule TrainingPlan::make_order(const PassCosts& costs, int64_t c0_margin) con
                                  .costs = costs,
                                  .search_moves = options_.search_moves});
     }
-    return generate(options_.schedule, {.ranks = ranks(),
+    return generate(options_.schedule, {.ranks = mesh_.pipeline,
                                         .microbatches = microbatches_,
                                         .vocab_mode = options_.vocab_mode,
                                         .vocab_size = options_.model.vocab_size,
@@ -176,17 +184,17 @@ Schedule TrainingPlan::make_order(const PassCosts& costs, int64_t c0_margin) con
 }
 
 int TrainingPlan::chunks() const {
-    if (layout_) return static_cast<int>(layout_->layers.size()) / ranks();
+    if (layout_) return static_cast<int>(layout_->layers.size()) / mesh_.pipeline;
     if (options_.layers_per_chunk == 0) return options_.chunks;
-    const int64_t round = int64_t{options_.layers_per_chunk} * ranks();
+    const int64_t round = int64_t{options_.layers_per_chunk} * mesh_.pipeline;
     if (options_.model.num_layers % round == 0) {
         return static_cast<int>(options_.model.num_layers / round);
     }
-    throw UsageError("--num-layers-per-virtual-pipeline-stage " +
-                     std::to_string(options_.layers_per_chunk) + ": --num-layers " +
-                     std::to_string(options_.model.num_layers) + " is no multiple of " +
-                     std::to_string(round) + ", that many on each of " + std::to_string(ranks()) +
-                     " ranks; use --chunks, which allows uneven stages");
+    throw UsageError(
+        "--num-layers-per-virtual-pipeline-stage " + std::to_string(options_.layers_per_chunk) +
+        ": --num-layers " + std::to_string(options_.model.num_layers) + " is no multiple of " +
+        std::to_string(round) + ", that many on each of " + std::to_string(mesh_.pipeline) +
+        " ranks; use --chunks, which allows uneven stages");
 }
 
 int64_t TrainingPlan::boundary_bytes() const {
@@ -256,7 +264,9 @@ TableCosts TrainingPlan::costs_of_file() const {
     refuse("other output rows per rank", profile.output, schedule_.output);
     // Biases, norms, gates, heads of keys and values: another family or shape.
     std::vector<PersistentBytes> mine;
-    for (int rank = 0; rank < ranks(); ++rank) mine.push_back(persistent(rank));
+    for (int rank = 0; rank < mesh_.pipeline; ++rank) {
+        mine.push_back(persistent(mesh_.world_rank(rank, 0)));
+    }
     refuse("a model of other weights", profile.persistent, mine);
     return profile.costs;
 }
@@ -307,28 +317,33 @@ void TrainingPlan::print() const {
         recompute_ == Recompute::none
             ? ""
             : ", " + std::string(to_string(recompute_)) + " recomputation";
+    const std::string ranks_text = mesh_.data == 1 ? std::to_string(mesh_.pipeline) + " ranks"
+                                                   : std::to_string(mesh_.data) + " replicas x " +
+                                                         std::to_string(mesh_.pipeline) + " ranks";
     std::printf(
-        "%s, vocab mode %s, %d ranks x %d threads, %d microbatches of %lld x %lld tokens, "
+        "%s, vocab mode %s, %s x %d threads, %d microbatches of %lld x %lld tokens%s, "
         "%s, %.2f M parameters%s\n",
-        options_.schedule.c_str(), std::string(to_string(options_.vocab_mode)).c_str(), ranks(),
-        threads_, microbatches_, static_cast<long long>(options_.micro_batch_size),
-        static_cast<long long>(options_.model.seq_length),
+        options_.schedule.c_str(), std::string(to_string(options_.vocab_mode)).c_str(),
+        ranks_text.c_str(), threads_, microbatches_,
+        static_cast<long long>(options_.micro_batch_size),
+        static_cast<long long>(options_.model.seq_length), mesh_.data == 1 ? "" : " each",
         options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
         parameter_count(options_.model) / 1e6, recomputation.c_str());
     std::printf("%4s  %-20s %-10s %6s %14s %14s %12s  %s\n", "rank", "host", "stages", "layers",
                 "embedding rows", "output rows", "planned MiB", "device");
     for (int rank = 0; rank < ranks(); ++rank) {
+        const int in_pipeline = mesh_.pipeline_rank(rank);
         int layers = 0;
         std::string stages;
         for (size_t s = 0; s < partition_.layers_per_stage.size(); ++s) {
-            if (schedule_.rank_of_stage[s] != rank) continue;
+            if (schedule_.rank_of_stage[s] != in_pipeline) continue;
             layers += partition_.layers_per_stage[s];
             stages += (stages.empty() ? "" : ",") + std::to_string(s);
         }
         std::printf("%4d  %-20s %-10s %6d %14lld %14lld %12.1f  %s\n", rank,
                     placements_[static_cast<size_t>(rank)].host.c_str(), stages.c_str(), layers,
-                    static_cast<long long>(schedule_.input.rows(rank)),
-                    static_cast<long long>(schedule_.output.rows(rank)),
+                    static_cast<long long>(schedule_.input.rows(in_pipeline)),
+                    static_cast<long long>(schedule_.output.rows(in_pipeline)),
                     static_cast<double>(planned_bytes(rank)) / (1 << 20),
                     placement(rank).device.c_str());
     }
@@ -373,8 +388,8 @@ Profile TrainingPlan::profile(const TableCosts& costs, std::vector<Op> derived,
     profile.costs = costs;
     profile.derived = std::move(derived);
     profile.sizes = sizes_;
-    for (int rank = 0; rank < ranks(); ++rank) {
-        profile.persistent.push_back(persistent(rank));
+    for (int rank = 0; rank < mesh_.pipeline; ++rank) {
+        profile.persistent.push_back(persistent(mesh_.world_rank(rank, 0)));
     }
     profile.links = std::move(links);
     return profile;

@@ -5,6 +5,7 @@
 #include "src/train/rank_placement.hpp"
 #include "src/train/train_options.hpp"
 #include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/profile.hpp"
@@ -31,9 +32,11 @@ public:
     [[nodiscard]] const RankPlacement& placement(int rank) const {
         return placements_[static_cast<size_t>(rank)];
     }
+    /// Of the world.
     [[nodiscard]] int ranks() const { return static_cast<int>(placements_.size()); }
-    [[nodiscard]] int microbatches() const { return microbatches_; }
-    [[nodiscard]] int threads() const { return threads_; }  ///< per rank
+    [[nodiscard]] const Mesh& mesh() const { return mesh_; }
+    [[nodiscard]] int microbatches() const { return microbatches_; }  ///< of a replica
+    [[nodiscard]] int threads() const { return threads_; }            ///< per rank
     [[nodiscard]] const Schedule& schedule() const { return schedule_; }
     [[nodiscard]] const ModelPartition& partition() const { return partition_; }
     [[nodiscard]] const StepSizes& sizes() const { return sizes_; }
@@ -76,6 +79,7 @@ private:
 
     const TrainOptions& options_;
     std::vector<RankPlacement> placements_;
+    Mesh mesh_;
     int microbatches_ = 1;
     int threads_ = 1;
     std::optional<StageLayout> layout_;

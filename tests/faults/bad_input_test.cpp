@@ -16,6 +16,7 @@ namespace vocabpipe::testing {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -198,11 +199,42 @@ std::vector<Row> rows() {
         {"EpsilonOfZero", {"--adam-eps", "0"}, 2, {"--adam-eps 0", "positive"}},
         {"SmoothingOfOne", {"--label-smoothing", "1"}, 2, {"--label-smoothing 1", "below 1"}},
         {"NegativeZLoss", {"--z-loss", "-1"}, 2, {"--z-loss -1", "not negative"}},
+        {"ZLossNotANumber", {"--z-loss", "nan"}, 2, {"--z-loss nan", "finite"}},
         {"LogNever", {"--log-interval", "0"}, 2, {"--log-interval 0", at_least_1}},
         // Data.
         {"MissingFile", {"--data-path", "@/none"}, 3, {"/none: no such file", ".idx and .bin"}},
         {"EmptyPath", {"--data-path", ""}, 2, {"--data-path"}},
         {"Folder", {"--data-path", "@"}, 3, {"folder"}},
+        {"BlendWithoutAWeight",
+         {"--data-path", "1", "@/toy", "@/toy"},
+         2,
+         {"--data-path: has 3 words", "a weight and a name"},
+         On::threads},
+        {"BlendWithAWeightOfZero",
+         {"--data-path", "1", "@/toy", "0", "@/toy"},
+         2,
+         {"--data-path: the weight '0'", "above 0"},
+         On::threads},
+        {"MissingFileOfABlend",
+         {"--data-path", "1", "@/toy", "2", "@/none"},
+         3,
+         {"/none: no such file"},
+         On::threads},
+        {"SplitOfWords",
+         {"--split", "most,some"},
+         2,
+         {"--split most,some", "969,30,1"},
+         On::threads},
+        {"EndOfDocumentsThatNobodyKnows",
+         {"--eod-mask-loss"},
+         2,
+         {"--eod-mask-loss: ", "give --eod-token-id"},
+         On::threads},
+        {"EndOfDocumentsBeyondTheVocabulary",
+         {"--eod-mask-loss", "--eod-token-id", "100000"},
+         2,
+         {"--eod-token-id 100000", "--vocab-size"},
+         On::threads},
         {"TruncatedIndex",
          {},
          3,
@@ -446,6 +478,16 @@ TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
                                   small_model(data_) + one.second;
         EXPECT_THAT(only_line(command, 2), HasSubstr(one.says));
     }
+}
+
+TEST_F(Launch, RanksWithDifferentDataEndWithWhatDiffers) {
+    write_dataset(folder_ / "shorter", some_tokens(4000));
+    const Arguments command = under_mpirun(1, small_model(data_)) +
+                              Arguments{":", "-np", "1", VOCABPIPE_TRAIN_GPT} +
+                              small_model(folder_ / "shorter");
+    EXPECT_THAT(only_line(command, 3),
+                AllOf(HasSubstr("5000 tokens"), HasSubstr("on rank 0 but train data"),
+                      HasSubstr("4000 tokens"), HasSubstr("the same files")));
 }
 
 /// A shell that sets a limit and becomes train_gpt.

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <vector>
 
 #include "kernels/attention_shape.hpp"
@@ -17,12 +20,28 @@ inline double score_scale(AttentionShape shape) {
                            : 1 / std::sqrt(static_cast<double>(shape.head_size));
 }
 
+/// first_visible of sequences in which a document begins at each of these of all N tokens, besides
+/// at the sequences' own beginnings.
+inline std::vector<int32_t> documents(const AttentionShape& shape,
+                                      std::initializer_list<int64_t> beginnings) {
+    std::vector<int32_t> first_visible(static_cast<size_t>(shape.tokens()));
+    int64_t beginning = 0;
+    for (int64_t n = 0; n < shape.tokens(); ++n) {
+        if (n % shape.seq_length == 0 || std::ranges::find(beginnings, n) != beginnings.end()) {
+            beginning = n % shape.seq_length;
+        }
+        first_visible[static_cast<size_t>(n)] = static_cast<int32_t>(beginning);
+    }
+    return first_visible;
+}
+
 /// Attention by the textbook with whole (s, s) matrices in fp64, and beside every result a bound of
 /// the error that an operator may make: fp32 sums, p and ds rounded to the run's type.
 struct Naive {
     Matrix out, out_bound, log_sum_exp, dqkv, dqkv_bound;
 
-    Naive(const Matrix& qkv, const Matrix& dout, AttentionShape shape, DType type)
+    Naive(const Matrix& qkv, const Matrix& dout, AttentionShape shape, DType type,
+          std::span<const int32_t> first_visible = {})
         : out(zeros(shape.tokens(), shape.query_columns())),
           out_bound(out),
           log_sum_exp(zeros(shape.tokens(), shape.heads)),
@@ -30,7 +49,7 @@ struct Naive {
           dqkv_bound(dqkv) {
         for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
             for (int64_t head = 0; head < shape.heads; ++head) {
-                one_head(qkv, dout, shape, sequence, head, type);
+                one_head(qkv, dout, shape, first_visible, sequence, head, type);
             }
         }
         // The results are rounded once more.
@@ -55,8 +74,9 @@ private:
         matrix.set(row, col, matrix.get(row, col) + value);
     }
 
-    void one_head(const Matrix& qkv, const Matrix& dout, AttentionShape shape, int64_t sequence,
-                  int64_t head, DType type) {
+    void one_head(const Matrix& qkv, const Matrix& dout, AttentionShape shape,
+                  std::span<const int32_t> first_visible, int64_t sequence, int64_t head,
+                  DType type) {
         const int64_t s = shape.seq_length, d = shape.head_size;
         const int64_t sharing = shape.heads / shape.kv_heads;  // query heads of a key
         const int64_t base = sequence * s, col = head * d;
@@ -76,7 +96,10 @@ private:
             std::vector<double> score(static_cast<size_t>(s)), p(score), p_error(score), dp(score);
             std::vector<double> dp_error(score), slope(score), slope_error(score);
             double sum = 0.0, largest_error = 0.0;
-            const int64_t first = shape.window > 0 ? std::max<int64_t>(i - shape.window + 1, 0) : 0;
+            int64_t first = shape.window > 0 ? std::max<int64_t>(i - shape.window + 1, 0) : 0;
+            if (!first_visible.empty()) {
+                first = std::max<int64_t>(first, first_visible[static_cast<size_t>(base + i)]);
+            }
             for (int64_t j = first; j <= i; ++j) {
                 const auto at = static_cast<size_t>(j);
                 double magnitude = 0.0, dp_magnitude = 0.0;

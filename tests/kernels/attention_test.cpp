@@ -78,8 +78,8 @@ TEST_P(AttentionOfType, AgreesWithTheTextbookInBothDirections) {
         const Naive naive(qkv, dout, shape, type);
         Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, width, type);
         Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
-        host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace.span());
-        host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv,
+        host::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace.span());
+        host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, {}, dqkv,
                                         workspace.span());
         expect_close(out, naive.out, within(naive.out_bound));
         expect_close(log_sum_exp, naive.log_sum_exp, log_sum_exp_bound(naive, shape));
@@ -87,16 +87,72 @@ TEST_P(AttentionOfType, AgreesWithTheTextbookInBothDirections) {
     }
 }
 
+struct DocumentCase {
+    AttentionShape shape;
+    std::initializer_list<int64_t> beginnings;  ///< documents()
+};
+
+const DocumentCase kDocuments[] = {
+    // of one token each; at the very end; none but the sequence's own
+    {{.sequences = 1, .seq_length = 3, .heads = 1, .head_size = 4, .kv_heads = 1}, {1, 2}},
+    {{.sequences = 2, .seq_length = 5, .heads = 2, .head_size = 17, .kv_heads = 1}, {4, 6, 9}},
+    {{.sequences = 2, .seq_length = 70, .heads = 1, .head_size = 8, .kv_heads = 1}, {}},
+    // at the edges of blocks and vectors of queries, and within them; other ones in each sequence
+    {{.sequences = 1, .seq_length = 200, .heads = 2, .head_size = 16, .kv_heads = 2},
+     {15, 16, 17, 63, 64, 65, 128}},
+    {{.sequences = 3, .seq_length = 130, .heads = 4, .head_size = 24, .kv_heads = 2},
+     {129, 130 + 64, 260 + 7, 260 + 100}},
+    // a long one after short ones, and before
+    {{.sequences = 2, .seq_length = 300, .heads = 2, .head_size = 64, .kv_heads = 1},
+     {1, 2, 30, 300 + 270, 300 + 299}},
+    // and a window that is shorter than some and longer than others; a cap
+    {{.sequences = 1,
+      .seq_length = 300,
+      .heads = 2,
+      .head_size = 5,
+      .kv_heads = 1,
+      .softcap = 2,
+      .window = 70},
+     {40, 90, 91, 280}},
+    {{.sequences = 2, .seq_length = 150, .heads = 1, .head_size = 8, .kv_heads = 1, .window = 1},
+     {70}},
+};
+
+TEST_P(AttentionOfType, AgreesWithTheTextbookWithinDocuments) {
+    const DType type = GetParam();
+    for (const auto& [shape, beginnings] : kDocuments) {
+        SCOPED_TRACE(testing::Message()
+                     << shape.sequences << " sequences of " << shape.seq_length << ", "
+                     << beginnings.size() << " beginnings, window " << shape.window);
+        const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
+        const auto first_visible = documents(shape, beginnings);
+        const auto qkv = Matrix::random(n, width, type, 1, -2.0, 2.0);
+        const auto dout = Matrix::random(n, h, type, 2);
+        const Naive naive(qkv, dout, shape, type, first_visible);
+        Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, width, type);
+        Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
+        host::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp,
+                                       workspace.span());
+        host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible,
+                                        dqkv, workspace.span());
+        expect_close(out, naive.out, within(naive.out_bound));
+        expect_close(log_sum_exp, naive.log_sum_exp, log_sum_exp_bound(naive, shape));
+        expect_close(dqkv, naive.dqkv, within(naive.dqkv_bound));
+    }
+}
+
 /// out, log_sum_exp and dqkv.
-std::vector<Matrix> run_on_host(const AttentionShape& shape, DType type, int threads) {
+std::vector<Matrix> run_on_host(const AttentionShape& shape, DType type, int threads,
+                                std::span<const int32_t> first_visible = {}) {
     const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
     const auto qkv = Matrix::random(n, width, type, 1, -2.0, 2.0);
     const auto dout = Matrix::random(n, h, type, 2);
     Context ctx({.threads = threads, .poll = {}});
     Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, width, type);
     Workspace workspace(host::attention_workspace_bytes(shape, type, threads));
-    host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace.span());
-    host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv,
+    host::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp,
+                                   workspace.span());
+    host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv,
                                     workspace.span());
     return {out, log_sum_exp, dqkv};
 }
@@ -131,6 +187,51 @@ TEST_P(AttentionOfType, AWindowOfAllKeysGivesTheBitsOfNone) {
     }
 }
 
+TEST_P(AttentionOfType, BitsWithinDocumentsAreTheSameForAnyNumberOfThreads) {
+    const AttentionShape shape{
+        .sequences = 2, .seq_length = 150, .heads = 6, .head_size = 40, .kv_heads = 2};
+    const auto first_visible = documents(shape, {10, 70, 71, 150 + 140});
+    const auto one = run_on_host(shape, GetParam(), 1, first_visible);
+    const auto three = run_on_host(shape, GetParam(), 3, first_visible);
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(one[i].same_bits(three[i])) << i;
+}
+
+TEST_P(AttentionOfType, SequencesOfOneDocumentGiveTheBitsOfNoMask) {
+    for (const int64_t window : {0, 33}) {
+        const AttentionShape shape{.sequences = 2,
+                                   .seq_length = 150,
+                                   .heads = 2,
+                                   .head_size = 40,
+                                   .kv_heads = 1,
+                                   .window = window};
+        const auto expected = run_on_host(shape, GetParam(), 1);
+        const auto actual = run_on_host(shape, GetParam(), 1, documents(shape, {}));
+        for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(actual[i].same_bits(expected[i])) << i;
+    }
+}
+
+// Else the time of short documents would not be short.
+TEST_P(AttentionOfType, NeverReadsBlocksOfKeysOfEarlierDocuments) {
+    const DType type = GetParam();
+    const AttentionShape shape{
+        .sequences = 1, .seq_length = 256, .heads = 1, .head_size = 8, .kv_heads = 1};
+    const auto first_visible = documents(shape, {70});
+    auto qkv = Matrix::random(256, 24, type, 1);
+    for (int64_t t = 0; t < 64; ++t) {
+        for (int64_t i = 0; i < 24; ++i) qkv.set(t, i, NAN);
+    }
+    const auto dout = Matrix::random(256, 8, type, 2);
+    Matrix out(256, 8, type), log_sum_exp(256, 1, DType::fp32), dqkv(256, 24, type);
+    Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
+    host::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp,
+                                   workspace.span());
+    host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv,
+                                    workspace.span());
+    for (int64_t t = 128; t < 256; ++t) {
+        EXPECT_TRUE(std::isfinite(out.get(t, 0)) && std::isfinite(dqkv.get(t, 0))) << t;
+    }
+}
+
 TEST_P(AttentionOfType, NeverReadsKeysThatNoQueryOfABlockSees) {
     const DType type = GetParam();
     const AttentionShape shape{
@@ -142,8 +243,8 @@ TEST_P(AttentionOfType, NeverReadsKeysThatNoQueryOfABlockSees) {
     const auto dout = Matrix::random(200, 8, type, 2);
     Matrix out(200, 8, type), log_sum_exp(200, 1, DType::fp32), dqkv(200, 24, type);
     Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
-    host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace.span());
-    host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv,
+    host::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace.span());
+    host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, {}, dqkv,
                                     workspace.span());
     EXPECT_TRUE(std::isnan(out.get(63, 0)) && std::isnan(dqkv.get(63, 0)));
     for (int64_t t = 64; t < 200; ++t) {
@@ -162,7 +263,7 @@ TEST_P(AttentionOfType, SurvivesScoresFarOutsideTheRangeOfExp) {
     const auto qkv = Matrix::random(70, 48, type, 1, -100.0, 100.0);
     Matrix out(70, 16, type), log_sum_exp(70, 1, DType::fp32);
     Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
-    host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace.span());
+    host::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace.span());
     for (int64_t row = 0; row < 70; ++row) {
         // a convex combination of values within +-100
         for (int64_t col = 0; col < 16; ++col) EXPECT_LE(std::abs(out.get(row, col)), 100.5);
@@ -181,7 +282,7 @@ TEST(Attention, PollsBetweenHeadsOnOneThread) {
     const auto qkv = Matrix::random(8, 36, DType::fp32, 1);
     Matrix out(8, 12, DType::fp32), log_sum_exp(8, 3, DType::fp32);
     Workspace workspace(host::attention_workspace_bytes(shape, DType::fp32, 1));
-    host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace.span());
+    host::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace.span());
     EXPECT_EQ(polls, 6);
 }
 
@@ -193,7 +294,7 @@ TEST(Attention, RefusesHeadsThatCannotShareKeys) {
     Matrix out(2, 12, DType::fp32), log_sum_exp(2, 3, DType::fp32);
     Workspace workspace(host::attention_workspace_bytes(shape, DType::fp32, 1));
     EXPECT_THROW(
-        host::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace.span()),
+        host::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace.span()),
         UsageError);
 }
 
@@ -210,17 +311,33 @@ const AttentionShape kSmallShapes[] = {
      .window = 3},
 };
 
+struct SmallCase {
+    AttentionShape shape;
+    std::vector<int32_t> first_visible;
+};
+
+/// Both without a mask and with documents of one to three tokens.
+std::vector<SmallCase> small_cases() {
+    std::vector<SmallCase> cases;
+    for (const AttentionShape& shape : kSmallShapes) {
+        cases.push_back({shape, {}});
+        cases.push_back({shape, documents(shape, {2, 3, 9})});
+    }
+    return cases;
+}
+
 TEST(ReferenceAttention, IsTheTextbooksInBothDirections) {
     Context ctx({.threads = 1, .poll = {}});
-    for (const AttentionShape& shape : kSmallShapes) {
+    for (const auto& [shape, first_visible] : small_cases()) {
         const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
         const auto qkv = Matrix::random(n, width, DType::fp64, 1, -2.0, 2.0);
         const auto dout = Matrix::random(n, h, DType::fp64, 2);
-        const Naive naive(qkv, dout, shape, DType::fp64);
+        const Naive naive(qkv, dout, shape, DType::fp64, first_visible);
         Matrix out(n, h, DType::fp64), log_sum_exp(n, shape.heads, DType::fp64);
         Matrix dqkv(n, width, DType::fp64);
-        reference::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, {});
-        reference::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, {});
+        reference::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp, {});
+        reference::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible,
+                                             dqkv, {});
         const auto bound = [](int64_t, int64_t) { return 1e-12; };
         expect_close(out, naive.out, bound);
         expect_close(log_sum_exp, naive.log_sum_exp, bound);
@@ -230,18 +347,20 @@ TEST(ReferenceAttention, IsTheTextbooksInBothDirections) {
 
 TEST(ReferenceAttention, GradientIsThatOfFiniteDifferences) {
     Context ctx({.threads = 1, .poll = {}});
-    for (const AttentionShape& shape : kSmallShapes) {
+    for (const auto& [shape, first_visible] : small_cases()) {
         const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
         auto qkv = Matrix::random(n, width, DType::fp64, 1, -2.0, 2.0);
         const auto dout = Matrix::random(n, h, DType::fp64, 2);
         Matrix out(n, h, DType::fp64), log_sum_exp(n, shape.heads, DType::fp64);
         const auto loss = [&] {
-            reference::causal_attention_forward(ctx, qkv, shape, out, log_sum_exp, {});
+            reference::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp,
+                                                {});
             return dot(out, dout);
         };
         loss();
         Matrix dqkv(n, width, DType::fp64);
-        reference::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, {});
+        reference::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible,
+                                             dqkv, {});
         expect_close(dqkv, numeric_gradient(qkv, loss),
                      [](int64_t, int64_t) { return kDifferenceBound; });
     }

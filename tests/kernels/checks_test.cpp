@@ -2,11 +2,15 @@
 // What the operators of every device ask of their arguments.
 #include "kernels/attention_checks.hpp"
 #include "kernels/norm_checks.hpp"
+#include "kernels/vocabulary_checks.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <functional>
+#include <span>
+#include <vector>
 
 namespace vocabpipe::kernels {
 namespace {
@@ -46,14 +50,14 @@ constexpr int64_t kTokens = 6, kQuery = 24, kQkv = 48;
 TEST(AttentionChecks, TakeNoOtherShapesOrTypes) {
     const Tensor qkv = tensor(kTokens, kQkv), out = tensor(kTokens, kQuery);
     expect_each_needed<3>({qkv, out, tensor(kTokens, 4, DType::fp32)},
-                          [](const auto& a) { require_attention(a[0], kShape, a[1], a[2]); });
+                          [](const auto& a) { require_attention(a[0], kShape, {}, a[1], a[2]); });
     expect_each_needed<2>(
         {out, qkv}, [&](const auto& a) { require_attention_gradients(a[0], qkv, out, a[1]); });
 }
 
 TEST(AttentionChecks, TakeNoNegativeOptionsAndOnlyHeadsThatCanShareKeys) {
     const auto check = [](AttentionShape shape) {
-        require_attention(tensor(kTokens, shape.qkv_columns()), shape,
+        require_attention(tensor(kTokens, shape.qkv_columns()), shape, {},
                           tensor(kTokens, shape.query_columns()),
                           tensor(kTokens, shape.heads, DType::fp32));
     };
@@ -68,6 +72,44 @@ TEST(AttentionChecks, TakeNoNegativeOptionsAndOnlyHeadsThatCanShareKeys) {
         change(shape);
         EXPECT_THROW(check(shape), UsageError);
     }
+}
+
+TEST(AttentionChecks, TakeAFirstVisibleTokenForEveryTokenOrNone) {
+    const Tensor qkv = tensor(kTokens, kQkv), out = tensor(kTokens, kQuery);
+    const std::vector<int32_t> first_visible(7);
+    for (const size_t count : {0, 1, 5, 6, 7}) {
+        const auto check = [&] {
+            require_attention(qkv, kShape, std::span(first_visible).first(count), out,
+                              tensor(kTokens, 4, DType::fp32));
+        };
+        if (count == 0 || count == 6) {
+            EXPECT_NO_THROW(check()) << count;
+        } else {
+            EXPECT_THROW(check(), UsageError) << count;
+        }
+    }
+}
+
+TEST(AttentionChecks, TakeNoFirstVisibleTokenBehindTheTokenItselfOrBeforeItsSequence) {
+    const std::vector<int32_t> latest{0, 1, 2, 0, 1, 2};
+    EXPECT_NO_THROW(require_visible_tokens(kShape, latest));
+    for (size_t n = 0; n < latest.size(); ++n) {
+        for (const int32_t wrong : {latest[n] + 1, -1}) {
+            std::vector<int32_t> changed = latest;
+            changed[n] = wrong;
+            EXPECT_THROW(require_visible_tokens(kShape, changed), UsageError) << n << " " << wrong;
+        }
+    }
+}
+
+TEST(LossChecks, TakeNoWeightsOutsideOfTheirRanges) {
+    EXPECT_NO_THROW(require_options({.label_smoothing = 0.1F, .z_loss = 1e-4F}));
+    for (const float wrong : {-1e-4F, NAN}) {
+        EXPECT_THROW(require_options({.z_loss = wrong}), UsageError) << wrong;
+        EXPECT_THROW(require_options({.label_smoothing = wrong}), UsageError) << wrong;
+        EXPECT_THROW(require_options({.logit_softcap = wrong}), UsageError) << wrong;
+    }
+    EXPECT_THROW(require_options({.label_smoothing = 1}), UsageError);
 }
 
 TEST(RotaryChecks, TakeATableOfAllPositionsAndEvenHeads) {

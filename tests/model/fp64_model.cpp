@@ -182,7 +182,8 @@ Rows activated_gradient(const ModelConfig& config, const Rows& dy, const Rows& x
 struct Attention {
     size_t sequences, length, heads, kv_heads, size;  ///< size: of a head
     double scale, softcap;
-    size_t window = 0;  ///< 0: none
+    size_t window = 0;                            ///< 0: none
+    std::span<const int32_t> first_visible = {};  ///< of all tokens, or none
 
     [[nodiscard]] size_t query_column(size_t head) const { return head * size; }
     [[nodiscard]] size_t key_column(size_t head) const {
@@ -191,8 +192,10 @@ struct Attention {
     [[nodiscard]] size_t value_column(size_t head) const {
         return key_column(head) + kv_heads * size;
     }
-    [[nodiscard]] bool sees(size_t i, size_t j) const {
-        return j <= i && (window == 0 || i - j < window);
+    [[nodiscard]] bool sees(size_t first, size_t i, size_t j) const {
+        const bool of_document =
+            first_visible.empty() || j >= static_cast<size_t>(first_visible[first + i]);
+        return j <= i && (window == 0 || i - j < window) && of_document;
     }
     [[nodiscard]] double score(const Rows& qkv, size_t first, size_t i, size_t j,
                                size_t head) const {
@@ -205,7 +208,7 @@ struct Attention {
         Vector p(i + 1, 0.0);
         double sum = 0;
         for (size_t j = 0; j <= i; ++j) {
-            if (sees(i, j)) p[j] = std::exp(score(qkv, first, i, j, head));
+            if (sees(first, i, j)) p[j] = std::exp(score(qkv, first, i, j, head));
             sum += p[j];
         }
         for (double& v : p) v /= sum;
@@ -335,6 +338,7 @@ public:
           tokens_(batch.tokens[index]),
           labels_(batch.labels[index]),
           g_(batch.loss_gradient[index]),
+          first_visible_(batch.first_visible_of(index)),
           weights_(weights),
           wanted_(gradients != nullptr),
           sink_(gradients),
@@ -396,7 +400,8 @@ private:
                 .size = size,
                 .scale = scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(size)),
                 .softcap = config_.attention_softcap,
-                .window = static_cast<size_t>(config_.window(layer))};
+                .window = static_cast<size_t>(config_.window(layer)),
+                .first_visible = first_visible_};
     }
 
     // --- linear layers and norms by name
@@ -546,6 +551,7 @@ private:
     const std::vector<int32_t>& tokens_;
     const std::vector<int32_t>& labels_;
     const std::vector<float>& g_;
+    std::span<const int32_t> first_visible_;
     const Tensors& weights_;
     bool wanted_;
     GradientSink sink_;

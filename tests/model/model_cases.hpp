@@ -52,8 +52,9 @@ struct ModelCase {
     int64_t sequences = 1;
     double ignored = 0;  ///< share of the labels
     int all_ignored_microbatch = -1;
-    bool uneven_g = false;  ///< a g of its own per token instead of 1 / count
-    int ranks = 2;          ///< of the pipelined run
+    bool uneven_g = false;   ///< a g of its own per token instead of 1 / count
+    int ranks = 2;           ///< of the pipelined run
+    bool documents = false;  ///< sequences of several documents, kept apart
 
     [[nodiscard]] Batch batch() const {
         Batch batch = random_batch(config, microbatches, sequences, 11, ignored);
@@ -68,6 +69,7 @@ struct ModelCase {
                 }
             }
         }
+        if (documents) cut_into_documents(batch, 12);
         return batch;
     }
     friend void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
@@ -150,6 +152,16 @@ struct ModelCase {
          .microbatches = 3,
          .uneven_g = true,
          .ranks = 3},
+        {.name = "LlamaDocuments",
+         .config = small_family(ModelFamily::llama, 3, 9, 31, false),
+         .sequences = 2,
+         .ignored = 0.1,
+         .ranks = 3,
+         .documents = true},
+        {.name = "Gemma2Documents",
+         .config = small_family(ModelFamily::gemma2, 2, 9, 29, true),
+         .sequences = 2,
+         .documents = true},
     };
 }
 

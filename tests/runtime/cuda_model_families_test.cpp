@@ -109,6 +109,47 @@ TEST_P(CudaModelFamilies, HaveTheBitsOfASingleRankOnTheDevice) {
               "");
 }
 
+class CudaDocuments : public CudaModelFamilies {};
+
+TEST_P(CudaDocuments, StayApartWithTheBitsOfASingleRankOnTheDevice) {
+    const FamilyRun& run = GetParam();
+    Schedule schedule =
+        make_schedule(run.schedule, {.microbatches = run.schedule.ranks + 1, .vocab_size = 29});
+    ModelConfig config = small_family(run.model, schedule.stages + 1, 7, 29, run.tied);
+    config.dtype = run.dtype;
+    Batch batch = random_batch(config, schedule.microbatches, 2, 3);
+    ModelPartition partition = even_partition(config, schedule, 2);
+    const std::unique_ptr<Device> device = make_cuda_device({});
+    const Gradients without = run_single_rank(config, partition, schedule, batch, 7, *device);
+    cut_into_documents(batch, 5);
+    const Gradients expected = run_single_rank(config, partition, schedule, batch, 7, *device);
+    EXPECT_NE(expected.losses, without.losses) << "no mask arrived";
+
+    partition.recompute = run.recompute;
+    schedule = with_recomputation(schedule);
+    World world = World::threads(run.schedule.ranks, {.timeout_seconds = 30});
+    EXPECT_EQ(first_difference(expected, run_pipeline(world, config, partition, schedule, batch, 7,
+                                                      {.make_device = devices(run.transport)})),
+              "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Threads, CudaDocuments,
+    ::testing::Values(
+        FamilyRun{
+            .model = ModelFamily::llama,
+            .recompute = Recompute::full,
+            .schedule = {.family = "1f1b", .mode = VocabMode::one_barrier, .ranks = 2},
+            .dtype = DType::fp32,
+        },
+        FamilyRun{
+            .model = ModelFamily::gemma2,
+            .recompute = Recompute::full,
+            .schedule = {.family = "zb-h1", .mode = VocabMode::two_barriers, .ranks = 3},
+            .dtype = DType::bf16,
+        }),
+    [](const auto& info) { return test_name(to_string(info.param.model)); });
+
 INSTANTIATE_TEST_SUITE_P(Threads, CudaModelFamilies, ::testing::ValuesIn(every_run()),
                          [](const auto& info) {
                              const FamilyRun& run = info.param;

@@ -79,5 +79,42 @@ INSTANTIATE_TEST_SUITE_P(Cells, ModelFamilies, ::testing::ValuesIn(cells()), [](
     return test_name(std::string(to_string(info.param.model)) + "_" + info.param.schedule);
 });
 
+/// First stages see their documents from F, others' R and I too, whatever they kept.
+TEST(ModelFamiliesWithDocuments, PipelinesHaveTheBitsOfTheSingleRankOracle) {
+    size_t turn = 0;
+    for (const ModelFamily family : {ModelFamily::gpt2, ModelFamily::qwen3, ModelFamily::gemma2}) {
+        for (const char* schedule_name : {"1f1b", "zb-h1"}) {
+            for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+                const int ranks = 2 + static_cast<int>(turn % 2);
+                const DType dtype = turn / 2 % 2 == 0 ? DType::fp32 : DType::bf16;
+                ++turn;
+                SCOPED_TRACE(::testing::Message()
+                             << to_string(family) << " " << schedule_name << " p=" << ranks << " "
+                             << size_of(dtype) << " bytes, recompute "
+                             << static_cast<int>(recompute));
+                Schedule schedule = generate(schedule_name, {.ranks = ranks,
+                                                             .microbatches = 4,
+                                                             .vocab_mode = VocabMode::one_barrier,
+                                                             .vocab_size = 29});
+                ModelConfig config = small_family(family, schedule.stages + 1, 7, 29, false);
+                config.dtype = dtype;
+                Batch batch = random_batch(config, 4, 2, 3);
+                ModelPartition partition = even_partition(config, schedule, 2);
+                const Gradients without = run_single_rank(config, partition, schedule, batch, 7);
+                cut_into_documents(batch, 5);
+                const Gradients expected = run_single_rank(config, partition, schedule, batch, 7);
+                EXPECT_NE(expected.losses, without.losses) << "no mask arrived";
+
+                partition.recompute = recompute;
+                schedule = with_recomputation(schedule);
+                World world = World::threads(ranks, {.timeout_seconds = 30});
+                EXPECT_EQ(first_difference(expected, run_pipeline(world, config, partition,
+                                                                  schedule, batch, 7, {})),
+                          "");
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace vocabpipe::testing

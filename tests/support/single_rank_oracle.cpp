@@ -65,7 +65,8 @@ std::vector<Microbatch> Batch::microbatches() const {
                        .seq_length = seq_length,
                        .tokens = tokens[j],
                        .labels = labels[j],
-                       .loss_gradient = loss_gradient[j]});
+                       .loss_gradient = loss_gradient[j],
+                       .first_visible = first_visible_of(j)});
     }
     return all;
 }
@@ -98,6 +99,19 @@ Batch random_batch(const ModelConfig& config, int microbatches, int64_t sequence
         batch.loss_gradient.push_back(std::move(g));
     }
     return batch;
+}
+
+void cut_into_documents(Batch& batch, uint32_t seed) {
+    std::mt19937 random(seed);
+    std::bernoulli_distribution begins(1.0 / 3);
+    batch.first_visible.clear();
+    for (const std::vector<int32_t>& tokens : batch.tokens) {
+        std::vector<int32_t>& first = batch.first_visible.emplace_back();
+        for (size_t n = 0; n < tokens.size(); ++n) {
+            const auto t = static_cast<int32_t>(static_cast<int64_t>(n) % batch.seq_length);
+            first.push_back(t == 0 || begins(random) ? t : first.back());
+        }
+    }
 }
 
 Gradients run_single_rank(const ModelConfig& config, const ModelPartition& partition,

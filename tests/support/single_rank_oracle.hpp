@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,22 @@ struct Batch {
     std::vector<std::vector<int32_t>> tokens, labels;  ///< [microbatch]
     std::vector<std::vector<float>> loss_gradient;
     int64_t counted_tokens = 0;
+    std::vector<std::vector<int32_t>> first_visible = {};  ///< [microbatch], or empty: no mask
 
+    /// Empty without a mask.
+    [[nodiscard]] std::span<const int32_t> first_visible_of(size_t microbatch) const {
+        if (first_visible.empty()) return {};
+        return first_visible[microbatch];
+    }
     [[nodiscard]] std::vector<Microbatch> microbatches() const;
 };
 
 /// Random tokens and labels, about `ignored` of the labels ignored; g = 1 / counted tokens.
 [[nodiscard]] Batch random_batch(const ModelConfig& config, int microbatches, int64_t sequences,
                                  uint32_t seed, double ignored = 0.2);
+
+/// Cuts every sequence into documents of random lengths from one token on, about 3 in the mean.
+void cut_into_documents(Batch& batch, uint32_t seed);
 
 /// Gradient of every logical tensor, whole, by name ("transformer.wte.weight (output)" is the
 /// output side of a tied weight), and the loss of every microbatch.

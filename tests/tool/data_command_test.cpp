@@ -67,6 +67,32 @@ TEST(DataPrepare, WritesBytesThatInspectShows) {
     }
 }
 
+TEST(DataInspect, ShowsTheSetsOfABlendAndTheirParts) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.txt", "one\ntwo\nthree\nfour\n");
+    testing::write_file(folder / "raw.bin", testing::bytes_of<uint16_t>({1, 2, 3, 300}));
+    ASSERT_EQ(
+        vocabpipe_in(folder, "data prepare --input a.txt --output set --document-separator line")
+            .exit_code,
+        0);
+    const Outcome one = vocabpipe_in(folder, "data inspect set --split 3,1");
+    for (const char* line :
+         {"train          3 documents, 14 tokens\n", "valid          1 documents, 5 tokens\n",
+          "documents end  with token 256\n",
+          "train with     --data-path set --split 3,1 --vocab-size 257\n"}) {
+        EXPECT_THAT(one.output, HasSubstr(line));
+    }
+    const Outcome two =
+        vocabpipe_in(folder, "data inspect 3 raw.bin 1 set.bin --data-format raw-u16");
+    EXPECT_EQ(two.exit_code, 0) << two.error;
+    EXPECT_THAT(two.output,
+                HasSubstr("train with     --data-path 3 raw.bin 1 set.bin --vocab-size 301"));
+    EXPECT_THAT(two.output, HasSubstr("share          75.0"));
+    const Outcome odd = vocabpipe_in(folder, "data inspect set 1 set");
+    EXPECT_EQ(odd.exit_code, 2);
+    EXPECT_THAT(odd.error, HasSubstr("data inspect: has 3 words"));
+}
+
 TEST(DataPrepare, SplitsDocumentsByBlankLinesOrLines) {
     const TempFolder folder;
     testing::write_file(folder / "a.txt", "a\nb\n\nc\n");

@@ -77,6 +77,22 @@ TEST_F(TrainGpt, GivesTheSameBitsOnThreadsAndUnderMpirun) {
     }
 }
 
+TEST_F(TrainGpt, TrainsWithTheZLossInEveryVocabMode) {
+    const auto first_loss = [&](const char* metrics) { return std::stod(curve(metrics).at(0)); };
+    for (const std::string mode : {"none", "interlaced", "one_barrier", "two_barriers"}) {
+        const std::string flags = " --vocab-mode " + mode;
+        ASSERT_EQ(threads(2, "--metrics plain.jsonl" + flags).exit_code, 0);
+        const Outcome run = threads(2, "--metrics z.jsonl --z-loss 0.01" + flags);
+        ASSERT_EQ(run.exit_code, 0) << run.error;
+        // Initial logits are about 0: their variance is 32 * 0.02^2.
+        const double log_z = std::log(257) + 32 * 0.02 * 0.02 / 2;
+        EXPECT_NEAR(first_loss("z.jsonl") - first_loss("plain.jsonl"), 0.01 * log_z * log_z, 2e-3);
+        EXPECT_NE(curve("z.jsonl").at(0).substr(curve("z.jsonl").at(0).find(' ')),
+                  curve("plain.jsonl").at(0).substr(curve("plain.jsonl").at(0).find(' ')))
+            << mode << ": gradient norms";
+    }
+}
+
 TEST_F(TrainGpt, RebuildsTheOrderFromMeasuredCostsWithoutChangingABit) {
     ASSERT_EQ(threads(4, "--metrics given.jsonl --schedule-costs 1,2").exit_code, 0);
     const Outcome measured = threads(4, "--metrics auto.jsonl --schedule-costs auto");

@@ -65,7 +65,7 @@ protected:
         options.model.dtype = dtype;
         options.model.tied = tied;
         options.model.init_std = 0.1F;
-        options.data_path = folder_ / "set";
+        options.data.path = {folder_ / "set"};
         options.micro_batch_size = 1;
         options.global_batch_size = 4;
         options.train_iters = 20;

@@ -39,7 +39,7 @@ MeasuredCosts measured(const PassMeter& meter, bool cpu_time = true) {
     std::mutex mutex;
     World::threads(1).run([&](Communicator& communicator) {
         const std::lock_guard lock(mutex);
-        result = meter.gather(communicator, 2, cpu_time);
+        result = meter.gather(communicator, {communicator.size(), 1}, 2, cpu_time);
     });
     return result;
 }
@@ -108,7 +108,7 @@ TEST(PassMeter, GathersTheCostsOfAllRanksOnEveryRank) {
             meter.add_step({{pass(0, 0, first ? 100 : 200), pass(2, 300, first ? 330 : 340)}},
                            program, first ? 400 : 500);
         }
-        const MeasuredCosts costs = meter.gather(communicator, 2, true);
+        const MeasuredCosts costs = meter.gather(communicator, {communicator.size(), 1}, 2, true);
         EXPECT_EQ(cost(costs.wall.stage_ns[0], Op::F), 100);
         EXPECT_EQ(cost(costs.wall.stage_ns[1], Op::F), 200);
         EXPECT_EQ(cost(costs.wall.rank_ns[0], Op::S), 30);

@@ -7,24 +7,28 @@
 #include <random>
 
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/mesh.hpp"
 
 namespace vocabpipe::testing {
 
 namespace {
 
+/// `part`: what the rank's replica owns of it.
 void place(std::map<std::string, std::vector<float>>& all, const std::string& name,
            const Parameter& of, Tensor part, Device& device) {
     std::vector<float>& whole = all[name];
-    whole.resize(static_cast<size_t>(of.logical_rows * part.cols));
-    const std::span<float> rows = std::span(whole).subspan(
-        static_cast<size_t>(of.first_row * part.cols), static_cast<size_t>(part.size()));
+    const int64_t cols = of.weight.cols;
+    whole.resize(static_cast<size_t>(of.logical_rows * cols));
+    const std::span<float> rows =
+        std::span(whole).subspan(static_cast<size_t>(of.first_row * cols + of.owned.first),
+                                 static_cast<size_t>(part.size()));
     if (!rows.empty()) device.download(part.as<std::byte>(), std::as_writable_bytes(rows));
 }
 
 }  // namespace
 
 Batch toy_batch(const TrainingSetup& setup, int step) {
-    Batch batch = random_batch(setup.config, setup.microbatches, setup.sequences,
+    Batch batch = random_batch(setup.config, setup.microbatches * setup.replicas, setup.sequences,
                                static_cast<uint32_t>(step), setup.all_ignored ? 1 : 0);
     const auto length = static_cast<size_t>(setup.config.seq_length);
     for (size_t j = 0; j < batch.tokens.size(); ++j) {
@@ -39,6 +43,20 @@ Batch toy_batch(const TrainingSetup& setup, int step) {
     return batch;
 }
 
+Batch part_of(const Batch& batch, int replica, int replicas) {
+    Batch part = batch;
+    part.tokens.clear();
+    part.labels.clear();
+    part.loss_gradient.clear();
+    for (size_t j = static_cast<size_t>(replica); j < batch.tokens.size();
+         j += static_cast<size_t>(replicas)) {
+        part.tokens.push_back(batch.tokens[j]);
+        part.labels.push_back(batch.labels[j]);
+        part.loss_gradient.push_back(batch.loss_gradient[j]);
+    }
+    return part;
+}
+
 Training train_on_threads(const TrainingSetup& setup) {
     const Schedule schedule = generate(setup.family, {.ranks = setup.ranks,
                                                       .microbatches = setup.microbatches,
@@ -46,10 +64,13 @@ Training train_on_threads(const TrainingSetup& setup) {
                                                       .vocab_size = setup.config.vocab_size});
     ModelPartition partition = even_partition(setup.config, schedule, setup.sequences);
     partition.optimizer = true;
-    const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
+    partition.replicas = setup.replicas;
+    const Mesh mesh{setup.ranks, setup.replicas};
+    auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
+    costs.replicas = mesh.data;
     Training result;
     std::mutex mutex;
-    World world = World::threads(setup.ranks, {.timeout_seconds = 30});
+    World world = World::threads(mesh.size(), {.timeout_seconds = 30});
     world.run([&](Communicator& communicator) {
         const int rank = communicator.rank();
         const std::unique_ptr<Device> device =
@@ -69,7 +90,8 @@ Training train_on_threads(const TrainingSetup& setup) {
             const Batch batch = toy_batch(setup, step);
             optimizer.begin_step(step, static_cast<float>(setup.learning_rate.at(step)),
                                  batch.counted_tokens, false);
-            executor.run_step(batch.microbatches());
+            const Batch mine = part_of(batch, mesh.replica(rank), mesh.data);
+            executor.run_step(mine.microbatches());
             results.push_back(optimizer.result());
         }
         const std::lock_guard lock(mutex);
@@ -77,8 +99,8 @@ Training train_on_threads(const TrainingSetup& setup) {
             if (!p.exp_avg) continue;  // shares a weight
             place(result.weights, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.master,
                   *device);
-            place(result.gradients, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.gradient,
-                  *device);
+            place(result.gradients, p.name + (p.counted_elsewhere ? " (copy)" : ""), p,
+                  p.owned.of(p.gradient), *device);
         }
         if (rank != 0) return;
         for (const StepResult& r : results) {

@@ -16,8 +16,9 @@ namespace vocabpipe::testing {
 struct TrainingSetup {
     ModelConfig config;
     std::string family = "1f1b";
-    int ranks = 1;
-    int microbatches = 4;
+    int ranks = 1;         ///< of a pipeline
+    int replicas = 1;      ///< of the pipeline
+    int microbatches = 4;  ///< of a replica
     VocabMode mode = VocabMode::none;
     int steps = 30;
     int64_t sequences = 2;
@@ -44,6 +45,9 @@ struct Training {
 
 /// Sequences that can be learned: the next token is (5 token + 3) mod V, from a random start.
 [[nodiscard]] Batch toy_batch(const TrainingSetup& setup, int step);
+
+/// Microbatches replica, replica + replicas, ... of a batch: what that replica trains on.
+[[nodiscard]] Batch part_of(const Batch& batch, int replica, int replicas);
 
 /// Empty if equal bit for bit, else the first difference.
 [[nodiscard]] std::string first_difference(const Training& expected, const Training& actual);

@@ -103,10 +103,10 @@ Ticket MessageTransport::start(const Transfer& t) {
             }
             break;
         case Do::exchange: {
-            const size_t mine = block(t.send, t.block_begin, self).size();
+            const size_t mine = t.block(t.send, self).size();
             for (size_t i = 0; i < members; ++i) {
                 const auto part = t.receive.subspan(i * mine, mine);
-                const auto theirs = block(t.send, t.block_begin, i);
+                const auto theirs = t.block(t.send, i);
                 if (i == self) {
                     copy_own(t.channel, theirs, part);
                 } else {
@@ -123,11 +123,22 @@ Ticket MessageTransport::start(const Transfer& t) {
             }
             // Members without a block (a root that owns no shard) have an empty range.
             for (size_t i = 0; i < members; ++i) {
-                const auto part = block(t.receive, t.block_begin, i);
+                const auto part = t.block(t.receive, i);
                 if (i == self) {
                     copy_own(t.channel, t.send, part);
                 } else {
                     receive(ticket, t.ranks[i], t.channel, part);
+                }
+            }
+            break;
+        case Do::all_gather_blocks:
+            for (size_t i = 0; i < members; ++i) {
+                const auto part = t.block(t.receive, i);
+                if (i == self) {
+                    copy_own(t.channel, t.send, part);
+                } else {
+                    receive(ticket, t.ranks[i], t.channel, part);
+                    send(ticket, t.ranks[i], t.channel, t.send);
                 }
             }
             break;

@@ -26,13 +26,6 @@ enum class Channel : uint8_t { forward = 1, backward = 2, collective = 3, contro
     return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-/// A member's block of what Transfer::block_begin cuts.
-template <typename Bytes>
-[[nodiscard]] Bytes block(Bytes all, std::span<const int64_t> begin, size_t member) {
-    return all.subspan(static_cast<size_t>(begin[member]),
-                       static_cast<size_t>(begin[member + 1] - begin[member]));
-}
-
 /// One communication as one rank sees it.
 struct Transfer {
     Do what = Do::send;
@@ -42,9 +35,19 @@ struct Transfer {
     DType type = DType::fp32;  ///< of the elements; for reduce
     std::span<const std::byte> send;
     std::span<std::byte> receive;
-    /// exchange: bytes where each member's block begins in `send`; gather: in the root's `receive`.
-    /// Group size + 1 entries.
+    /// Bytes where each member's block begins, in `send` (exchange) or in `receive` (gather: the
+    /// root's; all_gather_blocks). Group size + 1 entries.
     std::span<const int64_t> block_begin;
+    /// Where it ends; empty: where the next one begins.
+    std::span<const int64_t> block_end;
+
+    /// A member's block of `send` or `receive`.
+    template <typename Bytes>
+    [[nodiscard]] Bytes block(Bytes all, size_t member) const {
+        const int64_t begin = block_begin[member];
+        const int64_t end = block_end.empty() ? block_begin[member + 1] : block_end[member];
+        return all.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    }
 };
 
 /// Handle of a started transfer.

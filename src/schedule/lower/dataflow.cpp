@@ -33,10 +33,8 @@ public:
 
     Dataflow build() {
         flow_.reductions = {row_blocks(output_owners_.size(), DType::fp32),
-                            row_blocks(input_owners_.size(), sizes_.dtype)};
-        if (options_.reductions == Reductions::native) {
-            flow_.reductions.push_back(row_blocks(1, DType::fp32));
-        }
+                            row_blocks(input_owners_.size(), sizes_.dtype),
+                            row_blocks(1, DType::fp32)};
         add_passes();
         for (uint32_t j = 0; j < microbatches_; ++j) {
             uint32_t x = embed(j);
@@ -97,17 +95,17 @@ private:
     uint32_t buffer(int rank, int64_t bytes, Purpose purpose,
                     Buffer::Space space = Buffer::Space::arena) {
         if (bytes <= 0) return kNoBuffer;
-        flow_.buffers.push_back({static_cast<uint16_t>(rank), purpose, space, bytes});
+        flow_.buffers.push_back({static_cast<uint16_t>(rank), purpose, space, bytes, 0, {}});
         return static_cast<uint32_t>(flow_.buffers.size() - 1);
     }
 
-    uint16_t group(Group wanted) {
-        const auto found = std::find(flow_.groups.begin(), flow_.groups.end(), wanted);
-        if (found == flow_.groups.end()) {
-            flow_.groups.push_back(std::move(wanted));
-            return static_cast<uint16_t>(flow_.groups.size() - 1);
+    uint16_t group(Group wanted, Axis axis = Axis::pipeline) {
+        for (size_t i = 0; i < flow_.groups.size(); ++i) {
+            if (flow_.axes[i] == axis && flow_.groups[i] == wanted) return static_cast<uint16_t>(i);
         }
-        return static_cast<uint16_t>(found - flow_.groups.begin());
+        flow_.groups.push_back(std::move(wanted));
+        flow_.axes.push_back(axis);
+        return static_cast<uint16_t>(flow_.groups.size() - 1);
     }
 
     /// One look-up per message instead of a search among all groups.
@@ -127,7 +125,7 @@ private:
     }
 
     [[nodiscard]] Reduction row_blocks(size_t members, DType partial) const {
-        Reduction reduction{{}, sizes_.hidden, partial, sizes_.dtype};
+        Reduction reduction{{}, sizes_.hidden, partial, sizes_.dtype, {}};
         const auto count = static_cast<int64_t>(members);
         for (int64_t i = 0; i <= count; ++i) {
             reduction.first_row.push_back(sizes_.tokens * i / count);
@@ -141,6 +139,8 @@ private:
         const auto ranks = static_cast<size_t>(schedule_.ranks);
         flow_.passes.resize(ranks);
         last_pass_.assign(ranks, kNoNode);
+        last_of_input_ = last_of_output_ = last_pass_;
+        last_of_stage_.assign(static_cast<size_t>(schedule_.stages), kNoNode);
         of_stage_.fill({});
         of_rank_.fill({});
         for (auto& nodes : of_stage_) {
@@ -158,10 +158,13 @@ private:
                 if (pass.op == Op::B || pass.op == Op::W) {
                     part.overwrites = !stage_begun[pass.stage];
                     stage_begun[pass.stage] = true;
+                    last_of_stage_[pass.stage] = node;
                 } else if (pass.op == Op::G) {
                     part.overwrites = !std::exchange(input_begun, true);
+                    last_of_input_[static_cast<size_t>(rank)] = node;
                 } else if (pass.op == Op::T) {
                     part.overwrites = !std::exchange(output_begun, true);
+                    last_of_output_[static_cast<size_t>(rank)] = node;
                 }
                 (traits(pass.op).has_stage ? stage_node(pass.op, pass.stage, pass.microbatch)
                                            : rank_node(pass.op, rank, pass.microbatch)) = node;
@@ -251,7 +254,7 @@ private:
 
     /// Adds up `partial[i]` of owner i, ready after producer[i], into `sum` on the root. Returns
     /// the node after which the sum is complete.
-    uint32_t reduce(uint8_t which, const std::vector<int>& owners,
+    uint32_t reduce(uint16_t which, const std::vector<int>& owners,
                     const std::vector<uint32_t>& partial, const std::vector<uint32_t>& producer,
                     int root, uint32_t sum, uint32_t microbatch) {
         const bool root_owns = std::find(owners.begin(), owners.end(), root) != owners.end();
@@ -260,7 +263,7 @@ private:
                    : reduce_in_order(which, owners, partial, producer, root, sum, microbatch);
     }
 
-    uint32_t reduce_natively(uint8_t which, const std::vector<int>& owners,
+    uint32_t reduce_natively(uint16_t which, const std::vector<int>& owners,
                              const std::vector<uint32_t>& partial,
                              const std::vector<uint32_t>& producer, int root, uint32_t sum,
                              uint32_t microbatch) {
@@ -290,7 +293,7 @@ private:
     }
 
     /// In group order.
-    uint32_t reduce_in_order(uint8_t which, const std::vector<int>& owners,
+    uint32_t reduce_in_order(uint16_t which, const std::vector<int>& owners,
                              const std::vector<uint32_t>& partial,
                              const std::vector<uint32_t>& producer, int root, uint32_t sum,
                              uint32_t microbatch) {
@@ -553,14 +556,18 @@ private:
         if (sizes_.report_bytes == 0) return;
         std::vector<int> everyone;
         for (int rank = 0; rank < schedule_.ranks; ++rank) everyone.push_back(rank);
-        const bool alone = schedule_.ranks == 1;
-        const uint16_t world = group({everyone, -1});
+        const bool alone = schedule_.ranks == 1 && sizes_.replicas == 1;
+        const uint16_t world =
+            group({everyone, -1}, sizes_.replicas == 1 ? Axis::pipeline : Axis::world);
         std::vector<uint32_t> norms;
         std::vector<uint32_t> reports;
         for (const int rank : everyone) {
             reports.push_back(buffer(rank, sizes_.report_bytes, Purpose::report));
+            const std::vector<uint32_t> reduced =
+                sizes_.replicas == 1 ? std::vector<uint32_t>{} : reduce_over_replicas(rank);
             norms.push_back(append_pass(rank, {.op = Op::Norm}));
             set_operands(norms.back(), {reports.back()});
+            for (const uint32_t fold : reduced) edge(fold, norms.back());
         }
         uint32_t gathered = kNoNode;
         std::vector<uint32_t> all = reports;
@@ -568,7 +575,8 @@ private:
             gathered = add_node(Lane::collective);
             for (const int rank : everyone) {
                 const auto r = static_cast<size_t>(rank);
-                all[r] = buffer(rank, sizes_.report_bytes * schedule_.ranks, Purpose::report);
+                all[r] = buffer(rank, sizes_.report_bytes * schedule_.ranks * sizes_.replicas,
+                                Purpose::report);
                 add_part(gathered, rank, Do::all_gather, 0, {reports[r], all[r]}).group = world;
                 edge(norms[r], gathered);
             }
@@ -577,6 +585,135 @@ private:
             const uint32_t update = append_pass(rank, {.op = Op::Update});
             set_operands(update, {all[static_cast<size_t>(rank)]});
             if (!alone) edge(gathered, update);
+            if (sizes_.replicas > 1) gather_weights(rank, update);
+        }
+    }
+
+    // --- data parallelism ------------------------------------------------------------------------
+
+    /// Messages of a piece are long enough for any network, and two pieces small beside a layer.
+    static constexpr int64_t kPieceElements = int64_t{1} << 23;
+
+    [[nodiscard]] uint32_t last_gradient_of(int rank, const GradientBucket& bucket) const {
+        const auto r = static_cast<size_t>(rank);
+        switch (bucket.of) {
+            case GradientBucket::Of::input:
+                return last_of_input_[r];
+            case GradientBucket::Of::output:
+                return last_of_output_[r];
+            default:
+                return last_of_stage_[static_cast<size_t>(bucket.stage)];
+        }
+    }
+
+    uint16_t reduction_index(Reduction wanted) {
+        const auto found = std::find(flow_.reductions.begin() + 3, flow_.reductions.end(), wanted);
+        if (found != flow_.reductions.end()) {
+            return static_cast<uint16_t>(found - flow_.reductions.begin());
+        }
+        flow_.reductions.push_back(std::move(wanted));
+        return static_cast<uint16_t>(flow_.reductions.size() - 1);
+    }
+
+    /// Piece `piece` of `pieces` of every replica's block.
+    [[nodiscard]] Reduction piece_of(const GradientBucket& bucket, int64_t piece,
+                                     int64_t pieces) const {
+        Reduction part{{}, 1, DType::fp32, DType::fp32, {}};
+        for (size_t i = 0; i + 1 < bucket.first.size(); ++i) {
+            const int64_t begin = bucket.first[i];
+            const int64_t length = bucket.first[i + 1] - begin;
+            const auto cut = [&](int64_t k) {
+                return k == pieces ? begin + length : begin + length * k / pieces / 32 * 32;
+            };
+            part.first_row.push_back(cut(piece));
+            part.last_row.push_back(cut(piece + 1));
+        }
+        return part;
+    }
+
+    /// This replica's own block of a reduction, in its bucket.
+    uint32_t own_block(int rank, uint16_t bucket, Buffer::Space space, uint16_t reduction,
+                       int64_t width) {
+        const uint32_t block = blocks_buffer(rank, 1, space, reduction, width);
+        flow_.buffers[block].bucket = bucket;
+        return block;
+    }
+    /// Room for as large a block as any replica has, `copies` times.
+    uint32_t blocks_buffer(int rank, int copies, Buffer::Space space, uint16_t reduction,
+                           int64_t width) {
+        const Reduction& parts = flow_.reductions[reduction];
+        int64_t largest = 1;
+        for (int i = 0; i < sizes_.replicas; ++i) largest = std::max(largest, parts.rows(i));
+        const uint32_t made = buffer(rank, largest * width * copies, Purpose::replicas, space);
+        flow_.buffers[made].block = {reduction, static_cast<uint16_t>(copies),
+                                     static_cast<uint8_t>(width)};
+        return made;
+    }
+
+    /// Every bucket of a rank, in the order in which its gradients are complete: blocks of all
+    /// replicas to the one that updates them, added up in replica order. Returns the nodes after
+    /// which they are.
+    std::vector<uint32_t> reduce_over_replicas(int rank) {
+        const std::vector<GradientBucket>& buckets = sizes_.buckets[static_cast<size_t>(rank)];
+        const uint16_t replicas = group({{rank}, -1}, Axis::data);
+        std::vector<uint16_t> order(buckets.size());
+        for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint16_t>(i);
+        std::stable_sort(order.begin(), order.end(), [&](uint16_t a, uint16_t b) {
+            return last_gradient_of(rank, buckets[a]) < last_gradient_of(rank, buckets[b]);
+        });
+        std::vector<uint32_t> folds;
+        for (const uint16_t b : order) {
+            const GradientBucket& bucket = buckets[b];
+            const int64_t elements = bucket.first.back() - bucket.first.front();
+            const int64_t pieces = std::max<int64_t>(1, elements / kPieceElements);
+            for (int64_t piece = 0; piece < pieces; ++piece) {
+                Reduction part = piece_of(bucket, piece, pieces);
+                int64_t bytes = 0;
+                for (int i = 0; i < sizes_.replicas; ++i) bytes += part.rows(i) * 4;
+                const uint16_t reduction = reduction_index(std::move(part));
+                const uint32_t mine =
+                    buffer(rank, bytes, Purpose::replicas, Buffer::Space::bucket_gradients);
+                flow_.buffers[mine].bucket = b;
+                const uint32_t theirs =
+                    blocks_buffer(rank, sizes_.replicas, Buffer::Space::arena, reduction, 4);
+                const uint32_t node = add_node(Lane::collective);
+                Part& exchange = add_part(node, rank, Do::exchange, b, {mine, theirs});
+                exchange.group = replicas;
+                exchange.reduction = reduction;
+                edge(last_gradient_of(rank, bucket), node);
+                // Two pieces at a time have room.
+                if (folds.size() >= 2) edge(folds[folds.size() - 2], node);
+                const uint32_t sum =
+                    own_block(rank, b, Buffer::Space::bucket_gradients, reduction, 4);
+                const uint32_t fold = add_node(Lane::combine);
+                Part& adds = add_part(fold, rank, Do::fold, b, {theirs, sum});
+                adds.group = replicas;
+                adds.reduction = reduction;
+                edge(node, fold);
+                folds.push_back(fold);
+            }
+        }
+        return folds;
+    }
+
+    /// What every replica has updated, to all of them.
+    void gather_weights(int rank, uint32_t update) {
+        const std::vector<GradientBucket>& buckets = sizes_.buckets[static_cast<size_t>(rank)];
+        const uint16_t replicas = group({{rank}, -1}, Axis::data);
+        for (uint16_t b = 0; b < buckets.size(); ++b) {
+            const uint16_t reduction =
+                reduction_index({buckets[b].first, 1, sizes_.dtype, sizes_.dtype, {}});
+            const int64_t width = size_of(sizes_.dtype);
+            const uint32_t all = buffer(rank, buckets[b].first.back() * width, Purpose::replicas,
+                                        Buffer::Space::bucket_weights);
+            flow_.buffers[all].bucket = b;
+            const uint32_t mine =
+                own_block(rank, b, Buffer::Space::bucket_weights, reduction, width);
+            const uint32_t node = add_node(Lane::collective);
+            Part& part = add_part(node, rank, Do::all_gather_blocks, b, {mine, all});
+            part.group = replicas;
+            part.reduction = reduction;
+            edge(update, node);
         }
     }
 
@@ -585,7 +722,9 @@ private:
     void reduce_tied_gradients() {
         if (schedule_.input == schedule_.output) {
             for (const int rank : input_owners_) {
-                set_operands(append_pass(rank, {.op = Op::Reduce}), {kNoBuffer});
+                const uint32_t reduce = append_pass(rank, {.op = Op::Reduce});
+                set_operands(reduce, {kNoBuffer});
+                last_of_input_[static_cast<size_t>(rank)] = reduce;
             }
             return;
         }
@@ -605,6 +744,8 @@ private:
         const uint32_t reduce_out = append_pass(out, {.op = Op::Reduce});
         set_operands(reduce_in, {at_in});
         set_operands(reduce_out, {at_out});
+        last_of_input_[static_cast<size_t>(in)] = reduce_in;
+        last_of_output_[static_cast<size_t>(out)] = reduce_out;
         const auto exchange = [&](int from, uint32_t producer, Buffer::Space space, int to,
                                   uint32_t received, uint32_t consumer) {
             const uint32_t sent = buffer(from, bytes, Purpose::tied, space);
@@ -638,8 +779,8 @@ private:
         };
         const Part& first = parts.front();
         if (first.what == Do::pass) {
-            return pass_duration(costs_, first.rank, flow_.passes[first.rank], first.item,
-                                 options_.pairs);
+            return pass_duration(costs_, first.rank * sizes_.replicas, flow_.passes[first.rank],
+                                 first.item, options_.pairs);
         }
         if (!is_communication(first.what)) {
             return costs_.local_ns(first.what, bytes_touched(operands(first), sizes));
@@ -648,7 +789,11 @@ private:
         for (const Part& part : parts) {
             bytes = std::max(bytes, bytes_sent(operands(part), sizes));
         }
-        return costs_.transfer_ns(transfer_kind(first.what), flow_.groups[first.group], bytes);
+        return costs_.transfer_ns(transfer_kind(first.what), in_world(first.group), bytes);
+    }
+
+    [[nodiscard]] Group in_world(uint16_t group) const {
+        return group_of_replica(flow_, group, {schedule_.ranks, sizes_.replicas}, 0);
     }
 
     const Schedule& schedule_;
@@ -669,6 +814,8 @@ private:
     std::array<std::vector<uint32_t>, 5> of_stage_;  ///< F B I W R: [stage * m + microbatch]
     std::array<std::vector<uint32_t>, 4> of_rank_;   ///< E G S T: [rank * m + microbatch]
     std::vector<uint32_t> last_pass_;                ///< [rank]
+    /// After which the gradients are complete: [rank], [rank], [stage].
+    std::vector<uint32_t> last_of_input_, last_of_output_, last_of_stage_;
     /// Buffers that live from F, or R, to the end of the backward.
     struct Kept {
         uint32_t x, saved, recomputed;

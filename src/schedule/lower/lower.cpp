@@ -4,6 +4,7 @@
 #include "src/schedule/lower/dataflow.hpp"
 #include "src/schedule/lower/memory_plan.hpp"
 #include "src/schedule/lower/ordering.hpp"
+#include "src/schedule/lower/replicate.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/validate.hpp"
 
@@ -45,6 +46,18 @@ void check_sizes(const Schedule& schedule, const StepSizes& sizes) {
     expect(sizes.shards.size() == static_cast<size_t>(schedule.ranks),
            "sizes are given for " + std::to_string(sizes.shards.size()) +
                " output shards, the schedule has " + std::to_string(schedule.ranks) + " ranks");
+    if (sizes.replicas == 1) return;
+    expect(sizes.replicas > 1 && sizes.buckets.size() == static_cast<size_t>(schedule.ranks),
+           "replicas need gradient buckets of every rank");
+    for (const std::vector<GradientBucket>& of_rank : sizes.buckets) {
+        for (const GradientBucket& bucket : of_rank) {
+            expect(bucket.first.size() == static_cast<size_t>(sizes.replicas) + 1 &&
+                       bucket.first.front() == 0 &&
+                       std::is_sorted(bucket.first.begin(), bucket.first.end()),
+                   "a gradient bucket needs a part for each of " + std::to_string(sizes.replicas) +
+                       " replicas, in order");
+        }
+    }
 }
 
 /// Projects the global order onto the ranks, one action for every part.
@@ -99,6 +112,7 @@ private:
             buffer.bytes = static_cast<uint64_t>(planned.bytes);
             buffer.space = planned.space;
             buffer.purpose = planned.purpose;
+            buffer.bucket = planned.bucket;
             buffers.push_back(buffer);
         }
     }
@@ -119,8 +133,8 @@ private:
                 action.what = part.what;
                 action.lane = n.lane;
                 action.operand_count = part.operand_count;
-                action.reduction = part.reduction;
                 action.overwrites = part.overwrites;
+                action.reduction = part.reduction;
                 action.group = part.group;
                 action.item = part.item;
                 action.order = places_[node].order;
@@ -262,8 +276,8 @@ private:
 void hash_into(Hash& hash, const Program& program) {
     hash.add(static_cast<int>(program.pairs));
     for (const Action& a : program.actions) {
-        hash.add(static_cast<int>(a.what) | static_cast<int>(a.lane) << 8 | a.reduction << 16 |
-                 static_cast<int>(a.overwrites) << 24);
+        hash.add(static_cast<int>(a.what) | static_cast<int>(a.lane) << 8 |
+                 static_cast<int>(a.overwrites) << 12 | a.reduction << 16);
         hash.add(static_cast<uint64_t>(a.group) << 32 | a.item);
         hash.add(a.order);
     }
@@ -274,6 +288,7 @@ void hash_into(Hash& hash, const Program& program) {
     for (const Buffer& buffer : program.buffers) {
         hash.add(buffer.bytes);
         hash.add(buffer.offset);
+        hash.add(static_cast<uint64_t>(buffer.space) << 16 | buffer.bucket);
     }
     for (const uint32_t operand : program.operands) hash.add(operand);
     for (const Edge& edge : program.edges) {
@@ -301,9 +316,11 @@ std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes, con
     std::vector<Place> places = lowering::order_globally(flow);
     if (options.pairs != Pairs::apart) join_pairs(flow, places);
     std::vector<Program> programs = Projection(flow, places).project();
+    const Mesh mesh{schedule.ranks, sizes.replicas};
+    if (mesh.data > 1) programs = lowering::replicate(programs, flow, mesh);
     Hash hash;
     for (Program& program : programs) {
-        program.ranks = schedule.ranks;
+        program.ranks = mesh.size();
         program.microbatches = schedule.microbatches;
         program.pairs = options.pairs;
         hash_into(hash, program);

@@ -65,7 +65,8 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     if (first) joint.each = bytes;
     joint.first_operands += bytes;
     joint.second_operands += all;
-    if ((joint.what != Do::gather && bytes != joint.each) ||
+    const bool uneven = joint.what == Do::gather || joint.what == Do::all_gather_blocks;
+    if ((!uneven && bytes != joint.each) ||
         (joint.what == Do::all_gather && all != joint.each * group->ranks.size())) {
         return rank + " has other sizes than rank " + std::to_string(joint.first_rank) + " in " +
                at_order(joint);
@@ -73,19 +74,32 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     return std::nullopt;
 }
 
+/// Bytes of all second operands together; none where members may keep what they sent.
+std::optional<uint64_t> received_by_all(const Joint& joint) {
+    const auto members = static_cast<uint64_t>(joint.group->ranks.size());
+    switch (joint.what) {
+        case Do::exchange:
+            return joint.each * members;
+        case Do::reduce:
+            return joint.each;
+        case Do::gather:
+            return joint.first_operands;
+        case Do::all_gather_blocks:
+            return joint.first_operands * members;
+        default:
+            return std::nullopt;
+    }
+}
+
 /// What is wrong with a node that all programs have added to.
 std::optional<std::string> incomplete(const Joint& joint, const std::vector<Program>& programs) {
     if (joint.group == nullptr) return std::nullopt;
     if (joint.participants == joint.group->ranks.size()) {
-        const uint64_t wanted = joint.what == Do::exchange ? joint.each * joint.group->ranks.size()
-                                : joint.what == Do::reduce ? joint.each
-                                                           : joint.first_operands;
-        const bool in_blocks =
-            joint.what == Do::exchange || joint.what == Do::gather || joint.what == Do::reduce;
-        if (!in_blocks || joint.second_operands == wanted) return std::nullopt;
+        const std::optional<uint64_t> wanted = received_by_all(joint);
+        if (!wanted || joint.second_operands == *wanted) return std::nullopt;
         return "rank " + std::to_string(joint.first_rank) + " and others: the blocks of " +
                at_order(joint) + " are " + std::to_string(joint.second_operands) + " of " +
-               std::to_string(wanted) + " bytes";
+               std::to_string(*wanted) + " bytes";
     }
     std::string absent;
     for (const int rank : joint.group->ranks) {

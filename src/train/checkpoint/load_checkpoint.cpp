@@ -333,24 +333,26 @@ void Checkpoint::fill(ModelRank& model, Context& ctx) const {
     for (size_t i = 0; i < parameters.size(); ++i) {
         Parameter& p = parameters[i];
         if (model.store().shares_weight(i)) continue;
-        for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
+        const auto& tensors = stored[static_cast<size_t>(model.store().ids()[i])];
+        for (const ModelTensor& t : tensors) {
             const HeldRows held = held_rows(p, t);
-            const auto from_optimizer = [&](const std::string& name, Tensor to) {
-                const StoredTensor* const tensor = optimizer_ ? optimizer_->find(name) : nullptr;
-                if (tensor == nullptr) return false;
-                read_rows(device, {optimizer_.get(), tensor}, false, t.rows, held.first,
-                          held.of(to));
-                return true;
-            };
-            if (!from_optimizer(master_name(t.name), p.master)) {
-                read_rows(device, weight(t.name), t.transposed, t.rows, held.first,
-                          held.of(p.master));
-            }
-            if (!p.exp_avg) continue;  // not for training
-            from_optimizer(exp_avg_name(t.name), p.exp_avg);
-            from_optimizer(exp_avg_sq_name(t.name), p.exp_avg_sq);
+            read_rows(device, weight(t.name), t.transposed, t.rows, held.first,
+                      held.of(model.store().values_of(i)));
         }
-        if (p.weight.data != p.master.data) ctx.operators().convert(ctx, p.master, p.weight);
+        model.store().take_values(ctx, i);
+        if (!optimizer_) continue;
+        for (const ModelTensor& t : tensors) {
+            const HeldRows owned = owned_rows(p, t);
+            const auto read = [&](const std::string& name, Tensor to) {
+                const StoredTensor* const tensor = optimizer_->find(name);
+                if (tensor == nullptr || !to || owned.count == 0) return;
+                read_rows(device, {optimizer_.get(), tensor}, false, t.rows, owned.first,
+                          owned.of(to));
+            };
+            read(master_name(t.name), p.master);  // of which the weights are a rounded copy
+            read(exp_avg_name(t.name), p.exp_avg);
+            read(exp_avg_sq_name(t.name), p.exp_avg_sq);
+        }
     }
 }
 

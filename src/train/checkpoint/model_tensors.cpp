@@ -45,16 +45,32 @@ Tensor HeldRows::of(Tensor held) const {
     return held.row_range(before, count);
 }
 
-HeldRows held_rows(const Parameter& parameter, const ModelTensor& tensor) {
-    const int64_t begin = parameter.first_row;
-    const int64_t end =
-        begin + (tensor.is_vector() ? parameter.weight.cols : parameter.weight.rows);
+namespace {
+
+/// Of a tensor that begins at row `begin` of the parameter and ends before `end`.
+HeldRows rows_between(int64_t begin, int64_t end, const ModelTensor& tensor) {
     const int64_t first = std::max(begin, tensor.first_row);
     const int64_t last = std::min(end, tensor.first_row + tensor.rows);
     return {.first = first - tensor.first_row,
             .count = std::max<int64_t>(last - first, 0),
             .before = first - begin,
             .of_vector = tensor.is_vector()};
+}
+
+}  // namespace
+
+HeldRows held_rows(const Parameter& parameter, const ModelTensor& tensor) {
+    const Tensor& whole = parameter.weight;
+    return rows_between(parameter.first_row,
+                        parameter.first_row + (tensor.is_vector() ? whole.cols : whole.rows),
+                        tensor);
+}
+
+HeldRows owned_rows(const Parameter& parameter, const ModelTensor& tensor) {
+    if (parameter.owned.count < 0) return held_rows(parameter, tensor);
+    const int64_t row = tensor.is_vector() ? 1 : parameter.weight.cols;
+    const int64_t begin = parameter.first_row + parameter.owned.first / row;
+    return rows_between(begin, begin + parameter.owned.count / row, tensor);
 }
 
 bool is_no_weight_of(std::string_view name, const ModelConfig& config) {

@@ -38,6 +38,8 @@ struct HeldRows {
     [[nodiscard]] Tensor of(Tensor held) const;
 };
 [[nodiscard]] HeldRows held_rows(const Parameter& parameter, const ModelTensor& tensor);
+/// Of them those that this replica updates: rows of the masters and moments.
+[[nodiscard]] HeldRows owned_rows(const Parameter& parameter, const ModelTensor& tensor);
 
 /// What files carry besides weights: the causal masks and rotary frequencies of old ones, and the
 /// output weight beside the embedding that it is tied to.

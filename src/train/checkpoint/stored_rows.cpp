@@ -59,13 +59,15 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
         const Parameter& p = parameters[i];
         if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
         for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
-            const HeldRows held = held_rows(p, t);
-            add(t.name, held, p.weight, t.transposed);
-            add(exp_avg_name(t.name), held, p.exp_avg, false);
-            add(exp_avg_sq_name(t.name), held, p.exp_avg_sq, false);
-            if (p.master.data != p.weight.data) {
-                add(master_name(t.name), held, p.master, false);
+            const HeldRows owned = owned_rows(p, t);
+            if (!t.transposed) {
+                add(t.name, owned, p.owned.of(p.weight), false);
+            } else if (owned.count > 0 && owned.first == 0) {
+                add(t.name, held_rows(p, t), p.weight, true);  // whole, by the owner of its head
             }
+            add(exp_avg_name(t.name), owned, p.exp_avg, false);
+            add(exp_avg_sq_name(t.name), owned, p.exp_avg_sq, false);
+            if (p.weight.dtype != DType::fp32) add(master_name(t.name), owned, p.master, false);
         }
     }
     return all;

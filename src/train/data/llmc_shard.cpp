@@ -20,11 +20,12 @@ struct Family {
     int32_t magic, version;
     TokenType type;
     const char* name;
+    int32_t end_of_document;  // <|endoftext|>; <|begin_of_text|>, which stands in its place
 };
 
 constexpr std::array<Family, 2> kFamilies{{
-    {20240520, 1, TokenType::u16, "llm.c GPT-2 shard"},
-    {20240801, 7, TokenType::u32, "llm.c Llama 3 shard"},
+    {20240520, 1, TokenType::u16, "llm.c GPT-2 shard", 50256},
+    {20240801, 7, TokenType::u32, "llm.c Llama 3 shard", 128000},
 }};
 
 const Family* family_of(const MappedFile& file) {
@@ -99,6 +100,7 @@ std::unique_ptr<TokenSource> open_llmc_shards(const std::string& name,
             info.name = name;
             info.format = family->name;
             info.type = family->type;
+            info.end_of_document = family->end_of_document;
             tokens = std::make_unique<MappedTokens>(std::move(info));
         }
         tokens->append(std::move(shard), kHeaderBytes, count);

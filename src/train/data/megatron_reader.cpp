@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "src/train/data/identify_file.hpp"
@@ -164,10 +165,39 @@ Index read_index(const MappedFile& idx) {
     return index;
 }
 
+/// The .bin, and where its documents begin, which the checked .idx says.
+class MegatronTokens final : public TokenSource {
+public:
+    MegatronTokens(MappedTokens tokens, MappedFile idx)
+        : tokens_(std::move(tokens)), idx_(std::move(idx)) {}
+
+    [[nodiscard]] int64_t size() const override { return tokens_.size(); }
+    void read(int64_t first, std::span<int32_t> out) const override { tokens_.read(first, out); }
+    [[nodiscard]] TokenPlace place(int64_t index) const override { return tokens_.place(index); }
+    [[nodiscard]] const TokenSourceInfo& info() const override { return tokens_.info(); }
+
+    [[nodiscard]] int64_t document_start(int64_t document) const override {
+        if (document < 0 || document > info().documents) {
+            throw std::out_of_range("document " + to_string(document) + " of " +
+                                    to_string(info().documents));
+        }
+        const auto sequences = static_cast<uint64_t>(info().sequences);
+        const uint64_t boundaries = megatron::kHeaderBytes + 12 * sequences;
+        const auto sequence = idx_.load<uint64_t>(boundaries + 8 * static_cast<uint64_t>(document));
+        if (sequence == sequences) return size();
+        const uint64_t offsets = megatron::kHeaderBytes + 4 * sequences;
+        return idx_.load<int64_t>(offsets + 8 * sequence) / token_bytes(info().type);
+    }
+
+private:
+    MappedTokens tokens_;
+    MappedFile idx_;
+};
+
 }  // namespace
 
 std::unique_ptr<TokenSource> open_megatron(const std::string& prefix) {
-    const MappedFile idx(prefix + ".idx");
+    MappedFile idx(prefix + ".idx");
     const Index index = read_index(idx);
     MappedFile bin(prefix + ".bin");
     const int64_t bytes = index.tokens * token_bytes(index.type);
@@ -184,9 +214,9 @@ std::unique_ptr<TokenSource> open_megatron(const std::string& prefix) {
     info.documents = index.documents;
     info.sequences = index.sequences;
     info.bytes = static_cast<int64_t>(idx.size());
-    auto tokens = std::make_unique<MappedTokens>(std::move(info));
-    tokens->append(std::move(bin), 0, index.tokens);
-    return tokens;
+    MappedTokens tokens(std::move(info));
+    tokens.append(std::move(bin), 0, index.tokens);
+    return std::make_unique<MegatronTokens>(std::move(tokens), std::move(idx));
 }
 
 }  // namespace vocabpipe

@@ -57,4 +57,8 @@ int64_t SampleOrder::operator()(int64_t index) const {
     return static_cast<int64_t>(x);
 }
 
+uint64_t derived_seed(uint64_t seed, uint64_t number) {
+    return mix(mix(seed) + number);
+}
+
 }  // namespace vocabpipe

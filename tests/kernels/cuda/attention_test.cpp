@@ -52,24 +52,26 @@ struct Results {
 
 /// Forward and backward of the given matrices in a workspace of `bytes`.
 Results run(const Device& device, Context& ctx, AttentionShape shape, const Matrix& qkv,
-            const Matrix& dout, int64_t bytes) {
+            const Matrix& dout, int64_t bytes, const std::vector<int32_t>& first_visible = {}) {
     const DType type = qkv.type();
     const DeviceMatrix dqkv_in(device, qkv), ddout(device, dout);
     const DeviceMatrix out(device, Matrix(shape.tokens(), shape.query_columns(), type));
     const DeviceMatrix lse(device, Matrix(shape.tokens(), shape.heads, DType::fp32));
     const DeviceMatrix dqkv(device, Matrix(shape.tokens(), shape.qkv_columns(), type, 8));
+    const DeviceArray<int32_t> mask(device, first_visible);
     const DeviceBytes forward_workspace(static_cast<size_t>(bytes));
-    cuda::causal_attention_forward(ctx, dqkv_in, shape, out, lse, forward_workspace);
+    cuda::causal_attention_forward(ctx, dqkv_in, shape, mask, out, lse, forward_workspace);
     const DeviceBytes backward_workspace(static_cast<size_t>(bytes));
-    cuda::causal_attention_backward(ctx, ddout, dqkv_in, out, lse, shape, dqkv, backward_workspace);
+    cuda::causal_attention_backward(ctx, ddout, dqkv_in, out, lse, shape, mask, dqkv,
+                                    backward_workspace);
     return {out.download(), lse.download(), dqkv.download()};
 }
 
 class CudaAttention : public OnDeviceWithParam<DType> {};
 
 void expect_textbook(const Results& results, const Matrix& qkv, const Matrix& dout,
-                     AttentionShape shape) {
-    const Naive naive(qkv, dout, shape, qkv.type());
+                     AttentionShape shape, const std::vector<int32_t>& first_visible = {}) {
+    const Naive naive(qkv, dout, shape, qkv.type(), first_visible);
     expect_close(results.out, naive.out, within(naive.out_bound));
     expect_close(results.log_sum_exp, naive.log_sum_exp, log_sum_exp_bound(naive, shape));
     expect_close(results.dqkv, naive.dqkv, within(naive.dqkv_bound));
@@ -92,6 +94,77 @@ TEST_P(CudaAttention, AgreesWithTheTextbookInBothDirections) {
                             qkv, dout, shape);
         }
     }
+}
+
+struct DocumentCase {
+    AttentionShape shape;
+    std::initializer_list<int64_t> beginnings;  ///< documents()
+};
+
+const DocumentCase kDocuments[] = {
+    // of one token each; at the very end; none but the sequence's own
+    {{.sequences = 1, .seq_length = 3, .heads = 1, .head_size = 4, .kv_heads = 1}, {1, 2}},
+    {{.sequences = 2, .seq_length = 5, .heads = 2, .head_size = 17, .kv_heads = 1}, {4, 6, 9}},
+    {{.sequences = 2, .seq_length = 30, .heads = 1, .head_size = 8, .kv_heads = 1}, {}},
+    // within a vector of scores and at its edges; other ones in each sequence
+    {{.sequences = 2, .seq_length = 40, .heads = 6, .head_size = 8, .kv_heads = 2},
+     {7, 8, 9, 40 + 31, 40 + 32}},
+    // more blocks of queries than one
+    {{.sequences = 1, .seq_length = 530, .heads = 2, .head_size = 4, .kv_heads = 1}, {300, 520}},
+    // and a window that is shorter than some and longer than others; a cap
+    {{.sequences = 1,
+      .seq_length = 530,
+      .heads = 1,
+      .head_size = 4,
+      .kv_heads = 1,
+      .softcap = 2,
+      .window = 20},
+     {9, 100, 500, 515}},
+};
+
+TEST_P(CudaAttention, AgreesWithTheTextbookWithinDocuments) {
+    Device device;
+    for (const auto& [shape, beginnings] : kDocuments) {
+        SCOPED_TRACE(testing::Message() << shape.sequences << " sequences of " << shape.seq_length
+                                        << ", window " << shape.window);
+        const auto first_visible = documents(shape, beginnings);
+        const auto qkv =
+            Matrix::random(shape.tokens(), shape.qkv_columns(), GetParam(), 1, -2.0, 2.0);
+        const auto dout = Matrix::random(shape.tokens(), shape.query_columns(), GetParam(), 2);
+        expect_textbook(
+            run(device, device.context(), shape, qkv, dout, scratch_bytes(shape), first_visible),
+            qkv, dout, shape, first_visible);
+    }
+}
+
+TEST_P(CudaAttention, SequencesOfOneDocumentGiveTheBitsOfNoMask) {
+    const AttentionShape shape{
+        .sequences = 2, .seq_length = 40, .heads = 2, .head_size = 8, .kv_heads = 1, .window = 30};
+    Device device;
+    const auto qkv = Matrix::random(80, shape.qkv_columns(), GetParam(), 1, -2.0, 2.0);
+    const auto dout = Matrix::random(80, 16, GetParam(), 2);
+    const Results none = run(device, device.context(), shape, qkv, dout, scratch_bytes(shape));
+    const Results one =
+        run(device, device.context(), shape, qkv, dout, scratch_bytes(shape), documents(shape, {}));
+    EXPECT_TRUE(one.out.same_bits(none.out));
+    EXPECT_TRUE(one.log_sum_exp.same_bits(none.log_sum_exp));
+    EXPECT_TRUE(one.dqkv.same_bits(none.dqkv));
+}
+
+// Rows that do not stay in registers.
+TEST_P(CudaAttention, ReadsLongRowsAgainWithinDocuments) {
+    const AttentionShape shape{
+        .sequences = 1, .seq_length = 4200, .heads = 1, .head_size = 1, .kv_heads = 1};
+    Device device;
+    const auto qkv = Matrix::random(4200, 3, GetParam(), 1, -2.0, 2.0);
+    const DeviceMatrix dqkv(device, qkv), out(device, Matrix(4200, 1, GetParam()));
+    const DeviceMatrix lse(device, Matrix(4200, 1, DType::fp32));
+    const DeviceBytes workspace(static_cast<size_t>(scratch_bytes(shape)));
+    const DeviceArray<int32_t> mask(device, documents(shape, {4150}));
+    cuda::causal_attention_forward(device.context(), dqkv, shape, mask, out, lse, workspace);
+    const Matrix result = out.download();
+    EXPECT_EQ(result.get(4150, 0), qkv.get(4150, 2)) << "sees itself alone";
+    EXPECT_EQ(result.get(0, 0), qkv.get(0, 2));
 }
 
 /// More queries than scores are held of at a time, and rows that end within a block's first
@@ -192,7 +265,7 @@ TEST_P(CudaAttention, ReadsLongRowsAgain) {
         const DeviceMatrix dqkv(device, qkv), out(device, Matrix(shape.tokens(), 1, GetParam()));
         const DeviceMatrix lse(device, Matrix(shape.tokens(), 1, DType::fp32));
         const DeviceBytes workspace(static_cast<size_t>(scratch_bytes(shape)));
-        cuda::causal_attention_forward(device.context(), dqkv, shape, out, lse, workspace);
+        cuda::causal_attention_forward(device.context(), dqkv, shape, {}, out, lse, workspace);
         const Matrix result = out.download(), log_sum_exp = lse.download();
         for (const int64_t row :
              {int64_t{0}, int64_t{511}, int64_t{512}, int64_t{4095}, int64_t{4096}, last}) {

@@ -26,8 +26,8 @@ TrainOptions CheckpointRun::options() const {
     o.model.num_attention_heads = 2;
     o.model.seq_length = o.model.max_position_embeddings = 16;
     o.model.vocab_size = 61;
-    o.data_path = folder_ / "tokens.bin";
-    o.data_format = "raw-u16";
+    o.data.path = {folder_ / "tokens.bin"};
+    o.data.format = "raw-u16";
     o.global_batch_size = 6;
     o.train_iters = 6;
     o.lr = 1e-2;

@@ -183,7 +183,7 @@ TEST_F(Resume, WorksWhereRanksHaveNoRowOfTheVocabulary) {
                                                     tokens.size() * sizeof(uint16_t)));
     for (const bool async : {false, true}) {
         const Change three = [&](TrainOptions& o) {
-            o.data_path = runs_.path("three.bin");
+            o.data.path = {runs_.path("three.bin")};
             o.model.vocab_size = 3;
             o.async_save = async;
         };
@@ -194,6 +194,22 @@ TEST_F(Resume, WorksWhereRanksHaveNoRowOfTheVocabulary) {
         };
         EXPECT_EQ(resumed(4, without), from(expected, 4));
     }
+}
+
+TEST_F(Resume, GoesOnInABlendWithMaskedEndsOfDocuments) {
+    std::vector<uint16_t> tokens(700);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * i % 59);
+    write_file(runs_.path("small.bin"), std::string(reinterpret_cast<const char*>(tokens.data()),
+                                                    tokens.size() * sizeof(uint16_t)));
+    const Change blend = [&](TrainOptions& o) {
+        o.data.path = {"2", runs_.path("tokens.bin"), "1", runs_.path("small.bin")};
+        o.data.split = "95,5";
+        o.data.eod_token_id = 4;
+        o.data.eod_mask_loss = true;
+    };
+    const Curve expected = whole(2, blend);
+    EXPECT_EQ(resumed(2, blend), from(expected, 4));
+    EXPECT_NE(expected, whole(2, [](TrainOptions&) {}));
 }
 
 TEST_F(Resume, ContinuesFromBf16WithItsMasterWeightsInFp32) {
@@ -293,7 +309,7 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
                 HasSubstr("has step-00000003 already"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.finetune = true; }),
                 HasSubstr("has step-00000003 already"));
-    EXPECT_THAT(refused([&](TrainOptions& o) { o.data_path = runs_.path("none.bin"); }),
+    EXPECT_THAT(refused([&](TrainOptions& o) { o.data.path = {runs_.path("none.bin")}; }),
                 HasSubstr("none.bin"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.schedule = "none-such"; }), HasSubstr("none-such"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.layout = "Vt|ttV"; }), HasSubstr("layout"));
@@ -357,7 +373,7 @@ TEST_F(Resume, SaysWhatIsNotAsItWasTheDataAmongIt) {
     const std::string other = runs_.path("other.bin");
     write_file(other, read_file(runs_.path("tokens.bin")).substr(0, 4000));
     EXPECT_THAT(output([&](TrainOptions& o) {
-                    o.data_path = other;
+                    o.data.path = {other};
                     o.async_save = false;
                     o.optimizer.clip_grad = 0.5F;
                 }),
@@ -365,7 +381,7 @@ TEST_F(Resume, SaysWhatIsNotAsItWasTheDataAmongIt) {
                           normal(other) + " (was " + normal(runs_.path("tokens.bin")) +
                           "), samples-per-epoch 124 (was 249)\n"));
     // The same file by another name of its folder.
-    EXPECT_THAT(output([&](TrainOptions& o) { o.data_path = runs_.path("./tokens.bin"); }),
+    EXPECT_THAT(output([&](TrainOptions& o) { o.data.path = {runs_.path("./tokens.bin")}; }),
                 Not(HasSubstr("not as in the run")));
 }
 

@@ -283,7 +283,8 @@ Ticket NcclTransport::start(const Transfer& transfer) {
     } else {
         queue_.push_back({transfer,
                           {transfer.ranks.begin(), transfer.ranks.end()},
-                          {transfer.block_begin.begin(), transfer.block_begin.end()}});
+                          {transfer.block_begin.begin(), transfer.block_begin.end()},
+                          {transfer.block_end.begin(), transfer.block_end.end()}});
     }
     return started_++;
 }
@@ -308,6 +309,7 @@ void NcclTransport::pump() {
         queue_.pop_front();
         next.transfer.ranks = next.ranks;
         next.transfer.block_begin = next.block_begin;
+        next.transfer.block_end = next.block_end;
         launch(next.transfer);
         if (in_progress_ == nullptr) ++launched_;
     }
@@ -321,7 +323,7 @@ void NcclTransport::launch(const Transfer& t) {
         if (t.what != Do::broadcast) copy(t.send, t.receive, stream);
         return;
     }
-    if (t.what == Do::exchange || t.what == Do::gather) {
+    if (t.what == Do::exchange || t.what == Do::gather || t.what == Do::all_gather_blocks) {
         launch_blocks(t, communicator_of(t.channel, t.ranks, false));
         return;
     }
@@ -357,6 +359,7 @@ void NcclTransport::launch(const Transfer& t) {
             break;
         case Do::exchange:
         case Do::gather:
+        case Do::all_gather_blocks:
         case Do::pass:
         case Do::combine:
         case Do::fold:
@@ -365,7 +368,7 @@ void NcclTransport::launch(const Transfer& t) {
     in_progress_ = &communicator;
 }
 
-/// Exchange and gather: every pair's blocks in one group, in which they progress independently.
+/// Every pair's blocks in one group, in which they progress independently.
 void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communicator) {
     const cudaStream_t stream = streams_.of(t.channel);
     ncclComm_t comm = communicator.get();
@@ -391,9 +394,9 @@ void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communica
             "ncclRecv", rank(), comm);
     };
     if (t.what == Do::exchange) {
-        const size_t mine = block(t.send, t.block_begin, self).size();
+        const size_t mine = t.block(t.send, self).size();
         for (size_t i = 0; i < t.ranks.size(); ++i) {
-            const auto theirs = block(t.send, t.block_begin, i);
+            const auto theirs = t.block(t.send, i);
             const auto part = t.receive.subspan(i * mine, mine);
             if (i == self) {
                 copy(theirs, part, stream);
@@ -402,14 +405,15 @@ void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communica
                 receive(part, i);
             }
         }
-    } else if (rank() != t.root) {
+    } else if (t.what == Do::gather && rank() != t.root) {
         send(t.send, static_cast<size_t>(member_of(t.ranks, t.root)));
     } else {
         for (size_t i = 0; i < t.ranks.size(); ++i) {
-            const auto part = block(t.receive, t.block_begin, i);
+            const auto part = t.block(t.receive, i);
             if (i == self) {
                 copy(t.send, part, stream);
             } else {
+                if (t.what == Do::all_gather_blocks) send(t.send, i);
                 receive(part, i);
             }
         }

@@ -65,7 +65,7 @@ private:
     struct Queued {
         Transfer transfer;
         std::vector<int> ranks;
-        std::vector<int64_t> block_begin;
+        std::vector<int64_t> block_begin, block_end;
     };
     /// What is connected: kind, channel, ranks, root.
     using Route = std::tuple<Do, Channel, std::vector<int>, int>;

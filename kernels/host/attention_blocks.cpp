@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/attention_blocks.hpp"
+
+namespace vocabpipe::kernels::host {
+
+std::vector<RowBlock> row_blocks(const AttentionShape& shape,
+                                 std::span<const int32_t> first_visible) {
+    std::vector<RowBlock> result;
+    for (int64_t begin = 0; begin < shape.seq_length; begin += kBlockRows) {
+        const int64_t rows = std::min(kBlockRows, shape.seq_length - begin);
+        int64_t first = shape.window > 0 ? std::max<int64_t>(begin - shape.window + 1, 0) : 0;
+        const int32_t* of_rows = nullptr;
+        if (!first_visible.empty()) {
+            of_rows = first_visible.data() + begin;
+            // In whole blocks: documents then need no other products, which oneDNN would have to
+            // generate, than plain causal attention has.
+            const int64_t earliest = *std::min_element(of_rows, of_rows + rows);
+            first = std::max(first, earliest / kBlockRows * kBlockRows);
+        }
+        result.push_back({.begin = begin,
+                          .rows = rows,
+                          .first_key = first,
+                          .window = shape.window,
+                          .first_visible = of_rows});
+    }
+    return result;
+}
+
+}  // namespace vocabpipe::kernels::host

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the host's attention cuts a sequence into blocks of queries, and which keys each of them
+// sees.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/attention_shape.hpp"
+
+namespace vocabpipe::kernels::host {
+
+/// Query rows per block: long enough for full GEMM speed, short enough that little above the
+/// diagonal is computed in vain and that a block of scores against 512 keys stays in the L2 cache.
+inline constexpr int64_t kBlockRows = 64;
+
+/// Consecutive columns of a row of scores.
+struct Columns {
+    int64_t begin;
+    int64_t end;
+};
+
+/// A block of query rows [begin, begin + rows) and the keys [first_key, begin + rows) that any of
+/// them sees: the columns of its scores.
+struct RowBlock {
+    int64_t begin;
+    int64_t rows;
+    int64_t first_key;
+    int64_t window;
+    const int32_t* first_visible;  ///< of its rows; null: 0 for all
+    [[nodiscard]] int64_t keys() const { return begin + rows - first_key; }
+    /// The columns of row i that its query sees.
+    [[nodiscard]] Columns visible(int64_t i) const {
+        const int64_t end = begin + i + 1 - first_key;
+        int64_t first = window > 0 ? std::max<int64_t>(end - window, 0) : 0;
+        if (first_visible != nullptr) first = std::max(first, first_visible[i] - first_key);
+        return {first, end};
+    }
+};
+
+/// Of one sequence; `first_visible` holds its seq_length values, or none.
+[[nodiscard]] std::vector<RowBlock> row_blocks(const AttentionShape& shape,
+                                               std::span<const int32_t> first_visible);
+
+}  // namespace vocabpipe::kernels::host

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Which data set gives a sample of a blend. Megatron's rule (build_blending_indices): sample n
+/// comes from the data set that is furthest behind its share of n samples, the first of several.
+/// After any number of samples every set has its share to within a few samples.
+///
+/// No table: the place of the next sample follows from how many each set has given. Later samples
+/// cost a pass over the weights for each one in between, an earlier one for each from the first.
+class BlendOrder {
+public:
+    /// Positive weights whose sum is 1, at least one.
+    explicit BlendOrder(std::vector<double> weights);
+
+    /// A sample of one of the sets, counted over the set's epochs.
+    struct Place {
+        size_t dataset = 0;
+        int64_t sample = 0;
+        friend bool operator==(const Place&, const Place&) = default;
+    };
+
+    /// The place of sample `index` >= 0 of the blend. Safe from several threads.
+    [[nodiscard]] Place operator()(int64_t index) const;
+
+private:
+    [[nodiscard]] size_t furthest_behind() const;
+
+    std::vector<double> weights_;
+    mutable std::mutex mutex_;            // of what follows
+    mutable int64_t next_ = 0;            // samples before this one are given
+    mutable std::vector<int64_t> given_;  // of these, by each set
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/data/blended_samples.hpp"
+
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+std::vector<double> weights_of(const std::vector<BlendedSamples::Part>& parts) {
+    std::vector<double> weights;
+    for (const auto& part : parts) weights.push_back(part.weight);
+    return weights;
+}
+
+}  // namespace
+
+BlendedSamples::BlendedSamples(std::vector<Part> parts) : order_(weights_of(parts)) {
+    for (Part& part : parts) parts_.push_back(std::move(part.samples));
+}
+
+int64_t BlendedSamples::samples_per_epoch() const {
+    int64_t samples = 0;
+    for (const auto& part : parts_) samples += part->samples_per_epoch();
+    return samples;
+}
+
+void BlendedSamples::sample(int64_t index, std::span<int32_t> tokens_and_next) const {
+    const BlendOrder::Place place = order_(index);
+    parts_[place.dataset]->sample(place.sample, tokens_and_next);
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/train/data/blend_order.hpp"
+#include "vocabpipe/sample_source.hpp"
+
+namespace vocabpipe {
+
+/// Samples of several sources, in proportions and in the order of BlendOrder. Each source goes
+/// through its own epochs.
+class BlendedSamples final : public SampleSource {
+public:
+    struct Part {
+        double weight = 1;
+        std::unique_ptr<const SampleSource> samples;
+    };
+    /// Weights as BlendOrder has them; sources of one seq_length.
+    explicit BlendedSamples(std::vector<Part> parts);
+
+    [[nodiscard]] int64_t seq_length() const override { return parts_.front()->seq_length(); }
+    /// Of all sources together.
+    [[nodiscard]] int64_t samples_per_epoch() const override;
+    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override;
+
+private:
+    BlendOrder order_;
+    std::vector<std::unique_ptr<const SampleSource>> parts_;
+};
+
+}  // namespace vocabpipe

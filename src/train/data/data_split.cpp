@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/data/data_split.hpp"
+
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "src/train/data/finite_number.hpp"
+#include "src/train/data/token_slice.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+
+std::string_view to_string(DataSplit split) {
+    switch (split) {
+        case DataSplit::train:
+            return "train";
+        case DataSplit::valid:
+            return "valid";
+        case DataSplit::test:
+            return "test";
+    }
+    return "unknown";
+}
+
+SplitProportions::SplitProportions(const std::string& text) : fractions_{} {
+    const auto fail = [&](const std::string& reason) {
+        throw UsageError("--split " + text + ": " + reason +
+                         "; give the proportions of training, validation and test data, such as "
+                         "969,30,1");
+    };
+    size_t count = 0;
+    for (size_t begin = 0; begin <= text.size(); ++count) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        std::string word = text.substr(begin, end - begin);
+        word.erase(0, std::min(word.find_first_not_of(' '), word.size()));
+        const auto number = finite_number(word);
+        if (!number || *number < 0) fail("'" + word + "' is no number that is not negative");
+        if (count == fractions_.size()) fail("has more than three numbers");
+        fractions_[count] = *number;
+        begin = end + 1;
+    }
+    const double sum = std::accumulate(fractions_.begin(), fractions_.end(), 0.0);
+    if (!(sum > 0) || !std::isfinite(sum)) fail("the sum is " + std::to_string(sum));
+    for (double& fraction : fractions_) fraction /= sum;
+}
+
+SplitProportions::Range SplitProportions::range(DataSplit split, int64_t count) const {
+    std::array<double, 4> bounds{};
+    std::partial_sum(fractions_.begin(), fractions_.end(), bounds.begin() + 1);
+    // As Python's round(): to even. The sum of the fractions may miss 1 in its last bit.
+    const auto place = [&](size_t bound) {
+        return std::min(count, static_cast<int64_t>(
+                                   std::nearbyint(bounds[bound] * static_cast<double>(count))));
+    };
+    const auto part = static_cast<size_t>(split);
+    return {place(part), place(part + 1)};
+}
+
+std::shared_ptr<const TokenSource> cut_split(std::shared_ptr<const TokenSource> whole,
+                                             const SplitProportions& proportions, DataSplit split) {
+    const int64_t documents = whole->info().documents;
+    if (documents < 0) {
+        const auto tokens = proportions.range(split, whole->size());
+        return std::make_shared<TokenSlice>(std::move(whole), tokens.begin, tokens.end,
+                                            std::string(to_string(split)));
+    }
+    const auto part = proportions.range(split, documents);
+    const int64_t begin = whole->document_start(part.begin);
+    const int64_t end = whole->document_start(part.end);
+    return std::make_shared<TokenSlice>(std::move(whole), begin, end, std::string(to_string(split)),
+                                        part.end - part.begin);
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "vocabpipe/token_source.hpp"
+
+namespace vocabpipe {
+
+/// The tokens [begin, end) of another source, as a source; nothing is copied.
+class TokenSlice final : public TokenSource {
+public:
+    /// `part` says for people which slice it is, and is appended to the name. `documents`: how many
+    /// it holds, -1 if the format does not say.
+    TokenSlice(std::shared_ptr<const TokenSource> whole, int64_t begin, int64_t end,
+               const std::string& part, int64_t documents = -1);
+
+    [[nodiscard]] int64_t size() const override { return size_; }
+    void read(int64_t first, std::span<int32_t> out) const override;
+    [[nodiscard]] TokenPlace place(int64_t index) const override;
+    [[nodiscard]] const TokenSourceInfo& info() const override { return info_; }
+
+private:
+    std::shared_ptr<const TokenSource> whole_;
+    int64_t begin_, size_;
+    TokenSourceInfo info_;
+};
+
+}  // namespace vocabpipe

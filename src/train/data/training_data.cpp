@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/data/training_data.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "src/train/data/blended_samples.hpp"
+#include "src/train/data/check_tokens.hpp"
+#include "src/train/data/find_end_of_document.hpp"
+#include "vocabpipe/open_tokens.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+struct PathOption {
+    const char* flag;
+    const std::vector<std::string>* words;
+};
+
+/// Of each split.
+std::array<PathOption, kDataSplits.size()> own_paths(const DataOptions& o) {
+    return {{{"--train-data-path", &o.train_path},
+             {"--valid-data-path", &o.valid_path},
+             {"--test-data-path", &o.test_path}}};
+}
+
+void check_flags(const DataOptions& o) {
+    const char* own = nullptr;
+    for (const auto& [flag, words] : own_paths(o)) {
+        if (!words->empty()) own = flag;
+    }
+    if (own == nullptr && (o.path.empty() || o.path == std::vector<std::string>{""})) {
+        throw UsageError("--data-path: is required");
+    }
+    if (own != nullptr && !o.path.empty()) {
+        throw UsageError("--data-path: does not go with " + std::string(own) +
+                         "; give --train-data-path instead");
+    }
+    if (own != nullptr && !o.split.empty()) {
+        throw UsageError("--split " + o.split + ": splits --data-path, but " + own +
+                         " says which data it is; leave one of them out");
+    }
+    if (o.eod_token_id < -1 || o.eod_token_id > INT32_MAX) {
+        throw UsageError("--eod-token-id " + std::to_string(o.eod_token_id) +
+                         ": must be a token id, 0 or more");
+    }
+}
+
+/// Of 64 places of 64 tokens.
+uint64_t sampled_checksum(const TokenSource& source) {
+    constexpr int64_t kPlaces = 64;
+    std::vector<int32_t> tokens(static_cast<size_t>(std::min(source.size(), int64_t{64})));
+    const int64_t last = source.size() - static_cast<int64_t>(tokens.size());
+    uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
+    for (int64_t i = 0; i < kPlaces; ++i) {
+        source.read(last / (kPlaces - 1) * i, tokens);
+        for (const int32_t token : tokens) {
+            sum = (sum ^ static_cast<uint32_t>(token)) * 0x100000001b3;
+        }
+    }
+    return sum;
+}
+
+}  // namespace
+
+TrainingData::TrainingData(const DataOptions& options)
+    : options_(options),
+      proportions_(options.split.empty() ? SplitProportions() : SplitProportions(options.split)) {
+    check_flags(options);
+    const auto own = own_paths(options);
+    for (const DataSplit split : kDataSplits) {
+        const auto i = static_cast<size_t>(split);
+        PathOption given = own[i];
+        if (!options.path.empty() && proportions_[split] > 0)
+            given = {"--data-path", &options.path};
+        if (!given.words->empty()) {
+            parts_[i] = {given.flag, parse_data_paths(given.flag, *given.words)};
+        }
+    }
+    const DataFormat format = parse_data_format(options.format);
+    for (const Part& part : parts_) {
+        for (const WeightedPath& path : part.paths) {
+            if (!sources_.contains(path.path)) {
+                sources_[path.path] = open_tokens(path.path, format);
+            }
+        }
+    }
+}
+
+bool TrainingData::has(DataSplit split) const {
+    return !part(split).paths.empty();
+}
+
+std::unique_ptr<const SampleSource> TrainingData::samples(
+    DataSplit split, const TokenDatasetOptions& options) const {
+    if (!has(split)) {
+        const std::string name(to_string(split));
+        throw UsageError("there is no " + name + " data: give --" + name + "-data-path" +
+                         (split == DataSplit::train ? "" : ", or --split with a part for it"));
+    }
+    std::vector<BlendedSamples::Part> blend;
+    for (const WeightedPath& path : part(split).paths) {
+        std::shared_ptr<const TokenSource> tokens = source(path.path);
+        if (!options_.split.empty()) tokens = cut_split(std::move(tokens), proportions_, split);
+        TokenDatasetOptions own = options;
+        if (part(split).paths.size() > 1) own.seed = derived_seed(options.seed, blend.size());
+        blend.push_back({path.weight, std::make_unique<TokenDataset>(std::move(tokens), own)});
+    }
+    if (blend.size() == 1) return std::move(blend.front().samples);
+    return std::make_unique<BlendedSamples>(std::move(blend));
+}
+
+void TrainingData::check(int64_t vocab_size) const {
+    for (const auto& [path, source] : sources_) check_tokens(*source, vocab_size);
+    if (options_.eod_token_id >= vocab_size) {
+        throw UsageError("--eod-token-id " + std::to_string(options_.eod_token_id) +
+                         ": must be below --vocab-size " + std::to_string(vocab_size));
+    }
+}
+
+DocumentMasks TrainingData::masks() const {
+    DocumentMasks masks{.ignore_next = options_.eod_mask_loss,
+                        .separate = options_.reset_attention_mask};
+    masks.end_of_document = static_cast<int32_t>(options_.eod_token_id);
+    if (masks.end_of_document >= 0 || !(masks.ignore_next || masks.separate)) return masks;
+    const char* flag = masks.ignore_next ? "--eod-mask-loss" : "--reset-attention-mask";
+    for (const auto& [path, source] : sources_) {
+        const std::optional<int32_t> end = find_end_of_document(*source);
+        if (!end) {
+            throw UsageError(std::string(flag) + ": " + path +
+                             " does not say which token ends a document; give --eod-token-id");
+        }
+        if (masks.end_of_document >= 0 && masks.end_of_document != *end) {
+            throw UsageError(std::string(flag) + ": documents end with token " +
+                             std::to_string(*end) + " in " + path + " but with " +
+                             std::to_string(masks.end_of_document) +
+                             " in another file; give --eod-token-id");
+        }
+        masks.end_of_document = *end;
+    }
+    return masks;
+}
+
+std::vector<std::string> TrainingData::fingerprint() const {
+    std::vector<std::string> lines;
+    for (const DataSplit split : kDataSplits) {
+        for (const WeightedPath& path : part(split).paths) {
+            std::ostringstream line;
+            line.precision(17);
+            line << to_string(split) << " data: share " << path.weight << ", "
+                 << source(path.path)->size() << " tokens, checksum " << std::hex
+                 << sampled_checksum(*source(path.path));
+            lines.push_back(line.str());
+        }
+    }
+    return lines;
+}
+
+std::vector<std::string> TrainingData::flags() const {
+    std::vector<std::string> flags;
+    const std::string* last = nullptr;
+    for (const Part& part : parts_) {
+        if (part.paths.empty() || (last != nullptr && *last == part.flag)) continue;
+        std::ostringstream line;
+        line.precision(17);
+        line << part.flag;
+        for (const WeightedPath& path : part.paths) {
+            if (part.paths.size() > 1) line << ' ' << path.weight;
+            line << ' ' << std::filesystem::absolute(path.path).lexically_normal().string();
+        }
+        flags.push_back(line.str());
+        last = &part.flag;
+    }
+    return flags;
+}
+
+}  // namespace vocabpipe

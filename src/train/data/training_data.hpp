@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/train/data/data_options.hpp"
+#include "src/train/data/data_paths.hpp"
+#include "src/train/data/data_split.hpp"
+#include "vocabpipe/document_masks.hpp"
+#include "vocabpipe/sample_source.hpp"
+#include "vocabpipe/token_dataset.hpp"
+#include "vocabpipe/token_source.hpp"
+
+namespace vocabpipe {
+
+/// The opened token files of a run, and samples of each part of them:
+///
+///     const TrainingData data(options);
+///     data.check(vocab_size);
+///     const auto train = data.samples(DataSplit::train, {.seq_length = 1024, .seed = 1});
+///     if (data.has(DataSplit::valid)) {
+///         const auto valid = data.samples(DataSplit::valid, {.seq_length = 1024, .shuffle =
+///         false});
+///
+/// A file that is named several times is opened, and read by check(), once.
+class TrainingData {
+public:
+    /// UsageError for options that do not fit together, InputFileError for a file.
+    explicit TrainingData(const DataOptions& options);
+
+    /// True if the options give `split` data: a path of its own, or a positive part of --split.
+    [[nodiscard]] bool has(DataSplit split) const;
+
+    /// The samples of `split`, of its blend if it has several data sets; each of these is shuffled
+    /// by its own key. UsageError if there is no such part, InputFileError if it is too small for
+    /// one sample. Independent of this object.
+    [[nodiscard]] std::unique_ptr<const SampleSource> samples(
+        DataSplit split, const TokenDatasetOptions& options) const;
+
+    /// Reads every file once: check_tokens().
+    void check(int64_t vocab_size) const;
+
+    /// What the options ask for; UsageError if a mask is wanted and the options do not say which
+    /// token ends a document, nor all files the same.
+    [[nodiscard]] DocumentMasks masks() const;
+
+    /// A line for each data set: its share, how many tokens it has and a checksum of some of them.
+    /// Equal on two hosts that have the same files, wherever they are.
+    [[nodiscard]] std::vector<std::string> fingerprint() const;
+
+    /// The flags that say which data this is, as "--flag value" with absolute paths: to be compared
+    /// with another run's.
+    [[nodiscard]] std::vector<std::string> flags() const;
+
+private:
+    struct Part {
+        std::string flag;                 // "--data-path"
+        std::vector<WeightedPath> paths;  // empty: there is none
+    };
+    [[nodiscard]] const Part& part(DataSplit split) const {
+        return parts_[static_cast<size_t>(split)];
+    }
+    [[nodiscard]] const std::shared_ptr<const TokenSource>& source(const std::string& path) const {
+        return sources_.at(path);
+    }
+
+    DataOptions options_;
+    SplitProportions proportions_;
+    std::array<Part, kDataSplits.size()> parts_;
+    std::map<std::string, std::shared_ptr<const TokenSource>> sources_;  // by path, as given
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/document_masks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace vocabpipe {
+namespace {
+
+constexpr int32_t kEnd = 0;
+
+TEST(DocumentMasks, IgnoreTheLabelBehindEveryEnd) {
+    const std::vector<int32_t> tokens{5, kEnd, 6, 7, kEnd, kEnd};
+    std::vector<int32_t> labels{kEnd, 6, 7, kEnd, kEnd, 8};
+    EXPECT_EQ(ignore_after_ends(tokens, kEnd, labels), 3);
+    EXPECT_EQ(labels, (std::vector<int32_t>{kEnd, -1, 7, kEnd, -1, -1}));
+}
+
+TEST(DocumentMasks, CountAnEndToTheDocumentItEnds) {
+    const std::vector<int32_t> tokens{5, 6, kEnd, 7, kEnd, kEnd, 8};
+    std::vector<int32_t> first(tokens.size());
+    find_document_starts(tokens, kEnd, first);
+    EXPECT_EQ(first, (std::vector<int32_t>{0, 0, 0, 3, 3, 5, 6}));
+}
+
+TEST(DocumentMasks, SeparateDocumentsAsALoopOverAllPairsDoes) {
+    std::mt19937 random(3);
+    for (int round = 0; round < 50; ++round) {
+        std::vector<int32_t> tokens(40);
+        for (int32_t& t : tokens) t = static_cast<int32_t>(random() % 5);
+        std::vector<int32_t> first(tokens.size());
+        find_document_starts(tokens, kEnd, first);
+        for (size_t query = 0; query < tokens.size(); ++query) {
+            for (size_t key = 0; key <= query; ++key) {
+                // Megatron: what is at or before an end is hidden from what is behind it.
+                bool visible = true;
+                for (size_t end = key; end < query; ++end) visible &= tokens[end] != kEnd;
+                ASSERT_EQ(static_cast<size_t>(first[query]) <= key, visible) << query << " " << key;
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/step_batch.hpp"
+
+#include "tests/train/numbered_samples.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace vocabpipe {
+namespace {
+
+using testing::NumberedSamples;
+
+constexpr int64_t kLength = 4;
+
+/// The samples of a batch in its order.
+std::vector<int64_t> samples_of(const StepBatch& batch) {
+    std::vector<int64_t> samples;
+    for (const Microbatch& m : batch.microbatches()) {
+        for (int64_t row = 0; row < m.sequences; ++row) {
+            samples.push_back(NumberedSamples::sample_of(m.tokens[row * m.seq_length]));
+        }
+    }
+    return samples;
+}
+
+TEST(StepBatch, CutsSamplesIntoInputsAndLabels) {
+    const NumberedSamples samples(kLength);
+    StepBatch batch(samples, {.micro_batch_size = 2});
+    batch.load(10, 3);
+    ASSERT_EQ(batch.microbatches().size(), 3U);
+    EXPECT_EQ(samples_of(batch), (std::vector<int64_t>{10, 11, 12, 13, 14, 15}));
+    for (int j = 0; j < 3; ++j) {
+        const Microbatch& m = batch.microbatches()[static_cast<size_t>(j)];
+        EXPECT_EQ(m.index, j);
+        EXPECT_EQ(m.sequences, 2);
+        EXPECT_EQ(m.seq_length, kLength);
+        EXPECT_TRUE(m.first_visible.empty());
+        ASSERT_EQ(m.tokens.size(), 8U);
+        for (int64_t i = 0; i < m.size(); ++i) {
+            EXPECT_EQ(m.labels[i],
+                      NumberedSamples::token(10 + 2 * j + i / kLength, i % kLength + 1));
+            EXPECT_EQ(m.loss_gradient[i], 1.0F / 24);
+        }
+    }
+    EXPECT_EQ(batch.counted_tokens(), 24);
+    EXPECT_EQ(batch.global_batch_size(), 6);
+}
+
+TEST(StepBatch, DealsMicrobatchesToReplicasInTurn) {
+    const NumberedSamples samples(kLength);
+    StepBatch second(samples, {.micro_batch_size = 2, .replica = 1, .replicas = 3});
+    second.load(100, 2);
+    // Microbatches of the step: 100 101 | 102 103 | 104 105 | 106 107 | 108 109 | 110 111.
+    EXPECT_EQ(samples_of(second), (std::vector<int64_t>{102, 103, 108, 109}));
+    EXPECT_EQ(second.global_batch_size(), 12);
+    EXPECT_EQ(second.counted_tokens(), 12 * kLength);
+    EXPECT_EQ(second.microbatches()[1].loss_gradient[0], 1.0F / (12 * kLength));
+}
+
+TEST(StepBatch, SeesTheSameSamplesInAStepForEveryNumberOfReplicas) {
+    const NumberedSamples samples(kLength);
+    std::vector<int64_t> expected(24);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] = 48 + static_cast<int64_t>(i);
+    for (const int replicas : {1, 2, 3, 4, 6, 12}) {
+        std::vector<int64_t> seen;
+        for (int replica = 0; replica < replicas; ++replica) {
+            StepBatch batch(samples,
+                            {.micro_batch_size = 2, .replica = replica, .replicas = replicas});
+            batch.load(48, 12 / replicas);
+            const std::vector<int64_t> mine = samples_of(batch);
+            seen.insert(seen.end(), mine.begin(), mine.end());
+        }
+        std::sort(seen.begin(), seen.end());
+        EXPECT_EQ(seen, expected) << replicas << " replicas";
+    }
+}
+
+TEST(StepBatch, GoesOnWithTheNextSampleAtAnotherNumberOfReplicas) {
+    const NumberedSamples samples(kLength);
+    std::vector<int64_t> seen;
+    int64_t consumed = 0;
+    struct Step {
+        int replicas, microbatches;
+        int64_t rows;
+    };
+    for (const Step step : {Step{2, 3, 2}, Step{2, 4, 2}, Step{3, 2, 1}, Step{1, 5, 3}}) {
+        int64_t batch_size = 0;
+        for (int replica = 0; replica < step.replicas; ++replica) {
+            StepBatch batch(
+                samples,
+                {.micro_batch_size = step.rows, .replica = replica, .replicas = step.replicas});
+            batch.load(consumed, step.microbatches);
+            const std::vector<int64_t> mine = samples_of(batch);
+            seen.insert(seen.end(), mine.begin(), mine.end());
+            batch_size = batch.global_batch_size();
+        }
+        consumed += batch_size;
+    }
+    std::sort(seen.begin(), seen.end());
+    std::vector<int64_t> expected(static_cast<size_t>(consumed));
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(seen, expected);
+}
+
+TEST(StepBatch, MayGrowAndShrinkFromStepToStep) {
+    const NumberedSamples samples(kLength);
+    StepBatch batch(samples, {});
+    int64_t first = 0;
+    for (const int microbatches : {1, 4, 2, 8}) {
+        batch.load(first, microbatches);
+        std::vector<int64_t> expected;
+        for (int j = 0; j < microbatches; ++j) expected.push_back(first + j);
+        EXPECT_EQ(samples_of(batch), expected);
+        EXPECT_EQ(batch.counted_tokens(), microbatches * kLength);
+        first += microbatches;
+    }
+}
+
+/// Random tokens with many ends of documents.
+class RandomDocuments final : public SampleSource {
+public:
+    [[nodiscard]] int64_t seq_length() const override { return 9; }
+    [[nodiscard]] int64_t samples_per_epoch() const override { return 1; }
+    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override {
+        std::mt19937 random(static_cast<uint32_t>(index));
+        for (int32_t& token : tokens_and_next) token = static_cast<int32_t>(random() % 4);
+    }
+};
+
+TEST(StepBatch, CountsTheLabelsOfAllReplicasThatNoMaskIgnores) {
+    const RandomDocuments samples;
+    constexpr int32_t kEnd = 2;
+    int64_t expected = 0;
+    std::vector<int32_t> tokens(10);
+    for (int64_t i = 7; i < 7 + 12; ++i) {
+        samples.sample(i, tokens);
+        for (int64_t t = 0; t < 9; ++t) expected += tokens[static_cast<size_t>(t)] != kEnd;
+    }
+    for (const int replicas : {1, 2, 3, 6}) {
+        int64_t mine = 0;
+        for (int replica = 0; replica < replicas; ++replica) {
+            StepBatch batch(samples, {.micro_batch_size = 2,
+                                      .replica = replica,
+                                      .replicas = replicas,
+                                      .masks = {.end_of_document = kEnd, .ignore_next = true}});
+            batch.load(7, 6 / replicas);
+            EXPECT_EQ(batch.counted_tokens(), expected);
+            for (const Microbatch& m : batch.microbatches()) {
+                for (size_t i = 0; i < m.tokens.size(); ++i) {
+                    const bool ignored = m.tokens[i] == kEnd;
+                    EXPECT_EQ(m.labels[i] < 0, ignored);
+                    EXPECT_EQ(m.loss_gradient[i],
+                              ignored ? 0.0F : 1.0F / static_cast<float>(expected));
+                    mine += !ignored;
+                }
+            }
+        }
+        EXPECT_EQ(mine, expected) << replicas;
+    }
+}
+
+TEST(StepBatch, SaysWhereTheDocumentOfEveryTokenBegins) {
+    const RandomDocuments samples;
+    constexpr int32_t kEnd = 1;
+    StepBatch batch(samples,
+                    {.micro_batch_size = 3, .masks = {.end_of_document = kEnd, .separate = true}});
+    batch.load(0, 2);
+    EXPECT_EQ(batch.counted_tokens(), 6 * 9);
+    for (const Microbatch& m : batch.microbatches()) {
+        ASSERT_EQ(m.first_visible.size(), m.tokens.size());
+        for (size_t i = 0; i < m.tokens.size(); ++i) {
+            size_t begin = i;
+            while (begin % 9 > 0 && m.tokens[begin - 1] != kEnd) --begin;
+            EXPECT_EQ(m.first_visible[i], static_cast<int32_t>(begin % 9));
+        }
+    }
+}
+
+TEST(StepBatch, HasNoGradientWhereEveryLabelIsIgnored) {
+    const NumberedSamples samples(1);
+    StepBatch batch(samples, {.masks = {.end_of_document = 500, .ignore_next = true}});
+    batch.load(5, 1);
+    EXPECT_EQ(batch.counted_tokens(), 0);
+    EXPECT_EQ(batch.microbatches()[0].loss_gradient[0], 0.0F);
+}
+
+}  // namespace
+}  // namespace vocabpipe
