@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loss of your own on a vocabulary shard: the focal loss (Lin et al. 2017), (1 - p)^gamma times
-// the cross-entropy -log p, which makes much of tokens that the model gets wrong. Every rank holds
-// a part of the vocabulary and sees of the others' only four numbers per token.
-//
+// the cross-entropy -log p. Of the other ranks' shards a rank sees four numbers per token only.
 //   custom_loss README.md
 #include <cmath>
 #include <cstdio>
@@ -12,6 +10,7 @@
 #include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/step_batch.hpp"
+#include "vocabpipe/token_dataset.hpp"
 
 using namespace vocabpipe;
 
@@ -103,13 +102,13 @@ void train(const char* text, double gamma) {
         Executor executor(world, *device, rank.modules(&optimizer), sizes);
         executor.load(programs);
         rank.initialise(executor.context(), 1234);
-        StepBatch batch(data, partition.micro_batch_size, schedule.microbatches);
+        StepBatch batch(data, {.micro_batch_size = partition.micro_batch_size});
         for (int step = 1; step <= 10; ++step) {
-            batch.load((step - 1) * batch.global_batch_size());
+            batch.load((step - 1) * batch.global_batch_size(), schedule.microbatches);
             optimizer.begin_step(step, 3e-3F, batch.counted_tokens(), false);
             executor.run_step(batch.microbatches());
-            if (world.rank() != 0 || step % 3 != 1) continue;
             const double loss = optimizer.result().loss;
+            if (world.rank() != 0 || step % 3 != 1) continue;
             std::printf("gamma %.0f   step %2d   loss %.4f\n", gamma, step, loss);
         }
     });

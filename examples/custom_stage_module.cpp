@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage of your own: y = x + tanh(w x), with the gradients that a pipeline asks for, which are
-// then held against finite differences of the whole pipeline's loss.
-//
+// A stage of your own: y = x + tanh(w x), its gradients held against finite differences of the
+// loss.
 //   custom_stage_module README.md
 #include <cmath>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/step_batch.hpp"
+#include "vocabpipe/token_dataset.hpp"
 
 using namespace vocabpipe;
 
@@ -86,8 +86,8 @@ void check_gradients(const char* text) {
         Executor executor(world, *device, modules, sizes);
         executor.load(programs);
         rank.initialise(executor.context(), 1234);
-        StepBatch batch(data, partition.micro_batch_size, schedule.microbatches);
-        batch.load(0);
+        StepBatch batch(data, {.micro_batch_size = partition.micro_batch_size});
+        batch.load(0, schedule.microbatches);
         const auto loss = [&] {
             executor.run_step(batch.microbatches());
             const auto losses = rank.output()->losses();

@@ -11,6 +11,7 @@
 #include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/step_batch.hpp"
+#include "vocabpipe/token_dataset.hpp"
 
 using namespace vocabpipe;
 
@@ -40,9 +41,9 @@ void train(Communicator& world, const char* text, int steps) {
 
     const TokenDataset data(open_tokens(text, DataFormat::raw_u8),
                             {.seq_length = model.seq_length});
-    StepBatch batch(data, partition.micro_batch_size, microbatches);
+    StepBatch batch(data, {.micro_batch_size = partition.micro_batch_size});
     for (int step = 1; step <= steps; ++step) {
-        batch.load((step - 1) * batch.global_batch_size());
+        batch.load((step - 1) * batch.global_batch_size(), microbatches);
         optimizer.begin_step(step, 1e-3F, batch.counted_tokens(), false);
         executor.run_step(batch.microbatches());
         if (world.rank() == 0) std::printf("step %3d   loss %.4f\n", step, optimizer.result().loss);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/plan.hpp"
 
 using namespace vocabpipe;

@@ -15,6 +15,7 @@
 #include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/step_batch.hpp"
+#include "vocabpipe/token_dataset.hpp"
 
 using namespace vocabpipe;
 
@@ -41,9 +42,9 @@ std::vector<double> train(const TokenDataset& data, int ranks) {
         Executor executor(world, *device, rank.modules(&optimizer), sizes);
         executor.load(programs);
         rank.initialise(executor.context(), 1234);  // the same weights for any number of ranks
-        StepBatch batch(data, partition.micro_batch_size, kMicrobatches);
+        StepBatch batch(data, {.micro_batch_size = partition.micro_batch_size});
         for (int step = 1; step <= kSteps; ++step) {
-            batch.load((step - 1) * batch.global_batch_size());
+            batch.load((step - 1) * batch.global_batch_size(), kMicrobatches);
             optimizer.begin_step(step, 1e-3F, batch.counted_tokens(), false);
             executor.run_step(batch.microbatches());
             if (world.rank() == 0) losses.push_back(optimizer.result().loss);

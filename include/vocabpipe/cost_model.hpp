@@ -14,8 +14,8 @@ namespace vocabpipe {
 class CostModel {
 public:
     virtual ~CostModel() = default;
-    /// Time of a pass on its rank. `rank`: of the world, which has several replicas of a pipeline with
-    /// data parallelism.
+    /// Time of a pass on its rank. `rank`: of the world, which has several replicas of a pipeline
+    /// with data parallelism.
     [[nodiscard]] virtual int64_t pass_ns(int rank, const Pass& pass) const = 0;
     /// Time from the moment every participant is ready to the moment every participant is done;
     /// `bytes` is what the busiest participant sends.
@@ -73,7 +73,7 @@ public:
     using OpCosts = std::array<int64_t, kOpTraits.size()>;  ///< [op], as in kOpTraits
     std::vector<OpCosts> stage_ns;                          ///< [stage][op]: F, B, I, W, R
     std::vector<OpCosts> rank_ns;     ///< [pipeline rank][op]: E, G, S, T, Reduce, Norm, Update
-    int replicas = 1;  ///< Mesh::data: so many ranks of the world share a row
+    int replicas = 1;                 ///< Mesh::data: so many ranks of the world share a row
     int64_t latency_ns = 0;           ///< per message
     double bytes_per_ns = 0;          ///< per link; 0: infinitely fast
     double local_bytes_per_ns = 0;    ///< combine and fold; 0: infinitely fast

@@ -9,9 +9,9 @@ namespace vocabpipe {
 /// What the ends of documents inside a sample mean for training. The token that ends a document
 /// belongs to it; the next one begins another.
 struct DocumentMasks {
-    int32_t end_of_document = -1;  // the token; not used without a mask
-    bool ignore_next = false;      // --eod-mask-loss: no loss where a document's end is the input
-    bool separate = false;         // --reset-attention-mask: a token sees its own document only
+    int32_t end_of_document = -1;  ///< the token; not used without a mask
+    bool ignore_next = false;      ///< --eod-mask-loss: no loss where a document's end is the input
+    bool separate = false;         ///< --reset-attention-mask: a token sees its own document only
 };
 
 /// The label of an ignored token.

@@ -35,9 +35,10 @@ struct ShardBytes {
 /// replicas update by parts (ZeRO stage 1, Rajbhandari et al., SC 2020). Elements are those of the
 /// bucket's memory, which is one range, for gradients and weights alike.
 struct GradientBucket {
+    /// Whose weights they are.
     enum class Of : uint8_t { stage, input, output };
-    Of of = Of::stage;
-    int stage = 0;  ///< global; of a stage's
+    Of of = Of::stage;  ///< and with `stage`, which
+    int stage = 0;      ///< global; of a stage's
     /// Replicas + 1 entries, ascending: elements that replica i updates.
     std::vector<int64_t> first;
 };
@@ -52,9 +53,8 @@ struct StepSizes {
     bool tied = false;               ///< input and output layer share their weight
     /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
     int64_t report_bytes = 0;
-    /// Data parallelism: pipelines that train side by side (Mesh::data), and what they reduce:
-    /// [pipeline rank][bucket], empty for one replica.
-    int replicas = 1;
+    int replicas = 1;  ///< pipelines that train side by side (Mesh::data)
+    /// What replicas reduce: [pipeline rank][bucket], empty for one replica.
     std::vector<std::vector<GradientBucket>> buckets;
 
     static constexpr int64_t kStatistics =

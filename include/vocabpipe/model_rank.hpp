@@ -22,8 +22,8 @@ class TransformerStage;
 
 /// How a model is cut: everything the memory plan needs besides the schedule.
 struct ModelPartition {
-    std::vector<int> layers_per_stage;      ///< their sum is num_layers
-    int64_t micro_batch_size = 1;           ///< sequences
+    std::vector<int> layers_per_stage;  ///< their sum is num_layers
+    int64_t micro_batch_size = 1;       ///< sequences
     int replicas = 1;  ///< Mesh::data; they share the optimizer's work and state (ZeRO stage 1)
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
     Recompute recompute = Recompute::none;  ///< what stages leave to R

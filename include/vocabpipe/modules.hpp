@@ -35,7 +35,7 @@ struct Microbatch {
 
 /// A run of a tensor's elements, in row-major order; of a matrix, whole rows.
 struct ElementRange {
-    int64_t first = 0;
+    int64_t first = 0;   ///< element
     int64_t count = -1;  ///< -1: all of them
 
     /// That part of `whole`, a dense matrix or vector.

@@ -108,6 +108,7 @@ struct Reduction {
     [[nodiscard]] int64_t rows(int member) const {
         return end(member) - first_row[static_cast<size_t>(member)];
     }
+    /// Member by member.
     friend bool operator==(const Reduction&, const Reduction&) = default;
 };
 inline constexpr uint16_t kOutputReduction = 0;  ///< gradient of X over the output shards

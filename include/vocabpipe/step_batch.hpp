@@ -11,6 +11,7 @@
 
 namespace vocabpipe {
 
+/// What a StepBatch is made of.
 struct StepBatchOptions {
     int64_t micro_batch_size = 1;  ///< sequences
     int replica = 0;               ///< Mesh::replica() of the rank

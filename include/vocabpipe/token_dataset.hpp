@@ -28,6 +28,7 @@ public:
 
     [[nodiscard]] int64_t samples_per_epoch() const override { return samples_; }
     [[nodiscard]] int64_t seq_length() const override { return options_.seq_length; }
+    /// What it was made from.
     [[nodiscard]] const TokenSource& source() const { return *source_; }
 
     void sample(int64_t index, std::span<int32_t> tokens_and_next) const override;

@@ -18,14 +18,14 @@ struct TokenPlace {
 
 /// What a source is, for people.
 struct TokenSourceInfo {
-    std::string name;                // as the user gave it: prefix, file or pattern
-    std::string format;              // "Megatron indexed dataset", "llm.c GPT-2 shards", "raw u16"
-    TokenType type = TokenType::u8;  // on disk
-    int64_t documents = -1;          // -1: the format does not say
-    int64_t sequences = -1;          // -1: the format does not say
-    int32_t end_of_document = -1;    // the token, where the format fixes it; -1: it does not
-    int64_t bytes = 0;               // tokens and headers
-    std::vector<std::string> files;  // in stream order
+    std::string name;    ///< as the user gave it: prefix, file or pattern
+    std::string format;  ///< "Megatron indexed dataset", "llm.c GPT-2 shards", "raw u16"
+    TokenType type = TokenType::u8;  ///< on disk
+    int64_t documents = -1;          ///< -1: the format does not say
+    int64_t sequences = -1;          ///< -1: the format does not say
+    int32_t end_of_document = -1;    ///< the token, where the format fixes it; -1: it does not
+    int64_t bytes = 0;               ///< tokens and headers
+    std::vector<std::string> files;  ///< in stream order
 };
 
 /// A stream of token ids. Reading is const and safe from several threads.
@@ -47,6 +47,7 @@ public:
     /// std::logic_error if the format does not know documents.
     [[nodiscard]] virtual int64_t document_start(int64_t document) const;
 
+    /// For messages and reports; valid as long as this object.
     [[nodiscard]] virtual const TokenSourceInfo& info() const = 0;
 };
 

@@ -50,6 +50,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
         set(shard, Op::G, rows);
         costs.rank_ns.push_back(shard);
     }
+    costs.replicas = partition.replicas;
     costs.latency_ns = 1000;
     costs.bytes_per_ns = 3.7;
     costs.local_bytes_per_ns = kBytesPerNs;

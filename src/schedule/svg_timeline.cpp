@@ -102,7 +102,8 @@ private:
             body_ += text_at(0, bottom_ + 12, "", "rank " + std::to_string(rank));
             Row row;
             for (; slice != run.slices.end() && slice->rank == rank; ++slice) {
-                if (slice->lane == Lane::compute) add(row, run, *slice);
+                if (slice->lane != Lane::compute || slice->end_ns == slice->begin_ns) continue;
+                add(row, run, *slice);
             }
             for (size_t i = 0; i < row.boxes.size(); ++i) {
                 if (row.boxes[i].empty()) continue;

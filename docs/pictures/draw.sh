@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Draws the pictures of docs/schedules.md and docs/vocabulary-parallelism.md: every built-in schedule
+# for 4 ranks and 8 microbatches, F = 1, B = 2, vocabulary passes 0; and 1F1B in every vocabulary mode,
+# 8 layers, an even share of S and of T 1/2 each.
+#
+#   docs/pictures/draw.sh [--check] [build/bin/vocabpipe]
+#
+# --check draws them to a temporary folder, and fails where they differ from those in docs/pictures.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+check=
+if [ "${1:-}" = --check ]; then
+    check=1
+    shift
+fi
+tool=${1:-build/bin/vocabpipe}
+folder=$here
+if [ -n "$check" ]; then
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+fi
+
+draw() { # name of the picture, runs
+    "$tool" timeline "${@:2}" --pp 4 --microbatches 8 --svg "$folder/$1.svg" >/dev/null
+    [ -z "$check" ] || cmp "$folder/$1.svg" "$here/$1.svg" || {
+        echo "draw.sh: docs/pictures/$1.svg is not what the tool draws today; run docs/pictures/draw.sh" >&2
+        exit 1
+    }
+}
+
+for schedule in $("$tool" schedule list | awk 'NR > 1 { print $1 }'); do draw "$schedule" "$schedule" --costs 1,2,0; done
+modes=()
+for mode in none redistributed interlaced one_barrier two_barriers; do modes+=("1f1b,vocab-mode=$mode"); done
+draw vocabulary-modes "${modes[@]}" --num-layers 8 --costs 2,4,1
