@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/train/train_options.hpp"
+#include "vocabpipe/learning_rate.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/world.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/learning_rate.hpp"
 
+#include "src/train/check_options.hpp"
 #include "src/train/train_options.hpp"
 #include "vocabpipe/error.hpp"
 

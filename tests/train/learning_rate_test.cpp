@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "src/train/check_options.hpp"
 #include "src/train/train_options.hpp"
 #include "vocabpipe/error.hpp"
 
