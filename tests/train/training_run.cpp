@@ -49,7 +49,7 @@ Training train_on_threads(const TrainingSetup& setup) {
     const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
     Training result;
     std::mutex mutex;
-    World world = World::threads(setup.ranks, {.timeout_seconds = 30});
+    World world = World::threads(setup.ranks, {.timeout_seconds = setup.timeout_seconds});
     world.run([&](Communicator& communicator) {
         const int rank = communicator.rank();
         const std::unique_ptr<Device> device =
