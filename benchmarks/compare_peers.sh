@@ -69,7 +69,7 @@ while [ $# -gt 0 ]; do
 done
 [ "$steps" -gt "$warm_up" ] || fail "--steps $steps: must be more than the --warm-up steps, $warm_up" 2
 
-bin=$PWD/${VOCABPIPE_BUILD_DIR:-build}/bin
+bin=$(realpath "${VOCABPIPE_BUILD_DIR:-build}")/bin
 [ -x "$bin/train_gpt" ] || fail "$bin/train_gpt: is missing; build it, or set VOCABPIPE_BUILD_DIR" 2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
