@@ -6,8 +6,9 @@
 #                               [--without-torch] [--python PYTHON] [--peer NAME=COMMAND]...
 #
 # GPT-2 124M, 4 sequences of 64 random tokens, AdamW and clipping of the global gradient norm included:
-# with 2 threads, and on 2 ranks of one thread each, on microbatches of one sequence. Everybody begins
-# with the same weights, which VocabPipe writes, and trains on the same tokens. Table: median and least
+# with 2 threads, and on 2 ranks of one thread each: pipelines on microbatches of one sequence, replicas
+# with two sequences each. Everybody begins with the same weights, which VocabPipe writes, and trains on
+# the same tokens. Table: median and least
 # time of a step over all rounds without warm-up steps; ratio: median over VocabPipe's for the same type
 # and ranks, above 1 where VocabPipe is faster; loss before the first and the last update; #wrong: losses
 # too far from VocabPipe's.
@@ -81,32 +82,38 @@ export GLOO_SOCKET_IFNAME=${GLOO_SOCKET_IFNAME:-lo} TORCHINDUCTOR_CACHE_DIR=$scr
 
 # --- trainers
 
-vocabpipe() {
+vocabpipe() { # pipeline or replicas, where there are several ranks
     local flags=(--load "$VOCABPIPE_PEER_MODEL" --seq-length $seq_length --global-batch-size $sequences
         --data-path "$VOCABPIPE_PEER_TOKENS" --data-format raw-u16 --dtype "$VOCABPIPE_PEER_DTYPE"
         --lr 1e-4 --min-lr 1e-4 --train-iters "$VOCABPIPE_PEER_STEPS"
         --threads-per-rank "$VOCABPIPE_PEER_THREADS" --metrics "$VOCABPIPE_PEER_SCRATCH/metrics")
-    if [ "$VOCABPIPE_PEER_RANKS" = 1 ]; then
-        "$bin/train_gpt" "${flags[@]}" --micro-batch-size $sequences --vocab-mode none
-    else
-        mpirun -np "$VOCABPIPE_PEER_RANKS" --bind-to core "$bin/train_gpt" "${flags[@]}" --micro-batch-size 1
-    fi
-    sed -E 's/.*"loss":([^,}]*).*"step":([0-9]*).*"step_seconds":([^,}]*).*/step \2 loss \1 seconds \3/' \
-        "$VOCABPIPE_PEER_SCRATCH/metrics"
+    case "$1 $VOCABPIPE_PEER_RANKS" in
+        "pipeline 1") "$bin/train_gpt" "${flags[@]}" --micro-batch-size $sequences --vocab-mode none ;;
+        "pipeline 2") mpirun -np 2 --bind-to core "$bin/train_gpt" "${flags[@]}" --micro-batch-size 1 ;;
+        "replicas 2")
+            mpirun -np 2 --bind-to core "$bin/train_gpt" "${flags[@]}" --vocab-mode none \
+                --pipeline-model-parallel-size 1 --micro-batch-size $((sequences / 2))
+            ;;
+        *) return 77 ;;
+    esac || return
+    awk '{ print "step", value("step"), "loss", value("loss"), "seconds", value("step_seconds") }
+        function value(key) {
+            match($0, "\"" key "\":[^,}]*")
+            return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3)
+        }' "$VOCABPIPE_PEER_SCRATCH/metrics"
 }
 
-torch_whole() { # eager or compiled
-    [ "$VOCABPIPE_PEER_RANKS" = 1 ] || return 77
-    "$python" benchmarks/peer_torch.py "$1"
-}
-
-torch_pipelined() {
-    [ "$VOCABPIPE_PEER_RANKS" != 1 ] || return 77
-    "$python" benchmarks/peer_torch.py pipelined
+from_torch() { # ranks, how
+    [ "$VOCABPIPE_PEER_RANKS" = "$1" ] || return 77
+    "$python" benchmarks/peer_torch.py "$2"
 }
 
 names=(vocabpipe)
-declare -A command=([vocabpipe]=vocabpipe)
+declare -A command=([vocabpipe]="vocabpipe pipeline")
+if "$bin/train_gpt" --help | grep -q replicas; then
+    names+=(vocabpipe-replicas)
+    command[vocabpipe-replicas]="vocabpipe replicas"
+fi
 if [ $with_torch = 1 ]; then
     if [ -z "$python" ]; then
         folder=${VOCABPIPE_PEERS_DIR:-$HOME/.cache/vocabpipe-peers}
@@ -118,10 +125,11 @@ if [ $with_torch = 1 ]; then
         fi
     fi
     "$python" -c 'import torch' || fail "--python $python: cannot import torch; pip install torch" 2
-    names+=(torch-eager torch-compiled torch-pipelined)
-    command[torch-eager]="torch_whole eager"
-    command[torch-compiled]="torch_whole compiled"
-    command[torch-pipelined]=torch_pipelined
+    names+=(torch-eager torch-compiled torch-pipelined torch-replicated)
+    command[torch-eager]="from_torch 1 eager"
+    command[torch-compiled]="from_torch 1 compiled"
+    command[torch-pipelined]="from_torch 2 pipelined"
+    command[torch-replicated]="from_torch 2 replicated"
 fi
 for peer in ${peers[@]+"${peers[@]}"}; do
     names+=("${peer%%=*}")
@@ -168,8 +176,8 @@ run() { # trainer, type, ranks: appends the steps' lines to a file
         return
     fi
     grep '^step [0-9]* loss ' "$scratch/log" >>"$file"
-    awk -v who="$1 $2, $3 rank(s)" -v warm="$warm_up" '$2 > warm { n++; sum += $6 }
-        END { printf "#   %s: %.1f ms\n", who, 1e3 * sum / n }' "$scratch/log" | tail -n 1
+    awk -v who="$1 $2, $3 rank(s)" -v warm="$warm_up" '/^step [0-9]+ loss / && $2 > warm { n++; sum += $6 }
+        END { printf "#   %s: %.1f ms\n", who, 1e3 * sum / n }' "$scratch/log"
 }
 
 order=()

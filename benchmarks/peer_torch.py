@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training step of GPT-2 in PyTorch, for benchmarks/compare_peers.sh.
 
-    peer_torch.py eager|compiled|pipelined
+    peer_torch.py eager|compiled|pipelined|replicated
 
 Follows that script's protocol for peers: everything comes by VOCABPIPE_PEER_* variables, one line
 "step N loss L seconds S" per step goes out. The model is read from a folder with config.json and
@@ -15,6 +15,8 @@ pipelined: torch.distributed.pipelining, Schedule1F1B on gloo, one process per r
 one sequence. Layers are split so that both ranks have the same work (the output layer is worth 5.4
 layers, so 9 + 3 of GPT-2's 12 on two ranks). The tied embedding is on both end ranks and its gradients
 are added up, as Megatron does; the gradient norm is the global one.
+
+replicated: DistributedDataParallel on gloo, a process per rank, each with its share of the sequences.
 """
 import json
 import os
@@ -23,6 +25,8 @@ import sys
 import time
 
 import torch
+import torch.distributed as dist
+import torch.multiprocessing
 import torch.nn as nn
 import torch.nn.functional as F
 
@@ -193,16 +197,41 @@ def layers_of(config, rank, ranks):
     return cut[rank], cut[rank + 1]
 
 
-def run_pipelined(rank, ranks):
-    import torch.distributed as dist
-    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-
+def join(rank, ranks):
+    """A core of its own and the other ranks for one of several processes."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
     torch.set_num_threads(int(os.environ["VOCABPIPE_PEER_THREADS"]))
-    inputs = Inputs()
     store = os.environ["VOCABPIPE_PEER_SCRATCH"] + "/gloo"
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
+
+
+def run_replicated(rank, ranks):
+    join(rank, ranks)
+    inputs = Inputs()
+    tokens, labels = inputs.tokens.chunk(ranks)[rank], inputs.labels.chunk(ranks)[rank]
+    model = nn.parallel.DistributedDataParallel(inputs.stage(0, inputs.config["n_layer"]))
+    optimizer = make_optimizer(model)
+
+    def step():
+        loss = loss_of(model(tokens), labels)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP_GRAD)
+        optimizer.step()
+        optimizer.zero_grad()
+        report = loss.detach() / ranks
+        dist.all_reduce(report)
+        return report.item()
+
+    time_steps(step, speaks=rank == 0)
+    dist.destroy_process_group()
+
+
+def run_pipelined(rank, ranks):
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    join(rank, ranks)
+    inputs = Inputs()
     model = inputs.stage(*layers_of(inputs.config, rank, ranks))
     optimizer = make_optimizer(model)
     ends = dist.new_group([0, ranks - 1])
@@ -242,13 +271,12 @@ def run_pipelined(rank, ranks):
 
 def main():
     how = sys.argv[1]
-    if how != "pipelined":
+    if how in ("eager", "compiled"):
         run_whole(compiled=how == "compiled")
         return
-    import torch.multiprocessing
-
     ranks = int(os.environ["VOCABPIPE_PEER_RANKS"])
-    torch.multiprocessing.spawn(run_pipelined, args=(ranks,), nprocs=ranks)
+    run = {"pipelined": run_pipelined, "replicated": run_replicated}[how]
+    torch.multiprocessing.spawn(run, args=(ranks,), nprocs=ranks)
 
 
 if __name__ == "__main__":
