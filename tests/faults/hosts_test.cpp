@@ -72,21 +72,28 @@ protected:
 };
 
 TEST_F(Hosts, TwoTrainToTheBitAsOneDoes) {
-    const Arguments three = small_model(data_) + Arguments{"--train-iters", "3"};
-    Job one(folder_,
-            on_threads(2 * kRanksPerHost, three + Arguments{"--metrics", folder_ / "one"}));
-    ASSERT_EQ(one.wait(kStart), 0) << one.error();
-    Job two(folder_,
-            hosts_.under_mpirun(kRanksPerHost, three + Arguments{"--metrics", folder_ / "two"}));
-    ASSERT_EQ(two.wait(kStart), 0) << two.error();
-    EXPECT_EQ(curve(folder_ / "one"), curve(folder_ / "two"));
-    for (int rank = 0; rank < 2 * kRanksPerHost; ++rank) {  // the table at the start
-        EXPECT_THAT(two.output(), HasSubstr("\n   " + std::to_string(rank) + "  " +
-                                            TwoHosts::kNames[rank >= kRanksPerHost] + " "));
+    for (const char* pipeline : {"4"}) {  // ranks of a pipeline
+        SCOPED_TRACE(pipeline);
+        const Arguments three =
+            small_model(data_) +
+            Arguments{"--train-iters", "3", "--pipeline-model-parallel-size", pipeline};
+        Job one(folder_,
+                on_threads(2 * kRanksPerHost, three + Arguments{"--metrics", folder_ / "one"}));
+        ASSERT_EQ(one.wait(kStart), 0) << one.error();
+        const int64_t sent_before = hosts_.sent_bytes();
+        Job two(folder_, hosts_.under_mpirun(kRanksPerHost,
+                                             three + Arguments{"--metrics", folder_ / "two"}));
+        ASSERT_EQ(two.wait(kStart), 0) << two.error();
+        EXPECT_EQ(curve(folder_ / "one"), curve(folder_ / "two"));
+        for (int rank = 0; rank < 2 * kRanksPerHost; ++rank) {  // the table at the start
+            const std::string host = TwoHosts::kNames[rank >= kRanksPerHost];
+            EXPECT_THAT(two.output(),
+                        HasSubstr("\n   " + std::to_string(rank) + "  " + host + " "));
+        }
+        // Eight microbatches of 32 tokens of 32 fp32 numbers, three times.
+        EXPECT_GT(hosts_.sent_bytes() - sent_before, 3 * 8 * 32 * 32 * 4);
+        EXPECT_THAT(hosts_.left_over(seconds(5)), IsEmpty());
     }
-    // Eight microbatches of 32 tokens of 32 fp32 numbers, three times.
-    EXPECT_GT(hosts_.sent_bytes(), 3 * 8 * 32 * 32 * 4);
-    EXPECT_THAT(hosts_.left_over(seconds(5)), IsEmpty());
 }
 
 TEST_F(Hosts, ThatLoseTheirCableEndWhenTheLauncherMissesOne) {
