@@ -60,7 +60,7 @@ if [ $full = 1 ]; then
     on_stand_in="cuda_kernels_on_stand_in_test cuda_stand_in_test nccl_stand_in_test nccl_transport_test"
 fi
 sanitize tsan thread "runtime_test transport_test cuda_equality_on_stand_in_test $stalls" "^([^C]|C[^u]).*($slice|$families)|$streams"
-sanitize asan address,undefined "runtime_test schedule_test model_test $on_stand_in" \
+sanitize asan address,undefined "runtime_test schedule_test model_test $on_stand_in $stalls" \
     "$slice|$families|Models/Recomputation"
 
 # GPUs: everything compiles and links where there is a toolkit; what needs a GPU is skipped, visibly.
