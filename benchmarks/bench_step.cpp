@@ -194,6 +194,7 @@ int run(Options& o) {
             std::fprintf(out, "%s\n",
                          nlohmann::json{{"dtype", dtype},
                                         {"step_seconds", timing.median_seconds},
+                                        {"mean_step_seconds", timing.mean_seconds},
                                         {"device_seconds", timing.device_seconds},
                                         {"model_flops_per_second", rate},
                                         {"gemm_flops_per_second", gemm},

@@ -101,6 +101,7 @@ StepTiming time_steps(Communicator& communicator, Device& device, const StepCase
     timing.median_seconds = seconds[seconds.size() / 2];
     timing.device_seconds = on_device[on_device.size() / 2];
     timing.fastest_seconds = seconds.front();
+    timing.mean_seconds = static_cast<double>(wall_ns) * 1e-9 / static_cast<double>(which.steps);
     timing.flops = 3 * forward_flops_per_token(model) * static_cast<double>(batch.g.size());
     timing.busy_share = static_cast<double>(busy_ns) / static_cast<double>(wall_ns);
     return timing;

@@ -26,6 +26,7 @@ struct StepCase {
 struct StepTiming {
     double median_seconds = 0;  ///< of a step, optimizer included
     double fastest_seconds = 0;
+    double mean_seconds = 0;
     /// Median from the first begin to the last end of this rank's actions, by the device's clock:
     /// what is missing to a step is the host's.
     double device_seconds = 0;

@@ -12,7 +12,8 @@ packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev libcli11-
 case "${1:-}" in
     "") ;;
     --tests | --full)
-        packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format pkgconf procps)
+        packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format pkgconf
+            procps iproute2)
         ;;
     *)
         echo "install_packages.sh: error: $1: the options are --tests and --full" >&2

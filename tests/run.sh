@@ -3,8 +3,8 @@
 # Installs, builds and runs all tests.
 #
 #   tests/run.sh          everything but what is slow or heavy
-#   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, fuzzing (where clang is
-#                         installed), pages in a browser, and the quickstart
+#   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, a soak of ten
+#                         minutes, fuzzing (where clang is installed), pages in a browser, and the quickstart
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -54,13 +54,14 @@ families='ModelFamilies.*gemma2_v_half'
 # slow here, so of all that begin with "Cu" these alone.
 streams='CudaStandIn.*(1f1b_interlaced|gpipe_redistributed|zb_h1_one_barrier)_p3_copies|CudaStandIn.*gpipe_none_p3_nccl'
 streams="$streams|CudaStandIn.*(llama|gemma2)_recompute_full"
-on_stand_in=
+on_stand_in= stalls=
 if [ $full = 1 ]; then
     slice='.'
+    stalls=soak_test
     on_stand_in="cuda_kernels_on_stand_in_test cuda_stand_in_test nccl_stand_in_test nccl_transport_test"
 fi
-sanitize tsan thread "runtime_test transport_test cuda_equality_on_stand_in_test" "^([^C]|C[^u]).*($slice|$families)|$streams"
-sanitize asan address,undefined "runtime_test schedule_test model_test $on_stand_in" \
+sanitize tsan thread "runtime_test transport_test cuda_equality_on_stand_in_test $stalls" "^([^C]|C[^u]).*($slice|$families)|$streams"
+sanitize asan address,undefined "runtime_test schedule_test model_test $on_stand_in $stalls" \
     "$slice|$families|Models/Recomputation"
 
 # GPUs: everything compiles and links where there is a toolkit; what needs a GPU is skipped, visibly.
@@ -77,6 +78,8 @@ fi
 step "tests"
 ctest --test-dir "$build" --output-on-failure --no-tests=error -j 2
 if [ $full = 1 ]; then
+    step "soak"
+    OMP_NUM_THREADS=1 VOCABPIPE_SOAK_SECONDS=600 "$build/bin/soak_test"
     step "fuzzing"
     if command -v clang++ >/dev/null; then
         tests/fuzz/run.sh

@@ -70,7 +70,7 @@ Training train_on_threads(const TrainingSetup& setup) {
     costs.replicas = mesh.data;
     Training result;
     std::mutex mutex;
-    World world = World::threads(mesh.size(), {.timeout_seconds = 30});
+    World world = World::threads(mesh.size(), {.timeout_seconds = setup.timeout_seconds});
     world.run([&](Communicator& communicator) {
         const int rank = communicator.rank();
         const std::unique_ptr<Device> device =

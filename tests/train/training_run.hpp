@@ -29,6 +29,7 @@ struct TrainingSetup {
     bool all_ignored = false;
     /// Device of a rank, made on its thread; empty: the host.
     std::function<std::unique_ptr<Device>(int rank)> make_device{};
+    double timeout_seconds = 30;  ///< without progress: a hang on any machine
 };
 
 struct Training {

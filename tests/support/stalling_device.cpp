@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/stalling_device.hpp"
+
+#include "src/runtime/lanes.hpp"
+#include "src/runtime/transport/transport.hpp"
+#include "src/runtime/wait.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <chrono>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe::testing {
+
+namespace {
+
+/// The dice of one rank, used by its thread only.
+class Chance {
+public:
+    Chance(int rank, const Stalls& stalls, StallCounts* counts)
+        : stalls_(stalls),
+          counts_(counts),
+          random_(stalls.seed * 1009 + static_cast<uint64_t>(rank)) {}
+
+    [[nodiscard]] const Stalls& stalls() const { return stalls_; }
+    [[nodiscard]] bool happens(double chance) {
+        return chance > 0 && std::uniform_real_distribution<>(0, 1)(random_) < chance;
+    }
+    void maybe_sleep(double chance) {
+        if (!happens(chance)) return;
+        if (counts_ != nullptr) ++counts_->stalls;
+        std::this_thread::sleep_for(std::chrono::nanoseconds(duration_ns(stalls_.stall_us)));
+    }
+    /// Until when the end of a transfer that starts now is not seen; 0: no such time.
+    [[nodiscard]] int64_t late_until_ns() {
+        if (!happens(stalls_.late_message)) return 0;
+        if (counts_ != nullptr) ++counts_->late_messages;
+        return now_ns() + duration_ns(stalls_.late_us);
+    }
+
+private:
+    [[nodiscard]] int64_t duration_ns(double mean_us) {
+        return static_cast<int64_t>(1e3 * mean_us * std::exponential_distribution<>(1)(random_));
+    }
+
+    Stalls stalls_;
+    StallCounts* counts_;
+    std::mt19937_64 random_;
+};
+
+/// Hands everything on to the communicator's transport, which sees each end only when it is due.
+class StallingTransport final : public Transport {
+public:
+    StallingTransport(Transport& inner, std::shared_ptr<Chance> chance)
+        : inner_(inner), chance_(std::move(chance)) {}
+
+    [[nodiscard]] int rank() const override { return inner_.rank(); }
+    [[nodiscard]] int size() const override { return inner_.size(); }
+    void prepare(const std::vector<Program>& programs) override { inner_.prepare(programs); }
+    void check_health() override { inner_.check_health(); }
+    void cancel() noexcept override { inner_.cancel(); }
+    void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
+
+    [[nodiscard]] Ticket start(const Transfer& transfer) override {
+        const Stalls& stalls = chance_->stalls();
+        const int64_t number = started_++;
+        const Ticket ticket = inner_.start(transfer);
+        if (open_.size() <= ticket) open_.resize(ticket + 1);
+        open_[ticket] = {.late_until_ns = chance_->late_until_ns(),
+                         .lost = number == stalls.lost_transfer,
+                         .damage = {}};
+        if (stalls.damaged_transfer >= 0 && number >= stalls.damaged_transfer &&
+            transfer.what == Do::receive) {
+            open_[ticket].damage = transfer.receive;
+        }
+        return ticket;
+    }
+
+    /// The inner ticket is gone once its end was seen, so it is asked only when that may be told.
+    [[nodiscard]] bool test(Ticket ticket) override {
+        const Open& open = open_[ticket];
+        if (open.lost || now_ns() < open.late_until_ns) return false;
+        if (chance_->happens(chance_->stalls().overlooked)) return false;
+        if (!inner_.test(ticket)) return false;
+        if (!open.damage.empty()) open.damage.front() ^= std::byte{1};
+        return true;
+    }
+
+private:
+    struct Open {
+        int64_t late_until_ns = 0;
+        bool lost = false;
+        std::span<std::byte> damage;
+    };
+    Transport& inner_;
+    std::shared_ptr<Chance> chance_;
+    std::vector<Open> open_;  ///< [ticket]
+    int64_t started_ = 0;
+};
+
+class StallingLanes final : public Lanes {
+public:
+    explicit StallingLanes(std::shared_ptr<Chance> chance) : chance_(std::move(chance)) {}
+    void begin(Lane, uint32_t) override { chance_->maybe_sleep(chance_->stalls().before_action); }
+
+private:
+    std::shared_ptr<Chance> chance_;
+};
+
+class StallingDevice final : public Device {
+public:
+    explicit StallingDevice(std::shared_ptr<Chance> chance) : chance_(std::move(chance)) {}
+
+    [[nodiscard]] std::string name() const override { return host_->name(); }
+    [[nodiscard]] const kernels::Operators& operators() const override {
+        return host_->operators();
+    }
+    [[nodiscard]] bool asynchronous() const override { return host_->asynchronous(); }
+    [[nodiscard]] DeviceMemory allocate(uint64_t bytes, const std::string& what) override {
+        return host_->allocate(bytes, what);
+    }
+    [[nodiscard]] std::optional<Memory> memory() const override { return host_->memory(); }
+    void upload(std::span<const std::byte> from, std::byte* to) override {
+        host_->upload(from, to);
+    }
+    void download(const std::byte* from, std::span<std::byte> to) override {
+        host_->download(from, to);
+    }
+    [[nodiscard]] DeviceMemory allocate_staging(uint64_t bytes) override {
+        return host_->allocate_staging(bytes);
+    }
+    void enqueue_upload(std::span<const std::byte> from, std::byte* to) override {
+        host_->enqueue_upload(from, to);
+    }
+    [[nodiscard]] bool idle() override { return host_->idle(); }
+
+    [[nodiscard]] ContextOptions context(int threads, std::function<void()> poll) override {
+        return host_->context(threads, [chance = chance_, poll = std::move(poll)] {
+            chance->maybe_sleep(chance->stalls().in_pass);
+            poll();
+        });
+    }
+    [[nodiscard]] std::unique_ptr<Lanes> open_lanes() override {
+        return std::make_unique<StallingLanes>(chance_);
+    }
+    [[nodiscard]] std::unique_ptr<Transport> open_transport(Communicator& communicator) override {
+        return std::make_unique<StallingTransport>(communicator.transport(), chance_);
+    }
+
+private:
+    std::unique_ptr<Device> host_ = make_host_device();
+    std::shared_ptr<Chance> chance_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_stalling_device(int rank, const Stalls& stalls, StallCounts* counts) {
+    return std::make_unique<StallingDevice>(std::make_shared<Chance>(rank, stalls, counts));
+}
+
+}  // namespace vocabpipe::testing
