@@ -37,12 +37,12 @@ struct LearningRateOptions {
 /// The learning rate of every step. Steps count from 1, and step n has what Megatron's scheduler
 /// gives after n steps: the last step of the warm-up is at the top, step decay_iters at min_lr.
 struct LearningRateSchedule {
-    double lr = 3e-4;  ///< the top
-    double min_lr = 0;         ///< at the end of the decay
-    int64_t warmup_iters = 0;  ///< steps of warm-up
-    int64_t decay_iters = 1;  ///< the step that is at min_lr first
-    double warmup_init = 0;   ///< where the warm-up begins: of step 0
-    DecayStyle style = DecayStyle::cosine;                         ///< after the warm-up
+    double lr = 3e-4;                                      ///< the top
+    double min_lr = 0;                                     ///< at the end of the decay
+    int64_t warmup_iters = 0;                              ///< steps of warm-up
+    int64_t decay_iters = 1;                               ///< the step that is at min_lr first
+    double warmup_init = 0;                                ///< where the warm-up begins: of step 0
+    DecayStyle style = DecayStyle::cosine;                 ///< after the warm-up
     WsdDecayStyle wsd_style = WsdDecayStyle::exponential;  ///< of DecayStyle::wsd
     int64_t wsd_decay_iters = 0;                           ///< last steps, in which it falls
 

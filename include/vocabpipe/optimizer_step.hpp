@@ -18,11 +18,11 @@ struct StepScalars;
 
 /// Of AdamW (Loshchilov, Hutter 2019), and of clipping.
 struct OptimizerOptions {
-    float beta1 = 0.9F;         ///< decay of the mean gradient
-    float beta2 = 0.95F;        ///< GPT-3's; 0.999 reacts too slowly within short runs
-    float epsilon = 1e-8F;      ///< added to the root of the second moment
-    float weight_decay = 0.1F;  ///< of parameters with Parameter::weight_decay
-    float clip_grad = 1.0F;     ///< largest global gradient norm; 0: no clipping
+    float beta1 = 0.9F;                  ///< decay of the mean gradient
+    float beta2 = 0.95F;                 ///< GPT-3's; 0.999 reacts too slowly within short runs
+    float epsilon = 1e-8F;               ///< added to the root of the second moment
+    float weight_decay = 0.1F;           ///< of parameters with Parameter::weight_decay
+    float clip_grad = 1.0F;              ///< largest global gradient norm; 0: no clipping
     std::vector<ParameterGroup> groups;  ///< the first with a tensor counts
 };
 

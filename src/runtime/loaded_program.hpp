@@ -26,8 +26,8 @@ struct LoadedProgram {
     std::array<std::vector<uint32_t>, kLanes> queues;
     Successors successors;
     std::vector<std::vector<uint32_t>> waits;  ///< [action] others' lanes; asynchronous devices
-    std::vector<uint32_t> users;  ///< [buffer] how many actions use it
-    Timeline timeline;            ///< of its last step
+    std::vector<uint32_t> users;               ///< [buffer] how many actions use it
+    Timeline timeline;                         ///< of its last step
 };
 
 }  // namespace vocabpipe

@@ -10,8 +10,9 @@
 
 namespace vocabpipe {
 
-/// JSON lines, one object per step or evaluation, flushed line by line so that a run can be watched. A line that
-/// cannot be written whole (disk full) is taken back and reported as OutputFileError.
+/// JSON lines, one object per step or evaluation, flushed line by line so that a run can be
+/// watched. A line that cannot be written whole (disk full) is taken back and reported as
+/// OutputFileError.
 class MetricsFile {
 public:
     /// Goes on behind the lines of the steps up to `last_step` that a file of that name has, and

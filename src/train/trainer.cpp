@@ -302,16 +302,16 @@ private:
                               limits_.reason(step, result.stop_requests) != StopReason::none;
             write_log([&] {
                 log_->add({.step = step,
-                        .loss = result.loss,
-                        .grad_norm = result.grad_norm,
-                        .lr = lr,
-                        .tokens_per_second = tokens / seconds,
-                        .step_seconds = seconds,
-                        .updated = result.updated,
-                        .global_batch_size = batch_size_,
-                        .consumed_samples = consumed_samples_,
-                        .consumed_tokens = consumed_samples_ * options_.model.seq_length},
-                       ends);
+                           .loss = result.loss,
+                           .grad_norm = result.grad_norm,
+                           .lr = lr,
+                           .tokens_per_second = tokens / seconds,
+                           .step_seconds = seconds,
+                           .updated = result.updated,
+                           .global_batch_size = batch_size_,
+                           .consumed_samples = consumed_samples_,
+                           .consumed_tokens = consumed_samples_ * options_.model.seq_length},
+                          ends);
             });
         }
         return result;

@@ -10,8 +10,8 @@
 #include "src/train/data/blended_samples.hpp"
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/find_end_of_document.hpp"
-#include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe {
 

@@ -8,10 +8,10 @@
 
 #include "src/train/data/blend_order.hpp"
 #include "src/train/data/megatron_writer.hpp"
-#include "vocabpipe/open_tokens.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe {
 namespace {
