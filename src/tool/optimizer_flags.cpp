@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/optimizer_flags.hpp"
 
+#include "src/train/parameter_groups.hpp"
+
 namespace vocabpipe::tool {
 
 namespace {

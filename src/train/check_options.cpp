@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/check_options.hpp"
 
+#include "src/model/parameters.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/evaluation.hpp"
+#include "src/train/parameter_groups.hpp"
 #include "src/train/same_on_every_rank.hpp"
 #include "vocabpipe/error.hpp"
 

@@ -2,6 +2,8 @@
 #include "src/train/non_finite.hpp"
 
 #include "kernels/operators.hpp"
+#include "src/model/parameter_store.hpp"
+#include "src/model/parameters.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -38,7 +40,7 @@ std::vector<bool> not_finite(ModelRank& model, Context& ctx,
     return found;
 }
 
-std::vector<Finding> on_this_rank(ModelRank& model, Context& ctx) {
+std::vector<Finding> on_this_rank(ModelRank& model, int rank, Context& ctx) {
     std::vector<Finding> findings;
     std::vector<ConstTensor> weights, gradients;
     for (const Parameter& p : model.store().parameters()) {
@@ -55,12 +57,13 @@ std::vector<Finding> on_this_rank(ModelRank& model, Context& ctx) {
     add(Kind::weight, weights);
     add(Kind::gradient, gradients);
     if (model.output() == nullptr) return findings;
-    const std::span<double> on_device = model.output()->losses();
+    const std::span<const double> on_device = model.output()->losses();
     std::vector<double> losses(on_device.size());
     model.device().download(reinterpret_cast<const std::byte*>(on_device.data()),
                             std::as_writable_bytes(std::span(losses)));
     for (size_t i = 0; i < losses.size(); ++i) {
-        if (!std::isfinite(losses[i])) findings.push_back({Kind::loss, static_cast<int32_t>(i)});
+        const int of_step = static_cast<int>(i) * model.mesh().data + model.mesh().replica(rank);
+        if (!std::isfinite(losses[i])) findings.push_back({Kind::loss, of_step});
     }
     return findings;
 }
@@ -81,7 +84,7 @@ void add_once(std::vector<NonFinitePlace>& places, NonFinitePlace place) {
 }  // namespace
 
 NonFinite find_non_finite(Communicator& communicator, ModelRank& model, Context& ctx) {
-    const std::vector<Finding> mine = on_this_rank(model, ctx);
+    const std::vector<Finding> mine = on_this_rank(model, communicator.rank(), ctx);
     const auto all = communicator.all_gather(std::as_bytes(std::span(mine)));
     NonFinite found;
     for (size_t rank = 0; rank < all.size(); ++rank) {

@@ -4,6 +4,7 @@
 #include "kernels/operators.hpp"
 #include "kernels/step_scalars.hpp"
 #include "src/model/parameter_store.hpp"
+#include "src/train/parameter_groups.hpp"
 
 #include <cmath>
 #include <vector>

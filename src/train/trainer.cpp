@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/trainer.hpp"
 
+#include "src/model/parameters.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/batch_loader.hpp"
@@ -12,6 +13,7 @@
 #include "src/train/evaluation.hpp"
 #include "src/train/measure_links.hpp"
 #include "src/train/non_finite.hpp"
+#include "src/train/parameter_groups.hpp"
 #include "src/train/pass_meter.hpp"
 #include "src/train/process_memory.hpp"
 #include "src/train/rank_placement.hpp"

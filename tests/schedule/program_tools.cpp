@@ -110,6 +110,7 @@ bool has_participants(const Action& action) {
         case Do::all_gather:
         case Do::exchange:
         case Do::gather:
+        case Do::all_gather_blocks:
         case Do::reduce:
             return true;
     }

@@ -35,7 +35,8 @@ struct Walker {
         uint64_t first_operands = 0;
         uint64_t second_operands = 0;
         for (const auto& [rank, index] : members) {
-            if (what != Do::gather && bytes(rank, index, 0) != first) return false;
+            const bool uneven = what == Do::gather || what == Do::all_gather_blocks;
+            if (!uneven && bytes(rank, index, 0) != first) return false;
             first_operands += bytes(rank, index, 0);
             if (what == Do::send || what == Do::receive || what == Do::broadcast) continue;
             second_operands += bytes(rank, index, 1);
@@ -45,6 +46,9 @@ struct Walker {
         }
         if (what == Do::exchange) return second_operands == members.size() * first;
         if (what == Do::reduce) return second_operands == first;
+        if (what == Do::all_gather_blocks) {
+            return second_operands == members.size() * first_operands;
+        }
         return what != Do::gather || first_operands == second_operands;
     }
 
