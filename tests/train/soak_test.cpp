@@ -47,7 +47,7 @@ TrainingSetup small_run() {
     return setup;
 }
 
-/// What a seed chooses: any family in any vocabulary mode on two to four ranks.
+/// What a seed chooses: any family in any vocabulary mode on two to four ranks, once or twice.
 struct Round {
     explicit Round(uint64_t seed) : random(seed) {
         static const std::vector<ScheduleCase> schedules = every_schedule(std::array{2, 3, 4});
@@ -57,6 +57,7 @@ struct Round {
         setup.mode = schedule.mode;
         setup.ranks = schedule.ranks;
         setup.microbatches = 1 + static_cast<int>(any(2 * static_cast<size_t>(setup.ranks) + 1));
+        setup.replicas = 1 + static_cast<int>(any(2));
         setup.config = tiny_gpt(8, {.vocab_size = 23,
                                     .dtype = any(2) == 0 ? DType::fp32 : DType::bf16,
                                     .tied = any(2) == 0});
@@ -64,7 +65,8 @@ struct Round {
         stalls.seed = seed;
         switch (any(4)) {
             case 0:  // one rank crawls
-                slow_rank = static_cast<int>(any(static_cast<size_t>(setup.ranks)));
+                slow_rank =
+                    static_cast<int>(any(static_cast<size_t>(setup.ranks * setup.replicas)));
                 stalls.before_action = 0.5;
                 stalls.stall_us = 200;
                 break;

@@ -30,9 +30,10 @@ Curve from(const Curve& curve, size_t step) {
 }
 
 class Resume : public ::testing::Test {
-protected:
+public:
     using Change = std::function<void(TrainOptions&)>;
 
+protected:
     /// Six steps that save after the third, into `saved`.
     Curve whole(int ranks, const Change& change) {
         std::filesystem::remove_all(runs_.path("saved"));
@@ -86,6 +87,35 @@ TEST_F(Resume, IsBitExactAtAnotherNumberOfRanksWithoutSharding) {
     const Change none = [](TrainOptions& o) { o.vocab_mode = VocabMode::none; };
     const Curve expected = whole(2, none);
     for (const int ranks : {1, 3, 4}) EXPECT_EQ(resumed(ranks, none), from(expected, 4)) << ranks;
+}
+
+/// A pipeline of `ranks`, as often as there are ranks for it.
+Resume::Change pipelines_of(int ranks, DType dtype) {
+    return [=](TrainOptions& o) {
+        o.pipeline_model_parallel_size = ranks;
+        o.vocab_mode = VocabMode::none;
+        o.model.dtype = dtype;
+    };
+}
+
+TEST_F(Resume, IsBitExactWithReplicasOfAnyPipeline) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        const Curve expected = whole(4, pipelines_of(2, dtype));
+        EXPECT_EQ(resumed(4, pipelines_of(2, dtype)), from(expected, 4));
+        EXPECT_EQ(resumed(2, pipelines_of(1, dtype)), from(expected, 4));
+        EXPECT_EQ(resumed(6, pipelines_of(3, dtype)), from(expected, 4));
+    }
+}
+
+TEST_F(Resume, FollowsTheCurveAtAnyNumberOfReplicas) {
+    const Curve expected = whole(4, pipelines_of(2, DType::fp32));
+    const std::vector<double> want = CheckpointRun::losses(from(expected, 4));
+    for (const int replicas : {1, 3}) {
+        const std::vector<double> found =
+            CheckpointRun::losses(resumed(replicas, pipelines_of(1, DType::fp32)));
+        ASSERT_EQ(found.size(), want.size());
+        for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(found[i], want[i], 3e-6) << i;
+    }
 }
 
 TEST_F(Resume, IsBitExactWithAnotherScheduleAndOtherBarriersOfTheSameShards) {
