@@ -50,6 +50,8 @@ export TSAN_OPTIONS="suppressions=$PWD/tests/config/tsan-suppressions.txt"
 slice='_p3|p4_|RunAgain|Transport|Abort|Deadline'
 # Of the model families the one that has everything, with every granularity of recomputation.
 families='ModelFamilies.*gemma2_v_half'
+# Batches are made on a thread beside the steps.
+loaders='BatchLoader'
 # Streams of the stand-in toolkit are threads: a missing wait between lanes is a race. Its tests are
 # slow here, so of all that begin with "Cu" these alone.
 streams='CudaStandIn.*(1f1b_interlaced|gpipe_redistributed|zb_h1_one_barrier)_p3_copies|CudaStandIn.*gpipe_none_p3_nccl'
@@ -60,9 +62,10 @@ if [ $full = 1 ]; then
     stalls=soak_test
     on_stand_in="cuda_kernels_on_stand_in_test cuda_stand_in_test nccl_stand_in_test nccl_transport_test"
 fi
-sanitize tsan thread "runtime_test transport_test cuda_equality_on_stand_in_test $stalls" "^([^C]|C[^u]).*($slice|$families)|$streams"
-sanitize asan address,undefined "runtime_test schedule_test model_test $on_stand_in $stalls" \
-    "$slice|$families|Models/Recomputation"
+sanitize tsan thread "runtime_test transport_test mesh_test train_inputs_test cuda_equality_on_stand_in_test $stalls" \
+    "^([^C]|C[^u]).*($slice|$families)|$loaders|$streams"
+sanitize asan address,undefined "runtime_test schedule_test model_test mesh_test train_inputs_test $on_stand_in $stalls" \
+    "$slice|$families|$loaders|Models/Recomputation"
 
 # GPUs: everything compiles and links where there is a toolkit; what needs a GPU is skipped, visibly.
 step "cuda"
