@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "src/model/parameters.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "vocabpipe/error.hpp"
