@@ -127,6 +127,16 @@ TEST_F(EvaluatedTraining, EvaluatesASavedStepAsTheRunThatSavedItDid) {
     }
 }
 
+TEST_F(EvaluatedTraining, NeedsNoTokensForMultipleChoiceAlone) {
+    TrainOptions o = options();
+    o.data = {};
+    o.evaluation.skip_train = true;
+    const std::vector<json> lines = run(2, o);
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_TRUE(lines.front().contains("choice_accuracy"));
+    EXPECT_FALSE(lines.front().contains("eval_loss"));
+}
+
 TEST_F(EvaluatedTraining, RefusesFlagsThatMakeNoSense) {
     const auto refusal = [&](const auto& change) {
         TrainOptions o = options();
