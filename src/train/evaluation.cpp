@@ -17,7 +17,7 @@ EvaluationShape shape_of(const TrainOptions& options, const TrainingPlan& plan,
     return {.micro_batch_size = options.micro_batch_size,
             .seq_length = options.model.seq_length,
             .microbatches = plan.microbatches(),
-            .mesh = {.pipeline = plan.schedule().ranks},
+            .mesh = plan.mesh(),
             .loss_rank = plan.schedule().output.owners().front(),
             .separate_documents = data.masks.separate};
 }

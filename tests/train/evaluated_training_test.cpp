@@ -125,6 +125,8 @@ TEST_F(EvaluatedTraining, EvaluatesASavedStepAsTheRunThatSavedItDid) {
         EXPECT_TRUE(steps(lines).empty());
         EXPECT_THAT(evaluations(lines), ElementsAre(last)) << ranks;
     }
+    o.pipeline_model_parallel_size = 2;  // twice
+    EXPECT_THAT(evaluations(run(4, o)), ElementsAre(last));
 }
 
 TEST_F(EvaluatedTraining, NeedsNoTokensForMultipleChoiceAlone) {
