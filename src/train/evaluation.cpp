@@ -2,6 +2,7 @@
 #include "src/train/evaluation.hpp"
 
 #include "src/runtime/wait.hpp"
+#include "src/train/checkpoint/crc32c.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -16,7 +17,7 @@ EvaluationShape shape_of(const TrainOptions& options, const TrainingPlan& plan,
     return {.micro_batch_size = options.micro_batch_size,
             .seq_length = options.model.seq_length,
             .microbatches = plan.microbatches(),
-            .mesh = {.pipeline = plan.schedule().ranks},
+            .mesh = plan.mesh(),
             .loss_rank = plan.schedule().output.owners().front(),
             .separate_documents = data.masks.separate};
 }
@@ -47,6 +48,12 @@ EvaluationData open_evaluation_data(const TrainOptions& options, const TrainingD
                                                   .seq_length = options.model.seq_length});
     }
     return opened;
+}
+
+std::vector<std::string> EvaluationData::fingerprint() const {
+    if (!choices) return {};
+    return {"multiple choice: " + std::to_string(choices->examples().size()) +
+            " examples, checksum " + std::to_string(crc32c(std::as_bytes(choices->stream())))};
 }
 
 std::string EvaluationResult::line() const {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -23,6 +24,9 @@ struct EvaluationData {
     std::unique_ptr<const SampleSource> valid;  ///< null: no validation loss
     DocumentMasks masks;                        ///< of valid
     std::optional<ChoiceSet> choices;           ///< none: no multiple choice
+
+    /// What must be the same on every rank, besides the run's data: a line, or none.
+    [[nodiscard]] std::vector<std::string> fingerprint() const;
 };
 
 /// Whether a run computes a validation loss: there are data for it.

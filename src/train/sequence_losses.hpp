@@ -42,7 +42,7 @@ struct SequenceRow {
 /// Runs the evaluation program of a run (Executor's slot `slot`) over sequences: the plain
 /// cross-entropy of each, without label smoothing and z-loss, whatever the schedule. Sequence i is
 /// in microbatch i / micro batch of the evaluation, and microbatch j * d + r is replica r's:
-/// losses depend on neither d nor the order of the passes. Allocates in the first call only.
+/// losses depend on neither d nor the order of the passes.
 class SequenceLosses {
 public:
     /// Writes a sequence.

@@ -65,7 +65,11 @@ public:
         std::vector<RankPlacement> placements = find_placements(communicator_);
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] { prepare(std::move(placements)); });
-        check_same_on_every_rank(communicator_, data_->fingerprint(), ExitCode::input_file,
+        std::vector<std::string> files = evaluation_data_.fingerprint();
+        if (data_) {
+            for (std::string& line : data_->fingerprint()) files.push_back(std::move(line));
+        }
+        check_same_on_every_rank(communicator_, files, ExitCode::input_file,
                                  "give every rank the same files");
         if (rank_ == 0) {
             plan_->print();

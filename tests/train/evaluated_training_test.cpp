@@ -125,6 +125,18 @@ TEST_F(EvaluatedTraining, EvaluatesASavedStepAsTheRunThatSavedItDid) {
         EXPECT_TRUE(steps(lines).empty());
         EXPECT_THAT(evaluations(lines), ElementsAre(last)) << ranks;
     }
+    o.pipeline_model_parallel_size = 2;  // twice
+    EXPECT_THAT(evaluations(run(4, o)), ElementsAre(last));
+}
+
+TEST_F(EvaluatedTraining, NeedsNoTokensForMultipleChoiceAlone) {
+    TrainOptions o = options();
+    o.data = {};
+    o.evaluation.skip_train = true;
+    const std::vector<json> lines = run(2, o);
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_TRUE(lines.front().contains("choice_accuracy"));
+    EXPECT_FALSE(lines.front().contains("eval_loss"));
 }
 
 TEST_F(EvaluatedTraining, RefusesFlagsThatMakeNoSense) {

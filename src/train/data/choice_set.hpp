@@ -36,6 +36,8 @@ public:
     [[nodiscard]] const std::string& path() const { return path_; }
     /// Spans point into this object.
     [[nodiscard]] const std::vector<Example>& examples() const { return examples_; }
+    /// All numbers of all examples.
+    [[nodiscard]] std::span<const uint16_t> stream() const { return stream_; }
 
 private:
     [[noreturn]] void fail(const std::string& what) const;
