@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/output_layer.hpp"
 
+#include <cstring>
+
 namespace vocabpipe {
 
 ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens, int64_t hidden,
@@ -36,9 +38,13 @@ void ShardedOutputLayer::begin_step(int microbatches) {
     parts_ = sequences_ > 0 ? sequences_ : 1;
     losses_of_step_ = static_cast<size_t>(microbatches * parts_);
     const uint64_t bytes = losses_of_step_ * sizeof(double);
-    if (losses_.size() < bytes) losses_ = device_.allocate(bytes, "the losses of a step");
-    const std::vector<std::byte> zero(bytes);
-    device_.upload(zero, losses_.data());
+    if (losses_.size() < bytes) {
+        losses_ = device_.allocate(bytes, "the losses of a step");
+        zeros_ = device_.allocate_staging(bytes);
+        std::memset(zeros_.data(), 0, bytes);
+    }
+    // Before the passes that follow on the compute lane, without waiting for the device.
+    device_.enqueue_upload(zeros_.bytes().first(bytes), losses_.data());
 }
 
 void ShardedOutputLayer::score(Context& ctx, const Microbatch& microbatch, ConstTensor x,
