@@ -89,9 +89,9 @@ vocabpipe() { # pipeline or replicas, where there are several ranks
         --threads-per-rank "$VOCABPIPE_PEER_THREADS" --metrics "$VOCABPIPE_PEER_SCRATCH/metrics")
     case "$1 $VOCABPIPE_PEER_RANKS" in
         "pipeline 1") "$bin/train_gpt" "${flags[@]}" --micro-batch-size $sequences --vocab-mode none ;;
-        "pipeline 2") mpirun -np 2 --bind-to core "$bin/train_gpt" "${flags[@]}" --micro-batch-size 1 ;;
+        "pipeline 2") mpirun -np 2 --bind-to none "$bin/train_gpt" "${flags[@]}" --micro-batch-size 1 ;;
         "replicas 2")
-            mpirun -np 2 --bind-to core "$bin/train_gpt" "${flags[@]}" --vocab-mode none \
+            mpirun -np 2 --bind-to none "$bin/train_gpt" "${flags[@]}" --vocab-mode none \
                 --pipeline-model-parallel-size 1 --micro-batch-size $((sequences / 2))
             ;;
         *) return 77 ;;

@@ -4,7 +4,7 @@
 #
 #   examples/install_packages.sh          to build the programs and train
 #   examples/install_packages.sh --tests  also what the tests and benchmarks need
-#   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser and doxygen, 400 MB
+#   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser, 300 MB
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev libcli11-dev
@@ -13,14 +13,14 @@ case "${1:-}" in
     "") ;;
     --tests | --full)
         packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format pkgconf
-            procps iproute2)
+            procps iproute2 doxygen)
         ;;
     *)
         echo "install_packages.sh: error: $1: the options are --tests and --full" >&2
         exit 2
         ;;
 esac
-[ "${1:-}" = --full ] && packages+=(chromium fonts-dejavu-core doxygen)
+[ "${1:-}" = --full ] && packages+=(chromium fonts-dejavu-core)
 
 missing=()
 for package in "${packages[@]}"; do

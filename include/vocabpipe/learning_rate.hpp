@@ -26,12 +26,12 @@ enum class WsdDecayStyle : uint8_t { linear, cosine, exponential, minus_sqrt };
 
 /// What the flags say; the comments name them.
 struct LearningRateOptions {
-    std::optional<int64_t> decay_iters;      // --lr-decay-iters; none: --train-iters
-    std::optional<double> warmup_fraction;   // --lr-warmup-fraction, of the decay_iters
-    std::optional<double> warmup_init;       // --lr-warmup-init; none: 0
-    DecayStyle style = DecayStyle::cosine;   // --lr-decay-style; what most recipes use
-    std::optional<WsdDecayStyle> wsd_style;  // --lr-wsd-decay-style; none: exponential
-    std::optional<int64_t> wsd_decay_iters;  // --lr-wsd-decay-iters; needed by WSD
+    std::optional<int64_t> decay_iters;      ///< --lr-decay-iters; none: --train-iters
+    std::optional<double> warmup_fraction;   ///< --lr-warmup-fraction, of the decay_iters
+    std::optional<double> warmup_init;       ///< --lr-warmup-init; none: 0
+    DecayStyle style = DecayStyle::cosine;   ///< --lr-decay-style; what most recipes use
+    std::optional<WsdDecayStyle> wsd_style;  ///< --lr-wsd-decay-style; none: exponential
+    std::optional<int64_t> wsd_decay_iters;  ///< --lr-wsd-decay-iters; needed by WSD
 };
 
 /// The learning rate of every step. Steps count from 1, and step n has what Megatron's scheduler

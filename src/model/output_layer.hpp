@@ -64,6 +64,7 @@ private:
     int64_t sequences_ = 0;         ///< of a microbatch to be evaluated; 0: training
     int64_t parts_ = 1;             ///< of a microbatch, each with a loss of its own
     DeviceMemory losses_;           ///< doubles, per part
+    DeviceMemory zeros_;            ///< as many, of the host: what they begin with
     size_t losses_of_step_ = 0;
     DeviceMemory token_losses_;  ///< (N) fp32 scratch
     DeviceMemory column_sum_;    ///< label smoothing: sum of the shard's rows

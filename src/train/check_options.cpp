@@ -67,6 +67,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
         flags.push_back(out.str());
     };
     const ModelConfig& m = o.model;
+    add("--pipeline-model-parallel-size", o.pipeline_model_parallel_size);
     add("--model-type", to_string(m.family));
     add("--num-layers", m.num_layers);
     add("--hidden-size", m.hidden_size);

@@ -196,10 +196,12 @@ private:
         std::erase_if(flags, [](const std::string& flag) {
             return flag.starts_with("--save") || flag.starts_with("--async-save") ||
                    flag.starts_with("--max-shard-size") || flag.starts_with("--load") ||
-                   flag.starts_with("--finetune") || flag.starts_with("--eval-") ||
+                   flag.starts_with("--finetune") || flag.starts_with("--pipeline-model-") || flag.starts_with("--eval-") ||
                    flag.starts_with("--multiple-choice-") || flag.starts_with("--skip-train");
         });
-        flags.push_back("ranks " + std::to_string(communicator_.size()));
+        const Mesh mesh = mesh_of(options_, communicator_.size());
+        flags.push_back("ranks " + std::to_string(mesh.pipeline));
+        flags.push_back("replicas " + std::to_string(mesh.data));
         if (data_) {
             for (std::string& flag : data_->flags()) flags.push_back(std::move(flag));
         }

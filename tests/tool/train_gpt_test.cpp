@@ -102,8 +102,19 @@ TEST_F(TrainGpt, RebuildsTheOrderFromMeasuredCostsWithoutChangingABit) {
 }
 
 TEST_F(TrainGpt, EvaluatesAlikeOnThreadsAndUnderMpirun) {
+    std::string documents;
+    for (int i = 0; i < 200; ++i) {
+        documents += "Document " + std::to_string(i) + " of many.\n\n";
+    }
+    testing::write_file(folder_ / "documents.txt", documents);
+    ASSERT_EQ(testing::run_shell("cd '" + (folder_ / "") +
+                                 "' && '" VOCABPIPE_PROGRAM
+                                 "' data prepare --input documents.txt --output documents "
+                                 "--document-separator blank-lines")
+                  .exit_code,
+              0);
     const std::string flags =
-        " --split 80,20 --eval-interval 4 --eval-iters 2 "
+        " --data-path documents --split 80,20 --eval-interval 4 --eval-iters 2 "
         "--rampup-batch-size 2 2 8";
     const auto evaluations = [this](const char* metrics) {
         std::istringstream lines(testing::read_file(folder_ / metrics));
@@ -126,6 +137,16 @@ TEST_F(TrainGpt, EvaluatesAlikeOnThreadsAndUnderMpirun) {
     const Outcome only = threads(2, "--load saved --skip-train --metrics only.jsonl" + flags);
     ASSERT_EQ(only.exit_code, 0) << only.error;
     EXPECT_EQ(evaluations("only.jsonl"), std::vector{expected.back()});
+}
+
+TEST_F(TrainGpt, TrainsReplicasOfAPipelineAlikeOnThreadsAndUnderMpirun) {
+    const std::string flags = " --pipeline-model-parallel-size 2 --dtype bf16 --metrics ";
+    const Outcome on_threads = threads(4, flags + "threads.jsonl");
+    ASSERT_EQ(on_threads.exit_code, 0) << on_threads.error;
+    EXPECT_THAT(on_threads.output, ::testing::HasSubstr("2 replicas x 2 ranks"));
+    const Outcome launched = mpi(4, flags + "mpi.jsonl");
+    ASSERT_EQ(launched.exit_code, 0) << launched.error;
+    EXPECT_EQ(curve("mpi.jsonl"), curve("threads.jsonl"));
 }
 
 TEST_F(TrainGpt, HasTheSameCurveWithEveryScheduleThatAccumulatesInOrder) {
