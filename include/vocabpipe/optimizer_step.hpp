@@ -40,7 +40,7 @@ struct StepResult {
 /// Reduce, Norm and Update of the GPT: tied gradients, global norm, clipping, AdamW.
 class OptimizerStep final : public StepModule {
 public:
-    /// Both model and its device must outlive it. `rank`: of the pipeline.
+    /// Both model and its device must outlive it. `rank`: of the world.
     OptimizerStep(ModelRank& model, const Schedule& schedule, int rank, OptimizerOptions options);
     ~OptimizerStep() override;
 

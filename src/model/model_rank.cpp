@@ -152,10 +152,13 @@ uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition
     int64_t bytes = 0;
     for (const ParameterRows& part : rank_parameters(config, partition, schedule, rank)) {
         if (part.counted_elsewhere || part.shares_previous_weight) continue;
-        const int64_t elements = part.owned.count >= 0
-                                     ? part.owned.count
-                                     : part.rows * logical[static_cast<size_t>(part.id)].cols;
-        bytes += elements * (size_of(config.dtype) + fp32_values * size_of(DType::fp32));
+        const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
+        const int64_t whole = part.rows * of.cols;
+        const int64_t elements = part.owned.count >= 0 ? part.owned.count : whole;
+        // A transposed matrix is written whole, by the owner of its head (stored_rows.cpp).
+        const bool head = elements > 0 && part.owned.first == 0;
+        const int64_t weights = !of.transposed_in_files ? elements : head ? whole : 0;
+        bytes += weights * size_of(config.dtype) + elements * fp32_values * size_of(DType::fp32);
     }
     return static_cast<uint64_t>(bytes);
 }

@@ -17,11 +17,7 @@ constexpr double kTerminated = static_cast<double>(int64_t{1} << 40);
 }  // namespace
 
 RunLimits::RunLimits(const TrainOptions& options, int rank, std::function<double()> clock)
-    : options_(options),
-      keeps_time_(rank == 0),
-      clock_(std::move(clock)),
-      start_(clock_()),
-      last_request_(start_) {}
+    : options_(options), keeps_time_(rank == 0), clock_(std::move(clock)), start_(clock_()) {}
 
 double RunLimits::steady_seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
@@ -29,10 +25,8 @@ double RunLimits::steady_seconds() {
 }
 
 bool RunLimits::time_is_up() {
-    const double now = clock_();
     // At the end of this step, if it takes as long as the last one did.
-    const double end = now + (now - last_request_);
-    last_request_ = now;
+    const double end = clock_() + last_step_;
     return keeps_time_ && options_.exit_duration_minutes &&
            end - start_ >= 60 * *options_.exit_duration_minutes;
 }

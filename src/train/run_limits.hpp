@@ -28,6 +28,8 @@ public:
     /// What this rank asks for in the step that begins, to be added up over the ranks: once per
     /// step. `failed`: it cannot go on.
     [[nodiscard]] double request(bool failed);
+    /// After each step, of which the next one may take as long.
+    void step_took(double seconds) { last_step_ = seconds; }
     /// Of the step's sum over the ranks; equal on all.
     [[nodiscard]] StopReason reason(int64_t step, double requests) const;
 
@@ -38,7 +40,8 @@ private:
     const TrainOptions& options_;
     bool keeps_time_;
     std::function<double()> clock_;
-    double start_, last_request_;
+    double start_;
+    double last_step_ = 0;  ///< seconds
 };
 
 /// What the log says.

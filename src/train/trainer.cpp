@@ -89,6 +89,11 @@ public:
         }
         if (options_.evaluation.skip_train) {
             evaluate(first_step_ - 1);
+            communicator_.agree([this] {
+                if (options_.terminated && options_.terminated()) {
+                    throw Error(ExitCode::terminated, "SIGTERM: ended after the evaluation");
+                }
+            });
             end();
             return;
         }
@@ -100,7 +105,10 @@ public:
             if (saver_) print_saved(saver_->poll());
             if (!result.finite()) name_non_finite(step, result);
             if (to_be_saved(step) || (saver_ && stop != StopReason::none)) save(step);
-            if (stop == StopReason::none && evaluation_ && evaluation_->due(step)) evaluate(step);
+            const bool hurry = stop == StopReason::terminated || stop == StopReason::requested;
+            if (!hurry && evaluation_ && evaluation_->due(step)) evaluate(step);
+            // Nothing is left to end.
+            if (step == options_.train_iters && !hurry) stop = StopReason::none;
             if (step == first_step_ + kStepsBeforeCosts - 1 && !options_.schedule_costs &&
                 options_.cost_file.empty() && step < options_.train_iters &&
                 stop == StopReason::none) {
@@ -196,8 +204,10 @@ private:
         std::erase_if(flags, [](const std::string& flag) {
             return flag.starts_with("--save") || flag.starts_with("--async-save") ||
                    flag.starts_with("--max-shard-size") || flag.starts_with("--load") ||
-                   flag.starts_with("--finetune") || flag.starts_with("--pipeline-model-") || flag.starts_with("--eval-") ||
-                   flag.starts_with("--multiple-choice-") || flag.starts_with("--skip-train");
+                   flag.starts_with("--finetune") || flag.starts_with("--exit-interval") ||
+                   flag.starts_with("--check-for-nan") || flag.starts_with("--pipeline-model-") ||
+                   flag.starts_with("--eval-") || flag.starts_with("--multiple-choice-") ||
+                   flag.starts_with("--skip-train");
         });
         const Mesh mesh = mesh_of(options_, communicator_.size());
         flags.push_back("ranks " + std::to_string(mesh.pipeline));
@@ -262,7 +272,9 @@ private:
     /// Last of all, for it takes away what the files have: a run that is refused changes none.
     void open_log() {
         communicator_.agree([this] {
-            if (rank_ == 0) log_.emplace(options_, first_step_);
+            // An evaluation alone runs no step again.
+            const int64_t first = options_.evaluation.skip_train ? INT64_MAX : first_step_;
+            if (rank_ == 0) log_.emplace(options_, first);
         });
     }
 
@@ -298,6 +310,7 @@ private:
 
         const StepResult result = trained_.optimizer->result();
         const double seconds = static_cast<double>(duration) * 1e-9;
+        limits_.step_took(seconds);
         const double tokens =
             static_cast<double>(batch_size_) * static_cast<double>(options_.model.seq_length);
         usage_.add_step(trained_.executor->timeline(slot_), duration);

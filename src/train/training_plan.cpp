@@ -245,6 +245,12 @@ PersistentBytes TrainingPlan::persistent(int rank) const {
     return persistent_bytes(options_.model, partition_, schedule(), rank);
 }
 
+PersistentBytes TrainingPlan::persistent_alone(int pipeline_rank) const {
+    ModelPartition alone = partition_;
+    alone.replicas = 1;
+    return persistent_bytes(options_.model, alone, schedule(), pipeline_rank);
+}
+
 int64_t TrainingPlan::snapshot_bytes(int rank) const {
     if (!options_.async_save) return 0;
     return static_cast<int64_t>(stored_bytes(options_.model, partition_, schedule(), rank));
@@ -307,9 +313,7 @@ TableCosts TrainingPlan::costs_of_file() const {
     refuse("other output rows per rank", profile.output, schedule().output);
     // Biases, norms, gates, heads of keys and values: another family or shape.
     std::vector<PersistentBytes> mine;
-    for (int rank = 0; rank < mesh_.pipeline; ++rank) {
-        mine.push_back(persistent(mesh_.world_rank(rank, 0)));
-    }
+    for (int rank = 0; rank < mesh_.pipeline; ++rank) mine.push_back(persistent_alone(rank));
     // Evaluation alone holds less than the training that was measured.
     if (!options_.evaluation.skip_train) {
         refuse("a model of other weights", profile.persistent, mine);
@@ -435,8 +439,14 @@ Profile TrainingPlan::profile(const TableCosts& costs, std::vector<Op> derived,
     profile.derived = std::move(derived);
     profile.sizes = sizes_;
     for (int rank = 0; rank < mesh_.pipeline; ++rank) {
-        profile.persistent.push_back(persistent(mesh_.world_rank(rank, 0)));
+        profile.persistent.push_back(persistent_alone(rank));
+        for (const Op op : {Op::Norm, Op::Update}) {  // of the whole rank, as one replica does it
+            profile.costs.rank_ns[static_cast<size_t>(rank)][static_cast<size_t>(op)] *= mesh_.data;
+        }
     }
+    profile.costs.replicas = 1;
+    profile.sizes.replicas = 1;
+    profile.sizes.buckets.clear();
     profile.links = std::move(links);
     return profile;
 }

@@ -82,6 +82,8 @@ public:
                                   std::vector<LinkSample> links) const;
 
 private:
+    /// Of a pipeline without replicas: what profiles are about.
+    [[nodiscard]] PersistentBytes persistent_alone(int pipeline_rank) const;
     void read_layout();
     void read_file();
     [[nodiscard]] Schedule make_schedule(const PassCosts& costs, int64_t c0_margin,

@@ -313,7 +313,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"data prepare --input a.txt --output sub/", 2, "names a folder"},
         BadInput{"data prepare --input self.bin --output self", 2, "would replace the input"},
         BadInput{"data inspect", 2, "path is required"},
-        BadInput{"data inspect raw --data-format raw-u8", 2, "raw-u8"},
+        BadInput{"data inspect raw --data-format raw-u64", 2, "raw-u64"},
         BadInput{"data inspect raw --data-format raw-u16 --vocab-size 0", 2, "--vocab-size"},
         // Input files: 3.
         BadInput{"data prepare --input none.txt --output x", 3, "none.txt: cannot read: No such"},

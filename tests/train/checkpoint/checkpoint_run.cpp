@@ -50,7 +50,7 @@ std::vector<std::string> CheckpointRun::run(int ranks, TrainOptions options) con
     std::vector<std::string> steps;
     for (std::string line; std::getline(lines, line);) {
         const nlohmann::json step = nlohmann::json::parse(line);
-        if (!step.contains("loss")) continue;  // of an evaluation
+        if (step.contains("eval_seconds")) continue;
         steps.push_back(step.at("step").dump() + " " + step.at("loss").dump() + " " +
                         step.at("grad_norm").dump() + " " + step.at("lr").dump());
     }
