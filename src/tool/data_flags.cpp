@@ -27,7 +27,8 @@ void add_data_flags(CLI::App& app, DataOptions& o) {
               "Training data, as --data-path, where validation data has files of its own");
     add_words(app, "--valid-data-path", o.valid_path, "Validation data, as --data-path");
     add_words(app, "--test-data-path", o.test_path, "Test data, as --data-path");
-    app.add_option("--data-format", o.format, "auto, raw-u16, raw-u32")->capture_default_str();
+    app.add_option("--data-format", o.format, "auto, raw-u8, raw-u16, raw-u32")
+        ->capture_default_str();
     app.add_option("--eod-token-id", o.eod_token_id,
                    "Token that ends a document (default: as the data says)")
         ->check(CLI::NonNegativeNumber);
