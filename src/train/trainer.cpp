@@ -17,6 +17,7 @@
 #include "src/train/pass_meter.hpp"
 #include "src/train/process_memory.hpp"
 #include "src/train/rank_placement.hpp"
+#include "src/train/resume.hpp"
 #include "src/train/run_limits.hpp"
 #include "src/train/run_report.hpp"
 #include "src/train/same_on_every_rank.hpp"
@@ -134,84 +135,16 @@ private:
 
     /// Before any file is opened for writing: what cannot be loaded must overwrite nothing.
     void open_checkpoint() {
-        std::string found;  // by one rank: another may look while a step is being saved
-        communicator_.agree([&] {
-            if (rank_ != 0) return;
-            const CheckpointSource source = find_checkpoint(options_.load, options_.finetune);
-            found = (source.training ? 't' : 'w') + source.folder;
-        });
-        const std::vector<std::byte> first =
-            communicator_.all_gather(std::as_bytes(std::span(found))).front();
-        found.assign(reinterpret_cast<const char*>(first.data()), first.size());
-        communicator_.agree([&] {
-            checkpoint_.emplace(CheckpointSource{found.substr(1), found.front() == 't'});
-            check_same_model(checkpoint_->config(), checkpoint_->config_path(), options_.model);
-            if (checkpoint_->state()) continue_from(*checkpoint_->state());
-        });
-        checkpoint_->verify(communicator_);
-    }
-
-    void continue_from(const TrainingState& state) {
-        const auto same = [&](const char* key, const std::string& theirs, const std::string& ours,
-                              const char* flag) {
-            if (theirs == ours) return;
-            throw InputFileError(checkpoint_->training_path() + ": " + key + " is " + theirs +
-                                 ", this run has " + ours + ", which means other data; give " +
-                                 flag + " " + theirs +
-                                 ", or --finetune to begin again with the weights");
-        };
-        same("seq_length", std::to_string(state.seq_length),
-             std::to_string(options_.model.seq_length), "--seq-length");
-        same("seed", std::to_string(state.seed), std::to_string(options_.seed), "--seed");
-        if (state.step >= options_.train_iters && !options_.evaluation.skip_train) {
-            throw UsageError("--train-iters " + std::to_string(options_.train_iters) + ": " +
-                             checkpoint_->folder() + " is after step " +
-                             std::to_string(state.step) + " already; give a larger number");
-        }
-        first_step_ = state.step + 1;
-        consumed_samples_ = state.consumed_samples;
-    }
-
-    void print_checkpoint() const {
-        if (!checkpoint_->state()) {
-            std::printf("loaded weights of %s; optimizer, learning rate and data begin at step 1\n",
-                        checkpoint_->folder().c_str());
-            return;
-        }
-        const TrainingState& state = *checkpoint_->state();
-        std::printf("loaded %s: goes on after step %lld and %lld samples; checksums are right\n",
-                    checkpoint_->folder().c_str(), static_cast<long long>(state.step),
-                    static_cast<long long>(state.consumed_samples));
-        std::string changed;
-        for (const std::string& flag : bit_flags()) {
-            const std::string name = flag.substr(0, flag.find(' ') + 1);
-            const auto then =
-                std::find_if(state.flags.begin(), state.flags.end(),
-                             [&](const std::string& other) { return other.starts_with(name); });
-            if (then == state.flags.end() || *then == flag) continue;
-            changed += (changed.empty() ? "" : ", ") + flag + " (was " +
-                       readable(then->substr(name.size())) + ")";
-        }
-        if (!changed.empty()) {
-            std::printf("not as in the run that saved it: %s\n", changed.c_str());
-        }
-        std::fflush(stdout);
+        checkpoint_ = vocabpipe::open_checkpoint(communicator_, options_);
+        if (!checkpoint_->state()) return;
+        first_step_ = checkpoint_->state()->step + 1;
+        consumed_samples_ = checkpoint_->state()->consumed_samples;
     }
 
     /// What decides the bits of a run: flags, number of ranks, data.
     [[nodiscard]] std::vector<std::string> bit_flags() const {
-        std::vector<std::string> flags = shared_flags(options_);
-        std::erase_if(flags, [](const std::string& flag) {
-            return flag.starts_with("--save") || flag.starts_with("--async-save") ||
-                   flag.starts_with("--max-shard-size") || flag.starts_with("--load") ||
-                   flag.starts_with("--finetune") || flag.starts_with("--exit-interval") ||
-                   flag.starts_with("--check-for-nan") || flag.starts_with("--pipeline-model-") ||
-                   flag.starts_with("--eval-") || flag.starts_with("--multiple-choice-") ||
-                   flag.starts_with("--skip-train");
-        });
-        const Mesh mesh = mesh_of(options_, communicator_.size());
-        flags.push_back("ranks " + std::to_string(mesh.pipeline));
-        flags.push_back("replicas " + std::to_string(mesh.data));
+        std::vector<std::string> flags =
+            vocabpipe::bit_flags(options_, mesh_of(options_, communicator_.size()));
         if (data_) {
             for (std::string& flag : data_->flags()) flags.push_back(std::move(flag));
         }
@@ -265,7 +198,7 @@ private:
     void load() {
         communicator_.agree(
             [this] { checkpoint_->fill(*trained_.model, trained_.executor->context()); });
-        if (rank_ == 0) print_checkpoint();
+        if (rank_ == 0) print_checkpoint(*checkpoint_, bit_flags());
         checkpoint_.reset();
     }
 
@@ -572,9 +505,9 @@ private:
     std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
     std::optional<TrainingData> data_;
-    std::unique_ptr<const SampleSource> samples_;  ///< to train on
-    std::optional<Checkpoint> checkpoint_;         ///< until its weights are in place
-    std::optional<SaveFolder> save_folder_;        ///< on rank 0
+    std::unique_ptr<const SampleSource> samples_;   ///< to train on
+    std::unique_ptr<const Checkpoint> checkpoint_;  ///< until its weights are in place
+    std::optional<SaveFolder> save_folder_;         ///< on rank 0
     int64_t first_step_ = 1;
     int64_t consumed_samples_ = 0;  ///< of the data, over all runs
     size_t slot_ = 0;               ///< of the executor, of the last step of training
