@@ -166,6 +166,28 @@ INSTANTIATE_TEST_SUITE_P(
                (c.family == ModelFamily::gpt2 ? "" : "_" + std::string(to_string(c.family)));
     });
 
+TEST_F(CudaTraining, OfReplicasHasTheSameBitsOnEveryTransportAndFollowsTheHost) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        TrainingSetup setup{.ranks = 2, .replicas = 2, .mode = VocabMode::one_barrier, .steps = 3};
+        setup.config = options(dtype).model;
+        const Training on_host = train_on_threads(setup);
+        const auto with = [&](CudaTransport transport) {
+            setup.make_device = [=](int rank) {
+                return make_cuda_device({.ordinal = transport == CudaTransport::nccl ? rank : 0,
+                                         .transport = transport});
+            };
+            return train_on_threads(setup);
+        };
+        const Training copies = with(CudaTransport::copies);
+        const double bound = dtype == DType::fp32 ? 1e-4 : 3e-2;
+        for (size_t step = 0; step < copies.losses.size(); ++step) {
+            EXPECT_NEAR(copies.losses[step], on_host.losses[step], bound);
+        }
+        if (gpus_for_nccl() < 4) continue;
+        EXPECT_EQ(first_difference(copies, with(CudaTransport::nccl)), "");
+    }
+}
+
 TEST_F(CudaTraining, WithoutACountedTokenChangesNoWeight) {
     for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
         TrainingSetup setup{.ranks = 2, .mode = mode, .steps = 0};
