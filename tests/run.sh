@@ -53,18 +53,21 @@ families='ModelFamilies.*gemma2_v_half'
 # Batches are made on a thread beside the steps.
 loaders='BatchLoader'
 # Streams of the stand-in toolkit are threads: a missing wait between lanes is a race. Its tests are
-# slow here, so of all that begin with "Cu" these alone.
+# slow to build and to run here, so of all that begin with "Cu" these alone, and these with --full.
 streams='CudaStandIn.*(1f1b_interlaced|gpipe_redistributed|zb_h1_one_barrier)_p3_copies|CudaStandIn.*gpipe_none_p3_nccl'
 streams="$streams|CudaStandIn.*(llama|gemma2)_recompute_full"
-on_stand_in= stalls=
+on_stand_in= with_streams= stalls=
 if [ $full = 1 ]; then
     slice='.'
     stalls=soak_test
+    with_streams=cuda_equality_on_stand_in_test
     on_stand_in="cuda_kernels_on_stand_in_test cuda_stand_in_test nccl_stand_in_test nccl_transport_test"
+    # Slow to build for what they find beyond runtime_test.
+    on_stand_in="$on_stand_in schedule_test model_test"
 fi
-sanitize tsan thread "runtime_test transport_test mesh_test train_inputs_test cuda_equality_on_stand_in_test $stalls" \
+sanitize tsan thread "runtime_test transport_test mesh_test train_inputs_test $with_streams $stalls" \
     "^([^C]|C[^u]).*($slice|$families)|$loaders|$streams"
-sanitize asan address,undefined "runtime_test schedule_test model_test mesh_test train_inputs_test $on_stand_in $stalls" \
+sanitize asan address,undefined "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
     "$slice|$families|$loaders|Models/Recomputation"
 
 # GPUs: everything compiles and links where there is a toolkit; what needs a GPU is skipped, visibly.
