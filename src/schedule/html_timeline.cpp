@@ -2,6 +2,7 @@
 #include "vocabpipe/html_timeline.hpp"
 
 #include "src/schedule/same_unit.hpp"
+#include "src/schedule/slice_causes.hpp"
 #include "src/support/output_file.hpp"
 
 #include <algorithm>
@@ -131,11 +132,15 @@ std::string data_of(const RecordedRun& run) {
     text += column("name", slices, [](const Slice& slice, size_t) { return slice.name; });
     text += column("number", slices,
                    [](const Slice& slice, size_t) { return or_minus_one(slice.number); });
-    text += column("waited", slices, [](const Slice& slice, size_t i) {
-        // Relative: mostly small. A slice does not wait for itself, so 0 is free for "nothing".
-        return slice.waited_for == RecordedRun::kNone
-                   ? 0
-                   : static_cast<int64_t>(i) - static_cast<int64_t>(slice.waited_for);
+    // Relative: mostly small. No slice is its own cause, so 0 is free for "nothing".
+    const std::vector<SliceCause> causes = slice_causes(run);
+    text += column("cause", slices, [&](const Slice&, size_t i) {
+        const uint32_t cause = causes[i].slice;
+        return cause == RecordedRun::kNone ? 0
+                                           : static_cast<int64_t>(i) - static_cast<int64_t>(cause);
+    });
+    text += column("member", slices, [&](const Slice&, size_t i) {
+        return static_cast<int64_t>(i) - static_cast<int64_t>(causes[i].member);
     });
     text += column("order", slices,
                    [](const Slice& slice, size_t) { return or_minus_one(slice.order); });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Executed and simulated timelines go through the same writer and show the same actions.
+#include "src/schedule/slice_causes.hpp"
 #include "tests/schedule/trace_reader.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/explain.hpp"
@@ -106,6 +107,24 @@ TEST_P(ExecutedTrace, KeepsEdgesAndTheOrderOfPasses) {
         }
         for (const Edge& edge : program.edges) {
             EXPECT_GE(spans[edge.after]->begin_ns, spans[edge.before]->end_ns);
+        }
+    }
+}
+
+// The page follows causes from the end of the step to its begin, whatever held a rank up.
+TEST_P(ExecutedTrace, HasCausesThatLeadBackToTheBeginOfTheStep) {
+    for (const int p : {2, 4}) {
+        const Executed run = execute("1f1b", GetParam(), p, 8);
+        const RecordedRun recorded = record(run.timeline, run.programs, "executed");
+        const std::vector<SliceCause> causes = slice_causes(recorded);
+        const std::vector<PathPiece> path = critical_path(recorded, causes);
+        ASSERT_FALSE(path.empty());
+        // No share of the step: ranks of a busy machine do not begin it together.
+        const uint32_t first = path.back().slice;
+        EXPECT_EQ(causes[first].slice, RecordedRun::kNone);
+        for (const RecordedRun::Slice& other : recorded.slices) {
+            if (other.rank != recorded.slices[first].rank || other.lane != Lane::compute) continue;
+            EXPECT_GE(other.begin_ns, recorded.slices[first].begin_ns);
         }
     }
 }

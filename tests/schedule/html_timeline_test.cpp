@@ -2,6 +2,7 @@
 // What is in the page. What a browser makes of it: tests/browser/timeline_test.cpp.
 #include "vocabpipe/html_timeline.hpp"
 
+#include "src/schedule/slice_causes.hpp"
 #include "tests/schedule/program_tools.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
@@ -49,6 +50,7 @@ std::vector<Json> runs_in(const std::string& page) {
 /// Undoes the compact form as data.js does, and compares.
 void expect_holds(const Json& json, const RecordedRun& run) {
     ASSERT_EQ(json.at("title"), run.title);
+    const std::vector<SliceCause> causes = slice_causes(run);
     size_t i = 0;
     for (const Json& track : json.at("tracks")) {
         int64_t begin = 0;
@@ -63,10 +65,12 @@ void expect_holds(const Json& json, const RecordedRun& run) {
                       run.names[slice.name]);
             ASSERT_EQ(json.at("number").at(i),
                       slice.number == RecordedRun::kNone ? -1 : static_cast<int64_t>(slice.number));
-            const auto back = json.at("waited").at(i).get<int64_t>();
+            const auto back = json.at("cause").at(i).get<int64_t>();
             ASSERT_EQ(back == 0 ? RecordedRun::kNone
                                 : static_cast<uint32_t>(static_cast<int64_t>(i) - back),
-                      slice.waited_for);
+                      causes[i].slice);
+            ASSERT_EQ(static_cast<int64_t>(i) - json.at("member").at(i).get<int64_t>(),
+                      causes[i].member);
             ASSERT_EQ(json.at("order").at(i),
                       slice.order == RecordedRun::kNone ? -1 : static_cast<int64_t>(slice.order));
         }

@@ -14,7 +14,8 @@ function decodeRun(raw) {
     begin: new Float64Array(count), end: new Float64Array(count),
     reach: new Float64Array(count),  // latest end in the track up to here: ascending
     cpu: raw.cpu || null, name: Uint32Array.from(raw.name), number: Int32Array.from(raw.number),
-    order: Int32Array.from(raw.order), waited: new Int32Array(count),
+    order: Int32Array.from(raw.order),
+    cause: new Int32Array(count), member: new Int32Array(count),  // src/schedule/slice_causes.hpp
     track: new Uint32Array(count), tracks: [], marks: null, members: null,
   };
   let i = 0;
@@ -26,7 +27,8 @@ function decodeRun(raw) {
       run.begin[i] = begin;
       run.end[i] = begin + raw.duration[i];
       run.reach[i] = reach = Math.max(reach, run.end[i]);
-      run.waited[i] = raw.waited[i] === 0 ? -1 : i - raw.waited[i];
+      run.cause[i] = raw.cause[i] === 0 ? -1 : i - raw.cause[i];
+      run.member[i] = i - raw.member[i];
       run.track[i] = run.tracks.length;
     }
     run.tracks.push(track);
@@ -112,16 +114,10 @@ function idleBefore(run, i) {
 const wasIdle = (run, i) => idleBefore(run, i) > (run.cpu === null ? 0 : run.makespan / 1000);
 
 /** What let slice i begin: {slice, member}; a communication begins when its last member is ready. */
-function causeOf(run, i) {
-  let member = i;
-  if (isMessage(run, i)) {
-    for (const m of membersOf(run, i)) {
-      const ready = (j) => run.waited[j] < 0 ? -1 : Math.min(run.end[run.waited[j]], run.begin[j]);
-      if (ready(m) > ready(member)) member = m;
-    }
-  }
-  return {slice: run.waited[member], member};
-}
+const causeOf = (run, i) => ({slice: run.cause[i], member: run.member[i]});
+
+/** When what came after slice i began to wait for it: a communication's last member was ready. */
+const neededFrom = (run, i) => run.begin[run.member[i]];
 
 /**
  * Slices from i back to what caused it: to the first pass that began right after another one of its

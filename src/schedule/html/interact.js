@@ -263,7 +263,10 @@ function writeChain() {
   why.hidden = false;
 }
 
-/** Shares of the critical path by kind of slice; what is left is waiting that no slice explains. */
+/**
+ * Shares of the critical path by kind of slice; time in which the next one could have begun and had not
+ * (the host was elsewhere); what is left is waiting that no slice explains.
+ */
 function writeCritical() {
   const why = element('why');
   why.replaceChildren();
@@ -272,14 +275,18 @@ function writeCritical() {
     const line = make(why, 'div', 'shares');
     if (runs.length > 1) make(line, 'b', '', run.title);
     const sums = new Array(kKinds.length).fill(0);
-    let left = run.makespan, until = Infinity;
+    let left = run.makespan, late = 0, until = Infinity;
     for (const {slice: i} of state.critical[index]) {
-      const length = Math.max(0, Math.min(until, run.end[i]) - run.begin[i]);
-      until = Math.min(until, run.begin[i]);
+      const begin = Math.min(until, neededFrom(run, i));
+      const length = Math.max(0, Math.min(until, run.end[i]) - begin);
+      const gap = until === Infinity ? 0 : Math.max(0, until - run.end[i]);
+      until = begin;
       sums[run.kinds[run.name[i]]] += length;
-      left -= length;
+      late += gap;
+      left -= length + gap;
     }
     const shares = sums.map((sum, kind) => ({sum, text: kKinds[kind].text, colour: kKinds[kind].colour}));
+    shares.push({sum: late, text: 'could have begun', colour: null});
     shares.push({sum: left, text: 'not explained', colour: null});
     shares.sort((a, b) => b.sum - a.sum);
     for (const {sum, text, colour} of shares) {
