@@ -2,11 +2,12 @@
 #include "src/plan/named_file.hpp"
 
 #include "src/support/nearest_name.hpp"
+#include "src/support/read_whole_file.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -18,15 +19,6 @@ constexpr std::string_view kExtension = ".json";
 /// A name with a folder or an extension is a path even if there is nothing.
 bool looks_like_path(const std::string& name) {
     return name.find('/') != std::string::npos || name.ends_with(kExtension);
-}
-
-std::string read_whole(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::ostringstream text;
-    if (std::filesystem::is_directory(path) || !in || !(text << in.rdbuf())) {
-        throw InputFileError(path + ": cannot be read; give a JSON file that is not empty");
-    }
-    return text.str();
 }
 
 }  // namespace
@@ -51,7 +43,9 @@ NamedFile::NamedFile(std::string_view flag, const std::string& name,
             throw UsageError(std::string(flag) + " " + name + ": neither a file nor one of " +
                              names_of(built_in) + did_you_mean(name, known));
         }
-        content = read_whole(name);
+        content = read_whole_file(name, "give a JSON file");
+        if (content.empty())
+            throw InputFileError(name + ": cannot be read: is empty; give a JSON file");
     }
     try {
         json_ = nlohmann::json::parse(content);
@@ -62,6 +56,10 @@ NamedFile::NamedFile(std::string_view flag, const std::string& name,
                                          '\n');
         throw InputFileError(where_ + ": line " + std::to_string(line) +
                              ": not valid JSON; correct it or download the file again");
+    } catch (const nlohmann::json::out_of_range&) {
+        throw InputFileError(where_ +
+                             ": holds a number that no 64-bit type does, such as 1e999; "
+                             "correct it or download the file again");
     }
     if (!json_.is_object()) {
         throw InputFileError(where_ + ": not a JSON object; it must start with {");

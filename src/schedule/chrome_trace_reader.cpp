@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/run_recorder.hpp"
+#include "src/support/read_whole_file.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/recorded_run.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <string_view>
 
 namespace vocabpipe {
 
@@ -16,7 +18,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kRemedy = "; give a file that train_gpt --trace-dir or vocabpipe wrote";
+constexpr std::string_view kAdvice = "give a file that train_gpt --trace-dir or vocabpipe wrote";
+const std::string kRemedy = "; " + std::string(kAdvice);
+constexpr uint64_t kMostBytes = uint64_t{8} << 30;  // of 40 million slices
 
 std::optional<Lane> lane_of(const std::string& name) {
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -136,8 +140,7 @@ private:
 }  // namespace
 
 RecordedRun read_chrome_trace(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw InputFileError(path + ": cannot be read" + kRemedy);
+    const std::string text = read_whole_file(path, kAdvice, kMostBytes);
     Reader reader;
     // Depth 1 is the file's object, 2 an event in the list of events.
     const auto keep = [&](int depth, Json::parse_event_t what, Json& value) {
@@ -148,7 +151,7 @@ RecordedRun read_chrome_trace(const std::string& path) {
         return false;
     };
     try {
-        const Json rest = Json::parse(file, keep);
+        const Json rest = Json::parse(text, keep);
         const std::string title = rest.at("otherData").at("title");
         RecordedRun run = std::move(reader).take(title);
         if (run.slices.empty()) throw std::out_of_range("no slices");

@@ -2,14 +2,16 @@
 // vocabpipe compare: reports of train_gpt side by side.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "src/support/read_whole_file.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/text.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
@@ -18,20 +20,24 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kAdvice = "give a file that train_gpt --report wrote";
+
 json read_report(const std::string& path) {
-    std::ifstream in(path);
-    if (!in)
-        throw InputFileError(path + ": cannot be read; give a file that train_gpt --report wrote");
-    json report = json::parse(in, nullptr, false);
+    json report = json::parse(read_whole_file(path, kAdvice), nullptr, false);
     for (const char* key :
          {"schedule", "vocab_mode", "tokens_per_second", "first_loss", "last_loss", "bubble",
           "simulated_tokens_per_second", "simulated_bubble", "ranks"}) {
         if (report.is_discarded() || !report.is_object() || !report.contains(key)) {
-            throw InputFileError(path + ": is not a report of train_gpt (no \"" + key +
-                                 "\"); give a file that train_gpt --report wrote");
+            throw InputFileError(path + ": is not a report of train_gpt (no \"" + key + "\"); " +
+                                 kAdvice);
         }
     }
     return report;
+}
+
+/// What is not finite is null in a report.
+double value_of(const json& number) {
+    return number.is_null() ? std::numeric_limits<double>::quiet_NaN() : number.get<double>();
 }
 
 std::string number(double value, int digits) {
@@ -79,7 +85,14 @@ void compare(const std::vector<std::string>& paths, bool simulated) {
     const auto row = [&](const std::string& name,
                          const std::function<std::string(const json&)>& cell) {
         Row row{name, {}};
-        for (const json& report : reports) row.cells.push_back(cell(report));
+        for (size_t i = 0; i < reports.size(); ++i) {
+            try {
+                row.cells.push_back(one_line(cell(reports[i])));
+            } catch (const json::exception&) {  // a key is missing, or of another type
+                throw InputFileError(paths[i] + ": is no report of train_gpt (no valid " + name +
+                                     "); " + kAdvice);
+            }
+        }
         return row;
     };
     const auto mib = [](const char* key) {
@@ -90,8 +103,10 @@ void compare(const std::vector<std::string>& paths, bool simulated) {
         row("vocab mode", [](const json& r) { return r.at("vocab_mode").get<std::string>(); }),
         row("ranks", [](const json& r) { return std::to_string(r.at("ranks").size()); }),
         row("tokens/s", [](const json& r) { return number(r.at("tokens_per_second"), 0); }),
-        row("loss, first step", [](const json& r) { return number(r.at("first_loss"), 4); }),
-        row("loss, last step", [](const json& r) { return number(r.at("last_loss"), 4); }),
+        row("loss, first step",
+            [](const json& r) { return number(value_of(r.at("first_loss")), 4); }),
+        row("loss, last step",
+            [](const json& r) { return number(value_of(r.at("last_loss")), 4); }),
         row("bubble %",
             [](const json& r) { return number(100 * r.at("bubble").get<double>(), 1); }),
         row("busy % by rank (thread CPU time)",

@@ -5,11 +5,14 @@
 #include "src/tool/run_signals.hpp"
 #include "src/tool/text.hpp"
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <new>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 namespace vocabpipe::tool {
@@ -19,7 +22,7 @@ namespace {
 int report(const char* program, const std::string& what, ExitCode code, bool print) {
     if (print) {
         std::fflush(stdout);
-        std::fprintf(stderr, "%s: error: %s\n", program, one_line(what).c_str());
+        std::fprintf(stderr, "%s: error: %s\n", program, short_line(what).c_str());
     }
     return static_cast<int>(code);
 }
@@ -104,6 +107,18 @@ int report_before_launch(const char* program, const std::string& what, ExitCode 
     return report(program, what, code, print);
 }
 
+int finish_output(const char* program, ExitCode code) {
+    std::cout.flush();
+    errno = 0;
+    const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
+    if (!lost) return static_cast<int>(code);
+    const std::string reason = errno == 0 ? "" : ": " + std::generic_category().message(errno);
+    return report(
+        program,
+        "standard output: cannot write" + reason + "; free some space, or give it another place",
+        ExitCode::failed, true);
+}
+
 int run_ranks(const char* program, const Launch& launch,
               const std::function<void(Communicator&)>& body) {
     const bool threads = launch.ranks_are_threads();
@@ -147,7 +162,7 @@ int run_ranks(const char* program, const Launch& launch,
         } catch (const std::exception& error) {
             return fail(error.what(), ExitCode::failed);
         }
-        return static_cast<int>(ExitCode::ok);
+        return finish_output(program, ExitCode::ok);
     } catch (const Error& error) {  // no world
         return report(program, error.what(), error.exit_code(), first_of_launch());
     }

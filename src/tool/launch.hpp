@@ -35,6 +35,10 @@ void check_launch(const CLI::App& app, const Launch& launch, TrainOptions& optio
 /// at the first rank that fails: those that do not print leave time to the one that does.
 int report_before_launch(const char* program, const std::string& what, ExitCode code);
 
+/// Writes out what standard output still holds and returns `code`, or reports that it could not be
+/// written (a full disk, a closed pipe) and returns ExitCode::failed: no result is lost silently.
+int finish_output(const char* program, ExitCode code);
+
 /// Runs `body` on every rank and returns the exit code. Errors are one line on stderr, "PROGRAM:
 /// error: ...", and end all ranks: those that all agreed on, from rank 0; others from the rank that
 /// failed, which then has the launcher end the rest.

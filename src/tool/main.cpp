@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/tool/commands.hpp"
+#include "src/tool/flag_values.hpp"
 #include "src/tool/interrupt.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/text.hpp"
@@ -58,16 +59,14 @@ int run(int argc, char** argv) {
     add_schedule_show(*schedule);
     add_schedule_check(*schedule);
     add_schedule_convert(*schedule);
+    check_flag_values(app);
     try {
         app.parse(argc, argv);
-        std::cout.flush();
-        if (!std::cout) {
-            return report("standard output: cannot write", ExitCode::failed);
-        }
-        return static_cast<int>(ExitCode::ok);
+        return finish_output("vocabpipe", ExitCode::ok);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-            return app.exit(error);  // --help and --version
+            app.exit(error);  // --help and --version
+            return finish_output("vocabpipe", ExitCode::ok);
         }
         return report(error.what() + help_hint(app), ExitCode::usage);
     }

@@ -16,7 +16,7 @@ bool names_schedule_file(std::string_view name) {
 Schedule read_schedule_file(const std::string& path, const ReadScheduleOptions& options) {
     ScheduleFile file = read_schedule(path, options);
     for (const std::string& note : file.notes) {
-        std::cerr << "vocabpipe: note: " + one_line(note) + "\n";
+        std::cerr << "vocabpipe: note: " + short_line(note) + "\n";
     }
     return std::move(file.schedule);
 }

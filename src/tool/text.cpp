@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <sstream>
 
 namespace vocabpipe::tool {
 
@@ -28,16 +29,45 @@ size_t character_bytes(std::string_view text) {
     return bytes;
 }
 
+constexpr size_t kMostOfAWord = 200;
+constexpr size_t kMostOfALine = 1000;
+
+/// Of the character that holds byte `at` of valid UTF-8.
+size_t begin_of_character(std::string_view text, size_t at) {
+    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
+    return at;
+}
+
 }  // namespace
 
 std::string one_line(std::string_view text) {
-    std::string line(text);
-    for (char& c : line) {
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-            c = ' ';
-        }
+    std::string line;
+    while (!text.empty()) {
+        const size_t bytes = character_bytes(text);
+        const auto c = static_cast<unsigned char>(text.front());
+        const bool control = bytes == 1 && (c < 0x20 || c == 0x7f);
+        // U+0080 to U+009f: some terminals read commands in them.
+        const bool old_control =
+            bytes == 2 && c == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
+        line += control || old_control ? " " : bytes == 0 ? "?" : text.substr(0, bytes);
+        text.remove_prefix(bytes == 0 ? 1 : bytes);
     }
     return line;
+}
+
+std::string short_line(std::string_view text) {
+    std::string line;
+    std::istringstream words{one_line(text)};
+    for (std::string word; std::getline(words, word, ' ');) {
+        if (word.size() > kMostOfAWord) {
+            word.resize(begin_of_character(word, kMostOfAWord));
+            word += "...";
+        }
+        line += (line.empty() ? "" : " ") + word;
+    }
+    if (line.size() <= kMostOfALine) return line;
+    return line.substr(0, begin_of_character(line, kMostOfALine * 2 / 3)) + " ... " +
+           line.substr(begin_of_character(line, line.size() - kMostOfALine / 3));
 }
 
 std::string quoted(std::string_view text, size_t max_bytes) {

@@ -7,8 +7,13 @@
 
 namespace vocabpipe::tool {
 
-/// Line breaks and other control characters become spaces: an error message is one line.
+/// What may be shown of a text from outside: control characters and line breaks become spaces,
+/// bytes that are no UTF-8 "?".
 [[nodiscard]] std::string one_line(std::string_view text);
+
+/// one_line() for people who look for what is wrong: words of more than 200 bytes are cut, and of
+/// more than 1000 bytes the middle is left out (the remedy stands at the end).
+[[nodiscard]] std::string short_line(std::string_view text);
 
 /// In quotes, with control characters and damaged UTF-8 escaped, cut after about `max_bytes`.
 [[nodiscard]] std::string quoted(std::string_view text, size_t max_bytes);

@@ -2,13 +2,16 @@
 // vocabpipe timeline: pictures of simulated and measured runs.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/tool/commands.hpp"
+#include "src/tool/output_paths.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/table.hpp"
@@ -41,7 +44,7 @@ void print_summary(const std::vector<RecordedRun>& runs) {
 
 /// A .json file is a schedule, or a trace, which says so at its beginning.
 bool is_trace(const std::string& run) {
-    if (!run.ends_with(".json")) return false;
+    if (!run.ends_with(".json") || !std::filesystem::is_regular_file(run)) return false;
     std::ifstream file(run, std::ios::binary);
     std::string head(4096, ' ');
     file.read(head.data(), static_cast<std::streamsize>(head.size()));
@@ -52,6 +55,11 @@ void run(const Options& options) {
     if (options.html.empty() && options.svg.empty() && options.trace.empty()) {
         throw UsageError(
             "timeline: what to write is missing; give --html FILE, --svg FILE or --trace FILE");
+    }
+    for (const auto& [flag, output] :
+         {std::pair("--html", &options.html), std::pair("--svg", &options.svg),
+          std::pair("--trace", &options.trace)}) {
+        if (!output->empty()) refuse_input_as_output(flag, *output, options.runs);
     }
     const bool measured = std::any_of(options.runs.begin(), options.runs.end(), is_trace);
     std::vector<RecordedRun> runs;

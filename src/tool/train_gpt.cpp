@@ -3,6 +3,7 @@
 // them.
 #include "src/tool/config_file.hpp"
 #include "src/tool/data_flags.hpp"
+#include "src/tool/flag_values.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/model_flags.hpp"
 #include "src/tool/optimizer_flags.hpp"
@@ -53,6 +54,10 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
     app.add_option_function<std::vector<int64_t>>(
            "--rampup-batch-size",
            [&t](const std::vector<int64_t>& v) {
+               if (v.size() != 3) {
+                   throw UsageError("--rampup-batch-size: has " + std::to_string(v.size()) +
+                                    " values; give three, START INCREMENT SAMPLES");
+               }
                t.ramp_up = BatchSizeRampUp{.start = v[0], .increment = v[1], .samples = v[2]};
            },
            "Batch-size warm-up, START INCREMENT SAMPLES: from START sequences per step to "
@@ -142,6 +147,7 @@ int main(int argc, char** argv) {
     const auto refuse = [](const std::string& what, ExitCode code) {
         return tool::report_before_launch(kProgram, what, code);
     };
+    tool::check_flag_values(app);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ConversionError& error) {
@@ -149,16 +155,19 @@ int main(int argc, char** argv) {
                           ": not a number or out of range; see train_gpt --help",
                       ExitCode::usage);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+        if (error.get_exit_code() == 0) {  // --help, --version
+            app.exit(error);
+            return tool::finish_output(kProgram, ExitCode::ok);
+        }
         return refuse(
             std::string(error.what()) + config->source_of(error.what()) + "; see train_gpt --help",
             ExitCode::usage);
     } catch (const Error& error) {
-        return refuse(error.what(), error.exit_code());
+        return refuse(error.what() + config->source_of(error.what()), error.exit_code());
     }
     if (config->print()) {
         if (tool::first_of_launch()) std::fputs(app.config_to_str().c_str(), stdout);
-        return static_cast<int>(ExitCode::ok);
+        return tool::finish_output(kProgram, ExitCode::ok);
     }
     try {
         model.resolve();

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <functional>
@@ -63,6 +64,32 @@ std::vector<Row> rows() {
          {"--num-layers", "99999999999999"},
          2,
          {"--num-layers", "99999999999999"}},
+        {"NumberBeyond64Bits",
+         {"--train-iters", "9223372036854775808"},
+         2,
+         {"--train-iters 9223372036854775808", "out of range"},
+         On::threads},
+        {"NegativeSeed", {"--seed", "-1"}, 2, {"--seed -1", "not negative"}, On::threads},
+        {"OctalNumber", {"--train-iters", "010"}, 2, {"--train-iters 010", "decimal"}, On::threads},
+        {"InfiniteNumber", {"--lr", "1e999"}, 2, {"--lr 1e999", "finite"}, On::threads},
+        {"EmptyNumber", {"--lr", ""}, 2, {"--lr \"\"", "must not be empty"}, On::threads},
+        {"EmptyPathToSave", {"--save", ""}, 2, {"--save \"\"", "must not be empty"}, On::threads},
+        {"BatchWarmUpWithAValueMissing",
+         {"--rampup-batch-size", "1", "1"},
+         2,
+         {"--rampup-batch-size: has 2 values", "START INCREMENT SAMPLES"},
+         On::threads},
+        {"ValueThatIsLongAndNoText",
+         {"--schedule", std::string(5000, 'x') + "\xff\x1b[31m"},
+         2,
+         {"--schedule " + std::string(200, 'x') + "...", "1f1b"},
+         On::threads},
+        {"PipeInPlaceOfASchedule",
+         {"--schedule", "@/pipe.csv"},
+         3,
+         {"/pipe.csv", "no regular file"},
+         On::threads,
+         [](const TempFolder& folder) { ::mkfifo((folder / "pipe.csv").c_str(), 0600); }},
         {"UnknownKeyInTheConfig",
          {"--config", "@/run.toml"},
          2,
@@ -585,6 +612,16 @@ TEST_F(FullDisk, TraceLeavesNoFileAndMetricsKeepWholeLines) {
     const std::string text = read_file(disk_ + "/metrics");
     EXPECT_GT(text.size(), 4096u);
     EXPECT_EQ(text.back(), '\n');
+}
+
+TEST_F(Launch, ResultsThatCannotBePrintedAreAnError) {
+    const Arguments command = on_threads(2, small_model(data_));
+    for (const char* output : {">/dev/full", ">&-"}) {
+        const Arguments shell{"sh", "-c", "\"$0\" \"$@\" " + std::string(output)};
+        EXPECT_THAT(only_line(shell + command, 1), HasSubstr("standard output: cannot write"));
+        EXPECT_THAT(only_line(shell + Arguments{VOCABPIPE_TRAIN_GPT, "--help"}, 1),
+                    HasSubstr("standard output: cannot write"));
+    }
 }
 
 TEST_F(Launch, OutputsMayBeDevices) {

@@ -300,6 +300,42 @@ TEST(TimelineCommand, StacksSchedulesAndTraces) {
     EXPECT_EQ(folder.names(), (std::set<std::string>{"out.html", "t.json"}));
 }
 
+TEST(TimelineCommand, DoesNotReplaceItsInput) {
+    const TempFolder folder;
+    ASSERT_EQ(
+        vocabpipe_in(folder, "timeline 1f1b --pp 2 --microbatches 4 --trace a.json").exit_code, 0);
+    const std::string before = testing::read_file(folder / "a.json");
+    for (const char* flag : {"--html", "--svg", "--trace"}) {
+        const Outcome outcome =
+            vocabpipe_in(folder, "timeline a.json " + std::string(flag) + " ./a.json");
+        EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
+        EXPECT_THAT(outcome.error, HasSubstr(std::string(flag) + " ./a.json: is read by the same"));
+        EXPECT_EQ(testing::read_file(folder / "a.json"), before);
+    }
+}
+
+TEST(CompareCommand, RefusesWhatIsNoReportAndShowsLossesThatAreNotFinite) {
+    const TempFolder folder;
+    const auto compare = [&](const std::string& loss, const std::string& mode) {
+        testing::write_file(folder / "r.json",
+                            R"({"schedule":"1f1b\u001b[31m","vocab_mode":)" + mode +
+                                R"(,"tokens_per_second":1,"first_loss":5.5,"last_loss":)" + loss +
+                                R"(,"bubble":0.1,"simulated_tokens_per_second":1,)"
+                                R"("simulated_bubble":0.1,"ranks":[]})");
+        return vocabpipe_in(folder, "compare r.json");
+    };
+    const Outcome diverged = compare("null", R"("none")");
+    EXPECT_EQ(diverged.exit_code, 0) << diverged.error;
+    EXPECT_THAT(diverged.output, HasSubstr("nan"));
+    EXPECT_THAT(diverged.output, Not(HasSubstr("\x1b")));
+    const Outcome wrong = compare("5.0", "3");
+    EXPECT_EQ(wrong.exit_code, 3);
+    EXPECT_THAT(wrong.error, HasSubstr("r.json: is no report of train_gpt (no valid vocab mode)"));
+    const Outcome none = vocabpipe_in(folder, "compare .");
+    EXPECT_EQ(none.exit_code, 3);
+    EXPECT_THAT(none.error, HasSubstr("is a folder"));
+}
+
 TEST(TimelineCommand, WritesAChromeTraceOfOneSchedule) {
     const TempFolder folder;
     EXPECT_EQ(

@@ -6,13 +6,11 @@
 
 #include "src/schedule/files/strict_json.hpp"
 #include "src/support/output_file.hpp"
+#include "src/support/read_whole_file.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -390,18 +388,7 @@ Profile parse_profile(std::string_view text, const std::string& name) {
 }
 
 Profile read_profile(const std::string& path) {
-    errno = 0;
-    std::ifstream file(path, std::ios::binary);
-    std::string text;
-    std::vector<char> chunk(1 << 16);
-    while (file && file.read(chunk.data(), std::ssize(chunk)).gcount() > 0) {
-        text.append(chunk.data(), static_cast<size_t>(file.gcount()));
-    }
-    if (!file.is_open() || file.bad()) {  // a folder opens, but cannot be read
-        throw InputFileError(path + ": cannot be read (" + std::strerror(errno) +
-                             "); check the name and the permissions");
-    }
-    return parse_profile(text, path);
+    return parse_profile(read_whole_file(path, "check the name and the permissions"), path);
 }
 
 void write_profile(const std::string& path, const Profile& profile) {

@@ -3,46 +3,17 @@
 
 #include "src/support/nearest_name.hpp"
 #include "src/support/output_file.hpp"
+#include "src/support/read_whole_file.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 
 namespace vocabpipe {
 
 namespace {
 
 constexpr std::array<std::string_view, 4> kDialects{"auto", "new", "old", "vocabpipe"};
-constexpr size_t kMostBytes = size_t{1} << 30;  // a schedule of 100 million passes
-
-std::string content_of(const std::string& path) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) {
-        throw InputFileError(path + ": is a folder; give a .csv or .json file");
-    }
-    errno = 0;
-    std::ifstream file(path, std::ios::binary);
-    if (!file) {
-        throw InputFileError(path + ": cannot be read: " + std::generic_category().message(errno) +
-                             "; give a .csv or .json file");
-    }
-    std::string text;
-    std::string block(size_t{1} << 16, '\0');
-    while (file.read(block.data(), static_cast<std::streamsize>(block.size())) ||
-           file.gcount() > 0) {
-        text.append(block, 0, static_cast<size_t>(file.gcount()));
-        if (text.size() > kMostBytes) {
-            throw InputFileError(path + ": is larger than 1 GiB, which no schedule is");
-        }
-    }
-    if (file.bad()) throw InputFileError(path + ": cannot be read to its end");
-    return text;
-}
-
 }  // namespace
 
 std::string_view to_string(CsvDialect dialect) {
@@ -66,7 +37,7 @@ ScheduleFormat schedule_format_of(std::string_view path) {
 
 ScheduleFile read_schedule(const std::string& path, const ReadScheduleOptions& options) {
     const ScheduleFormat format = schedule_format_of(path);
-    const std::string text = content_of(path);
+    const std::string text = read_whole_file(path, "give a .csv or .json file");
     return format == ScheduleFormat::csv ? parse_schedule_csv(text, path, options)
                                          : parse_schedule_json(text, path, options);
 }
