@@ -19,7 +19,8 @@ struct Group {
     int depth = 0;
     std::vector<Call> calls;
     ncclResult_t error = ncclSuccess;
-    std::set<int> devices;  ///< claimed for this thread
+    std::set<int> devices;            ///< claimed for this thread
+    std::vector<ncclComm*> aborted;   ///< whose end the group's end waits for
 };
 thread_local Group group;
 thread_local std::string last_error;
@@ -541,16 +542,12 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
                    who(*comm));
         return ncclInvalidArgument;
     }
-    comm->state = ncclComm::State::aborted;
-    comm->job = nullptr;
-    comm->clique->aborted = true;
-    forget_in_model(*comm->clique);
-    for (const std::shared_ptr<Launch>& launch : comm->outstanding) {
-        launch->started = true;  // those behind it need not wait for their turn
+    tell_to_end(*comm);
+    if (group.depth > 0) {
+        group.aborted.push_back(comm);
+    } else {
+        wait_until_drained(guard, {comm});
     }
-    library().changed.notify_all();
-    library().changed.wait(guard.lock, [&] { return comm->running == 0; });
-    comm->outstanding.clear();
     return ncclSuccess;
 }
 
@@ -610,6 +607,7 @@ ncclResult_t ncclGroupEnd() {
         Lock guard;
         if (result == ncclSuccess) result = launch_calls(guard, calls, to_queue);
         release_devices();
+        wait_until_drained(guard, std::exchange(group.aborted, {}));
     }
     queue(std::move(to_queue));
     return result;
