@@ -98,6 +98,41 @@ Ends run_interrupted(CudaPipeline pipeline, const std::function<void(const Micro
     return ends;
 }
 
+/// A run in whose second step rank 1 stalls, until rank 0 has ended or for 20 s.
+struct Stall {
+    Ends ends;
+    double seconds = 0;
+};
+Stall run_stalled(CudaPipeline pipeline) {
+    Stall stall;
+    std::atomic<bool> over{false};
+    int forwards = 0;
+    pipeline.later_timeout_seconds = 1;
+    const auto stalls = [&](const Microbatch& m) {
+        if (m.index != 1 || ++forwards != 2) return;
+        const auto begin = std::chrono::steady_clock::now();
+        const auto seconds = [&] {
+            return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        };
+        while (!over && seconds() < 20) std::this_thread::sleep_for(milliseconds(5));
+        stall.seconds = seconds();
+    };
+    stall.ends = run_interrupted(std::move(pipeline), stalls, [&] { over = true; });
+    return stall;
+}
+
+void expect_named_in_time(const Stall& stall) {
+    const Ends& ends = stall.ends;
+    ASSERT_EQ(ends.of_rank.size(), 2U);
+    EXPECT_TRUE(ends.by_communication.at(0));
+    EXPECT_THAT(
+        ends.of_rank.at(0),
+        AllOf(StartsWith("rank 0: step 2: "), HasSubstr("waits "), HasSubstr(" of microbatch "),
+              AnyOf(HasSubstr("from rank 1"), HasSubstr("(ranks 1)")),
+              HasSubstr("no progress within --distributed-timeout-seconds")));
+    EXPECT_LT(stall.seconds, 10) << "with a deadline of one second";
+}
+
 class CudaFaults : public ::testing::TestWithParam<CudaTransport> {
 protected:
     void SetUp() override {
@@ -126,25 +161,22 @@ TEST_P(CudaFaults, RankThatThrowsWithinAStepEndsTheOthersWhichSayWhatTheyWaitedF
 }
 
 TEST_P(CudaFaults, RankThatStallsIsNamedByThoseThatWaitedInVain) {
-    std::atomic<bool> over{false};
-    const Ends ends = run_interrupted(
-        {.ranks = 2, .microbatches = 4, .transport = GetParam(), .timeout_seconds = 1},
-        [&](const Microbatch& m) {
-            const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-            while (m.index == 1 && !over && std::chrono::steady_clock::now() < deadline) {
-                std::this_thread::sleep_for(milliseconds(5));
-            }
-        },
-        [&] { over = true; });
-    ASSERT_EQ(ends.of_rank.size(), 2U);
-    EXPECT_TRUE(ends.by_communication.at(0));
-    EXPECT_THAT(
-        ends.of_rank.at(0),
-        AllOf(StartsWith("rank 0: step 1: "), HasSubstr("waits "), HasSubstr(" of microbatch "),
-              AnyOf(HasSubstr("from rank 1"), HasSubstr("(ranks 1)")),
-              HasSubstr("no progress within --distributed-timeout-seconds")));
-    EXPECT_LT(ends.seconds, 15);
+    const Stall stall = run_stalled({.ranks = 2, .microbatches = 4, .transport = GetParam()});
+    expect_named_in_time(stall);
 }
+
+#ifdef VOCABPIPE_ON_STAND_IN
+/// Rank 0 has more passes to enqueue than its streams hold, most of them behind a message that does
+/// not come. A host that enqueues them all blocks in the driver, where no deadline expires.
+TEST_P(CudaFaults, RankThatStallsIsNamedInTimeHoweverMuchTheOthersHaveToEnqueue) {
+    cuda_stand_in::set_stream_capacity(400);
+    cuda_stand_in::reset_counters();
+    const Stall stall = run_stalled({.ranks = 2, .microbatches = 24, .transport = GetParam()});
+    cuda_stand_in::set_stream_capacity(cuda_stand_in::kStreamCapacity);
+    expect_named_in_time(stall);
+    EXPECT_EQ(cuda_stand_in::counters().blocked_launches, 0U);
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(, CudaFaults,
                          ::testing::Values(CudaTransport::copies, CudaTransport::nccl),

@@ -25,6 +25,11 @@ void set_memory_bytes(size_t bytes);
 /// function is the name of a C function: "cudaMalloc".
 void fail_next_call(cudaError_t error, std::string_view function = {});
 
+/// What a stream holds that has not run: kernels, copies, records and waits of events. One more, and
+/// the call blocks until something has run.
+inline constexpr uint32_t kStreamCapacity = 1024;
+void set_stream_capacity(uint32_t entries);
+
 /// Sleeps a random time up to longest before every operation of every stream, and starts the
 /// threads of a block in a rotated order: what waits too little reads what is not there yet.
 /// Streams draw from the seed and the order of their creation. longest 0 switches it off.
@@ -47,7 +52,9 @@ struct Counters {
     uint64_t allocations = 0;              ///< cudaMalloc, cudaMallocHost, cudaHostAlloc
     uint64_t frees = 0;                    ///< cudaFree (waits for the device) and cudaFreeHost
     uint64_t kernel_launches = 0;
-    uint64_t matmuls = 0;  ///< cublasLtMatmul
+    uint64_t matmuls = 0;             ///< cublasLtMatmul
+    uint64_t blocked_launches = 0;    ///< of all kinds, that waited because their stream was full
+    uint64_t false_dependencies = 0;  ///< work that waited for a stream it shares a connection with
     bool operator==(const Counters&) const = default;
 };
 [[nodiscard]] Counters counters();

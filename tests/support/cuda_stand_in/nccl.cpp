@@ -3,6 +3,7 @@
 #include "tests/support/cuda_stand_in/nccl_elements.hpp"
 #include "tests/support/cuda_stand_in/nccl_rules.hpp"
 #include "tests/support/cuda_stand_in/nccl_state.hpp"
+#include "tests/support/cuda_stand_in/stream_queue.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -343,6 +344,12 @@ bool can_end(const Job& job, const ncclComm& comm) {
     return false;
 }
 
+bool waits_for_room(const Job& job) {
+    return std::any_of(job.launches.begin(), job.launches.end(), [](const auto& launch) {
+        return std::any_of(launch->streams.begin(), launch->streams.end(), would_block);
+    });
+}
+
 /// One poll of a non-blocking call.
 ncclResult_t poll(ncclComm* comm, Launches& to_queue) {
     const std::shared_ptr<Job> job = comm->job;
@@ -350,6 +357,8 @@ ncclResult_t poll(ncclComm* comm, Launches& to_queue) {
         --job->polls;
         return ncclInProgress;
     }
+    // NCCL's own thread launches: it blocks on a full stream, and the caller sees no end.
+    if (waits_for_room(*job)) return ncclInProgress;
     if (!can_end(*job, *comm)) return ncclInProgress;
     comm->job = nullptr;
     switch (job->what) {

@@ -103,9 +103,11 @@ public:
         return true;
     }
 
-    /// No polling: nothing on the host takes long, and a lane must not be left within a pass.
-    [[nodiscard]] ContextOptions context(int threads, std::function<void()>) override {
-        return {.threads = threads, .poll = {}, .operators = &operators(), .cuda = &engine_};
+    [[nodiscard]] ContextOptions context(int threads, std::function<void()> poll) override {
+        return {.threads = threads,
+                .poll = std::move(poll),
+                .operators = &operators(),
+                .cuda = &engine_};
     }
     [[nodiscard]] std::unique_ptr<Lanes> open_lanes() override {
         return std::make_unique<CudaLanes>(engine_, streams_, queues_);
