@@ -288,6 +288,31 @@ INSTANTIATE_TEST_SUITE_P(, CudaCopies, ::testing::Values(1, 2), [](const auto& i
 
 #ifdef VOCABPIPE_ON_STAND_IN
 
+/// In a process of its own: what CUDA reads is decided once.
+TEST(CudaDeviceDeathTest, IsPreparedForNcclWhereItJoinsRanksAndLeavesTheUsersWord) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto ends_with = [](bool nccl, const char* user, const std::string& loading,
+                              const std::string& connections) {
+        for (const char* name : {"CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS"}) {
+            unsetenv(name);
+            if (user != nullptr) setenv(name, user, 1);
+        }
+        prepare_cuda(nccl);
+        const auto is = [](const char* name, const std::string& want) {
+            const char* const value = std::getenv(name);
+            return (value == nullptr ? "" : value) == want;
+        };
+        std::exit(is("CUDA_MODULE_LOADING", loading) &&
+                          is("CUDA_DEVICE_MAX_CONNECTIONS", connections)
+                      ? 0
+                      : 1);
+    };
+    const auto well = ::testing::ExitedWithCode(0);
+    EXPECT_EXIT(ends_with(true, nullptr, "EAGER", "32"), well, "");
+    EXPECT_EXIT(ends_with(false, nullptr, "", "32"), well, "");
+    EXPECT_EXIT(ends_with(true, "1", "1", "1"), well, "");
+}
+
 TEST(CudaDevice, WithoutAGpuSaysHowToLookForOne) {
     cuda_stand_in::set_device_count(0);
     EXPECT_EQ(cuda_device_count(), 0);
@@ -313,11 +338,13 @@ TEST(CudaDevice, WithoutMemorySaysForWhatHowMuchAndWhatIsLeft) {
     {
         const std::unique_ptr<Device> device = make_cuda_device({});
         const uint64_t free = device->memory()->free;
-        EXPECT_THAT(
-            [&] { (void)device->allocate(free + 1, "rank 3: the arena"); },
-            ThrowsMessage<OutOfMemoryError>(AllOf(
-                StartsWith("rank 3: the arena: 223.0 MiB"), HasSubstr(" cannot be allocated on "),
-                HasSubstr("(cuda:0)"), HasSubstr("MiB are free; use a smaller model"))));
+        EXPECT_LE(free, size_t{256 - 34 - 48} << 20) << "workspaces and a context";
+        const std::string all = std::to_string(free >> 20) + ".0 MiB";
+        EXPECT_THAT([&] { (void)device->allocate(free + 1, "rank 3: the arena"); },
+                    ThrowsMessage<OutOfMemoryError>(
+                        AllOf(StartsWith("rank 3: the arena: " + all),
+                              HasSubstr(" cannot be allocated on "), HasSubstr("(cuda:0)"),
+                              HasSubstr(all + " are free; use a smaller model"))));
         EXPECT_NO_THROW((void)device->allocate(free / 2, "less"));
         EXPECT_EQ(device->memory()->free, free);
     }

@@ -17,6 +17,11 @@ void set_device_count(int count);
 
 /// Memory of each device in bytes. Default: VOCABPIPE_STAND_IN_MEMORY_BYTES, or 4 GiB.
 void set_memory_bytes(size_t bytes);
+/// What cudaMemGetInfo counts besides allocations, which take pages of 2 MiB: the process's context,
+/// and modules from the first launch on, or at once with CUDA_MODULE_LOADING=EAGER.
+inline constexpr size_t kContextBytes = size_t{48} << 20;
+inline constexpr size_t kModuleBytes = size_t{16} << 20;
+/// As asked for with cudaMalloc.
 [[nodiscard]] size_t memory_in_use(int device);
 /// Highest memory in use since the process started or reset_counters().
 [[nodiscard]] size_t memory_peak(int device);
