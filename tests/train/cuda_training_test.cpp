@@ -383,9 +383,9 @@ protected:
 TEST_F(CudaMemoryShort, IsForetoldByThePlanBeforeAnythingIsAllocated) {
     TrainOptions options = this->options();
     options.make_device = on(CudaTransport::copies);
-    // Two ranks' workspaces of 33 MiB fit (in 34), their part of the model does not.
+    // Two ranks' workspaces of 33 MiB fit, their part of the model does not.
     cuda_stand_in::set_memory_bytes(cuda_stand_in::kContextBytes + cuda_stand_in::kModuleBytes +
-                                    (size_t{69} << 20));
+                                    (size_t{67} << 20));
     options.model.hidden_size = 64;
     cuda_stand_in::reset_counters();
     EXPECT_THAT([&] { (void)run(2, options); },
