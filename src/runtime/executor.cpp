@@ -683,7 +683,7 @@ private:
     bool running_ = false;
     bool enqueues_pass_ = false;  ///< a pass is between its begin and its end
     int64_t last_start_ns_ = 0;   ///< of a transfer
-    int64_t local_cpu_ns_ = 0;  ///< of all passes, combines and folds so far
+    int64_t local_cpu_ns_ = 0;    ///< of all passes, combines and folds so far
     bool in_progress_ = false;
     int64_t step_ = 0;
     Context context_;

@@ -29,8 +29,8 @@ public:
     /// The pass goes on.
     virtual void begin_part() {}
     /// Whether all parts of passes but the last one have run. Then one more fits on the stream:
-    /// the host must not block in a driver that waits for a stream to have room, because no deadline
-    /// expires there. Throws DeviceError.
+    /// the host must not block in a driver that waits for a stream to have room, because no
+    /// deadline expires there. Throws DeviceError.
     [[nodiscard]] virtual bool has_room() { return true; }
     /// Whether an action has been ended and has run. Throws DeviceError.
     [[nodiscard]] virtual bool finished(uint32_t /*action*/) { return true; }

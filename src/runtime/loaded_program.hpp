@@ -25,10 +25,11 @@ struct LoadedProgram {
     /// several communicators). The host starts whatever lane is ready.
     std::array<std::vector<uint32_t>, kLanes> queues;
     Successors successors;
-    /// [action] What its lane waits for, one action of each other lane at most; asynchronous devices.
+    /// [action] What its lane waits for, one action of each other lane at most; asynchronous
+    /// devices.
     std::vector<std::vector<uint32_t>> waits;
-    std::vector<uint32_t> users;               ///< [buffer] how many actions use it
-    Timeline timeline;                         ///< of its last step
+    std::vector<uint32_t> users;  ///< [buffer] how many actions use it
+    Timeline timeline;            ///< of its last step
 };
 
 }  // namespace vocabpipe

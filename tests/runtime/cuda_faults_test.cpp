@@ -340,11 +340,11 @@ TEST(CudaDevice, WithoutMemorySaysForWhatHowMuchAndWhatIsLeft) {
         const uint64_t free = device->memory()->free;
         EXPECT_LE(free, size_t{256 - 34 - 48} << 20) << "workspaces and a context";
         const std::string all = std::to_string(free >> 20) + ".0 MiB";
-        EXPECT_THAT([&] { (void)device->allocate(free + 1, "rank 3: the arena"); },
-                    ThrowsMessage<OutOfMemoryError>(
-                        AllOf(StartsWith("rank 3: the arena: " + all),
-                              HasSubstr(" cannot be allocated on "), HasSubstr("(cuda:0)"),
-                              HasSubstr(all + " are free; use a smaller model"))));
+        EXPECT_THAT(
+            [&] { (void)device->allocate(free + 1, "rank 3: the arena"); },
+            ThrowsMessage<OutOfMemoryError>(AllOf(
+                StartsWith("rank 3: the arena: " + all), HasSubstr(" cannot be allocated on "),
+                HasSubstr("(cuda:0)"), HasSubstr(all + " are free; use a smaller model"))));
         EXPECT_NO_THROW((void)device->allocate(free / 2, "less"));
         EXPECT_EQ(device->memory()->free, free);
     }

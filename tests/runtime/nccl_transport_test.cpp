@@ -375,8 +375,8 @@ TEST_F(NcclPair, AbortTellsTheOtherRankWhy) {
     }
 }
 
-/// The peer died. On this GPU a collective runs, which no one will meet, and behind a pass that waits
-/// for it a message is enqueued.
+/// The peer died. On this GPU a collective runs, which no one will meet, and behind a pass that
+/// waits for it a message is enqueued.
 TEST_F(NcclPair, CancelEndsOperationsThatWaitBehindThoseOfAnotherCommunicator) {
     const std::vector<Planned> plan{
         {.what = Do::broadcast, .channel = Channel::collective, .ranks = {0, 1}, .root = 1},

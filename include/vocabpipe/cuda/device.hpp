@@ -24,9 +24,10 @@ struct CudaDeviceOptions {
 /// called before that; only the first call counts.
 ///
 /// CUDA_DEVICE_MAX_CONNECTIONS=32: streams that share a connection to the GPU wait for each other,
-/// and the lanes of a rank and NCCL's own streams are more than the usual 8. Where NCCL joins several
-/// ranks CUDA_MODULE_LOADING=EAGER: a kernel that is loaded at its first launch may wait for the
-/// whole device, where NCCL's kernels wait for other ranks. It takes seconds, so only there.
+/// and the lanes of a rank and NCCL's own streams are more than the usual 8. Where NCCL joins
+/// several ranks CUDA_MODULE_LOADING=EAGER: a kernel that is loaded at its first launch may wait
+/// for the whole device, where NCCL's kernels wait for other ranks. It takes seconds, so only
+/// there.
 void prepare_cuda(bool nccl_joins_ranks);
 
 /// GPUs that this process sees; 0 without a driver. Prepares CUDA for a process without NCCL.

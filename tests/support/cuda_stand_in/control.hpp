@@ -17,8 +17,8 @@ void set_device_count(int count);
 
 /// Memory of each device in bytes. Default: VOCABPIPE_STAND_IN_MEMORY_BYTES, or 4 GiB.
 void set_memory_bytes(size_t bytes);
-/// What cudaMemGetInfo counts besides allocations, which take pages of 2 MiB: the process's context,
-/// and modules from the first launch on, or at once with CUDA_MODULE_LOADING=EAGER.
+/// What cudaMemGetInfo counts besides allocations, which take pages of 2 MiB: the process's
+/// context, and modules from the first launch on, or at once with CUDA_MODULE_LOADING=EAGER.
 inline constexpr size_t kContextBytes = size_t{48} << 20;
 inline constexpr size_t kModuleBytes = size_t{16} << 20;
 /// As asked for with cudaMalloc.
@@ -30,8 +30,8 @@ inline constexpr size_t kModuleBytes = size_t{16} << 20;
 /// function is the name of a C function: "cudaMalloc".
 void fail_next_call(cudaError_t error, std::string_view function = {});
 
-/// What a stream holds that has not run: kernels, copies, records and waits of events. One more, and
-/// the call blocks until something has run.
+/// What a stream holds that has not run: kernels, copies, records and waits of events. One more,
+/// and the call blocks until something has run.
 inline constexpr uint32_t kStreamCapacity = 1024;
 void set_stream_capacity(uint32_t entries);
 

@@ -27,8 +27,8 @@ struct Range {
 };
 using Ranges = std::map<const char*, Range>;
 
-/// Bytes as they were asked for, and what they take of the device: a driver takes physical memory in
-/// pages, of which small allocations share some.
+/// Bytes as they were asked for, and what they take of the device: a driver takes physical memory
+/// in pages, of which small allocations share some.
 struct Usage {
     size_t now = 0;
     size_t peak = 0;

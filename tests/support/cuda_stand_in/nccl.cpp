@@ -20,8 +20,8 @@ struct Group {
     int depth = 0;
     std::vector<Call> calls;
     ncclResult_t error = ncclSuccess;
-    std::set<int> devices;            ///< claimed for this thread
-    std::vector<ncclComm*> aborted;   ///< whose end the group's end waits for
+    std::set<int> devices;           ///< claimed for this thread
+    std::vector<ncclComm*> aborted;  ///< whose end the group's end waits for
 };
 thread_local Group group;
 thread_local std::string last_error;

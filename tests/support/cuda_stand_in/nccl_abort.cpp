@@ -81,9 +81,8 @@ void wait_until_drained(Lock& guard, const std::vector<ncclComm*>& aborted) {
     const auto limit = std::chrono::duration<double>(patience().load());
     const auto done = [&] { return drained(aborted); };
     if (!library().changed.wait_for(guard.lock, limit, done)) {
-        report_deadlock(**std::find_if(aborted.begin(), aborted.end(), [](const ncclComm* comm) {
-            return comm->enqueued > 0;
-        }));
+        report_deadlock(**std::find_if(aborted.begin(), aborted.end(),
+                                       [](const ncclComm* comm) { return comm->enqueued > 0; }));
         library().changed.wait(guard.lock, done);
     }
     for (ncclComm* comm : aborted) comm->outstanding.clear();

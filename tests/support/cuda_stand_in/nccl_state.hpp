@@ -169,8 +169,8 @@ void queue(Launches launches);
 /// as soon as they do.
 void tell_to_end(ncclComm& comm);
 /// Waits until streams have passed everything that was enqueued on the communicators, started or
-/// not, as ncclCommAbort does before it frees what they use. Breaks the rule if that takes too long:
-/// then a kernel waits behind another that nobody has told to end.
+/// not, as ncclCommAbort does before it frees what they use. Breaks the rule if that takes too
+/// long: then a kernel waits behind another that nobody has told to end.
 void wait_until_drained(Lock& guard, const std::vector<ncclComm*>& aborted);
 
 }  // namespace cuda_stand_in::nccl

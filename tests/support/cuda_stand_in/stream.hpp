@@ -19,8 +19,8 @@
 /// atomic links: appending orders the caller before the work and nothing after it (see Unseen).
 struct CUstream_st {
 public:
-    /// When work leaves the connection to the device for what is behind it: a wait for an event only
-    /// when the event has happened.
+    /// When work leaves the connection to the device for what is behind it: a wait for an event
+    /// only when the event has happened.
     enum class Issue : uint8_t { when_it_begins, when_it_ends };
     CUstream_st(int device, unsigned int flags, int priority, uint64_t number,
                 std::shared_ptr<cuda_stand_in::WorkQueue> connection);
@@ -81,9 +81,8 @@ namespace cuda_stand_in {
 void drain_device(int device, bool only_blocking);
 
 /// As enqueue() of stream_queue.hpp, with an error instead of the end of the process.
-[[nodiscard]] cudaError_t append(
-    cudaStream_t stream, std::function<void()> work,
-    CUstream_st::Issue issue = CUstream_st::Issue::when_it_begins);
+[[nodiscard]] cudaError_t append(cudaStream_t stream, std::function<void()> work,
+                                 CUstream_st::Issue issue = CUstream_st::Issue::when_it_begins);
 
 /// Ends the process with one line.
 [[noreturn]] void die(const char* format, ...) __attribute__((format(printf, 1, 2)));

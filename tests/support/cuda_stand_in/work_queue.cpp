@@ -43,8 +43,7 @@ std::shared_ptr<WorkQueue> work_queue(int device, uint64_t number) {
     static auto* const queues = new std::map<std::pair<int, uint64_t>, std::shared_ptr<WorkQueue>>;
     const char* const wish = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     const uint64_t count =
-        wish == nullptr ? usual
-                        : std::clamp<uint64_t>(std::strtoull(wish, nullptr, 10), 1, most);
+        wish == nullptr ? usual : std::clamp<uint64_t>(std::strtoull(wish, nullptr, 10), 1, most);
     const UnseenLock lock(mutex);
     std::shared_ptr<WorkQueue>& queue = (*queues)[{device, number % count}];
     if (queue == nullptr) {

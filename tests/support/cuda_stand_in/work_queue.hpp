@@ -9,8 +9,8 @@
 namespace cuda_stand_in {
 
 /// One of a device's connections to the host, which several streams may share: what was enqueued on
-/// it is issued in that order, whatever stream it is of. So work waits for the issue of earlier work
-/// of a stream that it has nothing to do with (a false dependency). Orders nobody for
+/// it is issued in that order, whatever stream it is of. So work waits for the issue of earlier
+/// work of a stream that it has nothing to do with (a false dependency). Orders nobody for
 /// ThreadSanitizer: a program must not rely on it.
 class WorkQueue {
 public:
@@ -29,8 +29,8 @@ private:
     std::atomic<bool> given_up_{false};
 };
 
-/// The queue of the stream with this number among those made on the device: they take turns, over as
-/// many queues as CUDA_DEVICE_MAX_CONNECTIONS says (8 where it is not set).
+/// The queue of the stream with this number among those made on the device: they take turns, over
+/// as many queues as CUDA_DEVICE_MAX_CONNECTIONS says (8 where it is not set).
 [[nodiscard]] std::shared_ptr<WorkQueue> work_queue(int device, uint64_t number);
 
 }  // namespace cuda_stand_in

@@ -53,7 +53,8 @@ void CudaLanes::end(Lane lane, uint32_t action) {
     check(cudaEventRecord(marks_[action].end.get(), streams_.of(lane)), "cudaEventRecord");
     nvtxRangeEnd(marks_[action].range);
     marks_[action].ended = true;
-    if (lane == Lane::compute) end_before_last_ = std::exchange(last_end_, marks_[action].end.get());
+    if (lane == Lane::compute)
+        end_before_last_ = std::exchange(last_end_, marks_[action].end.get());
 }
 
 void CudaLanes::end_part() {
