@@ -5,6 +5,9 @@
 #include "src/runtime/transport/device_copies/transport.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "tests/runtime/cuda_pipeline.hpp"
+#ifdef VOCABPIPE_ON_STAND_IN
+#include "tests/support/cuda_stand_in/nccl_rules.hpp"
+#endif
 #include "vocabpipe/error.hpp"
 
 #include <gmock/gmock.h>
@@ -287,6 +290,30 @@ INSTANTIATE_TEST_SUITE_P(, CudaCopies, ::testing::Values(1, 2), [](const auto& i
 });
 
 #ifdef VOCABPIPE_ON_STAND_IN
+
+/// NCCL's thread has a launch at hand for a while, and the next one waits for it. So the host looks
+/// again before it enqueues a pass, not only after it.
+TEST(CudaTransfers, AreLaunchedBeforeTheNextPassIsEnqueued) {
+    if (gpus_for_nccl() < 3) GTEST_SKIP() << "needs 3 GPUs";
+    int forwards = 0;
+    int late = 0;
+    std::unique_ptr<InterruptedStage> stage;
+    CudaPipeline pipeline{.ranks = 3, .microbatches = 12, .transport = CudaTransport::nccl};
+    pipeline.change_modules = [&](int rank, RankModules& modules) {
+        if (rank != 1) return;
+        for (StageModule*& one : modules.stages) {
+            if (one == nullptr) continue;
+            stage = std::make_unique<InterruptedStage>(*one, [&](const Microbatch&) {
+                ++forwards;
+                late += cuda_stand_in::nccl::launches_in_progress(1);
+            });
+            one = stage.get();
+        }
+    };
+    pipeline.run();
+    EXPECT_EQ(forwards, 24);
+    EXPECT_LE(late, 4) << "those that found no core for 100 us";
+}
 
 /// In a process of its own: what CUDA reads is decided once.
 TEST(CudaDeviceDeathTest, IsPreparedForNcclWhereItJoinsRanksAndLeavesTheUsersWord) {

@@ -143,12 +143,15 @@ Launches make_launches(const std::vector<Call>& calls) {
     return launches;
 }
 
+bool launching(const ncclComm& comm) {
+    return !comm.gone() && !comm.clique->broken && comm.job && comm.job->what == Job::What::launch;
+}
+
 /// Another communicator of the device that has not launched yet what was issued before: which of
 /// the two comes first on the device is then a matter of luck.
 const ncclComm* overtaken(const Call& call) {
     for (const auto& comm : library().comms) {
-        if (comm.get() != call.comm && comm->device == call.comm->device && !comm->gone() &&
-            !comm->clique->broken && comm->job && comm->job->what == Job::What::launch) {
+        if (comm.get() != call.comm && comm->device == call.comm->device && launching(*comm)) {
             return comm.get();
         }
     }
@@ -405,6 +408,13 @@ bool initialised(const ncclConfig_t* config) {
 }
 
 }  // namespace
+
+int launches_in_progress(int device) {
+    const Lock guard;
+    return static_cast<int>(std::ranges::count_if(library().comms, [&](const auto& comm) {
+        return comm->device == device && launching(*comm);
+    }));
+}
 
 }  // namespace cuda_stand_in::nccl
 

@@ -39,6 +39,9 @@ private:
     double before_;
 };
 
+/// Communicators of the device whose last launch is not on its streams yet.
+[[nodiscard]] int launches_in_progress(int device);
+
 /// How often ncclCommGetAsyncError of a non-blocking communicator says ncclInProgress before it may
 /// say ncclSuccess: 3 for an initialisation or the first use of a connection, 1 for any other call.
 inline constexpr int kPollsToConnect = 3;
