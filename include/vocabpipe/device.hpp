@@ -57,6 +57,9 @@ public:
     struct Memory {
         uint64_t free = 0;   ///< bytes
         uint64_t total = 0;  ///< bytes
+        /// Most bytes that were allocated from this Device at a time: neither other processes nor
+        /// what the driver keeps for itself and rounds up.
+        uint64_t most_allocated = 0;
     };
     /// Bytes of the whole device.
     [[nodiscard]] virtual std::optional<Memory> memory() const = 0;

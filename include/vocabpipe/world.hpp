@@ -47,8 +47,10 @@ public:
     [[nodiscard]] int size() const;
     /// What moves bytes; for the executor.
     [[nodiscard]] Transport& transport() { return *transport_; }
-    /// As the world was given.
+    /// As the world was given, or as set_timeout() has changed them.
     [[nodiscard]] const WaitOptions& wait_options() const { return wait_; }
+    /// This rank's deadline from now on: the first step may take much longer than the others.
+    void set_timeout(double seconds) { wait_.timeout_seconds = seconds; }
 
     // Set-up and agreement, outside of steps: every rank calls them in the same order; blocking,
     // with the deadline of the wait options.

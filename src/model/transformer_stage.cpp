@@ -294,6 +294,7 @@ void TransformerStage::recompute(Context& ctx, const Microbatch& microbatch, Con
         run(ctx, microbatch, x, {}, layers, scratch_views(memory));
     } else if (options_.recompute == Recompute::selective) {
         for (int i = 0; i < options_.layers.count; ++i) {
+            if (i > 0) ctx.poll();
             layer_recompute(ctx, i, layer_input(i, x, layers),
                             layers.layers[static_cast<size_t>(i)]);
         }
@@ -320,6 +321,7 @@ void TransformerStage::run(Context& ctx, const Microbatch& microbatch, ConstTens
         op.convert(ctx, x, y);
     }
     for (int i = 0; i < of.count; ++i) {
+        if (i > 0) ctx.poll();
         layer_forward(ctx, microbatch, i, x, saved.layers[static_cast<size_t>(i)], input_of(i + 1),
                       scratch);
         x = input_of(i + 1);
@@ -510,6 +512,7 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
         op.convert(ctx, dy, dx);
     }
     for (int i = count - 1; i >= 0; --i) {
+        if (i < count - 1) ctx.poll();
         const LayerSaved& layer = saved.layers[static_cast<size_t>(i)];
         const ConstTensor input = layer_input(i, x, saved);
         const Tensor out = i == 0 ? dx : next;
@@ -542,6 +545,7 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch
         op.convert(ctx, dy, first);
     }
     for (int i = count - 1; i >= 0; --i) {
+        if (i < count - 1) ctx.poll();
         const auto at = static_cast<size_t>(i);
         layer_backward_input(ctx, microbatch, i, kept.layer_dy[at], layer_input(i, x, saved),
                              saved.layers[at], kept.gradients[at],
@@ -562,6 +566,7 @@ void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatc
                              saved.final_stats, overwrite);
     }
     for (int i = options_.layers.count - 1; i >= 0; --i) {
+        if (i < options_.layers.count - 1) ctx.poll();
         const auto at = static_cast<size_t>(i);
         layer_backward_weight(ctx, i, kept.layer_dy[at], layer_input(i, x, saved), saved.layers[at],
                               kept.gradients[at], overwrite);

@@ -29,7 +29,7 @@ public:
           modules_(modules),
           sizes_(sizes),
           options_(options),
-          context_(device.context(options.threads, [this] { progress(); })) {
+          context_(device.context(options.threads, [this] { poll(); })) {
         if (sizes.report_bytes > 0 && modules.step == nullptr) {
             throw UsageError(
                 "executor: StepSizes::report_bytes asks for an optimizer step, but "
@@ -117,6 +117,7 @@ private:
         started_.clear();
         now_->timeline.spans.clear();
         done_ = settled_ = 0;
+        enqueues_pass_ = false;
         if (options_.poison_dead_buffers) poison_arena();
         if (modules_.output != nullptr) {
             modules_.output->begin_step(static_cast<int>(microbatches.size()));
@@ -142,17 +143,62 @@ private:
 
     /// Starts what can start; whether there was anything, or anything ended.
     bool advance() {
-        const size_t before = done_ + started_.size() + settled_;
+        const size_t before = moves();
+        tell_where([this] { progress(); });
+        const bool ran = can_enqueue() && run_next_pass();
+        settle();
+        if (ran || moves() != before) return true;
+        tell_where([this] { transport_.check_health(); });
+        return false;
+    }
+
+    /// Grows whenever anything starts or ends.
+    [[nodiscard]] size_t moves() const { return done_ + started_.size() + settled_; }
+
+    /// An error of a peer: what has it stopped here?
+    template <typename Work>
+    void tell_where(Work&& work) {
         try {
-            progress();
-            const bool ran = run_next_pass();
-            settle();
-            if (ran || done_ + started_.size() + settled_ != before) return true;
-            transport_.check_health();
-            return false;
-        } catch (const CommunicationError& error) {  // of a peer: what has it stopped here?
+            work();
+        } catch (const CommunicationError& error) {
             throw CommunicationError(where() + "; " + error.what());
         }
+    }
+
+    // --- what is enqueued ------------------------------------------------------------------------
+
+    /// Whether the host may enqueue another part of a pass, on a device with streams: not so far
+    /// ahead that it would block in the driver, and not before a transfer is launched that the
+    /// transport's own thread is about to launch. While the host enqueues, nobody looks at it.
+    [[nodiscard]] bool can_enqueue() {
+        if (!device_.asynchronous()) return true;
+        const bool launching = !in_flight_.empty() && now_ns() - last_start_ns_ < kLaunchNs;
+        return !launching && lanes_->has_room();
+    }
+
+    /// Called by passes between parts of their work.
+    void poll() {
+        if (!device_.asynchronous()) {
+            tell_where([this] { progress(); });
+            return;
+        }
+        if (!enqueues_pass_) return;  // a combine, or operators between steps
+        lanes_->end_part();
+        IdleWait idle(communicator_.wait_options());
+        do {
+            const size_t before = moves();
+            tell_where([this] { progress(); });
+            settle();
+            if (moves() != before) {
+                idle.reset();
+                continue;
+            }
+            if (can_enqueue()) break;
+            tell_where([this] { transport_.check_health(); });
+            const IdleWait::Verdict verdict = idle.pause();
+            if (verdict != IdleWait::Verdict::go_on) give_up(verdict, idle.idle_seconds());
+        } while (true);
+        lanes_->begin_part();
     }
 
     void agree_on_hash(const Program& program) {
@@ -276,6 +322,11 @@ private:
         if (device_.asynchronous() && lane == Lane::collective && !in_flight_.empty()) {
             return nullptr;
         }
+        // Passes have parts to be counted; of the others a lane's stream has room for so many.
+        if (device_.asynchronous() && lane != Lane::compute &&
+            started_.size() - settled_ >= kMostEnqueued) {
+            return nullptr;
+        }
         const uint32_t* action = &now_->queues[l][head_[l]];
         return missing_[*action] == 0 ? action : nullptr;
     }
@@ -387,6 +438,7 @@ private:
         }
         const size_t span = open_span(index);
         in_flight_.push_back({index, span, transport_.start(transfer)});
+        last_start_ns_ = now_ns();
     }
 
     void run_local(uint32_t index) {
@@ -395,7 +447,9 @@ private:
         const int64_t cpu = thread_cpu_ns();
         const int64_t nested = local_cpu_ns_;  // a pass that polls may run a combine in its midst
         if (action.what == Do::pass) {
+            enqueues_pass_ = device_.asynchronous();
             run_pass(now_->program.passes[action.item], action);
+            enqueues_pass_ = false;
         } else if (action.what == Do::combine) {
             run_combine(action);
         } else {
@@ -530,7 +584,7 @@ private:
         std::string text = "rank " + std::to_string(communicator_.rank()) + ": step " +
                            std::to_string(step_) + ": ";
         const auto& compute = now_->queues[static_cast<size_t>(Lane::compute)];
-        const size_t head = head_[static_cast<size_t>(Lane::compute)];
+        const size_t head = head_[static_cast<size_t>(Lane::compute)] - (enqueues_pass_ ? 1 : 0);
         if (head < compute.size()) {
             text += "waits at " + now_->program.name_of(now_->program.actions[compute[head]]);
         } else if (device_.asynchronous() && in_flight_.empty()) {
@@ -590,6 +644,12 @@ private:
     }
 
     static constexpr int64_t kLongestRow = 1024;  // a strip of fold_rows
+    /// NCCL hands a launch of a non-blocking communicator to a thread, which takes tens of
+    /// microseconds: guessed, not measured.
+    static constexpr int64_t kLaunchNs = 100'000;
+    /// Actions of other lanes than compute that have not run: ten entries each at most fit on a
+    /// stream, which takes about a thousand.
+    static constexpr size_t kMostEnqueued = 64;
 
     struct InFlight {
         uint32_t action;
@@ -621,7 +681,9 @@ private:
     size_t done_ = 0;                               ///< actions whose successors may start
     size_t settled_ = 0;                            ///< of started_: have run
     bool running_ = false;
-    int64_t local_cpu_ns_ = 0;  ///< of all passes, combines and folds so far
+    bool enqueues_pass_ = false;  ///< a pass is between its begin and its end
+    int64_t last_start_ns_ = 0;   ///< of a transfer
+    int64_t local_cpu_ns_ = 0;    ///< of all passes, combines and folds so far
     bool in_progress_ = false;
     int64_t step_ = 0;
     Context context_;

@@ -24,6 +24,14 @@ public:
     /// What is enqueued on `lane` between begin and end is `action`.
     virtual void begin(Lane /*lane*/, uint32_t /*action*/) {}
     virtual void end(Lane /*lane*/, uint32_t /*action*/) {}
+    /// A part of the pass that is being enqueued ends here; actions of other lanes may begin.
+    virtual void end_part() {}
+    /// The pass goes on.
+    virtual void begin_part() {}
+    /// Whether all parts of passes but the last one have run. Then one more fits on the stream:
+    /// the host must not block in a driver that waits for a stream to have room, because no
+    /// deadline expires there. Throws DeviceError.
+    [[nodiscard]] virtual bool has_room() { return true; }
     /// Whether an action has been ended and has run. Throws DeviceError.
     [[nodiscard]] virtual bool finished(uint32_t /*action*/) { return true; }
     /// Replaces times of the host's calls by times of the device's work. After the step.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/loaded_program.hpp"
 
+#include <algorithm>
+
 namespace vocabpipe {
 
 LoadedProgram::LoadedProgram(const Program& of_rank, bool asynchronous)
@@ -16,10 +18,16 @@ LoadedProgram::LoadedProgram(const Program& of_rank, bool asynchronous)
     }
     for (const Edge& edge : program.edges) {
         if (!asynchronous) break;
-        if (program.actions[edge.before].lane == program.actions[edge.after].lane) {
-            continue;  // a lane keeps its order
+        const Lane lane = program.actions[edge.before].lane;
+        if (lane == program.actions[edge.after].lane) continue;  // a lane keeps its order
+        std::vector<uint32_t>& befores = waits[edge.after];
+        const auto same = std::ranges::find_if(
+            befores, [&](uint32_t before) { return program.actions[before].lane == lane; });
+        if (same == befores.end()) {
+            befores.push_back(edge.before);
+        } else {
+            *same = std::max(*same, edge.before);  // the last of a lane: the others run before it
         }
-        waits[edge.after].push_back(edge.before);
     }
     for (const uint32_t operand : program.operands) {
         if (operand != kNoBuffer) ++users[operand];

@@ -25,9 +25,11 @@ struct LoadedProgram {
     /// several communicators). The host starts whatever lane is ready.
     std::array<std::vector<uint32_t>, kLanes> queues;
     Successors successors;
-    std::vector<std::vector<uint32_t>> waits;  ///< [action] others' lanes; asynchronous devices
-    std::vector<uint32_t> users;               ///< [buffer] how many actions use it
-    Timeline timeline;                         ///< of its last step
+    /// [action] What its lane waits for, one action of each other lane at most; asynchronous
+    /// devices.
+    std::vector<std::vector<uint32_t>> waits;
+    std::vector<uint32_t> users;  ///< [buffer] how many actions use it
+    Timeline timeline;            ///< of its last step
 };
 
 }  // namespace vocabpipe

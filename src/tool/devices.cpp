@@ -16,6 +16,7 @@ std::function<std::unique_ptr<Device>(const RankPlacement&)> device_factory(
     if (device == "host") return {};
 #ifdef VOCABPIPE_WITH_CUDA
     return [ranks_are_threads](const RankPlacement& place) {
+        prepare_cuda(!ranks_are_threads && place.ranks > 1);
         const int shared = std::max(cuda_device_count(), 1);
         return ranks_are_threads ? make_cuda_device({.ordinal = place.local_rank % shared,
                                                      .transport = CudaTransport::copies})

@@ -15,6 +15,9 @@ using kernels::StepScalars;
 
 namespace {
 
+/// Of a norm, with two kernels each: see Context::poll().
+constexpr size_t kTensorsBetweenPolls = 128;
+
 std::span<float> floats(Tensor tensor) {
     return {tensor.as<float>(), static_cast<size_t>(tensor.size())};
 }
@@ -87,6 +90,7 @@ void OptimizerStep::report(Context& ctx, Bytes mine) {
     auto* const slots = reinterpret_cast<double*>(mine.data());
     const std::vector<Parameter>& parameters = model_.store().parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
+        if (i > 0 && i % kTensorsBetweenPolls == 0) ctx.poll();
         if (parameters[i].counted_elsewhere) continue;
         const Tensor gradient = parameters[i].owned.of(parameters[i].gradient);
         if (gradient.size() == 0) continue;

@@ -37,7 +37,8 @@ std::vector<RankPlacement> find_placements(Communicator& communicator) {
                                 .cores = std::max(CPU_COUNT(&wire.cores), 1),
                                 .ranks_sharing = 0,
                                 .ranks_on_host = 0,
-                                .local_rank = 0};
+                                .local_rank = 0,
+                                .ranks = static_cast<int>(all.size())};
         for (const Wire& other : all) {
             if (std::strcmp(other.host.data(), wire.host.data()) != 0) continue;
             if (&other < &wire) ++placement.local_rank;

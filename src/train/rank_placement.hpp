@@ -17,6 +17,7 @@ struct RankPlacement {
     int ranks_sharing = 1;  ///< ranks that may use the same cores
     int ranks_on_host = 1;
     int local_rank = 0;                    ///< among the ranks on its host
+    int ranks = 1;                         ///< of the world
     std::string device = "host";           ///< Device::name()
     std::optional<Device::Memory> memory;  ///< of the device, before anything was allocated
     /// Cores divided by those who share them: ranks x threads beyond the cores is a cliff, not a

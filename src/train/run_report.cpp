@@ -21,7 +21,7 @@ double share(int64_t part, int64_t whole) {
     return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// Of the process or GPU whose first rank is `first`.
+/// Of the process, or the rank on a GPU, whose first rank is `first`.
 int64_t predicted_bytes(const RunReport& report, int first) {
     int64_t bytes = report.ranks[static_cast<size_t>(first)].start_bytes;
     for (const RankReport& r : report.ranks) {

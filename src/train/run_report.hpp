@@ -41,13 +41,14 @@ struct RankReport {
     int64_t live_peak_bytes = 0;   ///< planned
     int64_t arena_bytes = 0;       ///< packed
     int64_t persistent_bytes = 0;  ///< weights, gradients, optimizer
-    /// Taken before anything was allocated: by MPI and libraries, or on the GPU by contexts,
-    /// workspaces and other processes.
+    /// Taken before anything was allocated: by MPI and libraries, or on the GPU for workspaces.
     int64_t start_bytes = 0;
-    int64_t snapshot_bytes = 0;       ///< for --async-save, where it is in the same memory
-    int64_t kernel_bytes = 0;         ///< what kernels take besides; kHostKernelBytes
-    int64_t measured_peak_bytes = 0;  ///< of the process, or of the GPU
-    /// The first of the ranks that share its process or GPU, of which the measured figures are.
+    int64_t snapshot_bytes = 0;  ///< for --async-save, where it is in the same memory
+    int64_t kernel_bytes = 0;    ///< what kernels take besides; kHostKernelBytes
+    /// Of the process, or what the rank allocated on its GPU: without the driver's own memory and
+    /// what it rounds up, and without NCCL's buffers.
+    int64_t measured_peak_bytes = 0;
+    /// The first of the ranks that share its process, of which the measured figures are.
     int memory_of = 0;
 
     /// arena + persistent + snapshot + start + kernels.
@@ -80,8 +81,8 @@ struct RunReport {
     [[nodiscard]] double step_error() const;
     /// Replayed over executed program, less 1: what the simulator leaves out.
     [[nodiscard]] double replay_error() const;
-    /// Predicted over measured peak of a process or GPU, less 1: of the one where it is largest in
-    /// size.
+    /// Predicted over measured peak of a process, or of a rank on a GPU, less 1: of the one where
+    /// it is largest in size.
     [[nodiscard]] double memory_error() const;
 };
 

@@ -446,30 +446,18 @@ private:
             mine.snapshot_bytes = static_cast<int64_t>(saver_->snapshot_bytes());
         }
         if (const auto start = plan_->placement(rank_).memory) {
-            const Device::Memory now = *device_->memory();
-            mine.start_bytes = static_cast<int64_t>(start->total - start->free);
-            mine.measured_peak_bytes = static_cast<int64_t>(now.total - now.free);
+            mine.start_bytes = static_cast<int64_t>(start->most_allocated);
+            mine.measured_peak_bytes = static_cast<int64_t>(device_->memory()->most_allocated);
         } else {
             mine.start_bytes = start_memory_;
             mine.kernel_bytes = kHostKernelBytes;
             mine.measured_peak_bytes = process_memory().peak;
         }
-        mine.memory_of = first_with_memory_of(rank_);
+        mine.memory_of = report_.one_process ? 0 : rank_;
         report_.ranks = gather_rank_reports(communicator_, mine);
         communicator_.agree([&] {
             if (rank_ == 0) write_results(timeline, measured);
         });
-    }
-
-    [[nodiscard]] int first_with_memory_of(int rank) const {
-        if (report_.one_process) return 0;
-        const RankPlacement& place = plan_->placement(rank);
-        int first = 0;
-        while (first < rank && !(place.memory && plan_->placement(first).host == place.host &&
-                                 plan_->placement(first).device == place.device)) {
-            ++first;
-        }
-        return first;
     }
 
     void write_results(const Timeline& timeline, const MeasuredCosts& measured) {

@@ -15,6 +15,16 @@ namespace {
 using stand_in_test::DeviceArray;
 using stand_in_test::Stream;
 
+constexpr size_t kPage = size_t{2} << 20;
+
+/// What is not free of the current device.
+size_t taken() {
+    size_t free = 0;
+    size_t total = 0;
+    EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+    return total - free;
+}
+
 class StandInMemory : public testing::Test {
 protected:
     ~StandInMemory() override {
@@ -34,29 +44,40 @@ TEST_F(StandInMemory, FreshMemoryHoldsNaN) {
 
 TEST_F(StandInMemory, AllocationsBeyondTheDeviceAreRefused) {
     const size_t before = cuda_stand_in::memory_in_use(0);
-    cuda_stand_in::set_memory_bytes(before + 1000);
+    const size_t all = taken() + 3 * kPage;
+    cuda_stand_in::set_memory_bytes(all);
     cuda_stand_in::reset_counters();
-    const DeviceArray<char> most(900);
+    const DeviceArray<char> most(kPage + 1);  // two pages
     void* more = nullptr;
-    EXPECT_EQ(cudaMalloc(&more, 101), cudaErrorMemoryAllocation);
+    EXPECT_EQ(cudaMalloc(&more, kPage + 1), cudaErrorMemoryAllocation);
     EXPECT_EQ(more, nullptr);
     EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
-    size_t free = 0;
-    size_t total = 0;
-    ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
-    EXPECT_EQ(free, 100U);
-    EXPECT_EQ(total, before + 1000);
-    ASSERT_EQ(cudaMalloc(&more, 100), cudaSuccess);
-    EXPECT_EQ(cuda_stand_in::memory_in_use(0), before + 1000);
+    EXPECT_EQ(taken(), all - kPage);
+    ASSERT_EQ(cudaMalloc(&more, kPage), cudaSuccess);
+    EXPECT_EQ(taken(), all);
+    EXPECT_EQ(cuda_stand_in::memory_in_use(0), before + 2 * kPage + 1);
     ASSERT_EQ(cudaFree(more), cudaSuccess);
-    EXPECT_EQ(cuda_stand_in::memory_in_use(0), before + 900);
-    EXPECT_EQ(cuda_stand_in::memory_peak(0), before + 1000);
+    EXPECT_EQ(cuda_stand_in::memory_in_use(0), before + kPage + 1);
+    EXPECT_EQ(cuda_stand_in::memory_peak(0), before + 2 * kPage + 1);
     EXPECT_EQ(cuda_stand_in::counters().allocations, 3U);
+}
+
+TEST_F(StandInMemory, TakesPagesThatSmallAllocationsShareAndAContext) {
+    cuda_stand_in::set_device_count(6);
+    ASSERT_EQ(cudaSetDevice(5), cudaSuccess);  // of no other test
+    const size_t empty = taken();
+    EXPECT_GE(empty, cuda_stand_in::kContextBytes);
+    const DeviceArray<char> large(5 * kPage / 2);
+    EXPECT_EQ(taken(), empty + 3 * kPage);
+    const DeviceArray<char> small(100);
+    EXPECT_EQ(taken(), empty + 4 * kPage);
+    const DeviceArray<char> beside(kPage / 2);
+    EXPECT_EQ(taken(), empty + 4 * kPage);
 }
 
 TEST_F(StandInMemory, EveryDeviceHasItsOwn) {
     cuda_stand_in::set_device_count(2);
-    cuda_stand_in::set_memory_bytes(cuda_stand_in::memory_in_use(0) + 100);
+    cuda_stand_in::set_memory_bytes(taken() + kPage);
     const DeviceArray<char> here(100);
     ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
     const DeviceArray<char> there(100);

@@ -20,6 +20,7 @@
 
 namespace {
 
+using cuda_stand_in::nccl::AbortPatience;
 using cuda_stand_in::nccl::ExpectBrokenRules;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -92,11 +93,9 @@ class Nccl : public ::testing::Test {
 protected:
     void SetUp() override { cuda_stand_in::set_device_count(4); }
     void TearDown() override {
-        for (const auto& comm : left_) {
-            ncclResult_t state = ncclSuccess;
-            ncclCommGetAsyncError(comm, &state);
-            ncclCommAbort(comm);
-        }
+        ncclGroupStart();
+        for (const auto& comm : left_) ncclCommAbort(comm);
+        ncclGroupEnd();
         ranks_.clear();
     }
 
@@ -398,6 +397,61 @@ TEST_F(Nccl, OperationsWithADeadPeerStayPendingUntilTheyAreAborted) {
     EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
     gone(comms[1]);
     finish();
+}
+
+/// Rank 0 after its peer died: a message from it runs on "everyone", and one to it on "backward" is
+/// enqueued behind what waits for the first.
+class NcclAborts : public Nccl {
+protected:
+    void SetUp() override {
+        Nccl::SetUp();
+        everyone_ = communicator(2, "everyone");
+        backward_ = communicator(2, "backward");
+        for (const auto& comms : {everyone_, backward_}) {  // connections
+            ncclRecv(rank(0).word(0), 1, ncclUint32, 1, comms[0], rank(0).stream);
+            ncclSend(rank(1).word(0), 1, ncclUint32, 0, comms[1], rank(1).stream);
+            settle(comms);
+            finish();
+        }
+        rank(0).use();
+        EXPECT_EQ(cudaEventCreateWithFlags(&arrived_, cudaEventDisableTiming), cudaSuccess);
+        ncclRecv(rank(0).word(0), 1, ncclUint32, 1, everyone_[0], rank(0).stream);
+        settle({everyone_[0]});
+        cudaEventRecord(arrived_, rank(0).stream);
+        cudaStreamWaitEvent(rank(0).other_stream, arrived_, 0);
+        ncclRecv(rank(0).word(1), 1, ncclUint32, 1, backward_[0], rank(0).other_stream);
+        settle({backward_[0]});
+    }
+    void TearDown() override {
+        Nccl::TearDown();
+        cudaEventDestroy(arrived_);
+    }
+    std::vector<ncclComm_t> everyone_, backward_;
+    cudaEvent_t arrived_ = nullptr;
+};
+
+TEST_F(NcclAborts, OfAllCommunicatorsInOneGroupEndWhatRunsAndWhatIsEnqueued) {
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    for (const ncclComm_t comm : {backward_[0], everyone_[0]}) {
+        EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+        gone(comm);
+    }
+    EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+    until([&] { return rank(0).idle(); });
+}
+
+TEST_F(NcclAborts, OneAfterTheOtherAreCaughtWhenAKernelWaitsForOneThatNobodyToldToEnd) {
+    const ExpectBrokenRules rules;
+    const AbortPatience short_one(0.2);
+    ncclCommAbort(backward_[0]);
+    gone(backward_[0]);
+    EXPECT_THAT(
+        rules.texts(),
+        ElementsAre(AllOf(
+            HasSubstr("all communicators of a device must be aborted in one group: the abort of "
+                      "rank 0 of 'backward' waits for operation 2"),
+            HasSubstr("operation 2 of rank 0 on 'everyone' (receive of 1 x uint32 from rank 1) "
+                      "runs and was not told to end"))));
 }
 
 // --- what the library refuses itself -------------------------------------------------------------

@@ -69,6 +69,82 @@ TEST_F(StandInStreams, WorkRunsLaterAndInOrder) {
     EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
+TEST_F(StandInStreams, LaunchingIntoAFullStreamBlocksUntilSomethingHasRun) {
+    const Stream stream;
+    Gate gate;
+    std::atomic<int> launched = 0;
+    cuda_stand_in::set_stream_capacity(4);
+    cuda_stand_in::reset_counters();
+    gate.hold(stream);
+    std::jthread host([&] {
+        for (int i = 0; i < 6; ++i, ++launched) enqueue(stream, [] {});
+    });
+    while (cuda_stand_in::counters().blocked_launches == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(launched, 3) << "beside the gate";
+    EXPECT_TRUE(cuda_stand_in::would_block(stream));
+    gate.open();
+    host.join();
+    stream.synchronize();
+    EXPECT_EQ(launched, 6);
+    EXPECT_FALSE(cuda_stand_in::would_block(stream));
+    cuda_stand_in::set_stream_capacity(cuda_stand_in::kStreamCapacity);
+}
+
+TEST_F(StandInStreams, WaitBehindAnotherThatSharesTheirConnectionOnly) {
+    cuda_stand_in::set_device_count(8);
+    for (const bool share : {true, false}) {
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", share ? "2" : "32", 1);
+        cudaSetDevice(share ? 6 : 7);  // of no other test
+        const Stream held;
+        const Stream beside;
+        const Stream third;
+        Gate gate;
+        std::atomic<bool> beside_ran = false;
+        std::atomic<bool> third_ran = false;
+        cuda_stand_in::reset_counters();
+        gate.hold(held);
+        enqueue(held, [] {});  // cannot be issued before the gate opens
+        enqueue(beside, [&] { beside_ran = true; });
+        enqueue(third, [&] { third_ran = true; });
+        beside.synchronize();
+        EXPECT_TRUE(beside_ran);
+        if (share) {
+            std::this_thread::sleep_for(5ms);
+        } else {
+            third.synchronize();
+        }
+        EXPECT_EQ(third_ran, !share);
+        EXPECT_EQ(cuda_stand_in::counters().false_dependencies, share ? 1U : 0U);
+        gate.open();
+        third.synchronize();
+        EXPECT_TRUE(third_ran);
+    }
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+}
+
+TEST_F(StandInStreams, AWaitForAnEventHoldsUpItsConnectionUntilTheEventHasHappened) {
+    cuda_stand_in::set_device_count(8);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
+    cudaSetDevice(5);
+    const Stream waits;
+    const Stream held;
+    const Stream behind;  // shares the connection of the first
+    const Event event;
+    Gate gate;
+    std::atomic<bool> ran = false;
+    gate.hold(held);
+    cudaEventRecord(event, held);
+    cudaStreamWaitEvent(waits, event, 0);
+    enqueue(behind, [&] { ran = true; });
+    std::this_thread::sleep_for(5ms);
+    EXPECT_FALSE(ran);
+    gate.open();
+    behind.synchronize();
+    EXPECT_TRUE(ran);
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+}
+
 TEST_F(StandInStreams, OneStreamDoesNotWaitForAnother) {
     const Stream held;
     const Stream free;

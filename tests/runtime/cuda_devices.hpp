@@ -18,6 +18,7 @@ inline int gpus_for_nccl() {
 #ifdef VOCABPIPE_ON_STAND_IN
     cuda_stand_in::set_device_count(4);
 #endif
+    prepare_cuda(/*nccl_joins_ranks=*/true);
     return cuda_device_count();
 }
 

@@ -23,6 +23,8 @@ struct CudaPipeline {
     int gpus = 1;  ///< of ranks that copy: they take turns
     VocabMode mode = VocabMode::one_barrier;
     double timeout_seconds = 30;
+    /// From the second step on; 0: as in the first, which loads modules and chooses algorithms.
+    double later_timeout_seconds = 0;
 
     /// Called on the rank's thread; empty: make_cuda_device.
     std::function<std::unique_ptr<Device>(int rank, const CudaDeviceOptions&)> make_device;
@@ -67,6 +69,7 @@ inline void CudaPipeline::run() const {
             if (before_step) before_step(rank, step);
             executor.run_step(microbatches_of_step);
             if (after_step) after_step(rank, step);
+            if (later_timeout_seconds > 0) communicator.set_timeout(later_timeout_seconds);
         }
         if (at_end) at_end(communicator, executor, programs);
     };

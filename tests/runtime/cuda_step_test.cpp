@@ -59,6 +59,9 @@ TEST_P(CudaStep, NeitherWaitsForTheDeviceNorAllocatesAfterTheFirstOne) {
                 EXPECT_EQ(after.blocking_copies, before.blocking_copies);
                 EXPECT_EQ(after.allocations, before.allocations);
                 EXPECT_EQ(after.frees, before.frees);
+                EXPECT_EQ(after.blocked_launches, before.blocked_launches);
+                EXPECT_EQ(after.false_dependencies, before.false_dependencies)
+                    << "lanes of two ranks on one GPU are ten streams";
                 EXPECT_GT(after.kernel_launches, before.kernel_launches);
             });
         };

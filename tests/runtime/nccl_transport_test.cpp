@@ -375,6 +375,40 @@ TEST_F(NcclPair, AbortTellsTheOtherRankWhy) {
     }
 }
 
+/// The peer died. On this GPU a collective runs, which no one will meet, and behind a pass that
+/// waits for it a message is enqueued.
+TEST_F(NcclPair, CancelEndsOperationsThatWaitBehindThoseOfAnotherCommunicator) {
+    const std::vector<Planned> plan{
+        {.what = Do::broadcast, .channel = Channel::collective, .ranks = {0, 1}, .root = 1},
+        {.what = Do::send, .channel = Channel::backward, .ranks = {0, 1}}};
+    const auto begin = std::chrono::steady_clock::now();
+    World::threads(2).run([&](Communicator& c) {
+        End end(c);
+        end.transport->prepare(programs_of(plan, 2));
+        const DeviceBytes bytes(50);
+        if (c.rank() == 0) {
+            const cuda::Event arrived = cuda::make_event(cuda::Timing::no);
+            end.enqueue(end.transport->start({.what = Do::broadcast,
+                                              .channel = Channel::collective,
+                                              .ranks = kPair,
+                                              .root = 1,
+                                              .send = bytes.span(),
+                                              .receive = bytes.span()}));
+            cudaEventRecord(arrived.get(), end.streams.collective);
+            cudaStreamWaitEvent(end.streams.backward, arrived.get(), 0);
+            end.enqueue(end.transport->start({.what = Do::send,
+                                              .channel = Channel::backward,
+                                              .ranks = kPair,
+                                              .send = bytes.span()}));
+            end.transport->cancel();
+            for (const cuda::Stream& stream : end.owned) cudaStreamSynchronize(stream.get());
+        }
+        c.barrier();
+        end.transport->cancel();
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+}
+
 TEST_F(NcclPair, FailureOfNcclIsACommunicationErrorThatNamesTheCall) {
     const cuda_stand_in::nccl::ExpectBrokenRules rules;
     std::atomic<int> errors{0};

@@ -384,7 +384,8 @@ TEST_F(CudaMemoryShort, IsForetoldByThePlanBeforeAnythingIsAllocated) {
     TrainOptions options = this->options();
     options.make_device = on(CudaTransport::copies);
     // Two ranks' workspaces of 33 MiB fit, their part of the model does not.
-    cuda_stand_in::set_memory_bytes((size_t{67} << 20));
+    cuda_stand_in::set_memory_bytes(cuda_stand_in::kContextBytes + cuda_stand_in::kModuleBytes +
+                                    (size_t{67} << 20));
     options.model.hidden_size = 64;
     cuda_stand_in::reset_counters();
     EXPECT_THAT([&] { (void)run(2, options); },

@@ -20,11 +20,22 @@ struct CudaDeviceOptions {
     CudaTransport transport = CudaTransport::nccl;  ///< what moves memory between the ranks' GPUs
 };
 
-/// GPUs that this process sees; 0 without a driver.
+/// Sets what CUDA reads once, at its first call in a process, where the user has not set it. To be
+/// called before that; only the first call counts.
+///
+/// CUDA_DEVICE_MAX_CONNECTIONS=32: streams that share a connection to the GPU wait for each other,
+/// and the lanes of a rank and NCCL's own streams are more than the usual 8. Where NCCL joins
+/// several ranks CUDA_MODULE_LOADING=EAGER: a kernel that is loaded at its first launch may wait
+/// for the whole device, where NCCL's kernels wait for other ranks. It takes seconds, so only
+/// there.
+void prepare_cuda(bool nccl_joins_ranks);
+
+/// GPUs that this process sees; 0 without a driver. Prepares CUDA for a process without NCCL.
 [[nodiscard]] int cuda_device_count();
 
 /// Streams for every lane, cuBLASLt and the kernels of kernels/cuda on one GPU. To be called, used
-/// and destroyed by the thread of its rank. Throws DeviceError where there is no such GPU.
+/// and destroyed by the thread of its rank. Throws DeviceError where there is no such GPU. Prepares
+/// CUDA for several ranks if the transport is NCCL.
 [[nodiscard]] std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options);
 
 }  // namespace vocabpipe

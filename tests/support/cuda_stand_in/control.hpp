@@ -17,6 +17,11 @@ void set_device_count(int count);
 
 /// Memory of each device in bytes. Default: VOCABPIPE_STAND_IN_MEMORY_BYTES, or 4 GiB.
 void set_memory_bytes(size_t bytes);
+/// What cudaMemGetInfo counts besides allocations, which take pages of 2 MiB: the process's
+/// context, and modules from the first launch on, or at once with CUDA_MODULE_LOADING=EAGER.
+inline constexpr size_t kContextBytes = size_t{48} << 20;
+inline constexpr size_t kModuleBytes = size_t{16} << 20;
+/// As asked for with cudaMalloc.
 [[nodiscard]] size_t memory_in_use(int device);
 /// Highest memory in use since the process started or reset_counters().
 [[nodiscard]] size_t memory_peak(int device);
@@ -24,6 +29,11 @@ void set_memory_bytes(size_t bytes);
 /// The next call of the function (of any function when empty) fails with this error, once.
 /// function is the name of a C function: "cudaMalloc".
 void fail_next_call(cudaError_t error, std::string_view function = {});
+
+/// What a stream holds that has not run: kernels, copies, records and waits of events. One more,
+/// and the call blocks until something has run.
+inline constexpr uint32_t kStreamCapacity = 1024;
+void set_stream_capacity(uint32_t entries);
 
 /// Sleeps a random time up to longest before every operation of every stream, and starts the
 /// threads of a block in a rotated order: what waits too little reads what is not there yet.
@@ -47,7 +57,9 @@ struct Counters {
     uint64_t allocations = 0;              ///< cudaMalloc, cudaMallocHost, cudaHostAlloc
     uint64_t frees = 0;                    ///< cudaFree (waits for the device) and cudaFreeHost
     uint64_t kernel_launches = 0;
-    uint64_t matmuls = 0;  ///< cublasLtMatmul
+    uint64_t matmuls = 0;             ///< cublasLtMatmul
+    uint64_t blocked_launches = 0;    ///< of all kinds, that waited because their stream was full
+    uint64_t false_dependencies = 0;  ///< work that waited for a stream it shares a connection with
     bool operator==(const Counters&) const = default;
 };
 [[nodiscard]] Counters counters();

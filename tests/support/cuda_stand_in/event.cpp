@@ -106,7 +106,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (!point) {
         return cudaSuccess;
     }
-    return report(append(stream, [point, stop = stop_token_of(stream)] { point->wait(stop); }));
+    return report(append(
+        stream, [point, stop = stop_token_of(stream)] { point->wait(stop); },
+        CUstream_st::Issue::when_it_ends));
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {

@@ -22,6 +22,7 @@ struct Hooks {
     std::atomic<int> devices{static_cast<int>(from_environment("VOCABPIPE_STAND_IN_DEVICES", 1))};
     std::atomic<size_t> memory{
         from_environment("VOCABPIPE_STAND_IN_MEMORY_BYTES", uint64_t{4} << 30)};
+    std::atomic<uint32_t> stream_capacity{kStreamCapacity};
     std::atomic<uint64_t> delay_seed{0};
     std::atomic<int64_t> longest_delay{0};
     std::atomic<bool> armed{false};
@@ -59,6 +60,14 @@ void set_memory_bytes(size_t bytes) {
 
 size_t memory_bytes() {
     return hooks().memory.load(std::memory_order_relaxed);
+}
+
+void set_stream_capacity(uint32_t entries) {
+    hooks().stream_capacity.store(entries, std::memory_order_relaxed);
+}
+
+uint32_t stream_capacity() {
+    return hooks().stream_capacity.load(std::memory_order_relaxed);
 }
 
 void set_delays(Delays delays) {

@@ -21,6 +21,7 @@ void set_current_device(int device);
 [[nodiscard]] int device_count();
 [[nodiscard]] size_t memory_bytes();
 
+[[nodiscard]] uint32_t stream_capacity();
 [[nodiscard]] Delays delays();
 
 void count(uint64_t Counters::*counter);

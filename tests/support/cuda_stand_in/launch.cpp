@@ -5,6 +5,7 @@
 
 #include "block.hpp"
 #include "hooks.hpp"
+#include "memory.hpp"
 #include "stream.hpp"
 #include "stream_queue.hpp"
 
@@ -71,6 +72,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, KernelCall call) {
         return report(cudaErrorInvalidResourceHandle);
     }
     count(&Counters::kernel_launches);
+    load_modules(current_device());
     return report(
         append(config.stream, [call = std::move(call), grid = config.gridDim,
                                block = config.blockDim] { run_grid(call, grid, block); }));

@@ -27,9 +27,27 @@ struct Range {
 };
 using Ranges = std::map<const char*, Range>;
 
+/// Bytes as they were asked for, and what they take of the device: a driver takes physical memory
+/// in pages, of which small allocations share some.
 struct Usage {
     size_t now = 0;
     size_t peak = 0;
+    size_t small = 0;  ///< of now: in shared pages
+    size_t pages = 0;  ///< bytes of the pages of the others
+
+    static constexpr size_t page = size_t{2} << 20;
+    [[nodiscard]] static bool is_small(size_t bytes) { return bytes <= page / 2; }
+    [[nodiscard]] static size_t in_pages(size_t bytes) { return (bytes + page - 1) / page * page; }
+    void add(size_t bytes) {
+        now += bytes;
+        peak = std::max(peak, now);
+        (is_small(bytes) ? small : pages) += is_small(bytes) ? bytes : in_pages(bytes);
+    }
+    void remove(size_t bytes) {
+        now -= bytes;
+        (is_small(bytes) ? small : pages) -= is_small(bytes) ? bytes : in_pages(bytes);
+    }
+    [[nodiscard]] size_t taken() const { return in_pages(small) + pages; }
 };
 
 struct Memory {
@@ -37,6 +55,7 @@ struct Memory {
     Ranges device;
     Ranges host;
     std::map<int, Usage> usage;
+    std::map<int, bool> loaded;  ///< modules
 };
 
 Memory& memory() {
@@ -89,6 +108,19 @@ size_t memory_peak(int device) {
     return memory().usage[device].peak;
 }
 
+size_t memory_taken(int device) {
+    const char* const loading = std::getenv("CUDA_MODULE_LOADING");
+    const bool eager = loading != nullptr && std::strcmp(loading, "EAGER") == 0;
+    const UnseenLock lock(memory().mutex);
+    const size_t modules = eager || memory().loaded[device] ? kModuleBytes : 0;
+    return kContextBytes + modules + memory().usage[device].taken();
+}
+
+void load_modules(int device) {
+    const UnseenLock lock(memory().mutex);
+    memory().loaded[device] = true;
+}
+
 void reset_memory_peak() {
     const UnseenLock lock(memory().mutex);
     for (auto& [device, usage] : memory().usage) {
@@ -107,7 +139,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
         return error;
     }
     *total = memory_bytes();
-    *free = *total - std::min(*total, memory_in_use(current_device()));
+    *free = *total - std::min(*total, memory_taken(current_device()));
     return cudaSuccess;
 }
 
@@ -125,18 +157,20 @@ cudaError_t cudaMalloc(void** devPtr, size_t size) {
     }
     const int device = current_device();
     {
+        const size_t others = memory_taken(device);
         const UnseenLock lock(memory().mutex);
         Usage& usage = memory().usage[device];
-        if (usage.now + size > memory_bytes()) {
+        Usage more = usage;
+        more.add(size);
+        if (others + more.taken() - usage.taken() > memory_bytes()) {
             return report(cudaErrorMemoryAllocation);
         }
-        usage.now += size;
-        usage.peak = std::max(usage.peak, usage.now);
+        usage = more;
     }
     void* const address = poisoned(size);
     const UnseenLock lock(memory().mutex);
     if (address == nullptr) {
-        memory().usage[device].now -= size;
+        memory().usage[device].remove(size);
         return report(cudaErrorMemoryAllocation);
     }
     memory().device.emplace(static_cast<const char*>(address),
@@ -166,7 +200,7 @@ cudaError_t cudaFree(void* devPtr) {
     {
         const UnseenLock lock(memory().mutex);
         memory().device.erase(static_cast<const char*>(devPtr));
-        memory().usage[range.device].now -= range.bytes;
+        memory().usage[range.device].remove(range.bytes);
     }
     std::free(devPtr);
     return cudaSuccess;

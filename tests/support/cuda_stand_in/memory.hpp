@@ -10,6 +10,11 @@ namespace cuda_stand_in {
 /// Whether address points into an allocation of any device.
 [[nodiscard]] bool points_to_device(const void* address);
 
+/// What the device's memory lacks: context, modules, pages.
+[[nodiscard]] size_t memory_taken(int device);
+/// The device's modules are loaded from now on.
+void load_modules(int device);
+
 void reset_memory_peak();
 
 }  // namespace cuda_stand_in

@@ -3,6 +3,7 @@
 #include "tests/support/cuda_stand_in/nccl_elements.hpp"
 #include "tests/support/cuda_stand_in/nccl_rules.hpp"
 #include "tests/support/cuda_stand_in/nccl_state.hpp"
+#include "tests/support/cuda_stand_in/stream_queue.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -19,7 +20,8 @@ struct Group {
     int depth = 0;
     std::vector<Call> calls;
     ncclResult_t error = ncclSuccess;
-    std::set<int> devices;  ///< claimed for this thread
+    std::set<int> devices;           ///< claimed for this thread
+    std::vector<ncclComm*> aborted;  ///< whose end the group's end waits for
 };
 thread_local Group group;
 thread_local std::string last_error;
@@ -141,12 +143,15 @@ Launches make_launches(const std::vector<Call>& calls) {
     return launches;
 }
 
+bool launching(const ncclComm& comm) {
+    return !comm.gone() && !comm.clique->broken && comm.job && comm.job->what == Job::What::launch;
+}
+
 /// Another communicator of the device that has not launched yet what was issued before: which of
 /// the two comes first on the device is then a matter of luck.
 const ncclComm* overtaken(const Call& call) {
     for (const auto& comm : library().comms) {
-        if (comm.get() != call.comm && comm->device == call.comm->device && !comm->gone() &&
-            !comm->clique->broken && comm->job && comm->job->what == Job::What::launch) {
+        if (comm.get() != call.comm && comm->device == call.comm->device && launching(*comm)) {
             return comm.get();
         }
     }
@@ -342,6 +347,12 @@ bool can_end(const Job& job, const ncclComm& comm) {
     return false;
 }
 
+bool waits_for_room(const Job& job) {
+    return std::any_of(job.launches.begin(), job.launches.end(), [](const auto& launch) {
+        return std::any_of(launch->streams.begin(), launch->streams.end(), would_block);
+    });
+}
+
 /// One poll of a non-blocking call.
 ncclResult_t poll(ncclComm* comm, Launches& to_queue) {
     const std::shared_ptr<Job> job = comm->job;
@@ -349,6 +360,8 @@ ncclResult_t poll(ncclComm* comm, Launches& to_queue) {
         --job->polls;
         return ncclInProgress;
     }
+    // NCCL's own thread launches: it blocks on a full stream, and the caller sees no end.
+    if (waits_for_room(*job)) return ncclInProgress;
     if (!can_end(*job, *comm)) return ncclInProgress;
     comm->job = nullptr;
     switch (job->what) {
@@ -395,6 +408,13 @@ bool initialised(const ncclConfig_t* config) {
 }
 
 }  // namespace
+
+int launches_in_progress(int device) {
+    const Lock guard;
+    return static_cast<int>(std::ranges::count_if(library().comms, [&](const auto& comm) {
+        return comm->device == device && launching(*comm);
+    }));
+}
 
 }  // namespace cuda_stand_in::nccl
 
@@ -541,16 +561,12 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
                    who(*comm));
         return ncclInvalidArgument;
     }
-    comm->state = ncclComm::State::aborted;
-    comm->job = nullptr;
-    comm->clique->aborted = true;
-    forget_in_model(*comm->clique);
-    for (const std::shared_ptr<Launch>& launch : comm->outstanding) {
-        launch->started = true;  // those behind it need not wait for their turn
+    tell_to_end(*comm);
+    if (group.depth > 0) {
+        group.aborted.push_back(comm);
+    } else {
+        wait_until_drained(guard, {comm});
     }
-    library().changed.notify_all();
-    library().changed.wait(guard.lock, [&] { return comm->running == 0; });
-    comm->outstanding.clear();
     return ncclSuccess;
 }
 
@@ -610,6 +626,7 @@ ncclResult_t ncclGroupEnd() {
         Lock guard;
         if (result == ncclSuccess) result = launch_calls(guard, calls, to_queue);
         release_devices();
+        wait_until_drained(guard, std::exchange(group.aborted, {}));
     }
     queue(std::move(to_queue));
     return result;

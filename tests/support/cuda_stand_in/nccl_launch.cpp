@@ -158,7 +158,6 @@ void run(const std::shared_ptr<Launch>& launch, const std::stop_token& stop) {
     bool last = false;
     {
         Lock guard;
-        ++launch->comm->running;
         last = ++launch->streams_reached == launch->streams.size();
     }
     if (last) carry_out(launch, stop);
@@ -169,7 +168,7 @@ void run(const std::shared_ptr<Launch>& launch, const std::stop_token& stop) {
     for (auto& [meeting, own] : launch->ends) (void)meeting->order.load();
     {
         Lock guard;
-        --launch->comm->running;
+        --launch->comm->enqueued;
         library().changed.notify_all();
     }
 }
@@ -183,6 +182,11 @@ Library& library() {
 
 void queue(Launches launches) {
     for (const std::shared_ptr<Launch>& launch : launches) {
+        {
+            const Lock guard;
+            launch->comm->enqueued += static_cast<int>(launch->streams.size());
+            launch->queued = true;
+        }
         for (const cudaStream_t stream : launch->streams) {
             enqueue(stream, [launch = launch, stream]() mutable {
                 run(launch, stop_token_of(stream));

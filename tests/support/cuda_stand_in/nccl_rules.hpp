@@ -26,6 +26,22 @@ public:
 
 void break_rule(const std::string& text);
 
+/// For as long as it lives, an abort breaks a rule when what was enqueued on its communicators has
+/// not ended after so many seconds. Otherwise 20: more than any machine takes that is merely busy.
+class AbortPatience {
+public:
+    explicit AbortPatience(double seconds);
+    ~AbortPatience();
+    AbortPatience(const AbortPatience&) = delete;
+    AbortPatience& operator=(const AbortPatience&) = delete;
+
+private:
+    double before_;
+};
+
+/// Communicators of the device whose last launch is not on its streams yet.
+[[nodiscard]] int launches_in_progress(int device);
+
 /// How often ncclCommGetAsyncError of a non-blocking communicator says ncclInProgress before it may
 /// say ncclSuccess: 3 for an initialisation or the first use of a connection, 1 for any other call.
 inline constexpr int kPollsToConnect = 3;

@@ -165,6 +165,14 @@ using Launches = std::vector<std::shared_ptr<Launch>>;
 /// Hands launches to their streams. Wants the lock NOT held.
 void queue(Launches launches);
 
+/// Marks a communicator as aborted: its own kernels that run end, those that have not started will
+/// as soon as they do.
+void tell_to_end(ncclComm& comm);
+/// Waits until streams have passed everything that was enqueued on the communicators, started or
+/// not, as ncclCommAbort does before it frees what they use. Breaks the rule if that takes too
+/// long: then a kernel waits behind another that nobody has told to end.
+void wait_until_drained(Lock& guard, const std::vector<ncclComm*>& aborted);
+
 }  // namespace cuda_stand_in::nccl
 
 /// One rank's end of a communicator.
@@ -179,7 +187,7 @@ struct ncclComm {
     uint64_t operations = 0;
     uint64_t collectives = 0;
     uint64_t splits = 0;
-    int running = 0;  ///< stream threads inside a launch
+    int enqueued = 0;  ///< launches that streams have not passed, one for each of its streams
     std::deque<std::shared_ptr<cuda_stand_in::nccl::Launch>> outstanding;
     std::string last_error;
     [[nodiscard]] bool gone() const { return state == State::destroyed || state == State::aborted; }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <random>
 #include <unordered_map>
 
@@ -14,11 +15,13 @@
 
 using cuda_stand_in::UnseenLock;
 
-CUstream_st::CUstream_st(int device_, unsigned int flags_, int priority_, uint64_t number_)
+CUstream_st::CUstream_st(int device_, unsigned int flags_, int priority_, uint64_t number_,
+                         std::shared_ptr<cuda_stand_in::WorkQueue> connection)
     : device(device_),
       flags(flags_),
       priority(priority_),
       number(number_),
+      connection_(std::move(connection)),
       last_(new Node),
       first_(last_),
       thread_([this] { run(); }) {}
@@ -32,11 +35,14 @@ CUstream_st::~CUstream_st() {
     }
 }
 
-void CUstream_st::push(std::function<void()> work) {
-    auto* const node = new Node{.work = std::move(work)};
+void CUstream_st::push(std::function<void()> work, Issue issue) {
+    auto* const node = new Node{.work = std::move(work), .issue = issue};
     Node* previous = nullptr;
     {
         const UnseenLock lock(append_mutex_);
+        if (node->work) {
+            node->place = connection_->take_place();
+        }
         previous = std::exchange(last_, node);
     }
     // Seen: the order from the caller to the work. The thread follows links in order, so that two
@@ -46,12 +52,29 @@ void CUstream_st::push(std::function<void()> work) {
     cuda_stand_in::wake_all(appended_);
 }
 
-bool CUstream_st::append(std::function<void()> work) {
+bool CUstream_st::append(std::function<void()> work, Issue issue) {
     if (closed_.load(std::memory_order_relaxed)) {
         return false;
     }
-    push(std::move(work));
+    wait_for_room();
+    push(std::move(work), issue);
     return true;
+}
+
+bool CUstream_st::full() const {
+    // Relaxed: to see that there is room must order nothing.
+    return appended_.load(std::memory_order_relaxed) - done_.load(std::memory_order_relaxed) >=
+           cuda_stand_in::stream_capacity();
+}
+
+void CUstream_st::wait_for_room() {
+    if (!full()) {
+        return;
+    }
+    cuda_stand_in::count(&cuda_stand_in::Counters::blocked_launches);
+    while (full() && !stop.stop_requested()) {
+        cuda_stand_in::sleep_on(done_, done_.load(std::memory_order_relaxed));
+    }
 }
 
 bool CUstream_st::idle() const {
@@ -74,7 +97,7 @@ void CUstream_st::drain() {
 
 void CUstream_st::close() {
     if (!closed_.exchange(true)) {
-        push({});
+        push({}, Issue::when_it_begins);
         thread_.join();
     }
 }
@@ -82,6 +105,7 @@ void CUstream_st::close() {
 void CUstream_st::run() {
     pthread_setname_np(pthread_self(), ("stream " + std::to_string(number)).c_str());
     cuda_stand_in::set_current_device(device);
+    const std::stop_token token = stop.get_token();
     std::minstd_rand random;
     uint64_t seeded_with = 0;
     for (;;) {
@@ -105,11 +129,18 @@ void CUstream_st::run() {
             std::this_thread::sleep_for(delay.longest * static_cast<int64_t>(random() % 1024U) /
                                         1024);
         }
+        connection_->wait_for_turn(node->place, token);
+        if (node->issue == Issue::when_it_begins) {
+            connection_->issued(node->place);
+        }
         try {
             node->work();
             node->work = nullptr;
         } catch (const std::exception& error) {
             cuda_stand_in::die("work of stream %lu threw: %s", number, error.what());
+        }
+        if (node->issue == Issue::when_it_ends) {
+            connection_->issued(node->place);
         }
         done_.fetch_add(1, std::memory_order_release);
         cuda_stand_in::wake_all(done_);
@@ -124,6 +155,7 @@ struct Streams {
     std::mutex mutex;
     std::unordered_map<cudaStream_t, std::shared_ptr<CUstream_st>> live;
     uint64_t created = 0;
+    std::map<int, uint64_t> created_on;  ///< [device]
     /// Seen: who looks at all streams does so after they were made, on whatever thread.
     std::atomic<uint64_t> published{0};
 };
@@ -178,21 +210,27 @@ void drain_device(int device, bool only_blocking) {
     }
 }
 
-cudaError_t append(cudaStream_t handle, std::function<void()> work) {
+cudaError_t append(cudaStream_t handle, std::function<void()> work, CUstream_st::Issue issue) {
     if (is_default_stream(handle)) {
         drain_device(current_device(), true);
         work();
         return cudaSuccess;
     }
     const auto stream = find_stream(handle);
-    return stream != nullptr && stream->append(std::move(work)) ? cudaSuccess
-                                                                : cudaErrorInvalidResourceHandle;
+    return stream != nullptr && stream->append(std::move(work), issue)
+               ? cudaSuccess
+               : cudaErrorInvalidResourceHandle;
 }
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
     if (append(stream, std::move(work)) != cudaSuccess) {
         die("work for a stream that does not exist (destroyed?)");
     }
+}
+
+bool would_block(cudaStream_t handle) {
+    const auto stream = find_stream(handle);
+    return stream != nullptr && stream->full();
 }
 
 std::stop_token stop_token_of(cudaStream_t handle) {
@@ -225,12 +263,16 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int fla
         return report(cudaErrorInvalidValue);
     }
     Streams& all = streams();
+    const int device = current_device();
     uint64_t number = 0;
+    uint64_t on_device = 0;
     {
         const UnseenLock lock(all.mutex);
         number = all.created++;
+        on_device = all.created_on[device]++;
     }
-    const auto stream = std::make_shared<CUstream_st>(current_device(), flags, priority, number);
+    const auto stream = std::make_shared<CUstream_st>(device, flags, priority, number,
+                                                      work_queue(device, on_device));
     all.published.fetch_add(1, std::memory_order_release);
     {
         const UnseenLock lock(all.mutex);

@@ -13,18 +13,26 @@
 #include <vector>
 
 #include "completion.hpp"
+#include "work_queue.hpp"
 
 /// A stream: a queue and the OS thread that empties it in order. The queue is a linked list with
 /// atomic links: appending orders the caller before the work and nothing after it (see Unseen).
 struct CUstream_st {
 public:
-    CUstream_st(int device, unsigned int flags, int priority, uint64_t number);
+    /// When work leaves the connection to the device for what is behind it: a wait for an event
+    /// only when the event has happened.
+    enum class Issue : uint8_t { when_it_begins, when_it_ends };
+    CUstream_st(int device, unsigned int flags, int priority, uint64_t number,
+                std::shared_ptr<cuda_stand_in::WorkQueue> connection);
     ~CUstream_st();
     CUstream_st(const CUstream_st&) = delete;
     CUstream_st& operator=(const CUstream_st&) = delete;
 
-    /// False once the stream is being destroyed: everything before has been or will be done.
-    bool append(std::function<void()> work);
+    /// False once the stream is being destroyed: everything before has been or will be done. Blocks
+    /// while the stream is full, as launching does.
+    bool append(std::function<void()> work, Issue issue = Issue::when_it_begins);
+    /// As many entries are pending as a stream holds.
+    [[nodiscard]] bool full() const;
     /// True when everything appended so far has been done.
     [[nodiscard]] bool idle() const;
     /// Returns when everything appended so far has been done, or stop was requested.
@@ -41,11 +49,15 @@ public:
 private:
     struct Node {
         std::function<void()> work;  ///< empty: the thread ends
+        Issue issue = Issue::when_it_begins;
+        uint32_t place = 0;  ///< in the connection
         std::atomic<Node*> next{nullptr};
     };
-    void push(std::function<void()> work);
+    void push(std::function<void()> work, Issue issue);
+    void wait_for_room();
     void run();
 
+    std::shared_ptr<cuda_stand_in::WorkQueue> connection_;
     std::mutex append_mutex_;
     std::atomic<bool> closed_{false};
     Node* last_;   ///< of the appending side
@@ -69,7 +81,8 @@ namespace cuda_stand_in {
 void drain_device(int device, bool only_blocking);
 
 /// As enqueue() of stream_queue.hpp, with an error instead of the end of the process.
-[[nodiscard]] cudaError_t append(cudaStream_t stream, std::function<void()> work);
+[[nodiscard]] cudaError_t append(cudaStream_t stream, std::function<void()> work,
+                                 CUstream_st::Issue issue = CUstream_st::Issue::when_it_begins);
 
 /// Ends the process with one line.
 [[noreturn]] void die(const char* format, ...) __attribute__((format(printf, 1, 2)));

@@ -9,6 +9,7 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/world.hpp"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -55,8 +56,14 @@ public:
                                    "another vocab mode");
         }
         check(status, "cudaMalloc");
-        DeviceMemory made(static_cast<std::byte*>(data), bytes,
-                          [](std::byte* given) { (void)cudaFree(given); });
+        const uint64_t now = allocated_ += bytes;
+        for (uint64_t most = most_allocated_; most < now;) {
+            if (most_allocated_.compare_exchange_weak(most, now)) break;
+        }
+        DeviceMemory made(static_cast<std::byte*>(data), bytes, [this, bytes](std::byte* given) {
+            (void)cudaFree(given);
+            allocated_ -= bytes;
+        });
         check(cudaMemset(data, 0, bytes), "cudaMemset");
         check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
         return made;
@@ -65,7 +72,7 @@ public:
         size_t free = 0;
         size_t total = 0;
         check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-        return Memory{free, total};
+        return Memory{.free = free, .total = total, .most_allocated = most_allocated_};
     }
     // On the stream of the passes, so that they order themselves with operators outside of steps.
     void upload(std::span<const std::byte> from, std::byte* to) override {
@@ -103,9 +110,11 @@ public:
         return true;
     }
 
-    /// No polling: nothing on the host takes long, and a lane must not be left within a pass.
-    [[nodiscard]] ContextOptions context(int threads, std::function<void()>) override {
-        return {.threads = threads, .poll = {}, .operators = &operators(), .cuda = &engine_};
+    [[nodiscard]] ContextOptions context(int threads, std::function<void()> poll) override {
+        return {.threads = threads,
+                .poll = std::move(poll),
+                .operators = &operators(),
+                .cuda = &engine_};
     }
     [[nodiscard]] std::unique_ptr<Lanes> open_lanes() override {
         return std::make_unique<CudaLanes>(engine_, streams_, queues_);
@@ -150,6 +159,7 @@ private:
     CudaDeviceOptions options_;
     int ordinal_;
     std::string name_;
+    std::atomic<uint64_t> allocated_{0}, most_allocated_{0};  ///< bytes; a thread that saves looks
     LaneStreams streams_;
     DeviceMemory pass_workspace_ =
         allocate(kernels::cuda::kPassWorkspaceBytes, "the workspace of the passes");
@@ -163,11 +173,16 @@ private:
 
 }  // namespace cuda
 
-int cuda_device_count() {
-    // Before CUDA's first call: a kernel that is loaded at its first launch may wait for the whole
-    // device, where NCCL's kernels wait for other ranks. The user's word goes first.
+void prepare_cuda(bool nccl_joins_ranks) {
     static std::once_flag once;
-    std::call_once(once, [] { setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0); });
+    std::call_once(once, [=] {
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);  // the most there are
+        if (nccl_joins_ranks) setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+    });
+}
+
+int cuda_device_count() {
+    prepare_cuda(/*nccl_joins_ranks=*/false);
     int count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess) {
         (void)cudaGetLastError();
@@ -177,6 +192,7 @@ int cuda_device_count() {
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
+    prepare_cuda(options.transport == CudaTransport::nccl);
     return std::make_unique<cuda::CudaDevice>(options);
 }
 

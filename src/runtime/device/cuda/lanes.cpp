@@ -3,6 +3,8 @@
 
 #include "src/runtime/wait.hpp"
 
+#include <utility>
+
 namespace vocabpipe::cuda {
 
 LaneStreams::LaneStreams() {
@@ -30,6 +32,7 @@ void CudaLanes::load(const Program& program, size_t slot) {
 void CudaLanes::begin_step(size_t slot) {
     slot_ = slot;
     for (Marks& marks : marks_) marks.ended = false;
+    last_end_ = end_before_last_ = nullptr;
     // No lane is busy now, so the event happens within microseconds of the host's clock.
     start_ns_ = now_ns();
     check(cudaEventRecord(start_.get(), streams_.of(Lane::compute)), "cudaEventRecord");
@@ -50,6 +53,23 @@ void CudaLanes::end(Lane lane, uint32_t action) {
     check(cudaEventRecord(marks_[action].end.get(), streams_.of(lane)), "cudaEventRecord");
     nvtxRangeEnd(marks_[action].range);
     marks_[action].ended = true;
+    if (lane == Lane::compute)
+        end_before_last_ = std::exchange(last_end_, marks_[action].end.get());
+}
+
+void CudaLanes::end_part() {
+    const cudaEvent_t end = part_ends_[next_part_end_++ % part_ends_.size()].get();
+    check(cudaEventRecord(end, streams_.of(Lane::compute)), "cudaEventRecord");
+    end_before_last_ = std::exchange(last_end_, end);
+}
+
+bool CudaLanes::has_room() {
+    if (end_before_last_ == nullptr) return true;
+    const cudaError_t status = cudaEventQuery(end_before_last_);
+    if (status == cudaErrorNotReady) return false;
+    check(status, "cudaEventQuery");
+    end_before_last_ = nullptr;
+    return true;
 }
 
 bool CudaLanes::finished(uint32_t action) {

@@ -34,6 +34,9 @@ public:
     void wait(Lane lane, uint32_t before) override;
     void begin(Lane lane, uint32_t action) override;
     void end(Lane lane, uint32_t action) override;
+    void end_part() override;
+    void begin_part() override { engine_.use(queues_[static_cast<size_t>(Lane::compute)]); }
+    [[nodiscard]] bool has_room() override;
     [[nodiscard]] bool finished(uint32_t action) override;
     void read_times(std::span<Span> spans) override;
     void drain() noexcept override;
@@ -52,6 +55,12 @@ private:
     std::vector<Marks> marks_;                     ///< [action] of whatever program
     std::vector<std::vector<std::string>> names_;  ///< [slot][action]
     size_t slot_ = 0;                              ///< of the running step
+    /// Ends of parts within passes. Three: two are looked at while the third is recorded.
+    std::array<Event, 3> part_ends_{make_event(Timing::no), make_event(Timing::no),
+                                    make_event(Timing::no)};
+    size_t next_part_end_ = 0;
+    cudaEvent_t last_end_ = nullptr;         ///< of the last part of a pass; none before the first
+    cudaEvent_t end_before_last_ = nullptr;  ///< null also if it is known to have happened
 };
 
 }  // namespace vocabpipe::cuda

@@ -33,7 +33,7 @@ public:
     /// Begins to split `parent`, on which nothing may be outstanding; poll the parent. Members of
     /// the new one are the ranks that say so, in the order of `parent`. Collective over `parent`.
     NcclCommunicator(NcclCommunicator& parent, bool member, const CommunicatorOptions& options);
-    /// Aborts what was not closed: works at any time and waits for nobody.
+    /// Aborts what was not closed: works at any time and waits for no other rank.
     ~NcclCommunicator() { abort(); }
     NcclCommunicator(const NcclCommunicator&) = delete;
     NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -48,7 +48,9 @@ public:
     void finalize();
     /// Frees what a finalized one still holds.
     void destroy();
-    /// Ends all operations where they are. Their memory may go when this returns.
+    /// Ends all operations where they are. Their memory may go when this returns, or when the open
+    /// group ends: communicators of which one's operations may wait behind another's are aborted
+    /// in one group.
     void abort() noexcept;
 
 private:

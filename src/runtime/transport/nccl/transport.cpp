@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <utility>
 
 namespace vocabpipe::nccl {
 
@@ -117,13 +118,17 @@ void NcclTransport::close() {
 void NcclTransport::cancel() noexcept {
     dead_ = true;
     queue_.clear();
-    in_progress_ = nullptr;
-    for (GroupCommunicator& group : groups_) {
-        if (group.communicator) group.communicator->abort();
-    }
-    if (backward_) backward_->abort();
-    if (forward_) forward_->abort();
-    if (everyone_) everyone_->abort();
+    NcclCommunicator* const launching = std::exchange(in_progress_, nullptr);
+    // In one group: an abort tells its own communicator's kernels to end, and then waits until all
+    // that are enqueued have run. One may wait behind a pass that waits for another communicator's,
+    // so all of them are told first; the group's end waits for all, side by side. The one that
+    // launches goes last, because its abort joins NCCL's launching thread at once.
+    (void)ncclGroupStart();
+    for_each_communicator([&](NcclCommunicator& c) {
+        if (&c != launching) c.abort();
+    });
+    if (launching != nullptr) launching->abort();
+    (void)ncclGroupEnd();  // blocks, also for non-blocking communicators, and leaves none of them
 }
 
 void NcclTransport::abort(const std::string& reason) noexcept {

@@ -43,7 +43,7 @@ public:
     /// See make_transport().
     NcclTransport(Communicator& control, const TransportStreams& streams, const Options& options);
     /// Flushes and closes if all is well (collective then, with the deadline of `control`), else
-    /// aborts and waits for nobody.
+    /// aborts and waits for no other rank.
     ~NcclTransport() override;
     NcclTransport(const NcclTransport&) = delete;
     NcclTransport& operator=(const NcclTransport&) = delete;
