@@ -9,6 +9,21 @@
 
 namespace vocabpipe {
 
+/// What a communication of a rank waits for besides its edges.
+enum class CommunicationOrder : uint8_t {
+    /// Until the one before it in its lane has started. It then ends on its own: messages between
+    /// host threads and over MPI, and the timing model of the schedules reference.
+    lanes,
+    /// Until the one before it in its lane has ended: lanes are streams of a GPU.
+    streams,
+    /// The same, and until the one before it in the program, of whatever lane, has started: NCCL
+    /// with NCCL_LAUNCH_ORDER_IMPLICIT=1, which this library sets.
+    launches,
+    /// Until the one before it in the program, of whatever lane, has ended: the same with CUDA
+    /// before 12.3, and what CUDA may make of it at any time.
+    serial,
+};
+
 /// Integer costs in nanoseconds (or any unit: only consistency matters). Must be identical on every
 /// rank, because the global order is made from them.
 class CostModel {
@@ -30,6 +45,10 @@ public:
     }
     /// Time of a step that belongs to no action: launching, logging, reading data.
     [[nodiscard]] virtual int64_t fixed_step_ns() const { return 0; }
+    /// For simulate(); no program depends on it.
+    [[nodiscard]] virtual CommunicationOrder communication_order() const {
+        return CommunicationOrder::lanes;
+    }
 };
 
 // clang-format off
@@ -83,6 +102,8 @@ public:
     /// that communicates.
     int64_t slowdown_permille = 0;
     int64_t fixed_ns = 0;  ///< see CostModel::fixed_step_ns
+    /// That of hosts and of the reference's figures; whoever models GPUs says so.
+    CommunicationOrder order = CommunicationOrder::lanes;
 
     /// The same costs for every stage and rank: forward, backward = I + W, and one cost for E, G,
     /// S, T.
@@ -95,6 +116,7 @@ public:
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override;
     [[nodiscard]] int64_t fixed_step_ns() const override { return fixed_ns; }
+    [[nodiscard]] CommunicationOrder communication_order() const override { return order; }
 };
 
 }  // namespace vocabpipe
