@@ -5,24 +5,32 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace vocabpipe {
 
-/// What a communication of a rank waits for besides its edges.
+/// What a communication of a rank waits for, besides its edges. A combine or fold waits for the one
+/// before it in its lane as a communication does.
 enum class CommunicationOrder : uint8_t {
-    /// Until the one before it in its lane has started. It then ends on its own: messages between
-    /// host threads and over MPI, and the timing model of the schedules reference.
+    /// For the start of the one before it in its lane; it ends on its own. Messages of host threads
+    /// and MPI, and the timing model of the schedules reference.
     lanes,
-    /// Until the one before it in its lane has ended: lanes are streams of a GPU.
+    /// For the end of the one before it in its lane: lanes are streams of a GPU.
     streams,
-    /// The same, and until the one before it in the program, of whatever lane, has started: NCCL
-    /// with NCCL_LAUNCH_ORDER_IMPLICIT=1, which this library sets.
+    /// The same, and for the start of the one before it in the program, of whatever lane: NCCL with
+    /// NCCL_LAUNCH_ORDER_IMPLICIT=1, which the transport sets.
     launches,
-    /// Until the one before it in the program, of whatever lane, has ended: the same with CUDA
-    /// before 12.3, and what CUDA may make of it at any time.
+    /// For the end of the one before it in the program, of whatever lane: what `launches` is with
+    /// CUDA before 12.3, and what CUDA may make of it at any time.
     serial,
 };
+inline constexpr std::array kCommunicationOrders{
+    CommunicationOrder::lanes, CommunicationOrder::streams, CommunicationOrder::launches,
+    CommunicationOrder::serial};
+[[nodiscard]] std::string_view to_string(CommunicationOrder order);
+/// Of its name. Throws UsageError naming the known ones.
+[[nodiscard]] CommunicationOrder communication_order_from(std::string_view name);
 
 /// Integer costs in nanoseconds (or any unit: only consistency matters). Must be identical on every
 /// rank, because the global order is made from them.
@@ -45,7 +53,7 @@ public:
     }
     /// Time of a step that belongs to no action: launching, logging, reading data.
     [[nodiscard]] virtual int64_t fixed_step_ns() const { return 0; }
-    /// For simulate(); no program depends on it.
+    /// Of the lanes that the program runs on.
     [[nodiscard]] virtual CommunicationOrder communication_order() const {
         return CommunicationOrder::lanes;
     }
@@ -102,8 +110,9 @@ public:
     /// that communicates.
     int64_t slowdown_permille = 0;
     int64_t fixed_ns = 0;  ///< see CostModel::fixed_step_ns
-    /// That of hosts and of the reference's figures; whoever models GPUs says so.
-    CommunicationOrder order = CommunicationOrder::lanes;
+    /// Hosts' lanes, and what the reference's and the published figures were simulated with; costs
+    /// measured on GPUs bring their own.
+    CommunicationOrder communication = CommunicationOrder::lanes;
 
     /// The same costs for every stage and rank: forward, backward = I + W, and one cost for E, G,
     /// S, T.
@@ -116,7 +125,7 @@ public:
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override;
     [[nodiscard]] int64_t fixed_step_ns() const override { return fixed_ns; }
-    [[nodiscard]] CommunicationOrder communication_order() const override { return order; }
+    [[nodiscard]] CommunicationOrder communication_order() const override { return communication; }
 };
 
 }  // namespace vocabpipe

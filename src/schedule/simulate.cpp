@@ -23,7 +23,7 @@ struct RankState {
     std::vector<uint32_t> missing;  ///< [action] edges and lane predecessor still to come
     std::vector<uint32_t> next_in_lane;
     std::vector<uint32_t> next_in_order;  ///< [action] communication after it in the program
-    Span* spans = nullptr;  ///< [action]
+    Span* spans = nullptr;                ///< [action]
 
     // The pass on the compute lane. Work is counted in thousandths of a nanosecond at full speed
     // times (1000 + slowdown) / 1000, so that both speeds are whole numbers.
