@@ -5,9 +5,32 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace vocabpipe {
+
+/// What a communication of a rank waits for, besides its edges. A combine or fold waits for the one
+/// before it in its lane as a communication does.
+enum class CommunicationOrder : uint8_t {
+    /// For the start of the one before it in its lane; it ends on its own. Messages of host threads
+    /// and MPI, and the timing model of the schedules reference.
+    lanes,
+    /// For the end of the one before it in its lane: lanes are streams of a GPU.
+    streams,
+    /// The same, and for the start of the one before it in the program, of whatever lane: NCCL with
+    /// NCCL_LAUNCH_ORDER_IMPLICIT=1, which the transport sets.
+    launches,
+    /// For the end of the one before it in the program, of whatever lane: what `launches` is with
+    /// CUDA before 12.3, and what CUDA may make of it at any time.
+    serial,
+};
+inline constexpr std::array kCommunicationOrders{
+    CommunicationOrder::lanes, CommunicationOrder::streams, CommunicationOrder::launches,
+    CommunicationOrder::serial};
+[[nodiscard]] std::string_view to_string(CommunicationOrder order);
+/// Of its name. Throws UsageError naming the known ones.
+[[nodiscard]] CommunicationOrder communication_order_from(std::string_view name);
 
 /// Integer costs in nanoseconds (or any unit: only consistency matters). Must be identical on every
 /// rank, because the global order is made from them.
@@ -30,6 +53,10 @@ public:
     }
     /// Time of a step that belongs to no action: launching, logging, reading data.
     [[nodiscard]] virtual int64_t fixed_step_ns() const { return 0; }
+    /// Of the lanes that the program runs on.
+    [[nodiscard]] virtual CommunicationOrder communication_order() const {
+        return CommunicationOrder::lanes;
+    }
 };
 
 // clang-format off
@@ -83,6 +110,9 @@ public:
     /// that communicates.
     int64_t slowdown_permille = 0;
     int64_t fixed_ns = 0;  ///< see CostModel::fixed_step_ns
+    /// Hosts' lanes, and what the reference's and the published figures were simulated with; costs
+    /// measured on GPUs bring their own.
+    CommunicationOrder communication = CommunicationOrder::lanes;
 
     /// The same costs for every stage and rank: forward, backward = I + W, and one cost for E, G,
     /// S, T.
@@ -95,6 +125,7 @@ public:
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override;
     [[nodiscard]] int64_t fixed_step_ns() const override { return fixed_ns; }
+    [[nodiscard]] CommunicationOrder communication_order() const override { return communication; }
 };
 
 }  // namespace vocabpipe

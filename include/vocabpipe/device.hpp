@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/context.hpp"
+#include "vocabpipe/cost_model.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +50,10 @@ public:
     /// between lanes give, and nothing waits for the host within a step. False: an action has run
     /// when its call returns.
     [[nodiscard]] virtual bool asynchronous() const = 0;
+    /// Of its lanes, with the transport that open_transport() gives: for costs of its ranks.
+    [[nodiscard]] virtual CommunicationOrder communication_order() const {
+        return CommunicationOrder::lanes;
+    }
 
     /// Throws OutOfMemoryError that names `what`.
     [[nodiscard]] virtual DeviceMemory allocate(uint64_t bytes, const std::string& what) = 0;

@@ -91,9 +91,9 @@ struct LowerOptions {
 
 /// Programs of all ranks of the world: with r replicas schedule.ranks * r, as Mesh numbers them;
 /// `costs` are asked for ranks of the world. Infers every message and collective from the passes,
-/// gives them one global order by list-scheduling under `costs`, plans the memory, and proves the
-/// result free of deadlock. Throws ScheduleError if the schedule is invalid, UsageError if sizes
-/// and schedule do not fit.
+/// gives them one global order by list-scheduling under `costs` (communication order included),
+/// plans the memory, and proves the result free of deadlock. Throws ScheduleError if the schedule
+/// is invalid, UsageError if sizes and schedule do not fit.
 [[nodiscard]] std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes,
                                          const CostModel& costs, const LowerOptions& options = {});
 

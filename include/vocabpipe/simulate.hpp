@@ -30,10 +30,10 @@ struct Simulation {
 
 /// Runs the programs in simulated, integer time under the executor's rules: a compute action starts
 /// when its lane is free and its edges are done; a communication starts when all participants have
-/// reached it in their lanes. A pass that overlaps communication of its rank is slowed down
-/// (CostModel::overlap_slowdown_permille) while it lasts, and ends at the next whole nanosecond.
-/// The result does not depend on the order in which events of the same moment are looked at. Throws
-/// UsageError if the programs get stuck.
+/// reached it in their lanes, which go on as CostModel::communication_order says. A pass that
+/// overlaps communication of its rank is slowed down (CostModel::overlap_slowdown_permille) while
+/// it lasts, and ends at the next whole nanosecond. The result does not depend on the order in
+/// which events of the same moment are looked at. Throws UsageError if the programs get stuck.
 [[nodiscard]] Simulation simulate(const std::vector<Program>& programs, const CostModel& costs,
                                   const SimulateOptions& options = {});
 

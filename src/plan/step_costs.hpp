@@ -33,6 +33,10 @@ public:
     [[nodiscard]] int64_t fixed_step_ns() const override {
         return measured_ ? measured_->fixed_step_ns() : 0;
     }
+    /// A profile's own. Built-in devices were compared with published runs that have other lanes.
+    [[nodiscard]] CommunicationOrder communication_order() const override {
+        return measured_ ? measured_->communication_order() : CommunicationOrder::lanes;
+    }
 
     /// A message between neighbouring ranks: the slowest of `ranks` in a row.
     [[nodiscard]] int64_t slowest_hop_ns(int ranks, int64_t bytes) const;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/cost_model.hpp"
 
+#include "vocabpipe/error.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,6 +16,28 @@ int64_t at_rate(int64_t bytes, double bytes_per_ns) {
 }
 
 }  // namespace
+
+std::string_view to_string(CommunicationOrder order) {
+    switch (order) {
+        case CommunicationOrder::lanes:
+            return "lanes";
+        case CommunicationOrder::streams:
+            return "streams";
+        case CommunicationOrder::launches:
+            return "launches";
+        case CommunicationOrder::serial:
+            return "serial";
+    }
+    return "?";
+}
+
+CommunicationOrder communication_order_from(std::string_view name) {
+    for (const CommunicationOrder order : kCommunicationOrders) {
+        if (to_string(order) == name) return order;
+    }
+    throw UsageError("unknown communication order '" + std::string(name) +
+                     "'; choose lanes, streams, launches or serial");
+}
 
 TableCosts TableCosts::uniform(int ranks, int stages, int64_t forward, int64_t backward,
                                int64_t vocabulary_pass) {

@@ -22,7 +22,8 @@ struct RankState {
     Successors edges;
     std::vector<uint32_t> missing;  ///< [action] edges and lane predecessor still to come
     std::vector<uint32_t> next_in_lane;
-    Span* spans = nullptr;  ///< [action]
+    std::vector<uint32_t> next_in_order;  ///< [action] communication after it in the program
+    Span* spans = nullptr;                ///< [action]
 
     // The pass on the compute lane. Work is counted in thousandths of a nanosecond at full speed
     // times (1000 + slowdown) / 1000, so that both speeds are whole numbers.
@@ -43,7 +44,11 @@ struct Meeting {
 class Simulator {
 public:
     Simulator(const std::vector<Program>& programs, const CostModel& costs, bool wait_for_reports)
-        : programs_(programs), costs_(costs), meetings_(programs), meeting_(meetings_.count()) {
+        : programs_(programs),
+          costs_(costs),
+          order_(costs.communication_order()),
+          meetings_(programs),
+          meeting_(meetings_.count()) {
         base_.push_back(0);
         for (const Program& program : programs) {
             base_.push_back(base_.back() + static_cast<uint32_t>(program.actions.size()));
@@ -98,6 +103,7 @@ private:
         state.edges = Successors(count, program.edges);
         state.missing = state.edges.missing;
         state.next_in_lane.assign(count, kNone);
+        state.next_in_order.assign(count, kNone);
         state.spans = timeline_.spans.data() + base_[rank];
         std::array<uint32_t, kLanes> last;
         last.fill(kNone);
@@ -114,6 +120,17 @@ private:
                 ++state.missing[i];
             }
             previous = i;
+        }
+        if (order_ == CommunicationOrder::launches || order_ == CommunicationOrder::serial) {
+            uint32_t launched = kNone;
+            for (uint32_t i = 0; i < count; ++i) {
+                if (!is_communication(program.actions[i].what)) continue;
+                if (launched != kNone) {
+                    state.next_in_order[launched] = i;
+                    ++state.missing[i];
+                }
+                launched = i;
+            }
         }
         if (!timeline_.early_update) return;
         for (const Edge& edge : program.edges) {
@@ -174,9 +191,16 @@ private:
             begin_action(rank, index, now);
             events_.push({now + costs_.local_ns(action.what, bytes), rank, index});
         }
-        // A lane of communication goes on once its head has started; compute waits for the end.
-        const uint32_t next = ranks_[rank].next_in_lane[index];
-        if (action.lane != Lane::compute && next != kNone) satisfied(rank, next, index, now);
+        if (order_ == CommunicationOrder::lanes && action.lane != Lane::compute) {
+            go_on(rank, ranks_[rank].next_in_lane[index], index, now);
+        }
+        if (order_ == CommunicationOrder::launches) {
+            go_on(rank, ranks_[rank].next_in_order[index], index, now);
+        }
+    }
+
+    void go_on(uint32_t rank, uint32_t next, uint32_t by, int64_t now) {
+        if (next != kNone) satisfied(rank, next, by, now);
     }
 
     void begin_action(uint32_t rank, uint32_t index, int64_t now) {
@@ -283,14 +307,19 @@ private:
             if (timeline_.early_update && is_report(program, {index, next})) continue;
             satisfied(rank, next, index, now);
         }
-        if (program.actions[index].lane != Lane::compute) return;
-        state.running = kNone;
-        const uint32_t next = state.next_in_lane[index];
-        if (next != kNone) satisfied(rank, next, index, now);
+        const bool compute = program.actions[index].lane == Lane::compute;
+        if (compute) state.running = kNone;
+        if (compute || order_ != CommunicationOrder::lanes) {
+            go_on(rank, state.next_in_lane[index], index, now);
+        }
+        if (order_ == CommunicationOrder::serial) {
+            go_on(rank, state.next_in_order[index], index, now);
+        }
     }
 
     const std::vector<Program>& programs_;
     const CostModel& costs_;
+    const CommunicationOrder order_;
     std::vector<RankState> ranks_;
     std::vector<uint32_t> base_;  ///< [rank] id of its first action; ranks + 1 entries
     Meetings meetings_;

@@ -87,6 +87,9 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
         set_costs(step, parse_stage_costs(flags.costs, std::max(step.ticks_per_unit, 1)), layers,
                   flags, recompute);
     }
+    if (!flags.communication_order.empty()) {
+        step.costs.communication = communication_order_from(flags.communication_order);
+    }
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier, .persistent = step.persistent};
 }
 
@@ -181,6 +184,11 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
         ->capture_default_str();
     command.add_flag("--no-optimizer-barrier", flags.no_optimizer_barrier,
                      "The optimizer step does not wait for other ranks (post-validation)");
+    command.add_option("--communication-order", flags.communication_order,
+                       "What a communication waits for: the start of the one before it in its lane "
+                       "(lanes: hosts), its end (streams: copies of GPUs), also the start of the "
+                       "one before it in any lane (launches: NCCL), or the end of that (serial) "
+                       "(default: the profile's, else lanes)");
 }
 
 std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
@@ -254,6 +262,9 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
         place_vocabulary(step.schedule, options.vocab_mode, options.vocab_size);
     }
     set_costs(step, flags, options.vocab_mode, recompute, profile);
+    if (step.costs.communication != CommunicationOrder::lanes) {
+        step.title += ", communication order " + std::string(to_string(step.costs.communication));
+    }
     const PassCosts costs = PassCosts::of(step.costs, step.sizes, step.schedule);
     options.search_moves = flags.search_moves;
     const auto order = [&](const PassCosts& under) {

@@ -41,6 +41,9 @@ public:
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override {
         return table_.local_ns(what, bytes);
     }
+    [[nodiscard]] CommunicationOrder communication_order() const override {
+        return table_.communication_order();
+    }
 
 private:
     const TableCosts& table_;

@@ -83,7 +83,8 @@ public:
         std::vector<RankPlacement> placements = find_placements(communicator_);
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] {
-            plan_.emplace(options_, std::move(placements), device_->operators());
+            plan_.emplace(options_, std::move(placements), device_->operators(),
+                          device_->communication_order());
             plan_->check_memory(rank_);
             for (const bool split : {false, true}) {
                 programs_[split] = lower(with_backwards(plan_->schedule(), split), plan_->sizes(),
@@ -103,6 +104,7 @@ public:
         }
         costs.rank_ns = whole.rank_ns;
         costs.fixed_ns = whole.fixed_ns;
+        costs.communication = plan_->costs().communication;
         costs.local_bytes_per_ns = whole.local_bytes_per_ns;
         std::vector<LinkSample> links = time_links(costs);
         derive_missing(costs);  // nothing is missing, but stages without layers may have cost 0

@@ -156,7 +156,8 @@ private:
 
     /// Everything that can be wrong without memory for a model.
     void prepare(std::vector<RankPlacement> placements) {
-        plan_.emplace(options_, std::move(placements), device_->operators());
+        plan_.emplace(options_, std::move(placements), device_->operators(),
+                      device_->communication_order());
         plan_->check_memory(rank_);
         open_data();
         if (rank_ == 0) {
@@ -401,6 +402,7 @@ private:
         fit_links(links_.fastest, boundary, measured.cpu);
         for (TableCosts* costs : {&measured.wall, &measured.cpu}) {
             derived_ = derive_missing(*costs);
+            costs->communication = plan_->costs().communication;
         }
         return measured;
     }

@@ -52,12 +52,13 @@ double parameter_count(const ModelConfig& config) {
 }  // namespace
 
 TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements,
-                           const kernels::Operators& operators)
+                           const kernels::Operators& operators, CommunicationOrder communication)
     : options_(options),
       placements_(std::move(placements)),
       mesh_(mesh_of(options, static_cast<int>(placements_.size()))),
       batch_sizes_(options.global_batch_size, options.ramp_up,
-                   options.micro_batch_size * mesh_.data) {
+                   options.micro_batch_size * mesh_.data),
+      communication_(communication) {
     threads_ = options_.threads_per_rank;
     if (threads_ == 0) {
         threads_ = placements_.front().threads();
@@ -80,6 +81,7 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
     if (options_.cost_file.empty()) {
         costs_ = flop_costs(options_.model, partition_, schedule());
         costs_.replicas = mesh_.data;
+        costs_.communication = communication_;
         lower_all();
     } else {
         rebuild(costs_of_file());
@@ -102,6 +104,7 @@ std::vector<int> TrainingPlan::layers_of_stages() const {
 
 PassCosts TrainingPlan::rebuild(const TableCosts& measured) {
     costs_ = measured;
+    costs_.communication = communication_;
     costs_.replicas = 1;  // the schedule is one pipeline's
     PassCosts costs = PassCosts::of(costs_, sizes_, schedule());
     costs_.replicas = mesh_.data;

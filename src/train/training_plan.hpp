@@ -32,10 +32,11 @@ struct PlannedStep {
 /// flags that do not fit together, InputFileError for a cost file.
 class TrainingPlan {
 public:
-    /// One placement per rank; operators of the ranks' devices. Both operators and options must
-    /// outlive the plan.
+    /// One placement per rank; operators and communication order of the ranks' devices. Both
+    /// operators and options must outlive the plan.
     TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements,
-                 const kernels::Operators& operators = kernels::host::operators());
+                 const kernels::Operators& operators = kernels::host::operators(),
+                 CommunicationOrder communication = CommunicationOrder::lanes);
 
     [[nodiscard]] const RankPlacement& placement(int rank) const {
         return placements_[static_cast<size_t>(rank)];
@@ -113,6 +114,7 @@ private:
     std::vector<PlannedStep> steps_;
     ModelPartition partition_;
     StepSizes sizes_;
+    CommunicationOrder communication_;  ///< of this run's devices, whatever was measured elsewhere
     TableCosts costs_;
 };
 

@@ -9,8 +9,10 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -327,24 +329,53 @@ TEST_F(Nccl, MessagesOfAPairArriveInTheOrderIssuedAlsoWithinAGroup) {
     EXPECT_THAT(rank(1).read(5, 3), ElementsAre(3u, 2u, 1u));
 }
 
+/// NCCL_LAUNCH_ORDER_IMPLICIT for as long as it lives.
+class ImplicitOrder {
+public:
+    explicit ImplicitOrder(const char* value) {
+        setenv("NCCL_LAUNCH_ORDER_IMPLICIT", value, /*overwrite=*/1);
+    }
+    ~ImplicitOrder() { unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT"); }
+    ImplicitOrder(const ImplicitOrder&) = delete;
+    ImplicitOrder& operator=(const ImplicitOrder&) = delete;
+};
+
+/// Something that a stream waits for until it is opened, as a send waits for its pass.
+class Gate {
+public:
+    explicit Gate(cudaStream_t waits) {
+        cudaStreamCreate(&holder_);
+        cudaEventCreate(&event_);
+        cudaLaunchHostFunc(
+            holder_,
+            [](void* flag) {
+                while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+            },
+            &open_);
+        cudaEventRecord(event_, holder_);
+        cudaStreamWaitEvent(waits, event_, 0);
+    }
+    ~Gate() {
+        open();
+        cudaStreamDestroy(holder_);
+        cudaEventDestroy(event_);
+    }
+    Gate(const Gate&) = delete;
+    Gate& operator=(const Gate&) = delete;
+    void open() { open_ = true; }
+
+private:
+    cudaStream_t holder_{};
+    cudaEvent_t event_{};
+    std::atomic<bool> open_{false};
+};
+
 TEST_F(Nccl, LaunchesOfOneDeviceDoNotOvertakeEachOtherOnDifferentStreams) {
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    const ImplicitOrder implicit("1");
     const auto a = communicator(2, "a");
     const auto b = communicator(2, "b");
-    cudaEvent_t gate{};
     rank(0).use();
-    cudaEventCreate(&gate);
-    cudaStream_t holder{};
-    cudaStreamCreate(&holder);
-    std::atomic<bool> open{false};
-    cudaLaunchHostFunc(
-        holder,
-        [](void* flag) {
-            while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
-        },
-        &open);
-    cudaEventRecord(gate, holder);
-    cudaStreamWaitEvent(rank(0).stream, gate, 0);  // only the stream of the first launch waits
+    Gate pass(rank(0).stream);  // only the stream of the first launch waits
     ncclSend(rank(0).word(0), 1, ncclUint32, 1, a[0], rank(0).stream);
     ncclRecv(rank(1).word(0), 1, ncclUint32, 0, a[1], rank(1).stream);
     settle(a);
@@ -353,10 +384,45 @@ TEST_F(Nccl, LaunchesOfOneDeviceDoNotOvertakeEachOtherOnDifferentStreams) {
     settle(b);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(cudaStreamQuery(rank(0).other_stream), cudaErrorNotReady);
-    open = true;
+    pass.open();
     finish();
-    cudaStreamDestroy(holder);
-    cudaEventDestroy(gate);
+}
+
+TEST_F(Nccl, WithoutTheImplicitOrderAReadyLaunchOvertakesOneThatWaits) {
+    const ImplicitOrder none("0");
+    const auto a = communicator(2, "a");
+    const auto b = communicator(2, "b");
+    rank(0).use();
+    Gate pass(rank(0).stream);
+    ncclSend(rank(0).word(0), 1, ncclUint32, 1, a[0], rank(0).stream);
+    ncclRecv(rank(1).word(0), 1, ncclUint32, 0, a[1], rank(1).stream);
+    settle(a);
+    ncclSend(rank(0).word(1), 1, ncclUint32, 1, b[0], rank(0).other_stream);
+    ncclRecv(rank(1).word(1), 1, ncclUint32, 0, b[1], rank(1).other_stream);
+    settle(b);
+    until([&] { return cudaStreamQuery(rank(0).other_stream) == cudaSuccess; });
+    EXPECT_EQ(cudaStreamQuery(rank(0).stream), cudaErrorNotReady);
+    pass.open();
+    finish();
+}
+
+/// Nor for launches of other devices: that of rank 0 has not started, either.
+TEST_F(Nccl, ALaunchWaitsForTheStartOfTheOneBeforeNotForItsEnd) {
+    const ImplicitOrder implicit("1");
+    const auto a = communicator(2, "a");
+    const auto b = communicator(3, "b");
+    rank(0).use();
+    Gate pass(rank(0).stream);
+    ncclSend(rank(0).word(0), 1, ncclUint32, 1, a[0], rank(0).stream);
+    ncclRecv(rank(1).word(0), 1, ncclUint32, 0, a[1], rank(1).stream);
+    settle(a);
+    ncclRecv(rank(1).word(1), 1, ncclUint32, 2, b[1], rank(1).other_stream);
+    ncclSend(rank(2).word(1), 1, ncclUint32, 1, b[2], rank(2).stream);
+    settle(b);
+    until([&] { return cudaStreamQuery(rank(1).other_stream) == cudaSuccess; });
+    EXPECT_EQ(cudaStreamQuery(rank(1).stream), cudaErrorNotReady) << "its sender waits for a pass";
+    pass.open();
+    finish();
 }
 
 TEST_F(Nccl, BlockingCallsOfThreadsMeetAndReturn) {

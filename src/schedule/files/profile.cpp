@@ -216,7 +216,7 @@ CollectiveAlgorithms read_algorithms(const StrictJson& from) {
 
 TableCosts read_table(const StrictJson& from) {
     from.only({"stage_ns", "rank_ns", "latency_ns", "bytes_per_ns", "local_bytes_per_ns",
-               "algorithms", "slowdown_permille", "fixed_ns"});
+               "algorithms", "slowdown_permille", "fixed_ns", "communication_order"});
     TableCosts costs;
     costs.stage_ns = read_costs(from.at("stage_ns"), kStageOps);
     costs.rank_ns = read_costs(from.at("rank_ns"), kRankOps);
@@ -226,6 +226,10 @@ TableCosts read_table(const StrictJson& from) {
     costs.algorithms = read_algorithms(from.at("algorithms"));
     costs.slowdown_permille = from.at("slowdown_permille").integer(0, kMostSlowdown);
     costs.fixed_ns = from.at("fixed_ns").integer(0, kMostNs);
+    if (from.has("communication_order")) {  // older files are of hosts
+        costs.communication = read_name(from.at("communication_order"), kCommunicationOrders,
+                                        [](CommunicationOrder order) { return to_string(order); });
+    }
     return costs;
 }
 
@@ -263,6 +267,21 @@ ProfiledModel read_model(const StrictJson& from, size_t stages) {
     return model;
 }
 
+json to_json(const TableCosts& costs) {
+    json object = {{"stage_ns", costs_to_json(costs.stage_ns, kStageOps)},
+                   {"rank_ns", costs_to_json(costs.rank_ns, kRankOps)},
+                   {"latency_ns", costs.latency_ns},
+                   {"bytes_per_ns", costs.bytes_per_ns},
+                   {"local_bytes_per_ns", costs.local_bytes_per_ns},
+                   {"algorithms", to_json(costs.algorithms)},
+                   {"slowdown_permille", costs.slowdown_permille},
+                   {"fixed_ns", costs.fixed_ns}};
+    if (costs.communication != CommunicationOrder::lanes) {
+        object["communication_order"] = to_string(costs.communication);
+    }
+    return object;
+}
+
 json to_json(const Profile& p) {
     json model = fields_to_json(p.model, kModel);
     model["layers"] = p.model.layers;
@@ -288,15 +307,7 @@ json to_json(const Profile& p) {
             {"input_first_row", p.input.first_row},
             {"output_first_row", p.output.first_row},
             {"barriers", barriers->second},
-            {"costs",
-             {{"stage_ns", costs_to_json(p.costs.stage_ns, kStageOps)},
-              {"rank_ns", costs_to_json(p.costs.rank_ns, kRankOps)},
-              {"latency_ns", p.costs.latency_ns},
-              {"bytes_per_ns", p.costs.bytes_per_ns},
-              {"local_bytes_per_ns", p.costs.local_bytes_per_ns},
-              {"algorithms", to_json(p.costs.algorithms)},
-              {"slowdown_permille", p.costs.slowdown_permille},
-              {"fixed_ns", p.costs.fixed_ns}}},
+            {"costs", to_json(p.costs)},
             {"derived", derived},
             {"sizes",
              {{"tokens", p.sizes.tokens},

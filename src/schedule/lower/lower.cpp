@@ -313,7 +313,7 @@ std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes, con
     validate(schedule);
     check_sizes(schedule, sizes);
     const Dataflow flow = lowering::build_dataflow(schedule, sizes, costs, options);
-    std::vector<Place> places = lowering::order_globally(flow);
+    std::vector<Place> places = lowering::order_globally(flow, costs.communication_order());
     if (options.pairs != Pairs::apart) join_pairs(flow, places);
     std::vector<Program> programs = Projection(flow, places).project();
     const Mesh mesh{schedule.ranks, sizes.replicas};

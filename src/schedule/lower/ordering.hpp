@@ -16,9 +16,10 @@ struct Place {
     int64_t end_ns = 0;
 };
 
-/// Starts every node as soon as what it needs is done, in order of time. Every dependency then
-/// points forward in `order`, which is why projections of it cannot deadlock. Throws UsageError on
-/// a cycle.
-[[nodiscard]] std::vector<Place> order_globally(const Dataflow& flow);
+/// Starts every node as soon as what it needs is done, in order of time; where lanes take one
+/// communication at a time, as soon as its lanes are free as well. Every dependency then points
+/// forward in `order`, and so does every lane, which is why projections of it cannot deadlock.
+/// Throws UsageError on a cycle.
+[[nodiscard]] std::vector<Place> order_globally(const Dataflow& flow, CommunicationOrder lanes);
 
 }  // namespace vocabpipe::lowering

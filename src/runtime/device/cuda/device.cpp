@@ -43,6 +43,10 @@ public:
         return kernels::cuda::operators();
     }
     [[nodiscard]] bool asynchronous() const override { return true; }
+    [[nodiscard]] CommunicationOrder communication_order() const override {
+        return options_.transport == CudaTransport::copies ? CommunicationOrder::streams
+                                                           : CommunicationOrder::launches;
+    }
 
     [[nodiscard]] DeviceMemory allocate(uint64_t bytes, const std::string& what) override {
         if (bytes == 0) return {};

@@ -37,7 +37,8 @@ struct Options {
 /// after the other: as long as NCCL reports one as in progress, later ones wait here.
 ///
 /// Communicators: one of all ranks, for collectives of everybody; one each for forward and backward
-/// messages, so that neither waits behind the other; one per smaller group, made by prepare().
+/// messages, so that neither waits for the other's end (for its start it does: docs/gpus.md); one
+/// per smaller group, made by prepare().
 class NcclTransport final : public Transport {
 public:
     /// See make_transport().
