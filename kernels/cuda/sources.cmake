@@ -20,6 +20,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/memory.cpp
   kernels/cuda/norm.cu
   kernels/cuda/operators.cpp
+  kernels/cuda/product_plan.cpp
   kernels/cuda/rms_norm.cu
   kernels/cuda/rotary.cu
   kernels/cuda/row_additions.cu

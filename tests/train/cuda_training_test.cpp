@@ -174,7 +174,8 @@ TEST_F(CudaTraining, OfReplicasHasTheSameBitsOnEveryTransportAndFollowsTheHost) 
         const auto with = [&](CudaTransport transport) {
             setup.make_device = [=](int rank) {
                 return make_cuda_device({.ordinal = transport == CudaTransport::nccl ? rank : 0,
-                                         .transport = transport});
+                                         .transport = transport,
+                                         .left_multiprocessors = nccl_multiprocessors()});
             };
             return train_on_threads(setup);
         };

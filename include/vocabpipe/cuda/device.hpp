@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace vocabpipe {
 
@@ -18,7 +19,15 @@ enum class CudaTransport : uint8_t {
 struct CudaDeviceOptions {
     int ordinal = 0;                                ///< as CUDA counts, after CUDA_VISIBLE_DEVICES
     CudaTransport transport = CudaTransport::nccl;  ///< what moves memory between the ranks' GPUs
+    /// Multiprocessors that matrix products leave to others, because NCCL's kernels stay on theirs
+    /// while they wait for other ranks, and a product spread over all of them waits for those, up
+    /// to twice its time. Empty: nccl_multiprocessors() where NCCL joins several ranks, else 0.
+    /// Bits depend on it: a run on one rank that is to have those of several sets it.
+    std::optional<int> left_multiprocessors = {};
 };
+
+/// Multiprocessors that NCCL's kernels of a rank hold at the same time, at most.
+[[nodiscard]] int nccl_multiprocessors();
 
 /// GPUs that this process sees; 0 without a driver.
 [[nodiscard]] int cuda_device_count();

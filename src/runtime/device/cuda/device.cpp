@@ -35,6 +35,7 @@ public:
         queues_[static_cast<size_t>(Lane::compute)] = queue(Lane::compute, pass_workspace_);
         queues_[static_cast<size_t>(Lane::combine)] = queue(Lane::combine, combine_workspace_);
         engine_.use(queues_[static_cast<size_t>(Lane::compute)]);
+        engine_.leave_multiprocessors(options_.left_multiprocessors.value_or(0));
     }
 
     [[nodiscard]] std::string name() const override { return name_; }
@@ -116,6 +117,9 @@ public:
         if (options_.transport == CudaTransport::copies) {
             return device_copies::make_transport(communicator, streams);
         }
+        if (communicator.size() > 1 && !options_.left_multiprocessors) {
+            engine_.leave_multiprocessors(nccl_multiprocessors());
+        }
         return nccl::make_transport(communicator, streams);
     }
 
@@ -174,6 +178,10 @@ int cuda_device_count() {
         return 0;
     }
     return count;
+}
+
+int nccl_multiprocessors() {
+    return nccl::Options{}.most_ctas();
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
