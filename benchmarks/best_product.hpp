@@ -11,7 +11,7 @@ namespace vocabpipe::bench {
 /// ratio of what we do to it. The tensors and `ctx` must outlive it.
 class BestProduct {
 public:
-    /// Runs every algorithm a few times on the stream of `ctx` and waits for it. Throws DeviceError
+    /// Runs every algorithm some times on the stream of `ctx` and waits for it. Throws DeviceError
     /// if there is none.
     BestProduct(Context& ctx, const kernels::cuda::Product& product);
     void run();

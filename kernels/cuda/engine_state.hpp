@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/attention_cudnn.hpp"
 #include "kernels/cuda/engine.hpp"
+#include "kernels/cuda/product_choices.hpp"
 #include "kernels/cuda/product_plan.hpp"
 
 namespace vocabpipe::kernels::cuda {
@@ -20,6 +21,7 @@ struct Engine::State {
     State& operator=(const State&) = delete;
 
     cublasLtHandle_t blas = nullptr;
+    ProductChoices choices;  ///< for plans that are made from now on
     std::unordered_map<ProductShape, ProductPlan, ProductShapeHash> products;
     /// Made at first use. Shared, because only its maker knows how to destroy it.
     std::shared_ptr<CudnnAttention> cudnn;

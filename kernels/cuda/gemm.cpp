@@ -2,6 +2,7 @@
 #include "kernels/cuda/gemm.hpp"
 
 #include <cstdint>
+#include <utility>
 
 #include "kernels/check.hpp"
 #include "kernels/cuda/elementwise.hpp"
@@ -18,7 +19,7 @@ bool may_exist(const Product& p) {
     if (p.a.dtype == DType::fp32 && p.c.dtype != DType::fp32) return false;
     if (p.bias && p.bias.dtype != p.c.dtype) return false;
     if (p.epilogue != Epilogue::none) {
-        const bool aligned = reinterpret_cast<uintptr_t>(p.aux.data) % 16 == 0;
+        const bool aligned = reinterpret_cast<uintptr_t>(p.aux.data) % kLargestAlignment == 0;
         if (!aligned || p.aux.stride % 8 != 0 || p.aux.dtype != p.c.dtype) return false;
     }
     return true;
@@ -51,8 +52,12 @@ bool try_multiply(Context& ctx, const Product& p) {
     Engine::State& state = engine.state();
     const ProductShape shape = ProductShape::of(p, engine);
     if (shape.k == 0) return false;
-    ProductPlan& plan = state.products.try_emplace(shape, state.blas, shape).first->second;
-    return plan.run(state.blas, p, {engine.stream(), engine.workspace()});
+    auto found = state.products.find(shape);
+    if (found == state.products.end()) {
+        ProductPlan plan(state.blas, shape, state.choices.find(shape));
+        found = state.products.emplace(shape, std::move(plan)).first;
+    }
+    return found->second.run(state.blas, p, {engine.stream(), engine.workspace()});
 }
 
 void multiply(Context& ctx, const Product& p) {

@@ -10,36 +10,8 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// What vector loads and the tensor memory accelerator ask for. More would only split the cache,
-/// and give equal products at different addresses different algorithms and so different bits.
-constexpr int kLargestAlignment = 16;
-
-int alignment_of(const void* data, int64_t step, DType type) {
-    const auto bits = reinterpret_cast<uintptr_t>(data) |
-                      static_cast<uintptr_t>(step * size_of(type)) | uintptr_t{kLargestAlignment};
-    return static_cast<int>(bits & -bits);
-}
-
 cudaDataType_t cuda_type(DType type) {
     return type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
-}
-
-const char* name_of(DType type) {
-    return type == DType::bf16 ? "bf16" : "fp32";
-}
-
-std::string describe(const ProductShape& s) {
-    const auto number = [](int64_t value) { return std::to_string(value); };
-    std::string text = "product of (" + number(s.m) + ", " + number(s.k) + ") and (" + number(s.k) +
-                       ", " + number(s.n) + ") " + name_of(s.ab_type) + " into " +
-                       name_of(s.c_type);
-    if (s.batch != 1) text += ", " + number(s.batch) + " times";
-    if (s.transpose_a) text += ", the first one transposed";
-    if (s.transpose_b) text += ", the second one transposed";
-    if (s.has_bias) text += ", with bias";
-    if (s.has_addend) text += ", with addend";
-    if (s.epilogue != Epilogue::none) text += ", with GELU";
-    return text;
 }
 
 void check_blas(cublasStatus_t status, const char* call) {
@@ -83,65 +55,11 @@ cublasLtEpilogue_t epilogue_of(const ProductShape& s) {
 
 }  // namespace
 
-ProductShape ProductShape::of(const Product& p, const Engine& engine) {
-    ProductShape s{.m = p.c.rows,
-                   .n = p.c.cols,
-                   .k = p.transpose_a ? p.a.rows : p.a.cols,
-                   .a_stride = p.a.stride,
-                   .b_stride = p.b.stride,
-                   .c_stride = p.c.stride};
-    s.workspace_bytes = static_cast<int64_t>(engine.workspace().size());
-    s.multiprocessors = engine.product_multiprocessors();
-    s.batch = p.batch;
-    if (p.batch > 1) {
-        s.a_step = p.a_step;
-        s.b_step = p.b_step;
-        s.c_step = p.c_step;
-    }
-    s.a_alignment = alignment_of(p.a.data, s.a_step, p.a.dtype);
-    s.b_alignment = alignment_of(p.b.data, s.b_step, p.b.dtype);
-    s.c_alignment = alignment_of(p.c.data, s.c_step, p.c.dtype);
-    s.ab_type = p.a.dtype;
-    s.c_type = p.c.dtype;
-    s.transpose_a = p.transpose_a;
-    s.transpose_b = p.transpose_b;
-    s.has_addend = static_cast<bool>(p.addend);
-    s.addend_stride = s.has_addend ? p.addend.stride : s.c_stride;
-    s.addend_alignment =
-        s.has_addend ? alignment_of(p.addend.data, s.c_step, p.addend.dtype) : s.c_alignment;
-    s.has_bias = static_cast<bool>(p.bias);
-    if (s.has_bias) {
-        s.bias_type = p.bias.dtype;
-        s.bias_alignment = alignment_of(p.bias.data, 0, p.bias.dtype);
-    }
-    s.epilogue = p.epilogue;
-    if (p.epilogue != Epilogue::none) s.aux_stride = p.aux.stride;
-    return s;
-}
-
-size_t ProductShapeHash::operator()(const ProductShape& s) const {
-    uint64_t hash = 0;
-    const auto mix = [&](int64_t value) {
-        hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15ULL;
-        hash ^= hash >> 29;
-    };
-    for (const int64_t value : {s.m, s.n, s.k, s.a_stride, s.b_stride, s.c_stride, s.addend_stride,
-                                s.aux_stride, s.batch, s.a_step, s.b_step, s.c_step}) {
-        mix(value);
-    }
-    mix(s.workspace_bytes);
-    mix(s.multiprocessors);
-    mix(s.a_alignment | s.b_alignment << 8 | s.c_alignment << 16 | s.addend_alignment << 24);
-    mix(s.bias_alignment);
-    for (const DType type : {s.ab_type, s.c_type, s.bias_type}) mix(static_cast<int64_t>(type));
-    mix(s.transpose_a | s.transpose_b << 1 | s.has_addend << 2 | s.has_bias << 3);
-    mix(static_cast<int64_t>(s.epilogue));
-    return hash;
-}
-
 // A row-major matrix is the transpose of the column-major one in the same memory, and
 // c^T = op(b)^T op(a)^T: cuBLASLt's A is b, its B is a, its D (n, m) is c.
-ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& s) : shape_(s) {
+ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& s,
+                         const cublasLtMatmulAlgo_t* chosen)
+    : shape_(s) {
     cublasLtMatmulDesc_t desc = nullptr;
     check_blas(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "cublasLtMatmulDescCreate");
@@ -164,6 +82,7 @@ ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& s) : shape_(
                 s.batch, s.b_step);
     c_ = layout(s.c_type, s.m, s.n, s.c_stride, s.batch, s.c_step);
     addend_ = layout(s.c_type, s.m, s.n, s.addend_stride, s.batch, s.c_step);
+    if (chosen != nullptr) candidates_.push_back(*chosen);
     list_candidates(blas, s);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace vocabpipe {
 
@@ -24,6 +25,10 @@ struct CudaDeviceOptions {
     /// to twice its time. Empty: nccl_multiprocessors() where NCCL joins several ranks, else 0.
     /// Bits depend on it: a run on one rank that is to have those of several sets it.
     std::optional<int> left_multiprocessors = {};
+    /// What time_products() returned in an earlier run (product_choices.hpp), the same on every
+    /// rank, because bits depend on it. Empty, and for products that are not in it: the first
+    /// algorithm of cuBLASLt's heuristic. InputFileError if it is of another GPU or library.
+    std::string product_choices = {};
 };
 
 /// Multiprocessors that NCCL's kernels of a rank hold at the same time, at most.

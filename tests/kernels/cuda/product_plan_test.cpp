@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of cuBLASLt's algorithms a product runs with. The stand-in lists some that split the sum
 // and round its parts, and some that it refuses to run, in an order that varies with the problem.
-#include "kernels/cuda/product_plan.hpp"
+#include "kernels/cuda/product_choices.hpp"
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/engine_state.hpp"
 #include "kernels/cuda/linear.hpp"
+#include "kernels/cuda/product_plan.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 #include "tests/support/cuda_stand_in/control.hpp"
 #include "tests/support/cuda_stand_in/multiprocessors.hpp"
+#include "vocabpipe/error.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
@@ -23,6 +27,7 @@ protected:
     void TearDown() override {
         cuda_stand_in::refuse_algorithms(0);
         cuda_stand_in::set_multiprocessors(0);
+        cuda_stand_in::slow_algorithms(0, {});
     }
 };
 
@@ -160,6 +165,132 @@ TEST_F(ProductPlans, HalfOfTheMultiprocessorsIsNeverGivenAway) {
     EXPECT_EQ(engine.product_multiprocessors(), 4);
     engine.leave_multiprocessors(16);
     EXPECT_EQ(engine.product_multiprocessors(), 3);
+}
+
+/// A product of every kind, in bf16.
+void run_products(Device& device) {
+    const int64_t m = 16, n = 24, k = 40;
+    const DeviceMatrix a(device, random_with_gap(m, k, DType::bf16, 0, 1));
+    const DeviceMatrix b(device, random_with_gap(n, k, DType::bf16, 0, 2));
+    const DeviceMatrix bias(device, random_with_gap(1, n, DType::bf16, 0, 3));
+    const DeviceMatrix narrow(device, Matrix(m, n, DType::bf16, 8));
+    const DeviceMatrix aux(device, Matrix(m, n, DType::bf16));
+    const DeviceMatrix wide(device, random_with_gap(n, k, DType::fp32, 0, 4));
+    const DeviceMatrix batches(device, Matrix(3 * m, n, DType::bf16));
+    Context& ctx = device.context();
+    cuda::linear_gelu_forward(ctx, a, b, bias, aux, narrow);
+    cuda::linear_add_forward(ctx, a, b, bias, aux, aux, narrow);
+    cuda::linear_backward_weight(ctx, aux, a, wide, {}, true);
+    cuda::multiply(ctx, {.a = a.view().column_range(1, 16),  // not aligned
+                         .b = b.view().column_range(0, 16),
+                         .transpose_b = true,
+                         .c = batches.view().row_range(0, m),
+                         .batch = 3,
+                         .a_step = 8,
+                         .b_step = 8,
+                         .c_step = m * n});
+    device.finish();
+}
+
+TEST_F(ProductPlans, AreTimedOnceAndTheFastestIsChosen) {
+    // Half a list, so that whether its first is refused changes nothing.
+    const int slow = cuda::ProductPlan::kCandidates / 2;
+    cuda_stand_in::slow_algorithms(slow, std::chrono::milliseconds(3));
+    Device device;
+    run_products(device);
+    const auto shapes = cuda::product_shapes(device.context());
+    ASSERT_EQ(shapes.size(), 4U);
+    const auto choices = cuda::time_products(device.context(), shapes, "a GPU");
+    EXPECT_EQ(choices.size(), shapes.size());
+    cuda::Engine& engine = device.context().cuda();
+    for (const cuda::ProductShape& shape : shapes) {
+        SCOPED_TRACE(describe(shape));
+        const cuda::ProductPlan plan(engine.state().blas, shape);
+        const auto* chosen = choices.find(shape);
+        ASSERT_NE(chosen, nullptr);
+        const auto is_chosen = [&](const cublasLtMatmulAlgo_t& one) {
+            return std::ranges::equal(one.data, chosen->data);
+        };
+        const auto at = std::ranges::find_if(plan.candidates(), is_chosen);
+        EXPECT_GE(at - plan.candidates().begin(), slow) << "a slow one was chosen";
+        // What was read back goes first.
+        const auto read = cuda::ProductChoices::parse(choices.text(), "a GPU");
+        const cuda::ProductPlan chosen_plan(engine.state().blas, shape, read.find(shape));
+        EXPECT_TRUE(is_chosen(chosen_plan.candidates().front()));
+    }
+}
+
+TEST_F(ProductPlans, WithoutAFasterOneTheFirstStays) {
+    Device device;
+    run_products(device);
+    const auto shapes = cuda::product_shapes(device.context());
+    cuda_stand_in::slow_algorithms(100, std::chrono::milliseconds(5));  // all alike
+    const auto choices = cuda::time_products(device.context(), shapes, "a GPU");
+    for (const cuda::ProductShape& shape : shapes) {
+        const cuda::ProductPlan plan(device.context().cuda().state().blas, shape);
+        const auto* chosen = choices.find(shape);
+        ASSERT_NE(chosen, nullptr);
+        const bool first = std::ranges::equal(plan.candidates()[0].data, chosen->data);
+        const bool second = std::ranges::equal(plan.candidates()[1].data, chosen->data);
+        EXPECT_TRUE(first || second) << "the first that is not refused";
+    }
+}
+
+TEST_F(ProductPlans, ChosenAlgorithmsRunInOtherEngines) {
+    const Operands operands(9, 8, 64, DType::bf16);
+    const auto choices_of = [&](int slow) {
+        cuda_stand_in::slow_algorithms(slow, std::chrono::milliseconds(3));
+        Device device;
+        (void)operands.product(device, DType::fp32);
+        return cuda::time_products(device.context(), cuda::product_shapes(device.context()), "");
+    };
+    int different = 0;
+    Device plain;
+    const Matrix first = operands.product(plain, DType::fp32);
+    for (const int slow : {2, 4, 6}) {
+        std::vector<Matrix> results;
+        const auto choices = choices_of(slow);
+        for (int i = 0; i < 2; ++i) {
+            Device device;
+            cuda::use_choices(device.context().cuda(), choices);
+            results.push_back(operands.product(device, DType::fp32));
+            operands.expect_right(results.back());
+        }
+        EXPECT_TRUE(results[0].same_bits(results[1]));
+        different += results[0].same_bits(first) ? 0 : 1;
+    }
+    EXPECT_GT(different, 0) << "the choices change nothing";
+}
+
+TEST_F(ProductPlans, ChoicesOfAnotherGpuOrLibraryAndDamagedOnesAreRefused) {
+    Device device;
+    run_products(device);
+    const auto shapes = cuda::product_shapes(device.context());
+    const std::string text = cuda::time_products(device.context(), shapes, "a GPU").text();
+    const auto parse = [](const std::string& what) {
+        return cuda::ProductChoices::parse(what, "a GPU");
+    };
+    EXPECT_EQ(parse(text).text(), text);
+    EXPECT_THROW((void)cuda::ProductChoices::parse(text, "another"), InputFileError);
+    EXPECT_THROW((void)parse(""), InputFileError);
+    EXPECT_THROW((void)parse(text.substr(0, text.size() - 20)), InputFileError);
+    std::string other = text;
+    other.replace(other.find("cuBLASLt "), 10, "cuBLASLt 9");
+    EXPECT_THROW((void)parse(other), InputFileError);
+    other = text;
+    other.replace(other.find(':'), 1, " 7:");
+    EXPECT_THROW((void)parse(other), InputFileError);
+    other.replace(other.find(" 7:"), 3, " ");
+    EXPECT_THROW((void)parse(other), InputFileError);
+}
+
+TEST_F(ProductPlans, ShapesWhoseMatricesDoNotFitAreNotTimed) {
+    Device device;
+    run_products(device);
+    auto shapes = cuda::product_shapes(device.context());
+    for (cuda::ProductShape& shape : shapes) shape.a_stride = int64_t{1} << 40;
+    EXPECT_EQ(cuda::time_products(device.context(), shapes, "").size(), 0U);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
 }  // namespace

@@ -28,6 +28,9 @@ void set_multiprocessors(int count);
 /// makes from now on. Some lists begin with an algorithm that it refuses anyway.
 void refuse_algorithms(int algorithms);
 
+/// The first `algorithms` of every list that the heuristic makes from now on take so much longer.
+void slow_algorithms(int algorithms, std::chrono::microseconds longer);
+
 /// The next call of the function (of any function when empty) fails with this error, once.
 /// function is the name of a C function: "cudaMalloc".
 void fail_next_call(cudaError_t error, std::string_view function = {});

@@ -2,8 +2,10 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "hooks.hpp"
 #include "matmul.hpp"
@@ -404,6 +406,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
             std::memset(workspace, 0xff, bytes);
         }
         multiply(matmul, values, algorithm.summation);
+        std::this_thread::sleep_for(std::chrono::microseconds(algorithm.delay_us));
     });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -12,6 +12,8 @@ namespace cuda_stand_in {
 namespace {
 
 std::atomic<int> refused_algorithms{0};
+std::atomic<int> slowed_algorithms{0};
+std::atomic<uint32_t> delay_us{0};
 
 /// FNV-1a.
 class Hash {
@@ -58,6 +60,11 @@ void refuse_algorithms(int algorithms) {
     refused_algorithms.store(algorithms, std::memory_order_relaxed);
 }
 
+void slow_algorithms(int algorithms, std::chrono::microseconds longer) {
+    slowed_algorithms.store(algorithms, std::memory_order_relaxed);
+    delay_us.store(static_cast<uint32_t>(longer.count()), std::memory_order_relaxed);
+}
+
 uint64_t fingerprint(const Matmul& matmul) {
     Hash hash;
     const MatmulDescription& op = matmul.op;
@@ -90,6 +97,7 @@ std::vector<Algorithm> algorithms_for(const Matmul& matmul, const Preference& pr
     const auto refused =
         std::max<size_t>(hash.bits() / summations.size() % 3 == 0 ? 1 : 0,
                          static_cast<size_t>(refused_algorithms.load(std::memory_order_relaxed)));
+    const auto slow = static_cast<size_t>(slowed_algorithms.load(std::memory_order_relaxed));
     std::vector<Algorithm> algorithms;
     for (size_t i = 0; i < summations.size() && algorithms.size() < most; ++i) {
         const Summation& summation = summations[(hash.bits() + i) % summations.size()];
@@ -98,6 +106,7 @@ std::vector<Algorithm> algorithms_for(const Matmul& matmul, const Preference& pr
                             .workspace = std::min(preference.workspace, workspace_bytes),
                             .summation = summation,
                             .refused = algorithms.size() < refused};
+        if (algorithms.size() < slow) algorithm.delay_us = delay_us.load(std::memory_order_relaxed);
         std::copy_n(preference.alignment, 4, algorithm.alignment);
         algorithms.push_back(algorithm);
     }

@@ -17,6 +17,7 @@ struct Algorithm {
     uint64_t workspace = 0;
     uint32_t alignment[4] = {1, 1, 1, 1};  ///< of A, B, C, D: bytes
     Summation summation;
+    uint32_t delay_us = 0;
     bool refused = false;  ///< by cublasLtMatmul, although the heuristic lists it
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
