@@ -43,9 +43,13 @@ void use_choices(Engine& engine, ProductChoices choices);
 /// The shapes of the products that the engine of `ctx` has run, sorted by their text.
 [[nodiscard]] std::vector<ProductShape> product_shapes(Context& ctx);
 
+/// Which candidate of a list with these times, infinite where cuBLASLt refuses one: the first that
+/// is not refused, unless another takes 2 % less; less than that is noise.
+[[nodiscard]] size_t worth_choosing(std::span<const float> times);
+
 /// The candidate of `plan` with the least time for these operands, each run several times on the
-/// stream of `ctx`, by turns; waits for them. The first stays unless another one is 2 % faster.
-/// Empty if cuBLASLt refuses all.
+/// stream of `ctx`, by turns; waits for them. Empty if cuBLASLt refuses all. worth_choosing()
+/// decides.
 [[nodiscard]] std::optional<size_t> fastest_candidate(Context& ctx, ProductPlan& plan,
                                                       const Product& product);
 

@@ -151,6 +151,12 @@ private:
 
 }  // namespace
 
+size_t worth_choosing(std::span<const float> times) {
+    const auto first = std::ranges::find_if(times, [](float time) { return time < kRefused; });
+    const auto best = std::ranges::min_element(times);
+    return static_cast<size_t>((*best < kGain * *first ? best : first) - times.begin());
+}
+
 std::optional<size_t> fastest_candidate(Context& ctx, ProductPlan& plan, const Product& product) {
     Engine& engine = ctx.cuda();
     const Engine::Queue queue{engine.stream(), engine.workspace()};
@@ -159,7 +165,7 @@ std::optional<size_t> fastest_candidate(Context& ctx, ProductPlan& plan, const P
                CUBLAS_STATUS_SUCCESS;
     };
     std::vector<float> times(plan.candidates().size(), kRefused);
-    std::vector<size_t> runs;  // those that are not refused, the heuristic's first first
+    std::vector<size_t> runs;  // those that are not refused
     for (size_t i = 0; i < times.size(); ++i) {
         if (launch(i)) runs.push_back(i);  // and warms up
     }
@@ -173,9 +179,7 @@ std::optional<size_t> fastest_candidate(Context& ctx, ProductPlan& plan, const P
             times[i] = std::min(times[i], ms);
         }
     }
-    const auto best =
-        static_cast<size_t>(std::min_element(times.begin(), times.end()) - times.begin());
-    return times[best] < kGain * times[runs.front()] ? best : runs.front();
+    return worth_choosing(times);
 }
 
 ProductChoices time_products(Context& ctx, std::span<const ProductShape> shapes,

@@ -316,7 +316,7 @@ TEST_F(CudaTraining, RunsWithProductsThatAnEarlierRunHasTimed) {
         choices.push_back(text);
     };
 #ifdef VOCABPIPE_ON_STAND_IN
-    cuda_stand_in::slow_algorithms(3, std::chrono::milliseconds(2));
+    cuda_stand_in::slow_algorithms(3, std::chrono::milliseconds(1));
 #endif
     const std::vector<json> first = run(2, options);
 #ifdef VOCABPIPE_ON_STAND_IN

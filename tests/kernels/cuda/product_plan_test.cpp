@@ -4,6 +4,7 @@
 #include "kernels/cuda/product_choices.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -220,20 +221,13 @@ TEST_F(ProductPlans, AreTimedOnceAndTheFastestIsChosen) {
     }
 }
 
-TEST_F(ProductPlans, WithoutAFasterOneTheFirstStays) {
-    Device device;
-    run_products(device);
-    const auto shapes = cuda::product_shapes(device.context());
-    cuda_stand_in::slow_algorithms(100, std::chrono::milliseconds(5));  // all alike
-    const auto choices = cuda::time_products(device.context(), shapes, "a GPU");
-    for (const cuda::ProductShape& shape : shapes) {
-        const cuda::ProductPlan plan(device.context().cuda().state().blas, shape);
-        const auto* chosen = choices.find(shape);
-        ASSERT_NE(chosen, nullptr);
-        const bool first = std::ranges::equal(plan.candidates()[0].data, chosen->data);
-        const bool second = std::ranges::equal(plan.candidates()[1].data, chosen->data);
-        EXPECT_TRUE(first || second) << "the first that is not refused";
-    }
+TEST_F(ProductPlans, TheFirstThatIsNotRefusedStaysUnlessAnotherIsClearlyFaster) {
+    constexpr float refused = std::numeric_limits<float>::infinity();
+    const auto choice = [](const std::vector<float>& times) { return cuda::worth_choosing(times); };
+    EXPECT_EQ(choice({10, 9.9F, 9.81F}), 0U);
+    EXPECT_EQ(choice({10, 9.9F, 9.79F}), 2U);
+    EXPECT_EQ(choice({refused, 10, refused, 9.9F}), 1U);
+    EXPECT_EQ(choice({refused, 10, 5, 4}), 3U);
 }
 
 TEST_F(ProductPlans, ChosenAlgorithmsRunInOtherEngines) {
