@@ -4,7 +4,7 @@
 //
 //     bench_step [--num-layers 12 --hidden-size 768 ... --dtype fp32,bf16 --threads-per-rank 2]
 //     bench_step --model llama-124m
-//     bench_step --device cuda --model gpt2-1.5b
+//     bench_step --device cuda --model gpt2-1.5b [--timed-products]
 //
 // Model FLOPs of a step = 3 * tokens * (2 per weight of a matrix + attention, counted half).
 // step: by the host's clock. device: from the first action's begin to the last one's end, on GPUs
@@ -12,6 +12,10 @@
 #include "benchmarks/step_bench.hpp"
 #include "src/tool/devices.hpp"
 #include "vocabpipe/error.hpp"
+
+#ifdef VOCABPIPE_WITH_CUDA
+#include "vocabpipe/cuda/product_choices.hpp"
+#endif
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -54,6 +58,7 @@ struct Options {
     std::string device = "host";
     std::string preset;
     bool untie = false;
+    bool timed_products = false;
     std::string json;
 };
 
@@ -79,6 +84,9 @@ void add_flags(CLI::App& app, Options& o) {
         ->delimiter(',')
         ->check(CLI::IsMember({"fp32", "bf16"}));
     app.add_flag("--untie-embeddings-and-output-weights", o.untie);
+    app.add_flag("--timed-products", o.timed_products,
+                 "On GPUs: let the steps' products run with the fastest of cuBLASLt's algorithms, "
+                 "not with the first of its heuristic");
     app.add_option("--json", o.json, "Also write the table as JSON lines");
 }
 
@@ -127,6 +135,15 @@ std::string aim(const Options& o) {
     return "-";
 }
 
+/// The fastest algorithms for the products that `device` has run.
+ProductOptions timed_products([[maybe_unused]] Communicator& communicator,
+                              [[maybe_unused]] Device& device) {
+#ifdef VOCABPIPE_WITH_CUDA
+    if (device.asynchronous()) return {.choices = time_products(communicator, device)};
+#endif
+    throw UsageError("--timed-products: needs --device cuda");
+}
+
 bench::ProductTimer product_timer(const Options& o, [[maybe_unused]] Device& device) {
 #ifdef VOCABPIPE_WITH_CUDA
     if (o.device == "cuda") return bench::cuda_product_timer(device);
@@ -138,7 +155,6 @@ int run(Options& o) {
     bench::StepCase& which = o.which;
     ModelConfig& m = which.model;
     m.check();
-    const auto make_device = tool::device_factory(o.device, /*ranks_are_threads=*/true);
     std::FILE* out = nullptr;
     if (!o.json.empty()) {
         out = std::fopen(o.json.c_str(), "w");
@@ -150,8 +166,10 @@ int run(Options& o) {
         bench::StepTiming timing;
         double gemm = 0;
         World::threads(1).run([&](Communicator& communicator) {
-            const auto open_device = [&] {
-                return make_device ? make_device(RankPlacement{}) : make_host_device();
+            const auto open_device = [&](const ProductOptions& products = {}) {
+                const auto make =
+                    tool::device_factory(o.device, /*ranks_are_threads=*/true, products);
+                return make ? make(RankPlacement{}) : make_host_device();
             };
             std::unique_ptr<Device> device = open_device();
             if (&dtype == &o.dtypes.front()) {
@@ -173,6 +191,12 @@ int run(Options& o) {
                 std::fflush(stdout);
             }
             timing = bench::time_steps(communicator, *device, which);
+            if (o.timed_products) {
+                const ProductOptions products = timed_products(communicator, *device);
+                device.reset();
+                device = open_device(products);
+                timing = bench::time_steps(communicator, *device, which);
+            }
             // Anew: a step leaves its device with the stream and workspace of its last action.
             device.reset();
             device = open_device();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,12 +37,24 @@ public:
     [[nodiscard]] std::span<std::byte> workspace() const { return queue_.workspace; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
 
+    /// Products are spread over `count` multiprocessors less than there are, but over half of them
+    /// at least: kernels of communication hold some while they wait for other ranks, and blocks of
+    /// a product that find no place run after all others, which can double its time. Bits depend
+    /// on it.
+    void leave_multiprocessors(int count) { left_multiprocessors_ = count; }
+    /// What a product is made for; 0: all there are.
+    [[nodiscard]] int product_multiprocessors() const {
+        if (left_multiprocessors_ == 0) return 0;
+        return std::max(multiprocessors_ - left_multiprocessors_, (multiprocessors_ + 1) / 2);
+    }
+
     struct State;  ///< kernels/cuda/engine_state.hpp, which knows cuBLASLt and cuDNN
     [[nodiscard]] State& state() { return *state_; }
 
 private:
     Queue queue_;
     int multiprocessors_ = 1;
+    int left_multiprocessors_ = 0;
     std::unique_ptr<State> state_;
 };
 

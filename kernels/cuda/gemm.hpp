@@ -14,8 +14,9 @@ namespace vocabpipe::kernels::cuda {
 /// of 0 and 1 are fine: k == 0 gives c = bias or 0. a, b and c must not overlap.
 ///
 /// The lane's whole workspace is scratch of the product: what an operator keeps there is lost.
-/// Descriptors and the algorithm, the first that cuBLASLt's heuristic names, are cached per shape
-/// in the engine of `ctx`. Equal calls give equal bits; row or column shards of a product need not.
+/// Descriptors and the algorithm, the first of cuBLASLt's heuristic that it runs, are cached per
+/// shape in the engine of `ctx`. Partial sums stay in fp32. Equal calls give equal bits; row or
+/// column shards of a product need not.
 void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias = {});
 

@@ -20,10 +20,14 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/memory.cpp
   kernels/cuda/norm.cu
   kernels/cuda/operators.cpp
+  kernels/cuda/product_choices.cpp
+  kernels/cuda/product_plan.cpp
+  kernels/cuda/product_shape.cpp
   kernels/cuda/rms_norm.cu
   kernels/cuda/rotary.cu
   kernels/cuda/row_additions.cu
   kernels/cuda/row_sums.cu
   kernels/cuda/step.cu
   kernels/cuda/tiled_gemm.cu
+  kernels/cuda/time_products.cpp
   kernels/cuda/vocabulary.cu)

@@ -4,7 +4,9 @@
 #include "vocabpipe/error.hpp"
 
 #ifdef VOCABPIPE_WITH_CUDA
+#include "src/support/output_file.hpp"
 #include "vocabpipe/cuda/device.hpp"
+#include "vocabpipe/cuda/product_choices.hpp"
 
 #include <algorithm>
 #endif
@@ -12,21 +14,47 @@
 namespace vocabpipe::tool {
 
 std::function<std::unique_ptr<Device>(const RankPlacement&)> device_factory(
-    const std::string& device, bool ranks_are_threads) {
+    const std::string& device, bool ranks_are_threads,
+    [[maybe_unused]] const ProductOptions& products) {
     if (device == "host") return {};
 #ifdef VOCABPIPE_WITH_CUDA
-    return [ranks_are_threads](const RankPlacement& place) {
+    return [ranks_are_threads, products](const RankPlacement& place) {
         prepare_cuda(!ranks_are_threads && place.ranks > 1);
         const int shared = std::max(cuda_device_count(), 1);
-        return ranks_are_threads ? make_cuda_device({.ordinal = place.local_rank % shared,
-                                                     .transport = CudaTransport::copies})
-                                 : make_cuda_device({.ordinal = place.local_rank});
+        CudaDeviceOptions options{.ordinal = place.local_rank,
+                                  .left_multiprocessors = products.left_multiprocessors,
+                                  .product_choices = products.choices};
+        if (ranks_are_threads) {
+            options.ordinal %= shared;
+            options.transport = CudaTransport::copies;
+        }
+        return make_cuda_device(options);
     };
 #else
     (void)ranks_are_threads;
     throw UsageError("--device " + device +
                      ": this build has no CUDA; configure with -DVOCABPIPE_ENABLE_CUDA=ON or use "
                      "--device host");
+#endif
+}
+
+std::function<void(Communicator&, Device&)> products_writer(const std::string& device,
+                                                            const std::string& path) {
+    if (device != "cuda") {
+        throw UsageError("--time-products " + path + ": needs --device cuda, this is " + device);
+    }
+#ifdef VOCABPIPE_WITH_CUDA
+    return [path](Communicator& communicator, Device& used) {
+        const std::string text = time_products(communicator, used);
+        communicator.agree([&] {
+            if (communicator.rank() != 0) return;
+            OutputFile file(path);
+            file.write(text);
+            file.publish();
+        });
+    };
+#else
+    return {};  // device_factory() has refused the device
 #endif
 }
 

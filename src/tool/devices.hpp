@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/train/product_options.hpp"
 #include "src/train/rank_placement.hpp"
+#include "vocabpipe/world.hpp"
 
 #include <functional>
 #include <memory>
@@ -13,6 +15,10 @@ namespace vocabpipe::tool {
 /// one of its number on the host; threads of a process share those there are. Throws UsageError in
 /// a build without CUDA.
 [[nodiscard]] std::function<std::unique_ptr<Device>(const RankPlacement&)> device_factory(
-    const std::string& device, bool ranks_are_threads);
+    const std::string& device, bool ranks_are_threads, const ProductOptions& products = {});
+
+/// Writes what time_products() finds to `path`. Throws UsageError unless `device` is cuda.
+[[nodiscard]] std::function<void(Communicator&, Device&)> products_writer(const std::string& device,
+                                                                          const std::string& path);
 
 }  // namespace vocabpipe::tool

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <new>
 #include <sstream>
@@ -41,6 +42,15 @@ double patience_seconds(double grace) {
     return grace < 3 ? grace / 3 : grace - 2;
 }
 
+std::string text_of_file(const std::string& path, const char* flag) {
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    if (!file || !(text << file.rdbuf())) {
+        throw InputFileError(std::string(flag) + " " + path + ": cannot be read, or is empty");
+    }
+    return text.str();
+}
+
 }  // namespace
 
 void add_launch_flags(CLI::App& app, Launch& launch) {
@@ -52,6 +62,12 @@ void add_launch_flags(CLI::App& app, Launch& launch) {
                    "host, or cuda: one GPU per rank; with --transport threads ranks may share one")
         ->check(CLI::IsMember({"host", "cuda"}))
         ->capture_default_str();
+    app.add_option("--left-multiprocessors", launch.left_multiprocessors,
+                   "Of a GPU, that matrix products leave to NCCL; bits depend on it (default: as "
+                   "many as NCCL may hold where it joins several ranks, else 0)")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--product-choices", launch.product_choices,
+                   "File of --time-products: which algorithms matrix products on GPUs run with");
     app.add_option("--distributed-timeout-seconds", launch.timeout_seconds,
                    "A rank that waits this long without progress gives up")
         ->capture_default_str();
@@ -88,7 +104,20 @@ void check_launch(const CLI::App& app, const Launch& launch, TrainOptions& optio
     }
     options.ranks_are_threads = launch.ranks_are_threads();
     options.device = launch.device;
-    options.make_device = device_factory(launch.device, launch.ranks_are_threads());
+    const auto of_gpus = [&](const std::string& flag) {
+        if (launch.device == "cuda") return;
+        throw UsageError(flag + ": needs --device cuda, this is " + launch.device);
+    };
+    if (launch.left_multiprocessors) {
+        of_gpus("--left-multiprocessors " + std::to_string(*launch.left_multiprocessors));
+    }
+    if (!launch.product_choices.empty()) {
+        of_gpus("--product-choices " + launch.product_choices);
+        options.products.choices = text_of_file(launch.product_choices, "--product-choices");
+    }
+    options.products.left_multiprocessors = launch.left_multiprocessors;
+    options.make_device =
+        device_factory(launch.device, launch.ranks_are_threads(), options.products);
 }
 
 bool first_of_launch() {

@@ -14,10 +14,12 @@ namespace vocabpipe::tool {
 
 /// Where the ranks of a program come from; the comments name its flags.
 struct Launch {
-    std::string transport = "mpi";  // --transport
-    int ranks = 0;                  // --ranks, with --transport threads
-    std::string device = "host";    // --device
-    double timeout_seconds = 600;   // --distributed-timeout-seconds; Megatron's is 10 minutes
+    std::string transport = "mpi";            // --transport
+    int ranks = 0;                            // --ranks, with --transport threads
+    std::string device = "host";              // --device
+    std::optional<int> left_multiprocessors;  // --left-multiprocessors; none: what NCCL may hold
+    std::string product_choices;              // --product-choices, a file; empty: none
+    double timeout_seconds = 600;  // --distributed-timeout-seconds; Megatron's is 10 minutes
     std::optional<double> sigterm_grace_seconds;  // --sigterm-grace-seconds; none: the launcher's
 
     [[nodiscard]] bool ranks_are_threads() const { return transport == "threads"; }

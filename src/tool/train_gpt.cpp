@@ -3,6 +3,7 @@
 // them.
 #include "src/tool/config_file.hpp"
 #include "src/tool/data_flags.hpp"
+#include "src/tool/devices.hpp"
 #include "src/tool/flag_values.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/model_flags.hpp"
@@ -49,7 +50,7 @@ void set_costs(const std::string& text, TrainOptions& options) {
     options.schedule_costs = std::pair{forward, backward};
 }
 
-void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
+void add_flags(CLI::App& app, TrainOptions& t, std::string& costs, std::string& time_products) {
     app.add_option("--train-iters", t.train_iters, "Steps")->capture_default_str();
     app.add_option_function<std::vector<int64_t>>(
            "--rampup-batch-size",
@@ -110,6 +111,10 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
         ->check(CLI::IsMember({"ordered", "native"}))
         ->default_str("ordered");
 
+    app.add_option("--time-products", time_products,
+                   "File for the fastest algorithms of the matrix products that the run used on "
+                   "GPUs, timed after its last step; for --product-choices of later runs");
+
     app.add_option("--trace-dir", t.trace_dir, "Folder for Chrome traces of the last step");
     app.add_option("--metrics", t.metrics, "File for one JSON object per step");
     app.add_option("--tensorboard-dir", t.tensorboard_dir, "Folder for TensorBoard event files");
@@ -134,6 +139,7 @@ int main(int argc, char** argv) {
     TrainOptions options;
     tool::Launch launch;
     std::string costs = "1,2";
+    std::string time_products;
     CLI::App app(
         "Trains a GPT, Llama, Qwen or Gemma with pipeline and vocabulary parallelism.\n"
         "  mpirun -np 2 train_gpt --data-path PREFIX ...\n"
@@ -141,7 +147,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", VOCABPIPE_VERSION);
     tool::ModelFlags model(app, options);
     tool::add_data_flags(app, options.data);
-    add_flags(app, options, costs);
+    add_flags(app, options, costs, time_products);
     tool::add_launch_flags(app, launch);
     const std::shared_ptr<tool::ConfigFile> config = tool::ConfigFile::add_to(app);
     const auto refuse = [](const std::string& what, ExitCode code) {
@@ -173,6 +179,9 @@ int main(int argc, char** argv) {
         model.resolve();
         set_costs(costs, options);
         tool::check_launch(app, launch, options);
+        if (!time_products.empty()) {
+            options.after_training = tool::products_writer(options.device, time_products);
+        }
         install_run_signals();
         options.stop_requested = stop_requested;
         options.terminated = terminated;

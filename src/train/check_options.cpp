@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -90,6 +91,13 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     const std::string config = print_model_config(m);
     add("config.json with the checksum", crc32c(std::as_bytes(std::span(config))));
     add("--device", o.device);
+    if (o.products.left_multiprocessors) {
+        add("--left-multiprocessors", *o.products.left_multiprocessors);
+    }
+    if (!o.products.choices.empty()) {
+        add("--product-choices with the checksum",
+            crc32c(std::as_bytes(std::span(o.products.choices))));
+    }
     add("--micro-batch-size", o.micro_batch_size);
     add("--global-batch-size", o.global_batch_size);
     add("--rampup-batch-size", o.ramp_up

@@ -4,6 +4,7 @@
 #include "src/train/batch_size_schedule.hpp"
 #include "src/train/data/data_options.hpp"
 #include "src/train/evaluation_options.hpp"
+#include "src/train/product_options.hpp"
 #include "src/train/rank_placement.hpp"
 #include "vocabpipe/learning_rate.hpp"
 #include "vocabpipe/lower.hpp"
@@ -81,6 +82,9 @@ struct TrainOptions {
     std::string device = "host";  // --device
     /// The rank's device, made by its thread; empty: the host.
     std::function<std::unique_ptr<Device>(const RankPlacement&)> make_device;
+    ProductOptions products;  // for CUDA
+    /// Called on every rank after the last step, with what ran it: --time-products.
+    std::function<void(Communicator&, Device&)> after_training;
     bool ranks_are_threads = false;               // memory is the process's, not the rank's
     std::function<bool()> stop_requested;         // SIGUSR1; empty: never
     std::function<bool()> terminated;             // SIGTERM; empty: never

@@ -116,6 +116,9 @@ public:
                 reorder();
             }
         }
+        if (stop == StopReason::none && options_.after_training) {
+            options_.after_training(communicator_, *device_);
+        }
         end();
         end_early(stop, step);
         finish();

@@ -35,4 +35,10 @@ inline std::function<std::unique_ptr<Device>(int rank)> devices(CudaTransport tr
     };
 }
 
+/// For a single rank that is to have the bits of `ranks` ranks with this transport.
+inline std::unique_ptr<Device> single_rank_device(CudaTransport transport, int ranks) {
+    const bool shares = transport == CudaTransport::nccl && ranks > 1;
+    return make_cuda_device({.left_multiprocessors = shares ? nccl_multiprocessors() : 0});
+}
+
 }  // namespace vocabpipe::testing

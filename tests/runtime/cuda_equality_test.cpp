@@ -56,7 +56,7 @@ TEST_P(CudaEquality, LossAndGradientsHaveTheBitsOfASingleRankOnTheDevice) {
         const ModelPartition partition = even_partition(config, schedule, step.sequences);
         Gradients expected;
         {
-            const std::unique_ptr<Device> device = make_cuda_device({});
+            const std::unique_ptr<Device> device = single_rank_device(transport, c.ranks);
             expected = run_single_rank(config, partition, schedule, batch, 7, *device);
         }
         World world = World::threads(c.ranks, {.timeout_seconds = 30});

@@ -96,7 +96,8 @@ TEST_P(CudaModelFamilies, HaveTheBitsOfASingleRankOnTheDevice) {
     if (!config.gated && run.recompute == Recompute::selective) partition.recompute = run.recompute;
     Gradients expected;
     {
-        const std::unique_ptr<Device> device = make_cuda_device({});
+        const std::unique_ptr<Device> device =
+            single_rank_device(run.transport, run.schedule.ranks);
         expected = run_single_rank(config, partition, schedule, batch, 7, *device);
     }
     for (const double loss : expected.losses) ASSERT_TRUE(std::isfinite(loss));
@@ -119,7 +120,7 @@ TEST_P(CudaDocuments, StayApartWithTheBitsOfASingleRankOnTheDevice) {
     config.dtype = run.dtype;
     Batch batch = random_batch(config, schedule.microbatches, 2, 3);
     ModelPartition partition = even_partition(config, schedule, 2);
-    const std::unique_ptr<Device> device = make_cuda_device({});
+    const std::unique_ptr<Device> device = single_rank_device(run.transport, run.schedule.ranks);
     const Gradients without = run_single_rank(config, partition, schedule, batch, 7, *device);
     cut_into_documents(batch, 5);
     const Gradients expected = run_single_rank(config, partition, schedule, batch, 7, *device);

@@ -69,6 +69,29 @@ TEST_P(CudaStep, NeitherWaitsForTheDeviceNorAllocatesAfterTheFirstOne) {
     }
 }
 
+TEST_P(CudaStep, LeavesMultiprocessorsToNccl) {
+    // Rank 0 has posted the receive of its first gradient while it runs its forward passes.
+    CudaPipeline pipeline{.ranks = 2, .steps = 2, .transport = GetParam()};
+    cuda_stand_in::set_multiprocessors(64);
+    const auto crowded = [&] {
+        cuda_stand_in::reset_counters();
+        pipeline.run();
+        EXPECT_GT(cuda_stand_in::counters().matmuls, 0U);
+        return cuda_stand_in::counters().crowded_matmuls;
+    };
+    EXPECT_EQ(crowded(), 0U);
+    pipeline.make_device = [](int, CudaDeviceOptions options) {
+        options.left_multiprocessors = 0;
+        return make_cuda_device(options);
+    };
+    if (GetParam() == CudaTransport::nccl) {
+        EXPECT_GT(crowded(), 0U) << "nothing overlaps that could";
+    } else {
+        EXPECT_EQ(crowded(), 0U) << "copies hold none";
+    }
+    cuda_stand_in::set_multiprocessors(0);
+}
+
 TEST_P(CudaStep, HasTheSameBitsHoweverItsStreamsAreDelayed) {
     const ModelConfig config = tiny_gpt(4, {.vocab_size = 53, .dtype = DType::bf16, .tied = true});
     for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier, VocabMode::interlaced}) {

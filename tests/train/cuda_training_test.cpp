@@ -9,6 +9,7 @@
 #include "tests/runtime/cuda_devices.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "tests/train/training_run.hpp"
+#include "vocabpipe/cuda/product_choices.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/profile.hpp"
 
@@ -32,10 +33,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-std::function<std::unique_ptr<Device>(const RankPlacement&)> on(CudaTransport transport) {
-    return [transport](const RankPlacement& place) {
-        return make_cuda_device({.ordinal = transport == CudaTransport::nccl ? place.local_rank : 0,
-                                 .transport = transport});
+std::function<std::unique_ptr<Device>(const RankPlacement&)> on(CudaTransport transport,
+                                                                CudaDeviceOptions options = {}) {
+    options.transport = transport;
+    return [options](const RankPlacement& place) {
+        CudaDeviceOptions of_rank = options;
+        if (options.transport == CudaTransport::nccl) of_rank.ordinal = place.local_rank;
+        return make_cuda_device(of_rank);
     };
 }
 
@@ -174,7 +178,8 @@ TEST_F(CudaTraining, OfReplicasHasTheSameBitsOnEveryTransportAndFollowsTheHost) 
         const auto with = [&](CudaTransport transport) {
             setup.make_device = [=](int rank) {
                 return make_cuda_device({.ordinal = transport == CudaTransport::nccl ? rank : 0,
-                                         .transport = transport});
+                                         .transport = transport,
+                                         .left_multiprocessors = nccl_multiprocessors()});
             };
             return train_on_threads(setup);
         };
@@ -266,7 +271,9 @@ TEST_F(CudaTraining, GoesOnAtOtherRanksWithAnotherScheduleRecomputing) {
     set_family(options.model, ModelFamily::gemma2);
     options.train_iters = 6;
     options.vocab_mode = VocabMode::none;
-    options.make_device = on(CudaTransport::copies);
+    // What it has over NCCL, so that the bits are those of the run there.
+    options.make_device =
+        on(CudaTransport::copies, {.left_multiprocessors = nccl_multiprocessors()});
     options.save = folder_ / "saved";
     options.save_interval = 3;
     const std::vector<json> expected = run(2, options);
@@ -291,6 +298,54 @@ TEST_F(CudaTraining, GoesOnAtOtherRanksWithAnotherScheduleRecomputing) {
         }
         EXPECT_NEAR(sharded[i].at("loss"), want.at("loss"), 2e-5);  // as in CudaCurve
     }
+}
+
+TEST_F(CudaTraining, RunsWithProductsThatAnEarlierRunHasTimed) {
+    TrainOptions options = this->options();
+    options.train_iters = 2;
+    const std::vector<CudaTransport> transports =
+        gpus_for_nccl() < 2 ? std::vector{CudaTransport::copies}
+                            : std::vector{CudaTransport::copies, CudaTransport::nccl};
+    const CudaDeviceOptions left{.left_multiprocessors = nccl_multiprocessors()};
+    options.make_device = on(transports.back(), left);
+    std::mutex mutex;
+    std::vector<std::string> choices;
+    options.after_training = [&](Communicator& communicator, Device& device) {
+        const std::string text = time_products(communicator, device);
+        const std::lock_guard lock(mutex);
+        choices.push_back(text);
+    };
+#ifdef VOCABPIPE_ON_STAND_IN
+    cuda_stand_in::slow_algorithms(3, std::chrono::milliseconds(1));
+#endif
+    const std::vector<json> first = run(2, options);
+#ifdef VOCABPIPE_ON_STAND_IN
+    cuda_stand_in::slow_algorithms(0, {});
+#endif
+    ASSERT_EQ(choices.size(), 2U);
+    EXPECT_EQ(choices[0], choices[1]);
+    options.after_training = {};
+    EXPECT_EQ(run(2, options).back().at("loss"), first.back().at("loss")) << "timing is no part";
+
+    CudaDeviceOptions timed = left;
+    timed.product_choices = choices[0];
+    std::vector<std::vector<json>> runs;
+    for (const CudaTransport transport : transports) {  // the choices, not the run, make the bits
+        options.make_device = on(transport, timed);
+        runs.push_back(run(2, options));
+        EXPECT_EQ(runs.back().back().at("loss"), runs.front().back().at("loss"));
+        EXPECT_EQ(runs.back().back().at("grad_norm"), runs.front().back().at("grad_norm"));
+        EXPECT_NEAR(runs.back().back().at("loss"), first.back().at("loss"), 2e-5);
+    }
+#ifdef VOCABPIPE_ON_STAND_IN
+    EXPECT_NE(runs.front().back().at("grad_norm"), first.back().at("grad_norm"))
+        << "the choices change nothing";
+#endif
+    timed.product_choices = "something else";
+    options.make_device = on(CudaTransport::copies, timed);
+    EXPECT_THAT(
+        [&] { (void)run(1, options); },
+        ThrowsMessage<AgreedError>(HasSubstr("--product-choices: the first line is 'some")));
 }
 
 TEST_F(CudaTraining, EndsAfterTheStepInWhichItIsAskedTo) {

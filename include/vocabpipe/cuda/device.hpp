@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 namespace vocabpipe {
 
@@ -18,6 +20,15 @@ enum class CudaTransport : uint8_t {
 struct CudaDeviceOptions {
     int ordinal = 0;                                ///< as CUDA counts, after CUDA_VISIBLE_DEVICES
     CudaTransport transport = CudaTransport::nccl;  ///< what moves memory between the ranks' GPUs
+    /// Multiprocessors that matrix products leave to others, because NCCL's kernels stay on theirs
+    /// while they wait for other ranks, and a product spread over all of them waits for those, up
+    /// to twice its time. Empty: nccl_multiprocessors() where NCCL joins several ranks, else 0.
+    /// Bits depend on it: a run on one rank that is to have those of several sets it.
+    std::optional<int> left_multiprocessors = {};
+    /// What time_products() returned in an earlier run (product_choices.hpp), the same on every
+    /// rank, because bits depend on it. Empty, and for products that are not in it: the first
+    /// algorithm of cuBLASLt's heuristic. InputFileError if it is of another GPU or library.
+    std::string product_choices = {};
 };
 
 /// Sets what CUDA reads once, at its first call in a process, where the user has not set it. To be
@@ -29,6 +40,9 @@ struct CudaDeviceOptions {
 /// for the whole device, where NCCL's kernels wait for other ranks. It takes seconds, so only
 /// there.
 void prepare_cuda(bool nccl_joins_ranks);
+
+/// Multiprocessors that NCCL's kernels of a rank hold at the same time, at most.
+[[nodiscard]] int nccl_multiprocessors();
 
 /// GPUs that this process sees; 0 without a driver. Prepares CUDA for a process without NCCL.
 [[nodiscard]] int cuda_device_count();

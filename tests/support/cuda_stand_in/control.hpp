@@ -26,6 +26,16 @@ inline constexpr size_t kModuleBytes = size_t{16} << 20;
 /// Highest memory in use since the process started or reset_counters().
 [[nodiscard]] size_t memory_peak(int device);
 
+/// Multiprocessors of each device, from the next that is asked for; 0: the few it has by default.
+void set_multiprocessors(int count);
+
+/// cublasLtMatmul refuses the first `algorithms` of every list that cublasLtMatmulAlgoGetHeuristic
+/// makes from now on. Some lists begin with an algorithm that it refuses anyway.
+void refuse_algorithms(int algorithms);
+
+/// The first `algorithms` of every list that the heuristic makes from now on take so much longer.
+void slow_algorithms(int algorithms, std::chrono::microseconds longer);
+
 /// The next call of the function (of any function when empty) fails with this error, once.
 /// function is the name of a C function: "cudaMalloc".
 void fail_next_call(cudaError_t error, std::string_view function = {});
@@ -60,6 +70,10 @@ struct Counters {
     uint64_t matmuls = 0;             ///< cublasLtMatmul
     uint64_t blocked_launches = 0;    ///< of all kinds, that waited because their stream was full
     uint64_t false_dependencies = 0;  ///< work that waited for a stream it shares a connection with
+    uint64_t refused_matmuls = 0;     ///< that refused an algorithm which the heuristic had listed
+    /// Those that were made for more multiprocessors than NCCL's kernels left free when they began:
+    /// on a GPU some of their blocks run in a second round, after all the others.
+    uint64_t crowded_matmuls = 0;
     bool operator==(const Counters&) const = default;
 };
 [[nodiscard]] Counters counters();

@@ -2,12 +2,16 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "hooks.hpp"
 #include "matmul.hpp"
+#include "matmul_algorithms.hpp"
 #include "memory.hpp"
+#include "multiprocessors.hpp"
 #include "stream.hpp"
 #include "stream_queue.hpp"
 
@@ -18,19 +22,6 @@ struct cublasLtContext {
 namespace {
 
 using namespace cuda_stand_in;
-
-struct Preference {
-    uint64_t workspace = 0;
-    uint32_t alignment[4] = {256, 256, 256, 256};  ///< of A, B, C, D: bytes
-};
-
-/// What an algorithm of the stand-in remembers: the problem it was chosen for.
-struct Algorithm {
-    uint64_t problem;
-    uint64_t workspace;
-    uint32_t alignment[4];
-};
-static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
 MatrixLayout& layout_of(cublasLtMatrixLayout_t handle) {
     return *reinterpret_cast<MatrixLayout*>(handle);
@@ -135,27 +126,6 @@ cublasStatus_t entered(const char* function) {
     return enter(function) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-/// Everything an algorithm depends on, in one number.
-uint64_t fingerprint(const Matmul& matmul) {
-    uint64_t hash = 14695981039346656037U;  // FNV-1a
-    const auto mix = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211U; };
-    const MatmulDescription& op = matmul.op;
-    for (const auto value : {static_cast<int64_t>(op.compute), int64_t{op.transpose_a},
-                             int64_t{op.transpose_b}, int64_t{op.epilogue}, op.aux_leading,
-                             int64_t{op.multiprocessors}, int64_t{op.pointer_mode}}) {
-        mix(static_cast<uint64_t>(value));
-    }
-    for (const MatrixLayout* layout : {&matmul.a, &matmul.b, &matmul.c, &matmul.d}) {
-        for (const auto value :
-             {static_cast<int64_t>(layout->type), int64_t{layout->order},
-              static_cast<int64_t>(layout->rows), static_cast<int64_t>(layout->columns),
-              layout->leading, int64_t{layout->batch}, layout->batch_stride}) {
-            mix(static_cast<uint64_t>(value));
-        }
-    }
-    return hash;
-}
-
 /// On a GPU this is an illegal access some time later.
 void require_device_memory(const char* name, const void* data, uint64_t elements, int32_t type) {
     if (!is_device_memory(data, elements * element_bytes(type))) {
@@ -174,7 +144,7 @@ void require_operands(const Matmul& matmul, const void* a, const void* b, const 
     if (beta != 0.0F) {
         require_device_memory("C", c, matmul.c.span(), matmul.c.type);
     }
-    if (op.adds_bias() || op.writes_bias_gradient()) {
+    if (op.uses_bias_pointer()) {
         require_device_memory("the bias", op.bias,
                               op.epilogue == CUBLASLT_EPILOGUE_BGRADB ? matmul.n() : matmul.m(),
                               matmul.d.type);
@@ -324,8 +294,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
             return set(
                 field(preference.alignment[attr - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES]), buf,
                 sizeInBytes);
-        case CUBLASLT_MATMUL_PREF_SEARCH_MODE:
         case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+            return set(field(preference.reductions), buf, sizeInBytes);
+        case CUBLASLT_MATMUL_PREF_SEARCH_MODE:
         case CUBLASLT_MATMUL_PREF_MAX_WAVES_COUNT:
             return set(Field{&ignored, sizeof(uint32_t)}, buf, sizeInBytes);
         case CUBLASLT_MATMUL_PREF_IMPL_MASK:
@@ -357,19 +328,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     if (const cublasStatus_t status = check(matmul)) {
         return status;
     }
-    const Preference& wishes = preference_of(preference);
-    // Some workspace whenever it is allowed, so that a program which passes none is found out.
-    Algorithm algorithm{.problem = fingerprint(matmul),
-                        .workspace = std::min<uint64_t>(wishes.workspace, 4096),
-                        .alignment = {}};
-    std::copy_n(wishes.alignment, 4, algorithm.alignment);
-    cublasLtMatmulHeuristicResult_t& result = heuristicResultsArray[0];
-    result = {};
-    std::memcpy(&result.algo, &algorithm, sizeof algorithm);
-    result.workspaceSize = algorithm.workspace;
-    result.state = CUBLAS_STATUS_SUCCESS;
-    result.wavesCount = 1.0F;
-    *returnAlgoCount = 1;
+    const std::vector<Algorithm> found =
+        algorithms_for(matmul, preference_of(preference), static_cast<size_t>(requestedAlgoCount));
+    for (size_t i = 0; i < found.size(); ++i) {
+        cublasLtMatmulHeuristicResult_t& result = heuristicResultsArray[i];
+        result = {};
+        std::memcpy(&result.algo, &found[i], sizeof(Algorithm));
+        result.workspaceSize = found[i].workspace;
+        result.state = CUBLAS_STATUS_SUCCESS;
+        result.wavesCount = 1.0F;
+    }
+    *returnAlgoCount = static_cast<int>(found.size());
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -397,9 +366,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
     if (D == A || D == B || (C == D && matmul.c != matmul.d)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    Algorithm algorithm{.problem = fingerprint(matmul), .workspace = 0, .alignment = {1, 1, 1, 1}};
+    Algorithm algorithm{.problem = fingerprint(matmul)};
     if (algo != nullptr) {
-        std::memcpy(&algorithm, algo, sizeof algorithm);
+        std::memcpy(static_cast<void*>(&algorithm), algo, sizeof algorithm);
     }
     if (algorithm.problem != fingerprint(matmul) || algorithm.workspace > workspaceSizeInBytes ||
         (algorithm.workspace > 0 &&
@@ -414,13 +383,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
             return CUBLAS_STATUS_INVALID_VALUE;
         }
     }
+    if (algorithm.refused) {
+        count(&Counters::refused_matmuls);
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
     const bool on_host = matmul.op.pointer_mode == CUBLASLT_POINTER_MODE_HOST;
     const auto* const alpha_at = static_cast<const float*>(alpha);
     const auto* const beta_at = static_cast<const float*>(beta);
     MatmulOperands values{A, B, C, D, on_host ? *alpha_at : 0.0F, on_host ? *beta_at : 0.0F};
     require_operands(matmul, A, B, C, D, on_host ? values.beta : 1.0F);
     count(&Counters::matmuls);
-    enqueue(stream, [=, bytes = algorithm.workspace]() mutable {
+    enqueue(stream, [=, device = lightHandle->device, bytes = algorithm.workspace]() mutable {
+        const int target = matmul.op.multiprocessors;
+        const int free = multiprocessors() - held_multiprocessors(device);
+        if ((target > 0 ? target : multiprocessors()) > free) count(&Counters::crowded_matmuls);
         if (!on_host) {
             values.alpha = *alpha_at;
             values.beta = *beta_at;
@@ -429,7 +405,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
             // A workspace that two streams share is a race here, as it is on a GPU.
             std::memset(workspace, 0xff, bytes);
         }
-        multiply(matmul, values);
+        multiply(matmul, values, algorithm.summation);
+        std::this_thread::sleep_for(std::chrono::microseconds(algorithm.delay_us));
     });
     return CUBLAS_STATUS_SUCCESS;
 }

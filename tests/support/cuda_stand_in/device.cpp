@@ -4,16 +4,15 @@
 #include <cstdio>
 
 #include "hooks.hpp"
+#include "multiprocessors.hpp"
 
 using namespace cuda_stand_in;
 
 namespace {
 
-// What the devices claim to be: compute capability 9.0 with few multiprocessors, so that kernels
-// which size their grids by the device stay small.
+// What the devices claim to be: compute capability 9.0.
 constexpr int major_capability = 9;
 constexpr int minor_capability = 0;
-constexpr int multiprocessors = 4;
 constexpr int threads_per_multiprocessor = 2048;
 constexpr int shared_bytes_per_block = 48 * 1024;
 constexpr int shared_bytes_per_block_optin = 227 * 1024;
@@ -187,7 +186,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* prop, int device) {
     prop->maxGridSize[1] = prop->maxGridSize[2] = 65535;
     prop->major = major_capability;
     prop->minor = minor_capability;
-    prop->multiProcessorCount = multiprocessors;
+    prop->multiProcessorCount = multiprocessors();
     prop->concurrentKernels = 1;
     prop->pciBusID = device + 1;
     prop->asyncEngineCount = 2;
@@ -223,7 +222,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, enum cudaDeviceAttr attr, int dev
             *value = 32;
             break;
         case cudaDevAttrMultiProcessorCount:
-            *value = multiprocessors;
+            *value = multiprocessors();
             break;
         case cudaDevAttrPciBusId:
             *value = device + 1;

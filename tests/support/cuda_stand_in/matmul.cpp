@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "matmul.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <climits>
 #include <cmath>
@@ -65,24 +67,72 @@ std::vector<float> unpack(const MatrixLayout& layout, const void* data, int32_t 
     return values;
 }
 
-/// out[m, n] = a[m, k] b[k, n]
-std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b, uint64_t m,
-                           uint64_t n, uint64_t k) {
-    std::vector<float> out(m * n, 0.0F);
+float rounded(float value, int32_t type) {
+    uint32_t bits[1] = {};
+    store(bits, type, 0, value);
+    return load(bits, type, 0);
+}
+
+/// Different in every call: where parts of a sum meet in no fixed order.
+uint64_t next_turn() {
+    static std::atomic<uint64_t> turn{0};
+    return turn.fetch_add(1, std::memory_order_relaxed);
+}
+
+struct Dimensions {
+    uint64_t m, n, k;
+};
+
+/// out[m, n] += a[m, first..last) b[first..last, n], the terms of a chunk among themselves first.
+void add_part(std::vector<float>& out, const std::vector<float>& a, const std::vector<float>& b,
+              const Dimensions& size, uint64_t first, uint64_t last, uint64_t chunk) {
+    const auto [m, n, k] = size;
+    std::vector<float> terms(n);
     for (uint64_t i = 0; i < m; ++i) {
         float* const row = out.data() + i * n;
-        for (uint64_t l = 0; l < k; ++l) {
-            const float factor = a[i * k + l];
-            const float* const other = b.data() + l * n;
-            for (uint64_t j = 0; j < n; ++j) {
-                row[j] += factor * other[j];
+        for (uint64_t begin = first; begin < last; begin += chunk) {
+            std::fill(terms.begin(), terms.end(), 0.0F);
+            for (uint64_t l = begin; l < std::min(begin + chunk, last); ++l) {
+                const float factor = a[i * k + l];
+                const float* const other = b.data() + l * n;
+                for (uint64_t j = 0; j < n; ++j) {
+                    terms[j] += factor * other[j];
+                }
             }
+            for (uint64_t j = 0; j < n; ++j) {
+                row[j] += terms[j];
+            }
+        }
+    }
+}
+
+/// a[m, k] b[k, n]; `type` is that of D.
+std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b,
+                           const Dimensions& size, const Summation& how, int32_t type) {
+    const bool in_place = how.scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    const bool narrow = in_place || how.scheme == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    const uint64_t turn = in_place ? next_turn() : 0;
+    std::vector<float> out(size.m * size.n, 0.0F);
+    for (uint64_t i = 0; i < how.splits; ++i) {
+        const uint64_t part = (i + turn) % how.splits;
+        const uint64_t first = size.k * part / how.splits;
+        const uint64_t last = size.k * (part + 1) / how.splits;
+        if (how.splits == 1) {
+            add_part(out, a, b, size, first, last, how.chunk);
+            break;
+        }
+        std::vector<float> sums(out.size(), 0.0F);
+        add_part(sums, a, b, size, first, last, how.chunk);
+        for (size_t at = 0; at < out.size(); ++at) {
+            out[at] += narrow ? rounded(sums[at], type) : sums[at];
+            if (in_place) out[at] = rounded(out[at], type);
         }
     }
     return out;
 }
 
-void multiply_one(const Matmul& matmul, const MatmulOperands& operands, void* bias, void* aux) {
+void multiply_one(const Matmul& matmul, const MatmulOperands& operands, const Summation& summation,
+                  void* bias, void* aux) {
     const MatmulDescription& op = matmul.op;
     const uint64_t m = matmul.m();
     const uint64_t n = matmul.n();
@@ -91,7 +141,7 @@ void multiply_one(const Matmul& matmul, const MatmulOperands& operands, void* bi
     const int32_t aux_type = op.aux_type >= 0 ? op.aux_type : matmul.d.type;
     const std::vector<float> a = unpack(matmul.a, operands.a, op.transpose_a);
     const std::vector<float> b = unpack(matmul.b, operands.b, op.transpose_b);
-    const std::vector<float> sums = product(a, b, m, n, k);
+    const std::vector<float> sums = product(a, b, {m, n, k}, summation, matmul.d.type);
 
     for (uint64_t i = 0; i < m; ++i) {
         const float added = op.adds_bias() ? load(bias, bias_type, i) : 0.0F;
@@ -212,7 +262,7 @@ cublasStatus_t check(const Matmul& matmul) {
                           (op.aux_type >= 0 && op.aux_type != matmul.d.type))) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    const bool bias = op.adds_bias() || op.writes_bias_gradient();
+    const bool bias = op.uses_bias_pointer();
     if (bias && op.bias_type >= 0 && op.bias_type != matmul.d.type) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
@@ -220,7 +270,7 @@ cublasStatus_t check(const Matmul& matmul) {
                                                            : CUBLAS_STATUS_SUCCESS;
 }
 
-void multiply(const Matmul& matmul, const MatmulOperands& operands) {
+void multiply(const Matmul& matmul, const MatmulOperands& operands, const Summation& summation) {
     const int32_t bias_type = matmul.op.bias_type >= 0 ? matmul.op.bias_type : matmul.d.type;
     const int32_t aux_type = matmul.op.aux_type >= 0 ? matmul.op.aux_type : matmul.d.type;
     for (int64_t i = 0; i < matmul.d.batch; ++i) {
@@ -229,7 +279,7 @@ void multiply(const Matmul& matmul, const MatmulOperands& operands) {
         one.b = advance(operands.b, matmul.b.type, i * matmul.b.batch_stride);
         one.c = advance(operands.c, matmul.c.type, i * matmul.c.batch_stride);
         one.d = advance(operands.d, matmul.d.type, i * matmul.d.batch_stride);
-        multiply_one(matmul, one,
+        multiply_one(matmul, one, summation,
                      advance(matmul.op.bias, bias_type, i * matmul.op.bias_batch_stride),
                      advance(matmul.op.aux, aux_type, i * matmul.op.aux_batch_stride));
     }

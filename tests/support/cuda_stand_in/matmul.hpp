@@ -49,6 +49,7 @@ struct MatmulDescription {
         return epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD || epilogue == CUBLASLT_EPILOGUE_BGRADA ||
                epilogue == CUBLASLT_EPILOGUE_BGRADB;
     }
+    [[nodiscard]] bool uses_bias_pointer() const { return adds_bias() || writes_bias_gradient(); }
     [[nodiscard]] bool uses_aux() const { return has(128); }
 };
 
@@ -59,6 +60,16 @@ struct Matmul {
     [[nodiscard]] uint64_t m() const { return d.rows; }
     [[nodiscard]] uint64_t n() const { return d.columns; }
     [[nodiscard]] uint64_t k() const { return op.transpose_a == CUBLAS_OP_N ? a.columns : a.rows; }
+};
+
+/// The order of the sums over k.
+struct Summation {
+    uint16_t chunk = 1;   ///< neighbouring terms that are added up before they join the rest
+    uint16_t splits = 1;  ///< parts of k that are summed apart
+    /// What becomes of the parts: added in fp32 (COMPUTE_TYPE), rounded to the type of D and then
+    /// added (OUTPUT_TYPE), or added in D, whose type rounds every time, in an order that nobody
+    /// knows beforehand (INPLACE).
+    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
 };
 
 struct MatmulOperands {
@@ -75,7 +86,7 @@ struct MatmulOperands {
 /// What the library documents to refuse, and what it does not document to accept.
 [[nodiscard]] cublasStatus_t check(const Matmul& matmul);
 
-/// D = epilogue(alpha op(A) op(B) + beta C). Sums run over k in ascending order, in fp32.
-void multiply(const Matmul& matmul, const MatmulOperands& operands);
+/// D = epilogue(alpha op(A) op(B) + beta C).
+void multiply(const Matmul& matmul, const MatmulOperands& operands, const Summation& summation);
 
 }  // namespace cuda_stand_in

@@ -257,6 +257,11 @@ bool blocking_of(const ncclConfig_t& config) {
     return config.blocking != 0;  // NCCL_CONFIG_UNDEF_INT: blocking
 }
 
+int max_ctas_of(const ncclConfig_t* config) {
+    constexpr int unlimited = 32;  // about what NCCL takes of an H100 by itself
+    return config != nullptr && config->maxCTAs > 0 ? config->maxCTAs : unlimited;
+}
+
 bool complete(const Clique& clique) {
     return std::none_of(clique.members.begin(), clique.members.end(),
                         [](const ncclComm* member) { return member == nullptr; });
@@ -321,6 +326,7 @@ ncclComm* end_split(ncclComm* parent, uint64_t number, const ncclConfig_t& confi
     }
     ncclComm* comm = new_comm(blocking_of(config));
     comm->device = parent->device;
+    comm->max_ctas = max_ctas_of(&config);
     const auto place = std::find_if(order.begin(), order.end(),
                                     [&](const auto& one) { return one.second == parent->rank; });
     join(clique, comm, static_cast<int>(place - order.begin()));
@@ -486,6 +492,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId c
         return ncclInvalidUsage;
     }
     *comm = new_comm(config == nullptr || blocking_of(*config));
+    (*comm)->max_ctas = max_ctas_of(config);
     join(clique, *comm, rank);
     const auto job = std::make_shared<Job>();
     job->what = Job::What::initialise;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What streams do: a launch starts when all its streams have reached it and it is its turn, waits
 // until every end has met its other ends (rendezvous), and then lets its streams go on.
+#include "tests/support/cuda_stand_in/multiprocessors.hpp"
 #include "tests/support/cuda_stand_in/nccl_elements.hpp"
 #include "tests/support/cuda_stand_in/nccl_state.hpp"
 #include "tests/support/cuda_stand_in/stream_queue.hpp"
@@ -135,6 +136,7 @@ std::vector<std::shared_ptr<Meeting>> arrive(Launch& launch, const std::stop_tok
 void carry_out(const std::shared_ptr<Launch>& launch, const std::stop_token& stop) {
     for (auto& [meeting, own] : launch->ends) meeting->order.fetch_add(1);
     const std::vector<std::shared_ptr<Meeting>> complete = arrive(*launch, stop);
+    const HeldMultiprocessors held(launch->device, launch->comm->max_ctas);
     for (const std::shared_ptr<Meeting>& meeting : complete) {
         (void)meeting->order.load();
         move_bytes(*meeting);

@@ -183,6 +183,7 @@ struct ncclComm {
     int rank = 0;
     int device = 0;
     bool blocking = true;
+    int max_ctas = 0;                               ///< multiprocessors that a launch holds
     std::shared_ptr<cuda_stand_in::nccl::Job> job;  ///< of a non-blocking call in progress
     uint64_t operations = 0;
     uint64_t collectives = 0;

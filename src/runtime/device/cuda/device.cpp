@@ -2,6 +2,7 @@
 #include "vocabpipe/cuda/device.hpp"
 
 #include "kernels/cuda/operators.hpp"
+#include "kernels/cuda/product_choices.hpp"
 #include "src/runtime/device/cuda/lanes.hpp"
 #include "src/runtime/transport/device_copies/transport.hpp"
 #include "src/runtime/transport/nccl/transport.hpp"
@@ -36,6 +37,11 @@ public:
         queues_[static_cast<size_t>(Lane::compute)] = queue(Lane::compute, pass_workspace_);
         queues_[static_cast<size_t>(Lane::combine)] = queue(Lane::combine, combine_workspace_);
         engine_.use(queues_[static_cast<size_t>(Lane::compute)]);
+        engine_.leave_multiprocessors(options_.left_multiprocessors.value_or(0));
+        if (!options_.product_choices.empty()) {
+            kernels::cuda::use_choices(engine_, kernels::cuda::ProductChoices::parse(
+                                                    options_.product_choices, properties.name));
+        }
     }
 
     [[nodiscard]] std::string name() const override { return name_; }
@@ -129,6 +135,9 @@ public:
         if (options_.transport == CudaTransport::copies) {
             return device_copies::make_transport(communicator, streams);
         }
+        if (communicator.size() > 1 && !options_.left_multiprocessors) {
+            engine_.leave_multiprocessors(nccl_multiprocessors());
+        }
         return nccl::make_transport(communicator, streams);
     }
 
@@ -193,6 +202,10 @@ int cuda_device_count() {
         return 0;
     }
     return count;
+}
+
+int nccl_multiprocessors() {
+    return nccl::Options{}.most_ctas();
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {

@@ -23,6 +23,10 @@ struct Options {
     int message_ctas = 4;
     /// The same for collectives, which passes of all ranks wait for: somewhat more haste.
     int collective_ctas = 8;
+
+    /// Thread blocks that may be there at the same time: each of the three streams runs one launch
+    /// after the other, whatever their communicators.
+    [[nodiscard]] constexpr int most_ctas() const { return 2 * message_ctas + collective_ctas; }
 };
 
 /// Transfers as stream-ordered NCCL operations on device memory.

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/device.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <string>
+
+namespace vocabpipe {
+
+/// Times cuBLASLt's algorithms for every matrix product that the ranks' CUDA devices have run so
+/// far, on rank 0, and returns the text of the choices on every rank: for
+/// CudaDeviceOptions::product_choices of later runs on the same GPU and library. Collective,
+/// between steps. It changes nothing of the running devices, whose bits stay what they are.
+[[nodiscard]] std::string time_products(Communicator& communicator, Device& device);
+
+}  // namespace vocabpipe
