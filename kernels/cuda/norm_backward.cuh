@@ -19,7 +19,7 @@
 namespace vocabpipe::kernels::cuda {
 
 inline constexpr int kFewestNormRows = 4;  ///< of a piece: its sums cost as much as a row or two
-inline constexpr int kNormThreadsPerSm = 1024;
+inline constexpr int kNormThreadsPerSm = 576;  ///< what 112 registers each leave room for
 inline constexpr int kNormWeightThreads = 128;
 
 /// What both norms read besides gamma. kCentred: LayerNorm, whose statistics are mean and inverse
@@ -208,7 +208,7 @@ void with_norm_shape(int64_t h, Launcher&& launcher) {
     const auto& engine = ctx.cuda();
     const auto fit = static_cast<int64_t>(engine.workspace().size() / sizeof(float)) / h / sums;
     const int64_t threads = blocks_for(h, 8 * kWarpThreads) * kWarpThreads;
-    const int64_t per_sm = std::clamp<int64_t>(kNormThreadsPerSm / threads, 2, 8);
+    const int64_t per_sm = std::clamp<int64_t>(kNormThreadsPerSm / threads, 1, 8);
     const int64_t wanted =
         std::min<int64_t>(blocks_for(rows, kFewestNormRows), engine.multiprocessors() * per_sm);
     const int64_t pieces = std::clamp<int64_t>(std::min(wanted, fit), 1, 65535);
