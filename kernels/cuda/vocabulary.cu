@@ -8,16 +8,28 @@
 //     S   logits written by their product and read again, fp32       8 N v bytes
 //         numerator written (the two products that read it are not counted)   2 N v
 //     T   u = c u + d W_y, read and written                          8 N h (+ 2 N h for W_y)
-//         c X, read and written                                      4 N h
-//         label rows of dW and X                                     <= 10 N h
+//         X read, c X written, label rows of dW read and written      <= 12 N h
 //
-// that is 10 N v + 24 N h. At N = h = 4096 and a product rate of 700 TFLOP/s: v = 131072 takes 18.8
+// that is 10 N v + 22 N h. At N = h = 4096 and a product rate of 700 TFLOP/s: v = 131072 takes 18.8
 // ms, and the bytes 1.7 ms on an H100 (3.35 TB/s), 1.2 ms on an H200 (4.8 TB/s); v = 16384: 2.36
-// ms, and 0.32 or 0.22 ms. A product writes its logits while it computes, which hides 4 N v of
-// them, and where a chunk fits the L2 cache (v = 16384: 32 MiB) it is read from there. What remains
-// is 6 N v + 24 N h: 1.08 ms (5.7 %) and 0.75 ms (4 %), 0.24 and 0.17 ms (10 and 7 %, less what L2
-// serves). Two passes over the logits, for an exact maximum first, would cost another 4 N v; hence
-// the reference point, which needs one.
+// ms, and 0.31 or 0.22 ms. A product writes its logits while it computes, which hides 4 N v of
+// them, and where a chunk fits the L2 cache (v = 16384: 32 MiB) it is read from there. Two passes
+// over the logits, for an exact maximum first, would cost another 4 N v; hence the reference point,
+// which needs one. (Where dW is overwritten, in the first microbatch of a step, its label rows come
+// after the product and read X again: 2 N h more.)
+//
+// Bytes are not all: a kernel that depends on the one before takes 3 us to start and to drain, and
+// a score kernel that waits more than it reads takes longer than its bytes. Predicted for an H200,
+// with 8 chunks, none of it measured:
+//
+//     v        score kernels                              T's two, sort   beside products   ratio
+//     16384    8 x (34 MB of L2 at 5.5 TB/s + 3 us)     35 + 42 + 20    72 + 97 us        0.93
+//     32768    8 x (67 + 34 MB of memory + 3 us)          the same        192 + 97 us       0.94
+//     131072   8 x (268 + 134 MB of memory + 3 us)        the same        694 + 97 us       0.96
+//
+// where the 16.8 MB that a chunk writes at v = 16384 hide behind what it reads of L2. A block of
+// 256 threads per row, as before, waited 18 to 20 us per chunk at v = 16384, whatever the bytes:
+// 0.90.
 //
 // A chunk is an eighth of the columns, N v / 8 logits: 32 MiB at v = 16384, a product of 256 tiles
 // of 128 x 256, which 132 multiprocessors take in two rounds, 97 % full. Smaller chunks would leave
