@@ -77,8 +77,8 @@ struct RowPart {
     double logit_sum = 0;
 };
 
-/// The threads of a block that share a row, kThreads of them: a warp, or all. One object per
-/// reduction of a kernel, so that a block needs one barrier for each.
+/// The threads of a block that share a row, kThreads of them: a warp, or all. Every reduction of a
+/// kernel has shared memory of its own (kTag), so that a block needs one barrier for each.
 template <int kThreads>
 struct RowThreads {
     static_assert(kThreads == kWarpThreads || kThreads == kScoreThreads);
@@ -91,7 +91,16 @@ struct RowThreads {
     [[nodiscard]] __device__ __forceinline__ static int warp() {
         return static_cast<int>(threadIdx.x) / kWarpThreads;
     }
-    /// To all of them. kTag: another one for every call of a kernel.
+    /// What thread 0 of a warp reads, which it will write: no barrier comes between. A block has
+    /// one before it writes.
+    [[nodiscard]] __device__ __forceinline__ static float from_first(const float* at) {
+        if constexpr (kAlone) {
+            return __shfl_sync(0xffffffffU, thread() == 0 ? *at : 0.0F, 0);
+        } else {
+            return *at;
+        }
+    }
+    /// To all of them.
     template <int kTag>
     [[nodiscard]] __device__ __forceinline__ static float max(float value) {
         value = warp_max(value);
@@ -194,7 +203,7 @@ __global__ void __launch_bounds__(kScoreThreads)
     const bool first = chunk.begin == 0;
 
     float m = 0;
-    double before = 0;  // sum of the earlier chunks
+    double before = 0;  // sum of the earlier chunks, of thread 0
     if (first) {
         float largest = -infinity();
         for (int at = thread; at < chunk.count && at < kReferenceColumns; at += kThreads) {
@@ -202,8 +211,8 @@ __global__ void __launch_bounds__(kScoreThreads)
         }
         m = logit_of(Row::template max<0>(largest)).z;
     } else {
-        m = statistics[0];
-        before = statistics[1];
+        m = Row::from_first(statistics);
+        if (thread == 0) before = statistics[1];
     }
     const auto write = [&] {
         return write_exponentials<T, kThreads, kCount>(products, row + chunk.begin, chunk.count,
