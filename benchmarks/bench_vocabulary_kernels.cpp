@@ -205,8 +205,9 @@ void norm(benchmark::State& state) {
     state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
 }
 
+/// As ParameterStore::initialise asks for them.
 void normal_numbers(benchmark::State& state) {
-    Context ctx({.threads = 1, .poll = {}});
+    Context ctx({.threads = static_cast<int>(state.range(1)), .poll = {}});
     std::vector<float> values(static_cast<size_t>(state.range(0)));
     const Tensor out(values.data(), 1, state.range(0), DType::fp32);
     for (auto _ : state) host::fill_normal(ctx, out, 1, 2, 0, 0.02F);
@@ -238,7 +239,12 @@ BENCHMARK(all_gemms<DType::bf16>)->Apply(shapes);
 BENCHMARK(score_and_gradients<DType::bf16>)->Apply(shapes);
 BENCHMARK(adamw)->Arg(1 << 24)->Unit(benchmark::kMillisecond);
 BENCHMARK(norm)->Arg(1 << 25)->Unit(benchmark::kMillisecond);
-BENCHMARK(normal_numbers)->Arg(1 << 20)->Unit(benchmark::kMillisecond);
+BENCHMARK(normal_numbers)
+    ->ArgNames({"count", "threads"})
+    ->Args({1 << 20, 1})
+    ->Args({1 << 20, 2})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
 
 }  // namespace
 

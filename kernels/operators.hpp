@@ -52,6 +52,9 @@ public:
     virtual void layer_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x,
                                             ConstTensor statistics, Tensor dgamma, Tensor dbeta,
                                             bool accumulate) const = 0;
+    virtual void layer_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                                     ConstTensor statistics, ConstTensor residual, Tensor dx,
+                                     Tensor dgamma, Tensor dbeta, bool accumulate) const = 0;
 
     // kernels/host/rms_norm.hpp
     virtual void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma,
@@ -64,6 +67,10 @@ public:
     virtual void rms_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x,
                                           ConstTensor statistics, Tensor dgamma,
                                           bool accumulate) const = 0;
+    virtual void rms_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                                   const RmsNormOptions& options, ConstTensor statistics,
+                                   ConstTensor residual, Tensor dx, Tensor dgamma,
+                                   bool accumulate) const = 0;
 
     // kernels/host/head_norm.hpp
     virtual void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q,

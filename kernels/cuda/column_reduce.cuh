@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums over the rows of a matrix, in a fixed order: blocks sum pieces of the rows into the lane's
-// workspace, and a second kernel adds the pieces one after the other.
+// workspace, and a second kernel adds the pieces.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@ inline constexpr int kReduceLanes = 32;    // threads along the columns of a blo
 inline constexpr int kReduceRows = 8;      // threads along its rows
 inline constexpr int kReduceRowsEach = 8;  // rows worth a thread's start
 inline constexpr int kReduceBlocksPerSm = 4;
+inline constexpr int kFoldRows = 32;  // threads along the pieces of a fold
 
 /// Where kSums results of `cols` columns go.
 template <int kSums>
@@ -61,19 +62,55 @@ __global__ void __launch_bounds__(kReduceLanes* kReduceRows)
     if constexpr (kSums == 2) write(1, totals.data[1]);  // constant indices keep sums in registers
 }
 
-template <int kSums>
-__global__ void __launch_bounds__(128)
-    column_totals_kernel(const float* partial, int64_t pieces, int64_t cols,
-                         ColumnTotals<kSums> totals) {
-    const int64_t col = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-    if (col >= cols) return;
-    const int which = static_cast<int>(blockIdx.y);
-    float total = 0.0F;
-    for (int64_t piece = 0; piece < pieces; ++piece) {
-        total += partial[(piece * kSums + which) * cols + col];
+/// What a thread that owns kCount columns found in a piece of the rows.
+template <int kCount, int kSums>
+__device__ __forceinline__ void write_piece(const Vector<kCount> (&sums)[kSums], int64_t piece,
+                                            int64_t pieces, int64_t col, int64_t cols,
+                                            float* partial, const ColumnTotals<kSums>& totals) {
+    for (int which = 0; which < kSums; ++which) {
+        if (pieces > 1) {
+            sums[which].store(partial + (piece * kSums + which) * cols + col);
+            continue;
+        }
+        float* const to = totals.data[which] + col;
+        for (int i = 0; i < kCount; ++i) {
+            to[i] = totals.accumulate ? to[i] + sums[which][i] : sums[which][i];
+        }
     }
+}
+
+/// totals from partial[piece][which][col]: every kFoldRows-th piece is a thread's, in order, and
+/// then the threads' sums are added in order.
+template <int kSums>
+__global__ void __launch_bounds__(kReduceLanes* kFoldRows)
+    fold_pieces_kernel(const float* partial, int64_t pieces, int64_t cols,
+                       ColumnTotals<kSums> totals) {
+    __shared__ float tile[kFoldRows][kReduceLanes];
+    const int64_t col = int64_t{blockIdx.x} * kReduceLanes + threadIdx.x;
+    const int which = static_cast<int>(blockIdx.y);
+    float sum = 0.0F;
+    if (col < cols) {
+#pragma unroll 4
+        for (int64_t piece = threadIdx.y; piece < pieces; piece += kFoldRows) {
+            sum += partial[(piece * kSums + which) * cols + col];
+        }
+    }
+    tile[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || col >= cols) return;
+    float total = 0.0F;
+    for (int y = 0; y < kFoldRows; ++y) total += tile[y][threadIdx.x];
     float* at = (which == 0 ? totals.data[0] : totals.data[kSums - 1]) + col;
     *at = totals.accumulate ? *at + total : total;
+}
+
+/// Nothing where there is one piece: its sums are the totals.
+template <int kSums>
+void fold_pieces(Context& ctx, const float* partial, int64_t pieces, int64_t cols,
+                 const ColumnTotals<kSums>& totals) {
+    if (pieces == 1) return;
+    launch(ctx, fold_pieces_kernel<kSums>, dim3(blocks_for(cols, kReduceLanes), kSums),
+           dim3(kReduceLanes, kFoldRows), partial, pieces, cols, totals);
 }
 
 /// totals[which][col] = sum over rows of the source's terms [+ what is there].
@@ -94,9 +131,7 @@ void column_reduce(Context& ctx, const Source& source, int64_t rows, int64_t col
     launch(ctx, column_pieces_kernel<kSums, kCount, Source>,
            dim3(column_blocks, static_cast<unsigned>(pieces)), dim3(kReduceLanes, kReduceRows),
            source, rows, cols, rows_per_piece, partial, totals);
-    if (pieces == 1) return;
-    launch(ctx, column_totals_kernel<kSums>, dim3(blocks_for(cols, 128), kSums), dim3(128), partial,
-           pieces, cols, totals);
+    fold_pieces(ctx, partial, pieces, cols, totals);
 }
 
 }  // namespace vocabpipe::kernels::cuda

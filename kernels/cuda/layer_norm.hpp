@@ -23,4 +23,10 @@ void layer_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, Cons
 void layer_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor statistics,
                                 Tensor dgamma, Tensor dbeta, bool accumulate);
 
+/// Both at once, from one read of dy and x, with the bits of the two alone. dx may alias residual
+/// or dy.
+void layer_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                         ConstTensor statistics, ConstTensor residual, Tensor dx, Tensor dgamma,
+                         Tensor dbeta, bool accumulate);
+
 }  // namespace vocabpipe::kernels::cuda

@@ -50,6 +50,12 @@ public:
                                     bool accumulate) const override {
         cuda::layer_norm_backward_weight(ctx, dy, x, statistics, dgamma, dbeta, accumulate);
     }
+    void layer_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                             ConstTensor statistics, ConstTensor residual, Tensor dx, Tensor dgamma,
+                             Tensor dbeta, bool accumulate) const override {
+        cuda::layer_norm_backward(ctx, dy, x, gamma, statistics, residual, dx, dgamma, dbeta,
+                                  accumulate);
+    }
     void rms_norm_forward(Context& ctx, ConstTensor x, ConstTensor gamma,
                           const RmsNormOptions& options, ConstTensor residual, Tensor y,
                           Tensor statistics) const override {
@@ -64,6 +70,13 @@ public:
                                   ConstTensor statistics, Tensor dgamma,
                                   bool accumulate) const override {
         cuda::rms_norm_backward_weight(ctx, dy, x, statistics, dgamma, accumulate);
+    }
+    void rms_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                           const RmsNormOptions& options, ConstTensor statistics,
+                           ConstTensor residual, Tensor dx, Tensor dgamma,
+                           bool accumulate) const override {
+        cuda::rms_norm_backward(ctx, dy, x, gamma, options, statistics, residual, dx, dgamma,
+                                accumulate);
     }
     void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q, ConstTensor gamma_k,
                            const RmsNormOptions& options, const AttentionShape& shape, Tensor out,

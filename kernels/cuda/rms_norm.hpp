@@ -25,4 +25,10 @@ void rms_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, ConstT
 void rms_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor statistics,
                               Tensor dgamma, bool accumulate);
 
+/// Both at once, from one read of dy and x, with the bits of the two alone. dx may alias residual
+/// or dy.
+void rms_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                       const RmsNormOptions& options, ConstTensor statistics, ConstTensor residual,
+                       Tensor dx, Tensor dgamma, bool accumulate);
+
 }  // namespace vocabpipe::kernels::cuda

@@ -1,53 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens are sorted by the row they add to (each counts the tokens before it: N^2 comparisons, 0.1
-// ms for 32k tokens), then one block per row that occurs adds its tokens, ascending. No float
+// Tokens are sorted by the row they add to, by CUB's stable radix sort, so that those of one row
+// stay in their order; then one block per row that occurs adds its tokens, ascending. No float
 // atomics.
+#include "kernels/cuda/row_additions.hpp"
+
+#include <bit>
+#include <cub/device/device_radix_sort.cuh>
+
 #include "kernels/check.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
-#include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/row_additions.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTokensAtOnce = 4;        ///< loads in flight per thread
-constexpr int32_t kNoRow = 0x7fffffff;  ///< sorts behind all rows
+constexpr int kTokensAtOnce = 4;  ///< loads in flight per thread
 
-__device__ __forceinline__ int32_t row_of(int32_t id, int64_t first_row, int64_t rows) {
-    const int64_t row = id - first_row;
-    return row >= 0 && row < rows ? static_cast<int32_t>(row) : kNoRow;
+/// Tokens without a row get the number behind the last one, and sort behind all rows.
+__global__ void __launch_bounds__(kThreads)
+    rows_of_tokens_kernel(const int32_t* __restrict__ ids, int64_t tokens, int64_t first_row,
+                          int64_t rows, uint32_t* __restrict__ row_of,
+                          int32_t* __restrict__ token) {
+    const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+    if (n >= tokens) return;
+    const int64_t row = ids[n] - first_row;
+    row_of[n] = static_cast<uint32_t>(row >= 0 && row < rows ? row : rows);
+    token[n] = static_cast<int32_t>(n);
 }
 
-/// The tokens sorted by row, then by n, and their rows; those without a row last. A warp per token.
-__global__ void __launch_bounds__(kThreads)
-    sort_tokens_kernel(const int32_t* __restrict__ ids, int64_t tokens, int64_t first_row,
-                       int64_t rows, int32_t* __restrict__ sorted_tokens,
-                       int32_t* __restrict__ sorted_rows) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-    const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-    constexpr int kWarps = kThreads / kWarpThreads;
-    for (int64_t n = int64_t{blockIdx.x} * kWarps + warp; n < tokens;
-         n += int64_t{gridDim.x} * kWarps) {
-        const int32_t row = row_of(ids[n], first_row, rows);
-        int before = 0;
-        for (int64_t other = lane; other < tokens; other += kWarpThreads) {
-            const int32_t other_row = row_of(ids[other], first_row, rows);
-            before += other_row < row || (other_row == row && other < n) ? 1 : 0;
-        }
-        before = warp_sum(before);
-        if (lane == 0) {
-            sorted_tokens[before] = static_cast<int32_t>(n);
-            sorted_rows[before] = row;
-        }
-    }
+/// The tokens by row, then by n, and their rows; tokens without a row are last and have row `rows`.
+struct SortedTokens {
+    const uint32_t* rows;
+    const int32_t* tokens;
+};
+
+/// In the lane's workspace.
+SortedTokens sorted_by_row(Context& ctx, std::span<const int32_t> ids, int64_t first_row,
+                           int64_t rows) {
+    require(rows < int64_t{1} << 31 && ids.size() < size_t{1} << 31,
+            "fewer than 2^31 rows and ids");
+    const size_t count = ids.size();
+    const size_t rounded = (count + 63) / 64 * 64;  // 256-byte alignment of what follows
+    auto* const numbers = reinterpret_cast<uint32_t*>(ctx.cuda().workspace().data());
+    auto* const tokens = reinterpret_cast<int32_t*>(numbers + 2 * rounded);
+    cub::DoubleBuffer<uint32_t> row_of(numbers, numbers + rounded);
+    cub::DoubleBuffer<int32_t> token(tokens, tokens + rounded);
+    const auto sort = [&](void* space, size_t& bytes) {
+        check(cub::DeviceRadixSort::SortPairs(space, bytes, row_of, token, static_cast<int>(count),
+                                              0, std::bit_width(static_cast<uint32_t>(rows)),
+                                              ctx.cuda().stream()),
+              "cub::DeviceRadixSort::SortPairs");
+    };
+    size_t bytes = 0;
+    sort(nullptr, bytes);  // asks only
+    const size_t before = 4 * rounded * sizeof(uint32_t);
+    require(ctx.cuda().workspace().size() >= before + bytes,
+            "few enough tokens for the workspace of the lane");
+    launch(ctx, rows_of_tokens_kernel, blocks_for(static_cast<int64_t>(count), kThreads), kThreads,
+           ids.data(), static_cast<int64_t>(count), first_row, rows, numbers, tokens);
+    sort(ctx.cuda().workspace().data() + before, bytes);
+    return {.rows = row_of.Current(), .tokens = token.Current()};
 }
 
 /// The end of the run of equal rows that starts at `place`: a few steps, as most runs are short.
-__device__ int64_t end_of_run(const int32_t* sorted_rows, int64_t place, int64_t tokens) {
-    const int32_t row = sorted_rows[place];
+__device__ int64_t end_of_run(const uint32_t* sorted_rows, int64_t place, int64_t tokens) {
+    const uint32_t row = sorted_rows[place];
     int64_t inside = place;
     int64_t step = 1;
     while (inside + step < tokens && sorted_rows[inside + step] == row) {
@@ -62,39 +81,60 @@ __device__ int64_t end_of_run(const int32_t* sorted_rows, int64_t place, int64_t
     return outside;
 }
 
+template <typename T>
+struct Additions {
+    SortedTokens sorted;
+    int64_t tokens;
+    const T* from;
+    int64_t from_stride;
+    const float* factors;  ///< or null: 1
+    int64_t factor_stride;
+    float* to;
+    int64_t to_stride, rows, cols;
+    const float* scales;
+    int64_t scale_stride;
+    T* scaled;  ///< (tokens, cols), or null
+    int64_t scaled_stride;
+};
+
 /// Block (place, part): if the token at this place is the first of its row, adds all tokens of the
-/// row, in every gridDim.y-th part of the columns.
-template <typename T, int kCount>
-__global__ void __launch_bounds__(kThreads)
-    add_rows_kernel(const int32_t* __restrict__ sorted_tokens,
-                    const int32_t* __restrict__ sorted_rows, int64_t tokens,
-                    const T* __restrict__ from, int64_t from_stride,
-                    const float* __restrict__ factors, int64_t factor_stride,
-                    float* __restrict__ to, int64_t to_stride, int64_t cols) {
-    for (int64_t place = blockIdx.x; place < tokens; place += gridDim.x) {
-        const int32_t row = sorted_rows[place];
-        if (row == kNoRow) return;
-        if (place > 0 && sorted_rows[place - 1] == row) continue;
-        const int64_t end = end_of_run(sorted_rows, place, tokens);
-        for (int64_t col = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * kCount; col < cols;
+/// row, in every gridDim.y-th part of the columns. With kScaled, what is read is also scaled, and
+/// that of tokens without a row as well.
+template <typename T, int kCount, bool kScaled>
+__global__ void __launch_bounds__(kThreads) add_rows_kernel(Additions<T> a) {
+    for (int64_t place = blockIdx.x; place < a.tokens; place += gridDim.x) {
+        const uint32_t row = a.sorted.rows[place];
+        const bool adds = row < a.rows;
+        if (!adds && !kScaled) return;
+        if (adds && place > 0 && a.sorted.rows[place - 1] == row) continue;
+        const int64_t end = adds ? end_of_run(a.sorted.rows, place, a.tokens) : place + 1;
+        for (int64_t col = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * kCount; col < a.cols;
              col += int64_t{gridDim.y} * kThreads * kCount) {
-            Vector<kCount> sum;
-            sum.load(to + row * to_stride + col);
+            Vector<kCount> sum = {};
+            if (adds) sum.load(a.to + row * a.to_stride + col);
             for (int64_t first = place; first < end; first += kTokensAtOnce) {
                 Vector<kCount> addend[kTokensAtOnce] = {};
                 float factor[kTokensAtOnce] = {};
                 for (int i = 0; i < kTokensAtOnce; ++i) {
                     if (first + i >= end) continue;
-                    const int64_t n = sorted_tokens[first + i];
-                    addend[i].load(from + n * from_stride + col);
-                    factor[i] = factors == nullptr ? 1.0F : factors[n * factor_stride];
+                    const int64_t n = a.sorted.tokens[first + i];
+                    addend[i].load(a.from + n * a.from_stride + col);
+                    factor[i] = a.factors == nullptr ? 1.0F : a.factors[n * a.factor_stride];
                 }
                 for (int i = 0; i < kTokensAtOnce; ++i) {
                     if (first + i >= end) continue;
-                    for (int j = 0; j < kCount; ++j) sum[j] += factor[i] * addend[i][j];
+                    for (int j = 0; j < kCount; ++j) {
+                        sum[j] = fmaf(factor[i], addend[i][j], sum[j]);
+                    }
+                    if constexpr (kScaled) {
+                        const int64_t n = a.sorted.tokens[first + i];
+                        const float scale = a.scales[n * a.scale_stride];
+                        for (int j = 0; j < kCount; ++j) addend[i][j] *= scale;
+                        addend[i].store(a.scaled + n * a.scaled_stride + col);
+                    }
                 }
             }
-            sum.store(to + row * to_stride + col);
+            if (adds) sum.store(a.to + row * a.to_stride + col);
         }
     }
 }
@@ -102,25 +142,37 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void add_rows_in_order(Context& ctx, std::span<const int32_t> ids, int64_t first_row,
-                       ConstTensor from, ConstTensor factors, Tensor to) {
+                       ConstTensor from, ConstTensor factors, Tensor to, ConstTensor scales,
+                       Tensor scaled) {
     const auto tokens = static_cast<int64_t>(ids.size());
     require(from.rows == tokens && from.cols == to.cols, "one row per id, as wide as the target");
+    require(!scaled || (same_shape(from, scaled) && from.dtype == scaled.dtype),
+            "scaled rows of the shape and type of the rows");
     if (tokens == 0 || to.size() == 0) return;
-    require(ctx.cuda().workspace().size() >= 2 * ids.size_bytes(),
-            "few enough tokens for the workspace of the lane");
-    auto* const sorted_tokens = reinterpret_cast<int32_t*>(ctx.cuda().workspace().data());
-    auto* const sorted_rows = sorted_tokens + tokens;
-    launch(ctx, sort_tokens_kernel, blocks_for(tokens, kThreads / kWarpThreads), kThreads,
-           ids.data(), tokens, first_row, to.rows, sorted_tokens, sorted_rows);
+    const SortedTokens sorted = sorted_by_row(ctx, ids, first_row, to.rows);
     with_element_type(from.dtype, [&]<typename T>() {
+        const Additions<T> additions{.sorted = sorted,
+                                     .tokens = tokens,
+                                     .from = from.as<T>(),
+                                     .from_stride = from.stride,
+                                     .factors = factors.as<float>(),
+                                     .factor_stride = factors.stride,
+                                     .to = to.as<float>(),
+                                     .to_stride = to.stride,
+                                     .rows = to.rows,
+                                     .cols = to.cols,
+                                     .scales = scales.as<float>(),
+                                     .scale_stride = scales.stride,
+                                     .scaled = scaled.as<T>(),
+                                     .scaled_stride = scaled.stride};
         const auto add = [&]<int kCount>() {
             const dim3 grid(blocks_for(tokens, 1),
                             std::min(blocks_for(to.cols, kThreads * kCount), 64U));
-            launch(ctx, add_rows_kernel<T, kCount>, grid, kThreads, sorted_tokens, sorted_rows,
-                   tokens, from.as<T>(), from.stride, factors.as<float>(), factors.stride,
-                   to.as<float>(), to.stride, to.cols);
+            launch(ctx,
+                   scaled ? add_rows_kernel<T, kCount, true> : add_rows_kernel<T, kCount, false>,
+                   grid, kThreads, additions);
         };
-        with_vectors(add, from, to);
+        with_vectors(add, from, to, scaled);
     });
 }
 

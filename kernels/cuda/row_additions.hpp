@@ -11,9 +11,12 @@ namespace vocabpipe::kernels::cuda {
 
 /// to[ids[n] - first_row] += factors[n, 0] * from[n] for all ids that `to` has a row for, in the
 /// order n = 0 .. N-1, so that the bits do not depend on what runs first. N ids; from (N, h), fp32
-/// or bf16; to (v, h) fp32; factors (N, 1) fp32, or empty: 1. Uses 8 N bytes of the lane's
-/// workspace.
+/// or bf16; to (v, h) fp32; factors (N, 1) fp32, or empty: 1. From the same read, if `scaled` (N,
+/// h) of from's type is given: scaled[n] = scales[n, 0] * from[n] for all n, scales (N, 1) fp32.
+/// Uses 16 N bytes of the lane's workspace and what CUB's radix sort asks for (at most as much
+/// again for large N); UsageError where that is too small. Nothing happens where `to` is empty.
 void add_rows_in_order(Context& ctx, std::span<const int32_t> ids, int64_t first_row,
-                       ConstTensor from, ConstTensor factors, Tensor to);
+                       ConstTensor from, ConstTensor factors, Tensor to, ConstTensor scales = {},
+                       Tensor scaled = {});
 
 }  // namespace vocabpipe::kernels::cuda

@@ -8,16 +8,28 @@
 //     S   logits written by their product and read again, fp32       8 N v bytes
 //         numerator written (the two products that read it are not counted)   2 N v
 //     T   u = c u + d W_y, read and written                          8 N h (+ 2 N h for W_y)
-//         c X, read and written                                      4 N h
-//         label rows of dW and X                                     <= 10 N h
+//         X read, c X written, label rows of dW read and written      <= 12 N h
 //
-// that is 10 N v + 24 N h. At N = h = 4096 and a product rate of 700 TFLOP/s: v = 131072 takes 18.8
+// that is 10 N v + 22 N h. At N = h = 4096 and a product rate of 700 TFLOP/s: v = 131072 takes 18.8
 // ms, and the bytes 1.7 ms on an H100 (3.35 TB/s), 1.2 ms on an H200 (4.8 TB/s); v = 16384: 2.36
-// ms, and 0.32 or 0.22 ms. A product writes its logits while it computes, which hides 4 N v of
-// them, and where a chunk fits the L2 cache (v = 16384: 32 MiB) it is read from there. What remains
-// is 6 N v + 24 N h: 1.08 ms (5.7 %) and 0.75 ms (4 %), 0.24 and 0.17 ms (10 and 7 %, less what L2
-// serves). Two passes over the logits, for an exact maximum first, would cost another 4 N v; hence
-// the reference point, which needs one.
+// ms, and 0.31 or 0.22 ms. A product writes its logits while it computes, which hides 4 N v of
+// them, and where a chunk fits the L2 cache (v = 16384: 32 MiB) it is read from there. Two passes
+// over the logits, for an exact maximum first, would cost another 4 N v; hence the reference point,
+// which needs one. (Where dW is overwritten, in the first microbatch of a step, its label rows come
+// after the product and read X again: 2 N h more.)
+//
+// Bytes are not all: a kernel that depends on the one before takes 3 us to start and to drain, and
+// a score kernel that waits more than it reads takes longer than its bytes. Predicted for an H200,
+// with 8 chunks, none of it measured:
+//
+//     v        score kernels                              T's two, sort   beside products   ratio
+//     16384    8 x (34 MB of L2 at 5.5 TB/s + 3 us)     35 + 42 + 20    72 + 97 us        0.93
+//     32768    8 x (67 + 34 MB of memory + 3 us)          the same        192 + 97 us       0.94
+//     131072   8 x (268 + 134 MB of memory + 3 us)        the same        694 + 97 us       0.96
+//
+// where the 16.8 MB that a chunk writes at v = 16384 hide behind what it reads of L2. A block of
+// 256 threads per row, as before, waited 18 to 20 us per chunk at v = 16384, whatever the bytes:
+// 0.90.
 //
 // A chunk is an eighth of the columns, N v / 8 logits: 32 MiB at v = 16384, a product of 256 tiles
 // of 128 x 256, which 132 multiprocessors take in two rounds, 97 % full. Smaller chunks would leave
@@ -26,10 +38,10 @@
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
-#include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/row_additions.hpp"
 #include "kernels/cuda/row_sums.hpp"
 #include "kernels/cuda/vocabulary.hpp"
+#include "kernels/cuda/vocabulary_score.cuh"
 #include "kernels/vocabulary_checks.hpp"
 
 namespace vocabpipe::kernels::cuda {
@@ -38,162 +50,9 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// A row's reference point follows its logits only when one is this far above it: exp(30) = 1e13 is
-/// harmless in fp32 and bf16, and scaling what was stored costs another pass over it.
-constexpr float kSlack = 30;
-/// Columns whose maximum is the reference point: what one chunk of the smallest kind holds.
-constexpr int kReferenceColumns = 2048;
-
 constexpr int64_t kChunks = 8;                       ///< of 1/4 of the bf16 numerator's bytes
 constexpr int64_t kFewestLogits = int64_t{8} << 20;  ///< of a chunk, 32 MiB
 constexpr int64_t kColumnMultiple = 256;             ///< of a chunk: whole tiles of the product
-
-__device__ __forceinline__ float infinity() {
-    return __int_as_float(0x7f800000);
-}
-
-/// exp(x) for x <= 30. In bf16 runs the fast one: its relative error, 2^-23 (2 + 1.2 |x|), is of
-/// the size that rounding a logit of size |x| to fp32 causes anyway.
-template <typename T>
-__device__ __forceinline__ float exponential(float x) {
-    if constexpr (sizeof(T) == 2) {
-        return __expf(x);
-    } else {
-        return expf(x);
-    }
-}
-
-struct Logit {
-    float z, slope;  ///< slope = dz / d(x w)
-};
-
-/// What makes a logit of a product x w. Two types, so that the usual case costs nothing.
-struct Uncapped {
-    __device__ __forceinline__ Logit operator()(float product) const { return {product, 1.0F}; }
-};
-
-struct Softcapped {
-    float cap;
-    __device__ __forceinline__ Logit operator()(float product) const {
-        const float tanh = tanhf(product / cap);
-        return {cap * tanh, 1.0F - tanh * tanh};
-    }
-};
-
-struct Chunk {
-    const float* products;  ///< (tokens, count), x w
-    int64_t product_stride;
-    int64_t begin;  ///< column of the shard that the chunk starts with
-    int count;
-    const int32_t* labels;
-    int64_t first_row;  ///< of the shard
-    float* statistics;
-    int64_t statistics_stride;
-    bool want_logit_sum;
-};
-
-/// What one pass over a row of a chunk finds.
-struct RowPart {
-    float max = 0;
-    double sum = 0;  ///< of exp(z - m), without the label's
-    double logit_sum = 0;
-};
-
-struct ThreadPart {
-    float max, sum, logit_sum;
-
-    /// What is stored of a logit: exp(z - m) dz / d(x w).
-    template <typename T>
-    __device__ __forceinline__ float add(Logit logit, bool is_label, float m) {
-        max = fmaxf(max, logit.z);
-        logit_sum += logit.z;
-        const float e = is_label ? 0.0F : exponential<T>(logit.z - m);
-        sum += e;
-        return e * logit.slope;
-    }
-};
-
-/// e = exp(z - m) dz / d(x w), the label's entry 0. One pass: what a thread reads, it writes. All
-/// threads get the result.
-template <typename T, int kCount, typename Cap>
-__device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ products,
-                                                      T* __restrict__ e, int count, int label,
-                                                      float m, Cap logit_of) {
-    constexpr int kAtOnce = 4;  // loads in flight per thread
-    ThreadPart part{-infinity(), 0, 0};
-    const int vectors = count / kCount;
-    for (int first = static_cast<int>(threadIdx.x); first < vectors; first += kThreads * kAtOnce) {
-        Vector<kCount> values[kAtOnce];
-        for (int i = 0; i < kAtOnce; ++i) {
-            const int at = first + i * kThreads;
-            if (at < vectors) values[i].load(products + at * kCount);
-        }
-        for (int i = 0; i < kAtOnce; ++i) {
-            const int at = first + i * kThreads;
-            if (at >= vectors) continue;
-            for (int j = 0; j < kCount; ++j) {
-                values[i][j] = part.add<T>(logit_of(values[i][j]), at * kCount + j == label, m);
-            }
-            values[i].store(e + at * kCount);
-        }
-    }
-    for (int at = vectors * kCount + static_cast<int>(threadIdx.x); at < count; at += kThreads) {
-        e[at] = from_float<T>(part.add<T>(logit_of(products[at]), at == label, m));
-    }
-    return {block_max<kThreads>(part.max), block_sum<kThreads>(static_cast<double>(part.sum)),
-            block_sum<kThreads>(static_cast<double>(part.logit_sum))};
-}
-
-/// A block per token: the numerator's columns of this chunk, and the statistics so far. `numerator`
-/// is that of the shard, from column 0.
-template <typename T, int kCount, typename Cap>
-__global__ void __launch_bounds__(kThreads)
-    score_kernel(Chunk chunk, Cap logit_of, T* __restrict__ numerator, int64_t numerator_stride) {
-    const int64_t n = blockIdx.x;
-    const float* const products = chunk.products + n * chunk.product_stride;
-    T* const row = numerator + n * numerator_stride;
-    float* const statistics = chunk.statistics + n * chunk.statistics_stride;
-    const int64_t column = chunk.labels[n] - chunk.first_row - chunk.begin;
-    const bool has_label = chunk.labels[n] >= 0 && column >= 0 && column < chunk.count;
-    const int label = has_label ? static_cast<int>(column) : -1;
-
-    float m = 0;
-    double before = 0;  // sum of the earlier chunks
-    if (chunk.begin == 0) {
-        float largest = -infinity();
-        for (int at = static_cast<int>(threadIdx.x); at < chunk.count && at < kReferenceColumns;
-             at += kThreads) {
-            largest = fmaxf(largest, products[at]);
-        }
-        m = logit_of(block_max<kThreads>(largest)).z;
-    } else {
-        m = statistics[0];
-        before = statistics[1];
-    }
-    RowPart part =
-        write_exponentials<T, kCount>(products, row + chunk.begin, chunk.count, label, m, logit_of);
-    if (part.max > m + kSlack) {
-        const double factor = exp(static_cast<double>(m) - part.max);
-        for (int64_t at = threadIdx.x; at < chunk.begin; at += kThreads) {
-            row[at] = from_float<T>(to_float(row[at]) * static_cast<float>(factor));
-        }
-        before *= factor;
-        m = part.max;
-        part = write_exponentials<T, kCount>(products, row + chunk.begin, chunk.count, label, m,
-                                             logit_of);
-    }
-    if (threadIdx.x != 0) return;
-    const bool first = chunk.begin == 0;
-    statistics[0] = m;
-    statistics[1] = static_cast<float>(before + part.sum);
-    if (has_label) {
-        statistics[2] = logit_of(products[label]).z;
-    } else if (first) {
-        statistics[2] = 0;
-    }
-    const double logit_sum = (first ? 0.0 : statistics[3]) + part.logit_sum;
-    statistics[3] = chunk.want_logit_sum ? static_cast<float>(logit_sum) : 0.0F;
-}
 
 /// Statistics of a shard without rows.
 __global__ void __launch_bounds__(kThreads)
@@ -400,6 +259,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
         gemm(ctx, x, false, w.row_range(begin, count), true, xw, false);
         const Chunk chunk{.products = products,
                           .product_stride = xw.stride,
+                          .tokens = tokens,
                           .begin = begin,
                           .count = static_cast<int>(count),
                           .labels = labels.data(),
@@ -411,10 +271,20 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
         const bool fours = four_fit(xw.data, xw.stride, size_of(DType::fp32)) &&
                            four_fit(numerator.data, numerator.stride, size_of(numerator.dtype));
         with_element_type(numerator.dtype, [&]<typename T>() {
-            const auto score = [&]<typename Cap>(Cap logit_of) {
-                launch(ctx, fours ? score_kernel<T, 4, Cap> : score_kernel<T, 1, Cap>,
-                       static_cast<unsigned>(tokens), kThreads, chunk, logit_of, numerator.as<T>(),
-                       numerator.stride);
+            const auto launch_with = [&]<int kRowThreads>(auto logit_of) {
+                using Cap = decltype(logit_of);
+                launch(ctx,
+                       fours ? score_kernel<T, kRowThreads, 4, Cap>
+                             : score_kernel<T, kRowThreads, 1, Cap>,
+                       blocks_for(tokens, kScoreThreads / kRowThreads), kScoreThreads, chunk,
+                       logit_of, numerator.as<T>(), numerator.stride);
+            };
+            const auto score = [&](auto logit_of) {
+                if (tokens >= int64_t{kScoreWarpsPerSm} * ctx.cuda().multiprocessors()) {
+                    launch_with.template operator()<kWarpThreads>(logit_of);
+                } else {
+                    launch_with.template operator()<kScoreThreads>(logit_of);
+                }
             };
             if (options.logit_softcap > 0) {
                 score(Softcapped{options.logit_softcap});
@@ -499,7 +369,16 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerat
                 vocabulary_weight_gradient_workspace_bytes(tokens, x.cols, x.dtype),
             "a workspace of the size that vocabulary_weight_gradient_workspace_bytes() returns");
     const Tensor scaled(workspace.data(), tokens, x.cols, x.dtype);
-    if (x.size() > 0) {
+    // Where gradients are added to, those of the labels' rows can come first, and one read of x
+    // serves both.
+    const bool labels_first = accumulate && dw.size() > 0;
+    const auto add_label_rows = [&](ConstTensor scales, Tensor scaled_too) {
+        add_rows_in_order(ctx, labels, shard.first_row, x, factors.column_range(1, 1), dw, scales,
+                          scaled_too);
+    };
+    if (labels_first) {
+        add_label_rows(factors.column_range(0, 1), scaled);
+    } else if (x.size() > 0) {
         with_element_type(x.dtype, [&]<typename T>() {
             const auto run = [&]<int kCount>() {
                 launch(ctx, scale_rows_kernel<T, kCount>, static_cast<unsigned>(tokens), kThreads,
@@ -520,7 +399,7 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerat
         };
         with_vectors(run, dw);
     }
-    add_rows_in_order(ctx, labels, shard.first_row, x, factors.column_range(1, 1), dw);
+    if (!labels_first) add_label_rows({}, {});
 }
 
 }  // namespace vocabpipe::kernels::cuda

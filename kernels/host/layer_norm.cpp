@@ -131,4 +131,11 @@ void layer_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, Con
     });
 }
 
+void layer_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                         ConstTensor statistics, ConstTensor residual, Tensor dx, Tensor dgamma,
+                         Tensor dbeta, bool accumulate) {
+    layer_norm_backward_weight(ctx, dy, x, statistics, dgamma, dbeta, accumulate);
+    layer_norm_backward_input(ctx, dy, x, gamma, statistics, residual, dx);  // may overwrite dy
+}
+
 }  // namespace vocabpipe::kernels::host

@@ -23,4 +23,9 @@ void layer_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, Cons
 void layer_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor statistics,
                                 Tensor dgamma, Tensor dbeta, bool accumulate);
 
+/// Both: dx, and the gradients of the parameters. The bits of the two operators alone.
+void layer_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                         ConstTensor statistics, ConstTensor residual, Tensor dx, Tensor dgamma,
+                         Tensor dbeta, bool accumulate);
+
 }  // namespace vocabpipe::kernels::host

@@ -10,18 +10,23 @@ namespace vocabpipe::kernels::host {
 void fill_normal(Context& ctx, Tensor out, uint64_t seed, uint64_t parameter_id,
                  int64_t first_element, float std) {
     require(out.dtype == DType::fp32, "an fp32 tensor");
-    parallel_ranges(ctx, out.rows, out.size(), [&](int64_t begin, int64_t end) {
+    // By elements: parameters are filled piece by piece, as one row.
+    parallel_ranges(ctx, out.size(), out.size(), [&](int64_t begin, int64_t end) {
         uint64_t block = ~uint64_t{0};
         std::array<double, 4> normals{};
-        for (int64_t row = begin; row < end; ++row) {
-            for (int64_t col = 0; col < out.cols; ++col) {
-                const auto element = static_cast<uint64_t>(first_element + row * out.cols + col);
-                if (element / 4 != block) {
-                    block = element / 4;
-                    normals = reference::normal_block(seed, parameter_id, block);
-                }
-                out.as<float>()[row * out.stride + col] =
-                    static_cast<float>(std * normals[element % 4]);
+        int64_t row = begin / out.cols;
+        int64_t col = begin % out.cols;
+        for (int64_t i = begin; i < end; ++i) {
+            const auto element = static_cast<uint64_t>(first_element + i);
+            if (element / 4 != block) {
+                block = element / 4;
+                normals = reference::normal_block(seed, parameter_id, block);
+            }
+            out.as<float>()[row * out.stride + col] =
+                static_cast<float>(std * normals[element % 4]);
+            if (++col == out.cols) {
+                col = 0;
+                ++row;
             }
         }
     });

@@ -76,4 +76,11 @@ void rms_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, Const
     });
 }
 
+void rms_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                       const RmsNormOptions& options, ConstTensor statistics, ConstTensor residual,
+                       Tensor dx, Tensor dgamma, bool accumulate) {
+    rms_norm_backward_weight(ctx, dy, x, statistics, dgamma, accumulate);
+    rms_norm_backward_input(ctx, dy, x, gamma, options, statistics, residual, dx);  // over dy, too
+}
+
 }  // namespace vocabpipe::kernels::host

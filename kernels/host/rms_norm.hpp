@@ -25,4 +25,9 @@ void rms_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, ConstT
 void rms_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor statistics,
                               Tensor dgamma, bool accumulate);
 
+/// Both: dx, and the gradients of the parameters. The bits of the two operators alone.
+void rms_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                       const RmsNormOptions& options, ConstTensor statistics, ConstTensor residual,
+                       Tensor dx, Tensor dgamma, bool accumulate);
+
 }  // namespace vocabpipe::kernels::host

@@ -254,15 +254,25 @@ void TransformerStage::norm_forward(Context& ctx, ConstTensor x, const Weights& 
     }
 }
 
-void TransformerStage::norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x,
-                                           const Weights& norm, Statistics statistics,
-                                           ConstTensor residual, Tensor dx) const {
+void TransformerStage::norm_backward(Context& ctx, ConstTensor dy, ConstTensor x,
+                                     const Weights& norm, Statistics statistics,
+                                     ConstTensor residual, Tensor dx, OfNorms of_norms) const {
+    const kernels::Operators& op = ctx.operators();
+    const ConstTensor gamma = norm.weight->weight;
+    const bool alone = of_norms == OfNorms::left_for_weight;
+    const bool add = of_norms == OfNorms::added;
     if (config_.normalization == Normalization::rms_norm) {
-        ctx.operators().rms_norm_backward_input(ctx, dy, x, norm.weight->weight, rms_norm(),
-                                                statistics, residual, dx);
+        if (alone) {
+            op.rms_norm_backward_input(ctx, dy, x, gamma, rms_norm(), statistics, residual, dx);
+        } else {
+            op.rms_norm_backward(ctx, dy, x, gamma, rms_norm(), statistics, residual, dx,
+                                 norm.weight->gradient, add);
+        }
+    } else if (alone) {
+        op.layer_norm_backward_input(ctx, dy, x, gamma, statistics, residual, dx);
     } else {
-        ctx.operators().layer_norm_backward_input(ctx, dy, x, norm.weight->weight, statistics,
-                                                  residual, dx);
+        op.layer_norm_backward(ctx, dy, x, gamma, statistics, residual, dx, norm.weight->gradient,
+                               norm.bias->gradient, add);
     }
 }
 
@@ -411,7 +421,7 @@ void TransformerStage::layer_recompute(Context& ctx, int layer, ConstTensor x,
 void TransformerStage::layer_backward_input(Context& ctx, const Microbatch& microbatch, int layer,
                                             ConstTensor dy, ConstTensor x, const LayerSaved& saved,
                                             const LayerGradients& gradients, Tensor dx,
-                                            const Scratch& scratch) {
+                                            const Scratch& scratch, OfNorms of_norms) {
     const kernels::Operators& op = ctx.operators();
     const LayerWeights& w = layers_[static_cast<size_t>(layer)];
     const kernels::AttentionShape shape = attention_of(layer);
@@ -421,8 +431,8 @@ void TransformerStage::layer_backward_input(Context& ctx, const Microbatch& micr
 
     ConstTensor d_fc_proj = dy;
     if (config_.post_norms) {
-        norm_backward_input(ctx, dy, saved.fc_proj, w.post_mlp_norm, saved.post_mlp_stats, {},
-                            gradients.fc_proj);
+        norm_backward(ctx, dy, saved.fc_proj, w.post_mlp_norm, saved.post_mlp_stats, {},
+                      gradients.fc_proj, of_norms);
         d_fc_proj = gradients.fc_proj;
     }
     if (config_.gated) {
@@ -434,13 +444,13 @@ void TransformerStage::layer_backward_input(Context& ctx, const Microbatch& micr
                                       gradients.fc);
     }
     through(gradients.fc, w.fc, gradients.mlp_norm);
-    norm_backward_input(ctx, gradients.mlp_norm, saved.x_mid, w.mlp_norm, saved.mlp_norm_stats, dy,
-                        gradients.x_mid);
+    norm_backward(ctx, gradients.mlp_norm, saved.x_mid, w.mlp_norm, saved.mlp_norm_stats, dy,
+                  gradients.x_mid, of_norms);
 
     ConstTensor d_proj = gradients.x_mid;
     if (config_.post_norms) {
-        norm_backward_input(ctx, gradients.x_mid, saved.proj, w.post_attention_norm,
-                            saved.post_attention_stats, {}, gradients.proj);
+        norm_backward(ctx, gradients.x_mid, saved.proj, w.post_attention_norm,
+                      saved.post_attention_stats, {}, gradients.proj, of_norms);
         d_proj = gradients.proj;
     }
     const Tensor d_attention = narrowed(scratch.rows, config_.query_columns());
@@ -455,13 +465,14 @@ void TransformerStage::layer_backward_input(Context& ctx, const Microbatch& micr
                                     gradients.qkv);
     }
     through(gradients.qkv, w.qkv, gradients.attention_norm);
-    norm_backward_input(ctx, gradients.attention_norm, x, w.attention_norm,
-                        saved.attention_norm_stats, gradients.x_mid, dx);
+    norm_backward(ctx, gradients.attention_norm, x, w.attention_norm, saved.attention_norm_stats,
+                  gradients.x_mid, dx, of_norms);
 }
 
 void TransformerStage::layer_backward_weight(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
                                              const LayerSaved& saved,
-                                             const LayerGradients& gradients, bool overwrite) {
+                                             const LayerGradients& gradients, bool overwrite,
+                                             bool norms) {
     const kernels::Operators& op = ctx.operators();
     const LayerWeights& w = layers_[static_cast<size_t>(layer)];
     const auto linear = [&](ConstTensor gradient, ConstTensor input, const Weights& of) {
@@ -470,7 +481,7 @@ void TransformerStage::layer_backward_weight(Context& ctx, int layer, ConstTenso
     };
     const auto norm = [&](ConstTensor gradient, ConstTensor input, Statistics statistics,
                           const Weights& of) {
-        norm_backward_weight(ctx, gradient, input, of, statistics, overwrite);
+        if (norms) norm_backward_weight(ctx, gradient, input, of, statistics, overwrite);
     };
     if (config_.post_norms) {
         norm(dy, saved.fc_proj, saved.post_mlp_stats, w.post_mlp_norm);
@@ -500,12 +511,12 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
     Tensor next = hidden(memory);
     Tensor other = hidden(memory);
     const Scratch scratch = scratch_views(memory);
+    const OfNorms of_norms = overwrite ? OfNorms::overwritten : OfNorms::added;
 
     if (options_.layers.final_norm) {
         const ConstTensor input = final_input(x, saved);
-        norm_backward_weight(ctx, dy, input, final_norm_, saved.final_stats, overwrite);
         const Tensor out = count == 0 ? dx : next;
-        norm_backward_input(ctx, dy, input, final_norm_, saved.final_stats, {}, out);
+        norm_backward(ctx, dy, input, final_norm_, saved.final_stats, {}, out, of_norms);
         dy = out;
         std::swap(next, other);
     } else if (count == 0) {
@@ -516,8 +527,9 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
         const LayerSaved& layer = saved.layers[static_cast<size_t>(i)];
         const ConstTensor input = layer_input(i, x, saved);
         const Tensor out = i == 0 ? dx : next;
-        layer_backward_input(ctx, microbatch, i, dy, input, layer, gradients, out, scratch);
-        layer_backward_weight(ctx, i, dy, input, layer, gradients, overwrite);
+        layer_backward_input(ctx, microbatch, i, dy, input, layer, gradients, out, scratch,
+                             of_norms);
+        layer_backward_weight(ctx, i, dy, input, layer, gradients, overwrite, false);
         dy = out;
         std::swap(next, other);
     }
@@ -539,8 +551,8 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch
     op.convert(ctx, dy, kept.stage_dy);
     const Tensor first = count == 0 ? dx : kept.layer_dy.back();
     if (options_.layers.final_norm) {
-        norm_backward_input(ctx, dy, final_input(x, saved), final_norm_, saved.final_stats, {},
-                            first);
+        norm_backward(ctx, dy, final_input(x, saved), final_norm_, saved.final_stats, {}, first,
+                      OfNorms::left_for_weight);
     } else {
         op.convert(ctx, dy, first);
     }
@@ -549,7 +561,8 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch
         const auto at = static_cast<size_t>(i);
         layer_backward_input(ctx, microbatch, i, kept.layer_dy[at], layer_input(i, x, saved),
                              saved.layers[at], kept.gradients[at],
-                             i == 0 ? dx : kept.layer_dy[at - 1], scratch);
+                             i == 0 ? dx : kept.layer_dy[at - 1], scratch,
+                             OfNorms::left_for_weight);
     }
     op.convert(ctx, dx, kept.stage_dx);
     embedding_backward_input(ctx, dx);
@@ -569,7 +582,7 @@ void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatc
         if (i < options_.layers.count - 1) ctx.poll();
         const auto at = static_cast<size_t>(i);
         layer_backward_weight(ctx, i, kept.layer_dy[at], layer_input(i, x, saved), saved.layers[at],
-                              kept.gradients[at], overwrite);
+                              kept.gradients[at], overwrite, true);
     }
     embedding_backward_weight(ctx, microbatch, kept.stage_dx, overwrite);
 }

@@ -142,6 +142,10 @@ private:
     [[nodiscard]] ConstTensor final_input(ConstTensor x, const Layers& saved) const;
     [[nodiscard]] kernels::AttentionShape attention_of(int layer) const;
 
+    /// What a pass that makes input gradients does with the norms' parameter gradients, which come
+    /// from the same reads: a whole backward makes both, I leaves them for W.
+    enum class OfNorms : std::uint8_t { left_for_weight, overwritten, added };
+
     // --- passes. An empty output is not computed: the backward does not need it.
 
     void run(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
@@ -152,10 +156,12 @@ private:
     void qkv_to_attention(Context& ctx, int layer, const LayerSaved& saved);
     void layer_backward_input(Context& ctx, const Microbatch& microbatch, int layer, ConstTensor dy,
                               ConstTensor x, const LayerSaved& saved,
-                              const LayerGradients& gradients, Tensor dx, const Scratch& scratch);
+                              const LayerGradients& gradients, Tensor dx, const Scratch& scratch,
+                              OfNorms of_norms);
+    /// `norms`: those of the norms as well.
     void layer_backward_weight(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
                                const LayerSaved& saved, const LayerGradients& gradients,
-                               bool overwrite);
+                               bool overwrite, bool norms);
 
     void embedding_backward_input(Context& ctx, Tensor dx) const;
     void embedding_backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor dx,
@@ -165,8 +171,9 @@ private:
 
     void norm_forward(Context& ctx, ConstTensor x, const Weights& norm, ConstTensor residual,
                       Tensor y, Statistics statistics) const;
-    void norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, const Weights& norm,
-                             Statistics statistics, ConstTensor residual, Tensor dx) const;
+    void norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, const Weights& norm,
+                       Statistics statistics, ConstTensor residual, Tensor dx,
+                       OfNorms of_norms) const;
     void norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, const Weights& norm,
                               Statistics statistics, bool overwrite) const;
     [[nodiscard]] kernels::RmsNormOptions rms_norm() const;

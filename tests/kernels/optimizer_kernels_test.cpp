@@ -200,6 +200,19 @@ TEST(FillNormal, GivesEveryShardTheRowsOfTheWholeMatrix) {
     }
 }
 
+// One row, as the parameter store asks for them; threads begin inside of a block of four.
+TEST(FillNormal, GivesTheSameNumbersForAnyNumberOfThreads) {
+    constexpr int64_t kCount = 50021;
+    std::vector<float> expected(kCount);
+    reference::fill_normal({expected.data(), 1, kCount, DType::fp32}, 42, 7, 4194301, 0.02F);
+    for (const int threads : {1, 2, 3, 5}) {
+        Context ctx({.threads = threads, .poll = {}});
+        std::vector<float> values(kCount);
+        host::fill_normal(ctx, {values.data(), 1, kCount, DType::fp32}, 42, 7, 4194301, 0.02F);
+        EXPECT_EQ(values, expected) << threads << " threads";
+    }
+}
+
 TEST(FillNormal, HasTheMomentsOfANormalDistribution) {
     constexpr int64_t kCount = 1 << 18;
     const auto values = normals(kCount, 9, 2);

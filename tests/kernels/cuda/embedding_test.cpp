@@ -102,6 +102,48 @@ TEST_P(Embedding, ScatterAddsRepeatedIdsInOrder) {
     }
 }
 
+TEST_P(Embedding, ScatterAddsInOrderWhereRowsTakeSeveralPassesToSort) {
+    Device device;
+    const Case c = GetParam();
+    const int32_t vocabulary = 2100;
+    const int64_t n = 700;
+    auto ids = random_ids(n, vocabulary);
+    for (size_t i = 0; i < ids.size(); i += 3) ids[i] %= 300;  // runs
+    const DeviceArray<int32_t> device_ids(device, ids);
+    const auto dy = random_matrix(n, c, c.type, 1);
+    const DeviceMatrix device_dy(device, dy);
+    const int64_t first = 100, count = 1900;
+    const DeviceMatrix dshard(device, Matrix(count, c.width, DType::fp32, c.gap));
+    cuda::embedding_scatter_add(device.context(), device_ids, device_dy, first, dshard, false);
+    std::vector<float> expected(static_cast<size_t>(count * c.width));
+    for (int64_t i = 0; i < n; ++i) {
+        const int64_t row = ids[static_cast<size_t>(i)] - first;
+        if (row < 0 || row >= count) continue;
+        for (int64_t col = 0; col < c.width; ++col) {
+            expected[static_cast<size_t>(row * c.width + col)] +=
+                static_cast<float>(dy.get(i, col));
+        }
+    }
+    const Matrix actual = dshard.download();
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < count * c.width; ++i) {
+        const float value = static_cast<float>(actual.get(i / c.width, i % c.width));
+        wrong += value == expected[static_cast<size_t>(i)] ? 0 : 1;
+    }
+    EXPECT_EQ(wrong, 0);
+    EXPECT_TRUE(actual.gaps_are_intact());
+}
+
+TEST_P(Embedding, ScatterRefusesMoreIdsThanTheWorkspaceSorts) {
+    Device device(4096);
+    const Case c = GetParam();
+    const DeviceArray<int32_t> ids(device, random_ids(500, 9));
+    const DeviceMatrix dy(device, random_matrix(500, c, c.type, 1));
+    const DeviceMatrix dshard(device, Matrix(9, c.width, DType::fp32, c.gap));
+    EXPECT_THROW(cuda::embedding_scatter_add(device.context(), ids, dy, 0, dshard, true),
+                 UsageError);
+}
+
 TEST_P(Embedding, PositionsRepeatPerSequenceAndTheirGradientSumsOverSequences) {
     Device device;
     const Case c = GetParam();

@@ -150,6 +150,56 @@ TEST_P(CudaLayerNorm, WeightGradientsAgreeWithTheReferenceAndAccumulate) {
     }
 }
 
+// Split backwards must have the bits of whole ones.
+TEST_P(CudaLayerNorm, AllGradientsAtOnceHaveTheBitsOfEachAlone) {
+    const DType type = GetParam();
+    // A workspace that holds the sums of no piece, of a few, and of all.
+    for (const size_t workspace : {size_t{0}, size_t{4096}, size_t{1} << 20}) {
+        Device device(workspace);
+        for (const auto& [n, h, gap] : {Sizes{1, 1, 3},
+                                        {17, 129, 3},
+                                        {21, 768, 8},
+                                        {70, 40, 0},
+                                        {3, 1100, 3},
+                                        {3, 8192, 8},
+                                        {2, 8320, 8}}) {
+            for (const bool accumulate : {false, true}) {
+                SCOPED_TRACE(testing::Message() << n << " x " << h << " " << workspace);
+                const DeviceMatrix x(device, random_with_gap(n, h, type, gap, 1, -0.5, 1.5));
+                const DeviceMatrix dy(device, random_with_gap(n, h, type, gap, 2));
+                const DeviceMatrix gamma(device, random_with_gap(1, h, type, gap, 3, 0.5, 1.5));
+                const DeviceMatrix around(device, random_with_gap(n, h, type, gap, 4));
+                const DeviceMatrix statistics(device,
+                                              Matrix::random(n, 2, DType::fp32, 5, 0.5, 2.0));
+                const auto start = [&](unsigned seed) {
+                    return DeviceMatrix(device, accumulate ? Matrix::random(1, h, DType::fp32, seed)
+                                                           : Matrix(1, h, DType::fp32));
+                };
+                const auto dgamma = start(6), dbeta = start(7), both_gamma = start(6),
+                           both_beta = start(7);
+                const DeviceMatrix dx(device, Matrix(n, h, type, gap));
+                Context& ctx = device.context();
+                cuda::layer_norm_backward_input(ctx, dy, x, gamma, statistics, around, dx);
+                cuda::layer_norm_backward_weight(ctx, dy, x, statistics, dgamma, dbeta, accumulate);
+                // In place of the residual, which has then been read, and of dy, which has served
+                // for the sums.
+                cuda::layer_norm_backward(ctx, dy, x, gamma, statistics, around, around, both_gamma,
+                                          both_beta, accumulate);
+                EXPECT_TRUE(around.download().same_bits(dx.download()));
+                EXPECT_TRUE(both_gamma.download().same_bits(dgamma.download()));
+                EXPECT_TRUE(both_beta.download().same_bits(dbeta.download()));
+                cuda::layer_norm_backward_input(ctx, dy, x, gamma, statistics, {}, dx);
+                cuda::layer_norm_backward(ctx, dy, x, gamma, statistics, {}, dy, both_gamma,
+                                          both_beta, false);
+                EXPECT_TRUE(dy.download().same_bits(dx.download()));
+                if (accumulate) continue;
+                EXPECT_TRUE(both_gamma.download().same_bits(dgamma.download()));
+                EXPECT_TRUE(both_beta.download().same_bits(dbeta.download()));
+            }
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, CudaLayerNorm, testing::Values(DType::fp32, DType::bf16),
                          [](const auto& info) { return name_of(info.param); });
 

@@ -130,6 +130,52 @@ TEST_P(CudaRmsNorm, WeightGradientAgreesWithTheReferenceAndAccumulates) {
     }
 }
 
+// Split backwards must have the bits of whole ones.
+TEST_P(CudaRmsNorm, AllGradientsAtOnceHaveTheBitsOfEachAlone) {
+    const DType type = GetParam();
+    for (const size_t workspace : {size_t{0}, size_t{2048}, size_t{1} << 20}) {
+        Device device(workspace);
+        for (const auto& [n, h, gap] : {Sizes{1, 1, 3},
+                                        {17, 129, 3},
+                                        {21, 768, 8},
+                                        {70, 40, 0},
+                                        {3, 1100, 3},
+                                        {3, 8192, 8},
+                                        {2, 8320, 8}}) {
+            for (const bool accumulate : {false, true}) {
+                SCOPED_TRACE(testing::Message() << n << " x " << h << " " << workspace);
+                const RmsNormOptions& options = kOptions[accumulate ? 1 : 0];
+                const DeviceMatrix x(device, random_with_gap(n, h, type, gap, 1, -0.5, 1.5));
+                const DeviceMatrix dy(device, random_with_gap(n, h, type, gap, 2));
+                const DeviceMatrix gamma(device, random_with_gap(1, h, type, gap, 3, -0.5, 1.5));
+                const DeviceMatrix around(device, random_with_gap(n, h, type, gap, 4));
+                const DeviceMatrix statistics(device,
+                                              Matrix::random(n, 1, DType::fp32, 5, 0.5, 2.0));
+                const Matrix start =
+                    accumulate ? Matrix::random(1, h, DType::fp32, 6) : Matrix(1, h, DType::fp32);
+                const DeviceMatrix dgamma(device, start), both_gamma(device, start);
+                const DeviceMatrix dx(device, Matrix(n, h, type, gap));
+                Context& ctx = device.context();
+                cuda::rms_norm_backward_input(ctx, dy, x, gamma, options, statistics, around, dx);
+                cuda::rms_norm_backward_weight(ctx, dy, x, statistics, dgamma, accumulate);
+                // In place of the residual, which has then been read, and of dy, which has served
+                // for the sums.
+                cuda::rms_norm_backward(ctx, dy, x, gamma, options, statistics, around, around,
+                                        both_gamma, accumulate);
+                EXPECT_TRUE(around.download().same_bits(dx.download()));
+                EXPECT_TRUE(both_gamma.download().same_bits(dgamma.download()));
+                cuda::rms_norm_backward_input(ctx, dy, x, gamma, options, statistics, {}, dx);
+                cuda::rms_norm_backward(ctx, dy, x, gamma, options, statistics, {}, dy, both_gamma,
+                                        false);
+                EXPECT_TRUE(dy.download().same_bits(dx.download()));
+                if (!accumulate) {
+                    EXPECT_TRUE(both_gamma.download().same_bits(dgamma.download()));
+                }
+            }
+        }
+    }
+}
+
 TEST_P(CudaRmsNorm, RefusesAResidualOfAnotherType) {
     Device device;
     const DType other = GetParam() == DType::fp32 ? DType::bf16 : DType::fp32;

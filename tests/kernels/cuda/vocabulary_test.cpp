@@ -217,6 +217,39 @@ TEST_F(VocabularyScore, TakesTheColumnsInAsManyChunksAsTheWorkspaceAllows) {
     }
 }
 
+// So many tokens that every warp takes a row of its own, on any GPU; the last block is not full.
+TEST_F(VocabularyScore, TakesARowPerWarpWhereThereAreManyTokens) {
+    int multiprocessors = 0;
+    cuda::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0),
+                "cudaDeviceGetAttribute");
+    const int64_t tokens = 16 * multiprocessors + 3;
+    for (const LossOptions& options :
+         {LossOptions{.label_smoothing = 0.1F, .z_loss = 1e-3F}, LossOptions{.logit_softcap = 3}}) {
+        for (const int64_t gap : {0, 3}) {
+            const auto problem = random_problem(25, tokens, 5, 611, DType::fp32, 2, options, gap);
+            for (const int64_t chunk_columns : {0, 256}) {
+                const Outputs out =
+                    run_shards(problem, {311, 300}, {.gap = gap, .chunk_columns = chunk_columns});
+                expect_within_fp32_bound(problem, out.result);
+            }
+        }
+    }
+    // What rises far above the reference point is followed here, too.
+    Problem problem = random_problem(13, tokens, 4, 2600, DType::bf16, 1, {});
+    for (int64_t n = 0; n < tokens; ++n) problem.x.set(n, 0, n % 2 == 0 ? 1.0 : 0.25);
+    for (int64_t j = 0; j < 2600; ++j) {
+        problem.w.set(j, 0, j < 2100 ? -50.0 : j < 2570 ? 50.0 : 100.0);
+    }
+    const Result exact = oracle(problem);
+    for (const int64_t chunk_columns : {0, 512}) {
+        const Result actual =
+            run_shards(problem, {2600}, {.type = DType::bf16, .chunk_columns = chunk_columns})
+                .result;
+        EXPECT_LT(relative_error(actual.dx, exact.dx), 2e-3);
+        EXPECT_LT(relative_error(actual.dw, exact.dw), 2e-3);
+    }
+}
+
 TEST_F(VocabularyScore, RefusesAWorkspaceBelow256Columns) {
     const auto problem = random_problem(24, 4, 4, 600, DType::fp32, 1, {});
     EXPECT_THROW((void)run_shards(problem, {600}, {.chunk_columns = 255}), UsageError);

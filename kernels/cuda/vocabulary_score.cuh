@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass over a chunk of logits: what S keeps of them, and the statistics of their rows.
+//
+// A row is short (2048 columns of a chunk at v = 16384), and what a block of 256 threads does for
+// it is little more than waiting: 8 elements per thread between barriers. So a warp takes a row
+// alone, without any barrier, wherever there are rows enough to fill the GPU with warps, and a
+// block does only for few tokens, whose chunks are wide.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace vocabpipe::kernels::cuda {
+
+inline constexpr int kScoreThreads = 256;
+/// Warps per multiprocessor that keep its memory busy, four loads of 512 bytes each in flight: 32
+/// KiB, where Little's law asks for 29 (36 GB/s each of an H200's 4.8 TB/s, 0.8 us).
+inline constexpr int kScoreWarpsPerSm = 16;
+
+/// A row's reference point follows its logits only when one is this far above it: exp(30) = 1e13 is
+/// harmless in fp32 and bf16, and scaling what was stored costs another pass over it.
+inline constexpr float kSlack = 30;
+/// Columns whose maximum is the reference point: what one chunk of the smallest kind holds.
+inline constexpr int kReferenceColumns = 2048;
+
+__device__ __forceinline__ float infinity() {
+    return __int_as_float(0x7f800000);
+}
+
+/// exp(x) for x <= 30. In bf16 runs the fast one: its relative error, 2^-23 (2 + 1.2 |x|), is of
+/// the size that rounding a logit of size |x| to fp32 causes anyway.
+template <typename T>
+__device__ __forceinline__ float exponential(float x) {
+    if constexpr (sizeof(T) == 2) {
+        return __expf(x);
+    } else {
+        return expf(x);
+    }
+}
+
+struct Logit {
+    float z, slope;  ///< slope = dz / d(x w)
+};
+
+/// What makes a logit of a product x w. Two types, so that the usual case costs nothing.
+struct Uncapped {
+    __device__ __forceinline__ Logit operator()(float product) const { return {product, 1.0F}; }
+};
+
+struct Softcapped {
+    float cap;
+    __device__ __forceinline__ Logit operator()(float product) const {
+        const float tanh = tanhf(product / cap);
+        return {cap * tanh, 1.0F - tanh * tanh};
+    }
+};
+
+struct Chunk {
+    const float* products;  ///< (tokens, count), x w
+    int64_t product_stride;
+    int64_t tokens;
+    int64_t begin;  ///< column of the shard that the chunk starts with
+    int count;
+    const int32_t* labels;
+    int64_t first_row;  ///< of the shard
+    float* statistics;
+    int64_t statistics_stride;
+    bool want_logit_sum;
+};
+
+/// What a pass over the columns of a row finds: of all of them, or of a thread's.
+struct RowPart {
+    float max = 0;
+    double sum = 0;  ///< of exp(z - m), without the label's
+    double logit_sum = 0;
+};
+
+/// The threads of a block that share a row, kThreads of them: a warp, or all. Every reduction of a
+/// kernel has shared memory of its own (kTag), so that a block needs one barrier for each.
+template <int kThreads>
+struct RowThreads {
+    static_assert(kThreads == kWarpThreads || kThreads == kScoreThreads);
+    static constexpr int kWarps = kScoreThreads / kWarpThreads;
+    static constexpr bool kAlone = kThreads == kWarpThreads;
+
+    [[nodiscard]] __device__ __forceinline__ static int thread() {
+        return static_cast<int>(threadIdx.x) % kThreads;
+    }
+    [[nodiscard]] __device__ __forceinline__ static int warp() {
+        return static_cast<int>(threadIdx.x) / kWarpThreads;
+    }
+    /// What thread 0 of a warp reads, which it will write: no barrier comes between. A block has
+    /// one before it writes.
+    [[nodiscard]] __device__ __forceinline__ static float from_first(const float* at) {
+        if constexpr (kAlone) {
+            return __shfl_sync(0xffffffffU, thread() == 0 ? *at : 0.0F, 0);
+        } else {
+            return *at;
+        }
+    }
+    /// To all of them.
+    template <int kTag>
+    [[nodiscard]] __device__ __forceinline__ static float max(float value) {
+        value = warp_max(value);
+        if constexpr (!kAlone) {
+            __shared__ float parts[kWarps];
+            if (threadIdx.x % kWarpThreads == 0) parts[warp()] = value;
+            __syncthreads();
+            for (const float part : parts) value = fmaxf(value, part);
+        }
+        return value;
+    }
+    /// To all of them, the sums in the order of the warps.
+    template <int kTag>
+    [[nodiscard]] __device__ __forceinline__ static RowPart reduced(RowPart mine) {
+        RowPart whole{warp_max(mine.max), warp_sum(mine.sum), warp_sum(mine.logit_sum)};
+        if constexpr (!kAlone) {
+            __shared__ float largest[kWarps];
+            __shared__ double sums[kWarps], logit_sums[kWarps];
+            if (threadIdx.x % kWarpThreads == 0) {
+                largest[warp()] = whole.max;
+                sums[warp()] = whole.sum;
+                logit_sums[warp()] = whole.logit_sum;
+            }
+            __syncthreads();
+            whole = {largest[0], sums[0], logit_sums[0]};
+            for (int i = 1; i < kWarps; ++i) {
+                whole.max = fmaxf(whole.max, largest[i]);
+                whole.sum += sums[i];
+                whole.logit_sum += logit_sums[i];
+            }
+        }
+        return whole;
+    }
+};
+
+/// e = exp(z - m) dz / d(x w), the label's entry 0. One pass: what a thread reads, it writes. The
+/// result is the thread's own part.
+template <typename T, int kThreads, int kCount, typename Cap>
+__device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ products,
+                                                      T* __restrict__ e, int count, int label,
+                                                      float m, Cap logit_of) {
+    constexpr int kAtOnce = 4;  // loads in flight per thread
+    const int thread = RowThreads<kThreads>::thread();
+    RowPart part{-infinity(), 0, 0};
+    float sum = 0;  // of a few terms, then added in double
+    float logit_sum = 0;
+    const auto term = [&](float product, bool is_label) {
+        const Logit logit = logit_of(product);
+        part.max = fmaxf(part.max, logit.z);
+        logit_sum += logit.z;
+        const float exponent = is_label ? 0.0F : exponential<T>(logit.z - m);
+        sum += exponent;
+        return exponent * logit.slope;
+    };
+    const auto collect = [&] {
+        part.sum += sum;
+        part.logit_sum += logit_sum;
+        sum = logit_sum = 0;
+    };
+    const int vectors = count / kCount;
+    for (int first = thread; first < vectors; first += kThreads * kAtOnce) {
+        Vector<kCount> values[kAtOnce];
+        for (int i = 0; i < kAtOnce; ++i) {
+            const int at = first + i * kThreads;
+            if (at < vectors) values[i].load(products + at * kCount);
+        }
+        for (int i = 0; i < kAtOnce; ++i) {
+            const int at = first + i * kThreads;
+            if (at >= vectors) continue;
+            for (int j = 0; j < kCount; ++j) {
+                values[i][j] = term(values[i][j], at * kCount + j == label);
+            }
+            values[i].store(e + at * kCount);
+        }
+        collect();
+    }
+    for (int at = vectors * kCount + thread; at < count; at += kThreads) {
+        e[at] = from_float<T>(term(products[at], at == label));
+    }
+    collect();
+    return part;
+}
+
+/// kThreads of a block's threads per token: the numerator's columns of this chunk, and the
+/// statistics so far. `numerator` is that of the shard, from column 0.
+template <typename T, int kThreads, int kCount, typename Cap>
+__global__ void __launch_bounds__(kScoreThreads)
+    score_kernel(Chunk chunk, Cap logit_of, T* __restrict__ numerator, int64_t numerator_stride) {
+    using Row = RowThreads<kThreads>;
+    constexpr int kRows = kScoreThreads / kThreads;
+    const int thread = Row::thread();
+    const int64_t n = int64_t{blockIdx.x} * kRows + threadIdx.x / kThreads;
+    if (n >= chunk.tokens) return;  // a whole warp, or none of the block
+    const float* const products = chunk.products + n * chunk.product_stride;
+    T* const row = numerator + n * numerator_stride;
+    float* const statistics = chunk.statistics + n * chunk.statistics_stride;
+    const int64_t column = chunk.labels[n] - chunk.first_row - chunk.begin;
+    const bool has_label = chunk.labels[n] >= 0 && column >= 0 && column < chunk.count;
+    const int label = has_label ? static_cast<int>(column) : -1;
+    const bool first = chunk.begin == 0;
+
+    float m = 0;
+    double before = 0;  // sum of the earlier chunks, of thread 0
+    if (first) {
+        float largest = -infinity();
+        for (int at = thread; at < chunk.count && at < kReferenceColumns; at += kThreads) {
+            largest = fmaxf(largest, products[at]);
+        }
+        m = logit_of(Row::template max<0>(largest)).z;
+    } else {
+        m = Row::from_first(statistics);
+        if (thread == 0) before = statistics[1];
+    }
+    const auto write = [&] {
+        return write_exponentials<T, kThreads, kCount>(products, row + chunk.begin, chunk.count,
+                                                       label, m, logit_of);
+    };
+    RowPart part = Row::template reduced<1>(write());
+    if (part.max > m + kSlack) {
+        const double factor = exp(static_cast<double>(m) - part.max);
+        for (int64_t at = thread; at < chunk.begin; at += kThreads) {
+            row[at] = from_float<T>(to_float(row[at]) * static_cast<float>(factor));
+        }
+        before *= factor;
+        m = part.max;
+        part = Row::template reduced<2>(write());
+    }
+    if (thread != 0) return;
+    statistics[0] = m;
+    statistics[1] = static_cast<float>(before + part.sum);
+    if (has_label) {
+        statistics[2] = logit_of(products[label]).z;
+    } else if (first) {
+        statistics[2] = 0;
+    }
+    const double logit_sum = (first ? 0.0 : statistics[3]) + part.logit_sum;
+    statistics[3] = chunk.want_logit_sum ? static_cast<float>(logit_sum) : 0.0F;
+}
+
+}  // namespace vocabpipe::kernels::cuda
