@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pieces of q, k, v and their gradients in shared memory, and the two kinds of products that
+// attention makes of them. A block has kAttentionThreads threads; each of its warps owns
+// kWarpRows rows of the block's kAttentionRows and keeps sums of theirs in registers, laid out as
+// c of kernels/cuda/mma.cuh: sums[n] are columns 8 n to 8 n + 7. bf16 goes through tensor cores,
+// fp32 through fused multiply-adds of the same threads.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace vocabpipe::kernels::cuda {
+
+inline constexpr int kAttentionThreads = 128;
+inline constexpr int kWarpRows = 16;
+inline constexpr int kAttentionRows = kAttentionThreads / kWarpThreads * kWarpRows;
+
+/// Where a thread's sums lie: rows first_row and first_row + 8 of its block's, columns
+/// first_column and first_column + 1 of every 8.
+struct Place {
+    int warp_row, first_row, first_column;
+
+    __device__ __forceinline__ static Place of_this_thread() {
+        const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+        const int warp_row = static_cast<int>(threadIdx.x) / kWarpThreads * kWarpRows;
+        return {warp_row, warp_row + lane / 4, lane % 4 * 2};
+    }
+};
+
+/// kRows rows of kCols elements. Vectors of 16 bytes of a row are permuted, differently for 8
+/// neighbouring rows, so that reading a column of them hits all banks.
+template <typename T, int kRows, int kCols>
+struct Tile {
+    static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+    static constexpr int kRowVectors = kCols / kVector;
+    static constexpr int kPermuted = kRowVectors < 8 ? kRowVectors : 8;
+    static_assert((kPermuted & (kPermuted - 1)) == 0 && kCols % 16 == 0);
+
+    alignas(16) T elements[kRows * kCols];
+
+    [[nodiscard]] __device__ __forceinline__ T* at(int row, int col) {
+        return elements + offset(row, col);
+    }
+    [[nodiscard]] __device__ __forceinline__ const T* at(int row, int col) const {
+        return elements + offset(row, col);
+    }
+
+private:
+    [[nodiscard]] __device__ __forceinline__ static int offset(int row, int col) {
+        const int vector = (col / kVector) ^ (row % kPermuted);
+        return row * kCols + vector * kVector + col % kVector;
+    }
+};
+
+/// Part of a matrix in device memory: `rows` rows, `stride` elements apart, of `cols` elements.
+template <typename T>
+struct Part {
+    const T* data;
+    int64_t stride;
+    int rows, cols;
+};
+
+/// A tile on its way from device memory to shared memory, in registers, so that products of the
+/// tile before run meanwhile. Zeros where the part ends before the tile.
+template <typename T, int kRows, int kCols>
+class Staged {
+public:
+    /// `vectors`: rows are read 16 bytes at a time, which they must be aligned to and end at.
+    __device__ __forceinline__ void load(const Part<T>& part, bool vectors) {
+#pragma unroll
+        for (int i = 0; i < kPerThread; ++i) {
+            words_[i] = {};
+            const int row = row_of(i), col = col_of(i);
+            if (row >= part.rows || col >= part.cols) continue;
+            const T* from = part.data + row * part.stride + col;
+            if (vectors) {
+                words_[i] = *reinterpret_cast<const uint4*>(from);
+            } else {
+                words_[i] = gathered(from, part.cols - col);
+            }
+        }
+    }
+    __device__ __forceinline__ void store(Tile<T, kRows, kCols>& tile) const {
+#pragma unroll
+        for (int i = 0; i < kPerThread; ++i) {
+            if (row_of(i) < kRows) {
+                *reinterpret_cast<uint4*>(tile.at(row_of(i), col_of(i))) = words_[i];
+            }
+        }
+    }
+
+private:
+    using Shape = Tile<T, kRows, kCols>;
+    static constexpr int kPerThread =
+        (kRows * Shape::kRowVectors + kAttentionThreads - 1) / kAttentionThreads;
+
+    [[nodiscard]] __device__ __forceinline__ static int row_of(int i) {
+        return (static_cast<int>(threadIdx.x) + i * kAttentionThreads) / Shape::kRowVectors;
+    }
+    [[nodiscard]] __device__ __forceinline__ static int col_of(int) {
+        static_assert(kAttentionThreads % Shape::kRowVectors == 0);
+        return static_cast<int>(threadIdx.x) % Shape::kRowVectors * Shape::kVector;
+    }
+    [[nodiscard]] __device__ __forceinline__ static uint32_t word(const float* from, int i,
+                                                                  int count) {
+        return i < count ? __float_as_uint(from[i]) : 0;
+    }
+    [[nodiscard]] __device__ __forceinline__ static uint32_t word(const __nv_bfloat16* from, int i,
+                                                                  int count) {
+        uint32_t both = 0;
+        if (2 * i < count) both = __bfloat16_as_ushort(from[2 * i]);
+        if (2 * i + 1 < count) both |= uint32_t{__bfloat16_as_ushort(from[2 * i + 1])} << 16;
+        return both;
+    }
+    [[nodiscard]] __device__ __forceinline__ static uint4 gathered(const T* from, int count) {
+        uint4 words;
+        words.x = word(from, 0, count);
+        words.y = word(from, 1, count);
+        words.z = word(from, 2, count);
+        words.w = word(from, 3, count);
+        return words;
+    }
+
+    uint4 words_[kPerThread];
+};
+
+/// Where fp32 weights change hands within a warp; bf16 weights stay in their threads.
+template <typename T, int kCols>
+struct Exchange {};
+template <int kCols>
+struct Exchange<float, kCols> {
+    Tile<float, kAttentionRows, kCols> weights;
+};
+
+/// sums += a b^T for the warp's rows of a and all kB rows of b, over their first `depth` columns;
+/// columns from there to the next multiple of 16 are zero in both.
+template <int kA, int kB, int kCols>
+__device__ __forceinline__ void add_product(float (&sums)[kB / 8][4],
+                                            const Tile<__nv_bfloat16, kA, kCols>& a,
+                                            const Tile<__nv_bfloat16, kB, kCols>& b, int depth) {
+    static_assert(kB % 16 == 0);
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+    const int warp_row = Place::of_this_thread().warp_row;
+#pragma unroll
+    for (int k = 0; k < kCols; k += 16) {
+        if (k >= depth) break;
+        uint32_t of_a[4];
+        load_matrices<false>(of_a, a.at(warp_row + lane % 16, k + lane / 16 * 8));
+#pragma unroll
+        for (int n = 0; n < kB; n += 16) {
+            uint32_t of_b[4];  // both halves of the depth for 8 rows of b, then for the next 8
+            load_matrices<false>(of_b, b.at(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+            mma(sums[n / 8], of_a, of_b[0], of_b[1]);
+            mma(sums[n / 8 + 1], of_a, of_b[2], of_b[3]);
+        }
+    }
+}
+
+template <int kA, int kB, int kCols>
+__device__ __forceinline__ void add_product(float (&sums)[kB / 8][4],
+                                            const Tile<float, kA, kCols>& a,
+                                            const Tile<float, kB, kCols>& b, int depth) {
+    const Place place = Place::of_this_thread();
+    for (int k = 0; k < depth; k += 4) {
+        const auto low = loaded<float, 4>(a.at(place.first_row, k));
+        const auto high = loaded<float, 4>(a.at(place.first_row + 8, k));
+#pragma unroll
+        for (int n = 0; n < kB / 8; ++n) {
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const auto of_b = loaded<float, 4>(b.at(8 * n + place.first_column + e, k));
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    sums[n][e] = fmaf(low[i], of_b[i], sums[n][e]);
+                    sums[n][2 + e] = fmaf(high[i], of_b[i], sums[n][2 + e]);
+                }
+            }
+        }
+    }
+}
+
+/// sums += weights b over the kB rows of b, for its first `cols` columns, and some after them.
+/// bf16 rounds the weights to bf16. `exchange` is free from one barrier of the block to the next.
+template <int kB, int kCols>
+__device__ __forceinline__ void add_weighted(float (&sums)[kCols / 8][4],
+                                             const float (&weights)[kB / 8][4],
+                                             const Tile<__nv_bfloat16, kB, kCols>& b, int cols,
+                                             Exchange<__nv_bfloat16, kB>&) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+#pragma unroll
+    for (int k = 0; k < kB; k += 16) {
+        const auto& left = weights[k / 8];
+        const auto& right = weights[k / 8 + 1];
+        const uint32_t of_weights[4] = {bf16_pair(left[0], left[1]), bf16_pair(left[2], left[3]),
+                                        bf16_pair(right[0], right[1]),
+                                        bf16_pair(right[2], right[3])};
+#pragma unroll
+        for (int n = 0; n < kCols; n += 16) {
+            if (n >= cols) break;
+            uint32_t of_b[4];  // both halves of the 16 rows for 8 columns, then for the next 8
+            load_matrices<true>(of_b, b.at(k + lane % 16, n + lane / 16 * 8));
+            mma(sums[n / 8], of_weights, of_b[0], of_b[1]);
+            mma(sums[n / 8 + 1], of_weights, of_b[2], of_b[3]);
+        }
+    }
+}
+
+template <int kB, int kCols>
+__device__ __forceinline__ void add_weighted(float (&sums)[kCols / 8][4],
+                                             const float (&weights)[kB / 8][4],
+                                             const Tile<float, kB, kCols>& b, int cols,
+                                             Exchange<float, kB>& exchange) {
+    const Place place = Place::of_this_thread();
+#pragma unroll
+    for (int n = 0; n < kB / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            const int col = 8 * n + place.first_column + e;
+            *exchange.weights.at(place.first_row, col) = weights[n][e];
+            *exchange.weights.at(place.first_row + 8, col) = weights[n][2 + e];
+        }
+    }
+    __syncwarp();
+    for (int k = 0; k < kB; ++k) {
+        const float low = *exchange.weights.at(place.first_row, k);
+        const float high = *exchange.weights.at(place.first_row + 8, k);
+#pragma unroll
+        for (int n = 0; n < kCols / 8; ++n) {
+            if (8 * n >= cols) break;
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const float of_b = *b.at(k, 8 * n + place.first_column + e);
+                sums[n][e] = fmaf(low, of_b, sums[n][e]);
+                sums[n][2 + e] = fmaf(high, of_b, sums[n][2 + e]);
+            }
+        }
+    }
+}
+
+/// Writes the thread's sums, times factors of its two rows, to a matrix of `rows` rows, that of the
+/// block's first row at `to`, and `cols` columns.
+template <typename T, int kCols>
+__device__ __forceinline__ void store_sums(const float (&sums)[kCols / 8][4],
+                                           const float (&factors)[2], T* to, int64_t stride,
+                                           int rows, int cols) {
+    const Place place = Place::of_this_thread();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int row = place.first_row + 8 * half;
+        if (row >= rows) continue;
+#pragma unroll
+        for (int n = 0; n < kCols / 8; ++n) {
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const int col = 8 * n + place.first_column + e;
+                if (col < cols) {
+                    to[row * stride + col] = from_float<T>(sums[n][2 * half + e] * factors[half]);
+                }
+            }
+        }
+    }
+}
+
+}  // namespace vocabpipe::kernels::cuda
