@@ -21,9 +21,9 @@ void require_arguments(ConstTensor qkv, const AttentionShape& shape,
                        ConstTensor log_sum_exp, std::span<std::byte> workspace) {
     require_attention(qkv, shape, first_visible, out, log_sum_exp);
     require(shape.seq_length <= kLongestSequence, "a sequence of at most 2^30 tokens");
-    require(static_cast<int64_t>(workspace.size()) >=
-                attention_workspace_bytes(shape, qkv.dtype, 1),
-            "workspace of attention_workspace_bytes()");
+    require(
+        static_cast<int64_t>(workspace.size()) >= attention_workspace_bytes(shape, qkv.dtype, 1),
+        "workspace of attention_workspace_bytes()");
 }
 
 }  // namespace

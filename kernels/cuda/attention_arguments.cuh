@@ -45,10 +45,10 @@ struct AttentionScores {
     /// Query heads that read one head of keys.
     [[nodiscard]] __host__ __device__ int sharers() const { return heads / kv_heads; }
     /// The first key that a query of a sequence sees; the last one is its own.
-    [[nodiscard]] __device__ __forceinline__ int first_key(int64_t sequence, int query) const {
+    [[nodiscard]] __device__ __forceinline__ int first_key(int sequence, int query) const {
         const int by_window = query + 1 - window;
         const int by_document =
-            first_visible == nullptr ? 0 : first_visible[sequence * seq_length + query];
+            first_visible == nullptr ? 0 : first_visible[int64_t{sequence} * seq_length + query];
         return by_document > by_window ? by_document : by_window;
     }
     /// Scores but for the factor, from products.
@@ -70,14 +70,15 @@ struct Heads {
     int64_t stride;
 
     /// Token `row` of a sequence's head, at column `col` of the head.
-    [[nodiscard]] __device__ __forceinline__ T* at(const AttentionScores& s, int64_t sequence,
-                                                   int head, int row, int col) const {
-        return data + (sequence * s.seq_length + row) * stride + int64_t{head} * s.head_size + col;
+    [[nodiscard]] __device__ __forceinline__ T* at(const AttentionScores& s, int sequence, int head,
+                                                   int row, int col) const {
+        return data + (int64_t{sequence} * s.seq_length + row) * stride +
+               int64_t{head} * s.head_size + col;
     }
     /// A tile's part from there.
     template <int kRows, int kCols>
     [[nodiscard]] __device__ __forceinline__ Part<std::remove_const_t<T>> part(
-        const AttentionScores& s, int64_t sequence, int head, int row, int col) const {
+        const AttentionScores& s, int sequence, int head, int row, int col) const {
         return {at(s, sequence, head, row, col), stride, min(kRows, s.seq_length - row),
                 min(kCols, s.head_size - col)};
     }

@@ -59,37 +59,38 @@ struct Query {
     int first_key;  ///< beyond all keys for a query that is none
 
     template <typename T>
-    __device__ __forceinline__ static Query of(const Arguments<T>& a, int64_t sequence, int head,
+    __device__ __forceinline__ static Query of(const Arguments<T>& a, int sequence, int head,
                                                int query) {
         const int length = a.s.seq_length;
         if (query >= length) return {0.0F, 0.0F, length};
-        return {a.log_sum_exp[(sequence * length + query) * a.log_sum_exp_stride + head] *
+        return {a.log_sum_exp[(int64_t{sequence} * length + query) * a.log_sum_exp_stride + head] *
                     AttentionScores::kLog2E,
-                a.delta[(sequence * a.s.heads + head) * length + query],
+                a.delta[(int64_t{sequence} * a.s.heads + head) * length + query],
                 a.s.first_key(sequence, query)};
     }
     /// That of a lane, which is token `query` of the sequence, or beyond: then no matter what.
     [[nodiscard]] __device__ __forceinline__ Query of_lane(const AttentionScores& s, int lane,
                                                            int query) const {
-        return {__shfl_sync(0xffffffffU, log2_sum_exp, lane),
-                __shfl_sync(0xffffffffU, delta, lane),
+        return {__shfl_sync(0xffffffffU, log2_sum_exp, lane), __shfl_sync(0xffffffffU, delta, lane),
                 s.first_visible == nullptr ? query + 1 - s.window
                                            : __shfl_sync(0xffffffffU, first_key, lane)};
     }
 };
 
-/// Rows that pass by a block, per tile: what fits into 48 KiB of shared memory beside its own rows.
-template <typename T, int kCols>
-inline constexpr int kStreamed = sizeof(T) == 4 ? 16 : kCols == 128 ? 32 : 64;
+/// Rows that pass by a block, per tile: as many as shared memory (48 KiB) holds beside its own
+/// rows, and registers beside the sums of dk and dv.
+template <typename T, int kCols, bool kOfKeys>
+inline constexpr int kPassingRows = sizeof(T) == 4 || (kOfKeys && kCols > 64) ? 16 : 32;
 
 /// dq, or dk and dv, of kAttentionRows rows of a head. The block's own rows are queries, of q and
 /// dout, and keys pass by, of k and v; or the other way round.
 template <typename T, int kCols, bool kOfKeys>
-__global__ void __launch_bounds__(kAttentionThreads) attention_gradient_kernel(Arguments<T> a) {
-    constexpr int kPassing = kStreamed<T, kCols>;
+__global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, kCols>))
+    attention_gradient_kernel(Arguments<T> a) {
+    constexpr int kPassing = kPassingRows<T, kCols, kOfKeys>;
     constexpr int kPerLane = (kPassing + kWarpThreads - 1) / kWarpThreads;
-    __shared__ Tile<T, kAttentionRows, kCols> own, own_values;      // of q or k, of dout or v
-    __shared__ Tile<T, kPassing, kCols> passing, passing_values;    // of k or q, of v or dout
+    __shared__ Tile<T, kAttentionRows, kCols> own, own_values;    // of q or k, of dout or v
+    __shared__ Tile<T, kPassing, kCols> passing, passing_values;  // of k or q, of v or dout
     __shared__ Exchange<T, kPassing> exchange, exchange_of_values;
 
     const AttentionScores& s = a.s;
@@ -98,10 +99,10 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_gradient_kernel(A
     // The first keys are seen by the most queries, the last queries see the most keys: these start
     // first.
     const int first = (kOfKeys ? tile : tiles - 1 - tile) * kAttentionRows;
-    const auto pair = static_cast<int64_t>(blockIdx.x / static_cast<unsigned>(tiles));
+    const int pair = static_cast<int>(blockIdx.x / static_cast<unsigned>(tiles));
     const int heads = kOfKeys ? s.kv_heads : s.heads;
-    const int head = static_cast<int>(pair % heads);
-    const int64_t sequence = pair / heads;
+    const int head = pair % heads;
+    const int sequence = pair / heads;
     const int chunks = (s.head_size + kCols - 1) / kCols;
     const int own_chunk = static_cast<int>(blockIdx.y);
 
@@ -137,9 +138,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_gradient_kernel(A
 #pragma unroll
                     for (int i = 0; i < kPerLane; ++i) {
                         const int row = i * kWarpThreads + lane;
-                        passing_queries[i] =
-                            Query::of(a, sequence, query_head(),
-                                      row < kPassing ? at + row : s.seq_length);
+                        passing_queries[i] = Query::of(a, sequence, query_head(),
+                                                       row < kPassing ? at + row : s.seq_length);
                         least = min(least, passing_queries[i].first_key);
                     }
                     if (s.first_visible == nullptr || warp_min(least) < first + kAttentionRows) {
@@ -176,17 +176,11 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_gradient_kernel(A
         }
     };
     const auto load_own = [&](int chunk) {
-        const Heads<const T>& left = kOfKeys ? a.qkv.k : a.qkv.q;
-        const Heads<const T>& right = kOfKeys ? a.qkv.v : a.dout;
-        Staged<T, kAttentionRows, kCols> staged;
-        staged.load(left.template part<kAttentionRows, kCols>(s, sequence, head, first,
-                                                              chunk * kCols),
-                    a.vectors);
-        staged.store(own);
-        staged.load(right.template part<kAttentionRows, kCols>(s, sequence, head, first,
-                                                               chunk * kCols),
-                    a.vectors);
-        staged.store(own_values);
+        const auto part = [&](const Heads<const T>& of) {
+            return of.template part<kAttentionRows, kCols>(s, sequence, head, first, chunk * kCols);
+        };
+        copy(own, part(kOfKeys ? a.qkv.k : a.qkv.q), a.vectors);
+        copy(own_values, part(kOfKeys ? a.qkv.v : a.dout), a.vectors);
     };
 
     if (chunks == 1) load_own(0);
@@ -194,7 +188,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_gradient_kernel(A
     // The chunk of the block's own results comes last: its tiles are then there for them.
     const int first_chunk = (own_chunk + 1) % chunks;
     if (turn < turns) load_next(first_chunk);
-    float sums[kCols / 8][4] = {};                         // dq or dk
+    float sums[kCols / 8][4] = {};                          // dq or dk
     float sums_of_values[kOfKeys ? kCols / 8 : 1][4] = {};  // dv
     while (turn < turns) {
         float scores[kPassing / 8][4] = {}, gradients[kPassing / 8][4] = {};
@@ -203,8 +197,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_gradient_kernel(A
         for (int chunk = first_chunk;;) {
             __syncthreads();  // the tiles before have been read
             if (chunks > 1) load_own(chunk);
-            next.store(passing);
-            next_values.store(passing_values);
+            next.store(passing, a.vectors);
+            next_values.store(passing_values, a.vectors);
             const bool last = chunk == own_chunk;
             const int depth = min(kCols, s.head_size - chunk * kCols);
             if (last) {
@@ -243,7 +237,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_gradient_kernel(A
                     float& gradient = gradients[n][2 * half + e];
                     const bool seen = key >= query.first_key && key <= token;
                     const float slope = s.capped ? s.scale * (1.0F - score * score) : s.scale;
-                    score = seen ? exp2f(fmaf(factor, score, -query.log2_sum_exp)) : 0.0F;
+                    score = seen ? fast_exp2(fmaf(factor, score, -query.log2_sum_exp)) : 0.0F;
                     gradient = seen ? score * (gradient - query.delta) * slope : 0.0F;
                 }
             }

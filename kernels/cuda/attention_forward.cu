@@ -11,9 +11,9 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// Keys of a tile: what fits into 48 KiB of shared memory beside the queries.
-template <typename T>
-inline constexpr int kKeys = sizeof(T) == 2 ? 64 : 32;
+/// Keys of a tile: as many as registers hold scores of beside the sums.
+template <typename T, int kCols>
+inline constexpr int kKeys = sizeof(T) == 4 || kCols > 64 ? 32 : 64;
 
 /// Over the four lanes that hold a row's sums.
 __device__ __forceinline__ float row_max(float value) {
@@ -40,7 +40,7 @@ struct OnlineSoftmax {
             most = fmaxf(largest[half], row_max(most));
             // Of a row that has seen no key yet, all weights are 0.
             const float reference = most == -INFINITY ? 0.0F : most;
-            decay[half] = exp2f(factor * (largest[half] - reference));
+            decay[half] = fast_exp2(factor * (largest[half] - reference));
             largest[half] = most;
             float added = 0.0F;
 #pragma unroll
@@ -48,7 +48,7 @@ struct OnlineSoftmax {
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     float& score = scores[n][2 * half + e];
-                    score = exp2f(factor * (score - reference));
+                    score = fast_exp2(factor * (score - reference));
                     added += score;
                 }
             }
@@ -68,8 +68,9 @@ struct Arguments {
 };
 
 template <typename T, int kCols>
-__global__ void __launch_bounds__(kAttentionThreads) attention_forward_kernel(Arguments<T> a) {
-    constexpr int kTileKeys = kKeys<T>;
+__global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
+    attention_forward_kernel(Arguments<T> a) {
+    constexpr int kTileKeys = kKeys<T, kCols>;
     __shared__ Tile<T, kAttentionRows, kCols> queries;
     __shared__ Tile<T, kTileKeys, kCols> keys;
     __shared__ Tile<T, kTileKeys, kCols> values;
@@ -80,9 +81,9 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_forward_kernel(Ar
     // The last queries see the most keys: they start first.
     const int first_query =
         (tiles - 1 - static_cast<int>(blockIdx.x % static_cast<unsigned>(tiles))) * kAttentionRows;
-    const auto pair = static_cast<int64_t>(blockIdx.x / static_cast<unsigned>(tiles));
-    const int head = static_cast<int>(pair % s.heads);
-    const int64_t sequence = pair / s.heads;
+    const int pair = static_cast<int>(blockIdx.x / static_cast<unsigned>(tiles));
+    const int head = pair % s.heads;
+    const int sequence = pair / s.heads;
     const int kv_head = head / s.sharers();
     const int chunks = (s.head_size + kCols - 1) / kCols;
     const int column = static_cast<int>(blockIdx.y) * kCols;
@@ -106,11 +107,9 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_forward_kernel(Ar
     const int end = min(first_query + kAttentionRows, s.seq_length);
 
     const auto load_queries = [&](int col) {
-        Staged<T, kAttentionRows, kCols> staged;
-        staged.load(a.qkv.q.template part<kAttentionRows, kCols>(s, sequence, head, first_query,
-                                                                 col),
-                    a.vectors);
-        staged.store(queries);
+        copy(queries,
+             a.qkv.q.template part<kAttentionRows, kCols>(s, sequence, head, first_query, col),
+             a.vectors);
     };
     Staged<T, kTileKeys, kCols> next;
     const auto load_next = [&](const Heads<const T>& of, int key, int col) {
@@ -129,7 +128,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_forward_kernel(Ar
                 load_next(a.qkv.k, key, chunk * kCols);
             }
             if (chunks > 1) load_queries(chunk * kCols);
-            next.store(keys);
+            next.store(keys, a.vectors);
             if (chunk + 1 == chunks) load_next(a.qkv.v, key, column);
             __syncthreads();
             add_product(scores, queries, keys, min(kCols, s.head_size - chunk * kCols));
@@ -153,7 +152,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_forward_kernel(Ar
 #pragma unroll
             for (int i = 0; i < 4; ++i) sums[n][i] *= decay[i / 2];
         }
-        next.store(values);
+        next.store(values, a.vectors);
         if (key + kTileKeys < end) load_next(a.qkv.k, key + kTileKeys, 0);
         __syncthreads();
         add_weighted(sums, scores, values, s.head_size - column, exchange);
@@ -165,8 +164,9 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_forward_kernel(Ar
         const float sum = warp_sum<4>(softmax.sum[half]);
         inverse[half] = 1.0F / sum;
         if (column == 0 && place.first_column == 0 && seen_to[half] >= 0) {
-            a.log_sum_exp[(sequence * s.seq_length + seen_to[half]) * a.log_sum_exp_stride + head] =
-                s.factor * softmax.largest[half] + logf(sum);
+            a.log_sum_exp[(int64_t{sequence} * s.seq_length + seen_to[half]) *
+                              a.log_sum_exp_stride +
+                          head] = s.factor * softmax.largest[half] + logf(sum);
         }
     }
     store_sums<T, kCols>(sums, inverse, a.out.at(s, sequence, head, first_query, column),
@@ -184,8 +184,8 @@ void attention_forward(Context& ctx, ConstTensor qkv, const AttentionShape& shap
                                      .log_sum_exp = log_sum_exp.as<float>(),
                                      .log_sum_exp_stride = log_sum_exp.stride,
                                      .vectors = heads_are_aligned<T>(shape, qkv)};
-        launch(ctx, attention_forward_kernel<T, kCols>,
-               attention_grid(shape, shape.heads, kCols), dim3(kAttentionThreads), arguments);
+        launch(ctx, attention_forward_kernel<T, kCols>, attention_grid(shape, shape.heads, kCols),
+               dim3(kAttentionThreads), arguments);
     });
 }
 

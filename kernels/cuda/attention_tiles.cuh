@@ -21,6 +21,10 @@ inline constexpr int kAttentionThreads = 128;
 inline constexpr int kWarpRows = 16;
 inline constexpr int kAttentionRows = kAttentionThreads / kWarpThreads * kWarpRows;
 
+/// Of a multiprocessor at a time, at least: registers are divided among them.
+template <typename T, int kCols>
+inline constexpr int kBlocks = sizeof(T) == 4 || kCols > 64 ? 2 : 3;
+
 /// Where a thread's sums lie: rows first_row and first_row + 8 of its block's, columns
 /// first_column and first_column + 1 of every 8.
 struct Place {
@@ -66,69 +70,95 @@ struct Part {
     int rows, cols;
 };
 
+/// What each thread moves of a tile: vectors of 16 bytes, neighbouring ones by neighbouring
+/// threads.
+template <typename T, int kRows, int kCols>
+struct Vectors {
+    static constexpr int kLength = Tile<T, kRows, kCols>::kVector;
+    static constexpr int kOfRow = Tile<T, kRows, kCols>::kRowVectors;
+    static constexpr int kPerThread = (kRows * kOfRow + kAttentionThreads - 1) / kAttentionThreads;
+    static_assert(kAttentionThreads % kOfRow == 0);
+
+    [[nodiscard]] __device__ __forceinline__ static int row_of(int i) {
+        return (static_cast<int>(threadIdx.x) + i * kAttentionThreads) / kOfRow;
+    }
+    [[nodiscard]] __device__ __forceinline__ static int col() {
+        return static_cast<int>(threadIdx.x) % kOfRow * kLength;
+    }
+    [[nodiscard]] __device__ __forceinline__ static uint4 loaded(const Part<T>& part, int i) {
+        uint4 words{};
+        if (row_of(i) < part.rows && col() < part.cols) {
+            words = *reinterpret_cast<const uint4*>(part.data + row_of(i) * part.stride + col());
+        }
+        return words;
+    }
+    __device__ __forceinline__ static void store(Tile<T, kRows, kCols>& tile, int i, uint4 words) {
+        if (row_of(i) < kRows) *reinterpret_cast<uint4*>(tile.at(row_of(i), col())) = words;
+    }
+};
+
+/// tile = part; zeros where the part ends before the tile. `vectors`: rows are read 16 bytes at a
+/// time, which they must be aligned to and end at.
+template <typename T, int kRows, int kCols>
+__device__ __forceinline__ void copy(Tile<T, kRows, kCols>& tile, const Part<T>& part,
+                                     bool vectors) {
+    using Mine = Vectors<T, kRows, kCols>;
+    if (vectors) {
+        constexpr int kAtOnce = Mine::kPerThread < 4 ? Mine::kPerThread : 4;
+#pragma unroll 1
+        for (int first = 0; first < Mine::kPerThread; first += kAtOnce) {
+            uint4 words[kAtOnce];
+#pragma unroll
+            for (int i = 0; i < kAtOnce; ++i) words[i] = Mine::loaded(part, first + i);
+#pragma unroll
+            for (int i = 0; i < kAtOnce; ++i) Mine::store(tile, first + i, words[i]);
+        }
+    } else {
+#pragma unroll 1
+        for (int at = static_cast<int>(threadIdx.x); at < kRows * kCols; at += kAttentionThreads) {
+            const int row = at / kCols, col = at % kCols;
+            const bool inside = row < part.rows && col < part.cols;
+            *tile.at(row, col) = inside ? part.data[row * part.stride + col] : from_float<T>(0.0F);
+        }
+    }
+}
+
 /// A tile on its way from device memory to shared memory, in registers, so that products of the
-/// tile before run meanwhile. Zeros where the part ends before the tile.
+/// tile before run meanwhile. Without `vectors` it stays in device memory until it is stored.
 template <typename T, int kRows, int kCols>
 class Staged {
 public:
-    /// `vectors`: rows are read 16 bytes at a time, which they must be aligned to and end at.
     __device__ __forceinline__ void load(const Part<T>& part, bool vectors) {
+        part_ = part;
+        if (!vectors) return;
 #pragma unroll
-        for (int i = 0; i < kPerThread; ++i) {
-            words_[i] = {};
-            const int row = row_of(i), col = col_of(i);
-            if (row >= part.rows || col >= part.cols) continue;
-            const T* from = part.data + row * part.stride + col;
-            if (vectors) {
-                words_[i] = *reinterpret_cast<const uint4*>(from);
-            } else {
-                words_[i] = gathered(from, part.cols - col);
-            }
-        }
+        for (int i = 0; i < Mine::kPerThread; ++i) words_[i] = Mine::loaded(part, i);
     }
-    __device__ __forceinline__ void store(Tile<T, kRows, kCols>& tile) const {
+    __device__ __forceinline__ void store(Tile<T, kRows, kCols>& tile, bool vectors) const {
+        if (vectors) {
 #pragma unroll
-        for (int i = 0; i < kPerThread; ++i) {
-            if (row_of(i) < kRows) {
-                *reinterpret_cast<uint4*>(tile.at(row_of(i), col_of(i))) = words_[i];
-            }
+            for (int i = 0; i < Mine::kPerThread; ++i) Mine::store(tile, i, words_[i]);
+        } else {
+            copy(tile, part_, false);
         }
     }
 
 private:
-    using Shape = Tile<T, kRows, kCols>;
-    static constexpr int kPerThread =
-        (kRows * Shape::kRowVectors + kAttentionThreads - 1) / kAttentionThreads;
-
-    [[nodiscard]] __device__ __forceinline__ static int row_of(int i) {
-        return (static_cast<int>(threadIdx.x) + i * kAttentionThreads) / Shape::kRowVectors;
-    }
-    [[nodiscard]] __device__ __forceinline__ static int col_of(int) {
-        static_assert(kAttentionThreads % Shape::kRowVectors == 0);
-        return static_cast<int>(threadIdx.x) % Shape::kRowVectors * Shape::kVector;
-    }
-    [[nodiscard]] __device__ __forceinline__ static uint32_t word(const float* from, int i,
-                                                                  int count) {
-        return i < count ? __float_as_uint(from[i]) : 0;
-    }
-    [[nodiscard]] __device__ __forceinline__ static uint32_t word(const __nv_bfloat16* from, int i,
-                                                                  int count) {
-        uint32_t both = 0;
-        if (2 * i < count) both = __bfloat16_as_ushort(from[2 * i]);
-        if (2 * i + 1 < count) both |= uint32_t{__bfloat16_as_ushort(from[2 * i + 1])} << 16;
-        return both;
-    }
-    [[nodiscard]] __device__ __forceinline__ static uint4 gathered(const T* from, int count) {
-        uint4 words;
-        words.x = word(from, 0, count);
-        words.y = word(from, 1, count);
-        words.z = word(from, 2, count);
-        words.w = word(from, 3, count);
-        return words;
-    }
-
-    uint4 words_[kPerThread];
+    using Mine = Vectors<T, kRows, kCols>;
+    Part<T> part_;
+    uint4 words_[Mine::kPerThread];
 };
+
+/// 2^x with a relative error below 2^-22; 0 below the least normal number.
+__device__ __forceinline__ float fast_exp2(float x) {
+#ifdef __CUDACC__
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+#else
+    return exp2f(x);
+#endif
+}
 
 /// Where fp32 weights change hands within a warp; bf16 weights stay in their threads.
 template <typename T, int kCols>
@@ -147,18 +177,25 @@ __device__ __forceinline__ void add_product(float (&sums)[kB / 8][4],
     static_assert(kB % 16 == 0);
     const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
     const int warp_row = Place::of_this_thread().warp_row;
+    constexpr int kUnrolled = kCols < 64 ? kCols : 64;  // addresses of more would cost registers
+#pragma unroll 1
+    for (int first = 0; first < depth; first += kUnrolled) {
 #pragma unroll
-    for (int k = 0; k < kCols; k += 16) {
-        if (k >= depth) break;
-        uint32_t of_a[4];
-        load_matrices<false>(of_a, a.at(warp_row + lane % 16, k + lane / 16 * 8));
+        for (int step = 0; step < kUnrolled; step += 16) {
+            const int k = first + step;
+            if (k >= depth) break;
+            uint32_t of_a[4];
+            load_matrices<false>(of_a, a.at(warp_row + lane % 16, k + lane / 16 * 8));
 #pragma unroll
-        for (int n = 0; n < kB; n += 16) {
-            uint32_t of_b[4];  // both halves of the depth for 8 rows of b, then for the next 8
-            load_matrices<false>(of_b, b.at(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
-            mma(sums[n / 8], of_a, of_b[0], of_b[1]);
-            mma(sums[n / 8 + 1], of_a, of_b[2], of_b[3]);
+            for (int n = 0; n < kB; n += 16) {
+                uint32_t of_b[4];  // both halves of the depth for 8 rows of b, then for the next 8
+                load_matrices<false>(of_b,
+                                     b.at(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+                mma(sums[n / 8], of_a, of_b[0], of_b[1]);
+                mma(sums[n / 8 + 1], of_a, of_b[2], of_b[3]);
+            }
         }
+        if (kUnrolled == kCols) break;
     }
 }
 
@@ -167,6 +204,7 @@ __device__ __forceinline__ void add_product(float (&sums)[kB / 8][4],
                                             const Tile<float, kA, kCols>& a,
                                             const Tile<float, kB, kCols>& b, int depth) {
     const Place place = Place::of_this_thread();
+#pragma unroll 1
     for (int k = 0; k < depth; k += 4) {
         const auto low = loaded<float, 4>(a.at(place.first_row, k));
         const auto high = loaded<float, 4>(a.at(place.first_row + 8, k));
@@ -227,6 +265,7 @@ __device__ __forceinline__ void add_weighted(float (&sums)[kCols / 8][4],
         }
     }
     __syncwarp();
+#pragma unroll 1
     for (int k = 0; k < kB; ++k) {
         const float low = *exchange.weights.at(place.first_row, k);
         const float high = *exchange.weights.at(place.first_row + 8, k);

@@ -232,12 +232,13 @@ TEST_P(CudaAttention, SurvivesScoresFarOutsideTheRangeOfExp) {
     }
 }
 
-TEST_P(CudaAttention, RefusesAWorkspaceBelowOneGroup) {
+TEST_P(CudaAttention, RefusesTooSmallAWorkspace) {
     const AttentionShape shape{
         .sequences = 1, .seq_length = 4, .heads = 1, .head_size = 4, .kv_heads = 1};
     Device device;
     const auto qkv = Matrix::random(4, 12, GetParam(), 1);
-    EXPECT_THROW(run(device, device.context(), shape, qkv, Matrix::random(4, 4, GetParam(), 2), 64),
+    EXPECT_THROW(run(device, device.context(), shape, qkv, Matrix::random(4, 4, GetParam(), 2),
+                     scratch_bytes(shape) - 1),
                  UsageError);
 }
 

@@ -46,15 +46,18 @@ class CudaMma : public OnDevice {};
 
 // Small whole numbers: every sum is exact, and a wrong place or sign shows.
 TEST_F(CudaMma, MultipliesFragmentsLaidOutAsThePtxIsaSays) {
-    const auto a = Matrix::random(16, 16, DType::fp32, 1, -9.0, 9.0).mapped(DType::fp32, [](double x) {
-        return std::trunc(x);
-    });
-    const auto b = Matrix::random(16, 8, DType::fp32, 2, -9.0, 9.0).mapped(DType::fp32, [](double x) {
-        return std::trunc(x);
-    });
-    const auto c = Matrix::random(16, 8, DType::fp32, 3, -9.0, 9.0).mapped(DType::fp32, [](double x) {
-        return std::trunc(x);
-    });
+    const auto a =
+        Matrix::random(16, 16, DType::fp32, 1, -9.0, 9.0).mapped(DType::fp32, [](double x) {
+            return std::trunc(x);
+        });
+    const auto b =
+        Matrix::random(16, 8, DType::fp32, 2, -9.0, 9.0).mapped(DType::fp32, [](double x) {
+            return std::trunc(x);
+        });
+    const auto c =
+        Matrix::random(16, 8, DType::fp32, 3, -9.0, 9.0).mapped(DType::fp32, [](double x) {
+            return std::trunc(x);
+        });
     std::vector<uint32_t> of_a(kLanes * 4), of_b(kLanes * 2);
     std::vector<float> of_c(kLanes * 4);
     for (int lane = 0; lane < kLanes; ++lane) {
