@@ -4,6 +4,11 @@
 // gradients are computed in both, seven products instead of five, so that every sum belongs to one
 // block: no atomics, no sums in memory, the same order every time. Heads that share keys follow one
 // another in the block of those keys.
+//
+// Bound as in attention_forward.cu, for a tile of 64 keys and 32 queries, heads of 64, bf16: 256
+// mma (4 products), 413 clocks on the tensor cores; 256 fragments of 256 bytes, 32 of k and v of
+// 512, 8 KiB of stores and 64 shuffles of a warp, 768 clocks in shared memory: at most 316 TFLOP/s,
+// about 180 expected. dq alike with 3 products.
 #include "kernels/cuda/attention_arguments.cuh"
 #include "kernels/cuda/attention_kernels.hpp"
 #include "kernels/cuda/launch.cuh"
@@ -78,9 +83,11 @@ struct Query {
 };
 
 /// Rows that pass by a block, per tile: as many as shared memory (48 KiB) holds beside its own
-/// rows, and registers beside the sums of dk and dv.
+/// rows, and registers beside the sums of dk and dv; fewer for the narrow heads of small models,
+/// whose sequences are short.
 template <typename T, int kCols, bool kOfKeys>
-inline constexpr int kPassingRows = sizeof(T) == 4 || (kOfKeys && kCols > 64) ? 16 : 32;
+inline constexpr int kPassingRows = kCols == 16 || sizeof(T) == 4 || (kOfKeys && kCols > 64) ? 16
+                                                                                             : 32;
 
 /// dq, or dk and dv, of kAttentionRows rows of a head. The block's own rows are queries, of q and
 /// dout, and keys pass by, of k and v; or the other way round.
@@ -158,29 +165,35 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
         }
     };
 
+    // They pass through registers, unless rows are too short or badly aligned.
     Staged<T, kPassing, kCols> next, next_values;
+    const auto part = [&](const Heads<const T>& of, int chunk) {
+        const int of_head = kOfKeys ? query_head() : head / s.sharers();
+        return of.template part<kPassing, kCols>(s, sequence, of_head, at, chunk * kCols);
+    };
+    const Heads<const T>& passes = kOfKeys ? a.qkv.q : a.qkv.k;
+    const Heads<const T>& values_pass = kOfKeys ? a.dout : a.qkv.v;
     const auto load_next = [&](int chunk) {
-        const int col = chunk * kCols;
-        if constexpr (kOfKeys) {
-            next.load(a.qkv.q.template part<kPassing, kCols>(s, sequence, query_head(), at, col),
-                      a.vectors);
-            next_values.load(
-                a.dout.template part<kPassing, kCols>(s, sequence, query_head(), at, col),
-                a.vectors);
+        if (a.vectors) {
+            next.load(part(passes, chunk));
+            next_values.load(part(values_pass, chunk));
+        }
+    };
+    const auto store_next = [&](int chunk) {
+        if (a.vectors) {
+            next.store(passing);
+            next_values.store(passing_values);
         } else {
-            const int kv_head = head / s.sharers();
-            next.load(a.qkv.k.template part<kPassing, kCols>(s, sequence, kv_head, at, col),
-                      a.vectors);
-            next_values.load(a.qkv.v.template part<kPassing, kCols>(s, sequence, kv_head, at, col),
-                             a.vectors);
+            copy(passing, part(passes, chunk), false);
+            copy(passing_values, part(values_pass, chunk), false);
         }
     };
     const auto load_own = [&](int chunk) {
-        const auto part = [&](const Heads<const T>& of) {
+        const auto own_part = [&](const Heads<const T>& of) {
             return of.template part<kAttentionRows, kCols>(s, sequence, head, first, chunk * kCols);
         };
-        copy(own, part(kOfKeys ? a.qkv.k : a.qkv.q), a.vectors);
-        copy(own_values, part(kOfKeys ? a.qkv.v : a.dout), a.vectors);
+        copy(own, own_part(kOfKeys ? a.qkv.k : a.qkv.q), a.vectors);
+        copy(own_values, own_part(kOfKeys ? a.qkv.v : a.dout), a.vectors);
     };
 
     if (chunks == 1) load_own(0);
@@ -193,12 +206,16 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
     while (turn < turns) {
         float scores[kPassing / 8][4] = {}, gradients[kPassing / 8][4] = {};
         const int now = at;
+        // Whether a query of the one kind of rows may see a key of the other, as far as the warp
+        // goes.
+        const int warp_first = first + place.warp_row;
+        const bool sees = warp_first < s.seq_length &&
+                          (kOfKeys ? warp_first < now + kPassing : now < warp_first + kWarpRows);
         Query queries[kPerLane];
         for (int chunk = first_chunk;;) {
             __syncthreads();  // the tiles before have been read
             if (chunks > 1) load_own(chunk);
-            next.store(passing, a.vectors);
-            next_values.store(passing_values, a.vectors);
+            store_next(chunk);
             const bool last = chunk == own_chunk;
             const int depth = min(kCols, s.head_size - chunk * kCols);
             if (last) {
@@ -211,10 +228,13 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
             }
             if (turn < turns) load_next(chunk);
             __syncthreads();
-            add_product(scores, own, passing, depth);
-            add_product(gradients, own_values, passing_values, depth);
+            if (sees) {
+                add_product(scores, own, passing, depth);
+                add_product(gradients, own_values, passing_values, depth);
+            }
             if (last) break;
         }
+        if (!sees) continue;
         s.cap(scores);
         const float factor = s.factor * AttentionScores::kLog2E;
 #pragma unroll

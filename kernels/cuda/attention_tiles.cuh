@@ -124,28 +124,21 @@ __device__ __forceinline__ void copy(Tile<T, kRows, kCols>& tile, const Part<T>&
 }
 
 /// A tile on its way from device memory to shared memory, in registers, so that products of the
-/// tile before run meanwhile. Without `vectors` it stays in device memory until it is stored.
+/// tile before run meanwhile: where rows can be read 16 bytes at a time.
 template <typename T, int kRows, int kCols>
 class Staged {
 public:
-    __device__ __forceinline__ void load(const Part<T>& part, bool vectors) {
-        part_ = part;
-        if (!vectors) return;
+    __device__ __forceinline__ void load(const Part<T>& part) {
 #pragma unroll
         for (int i = 0; i < Mine::kPerThread; ++i) words_[i] = Mine::loaded(part, i);
     }
-    __device__ __forceinline__ void store(Tile<T, kRows, kCols>& tile, bool vectors) const {
-        if (vectors) {
+    __device__ __forceinline__ void store(Tile<T, kRows, kCols>& tile) const {
 #pragma unroll
-            for (int i = 0; i < Mine::kPerThread; ++i) Mine::store(tile, i, words_[i]);
-        } else {
-            copy(tile, part_, false);
-        }
+        for (int i = 0; i < Mine::kPerThread; ++i) Mine::store(tile, i, words_[i]);
     }
 
 private:
     using Mine = Vectors<T, kRows, kCols>;
-    Part<T> part_;
     uint4 words_[Mine::kPerThread];
 };
 
