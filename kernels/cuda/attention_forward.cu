@@ -104,13 +104,13 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     const int column = static_cast<int>(blockIdx.y) * kCols;
 
     const Place place = Place::of_this_thread();
-    int seen_from[2], seen_to[2];
+    const int query = first_query + place.first_row;  // and the eighth after it
+    int seen_from[2];
     int begin = first_query;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const int query = first_query + place.first_row + 8 * half;
-        seen_from[half] = query < s.seq_length ? s.first_key(sequence, query) : first_query;
-        seen_to[half] = query < s.seq_length ? query : -1;
+        const bool exists = query + 8 * half < s.seq_length;
+        seen_from[half] = exists ? s.first_key(sequence, query + 8 * half) : 0;
     }
     for (int row = static_cast<int>(threadIdx.x) % kWarpThreads; row < kAttentionRows;
          row += kWarpThreads) {
@@ -164,14 +164,14 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
         }
         if (sees) {
             s.cap(scores);
-            if (key + kTileKeys - 1 > min(seen_to[0], seen_to[1]) ||
-                key < max(seen_from[0], seen_from[1])) {
+            if (key + kTileKeys - 1 > query || key < max(seen_from[0], seen_from[1])) {
 #pragma unroll
                 for (int n = 0; n < kTileKeys / 8; ++n) {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         const int at = key + 8 * n + place.first_column + i % 2;
-                        if (at < seen_from[i / 2] || at > seen_to[i / 2]) scores[n][i] = -INFINITY;
+                        if (at < seen_from[i / 2] || at > query + i / 2 * 8)
+                            scores[n][i] = -INFINITY;
                     }
                 }
             }
@@ -194,10 +194,10 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     for (int half = 0; half < 2; ++half) {
         const float sum = warp_sum<4>(softmax.sum[half]);
         inverse[half] = 1.0F / sum;
-        if (column == 0 && place.first_column == 0 && seen_to[half] >= 0) {
-            a.log_sum_exp[(int64_t{sequence} * s.seq_length + seen_to[half]) *
-                              a.log_sum_exp_stride +
-                          head] = s.factor * softmax.largest[half] + logf(sum);
+        const int row = query + 8 * half;
+        if (column == 0 && place.first_column == 0 && row < s.seq_length) {
+            a.log_sum_exp[(int64_t{sequence} * s.seq_length + row) * a.log_sum_exp_stride + head] =
+                s.factor * softmax.largest[half] + logf(sum);
         }
     }
     store_sums<T, kCols>(sums, inverse, a.out.at(s, sequence, head, first_query, column),
