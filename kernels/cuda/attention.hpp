@@ -11,8 +11,8 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// Bytes of `workspace` for tensors of `type`; `threads` does not matter: 4 for each token and query
-/// head, or what cuDNN (kernels/cuda/attention_cudnn.hpp) may need, if that is more.
+/// Bytes of `workspace` for tensors of `type`; `threads` does not matter: 4 for each token and
+/// query head, or what cuDNN (kernels/cuda/attention_cudnn.hpp) may need, if that is more.
 [[nodiscard]] int64_t attention_workspace_bytes(AttentionShape shape, DType type, int threads);
 
 /// Per sequence and query head, with q, k, v (s, head_size), over the keys j that query i sees:
@@ -21,11 +21,10 @@ namespace vocabpipe::kernels::cuda {
 /// out (N, query_columns); log_sum_exp (N, heads) fp32, natural logarithm of the sum over the
 /// scores.
 /// first_visible (N), of the device: keys of the sequence before this one a query does not see,
-/// whatever the shape says; from 0 to its own index, which nobody checks. Empty: 0 for all. cuDNN is
-/// left out with them.
-/// Scores are fp32 and never in memory; exp(s_ij - the row's largest score so far) has the run's
-/// type where it multiplies v. `workspace` is 64-byte aligned and holds nothing between calls.
-/// Sequences of at most 2^30 tokens.
+/// whatever the shape says; from 0 to its own index, which nobody checks. Empty: 0 for all. cuDNN
+/// is left out with them. Scores are fp32 and never in memory; exp(s_ij - the row's largest score
+/// so far) has the run's type where it multiplies v. `workspace` is 64-byte aligned and holds
+/// nothing between calls. Sequences of at most 2^30 tokens.
 void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
                               std::span<const int32_t> first_visible, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace);
