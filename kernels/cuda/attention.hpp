@@ -11,13 +11,8 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// Scores of as many heads as fit here are computed at a time: about the L2 cache of an H100 or
-/// H200, so that the next kernel finds much of them there. A single head may need more: 16 rows of
-/// scores, and 8 bytes for each element of its k.
-inline constexpr int64_t kAttentionScratchBytes = int64_t{64} << 20;
-
-/// Bytes of `workspace` for tensors of `type`; `threads` does not matter. With cuDNN
-/// (kernels/cuda/attention_cudnn.hpp) what it may need, if that is more.
+/// Bytes of `workspace` for tensors of `type`; `threads` does not matter: 4 for each token and
+/// query head, or what cuDNN (kernels/cuda/attention_cudnn.hpp) may need, if that is more.
 [[nodiscard]] int64_t attention_workspace_bytes(AttentionShape shape, DType type, int threads);
 
 /// Per sequence and query head, with q, k, v (s, head_size), over the keys j that query i sees:
@@ -26,12 +21,10 @@ inline constexpr int64_t kAttentionScratchBytes = int64_t{64} << 20;
 /// out (N, query_columns); log_sum_exp (N, heads) fp32, natural logarithm of the sum over the
 /// scores.
 /// first_visible (N), of the device: keys of the sequence before this one a query does not see,
-/// whatever the shape says; from 0 to its own index, which nobody checks. Empty: 0 for all. Hidden
-/// scores are computed all the same: the host, which sizes the products, does not read the device.
-/// cuDNN is left out then.
-/// Scores are fp32, p has the run's type. `workspace` is 64-byte aligned and holds nothing between
-/// calls. Without cuDNN a smaller one than attention_workspace_bytes() will do, with the same bits,
-/// down to that of one group of heads (kernels/cuda/attention_plan.hpp).
+/// whatever the shape says; from 0 to its own index, which nobody checks. Empty: 0 for all. cuDNN
+/// is left out with them. Scores are fp32 and never in memory; exp(s_ij - the row's largest score
+/// so far) has the run's type where it multiplies v. `workspace` is 64-byte aligned and holds
+/// nothing between calls. Sequences of at most 2^30 tokens.
 void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
                               std::span<const int32_t> first_visible, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace);
@@ -40,8 +33,9 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
 /// log_sum_exp:
 ///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) d s_ij / d (q_i k_j),
 ///   dq_i = sum_j ds_ij k_j,  dk_j = sum_i ds_ij q_i.
-/// p and ds have the run's type. The sums of dk and dv are fp32: over blocks of queries, the last
-/// one first, and within a block over the query heads that read the key head, in order.
+/// p and ds have the run's type. Sums are fp32, each in one block of one kernel and in one order:
+/// dq over keys, dk and dv over the query heads that read the key head, and within them over
+/// queries, both ascending.
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                ConstTensor log_sum_exp, AttentionShape shape,
                                std::span<const int32_t> first_visible, Tensor dqkv,

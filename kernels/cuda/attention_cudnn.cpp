@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -47,8 +48,8 @@ int64_t sharers(AttentionShape shape) {
 }
 
 bool may_apply(AttentionShape shape, DType type) {
-    return type == DType::bf16 && shape.softcap == 0 && shape.seq_length > 1 &&
-           shape.head_size % 8 == 0 && shape.head_size > 0 && shape.head_size <= 128 &&
+    return type == DType::bf16 && shape.seq_length > 1 && shape.head_size % 8 == 0 &&
+           shape.head_size > 0 && shape.head_size <= 256 &&
            score_bytes_per_pair(shape) * sharers(shape) <= kCudnnScoreBytes;
 }
 
@@ -82,7 +83,7 @@ enum Id : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDOut, kDQ, kDK, kDV };
 struct PlanKey {
     bool backward;
     int64_t sequences, seq_length, heads, kv_heads, head_size;
-    float scale;
+    float scale, softcap;
     int64_t window;  ///< 0: none
     int64_t qkv_stride, out_stride, dout_stride, dqkv_stride;
 
@@ -124,12 +125,56 @@ void output(const Attributes& tensor, const PlanKey& key, Id id, int64_t stride)
     place(*tensor, key, id, stride).set_output(true);
 }
 
+/// Scores of a soft-capped model: cap tanh(score / cap), masked; and how gradients pass through
+/// them. A graph with modified scores takes no other mask, so that the modifier masks as well.
+class SoftCap {
+public:
+    SoftCap(graph::Graph& g, const PlanKey& key)
+        : key_(key),
+          inverse_(g.tensor(1.0F / key.softcap)),
+          cap_(g.tensor(key.softcap)),
+          one_(g.tensor(1.0F)) {}
+
+    Attributes scores(const std::shared_ptr<graph::Graph>& g, const Attributes& products) {
+        tanh_ =
+            g->pointwise(binary(*g, "over_cap", Mode::MUL, products, inverse_),
+                         graph::Pointwise_attributes().set_name("tanh").set_mode(Mode::TANH_FWD));
+        const auto capped = binary(*g, "capped", Mode::MUL, tanh_, cap_);
+        std::optional<int64_t> left;
+        if (key_.window > 0) left = key_.window;
+        return graph::attn::score_modifiers::sliding_window_mask(
+            g, capped, cudnn_frontend::DiagonalAlignment_t::TOP_LEFT, left, 0, key_.seq_length,
+            key_.seq_length, nullptr, nullptr);
+    }
+    /// After scores() of the same graph.
+    [[nodiscard]] Attributes gradients(const std::shared_ptr<graph::Graph>& g,
+                                       const Attributes& of_scores) const {
+        const auto square = binary(*g, "tanh_squared", Mode::MUL, tanh_, tanh_);
+        const auto slope = binary(*g, "slope", Mode::SUB, one_, square);
+        return binary(*g, "through_cap", Mode::MUL, of_scores, slope);
+    }
+
+private:
+    using Mode = cudnn_frontend::PointwiseMode_t;
+    static Attributes binary(graph::Graph& g, const char* name, Mode mode, const Attributes& a,
+                             const Attributes& b) {
+        return g.pointwise(a, b, graph::Pointwise_attributes().set_name(name).set_mode(mode));
+    }
+
+    PlanKey key_;
+    Attributes inverse_, cap_, one_, tanh_;
+};
+
+/// `cap`: of a soft-capped model, or null.
 template <typename Options>
-Options causal(const char* name, const PlanKey& key) {
+Options causal(const char* name, const PlanKey& key, const std::shared_ptr<SoftCap>& cap) {
     Options options;
-    options.set_name(name)
-        .set_attn_scale(key.scale)
-        .set_diagonal_alignment(cudnn_frontend::DiagonalAlignment_t::TOP_LEFT)
+    options.set_name(name).set_attn_scale(key.scale);
+    if (cap) {
+        options.set_score_mod([cap](auto g, auto products) { return cap->scores(g, products); });
+        return options;
+    }
+    options.set_diagonal_alignment(cudnn_frontend::DiagonalAlignment_t::TOP_LEFT)
         .set_diagonal_band_right_bound(0);
     // Query i then sees keys j with j + bound > i.
     if (key.window > 0) options.set_diagonal_band_left_bound(static_cast<int>(key.window));
@@ -144,19 +189,24 @@ Plan plan(cudnnHandle_t handle, const PlanKey& key) {
     const auto q = input(*g, key, kQ, key.qkv_stride);
     const auto k = input(*g, key, kK, key.qkv_stride);
     const auto v = input(*g, key, kV, key.qkv_stride);
+    const auto cap = key.softcap > 0 ? std::make_shared<SoftCap>(*g, key) : nullptr;
     if (key.backward) {
         const auto out = input(*g, key, kOut, key.out_stride);
         const auto dout = input(*g, key, kDOut, key.dout_stride);
         graph::Tensor_attributes statistics;
         const auto stats = g->tensor(place_statistics(statistics, key));
-        auto options = causal<graph::SDPA_backward_attributes>("attention_backward", key);
+        auto options = causal<graph::SDPA_backward_attributes>("attention_backward", key, cap);
+        if (cap) {
+            options.set_score_mod_bprop(
+                [cap](auto graph, auto of_scores) { return cap->gradients(graph, of_scores); });
+        }
         options.set_deterministic_algorithm(true);
         const auto [dq, dk, dv] = g->sdpa_backward(q, k, v, out, dout, stats, options);
         output(dq, key, kDQ, key.dqkv_stride);
         output(dk, key, kDK, key.dqkv_stride);
         output(dv, key, kDV, key.dqkv_stride);
     } else {
-        auto options = causal<graph::SDPA_attributes>("attention", key);
+        auto options = causal<graph::SDPA_attributes>("attention", key, cap);
         options.set_generate_stats(true);
         const auto [out, stats] = g->sdpa(q, k, v, options);
         output(out, key, kOut, key.out_stride);
@@ -229,6 +279,7 @@ PlanKey plan_key(bool backward, AttentionShape shape) {
             .head_size = shape.head_size,
             .scale = shape.scale != 0 ? shape.scale
                                       : 1.0F / std::sqrt(static_cast<float>(shape.head_size)),
+            .softcap = shape.softcap,
             .window = shape.window < shape.seq_length ? shape.window : 0,
             .qkv_stride = 0,
             .out_stride = 0,

@@ -19,9 +19,10 @@ class CudnnAttention;
 #ifdef VOCABPIPE_HAS_CUDNN
 
 /// Bytes of workspace without which the functions below do not apply; 0 where they never do: other
-/// types than bf16, soft-capped scores, other head sizes than multiples of 8 up to 128, sequences
-/// of one token, or so long that the deterministic backward pass of the query heads of one key head
-/// goes beyond kCudnnScoreBytes.
+/// types than bf16, other head sizes than multiples of 8 up to 256, sequences of one token, or so
+/// long that the deterministic backward pass of the query heads of one key head goes beyond
+/// kCudnnScoreBytes. Masks of documents are not cuDNN's either: their bounds are known to the
+/// device only, and its ragged layouts want the number of documents on the host.
 [[nodiscard]] int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type);
 
 /// causal_attention_forward() (kernels/cuda/attention.hpp) by cuDNN. False, and nothing done, where

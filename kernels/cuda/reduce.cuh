@@ -26,6 +26,14 @@ __device__ __forceinline__ float warp_max(float value) {
     return value;
 }
 
+__device__ __forceinline__ int warp_min(int value) {
+    for (int step = kWarpThreads / 2; step > 0; step /= 2) {
+        const int other = __shfl_xor_sync(0xffffffffU, value, step);
+        value = other < value ? other : value;
+    }
+    return value;
+}
+
 /// Of all kThreads threads of the block, to all of them; a barrier before and after.
 template <int kThreads, typename T>
 __device__ __forceinline__ T block_sum(T value) {

@@ -3,8 +3,9 @@
 # by the C++ compiler against the tests' stand-in toolkit everywhere.
 set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/adamw.cu
-  kernels/cuda/attention.cu
-  kernels/cuda/attention_plan.cpp
+  kernels/cuda/attention.cpp
+  kernels/cuda/attention_backward.cu
+  kernels/cuda/attention_forward.cu
   kernels/cuda/attention_statistics.cu
   kernels/cuda/column_sums.cu
   kernels/cuda/elementwise.cu

@@ -28,16 +28,4 @@ if(NOT NCCL_FOUND)
                       "not found. Install it (NVIDIA's repository: apt-get install libnccl-dev), or give "
                       "-DNCCL_INCLUDE_DIR=... -DNCCL_LIBRARY=...")
 endif()
-if(VOCABPIPE_ENABLE_CUDNN)
-  find_package(CUDNN QUIET)
-  if(NOT CUDNN_FOUND)
-    foreach(part CUDNN_LIBRARY CUDNN_INCLUDE_DIR CUDNN_FRONTEND_INCLUDE_DIR)
-      if(NOT ${part})
-        list(APPEND missing ${part})
-      endif()
-    endforeach()
-    message(FATAL_ERROR "vocabpipe: VOCABPIPE_ENABLE_CUDNN needs cuDNN 9 and the headers of cudnn-frontend. "
-                        "Not found: ${missing}. Set them with -D<name>=<path>, or configure with "
-                        "-DVOCABPIPE_ENABLE_CUDNN=OFF")
-  endif()
-endif()
+include(VocabpipeCudnn)

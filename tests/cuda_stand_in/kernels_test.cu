@@ -220,6 +220,20 @@ __global__ void different_operations(int* out) {
     *out = threadIdx.x < 16 ? __shfl_sync(0xffffffffU, 1, 0) : __shfl_xor_sync(0xffffffffU, 1, 1);
 }
 
+__global__ void product_of_half_a_warp(float* out) {
+    const uint32_t a[4] = {};
+    float c[4] = {};
+    if (threadIdx.x < 16) cuda_stand_in::mma_m16n8k16(c, a, 0, 0);
+    *out = c[0];
+}
+
+__global__ void matrices_at_odd_addresses(float* out) {
+    __shared__ __align__(16) unsigned char rows[32 * 16 + 16];
+    uint32_t words[4];
+    cuda_stand_in::load_matrices(words, rows + 16 * threadIdx.x + 8, false);
+    *out = static_cast<float>(words[0]);
+}
+
 template <typename... P, typename... A>
 void run_misuse(unsigned int threads, void (*kernel)(P...), A... arguments) {
     const Stream stream;
@@ -239,6 +253,10 @@ TEST(StandInKernelsDeathTest, MisuseEndsTheProcessAndNamesTheKernel) {
     EXPECT_DEATH(run_misuse(32, partial_mask, &out), "partial_mask.*mask 0000ffff");
     EXPECT_DEATH(run_misuse(32, different_operations, &out),
                  "different_operations.*a different operation");
+    float result = 0;
+    EXPECT_DEATH(run_misuse(32, product_of_half_a_warp, &result),
+                 "product_of_half_a_warp.*16 have ended.*16 in .* an instruction of a warp");
+    EXPECT_DEATH(run_misuse(32, matrices_at_odd_addresses, &result), "not 16-byte aligned");
     EXPECT_DEATH(__syncthreads(), "__syncthreads\\(\\) outside of a kernel");
 }
 

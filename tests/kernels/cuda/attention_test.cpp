@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "kernels/cuda/attention_plan.hpp"
 #include "kernels/cuda/attention_statistics.hpp"
 #include "tests/kernels/attention_oracle.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
@@ -151,61 +150,55 @@ TEST_P(CudaAttention, SequencesOfOneDocumentGiveTheBitsOfNoMask) {
     EXPECT_TRUE(one.dqkv.same_bits(none.dqkv));
 }
 
-// Rows that do not stay in registers.
-TEST_P(CudaAttention, ReadsLongRowsAgainWithinDocuments) {
-    const AttentionShape shape{
-        .sequences = 1, .seq_length = 4200, .heads = 1, .head_size = 1, .kv_heads = 1};
-    Device device;
-    const auto qkv = Matrix::random(4200, 3, GetParam(), 1, -2.0, 2.0);
-    const DeviceMatrix dqkv(device, qkv), out(device, Matrix(4200, 1, GetParam()));
-    const DeviceMatrix lse(device, Matrix(4200, 1, DType::fp32));
-    const DeviceBytes workspace(static_cast<size_t>(scratch_bytes(shape)));
-    const DeviceArray<int32_t> mask(device, documents(shape, {4150}));
-    cuda::causal_attention_forward(device.context(), dqkv, shape, mask, out, lse, workspace);
-    const Matrix result = out.download();
-    EXPECT_EQ(result.get(4150, 0), qkv.get(4150, 2)) << "sees itself alone";
-    EXPECT_EQ(result.get(0, 0), qkv.get(0, 2));
-}
-
-/// More queries than scores are held of at a time, and rows that end within a block's first
-/// vectors; the second block of the last one leaves keys out.
-const AttentionShape kBlocks[] = {
-    {.sequences = 1, .seq_length = 530, .heads = 1, .head_size = 4, .kv_heads = 1},
-    {.sequences = 1, .seq_length = 530, .heads = 2, .head_size = 4, .kv_heads = 1, .softcap = 2},
-    {.sequences = 2, .seq_length = 530, .heads = 2, .head_size = 4, .kv_heads = 1, .window = 20},
+/// Several tiles of queries and keys: with a last one that is full, and that is not; windows that
+/// end within a tile and at its edge; heads in several pieces, fp32 and bf16, the last one narrow.
+const AttentionShape kTiles[] = {
+    {.sequences = 1, .seq_length = 128, .heads = 1, .head_size = 64, .kv_heads = 1},
+    {.sequences = 1, .seq_length = 193, .heads = 2, .head_size = 20, .kv_heads = 1, .softcap = 2},
+    {.sequences = 2, .seq_length = 200, .heads = 2, .head_size = 4, .kv_heads = 1, .window = 64},
+    {.sequences = 1, .seq_length = 330, .heads = 1, .head_size = 4, .kv_heads = 1, .window = 100},
+    {.sequences = 1, .seq_length = 140, .heads = 2, .head_size = 80, .kv_heads = 1},
+    {.sequences = 1, .seq_length = 140, .heads = 2, .head_size = 280, .kv_heads = 1, .window = 70},
 };
 
-TEST_P(CudaAttention, SumsGradientsOfKeysOverBlocksOfQueries) {
+TEST_P(CudaAttention, AddsUpOverTilesOfQueriesAndKeysAndPiecesOfHeads) {
     Device device;
-    for (const AttentionShape& shape : kBlocks) {
-        const cuda::AttentionPlan plan(shape);
-        ASSERT_LT(plan.query_rows, shape.seq_length);
-        ASSERT_EQ(plan.skips_keys(), shape.window > 0);
-        SCOPED_TRACE(testing::Message() << shape.heads << " heads, window " << shape.window);
+    for (const AttentionShape& shape : kTiles) {
+        SCOPED_TRACE(testing::Message() << shape.seq_length << " tokens, head of "
+                                        << shape.head_size << ", window " << shape.window);
         const auto qkv =
-            Matrix::random(shape.tokens(), shape.qkv_columns(), GetParam(), 1, -2.0, 2.0);
+            Matrix::random(shape.tokens(), shape.qkv_columns(), GetParam(), 1, -1.0, 1.0);
         const auto dout = Matrix::random(shape.tokens(), shape.query_columns(), GetParam(), 2);
         expect_textbook(run(device, device.context(), shape, qkv, dout, scratch_bytes(shape)), qkv,
                         dout, shape);
     }
 }
 
-TEST_P(CudaAttention, NeverReadsKeysThatNoQueryOfABlockSees) {
-    const AttentionShape shape{
-        .sequences = 1, .seq_length = 530, .heads = 1, .head_size = 4, .kv_heads = 1, .window = 20};
-    const cuda::QueryBlock last = cuda::AttentionPlan(shape).block(512);
-    ASSERT_EQ(last.first_key, 448) << "whole tiles below 512 - 19";
+// What no query of a tile of 64 sees is not read, but for the rest of the first tile of keys.
+TEST_P(CudaAttention, NeverReadsKeysThatNoQueryOfATileSees) {
+    AttentionShape shape{
+        .sequences = 1, .seq_length = 330, .heads = 1, .head_size = 4, .kv_heads = 1, .window = 20};
+    constexpr int64_t kRead = 256, kFirst = 320;  // multiples of 64; 320 - 19 is in the tile of 256
     Device device;
-    auto qkv = Matrix::random(530, 12, GetParam(), 1);
-    for (int64_t t = 0; t < last.first_key; ++t) {
+    auto qkv = Matrix::random(330, 12, GetParam(), 1);
+    for (int64_t t = 0; t < kRead; ++t) {
         for (int64_t i = 0; i < 12; ++i) qkv.set(t, i, NAN);
     }
-    const auto dout = Matrix::random(530, 4, GetParam(), 2);
-    const Results results = run(device, device.context(), shape, qkv, dout, scratch_bytes(shape));
-    EXPECT_TRUE(std::isnan(results.out.get(0, 0)) && std::isnan(results.dqkv.get(0, 0)));
-    for (int64_t t = last.begin; t < 530; ++t) {
-        EXPECT_TRUE(std::isfinite(results.out.get(t, 0)) && std::isfinite(results.dqkv.get(t, 0)));
-    }
+    const auto dout = Matrix::random(330, 4, GetParam(), 2);
+    const auto expect_finite = [&](const std::vector<int32_t>& mask) {
+        const Results results =
+            run(device, device.context(), shape, qkv, dout, scratch_bytes(shape), mask);
+        EXPECT_TRUE(std::isnan(results.out.get(0, 0)) && std::isnan(results.dqkv.get(0, 0)));
+        for (int64_t t = kFirst; t < 330; ++t) {
+            for (const int64_t i : {0, 4, 8}) {  // of q, k and v
+                EXPECT_TRUE(std::isfinite(results.dqkv.get(t, i))) << t;
+            }
+            EXPECT_TRUE(std::isfinite(results.out.get(t, 0))) << t;
+        }
+    };
+    expect_finite({});
+    shape.window = 0;
+    expect_finite(documents(shape, {kRead + 10}));
 }
 
 TEST_P(CudaAttention, AWindowOfAllKeysGivesTheBitsOfNone) {
@@ -224,72 +217,6 @@ TEST_P(CudaAttention, AWindowOfAllKeysGivesTheBitsOfNone) {
     }
 }
 
-TEST_P(CudaAttention, SmallerWorkspacesGiveTheSameBits) {
-    Device device;
-    for (const int64_t heads : {3, 6}) {
-        const AttentionShape shape{
-            .sequences = 5, .seq_length = 19, .heads = heads, .head_size = 8, .kv_heads = 3};
-        const auto qkv =
-            Matrix::random(shape.tokens(), shape.qkv_columns(), GetParam(), 1, -2.0, 2.0);
-        const auto dout = Matrix::random(shape.tokens(), shape.query_columns(), GetParam(), 2);
-        const cuda::AttentionPlan plan(shape);
-        const int64_t group = plan.group_bytes();
-        ASSERT_EQ(plan.workspace_bytes(), 5 * group) << "one group per sequence, all at a time";
-        const Results whole = run(device, device.context(), shape, qkv, dout, 5 * group);
-        expect_textbook(whole, qkv, dout, shape);
-        for (const int64_t bytes : {group, 2 * group, 3 * group + 64}) {
-            const Results parts = run(device, device.context(), shape, qkv, dout, bytes);
-            EXPECT_TRUE(parts.out.same_bits(whole.out)) << bytes;
-            EXPECT_TRUE(parts.log_sum_exp.same_bits(whole.log_sum_exp)) << bytes;
-            EXPECT_TRUE(parts.dqkv.same_bits(whole.dqkv)) << bytes;
-        }
-    }
-}
-
-// Rows too long for registers: p overwrites, tile by tile, the scores that it is computed from.
-TEST_P(CudaAttention, ReadsLongRowsAgain) {
-    const AttentionShape shapes[] = {
-        {.sequences = 1, .seq_length = 4104, .heads = 1, .head_size = 1, .kv_heads = 1},
-        {.sequences = 1,
-         .seq_length = 4700,
-         .heads = 1,
-         .head_size = 1,
-         .kv_heads = 1,
-         .softcap = 2,
-         .window = 4100},
-    };
-    Device device;
-    for (const AttentionShape& shape : shapes) {
-        const int64_t last = shape.seq_length - 1;
-        const auto qkv = Matrix::random(shape.tokens(), 3, GetParam(), 1, -2.0, 2.0);
-        const DeviceMatrix dqkv(device, qkv), out(device, Matrix(shape.tokens(), 1, GetParam()));
-        const DeviceMatrix lse(device, Matrix(shape.tokens(), 1, DType::fp32));
-        const DeviceBytes workspace(static_cast<size_t>(scratch_bytes(shape)));
-        cuda::causal_attention_forward(device.context(), dqkv, shape, {}, out, lse, workspace);
-        const Matrix result = out.download(), log_sum_exp = lse.download();
-        for (const int64_t row :
-             {int64_t{0}, int64_t{511}, int64_t{512}, int64_t{4095}, int64_t{4096}, last}) {
-            SCOPED_TRACE(testing::Message() << row << " of " << shape.seq_length);
-            const int64_t first =
-                shape.window > 0 ? std::max(row - shape.window + 1, int64_t{0}) : 0;
-            double sum = 0, weighted = 0, magnitude = 0;
-            for (int64_t key = first; key <= row; ++key) {
-                const double cap = shape.softcap, product = qkv.get(row, 0) * qkv.get(key, 1);
-                const double p = std::exp(cap > 0 ? cap * std::tanh(product / cap) : product);
-                sum += p;
-                weighted += p * qkv.get(key, 2);
-                magnitude += p * std::abs(qkv.get(key, 2));
-            }
-            // |score| <= 4: its error, those of exp, and of two sums of row + 1 terms; p and the
-            // result are rounded to the run's type.
-            const double terms = 2 * static_cast<double>(row + 1) + 64;
-            const double relative = terms * kEps32 + 2.04 * unit_roundoff(GetParam());
-            EXPECT_NEAR(result.get(row, 0), weighted / sum, relative * magnitude / sum);
-            EXPECT_NEAR(log_sum_exp.get(row, 0), std::log(sum), (terms + 64) * kEps32);
-        }
-    }
-}
-
 TEST_P(CudaAttention, SurvivesScoresFarOutsideTheRangeOfExp) {
     const AttentionShape shape{
         .sequences = 1, .seq_length = 40, .heads = 1, .head_size = 16, .kv_heads = 1};
@@ -305,12 +232,13 @@ TEST_P(CudaAttention, SurvivesScoresFarOutsideTheRangeOfExp) {
     }
 }
 
-TEST_P(CudaAttention, RefusesAWorkspaceBelowOneGroup) {
+TEST_P(CudaAttention, RefusesTooSmallAWorkspace) {
     const AttentionShape shape{
         .sequences = 1, .seq_length = 4, .heads = 1, .head_size = 4, .kv_heads = 1};
     Device device;
     const auto qkv = Matrix::random(4, 12, GetParam(), 1);
-    EXPECT_THROW(run(device, device.context(), shape, qkv, Matrix::random(4, 4, GetParam(), 2), 64),
+    EXPECT_THROW(run(device, device.context(), shape, qkv, Matrix::random(4, 4, GetParam(), 2),
+                     scratch_bytes(shape) - 1),
                  UsageError);
 }
 
@@ -348,68 +276,13 @@ TEST_F(CudaAttentionStatistics, ArePackedBySequenceAndHeadForCudnnAndBack) {
     EXPECT_TRUE(result.gaps_are_intact());
 }
 
-// Pure functions: no GPU.
 /// Needs no GPU, but counts as a test of one.
-class CudaAttentionPlan : public OnDevice {};
+class CudaAttentionWorkspace : public OnDevice {};
 
-TEST_F(CudaAttentionPlan, ScratchStaysBelowItsLimitForModelsOfPractice) {
-    struct Heads {
-        int64_t of_queries, of_keys, size;
-    };
-    for (const int64_t seq_length : {1, 128, 1024, 2048, 4096, 8192, 32768}) {
-        for (const auto& [heads, kv_heads, head_size] :
-             {Heads{12, 12, 64}, {25, 25, 64}, {32, 32, 128}, {32, 8, 128}, {28, 4, 128}}) {
-            const AttentionShape shape{.sequences = 8,
-                                       .seq_length = seq_length,
-                                       .heads = heads,
-                                       .head_size = head_size,
-                                       .kv_heads = kv_heads};
-            const int64_t bytes = cuda::AttentionPlan(shape).workspace_bytes();
-            EXPECT_GT(bytes, 0);
-            EXPECT_LE(bytes, cuda::kAttentionScratchBytes) << seq_length << " x " << heads;
-        }
-    }
-}
-
-TEST_F(CudaAttentionPlan, GroupsCoverAllHeadsOfKeysOnce) {
-    for (const int64_t kv_heads : {1, 5, 16, 25, 96}) {
-        for (const int64_t sharers : {1, 3}) {
-            const AttentionShape shape{.sequences = 3,
-                                       .seq_length = 2048,
-                                       .heads = kv_heads * sharers,
-                                       .head_size = 64,
-                                       .kv_heads = kv_heads};
-            const cuda::AttentionPlan plan(shape);
-            const int64_t per_sequence = plan.groups / shape.sequences;
-            EXPECT_EQ(plan.groups % shape.sequences, 0);
-            EXPECT_GE(per_sequence * plan.group_heads, kv_heads);
-            EXPECT_LT((per_sequence - 1) * plan.group_heads, kv_heads);
-        }
-    }
-}
-
-TEST_F(CudaAttentionPlan, BlocksHoldTheScoresOfAllKeysThatAWindowShowsAndFewMore) {
-    for (const int64_t window : {1, 64, 500, 4096, 8192}) {
-        const AttentionShape shape{.sequences = 1,
-                                   .seq_length = 8192,
-                                   .heads = 8,
-                                   .head_size = 256,
-                                   .kv_heads = 4,
-                                   .window = window};
-        const cuda::AttentionPlan plan(shape);
-        for (int64_t begin = 0; begin <= plan.last_block(); begin += plan.query_rows) {
-            const cuda::QueryBlock block = plan.block(begin);
-            EXPECT_LE(block.first_key, std::max<int64_t>(begin - window + 1, 0));
-            EXPECT_LT(block.keys(), block.rows + window + 64);
-            EXPECT_LE(block.keys(), plan.score_stride);
-        }
-        AttentionShape whole = shape;
-        whole.window = 0;
-        EXPECT_LE(plan.pair_bytes, cuda::AttentionPlan(whole).pair_bytes);
-    }
-}
-
-TEST_F(CudaAttentionPlan, OfNothingNeedsNothing) {
+TEST_F(CudaAttentionWorkspace, HoldsOneNumberForEachTokenAndQueryHead) {
+    const AttentionShape shape{
+        .sequences = 8, .seq_length = 1024, .heads = 25, .head_size = 64, .kv_heads = 5};
+    EXPECT_EQ(cuda::attention_workspace_bytes(shape, DType::fp32, 1), 8 * 1024 * 25 * 4);
     EXPECT_EQ(cuda::attention_workspace_bytes({}, DType::bf16, 1), 0);
 }
 

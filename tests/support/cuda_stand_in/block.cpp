@@ -234,6 +234,26 @@ uint64_t BlockRunner::shuffle(Shuffle kind, unsigned int mask, uint64_t value, u
     return values[source];
 }
 
+unsigned int BlockRunner::lane() const {
+    require_kernel("an instruction of a warp");
+    return running_->number % warp_size;
+}
+
+const std::array<BlockRunner::Operands, 32>& BlockRunner::exchange(const char* what,
+                                                                   unsigned int instruction,
+                                                                   const Operands& operands) {
+    // Shuffles number theirs below this.
+    constexpr unsigned int first_instruction = 1024;
+    Warp& warp = arrive(what, full_mask, first_instruction + instruction);
+    if (lanes() < warp_size) {
+        die("%s: %s in a warp of %u lanes", place(*call_, running_->index).c_str(), what, lanes());
+    }
+    auto& round = warp.operands[warp.round % 2];
+    round[lane()] = operands;
+    leave_or_wait(warp, Waits::at_shuffle);
+    return round;
+}
+
 void BlockRunner::report_divergence() {
     unsigned int counts[4] = {};
     const Thread* example = nullptr;
@@ -244,7 +264,7 @@ void BlockRunner::report_divergence() {
         }
     }
     die("%s waits for threads that never come: of %u threads %u have ended, %u wait at "
-        "__syncthreads(), %u at __syncwarp(), %u in a warp shuffle",
+        "__syncthreads(), %u at __syncwarp(), %u in a warp shuffle or an instruction of a warp",
         place(*call_, example == nullptr ? uint3{} : example->index).c_str(), total_, ended_,
         counts[1], counts[2], counts[3]);
 }

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -36,6 +37,16 @@ public:
     [[nodiscard]] uint64_t shuffle(Shuffle kind, unsigned int mask, uint64_t value,
                                    unsigned int operand, int width);
 
+    /// Of the running thread in its warp.
+    [[nodiscard]] unsigned int lane() const;
+    /// What a lane hands in for an instruction of the whole warp.
+    using Operands = std::array<uint64_t, 6>;
+    /// Hands `operands` in and waits for the other lanes; then those of all, until the lane's next
+    /// exchange. `instruction` tells apart what lanes must not mix, from 1.
+    [[nodiscard]] const std::array<Operands, 32>& exchange(const char* what,
+                                                           unsigned int instruction,
+                                                           const Operands& operands);
+
     BlockRunner() = default;
     BlockRunner(const BlockRunner&) = delete;
     BlockRunner& operator=(const BlockRunner&) = delete;
@@ -65,6 +76,7 @@ private:
         unsigned int round = 0;
         // Values of even and odd rounds: a lane may be one round ahead of another, never two.
         uint64_t values[2][32] = {};
+        std::array<Operands, 32> operands[2] = {};  // likewise
     };
 
     static void entry(void* runner);

@@ -5,6 +5,7 @@
 #include "cuda_runtime_api.h"
 #include "cuda_stand_in/device_code.h"
 #include "cuda_stand_in/launch.h"
+#include "cuda_stand_in/matrix_instructions.h"
 #include "library_types.h"
 
 template <typename T>

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// By cuDNN where it applies, by our own kernels elsewhere.
+#include "kernels/cuda/attention.hpp"
+
+#include <algorithm>
+
+#include "kernels/attention_checks.hpp"
+#include "kernels/check.hpp"
+#include "kernels/cuda/attention_cudnn.hpp"
+#include "kernels/cuda/attention_kernels.hpp"
+
+namespace vocabpipe::kernels::cuda {
+
+namespace {
+
+/// The kernels count tokens of a sequence in int, up to a tile beyond its end.
+constexpr int64_t kLongestSequence = int64_t{1} << 30;
+
+void require_arguments(ConstTensor qkv, const AttentionShape& shape,
+                       std::span<const int32_t> first_visible, ConstTensor out,
+                       ConstTensor log_sum_exp, std::span<std::byte> workspace) {
+    require_attention(qkv, shape, first_visible, out, log_sum_exp);
+    require(shape.seq_length <= kLongestSequence, "a sequence of at most 2^30 tokens");
+    require(
+        static_cast<int64_t>(workspace.size()) >= attention_workspace_bytes(shape, qkv.dtype, 1),
+        "workspace of attention_workspace_bytes()");
+}
+
+}  // namespace
+
+int64_t attention_workspace_bytes(AttentionShape shape, DType type, int) {
+    return std::max(attention_backward_bytes(shape), cudnn_attention_workspace_bytes(shape, type));
+}
+
+void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+                              std::span<const int32_t> first_visible, Tensor out,
+                              Tensor log_sum_exp, std::span<std::byte> workspace) {
+    require_arguments(qkv, shape, first_visible, out, log_sum_exp, workspace);
+    if (out.size() == 0) return;
+    if (first_visible.empty() &&
+        try_cudnn_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace)) {
+        return;
+    }
+    attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp);
+}
+
+void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
+                               ConstTensor log_sum_exp, AttentionShape shape,
+                               std::span<const int32_t> first_visible, Tensor dqkv,
+                               std::span<std::byte> workspace) {
+    require_arguments(qkv, shape, first_visible, out, log_sum_exp, workspace);
+    require_attention_gradients(dout, qkv, out, dqkv);
+    if (out.size() == 0) return;
+    if (first_visible.empty() &&
+        try_cudnn_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace)) {
+        return;
+    }
+    attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv, workspace);
+}
+
+}  // namespace vocabpipe::kernels::cuda

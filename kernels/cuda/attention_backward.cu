@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Three kernels: delta = dout out by row; dk and dv, whose blocks take kAttentionRows keys through
+// the queries that see them; and dq, whose blocks take queries through keys. Scores and their
+// gradients are computed in both, seven products instead of five, so that every sum belongs to one
+// block: no atomics, no sums in memory, the same order every time. Heads that share keys follow one
+// another in the block of those keys.
+//
+// Bound as in attention_forward.cu, for a tile of 64 keys and 32 queries, heads of 64, bf16: 256
+// mma (4 products), 413 clocks on the tensor cores; 256 fragments of 256 bytes, 32 of k and v of
+// 512, 8 KiB of stores and 64 shuffles of a warp, 768 clocks in shared memory: at most 316 TFLOP/s,
+// about 180 expected. dq alike with 3 products.
+#include "kernels/cuda/attention_arguments.cuh"
+#include "kernels/cuda/attention_kernels.hpp"
+#include "kernels/cuda/launch.cuh"
+
+namespace vocabpipe::kernels::cuda {
+
+namespace {
+
+constexpr int kDeltaThreads = 256;
+constexpr int kDeltaLanes = 8;  // of one row of a head
+
+/// delta (sequence, head, token) = sum over a head's columns of dout out
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kDeltaThreads)
+    attention_delta_kernel(AttentionScores s, Heads<const T> dout, Heads<const T> out,
+                           int64_t count, float* delta) {
+    const int64_t index =
+        (int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) / kDeltaLanes;  // (token, head)
+    float sum = 0.0F;
+    const int64_t token = index / s.heads;
+    const int head = static_cast<int>(index % s.heads);
+    if (index < count) {
+        const T* left = dout.data + token * dout.stride + int64_t{head} * s.head_size;
+        const T* right = out.data + token * out.stride + int64_t{head} * s.head_size;
+        for (int i = static_cast<int>(threadIdx.x) % kDeltaLanes * kCount; i < s.head_size;
+             i += kDeltaLanes * kCount) {
+            const auto a = loaded<T, kCount>(left + i);
+            const auto b = loaded<T, kCount>(right + i);
+            for (int j = 0; j < kCount; ++j) sum = fmaf(a[j], b[j], sum);
+        }
+    }
+    sum = warp_sum<kDeltaLanes>(sum);
+    if (index < count && threadIdx.x % kDeltaLanes == 0) {
+        delta[(token / s.seq_length * s.heads + head) * s.seq_length + token % s.seq_length] = sum;
+    }
+}
+
+template <typename T>
+struct Arguments {
+    AttentionScores s;
+    Projections<const T> qkv;
+    Heads<const T> dout;
+    Projections<T> dqkv;
+    const float* log_sum_exp;
+    int64_t log_sum_exp_stride;
+    const float* delta;
+    bool vectors;
+};
+
+/// What a block needs to know of a query.
+struct Query {
+    float log2_sum_exp, delta;
+    int first_key;  ///< beyond all keys for a query that is none
+
+    template <typename T>
+    __device__ __forceinline__ static Query of(const Arguments<T>& a, int sequence, int head,
+                                               int query) {
+        const int length = a.s.seq_length;
+        if (query >= length) return {0.0F, 0.0F, length};
+        return {a.log_sum_exp[(int64_t{sequence} * length + query) * a.log_sum_exp_stride + head] *
+                    AttentionScores::kLog2E,
+                a.delta[(int64_t{sequence} * a.s.heads + head) * length + query],
+                a.s.first_key(sequence, query)};
+    }
+    /// That of a lane, which is token `query` of the sequence, or beyond: then no matter what.
+    [[nodiscard]] __device__ __forceinline__ Query of_lane(const AttentionScores& s, int lane,
+                                                           int query) const {
+        return {__shfl_sync(0xffffffffU, log2_sum_exp, lane), __shfl_sync(0xffffffffU, delta, lane),
+                s.first_visible == nullptr ? query + 1 - s.window
+                                           : __shfl_sync(0xffffffffU, first_key, lane)};
+    }
+};
+
+/// Rows that pass by a block, per tile: as many as shared memory (48 KiB) holds beside its own
+/// rows, and registers beside the sums of dk and dv; fewer for the narrow heads of small models,
+/// whose sequences are short.
+template <typename T, int kCols, bool kOfKeys>
+inline constexpr int kPassingRows = kCols == 16 || sizeof(T) == 4 || (kOfKeys && kCols > 64) ? 16
+                                                                                             : 32;
+
+/// dq, or dk and dv, of kAttentionRows rows of a head. The block's own rows are queries, of q and
+/// dout, and keys pass by, of k and v; or the other way round.
+template <typename T, int kCols, bool kOfKeys>
+__global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, kCols>))
+    attention_gradient_kernel(Arguments<T> a) {
+    constexpr int kPassing = kPassingRows<T, kCols, kOfKeys>;
+    constexpr int kPerLane = (kPassing + kWarpThreads - 1) / kWarpThreads;
+    __shared__ Tile<T, kAttentionRows, kCols> own, own_values;    // of q or k, of dout or v
+    __shared__ Tile<T, kPassing, kCols> passing, passing_values;  // of k or q, of v or dout
+    __shared__ Exchange<T, kPassing> exchange, exchange_of_values;
+
+    const AttentionScores& s = a.s;
+    const int tiles = (s.seq_length + kAttentionRows - 1) / kAttentionRows;
+    const int tile = static_cast<int>(blockIdx.x % static_cast<unsigned>(tiles));
+    // The first keys are seen by the most queries, the last queries see the most keys: these start
+    // first.
+    const int first = (kOfKeys ? tile : tiles - 1 - tile) * kAttentionRows;
+    const int pair = static_cast<int>(blockIdx.x / static_cast<unsigned>(tiles));
+    const int heads = kOfKeys ? s.kv_heads : s.heads;
+    const int head = pair % heads;
+    const int sequence = pair / heads;
+    const int chunks = (s.head_size + kCols - 1) / kCols;
+    const int own_chunk = static_cast<int>(blockIdx.y);
+
+    const Place place = Place::of_this_thread();
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+
+    Query own_query[2];
+    int begin = first, end = min(first + kAttentionRows, s.seq_length), turns = 1;
+    if constexpr (kOfKeys) {
+        end = static_cast<int>(
+            min(int64_t{s.seq_length}, int64_t{first} + kAttentionRows - 1 + s.window));
+        turns = s.sharers();
+    } else {
+        for (int half = 0; half < 2; ++half) {
+            own_query[half] = Query::of(a, sequence, head, first + place.first_row + 8 * half);
+        }
+        for (int row = lane; row < kAttentionRows; row += kWarpThreads) {
+            if (first + row < s.seq_length) begin = min(begin, s.first_key(sequence, first + row));
+        }
+        begin = max(0, warp_min(begin)) / kPassing * kPassing;
+    }
+
+    // The tile that comes next: rows from `at` of the head that has its turn.
+    int turn = 0, at = begin;
+    Query passing_queries[kPerLane];
+    const auto query_head = [&] { return kOfKeys ? head * turns + turn : head; };
+    /// Goes on to a tile of which some query sees some key, if `at` is none.
+    const auto skip_hidden = [&] {
+        if constexpr (kOfKeys) {
+            for (; turn < turns; ++turn, at = begin) {
+                for (; at < end; at += kPassing) {
+                    int least = s.seq_length;
+#pragma unroll
+                    for (int i = 0; i < kPerLane; ++i) {
+                        const int row = i * kWarpThreads + lane;
+                        passing_queries[i] = Query::of(a, sequence, query_head(),
+                                                       row < kPassing ? at + row : s.seq_length);
+                        least = min(least, passing_queries[i].first_key);
+                    }
+                    if (s.first_visible == nullptr || warp_min(least) < first + kAttentionRows) {
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    const auto advance = [&] {
+        at += kPassing;
+        if constexpr (kOfKeys) {
+            skip_hidden();
+        } else {
+            if (at >= end) turn = 1;
+        }
+    };
+
+    // They pass through registers, unless rows are too short or badly aligned.
+    Staged<T, kPassing, kCols> next, next_values;
+    const auto part = [&](const Heads<const T>& of, int chunk) {
+        const int of_head = kOfKeys ? query_head() : head / s.sharers();
+        return of.template part<kPassing, kCols>(s, sequence, of_head, at, chunk * kCols);
+    };
+    const Heads<const T>& passes = kOfKeys ? a.qkv.q : a.qkv.k;
+    const Heads<const T>& values_pass = kOfKeys ? a.dout : a.qkv.v;
+    const auto load_next = [&](int chunk) {
+        if (a.vectors) {
+            next.load(part(passes, chunk));
+            next_values.load(part(values_pass, chunk));
+        }
+    };
+    const auto store_next = [&](int chunk) {
+        if (a.vectors) {
+            next.store(passing);
+            next_values.store(passing_values);
+        } else {
+            copy(passing, part(passes, chunk), false);
+            copy(passing_values, part(values_pass, chunk), false);
+        }
+    };
+    const auto load_own = [&](int chunk) {
+        const auto own_part = [&](const Heads<const T>& of) {
+            return of.template part<kAttentionRows, kCols>(s, sequence, head, first, chunk * kCols);
+        };
+        copy(own, own_part(kOfKeys ? a.qkv.k : a.qkv.q), a.vectors);
+        copy(own_values, own_part(kOfKeys ? a.qkv.v : a.dout), a.vectors);
+    };
+
+    if (chunks == 1) load_own(0);
+    skip_hidden();
+    // The chunk of the block's own results comes last: its tiles are then there for them.
+    const int first_chunk = (own_chunk + 1) % chunks;
+    if (turn < turns) load_next(first_chunk);
+    float sums[kCols / 8][4] = {};                          // dq or dk
+    float sums_of_values[kOfKeys ? kCols / 8 : 1][4] = {};  // dv
+    while (turn < turns) {
+        float scores[kPassing / 8][4] = {}, gradients[kPassing / 8][4] = {};
+        const int now = at;
+        // Whether a query of the one kind of rows may see a key of the other, as far as the warp
+        // goes.
+        const int warp_first = first + place.warp_row;
+        const bool sees = warp_first < s.seq_length &&
+                          (kOfKeys ? warp_first < now + kPassing : now < warp_first + kWarpRows);
+        Query queries[kPerLane];
+        for (int chunk = first_chunk;;) {
+            __syncthreads();  // the tiles before have been read
+            if (chunks > 1) load_own(chunk);
+            store_next(chunk);
+            const bool last = chunk == own_chunk;
+            const int depth = min(kCols, s.head_size - chunk * kCols);
+            if (last) {
+#pragma unroll
+                for (int i = 0; i < kPerLane; ++i) queries[i] = passing_queries[i];
+                advance();
+                chunk = first_chunk;
+            } else {
+                chunk = (chunk + 1) % chunks;
+            }
+            if (turn < turns) load_next(chunk);
+            __syncthreads();
+            if (sees) {
+                add_product(scores, own, passing, depth);
+                add_product(gradients, own_values, passing_values, depth);
+            }
+            if (last) break;
+        }
+        if (!sees) continue;
+        s.cap(scores);
+        const float factor = s.factor * AttentionScores::kLog2E;
+#pragma unroll
+        for (int n = 0; n < kPassing / 8; ++n) {
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const int col = 8 * n + place.first_column + e;
+                Query passing_query;
+                if constexpr (kOfKeys) {
+                    passing_query =
+                        queries[n * 8 / kWarpThreads].of_lane(s, col % kWarpThreads, now + col);
+                }
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int row = first + place.first_row + 8 * half;
+                    const int key = kOfKeys ? row : now + col;
+                    const int token = kOfKeys ? now + col : row;
+                    const Query& query = kOfKeys ? passing_query : own_query[half];
+                    float& score = scores[n][2 * half + e];
+                    float& gradient = gradients[n][2 * half + e];
+                    const bool seen = key >= query.first_key && key <= token;
+                    const float slope = s.capped ? s.scale * (1.0F - score * score) : s.scale;
+                    score = seen ? fast_exp2(fmaf(factor, score, -query.log2_sum_exp)) : 0.0F;
+                    gradient = seen ? score * (gradient - query.delta) * slope : 0.0F;
+                }
+            }
+        }
+        const int cols = s.head_size - own_chunk * kCols;
+        if constexpr (kOfKeys) {
+            add_weighted(sums_of_values, scores, passing_values, cols, exchange_of_values);
+        }
+        add_weighted(sums, gradients, passing, cols, exchange);
+    }
+
+    const float one[2] = {1.0F, 1.0F};
+    const int column = own_chunk * kCols;
+    const auto store = [&](const auto& of, const Heads<T>& to) {
+        store_sums<T, kCols>(of, one, to.at(s, sequence, head, first, column), to.stride,
+                             s.seq_length - first, s.head_size - column);
+    };
+    if constexpr (kOfKeys) {
+        store(sums, a.dqkv.k);
+        store(sums_of_values, a.dqkv.v);
+    } else {
+        store(sums, a.dqkv.q);
+    }
+}
+
+}  // namespace
+
+int64_t attention_backward_bytes(const AttentionShape& shape) {
+    return shape.tokens() * shape.heads * size_of(DType::fp32);
+}
+
+void attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
+                        ConstTensor log_sum_exp, const AttentionShape& shape,
+                        std::span<const int32_t> first_visible, Tensor dqkv,
+                        std::span<std::byte> workspace) {
+    auto* delta = reinterpret_cast<float*>(workspace.data());
+    const AttentionScores scores(shape, first_visible);
+    with_attention_tiles(qkv.dtype, shape, [&]<typename T, int kCols>() {
+        const Heads<const T> gradients{dout.as<T>(), dout.stride};
+        const Heads<const T> results{out.as<T>(), out.stride};
+        const int64_t count = shape.tokens() * shape.heads;
+        launch(ctx,
+               heads_are_aligned<__nv_bfloat16>(shape, dout, out) ? attention_delta_kernel<T, 8>
+                                                                  : attention_delta_kernel<T, 1>,
+               dim3(blocks_for(count * kDeltaLanes, kDeltaThreads)), dim3(kDeltaThreads), scores,
+               gradients, results, count, delta);
+        const Arguments<T> arguments{.s = scores,
+                                     .qkv = {qkv.as<T>(), qkv.stride, shape},
+                                     .dout = gradients,
+                                     .dqkv = {dqkv.as<T>(), dqkv.stride, shape},
+                                     .log_sum_exp = log_sum_exp.as<float>(),
+                                     .log_sum_exp_stride = log_sum_exp.stride,
+                                     .delta = delta,
+                                     .vectors = heads_are_aligned<T>(shape, qkv, dout)};
+        launch(ctx, attention_gradient_kernel<T, kCols, true>,
+               attention_grid(shape, shape.kv_heads, kCols), dim3(kAttentionThreads), arguments);
+        launch(ctx, attention_gradient_kernel<T, kCols, false>,
+               attention_grid(shape, shape.heads, kCols), dim3(kAttentionThreads), arguments);
+    });
+}
+
+}  // namespace vocabpipe::kernels::cuda
