@@ -34,8 +34,9 @@ using ::testing::ThrowsMessage;
 
 std::function<std::unique_ptr<Device>(const RankPlacement&)> on(CudaTransport transport) {
     return [transport](const RankPlacement& place) {
-        return make_cuda_device({.ordinal = transport == CudaTransport::nccl ? place.local_rank : 0,
-                                 .transport = transport});
+        return make_cuda_device(
+            {.ordinal = transport == CudaTransport::nccl ? gpu_of(place.local_rank) : 0,
+             .transport = transport});
     };
 }
 
@@ -173,8 +174,9 @@ TEST_F(CudaTraining, OfReplicasHasTheSameBitsOnEveryTransportAndFollowsTheHost) 
         const Training on_host = train_on_threads(setup);
         const auto with = [&](CudaTransport transport) {
             setup.make_device = [=](int rank) {
-                return make_cuda_device({.ordinal = transport == CudaTransport::nccl ? rank : 0,
-                                         .transport = transport});
+                return make_cuda_device(
+                    {.ordinal = transport == CudaTransport::nccl ? gpu_of(rank) : 0,
+                     .transport = transport});
             };
             return train_on_threads(setup);
         };
