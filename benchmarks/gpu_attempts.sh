@@ -3,7 +3,7 @@
 # Part of gpu.sh: commands with time limits, whose results outlive the call. $work/state has a line for
 # every event: begin PART NAME, end PART NAME EXIT_CODE, skip PART REASON. What an earlier call ended is
 # not run again; what it began and did not end is, once.
-# shellcheck disable=SC2154  # variables of gpu.sh
+# shellcheck disable=SC2154,SC2034  # variables of gpu.sh
 
 pending=()
 limit=0
@@ -149,7 +149,7 @@ go_on_or_begin_anew() {
     if [ -n "$earlier" ] && [ ! -e "$work/state" ]; then
         tar -xzf "$earlier" -C "$work" || fail "--continue $earlier: not what --logs wrote" 2
     fi
-    if [ -e "$work/state" ] && [ $again = 0 ] && [ "$(head -n 1 "$work/state")" = "of $commit $sizes" ]; then
+    if [ -e "$work/state" ] && [ "$again" = 0 ] && [ "$(head -n 1 "$work/state")" = "of $commit $sizes" ]; then
         echo "goes on where the last call ended; --again would begin anew"
         sed -i '/^skip /d' "$work/state"
     else

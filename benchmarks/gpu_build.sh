@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Part of gpu.sh: builds on the machine with the GPU, with what is installed, with Debian packages that
 # are only unpacked (--debs), or, if it may, with apt (--network).
-# shellcheck disable=SC2154  # variables of gpu.sh
+# shellcheck disable=SC2154,SC2034  # variables of gpu.sh
 
 debs_prefix=${VOCABPIPE_BUILD_DIR:-build-gpu}/debs
 case "$debs_prefix" in /*) ;; *) debs_prefix=$PWD/$debs_prefix ;; esac
@@ -48,13 +48,13 @@ configure() {
 }
 
 part_build() {
-    if [ $build = 0 ]; then
+    if [ "$build" = 0 ]; then
         echo "the programs are in $programs"
         return 0
     fi
     unpack_debs || return 1
     if ! attempt configure 120 configure "$@"; then
-        if [ $network = 0 ]; then
+        if [ "$network" = 0 ]; then
             echo "something is missing: benchmarks/gpu_bundle.sh elsewhere and --bundle here, or --debs, or --network"
             return 1
         fi

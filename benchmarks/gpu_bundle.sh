@@ -133,7 +133,7 @@ cuda=$(cached CUDAToolkit_INCLUDE_DIR)
 } >"$stage/manifest.txt"
 
 bundle=$output/gpu_bundle.tar.xz
-tar -C "$stage" --owner=0 --group=0 -cf - . | xz -9e -T1 >"$bundle.new"
+tar -C "$stage" --owner=0 --group=0 -cf - . | XZ_OPT=${XZ_OPT:--9e} xz -T1 >"$bundle.new"
 size=$(stat -c %s "$bundle.new")
 echo
 cat "$stage/manifest.txt"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Part of gpu.sh: what this machine has, and where programs find its CUDA libraries, which may lie in a
 # toolkit, in Python wheels (site-packages/nvidia/*/lib, no development links) or nowhere.
-# shellcheck disable=SC2154  # variables of gpu.sh
+# shellcheck disable=SC2154,SC2034  # variables of gpu.sh
 
 why_no_gpu="nvidia-smi names none; check the driver, or run it on another machine"
 nccl_folder='' # for part nccl
@@ -110,7 +110,7 @@ look_at_machine() {
     find_libraries
     nccl_folder=${nccl:-$([ -d "$programs/nccl" ] && cd "$programs/nccl" && pwd)}
     machine="$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release 2>/dev/null), glibc $(
-        getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2), $(nproc) cores, $(
+        getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2), $(nproc --all) cores, $(
         awk '/^MemTotal/ { printf "%d GiB", $2 / 1048576 }' /proc/meminfo)"
     echo "$machine"
     echo "GPUs by nvidia-smi: ${smi:-none}"
@@ -133,5 +133,6 @@ gpu_is_here() {
         return
     fi
     [ -z "$smi" ] || gpu_count=$(wc -l <<<"$smi")
+    [ -z "$probe" ] || why_no_gpu="$(head -n 1 <<<"$probe"); nvidia-smi: ${smi:-names none}"
     [ -n "$smi" ]
 }

@@ -21,7 +21,7 @@ rows_kernels() { tests_row kernels "operators against fp64"; }
 
 part_vocab() {
     local rows=16384,32768,131072
-    [ $quick = 1 ] && rows=16384
+    [ "$quick" = 1 ] && rows=16384
     attempt vocab 90 "$programs/bin/bench_vocab_cuda" --rows $rows
 }
 
@@ -35,7 +35,7 @@ rows_vocab() {
 # The large model takes long to initialise: few steps of it.
 part_step() {
     attempt step-gpt2-124m 90 "$programs/bin/bench_step" --device cuda --model gpt2-124m
-    [ $quick = 1 ] ||
+    [ "$quick" = 1 ] ||
         attempt step-gpt2-1.5b 150 "$programs/bin/bench_step" --device cuda --model gpt2-1.5b --steps 4
 }
 
@@ -84,7 +84,7 @@ compare_losses() { # ranks
 train() { # name, flags
     local name=$1 steps=50
     shift
-    [ $quick = 1 ] && steps=20
+    [ "$quick" = 1 ] && steps=20
     attempt "$name" 90 "$programs/bin/train_gpt" --data-path "$work/text" --vocab-size 257 --num-layers 4 \
         --hidden-size 128 --num-attention-heads 4 --seq-length 128 --dtype fp32 \
         --micro-batch-size 2 --global-batch-size 16 --train-iters $steps --lr 1e-3 \
@@ -93,7 +93,7 @@ train() { # name, flags
 
 part_loss() {
     local ranks ranks_tried="1 2 4" text=$programs/text.txt
-    [ $quick = 1 ] && ranks_tried="2"
+    [ "$quick" = 1 ] && ranks_tried="2"
     if [ ! -e "$text" ]; then
         text=$work/text.txt
         cat README.md docs/*.md >"$text"
@@ -120,7 +120,7 @@ rows_loss() {
 
 part_copies() {
     local last=64M
-    [ $quick = 1 ] && last=4M
+    [ "$quick" = 1 ] && last=4M
     attempt comm-copies 60 "$programs/bin/bench_comm" --transport copies --ranks 2 -b 8 -e $last -f 8
 }
 
@@ -141,7 +141,7 @@ comm_rows() { # log, label
 
 part_nccl() {
     local path=${nccl_folder:+$nccl_folder:}$LD_LIBRARY_PATH last=64M
-    [ $quick = 1 ] && last=4M
+    [ "$quick" = 1 ] && last=4M
     if [ "$gpu_count" -lt 2 ]; then
         nccl_on_one_gpu "$path"
         return
@@ -149,7 +149,7 @@ part_nccl() {
     LD_LIBRARY_PATH=$path attempt_shards nccl 90 in_turn "$programs/bin/cuda_nccl_test"
     LD_LIBRARY_PATH=$path attempt comm-nccl 60 "$programs/bin/bench_comm" --transport nccl \
         --ranks "$gpu_count" -b 8 -e $last -f 8
-    if mpi_is_here && [ $build = 1 ]; then
+    if mpi_is_here && [ "$build" = 1 ]; then
         LD_LIBRARY_PATH=$path attempt comm-nccl-mpi 60 mpirun -np "$gpu_count" \
             "$programs/bin/bench_comm" --transport nccl -b 8 -e $last -f 8
     fi
@@ -162,6 +162,7 @@ part_nccl() {
 nccl_on_one_gpu() { # library path
     local version
     version=$(LD_LIBRARY_PATH=$1 timeout 60 "$programs/bin/gpu_probe" | sed -n 's/^nccl: //p')
+    echo "$version" >"$work/nccl-version.log"
     if [ "$(printf '%s\n' 2.30 "$version" | sort -V | head -n 1)" != 2.30 ]; then
         skip "NCCL, 2 ranks of one GPU" "needs NCCL 2.30 or newer, $([ -n "$nccl_folder" ] &&
             echo "that in $nccl_folder is" || echo "and no --nccl FOLDER was given; this machine's is") ${version:-unknown}"
@@ -171,18 +172,22 @@ nccl_on_one_gpu() { # library path
         CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER NCCL_DEBUG=WARN)
     attempt_shards nccl 90 in_turn "${environment[@]}" "$programs/bin/cuda_nccl_test"
     attempt_shards nccl-equality 90 in_turn "${environment[@]}" "$programs/bin/cuda_equality_test" \
-        --gtest_filter='*_p2_*_nccl:*_nccl_p2*'
+        --gtest_filter='*/1f1b_*_p2_nccl:*/zb_h1_*_p2_nccl:*/v_half_*_p2_nccl'
 }
 
 rows_nccl() {
-    tests_row nccl "NCCL's transport, $([ "${gpu_count:-1}" -gt 1 ] || echo "2 ranks of one GPU, ")NCCL $(of_probe nccl)"
+    if [ "${gpu_count:-1}" -gt 1 ]; then
+        tests_row nccl "NCCL's transport"
+    else
+        tests_row nccl "NCCL's transport, 2 ranks of one GPU, NCCL $(cat "$work/nccl-version.log" 2>/dev/null)"
+    fi
     tests_row nccl-equality "schedules over NCCL, 2 ranks of one GPU, have the bits of one rank"
     comm_rows comm-nccl "NCCL, ${gpu_count:-} ranks"
     comm_rows comm-nccl-mpi "NCCL under mpirun, ${gpu_count:-} ranks"
 }
 
 sanitize() { # tool
-    if [ $quick = 1 ]; then
+    if [ "$quick" = 1 ]; then
         skip "compute-sanitizer $1" "not with --quick"
     elif ! command -v compute-sanitizer >/dev/null; then
         skip "compute-sanitizer $1" "not found; it comes with the CUDA toolkit (cuda-sanitizer-<version>)"
@@ -218,7 +223,7 @@ part_cudnn() {
     fi
     attempt_shards cudnn-kernels 120 together "$bin/cuda_kernels_test" --gtest_filter='*Attention*'
     attempt cudnn-gpt2-124m 90 "$bin/bench_step" --device cuda --model gpt2-124m
-    [ $quick = 1 ] ||
+    [ "$quick" = 1 ] ||
         attempt cudnn-gpt2-1.5b 150 "$bin/bench_step" --device cuda --model gpt2-1.5b --steps 4
 }
 
@@ -232,7 +237,7 @@ print_table() {
     echo
     echo "    $command_line"
     echo
-    echo "$(date -u +%Y-%m-%d), ${gpu_count:-0} x ${smi:-$(of_probe 'gpu 0')}; $machine"
+    echo "$(date -u +%Y-%m-%d), ${gpu_count:-no} GPU ${smi:-$(of_probe 'gpu 0')}; $machine"
     echo
     echo "commit $(commit_of_programs), $sizes sizes; at run time: driver $(of_probe driver), runtime $(
         of_probe runtime), NCCL $(of_probe nccl), cuBLASLt $(of_probe cublasLt); libraries: ${libraries:-where the loader looks}"
