@@ -36,9 +36,13 @@ fail() { # message, exit code
     exit "$2"
 }
 
-path_of() { # option, path relative to the caller: the whole path
-    [ -e "$2" ] || [ -e "$caller/$2" ] || fail "$1 $2: there is no such file or folder" 2
-    case "$2" in /*) echo "$2" ;; *) echo "$caller/$2" ;; esac
+path_of() { # option, path: the whole path of what is there
+    [ -e "$(absolute "$2")" ] || fail "$1 $2: there is no such file or folder" 2
+    absolute "$2"
+}
+
+absolute() { # path, relative to the caller's folder
+    case "$1" in /*) echo "$1" ;; *) echo "$caller/$1" ;; esac
 }
 
 all_parts=(build kernels vocab step tests loss copies nccl memcheck cudnn racecheck) # most wanted first
@@ -56,7 +60,7 @@ while [ $# -gt 0 ]; do
         --continue) earlier=$(path_of "$1" "$2") || exit 2 ;;
         --nccl) nccl=$(path_of "$1" "$2") || exit 2 ;;
         --budget) budget=$2 ;;
-        --logs) case "$2" in /*) logs=$2 ;; *) logs=$caller/$2 ;; esac ;;
+        --logs) logs=$(absolute "$2") ;;
         --quick) quick=1 ;;
         --no-build) build=0 ;;
         --network) network=1 ;;
@@ -96,19 +100,18 @@ part=probe
 look_at_machine
 if ! gpu_is_here; then
     publish
-    print_table
+    show_table
     echo
     echo "benchmarks/gpu.sh: error: no GPU: $why_no_gpu" >&2
     exit 6
 fi
-publish
 for part in "${parts[@]}"; do
     echo
     echo "=== $part ($SECONDS s of $budget)"
     "part_$part" "$@"
     code=$?
     publish
-    print_table
+    show_table
     if [ "$part" = build ] && [ $code != 0 ]; then
         echo "nothing was built: the other parts are left out"
         break

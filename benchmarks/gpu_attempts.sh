@@ -38,7 +38,7 @@ begin() { # name, seconds at most
     fi
     [ $left -lt "$limit" ] && limit=$left
     echo "begin $part $name" >>"$work/state"
-    publish
+    save_logs
 }
 
 # A command that the budget cut off has not ended.
@@ -81,7 +81,7 @@ attempt_shards() { # name, seconds, together or in_turn, command...
     echo "--- $name: $* ($shards shards)"
     rm -f "$work/$name".shard*.log
     for ((i = 0; i < shards; ++i)); do
-        GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i GTEST_COLOR=no \
+        GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i GTEST_COLOR=no OMP_NUM_THREADS=1 \
             timeout --kill-after=10 $((limit - SECONDS + begin > 0 ? limit - SECONDS + begin : 1)) \
             "$@" >"$work/$name.shard$i.log" 2>&1 &
         processes+=($!)
@@ -152,6 +152,7 @@ go_on_or_begin_anew() {
     if [ -e "$work/state" ] && [ "$again" = 0 ] && [ "$(head -n 1 "$work/state")" = "of $commit $sizes" ]; then
         echo "goes on where the last call ended; --again would begin anew"
         sed -i '/^skip /d' "$work/state"
+        rm -f "$work/gpu_table.shown"
     else
         rm -rf "${work:?}"/*
         echo "of $commit $sizes" >"$work/state"
@@ -160,9 +161,20 @@ go_on_or_begin_anew() {
 
 # The table and the logs so far, where they outlive a kill.
 publish() {
-    print_table >"$work/gpu_table.md.new" && mv "$work/gpu_table.md.new" "$work/gpu_table.md"
+    print_table >"$work/gpu_table.new" && mv "$work/gpu_table.new" "$work/gpu_table.md"
+    save_logs
+}
+
+save_logs() {
     [ -n "$logs" ] || return 0
-    cp "$work/gpu_table.md" "$logs/gpu_table.md"
+    [ ! -e "$work/gpu_table.md" ] || cp "$work/gpu_table.md" "$logs/gpu_table.md"
     (shopt -s nullglob && cd "$work" && tar -czf "$logs/.gpu_logs.new" -- state *.md *.log *.jsonl) &&
         mv "$logs/.gpu_logs.new" "$logs/gpu_logs.tar.gz"
+}
+
+# On the screen, if it has more to say than the last time.
+show_table() {
+    cmp -s "$work/gpu_table.md" "$work/gpu_table.shown" && return
+    cat "$work/gpu_table.md"
+    cp "$work/gpu_table.md" "$work/gpu_table.shown"
 }

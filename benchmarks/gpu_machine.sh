@@ -91,12 +91,10 @@ find_libraries() {
 
 # Runs the probe; $probe is what it says.
 run_probe() {
-    local name
     probe=
     [ -x "$programs/bin/gpu_probe" ] || return 0
-    for name in "$programs"/bin/*; do
-        [ -L "$name" ] || ldd "$name" 2>&1 | sed -n "/not found/s|^|${name##*/}: |p"
-    done >"$work/missing.log"
+    (cd "$programs/bin" && ldd -- * 2>/dev/null) |
+        awk '/:$/ { program = $1 } /not found/ { sub(/^[[:space:]]*/, ""); print program, $0 }' >"$work/missing.log"
     sort -u -k 2 "$work/missing.log" | head -n 8
     timeout --kill-after=5 60 "$programs/bin/gpu_probe" >"$work/probe.log" 2>&1
     probe=$(cat "$work/probe.log")

@@ -262,4 +262,6 @@ gpu_row() {
     else
         row "GPU" "none: $why_no_gpu" "one" ""
     fi
+    [ ! -s "$work/missing.log" ] || row "libraries that programs lack" \
+        "$(awk '{ print $2 }' "$work/missing.log" | sort -u | paste -sd' ')" "none" ""
 }

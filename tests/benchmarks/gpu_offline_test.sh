@@ -38,7 +38,7 @@ make_root() {
     ln -s usr/sbin "$root/sbin"
     ln -s usr/lib "$root/lib"
     ln -s usr/lib64 "$root/lib64"
-    for command in bash sh env cat cp mv rm mkdir ls head tail sed awk grep tar gzip xz find date timeout tee \
+    for command in bash sh env cat cmp cp mv rm mkdir ls head tail sed awk grep tar gzip xz find date timeout tee \
         sort uniq paste cut tr wc basename dirname touch stat sleep getconf id mktemp nproc; do
         install_command "$(command -v $command)"
     done
@@ -187,7 +187,7 @@ lend_gpu
 # The machine goes while part copies runs.
 in_root benchmarks/gpu.sh "${given[@]}" --logs /output >"$area/output" 2>&1 &
 machine=$!
-for ((i = 0; i < 600; ++i)); do
+for ((i = 0; i < 2000; ++i)); do
     [ ! -e "$root/copies_begun" ] || break
     sleep 0.1
 done
