@@ -60,7 +60,7 @@ folder_of() { # library: where it lies; "system" if the loader finds it by itsel
             return
         fi
     done <<<"$folders"
-    folder=$(timeout 10 find / -xdev -name "$1" -not -path '*/stubs/*' -print -quit 2>/dev/null)
+    folder=$(timeout 5 find / -xdev -name "$1" -not -path '*/stubs/*' -print -quit 2>/dev/null)
     [ -z "$folder" ] || dirname "$folder"
 }
 

@@ -18,6 +18,13 @@ if ! "${own_root[@]}" true 2>/dev/null; then
     exit 77
 fi
 
+for command in xz strip objdump; do
+    command -v $command >/dev/null || {
+        echo "SKIPPED: no $command; examples/install_packages.sh --tests"
+        exit 77
+    }
+done
+
 area=$(mktemp -d)
 trap 'rm -rf "$area"' EXIT
 root=$area/root
