@@ -98,13 +98,14 @@ fi
 
 part=probe
 look_at_machine
-if ! gpu_is_here; then
+need_gpu() {
+    gpu_is_here && return
     publish
     show_table
     echo
-    echo "benchmarks/gpu.sh: error: no GPU: $why_no_gpu" >&2
-    exit 6
-fi
+    fail "no GPU: $why_no_gpu" 6
+}
+need_gpu
 for part in "${parts[@]}"; do
     echo
     echo "=== $part ($SECONDS s of $budget)"
@@ -116,6 +117,7 @@ for part in "${parts[@]}"; do
         echo "nothing was built: the other parts are left out"
         break
     fi
+    [ "$part" != build ] || need_gpu
 done
 echo
 if [ ${#pending[@]} -gt 0 ]; then

@@ -50,8 +50,10 @@ configure() {
 part_build() {
     if [ "$build" = 0 ]; then
         echo "the programs are in $programs"
-        return 0
+        [ -x "$programs/bin/gpu_probe" ]
+        return
     fi
+    [ -x "$programs/bin/gpu_probe" ] || forget build # on another machine, or it failed: try again
     unpack_debs || return 1
     if ! attempt configure 120 configure "$@"; then
         if [ "$network" = 0 ]; then

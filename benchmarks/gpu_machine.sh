@@ -6,7 +6,7 @@
 
 why_no_gpu="nvidia-smi names none; check the driver, or run it on another machine"
 nccl_folder='' # for part nccl
-PATH=$PATH:/usr/local/cuda/bin
+PATH=$PATH:/usr/local/cuda/bin:/usr/sbin:/sbin # nvcc, compute-sanitizer; ldconfig
 
 unpack_bundle() {
     local folder=$bundle

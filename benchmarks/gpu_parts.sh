@@ -85,6 +85,7 @@ train() { # name, flags
     local name=$1 steps=50
     shift
     [ "$quick" = 1 ] && steps=20
+    [ -n "$(ended_with "$name")" ] || rm -f "$work/$name.jsonl"
     attempt "$name" 90 "$programs/bin/train_gpt" --data-path "$work/text" --vocab-size 257 --num-layers 4 \
         --hidden-size 128 --num-attention-heads 4 --seq-length 128 --dtype fp32 \
         --micro-batch-size 2 --global-batch-size 16 --train-iters $steps --lr 1e-3 \
@@ -98,6 +99,7 @@ part_loss() {
         text=$work/text.txt
         cat README.md docs/*.md >"$text"
     fi
+    [ -e "$work/text.bin" ] || sed -i '/^[a-z]* loss data/d' "$work/state" # the logs do not bring it along
     attempt data 60 "$programs/bin/vocabpipe" data prepare --input "$text" --output "$work/text" \
         --tokenizer bytes || return
     train loss-host --ranks 1 || return
