@@ -49,7 +49,7 @@ all_parts=(build kernels vocab step tests loss copies nccl memcheck cudnn racech
 command_line="benchmarks/gpu.sh $*"
 quick=0 build=1 network=0 again=0 budget=560
 bundle='' debs='' logs='' earlier='' nccl=''
-parts=()
+parts=() no_programs=0
 while [ $# -gt 0 ]; do
     case "$1" in
         --bundle | --debs | --budget | --logs | --continue | --nccl)
@@ -114,7 +114,8 @@ for part in "${parts[@]}"; do
     publish
     show_table
     if [ "$part" = build ] && [ $code != 0 ]; then
-        echo "nothing was built: the other parts are left out"
+        echo "no programs: the other parts are left out"
+        [ ${#pending[@]} -gt 0 ] || no_programs=1
         break
     fi
     [ "$part" != build ] || need_gpu
@@ -123,7 +124,7 @@ echo
 if [ ${#pending[@]} -gt 0 ]; then
     printf 'LEFT for the next call: %s\n' "${pending[*]}"
 fi
-if failures | grep .; then
+if failures | grep . || [ $no_programs = 1 ]; then
     exit 1
 fi
 echo "all that ran has passed ($SECONDS s)"

@@ -62,6 +62,7 @@ part_build() {
         fi
         timeout --kill-after=10 300 examples/install_packages.sh --tests || return 1
         attempt configure-again 120 configure "$@" || return 1
+        sed -i '/^end build configure /d' "$work/state"
     fi
     attempt build 540 cmake --build "$build_dir" --target cuda_programs || return 1
     look_at_machine # what the loader finds now

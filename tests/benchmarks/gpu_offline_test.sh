@@ -240,5 +240,7 @@ gpu_sh 1 --again
 says "no MPI with headers"
 says "something is missing: benchmarks/gpu_bundle.sh"
 [ ! -e "$root/apt_was_called" ] || failed "apt was called"
+gpu_sh 1 --again --no-build
+says "no programs"
 gpu_sh 2 --bundle nowhere
 echo "all passed ($SECONDS s)"
