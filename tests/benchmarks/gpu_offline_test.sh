@@ -144,7 +144,8 @@ program() { # name, of the stand-in, shell lines before, arguments
     chmod +x "$area/programs/$name"
 }
 tests() { # name, of the stand-in, filter
-    program "$1" "$2" "export GTEST_FILTER='$3'" '"$@"'
+    program "$1" "$2" "[ -e /crash ] && [ \"\$GTEST_SHARD_INDEX\" = 1 ] && kill -SEGV \$\$
+export GTEST_FILTER='$3'" '"$@"'
 }
 # shellcheck disable=SC2016  # expanded by the programs
 program gpu_probe gpu_probe_on_stand_in '
@@ -226,6 +227,14 @@ gpu_sh 0 "${given[@]}" --nccl /nccl_2.30 nccl vocab
 table_has "^| NCCL's transport, 2 ranks of one GPU, NCCL 2.30.7 | [1-9]"
 table_has '^| schedules over NCCL, 2 ranks of one GPU, .* | [1-9][0-9]* passed, 0 failed'
 [ "$(wc -l <"$root/vocab_runs")" = 2 ] || failed "part vocab did not run again"
+
+# A crash spoils one shard of four.
+touch "$root/crash"
+gpu_sh 1 "${given[@]}" kernels
+table_has '^| operators against fp64 | [1-9][0-9]* passed, 0 failed, 0 skipped, 1 of 4 shards broken off |'
+says "FAILED kernels"
+rm "$root/crash"
+gpu_sh 0 "${given[@]}" kernels
 
 # No time left is no failure, a program that fails is.
 gpu_sh 0 "${given[@]}" --budget 1 vocab
