@@ -109,10 +109,13 @@ need_gpu
 for part in "${parts[@]}"; do
     echo
     echo "=== $part ($SECONDS s of $budget)"
+    before=$(state_of_all)
     "part_$part" "$@"
     code=$?
-    publish
-    show_table
+    if [ "$(state_of_all)" != "$before" ]; then
+        publish
+        show_table
+    fi
     if [ "$part" = build ] && [ $code != 0 ]; then
         echo "no programs: the other parts are left out"
         [ ${#pending[@]} -gt 0 ] || no_programs=1
@@ -120,6 +123,8 @@ for part in "${parts[@]}"; do
     fi
     [ "$part" != build ] || need_gpu
 done
+publish
+show_table
 echo
 if [ ${#pending[@]} -gt 0 ]; then
     printf 'LEFT for the next call: %s\n' "${pending[*]}"

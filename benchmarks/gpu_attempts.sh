@@ -129,6 +129,8 @@ skip() { # what, reason
     grep -qxF "skip $part $1: $2" "$work/state" || echo "skip $part $1: $2" >>"$work/state"
 }
 
+state_of_all() { echo "${pending[*]} $(cat "$work/state")"; }
+
 failures() {
     awk '$1 == "end" && $4 != 0 {
         print "FAILED " $3 " (" ($4 == 124 || $4 == 137 ? "no end" : "exit code " $4) ")" }' "$work/state"
