@@ -45,6 +45,14 @@ absolute() { # path, relative to the caller's folder
     case "$1" in /*) echo "$1" ;; *) echo "$caller/$1" ;; esac
 }
 
+need_gpu() {
+    gpu_is_here && return
+    publish
+    show_table
+    echo
+    fail "no GPU: $why_no_gpu" 6
+}
+
 all_parts=(build kernels vocab step tests loss copies nccl memcheck cudnn racecheck) # most wanted first
 command_line="benchmarks/gpu.sh $*"
 quick=0 build=1 network=0 again=0 budget=560
@@ -98,13 +106,6 @@ fi
 
 part=probe
 look_at_machine
-need_gpu() {
-    gpu_is_here && return
-    publish
-    show_table
-    echo
-    fail "no GPU: $why_no_gpu" 6
-}
 need_gpu
 for part in "${parts[@]}"; do
     echo

@@ -91,12 +91,16 @@ find_libraries() {
 
 # Runs the probe; $probe is what it says.
 run_probe() {
+    local code
     probe=
     [ -x "$programs/bin/gpu_probe" ] || return 0
     (cd "$programs/bin" && ldd -- * 2>/dev/null) |
         awk '/:$/ { program = $1 } /not found/ { sub(/^[[:space:]]*/, ""); print program, $0 }' >"$work/missing.log"
     sort -u -k 2 "$work/missing.log" | head -n 8
     timeout --kill-after=5 60 "$programs/bin/gpu_probe" >"$work/probe.log" 2>&1
+    code=$?
+    sed -i '/^end probe /d' "$work/state"
+    case $code in 0 | 6) ;; *) echo "end probe probe $code" >>"$work/state" ;; esac
     probe=$(cat "$work/probe.log")
 }
 

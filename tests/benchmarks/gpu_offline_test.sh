@@ -149,6 +149,7 @@ export GTEST_FILTER='$3'" '"$@"'
 }
 # shellcheck disable=SC2016  # expanded by the programs
 program gpu_probe gpu_probe_on_stand_in '
+[ -e /broken ] && { echo "gpus: 1"; echo "gpu 0: a GPU, an error that it reports"; exit 1; }
 [ -e /dev_without_gpu ] && export VOCABPIPE_STAND_IN_DEVICES=0
 case ":$LD_LIBRARY_PATH" in *:/nccl_2.30:*) "${0%/*}/gpu_probe_on_stand_in" | sed "s/^nccl: .*/nccl: 2.30.7/"; exit ;; esac'
 cp "$stand_in/vocabpipe" "$area/programs/"
@@ -227,6 +228,13 @@ gpu_sh 0 "${given[@]}" --nccl /nccl_2.30 nccl vocab
 table_has "^| NCCL's transport, 2 ranks of one GPU, NCCL 2.30.7 | [1-9]"
 table_has '^| schedules over NCCL, 2 ranks of one GPU, .* | [1-9][0-9]* passed, 0 failed'
 [ "$(wc -l <"$root/vocab_runs")" = 2 ] || failed "part vocab did not run again"
+
+# A GPU that does not work is a failure.
+touch "$root/broken"
+gpu_sh 1 "${given[@]}" build
+table_has '^| GPU | .*, an error that .* | works |'
+says "FAILED probe"
+rm "$root/broken"
 
 # A crash spoils one shard of four.
 touch "$root/crash"
