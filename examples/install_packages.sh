@@ -13,7 +13,7 @@ case "${1:-}" in
     "") ;;
     --tests | --full)
         packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format pkgconf
-            procps iproute2 doxygen)
+            procps iproute2 doxygen xz-utils)
         ;;
     *)
         echo "install_packages.sh: error: $1: the options are --tests and --full" >&2

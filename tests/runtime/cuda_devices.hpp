@@ -7,19 +7,29 @@
 #include "tests/support/cuda_stand_in/control.hpp"
 #endif
 
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
 
 namespace vocabpipe::testing {
 
-/// GPUs for ranks that each need their own. The stand-in has as many as it is told.
+/// Ranks that NCCL takes here: one per GPU, or two where the user lets ranks share it (NCCL 2.30;
+/// more than two may exhaust a GPU and hang, says its documentation). The stand-in has as many GPUs
+/// as it is told.
 inline int gpus_for_nccl() {
 #ifdef VOCABPIPE_ON_STAND_IN
     cuda_stand_in::set_device_count(4);
 #endif
     prepare_cuda(/*nccl_joins_ranks=*/true);
-    return cuda_device_count();
+    const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    return cuda_device_count() * (shared != nullptr && std::string(shared) == "1" ? 2 : 1);
+}
+
+/// The GPU of a rank in NCCL's world of threads.
+inline int gpu_of(int rank) {
+    return rank % std::max(cuda_device_count(), 1);
 }
 
 /// Empty if tests can run.
@@ -27,11 +37,12 @@ inline std::string why_no_cuda() {
     return gpus_for_nccl() > 0 ? "" : "no GPU: cudaGetDeviceCount finds none";
 }
 
-/// A rank's device, for PipelineOptions: with NCCL each has its own GPU, else all share one.
+/// A rank's device, for PipelineOptions: with NCCL each has its own GPU if there are enough, else
+/// all share one.
 inline std::function<std::unique_ptr<Device>(int rank)> devices(CudaTransport transport) {
     return [transport](int rank) {
-        return make_cuda_device(
-            {.ordinal = transport == CudaTransport::nccl ? rank : 0, .transport = transport});
+        return make_cuda_device({.ordinal = transport == CudaTransport::nccl ? gpu_of(rank) : 0,
+                                 .transport = transport});
     };
 }
 

@@ -49,7 +49,7 @@ inline void CudaPipeline::run() const {
     const auto of_rank = [&](Communicator& communicator) {
         const int rank = communicator.rank();
         const CudaDeviceOptions options{
-            .ordinal = transport == CudaTransport::nccl ? rank : rank % gpus,
+            .ordinal = transport == CudaTransport::nccl ? gpu_of(rank) : rank % gpus,
             .transport = transport};
         const std::unique_ptr<Device> device =
             make_device ? make_device(rank, options) : make_cuda_device(options);

@@ -108,8 +108,9 @@ TEST_P(CudaStep, HasTheSameBitsHoweverItsStreamsAreDelayed) {
         PipelineOptions options;
         options.steps = 2;
         options.make_device = [](int rank) {
-            return make_cuda_device({.ordinal = GetParam() == CudaTransport::nccl ? rank : rank % 2,
-                                     .transport = GetParam()});
+            return make_cuda_device(
+                {.ordinal = GetParam() == CudaTransport::nccl ? gpu_of(rank) : rank % 2,
+                 .transport = GetParam()});
         };
         const auto run = [&] {
             World world = World::threads(3, {.timeout_seconds = 30});

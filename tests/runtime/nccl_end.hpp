@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of an NCCL world of threads, a stand-in device each.
+// One rank of an NCCL world of threads, a device each if there are enough.
 #pragma once
 
 #include "src/runtime/device/cuda/handles.hpp"
 #include "src/runtime/transport/nccl/transport.hpp"
+#include "tests/runtime/cuda_devices.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,7 +23,7 @@ using HostBytes = std::vector<std::byte>;
 /// One rank: device, streams, transport.
 struct End {
     explicit End(Communicator& c) : control(c) {
-        cudaSetDevice(c.rank());
+        cudaSetDevice(gpu_of(c.rank()));
         for (cuda::Stream& one : owned) one = cuda::make_stream(0);
         streams = {owned[0].get(), owned[1].get(), owned[2].get()};
         transport = nccl::make_transport(c, streams);

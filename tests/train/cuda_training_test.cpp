@@ -38,7 +38,7 @@ std::function<std::unique_ptr<Device>(const RankPlacement&)> on(CudaTransport tr
     options.transport = transport;
     return [options](const RankPlacement& place) {
         CudaDeviceOptions of_rank = options;
-        if (options.transport == CudaTransport::nccl) of_rank.ordinal = place.local_rank;
+        if (options.transport == CudaTransport::nccl) of_rank.ordinal = gpu_of(place.local_rank);
         return make_cuda_device(of_rank);
     };
 }
@@ -177,9 +177,10 @@ TEST_F(CudaTraining, OfReplicasHasTheSameBitsOnEveryTransportAndFollowsTheHost) 
         const Training on_host = train_on_threads(setup);
         const auto with = [&](CudaTransport transport) {
             setup.make_device = [=](int rank) {
-                return make_cuda_device({.ordinal = transport == CudaTransport::nccl ? rank : 0,
-                                         .transport = transport,
-                                         .left_multiprocessors = nccl_multiprocessors()});
+                return make_cuda_device(
+                    {.ordinal = transport == CudaTransport::nccl ? gpu_of(rank) : 0,
+                     .transport = transport,
+                     .left_multiprocessors = nccl_multiprocessors()});
             };
             return train_on_threads(setup);
         };

@@ -1,0 +1,269 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Part of gpu.sh: what it runs, part_NAME, and the rows of the table that follow from the logs, rows_NAME.
+# shellcheck disable=SC2154,SC2034  # variables of gpu.sh
+
+row() { # what, measured, asked, ratio
+    echo "| $1 | $2 | $3 | $4 |"
+}
+
+tests_row() { # log, what
+    local verdict
+    verdict=$(verdict_of_tests "$1")
+    [ -z "$verdict" ] || row "$2" "$verdict" "all pass" ""
+}
+
+part_kernels() {
+    attempt_shards kernels 150 together "$programs/bin/cuda_kernels_test"
+}
+
+rows_kernels() { tests_row kernels "operators against fp64"; }
+
+part_vocab() {
+    local rows=16384,32768,131072
+    [ "$quick" = 1 ] && rows=16384
+    attempt vocab 90 "$programs/bin/bench_vocab_cuda" --rows $rows
+}
+
+rows_vocab() {
+    [ -e "$work/vocab.log" ] || return 0
+    grep -v '^#' "$work/vocab.log" | awk 'NF == 12 {
+        printf "| S and T, v = %s | %s of %s TFLOP/s | 0.90 | %s |\n", $1, $9, $3, $10
+        printf "| memory of S and T over the numerator, v = %s | %s | 1.25 | |\n", $1, $11 }'
+}
+
+# The large model takes long to initialise: few steps of it.
+part_step() {
+    attempt step-gpt2-124m 90 "$programs/bin/bench_step" --device cuda --model gpt2-124m
+    [ "$quick" = 1 ] ||
+        attempt step-gpt2-1.5b 150 "$programs/bin/bench_step" --device cuda --model gpt2-1.5b --steps 4
+}
+
+rows_step() { step_rows step ""; }
+
+step_rows() { # prefix of the logs, prefix of the rows
+    local log
+    for log in "$work/$1"-gpt2-*.log; do
+        [ -e "$log" ] || continue
+        grep -v '^#' "$log" | awk -v model="$(basename "$log" .log | sed "s/^$1-//")" -v prefix="$2" 'NF == 10 {
+            printf "| %sstep, %s, %s: %.0f ms (%.0f on the GPU), %.0f tokens/s | %.1f of %.1f TFLOP/s | %s | %s |\n",
+                prefix, model, $1, $2, $3, $4, $5 / 1e3, $6 / 1e3, $9, $7 }'
+    done
+}
+
+# Deadlines and memory are measured in some: those have the GPU for themselves.
+part_tests() {
+    attempt_shards test-step 120 in_turn "$programs/bin/cuda_step_test"
+    attempt_shards test-equality 150 together "$programs/bin/cuda_equality_test"
+    attempt_shards test-training 120 in_turn "$programs/bin/cuda_training_test"
+}
+
+rows_tests() {
+    tests_row test-step "steps and faults"
+    tests_row test-equality "every schedule has the bits of one rank"
+    tests_row test-training "training follows the host"
+}
+
+# The largest distance of two loss curves, relative to the first one's loss.
+loss_distance() { # metrics of the host, of the GPU
+    paste <(sed 's/.*"loss":\([^,}]*\).*/\1/' "$1") <(sed 's/.*"loss":\([^,}]*\).*/\1/' "$2") | awk '
+        NF != 2 || $1 + 0 <= 0 || $2 + 0 <= 0 { wrong = 1; next }
+        { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > worst) worst = d }
+        END { if (wrong || NR == 0) print "nan"; else printf "%.2e\n", worst }'
+}
+
+loss_bound=1e-4 # fp32, so that only the order of sums differs: docs/performance.md, "GPUs"
+
+compare_losses() { # ranks
+    local distance
+    distance=$(loss_distance "$work/loss-host.jsonl" "$work/loss-cuda-$1.jsonl")
+    echo "largest difference of the loss over $(wc -l <"$work/loss-host.jsonl") steps: $distance of it, bound $loss_bound"
+    awk -v d="$distance" -v b="$loss_bound" 'BEGIN { exit !(d != "nan" && d + 0 <= b + 0) }'
+}
+
+train() { # name, flags
+    local name=$1 steps=50
+    shift
+    [ "$quick" = 1 ] && steps=20
+    [ -n "$(ended_with "$name")" ] || rm -f "$work/$name.jsonl"
+    attempt "$name" 90 "$programs/bin/train_gpt" --data-path "$work/text" --vocab-size 257 --num-layers 4 \
+        --hidden-size 128 --num-attention-heads 4 --seq-length 128 --dtype fp32 \
+        --micro-batch-size 2 --global-batch-size 16 --train-iters $steps --lr 1e-3 \
+        --lr-warmup-iters 5 --log-interval 10 --transport threads --metrics "$work/$name.jsonl" "$@"
+}
+
+part_loss() {
+    local ranks ranks_tried="1 2 4" text=$programs/text.txt
+    [ "$quick" = 1 ] && ranks_tried="2"
+    if [ ! -e "$text" ]; then
+        text=$work/text.txt
+        cat README.md docs/*.md >"$text"
+    fi
+    [ -e "$work/text.bin" ] || sed -i '/^[a-z]* loss data/d' "$work/state" # the logs do not bring it along
+    attempt data 60 "$programs/bin/vocabpipe" data prepare --input "$text" --output "$work/text" \
+        --tokenizer bytes || return
+    train loss-host --ranks 1 || return
+    for ranks in $ranks_tried; do
+        train "loss-cuda-$ranks" --device cuda --ranks "$ranks" &&
+            attempt "loss-compared-$ranks" 10 compare_losses "$ranks"
+    done
+}
+
+rows_loss() {
+    local ranks
+    for ranks in 1 2 4; do
+        [ -e "$work/loss-compared-$ranks.log" ] || continue
+        sed -n 's/^largest .* over \([0-9]*\) steps: \([^ ]*\) of it.*/\1 \2/p' "$work/loss-compared-$ranks.log" |
+            awk -v b=$loss_bound -v ranks="$ranks" '{
+                printf "| loss, fp32, %d ranks on a GPU against the host, %d steps | %s apart | <= %s | %.2f |\n",
+                    ranks, $1, $2, b, $2 / b }'
+    done
+}
+
+part_copies() {
+    local last=64M
+    [ "$quick" = 1 ] && last=4M
+    attempt comm-copies 60 "$programs/bin/bench_comm" --transport copies --ranks 2 -b 8 -e $last -f 8
+}
+
+rows_copies() { comm_rows comm-copies "copies, 2 ranks"; }
+
+# Latency from the smallest message, bandwidth from the largest one.
+comm_rows() { # log, label
+    [ -e "$work/$1.log" ] || return 0
+    awk -v label="$2" '
+        /^# (sendrecv|broadcast|all_gather|exchange|gather)$/ { operation = $2; first = 1; next }
+        /^#/ || NF != 9 { next }
+        first { latency[operation] = $6; order[++count] = operation; first = 0 }
+        { bandwidth[operation] = $8; bytes[operation] = $1 }
+        END { for (i = 1; i <= count; ++i) { o = order[i]
+            printf "| %s, %s | %s us, bus %s GB/s at %d MiB | reported | |\n", label, o, latency[o],
+                bandwidth[o], bytes[o] / 1048576 } }' "$work/$1.log"
+}
+
+part_nccl() {
+    local path=${nccl_folder:+$nccl_folder:}$LD_LIBRARY_PATH last=64M
+    [ "$quick" = 1 ] && last=4M
+    if [ "$gpu_count" -lt 2 ]; then
+        nccl_on_one_gpu "$path"
+        return
+    fi
+    LD_LIBRARY_PATH=$path attempt_shards nccl 90 in_turn "$programs/bin/cuda_nccl_test"
+    LD_LIBRARY_PATH=$path attempt comm-nccl 60 "$programs/bin/bench_comm" --transport nccl \
+        --ranks "$gpu_count" -b 8 -e $last -f 8
+    if mpi_is_here && [ "$build" = 1 ]; then
+        LD_LIBRARY_PATH=$path attempt comm-nccl-mpi 60 mpirun -np "$gpu_count" \
+            "$programs/bin/bench_comm" --transport nccl -b 8 -e $last -f 8
+    fi
+}
+
+# Two ranks, threads of one process, on one GPU, which NCCL has let them share since 2.30. Its implicit
+# order of launches is one per GPU and process, and an error where two threads use it; every stream gets
+# a hardware queue of its own, or a rank would wait behind the other's receive; modules are loaded before
+# any kernel spins.
+nccl_on_one_gpu() { # library path
+    local version
+    version=$(LD_LIBRARY_PATH=$1 timeout 60 "$programs/bin/gpu_probe" | sed -n 's/^nccl: //p')
+    echo "$version" >"$work/nccl-version.log"
+    if [ "$(printf '%s\n' 2.30 "$version" | sort -V | head -n 1)" != 2.30 ]; then
+        skip "NCCL, 2 ranks of one GPU" "needs NCCL 2.30 or newer, $([ -n "$nccl_folder" ] &&
+            echo "that in $nccl_folder is" || echo "and no --nccl FOLDER was given; this machine's is") ${version:-unknown}"
+        return 0
+    fi
+    local environment=(env LD_LIBRARY_PATH="$1" NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_LAUNCH_ORDER_IMPLICIT=0
+        CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER NCCL_DEBUG=WARN)
+    attempt_shards nccl 90 in_turn "${environment[@]}" "$programs/bin/cuda_nccl_test"
+    attempt_shards nccl-equality 90 in_turn "${environment[@]}" "$programs/bin/cuda_equality_test" \
+        --gtest_filter='*/1f1b_*_p2_nccl:*/zb_h1_*_p2_nccl:*/v_half_*_p2_nccl'
+}
+
+rows_nccl() {
+    if [ "${gpu_count:-1}" -gt 1 ]; then
+        tests_row nccl "NCCL's transport"
+    else
+        tests_row nccl "NCCL's transport, 2 ranks of one GPU, NCCL $(cat "$work/nccl-version.log" 2>/dev/null)"
+    fi
+    tests_row nccl-equality "schedules over NCCL, 2 ranks of one GPU, have the bits of one rank"
+    comm_rows comm-nccl "NCCL, ${gpu_count:-} ranks"
+    comm_rows comm-nccl-mpi "NCCL under mpirun, ${gpu_count:-} ranks"
+}
+
+sanitize() { # tool
+    if [ "$quick" = 1 ]; then
+        skip "compute-sanitizer $1" "not with --quick"
+    elif ! command -v compute-sanitizer >/dev/null; then
+        skip "compute-sanitizer $1" "not found; it comes with the CUDA toolkit (cuda-sanitizer-<version>)"
+    else # its exit code tells its own findings from the program's
+        attempt_shards "$1" 300 together compute-sanitizer --tool "$1" --error-exitcode 9 \
+            "$programs/bin/cuda_kernels_test"
+    fi
+}
+
+# What compute-sanitizer counted in each shard.
+sanitizer_row() { # tool
+    local counts
+    counts=$(cat "$work/$1".shard*.log 2>/dev/null | sed -n 's/^=* *\(ERROR\|RACECHECK\) SUMMARY: //p' |
+        sort | uniq -c | awk '{ $1 = $1 " x"; print }' | paste -sd';')
+    [ ! -e "$work/$1.shard0.log" ] || row "compute-sanitizer $1, operators, by shard" "${counts:-no result}" "0 errors" ""
+}
+
+part_memcheck() { sanitize memcheck; }
+part_racecheck() { sanitize racecheck; }
+rows_memcheck() { sanitizer_row memcheck; }
+rows_racecheck() { sanitizer_row racecheck; }
+
+# The same kernels with cuDNN's attention, where the bundle brings such programs.
+part_cudnn() {
+    local bin=$programs/cudnn/bin
+    if [ ! -d "$bin" ]; then
+        skip "attention by cuDNN" "the bundle has no programs with it (gpu_bundle.sh --cudnn)"
+        return 0
+    fi
+    if ldd "$bin/bench_step" 2>&1 | grep -q 'libcudnn.*not found'; then
+        skip "attention by cuDNN" "no libcudnn.so.9 on this machine"
+        return 0
+    fi
+    attempt_shards cudnn-kernels 120 together "$bin/cuda_kernels_test" --gtest_filter='*Attention*'
+    attempt cudnn-gpt2-124m 90 "$bin/bench_step" --device cuda --model gpt2-124m
+    [ "$quick" = 1 ] ||
+        attempt cudnn-gpt2-1.5b 150 "$bin/bench_step" --device cuda --model gpt2-1.5b --steps 4
+}
+
+rows_cudnn() {
+    tests_row cudnn-kernels "attention by cuDNN against fp64"
+    step_rows cudnn "cuDNN, "
+}
+
+print_table() {
+    local part
+    echo
+    echo "    $command_line"
+    echo
+    echo "$(date -u +%Y-%m-%d), ${gpu_count:-no} GPU ${smi:-$(of_probe 'gpu 0')}; $machine"
+    echo
+    echo "commit $(commit_of_programs), $sizes sizes; at run time: driver $(of_probe driver), runtime $(
+        of_probe runtime), NCCL $(of_probe nccl), cuBLASLt $(of_probe cublasLt); libraries: ${libraries:-where the loader looks}"
+    [ ! -e "$programs/manifest.txt" ] || sed -n 's/^built against: /built against: /p' "$programs/manifest.txt"
+    echo
+    echo "| what | measured | asked | ratio |"
+    echo "|---|---|---|---|"
+    gpu_row
+    for part in "${all_parts[@]}"; do
+        "rows_$part"
+        sed -n "s/^skip $part \(.*\): \(.*\)/| \1 | SKIPPED: \2 | | |/p" "$work/state"
+        awk -v part="$part" '$1 == "end" && $2 == part && $4 != 0 {
+            printf "| %s | FAILED: %s | exit code 0 | |\n", $3, $4 == 124 || $4 == 137 ? "no end" : "exit code " $4 }' \
+            "$work/state"
+    done
+    [ ${#pending[@]} -eq 0 ] || row "${pending[*]}" "left to the next call" "" ""
+}
+
+gpu_row() {
+    if [ "${gpu_count:-0}" -gt 0 ]; then
+        row "GPU" "$(of_probe 'gpu 0' | grep . || echo "$smi")" "works" ""
+    else
+        row "GPU" "none: $why_no_gpu" "one" ""
+    fi
+    [ ! -s "$work/missing.log" ] || row "libraries that programs lack" \
+        "$(awk '{ print $2 }' "$work/missing.log" | sort -u | paste -sd' ')" "none" ""
+}
