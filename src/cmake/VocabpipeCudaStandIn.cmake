@@ -23,6 +23,16 @@ function(vocabpipe_compile_device_code_as_cxx target)
   set(device_code ${ARGN})
   list(FILTER device_code INCLUDE REGEX "\\.cu$")
   if(device_code)
-    set_source_files_properties(${device_code} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
+    set(options -x c++)
+    # Kernels tell the stand-in of every access to memory, by the calls that ThreadSanitizer's runtime
+    # takes elsewhere, and check that vectors are aligned.
+    if(NOT VOCABPIPE_SANITIZE)
+      list(APPEND options -fsanitize=thread,alignment -fno-sanitize-recover=all
+           -DCUDA_STAND_IN_CHECKS_ACCESSES -DCUDA_STAND_IN_CHECKS_ALIGNMENT)
+      target_link_options(${target} PUBLIC -fsanitize=alignment)
+    elseif(VOCABPIPE_SANITIZE MATCHES undefined)
+      list(APPEND options -DCUDA_STAND_IN_CHECKS_ALIGNMENT)
+    endif()
+    set_source_files_properties(${device_code} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${options}")
   endif()
 endfunction()

@@ -5,6 +5,7 @@
 #include <exception>
 #include <string>
 
+#include "sanitizers.hpp"
 #include "stream.hpp"
 
 constinit thread_local uint3 threadIdx{0, 0, 0};
@@ -27,6 +28,16 @@ namespace {
 constexpr unsigned int warp_size = 32;
 constexpr unsigned int full_mask = 0xffffffffU;
 
+template <typename T>
+Memory memory_of(const T& variable) {
+    return {.low = reinterpret_cast<uintptr_t>(&variable), .bytes = sizeof variable};
+}
+
+/// What the kernels see as their index is not theirs to share.
+std::vector<Memory> index_variables() {
+    return {memory_of(threadIdx), memory_of(blockIdx), memory_of(blockDim), memory_of(gridDim)};
+}
+
 /// "name, block (0, 0, 0), thread (3, 0, 0)"
 std::string place(const KernelCall& call, uint3 thread) {
     const auto triple = [](uint3 v) {
@@ -39,6 +50,8 @@ std::string place(const KernelCall& call, uint3 thread) {
 
 }  // namespace
 
+constinit thread_local BlockRunner* watched_runner = nullptr;
+
 uint64_t shuffle(Shuffle kind, unsigned int mask, uint64_t value, unsigned int operand, int width) {
     return BlockRunner::of_this_thread().shuffle(kind, mask, value, operand, width);
 }
@@ -47,6 +60,8 @@ BlockRunner& BlockRunner::of_this_thread() {
     static thread_local BlockRunner runner;
     return runner;
 }
+
+BlockRunner::BlockRunner() : checker_(thread_local_variables(), index_variables()) {}
 
 void BlockRunner::Queue::push(Thread* thread) {
     thread->next = nullptr;
@@ -81,6 +96,7 @@ void BlockRunner::run(const KernelCall& call, dim3 grid, dim3 block, uint3 block
     total_ = block.x * block.y * block.z;
     started_ = ended_ = arrived_ = 0;
     warps_.resize((total_ + warp_size - 1) / warp_size);
+    checker_.begin_block(total_);
     while (ended_ < total_) {
         running_ = next_thread();
         if (running_ == nullptr) {
@@ -88,6 +104,7 @@ void BlockRunner::run(const KernelCall& call, dim3 grid, dim3 block, uint3 block
         }
         main_.switch_to(running_->fiber);
     }
+    watched_runner = nullptr;
     call_ = nullptr;
 }
 
@@ -122,7 +139,7 @@ void BlockRunner::start_threads() {
                 (order_.first_thread + (order_.backwards ? total_ - 1 - count : count)) % total_;
             me->index = {me->number % blockDim.x, me->number / blockDim.x % blockDim.y,
                          me->number / (blockDim.x * blockDim.y)};
-            threadIdx = me->index;
+            goes_on(*me);
             try {
                 call_->run(call_->call.get());
             } catch (const std::exception& error) {
@@ -143,7 +160,13 @@ void BlockRunner::wait(Queue& queue, Waits waits) {
     running_ = next_thread();
     me->fiber.switch_to(running_ == nullptr ? main_ : running_->fiber);
     me->waits = Waits::no;
-    threadIdx = me->index;
+    goes_on(*me);
+}
+
+void BlockRunner::goes_on(const Thread& thread) {
+    threadIdx = thread.index;
+    checker_.run_thread(thread.number, thread.fiber.stack());
+    watched_runner = this;
 }
 
 void BlockRunner::require_kernel(const char* what) const {
@@ -159,6 +182,7 @@ void BlockRunner::block_barrier() {
         return;
     }
     arrived_ = 0;
+    checker_.pass_block_barrier();
     ready_.take(at_barrier_);
 }
 
@@ -190,6 +214,9 @@ void BlockRunner::leave_or_wait(Warp& warp, Waits waits) {
     }
     warp.arrived = 0;
     ++warp.round;
+    if (waits == Waits::at_warp_barrier) {
+        checker_.pass_warp_barrier(running_->number / warp_size);
+    }
     ready_.take(warp.waiting);
 }
 
@@ -252,6 +279,35 @@ const std::array<BlockRunner::Operands, 32>& BlockRunner::exchange(const char* w
     round[lane()] = operands;
     leave_or_wait(warp, Waits::at_shuffle);
     return round;
+}
+
+void BlockRunner::look_at(uintptr_t address, size_t bytes, AccessChecker::Access access,
+                          const void* code) {
+    const auto found = checker_.look_at(address, bytes, access);
+    if (!found) {
+        return;
+    }
+    watched_runner = nullptr;
+    using Access = AccessChecker::Access;
+    const auto verb = [](Access how, const char* ending) {
+        const char* const name = how == Access::read    ? "read"
+                                 : how == Access::write ? "write"
+                                                        : "add";
+        return std::string(name) + ending;
+    };
+    const std::string what = place(*call_, running_->index) + " " + verb(access, "s") + " " +
+                             std::to_string(bytes) + " bytes of " +
+                             (found->in_shared_memory ? "shared" : "global") + " memory";
+    const uintptr_t at = reinterpret_cast<uintptr_t>(code) - load_offset();
+    if (found->fault == AccessChecker::Fault::unwritten) {
+        die("%s that its block has not written (addr2line: 0x%lx)", what.c_str(), at);
+    }
+    const unsigned int other = found->earlier_thread;
+    die("%s, in a race with the %s of thread (%u, %u, %u)%s: no barrier lies between "
+        "(addr2line: 0x%lx)",
+        what.c_str(), verb(found->earlier, "").c_str(), other % blockDim.x,
+        other / blockDim.x % blockDim.y, other / (blockDim.x * blockDim.y),
+        found->of_another_block ? " of another block" : "", at);
 }
 
 void BlockRunner::report_divergence() {

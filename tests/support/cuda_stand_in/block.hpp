@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "access_checker.hpp"
 #include "fiber.hpp"
 
 namespace cuda_stand_in {
@@ -18,7 +19,8 @@ namespace cuda_stand_in {
 /// never waits needs one fiber, and one that does needs one per thread.
 ///
 /// A block in which some threads wait for others that have ended or wait elsewhere ends the
-/// process with a message: the hardware hangs, or goes on with whatever it read.
+/// process with a message: the hardware hangs, or goes on with whatever it read. So does an access
+/// to memory that no barrier orders after another thread's (AccessChecker).
 class BlockRunner {
 public:
     /// Of the calling OS thread.
@@ -30,6 +32,8 @@ public:
         unsigned int first_thread = 0;
         bool backwards = false;
     };
+    /// Before the blocks of a launch.
+    void begin_launch(uint64_t blocks) { checker_.begin_launch(blocks); }
     void run(const KernelCall& call, dim3 grid, dim3 block, uint3 block_index, Order order);
 
     void block_barrier();
@@ -47,7 +51,10 @@ public:
                                                            unsigned int instruction,
                                                            const Operands& operands);
 
-    BlockRunner() = default;
+    /// The running thread is about to access memory; code is where.
+    void look_at(uintptr_t address, size_t bytes, AccessChecker::Access access, const void* code);
+
+    BlockRunner();
     BlockRunner(const BlockRunner&) = delete;
     BlockRunner& operator=(const BlockRunner&) = delete;
 
@@ -81,6 +88,7 @@ private:
 
     static void entry(void* runner);
     void start_threads();
+    void goes_on(const Thread& thread);
     [[nodiscard]] Thread* next_thread();
     void wait(Queue& queue, Waits waits);
     [[nodiscard]] Warp& arrive(const char* what, unsigned int mask, unsigned int operation);
@@ -89,6 +97,7 @@ private:
     void require_kernel(const char* what) const;
     [[noreturn]] void report_divergence();
 
+    AccessChecker checker_;
     Fiber main_;
     std::vector<std::unique_ptr<Thread>> threads_;
     Queue idle_;
@@ -103,6 +112,12 @@ private:
     unsigned int ended_ = 0;
     unsigned int arrived_ = 0;
 };
+
+/// The runner of this OS thread while it runs a thread of a block, else null.
+extern constinit thread_local BlockRunner* watched_runner;
+
+/// Distance of the program in memory from the addresses of its file.
+[[nodiscard]] uintptr_t load_offset();
 
 /// Name of the function at an address of this program, or the address.
 [[nodiscard]] std::string function_name(const void* address);

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+
+#include "memory_range.hpp"
 
 namespace cuda_stand_in {
 
@@ -25,6 +28,10 @@ public:
 
     /// What a fiber calls first: it has just been switched to for the first time.
     void entered();
+
+    [[nodiscard]] Memory stack() const {
+        return {.low = reinterpret_cast<uintptr_t>(stack_low_), .bytes = stack_bytes_};
+    }
 
 private:
     void* mapping_ = nullptr;

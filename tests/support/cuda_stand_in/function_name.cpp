@@ -16,9 +16,6 @@
 
 namespace cuda_stand_in {
 
-namespace {
-
-/// Distance of the program in memory from the addresses of its file.
 uintptr_t load_offset() {
     uintptr_t offset = 0;
     dl_iterate_phdr(
@@ -29,6 +26,8 @@ uintptr_t load_offset() {
         &offset);
     return offset;
 }
+
+namespace {
 
 template <typename T>
 const T* at(const std::vector<char>& file, uint64_t offset) {

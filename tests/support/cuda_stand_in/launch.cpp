@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "block.hpp"
@@ -33,23 +35,46 @@ bool in_limits(dim3 grid, dim3 block) {
            block.x * block.y * block.z <= 1024;
 }
 
+/// Visits 0 ... count - 1 once each, in an order that a few random numbers decide.
+class Permutation {
+public:
+    Permutation(uint64_t count, std::minstd_rand& random) : count_(count) {
+        step_ = random() % std::min<uint64_t>(count, 1U << 20U) + 1;
+        while (std::gcd(step_, count) != 1) {
+            --step_;
+        }
+        at_ = random() % count;
+    }
+    [[nodiscard]] uint64_t next() { return at_ = (at_ + step_) % count_; }
+
+private:
+    uint64_t count_;
+    uint64_t step_;
+    uint64_t at_;
+};
+
+/// Blocks in an order of every launch's own, threads alternately forwards and backwards and, while
+/// delays are on, from anywhere.
 void run_grid(const KernelCall& call, dim3 grid, dim3 block) {
-    // Alternating directions by default; anything the seed says while delays are on.
     thread_local unsigned int launches = 0;
     BlockRunner::Order order{.backwards = ++launches % 2 == 0};
     std::minstd_rand random(static_cast<unsigned int>(delays().seed) + launches);
     const bool shuffled = delays().longest.count() > 0;
+    const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
+    Permutation permutation(blocks, random);
     BlockRunner& runner = BlockRunner::of_this_thread();
-    for (unsigned int z = 0; z < grid.z; ++z) {
-        for (unsigned int y = 0; y < grid.y; ++y) {
-            for (unsigned int x = 0; x < grid.x; ++x) {
-                if (shuffled) {
-                    order.first_thread = static_cast<unsigned int>(random()) % 1024U;
-                }
-                order.backwards = !order.backwards;
-                runner.run(call, grid, block, {x, y, z}, order);
-            }
+    runner.begin_launch(blocks);
+    for (uint64_t i = 0; i < blocks; ++i) {
+        if (shuffled) {
+            order.first_thread = static_cast<unsigned int>(random()) % 1024U;
         }
+        order.backwards = !order.backwards;
+        const uint64_t number = permutation.next();
+        runner.run(call, grid, block,
+                   {static_cast<unsigned int>(number % grid.x),
+                    static_cast<unsigned int>(number / grid.x % grid.y),
+                    static_cast<unsigned int>(number / grid.x / grid.y)},
+                   order);
     }
 }
 
