@@ -185,6 +185,18 @@ TEST(Profile, FromBeforeThereWasRecomputationIsRead) {
     }
 }
 
+TEST(Profile, OfGpusKeepsTheirCommunicationOrder) {
+    const std::string path = temporary("order.json");
+    Profile written = some_profile();
+    for (const CommunicationOrder order : kCommunicationOrders) {
+        written.costs.communication = order;
+        write_profile(path, written);
+        EXPECT_EQ(read_profile(path).costs.communication, order);
+    }
+    EXPECT_THAT(refusal_after([](auto& d) { d["costs"]["communication_order"] = "any"; }),
+                HasSubstr("lanes, streams, launches, serial"));
+}
+
 TEST(Profile, WithAKeyTwiceIsRefused) {
     std::string text = some_text();
     text.replace(text.find("\"host\""), 6, "\"date\"");

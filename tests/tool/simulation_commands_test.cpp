@@ -115,6 +115,26 @@ TEST(SimulateCommand, DividesSmallCosts) {
     EXPECT_DOUBLE_EQ(json.at("by_rank").at(0).at("busy"), 6 * (3 + 2.0 / 3 + 2.0 / 12));
 }
 
+TEST(SimulateCommand, LetsMessagesOfALaneGoOneAfterTheOther) {
+    const auto makespan = [](const std::string& order) {
+        const Json json =
+            simulated("interleaved --pp 4 --microbatches 8 --costs 12,24 --latency 6" + order);
+        return json.at("makespan").get<double>();
+    };
+    EXPECT_EQ(makespan(" --communication-order lanes"), makespan(""));
+    EXPECT_LT(makespan(""), makespan(" --communication-order streams"));
+    EXPECT_LT(makespan(" --communication-order launches"),
+              makespan(" --communication-order serial"));
+    const TempFolder folder;
+    EXPECT_THAT(
+        vocabpipe_in(folder, "simulate 1f1b --pp 2 --microbatches 2 --communication-order launches")
+            .output,
+        StartsWith("1f1b none, 2 ranks, 2 microbatches, communication order launches\n"));
+    EXPECT_THAT(
+        vocabpipe_in(folder, "simulate 1f1b --pp 2 --microbatches 2 --communication-order x").error,
+        HasSubstr("choose lanes, streams, launches or serial"));
+}
+
 TEST(SimulateCommand, TakesSchedulesFromFiles) {
     const TempFolder folder;
     for (const char* made : {"zb-v --vocab-mode two_barriers --format json >whole.json",

@@ -90,6 +90,9 @@ TEST(ProfileMachine, MakesAFileThatARunOfTheSameFlagsIsBuiltFrom) {
     const TrainingPlan plan(options, on_one_host(2));
     EXPECT_EQ(plan.costs().stage_ns, p.costs.stage_ns);
     EXPECT_GT(simulate(plan.programs(), plan.costs()).summary.step_ns, 0);
+    const TrainingPlan on_gpus(options, on_one_host(2), kernels::host::operators(),
+                               CommunicationOrder::launches);
+    EXPECT_EQ(on_gpus.costs().communication, CommunicationOrder::launches) << "whatever measured";
 
     const auto refusal_of = [&](auto change) {
         TrainOptions other = options;
