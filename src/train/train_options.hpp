@@ -81,10 +81,11 @@ struct TrainOptions {
     std::string device = "host";  // --device
     /// The rank's device, made by its thread; empty: the host.
     std::function<std::unique_ptr<Device>(const RankPlacement&)> make_device;
-    bool ranks_are_threads = false;               // memory is the process's, not the rank's
-    std::function<bool()> stop_requested;         // SIGUSR1; empty: never
-    std::function<bool()> terminated;             // SIGTERM; empty: never
-    int64_t exit_interval = 0;                    // --exit-interval, steps; 0: none
+    bool ranks_are_threads = false;        // memory is the process's, not the rank's
+    std::function<bool()> stop_requested;  // SIGUSR1; empty: never
+    std::function<int()>
+        terminated;             // number of the signal that ends the run, 0: none; empty: never
+    int64_t exit_interval = 0;  // --exit-interval, steps; 0: none
     std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins
     bool stop_at_non_finite = false;  // --check-for-nan-in-loss-and-grad; else the step is skipped
 };
