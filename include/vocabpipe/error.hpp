@@ -15,8 +15,10 @@ enum class ExitCode : int {
     out_of_memory = 4,
     communication = 5,
     device = 6,
-    not_finite = 7,    ///< the loss or a gradient is NaN or infinite
-    terminated = 143,  ///< SIGTERM, 128 + its number; ended after a whole step
+    not_finite = 7,     ///< the loss or a gradient is NaN or infinite
+    hung_up = 129,      ///< SIGHUP, 128 + its number; ended after a whole step
+    interrupted = 130,  ///< SIGINT; likewise
+    terminated = 143,   ///< SIGTERM; likewise
 };
 
 /// Base of all exceptions that the library throws on purpose. The message is one line that names

@@ -156,7 +156,9 @@ int run_ranks(const char* program, const Launch& launch,
     if (!threads) {
         const double patience =
             patience_seconds(launch.sigterm_grace_seconds.value_or(launcher_grace_seconds()));
-        interrupted = [patience] { return terminated() && seconds_since_terminated() >= patience; };
+        interrupted = [patience] {
+            return ending_signal() != 0 && seconds_since_terminated() >= patience;
+        };
     }
     const WaitOptions wait{.timeout_seconds = launch.timeout_seconds, .interrupted = interrupted};
     const auto make_world = [&] {

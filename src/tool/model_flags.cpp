@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/model_flags.hpp"
 
+#include "src/tool/launch.hpp"
+#include "src/tool/text.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+
+#include <cstdio>
 
 namespace vocabpipe::tool {
 
@@ -89,9 +93,21 @@ ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options)
 
 void ModelFlags::resolve() {
     ModelConfig& m = options_.model;
+    // One command line for a job that is started again and again, as Megatron's.
+    if (!options_.load.empty() && options_.load == options_.save && !options_.finetune &&
+        is_before_first_step(options_.load)) {
+        if (first_of_launch()) {
+            std::printf("--load %s: no step is there yet, a new run begins\n",
+                        one_line(options_.load).c_str());
+        }
+        options_.load.clear();
+    }
     architecture_.resolve(options_.load.empty()
                               ? std::string()
                               : find_checkpoint(options_.load, /*weights_only=*/true).folder);
+    if (bf16_ && app_.count("--dtype") > 0 && dtype_ != "bf16") {
+        throw UsageError("--dtype " + dtype_ + ": --bf16 says bf16; give one of them");
+    }
     m.dtype = bf16_ || dtype_ == "bf16" ? DType::bf16 : DType::fp32;
     options_.vocab_mode = vocab_mode_from(vocab_mode_);
     if (recompute_activations_) options_.recompute = Recompute::selective;

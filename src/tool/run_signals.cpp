@@ -11,7 +11,9 @@ namespace vocabpipe {
 namespace {
 
 volatile std::sig_atomic_t stop_flag = 0;
-/// When SIGTERM came, on the monotonic clock; 0: never.
+/// The first of SIGTERM, SIGINT and SIGHUP.
+volatile std::sig_atomic_t ending = 0;
+/// When it came, on the monotonic clock; 0: never.
 std::atomic<int64_t> terminated_at_ns = 0;
 static_assert(std::atomic<int64_t>::is_always_lock_free);  // a handler may touch nothing else
 
@@ -24,15 +26,15 @@ int64_t now_ns() {
 void on_stop(int) {
     stop_flag = 1;
 }
-void on_terminate(int) {
+void on_end(int signal) {
     int64_t never = 0;
-    terminated_at_ns.compare_exchange_strong(never, now_ns());
+    if (terminated_at_ns.compare_exchange_strong(never, now_ns())) ending = signal;
 }
 
-void handle(int signal, void (*handler)(int)) {
+void handle(int signal, void (*handler)(int), int flags = 0) {
     struct sigaction action {};
     action.sa_handler = handler;
-    action.sa_flags = SA_RESTART;
+    action.sa_flags = SA_RESTART | flags;
     sigaction(signal, &action, nullptr);
 }
 
@@ -40,15 +42,20 @@ void handle(int signal, void (*handler)(int)) {
 
 void install_run_signals() {
     handle(SIGUSR1, on_stop);
-    handle(SIGTERM, on_terminate);
+    handle(SIGTERM, on_end);
+    handle(SIGINT, on_end, SA_RESETHAND);  // who presses Ctrl-C twice does not want to wait
+    struct sigaction given {};
+    sigaction(SIGHUP, nullptr, &given);
+    if (given.sa_handler != SIG_IGN) handle(SIGHUP, on_end);  // nohup's word goes first
+    handle(SIGPIPE, SIG_IGN);  // a reader that went away: an error of the write, the step is saved
     handle(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f`: an error with its name instead
 }
 
 bool stop_requested() {
     return stop_flag != 0;
 }
-bool terminated() {
-    return terminated_at_ns != 0;
+int ending_signal() {
+    return ending;
 }
 double seconds_since_terminated() {
     const int64_t at = terminated_at_ns;

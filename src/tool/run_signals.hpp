@@ -3,12 +3,14 @@
 
 namespace vocabpipe {
 
-/// SIGUSR1 and SIGTERM are noted, for the step that runs to be finished. A handler can only set a
-/// flag of the process, so these flags are the program's, not the library's.
+/// SIGUSR1, SIGTERM, SIGINT (a second one ends the process at once) and SIGHUP are noted, for the
+/// step that runs to be finished. A handler can only set a flag of the process, so these flags are
+/// the program's, not the library's. Output into a closed pipe becomes an error.
 void install_run_signals();
 [[nodiscard]] bool stop_requested();  ///< SIGUSR1
-[[nodiscard]] bool terminated();      ///< SIGTERM, of a launcher too that lost a rank
-/// Since SIGTERM; 0 without one.
+/// SIGTERM (of a launcher too that lost a rank), SIGINT or SIGHUP, the first that came; 0: none.
+[[nodiscard]] int ending_signal();
+/// Since ending_signal(); 0 without one.
 [[nodiscard]] double seconds_since_terminated();
 
 }  // namespace vocabpipe

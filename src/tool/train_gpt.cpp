@@ -184,7 +184,7 @@ int main(int argc, char** argv) {
         }
         install_run_signals();
         options.stop_requested = stop_requested;
-        options.terminated = terminated;
+        options.terminated = ending_signal;
         options.terminal_columns = tool::terminal_columns();
         options.log_interval_given = app.count("--log-interval") > 0;
         options.command = tool::command_line(argc, argv);

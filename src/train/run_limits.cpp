@@ -2,6 +2,7 @@
 #include "src/train/run_limits.hpp"
 
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 namespace vocabpipe {
@@ -34,7 +35,7 @@ bool RunLimits::time_is_up() {
 double RunLimits::request(bool failed) {
     const bool up = time_is_up();
     const bool stop = options_.stop_requested && options_.stop_requested();
-    if (options_.terminated && options_.terminated()) return kTerminated;
+    if (options_.terminated && options_.terminated() != 0) return kTerminated;
     if (up) return kDuration;
     return failed || stop ? kRequested : 0;
 }
@@ -50,6 +51,15 @@ StopReason RunLimits::reason(int64_t step, double requests) const {
     return StopReason::none;
 }
 
+std::string name_of_signal(int signal) {
+    const char* const name = ::sigabbrev_np(signal);
+    return name == nullptr ? "signal " + std::to_string(signal) : "SIG" + std::string(name);
+}
+
+ExitCode exit_code_of(int signal) {
+    return static_cast<ExitCode>(128 + signal);
+}
+
 const char* to_string(StopReason reason) {
     switch (reason) {
         case StopReason::none:
@@ -61,7 +71,7 @@ const char* to_string(StopReason reason) {
         case StopReason::interval:
             return "--exit-interval";
         case StopReason::terminated:
-            return "SIGTERM";
+            return "told to end";
     }
     return "";
 }

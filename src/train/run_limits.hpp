@@ -2,9 +2,11 @@
 #pragma once
 
 #include "src/train/train_options.hpp"
+#include "vocabpipe/error.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 namespace vocabpipe {
 
@@ -14,7 +16,7 @@ enum class StopReason : uint8_t {
     requested,   ///< SIGUSR1, or a file that cannot be written
     duration,    ///< --exit-duration-in-mins
     interval,    ///< --exit-interval
-    terminated,  ///< SIGTERM
+    terminated,  ///< SIGTERM, SIGINT or SIGHUP
 };
 
 /// When a run ends before --train-iters. One rank may know what the others do not: what it asks for
@@ -43,6 +45,10 @@ private:
     double start_;
     double last_step_ = 0;  ///< seconds
 };
+
+/// "SIGINT"; ExitCode of 128 + its number.
+[[nodiscard]] std::string name_of_signal(int signal);
+[[nodiscard]] ExitCode exit_code_of(int signal);
 
 /// What the log says.
 [[nodiscard]] const char* to_string(StopReason reason);

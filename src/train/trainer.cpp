@@ -34,6 +34,7 @@
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -91,8 +92,10 @@ public:
         if (options_.evaluation.skip_train) {
             evaluate(first_step_ - 1);
             communicator_.agree([this] {
-                if (options_.terminated && options_.terminated()) {
-                    throw Error(ExitCode::terminated, "SIGTERM: ended after the evaluation");
+                if (options_.terminated && options_.terminated() != 0) {
+                    throw Error(
+                        exit_code_of(options_.terminated()),
+                        name_of_signal(options_.terminated()) + ": ended after the evaluation");
                 }
             });
             end();
@@ -104,6 +107,8 @@ public:
             const StepResult result = run_step(++step);
             stop = limits_.reason(step, result.stop_requests);
             if (saver_) print_saved(saver_->poll());
+            skipped_in_a_row_ = result.updated ? 0 : skipped_in_a_row_ + 1;
+            skipped_ += result.updated ? 0 : 1;
             if (!result.finite()) name_non_finite(step, result);
             if (to_be_saved(step) || (saver_ && stop != StopReason::none)) save(step);
             const bool hurry = stop == StopReason::terminated || stop == StopReason::requested;
@@ -122,6 +127,7 @@ public:
         end();
         end_early(stop, step);
         finish();
+        report_skipped(step - first_step_ + 1);
     }
 
 private:
@@ -255,6 +261,11 @@ private:
                         duration);
         if (step == first_step_) report_.first_loss = result.loss;
         report_.last_loss = result.loss;
+        if (rank_ == 0 && !output_failure_ && std::ferror(stdout) != 0) {
+            output_failure_ = std::make_exception_ptr(
+                OutputFileError("standard output: cannot write; free some space, or keep the "
+                                "reader of the pipe until the run has ended"));
+        }
         if (log_ && !output_failure_) {
             const bool ends = step == options_.train_iters ||
                               limits_.reason(step, result.stop_requests) != StopReason::none;
@@ -314,15 +325,37 @@ private:
                                           : "; no later step can be right: load an older one"));
     }
 
-    /// Says why, where the run ends before its last step; SIGTERM is no success.
+    /// A run that skips steps to its end has diverged, which is no success; single ones are noted.
+    void report_skipped(int64_t steps) {
+        if (skipped_ == 0) return;
+        const std::string text = std::to_string(skipped_) + " of " + std::to_string(steps) +
+                                 " steps were skipped, for the loss or a gradient was not finite";
+        if (skipped_in_a_row_ == 0) {
+            say(text);
+            return;
+        }
+        throw AgreedError(ExitCode::not_finite,
+                          text + ", the last " + std::to_string(skipped_in_a_row_) +
+                              " of them without a break: the run has diverged; use a smaller --lr "
+                              "or --clip-grad, or go on from an older step");
+    }
+
+    /// Of this process, or of a rank that was told to end: a launcher tells by SIGTERM.
+    [[nodiscard]] int ending_signal() const {
+        const int own = options_.terminated ? options_.terminated() : 0;
+        return own != 0 ? own : SIGTERM;
+    }
+
+    /// Says why, where the run ends before its last step; a signal that ends it is no success.
     void end_early(StopReason stop, int64_t step) {
         if (stop == StopReason::none) return;
-        const std::string text = std::string(to_string(stop)) + ": ended after step " +
-                                 std::to_string(step) + " of " +
+        const int signal = stop == StopReason::terminated ? ending_signal() : 0;
+        const std::string text = (signal != 0 ? name_of_signal(signal) : to_string(stop)) +
+                                 ": ended after step " + std::to_string(step) + " of " +
                                  std::to_string(options_.train_iters);
         if (stop == StopReason::terminated) {
             throw AgreedError(
-                ExitCode::terminated,
+                exit_code_of(signal),
                 text + (saver_ ? "; saved " + step_folder(options_.save, step)
                                : std::string("; nothing was saved, for --save is not given")));
         }
@@ -507,6 +540,8 @@ private:
     RunLimits limits_;
     LearningRateSchedule learning_rate_;
     std::optional<StepLog> log_;         ///< on rank 0
+    int64_t skipped_ = 0;                ///< steps of this run without an update
+    int64_t skipped_in_a_row_ = 0;       ///< of them those at its end
     std::exception_ptr output_failure_;  ///< of the log's files, on rank 0
     TrainedRank trained_;
     std::optional<CheckpointSaver> saver_;

@@ -149,6 +149,48 @@ TEST_F(Fault, Sigusr1AndSigtermEndAWorldOfThreadsAfterTheStepButSigtermIsNoSucce
     }
 }
 
+TEST_F(Fault, CtrlCAndHangUpSaveTheStepAndEndAWorldOfThreads) {
+    for (const int number : {SIGINT, SIGHUP}) {
+        const std::string saved = folder_ / ("saved" + std::to_string(number));
+        Job job(folder_, on_threads(2, endless() + Arguments{"--save", saved}));
+        ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+        job.signal(number);
+        EXPECT_EQ(job.wait(kEnd), 128 + number) << job.error();
+        EXPECT_THAT(job.error(),
+                    ContainsRegex("^train_gpt: error: SIG(INT|HUP): ended after step [0-9]+ of "
+                                  "10000000; saved .*/step-[0-9]+\n$"));
+    }
+}
+
+TEST_F(Fault, AReaderThatGoesAwaySavesTheStepAndEndsTheRun) {
+    const std::string saved = folder_ / "saved";
+    Job job(folder_, Arguments{"bash", "-c", "set -o pipefail; \"$@\" | head -n 12", "bash"} +
+                         on_threads(2, endless() + Arguments{"--save", saved}));
+    EXPECT_EQ(job.wait(kStart), 1) << job.error();
+    EXPECT_THAT(job.error(), ContainsRegex("standard output: cannot write"));
+    EXPECT_FALSE(std::filesystem::is_empty(saved));
+}
+
+TEST_F(Fault, OneCommandLineBeginsARunAndGoesOnWithIt) {
+    const std::string saved = folder_ / "saved";
+    const auto run = [&](const std::string& steps) {
+        Arguments arguments = small_model(data_) +
+                              Arguments{"--train-iters", steps, "--load", saved, "--save", saved};
+        Job job(folder_, on_threads(2, arguments));
+        EXPECT_EQ(job.wait(kStart), 0) << job.error();
+        return job.output();
+    };
+    EXPECT_THAT(run("2"), HasSubstr("no step is there yet, a new run begins"));
+    EXPECT_THAT(run("4"), HasSubstr("goes on after step 2"));
+}
+
+TEST_F(Fault, ADivergedRunCountsWhatItSkippedAndIsNoSuccess) {
+    Job job(folder_,
+            on_threads(2, small_model(data_) + Arguments{"--train-iters", "6", "--lr", "1e30"}));
+    EXPECT_EQ(job.wait(kStart), 7) << job.output() << job.error();
+    EXPECT_THAT(job.error(), HasSubstr("of 6 steps were skipped"));
+}
+
 TEST_F(Fault, SigtermEndsASingleRankThatNeverWaits) {
     Job job(folder_, Arguments{VOCABPIPE_TRAIN_GPT} + endless());  // without mpirun: one rank
     ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <csignal>
 
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
@@ -18,7 +19,7 @@ TEST(RunLimits, AddUpToTheMostUrgentReasonOverAnyNumberOfRanks) {
     bool usr1 = false;
     bool term = false;
     options.stop_requested = [&] { return usr1; };
-    options.terminated = [&] { return term; };
+    options.terminated = [&] { return term ? SIGTERM : 0; };
     RunLimits limits(options, 1);
     const double nothing = limits.request(false);
     const double failed = limits.request(true);
@@ -91,7 +92,9 @@ TEST_F(EarlyEnd, BySigtermOfOneRankSavesOnAllAndIsNoSuccess) {
     for (const bool save : {true, false}) {
         TrainOptions options = save ? this->options() : runs_.options();
         std::atomic<int> asked{0};
-        options.terminated = [&] { return ++asked == 5; };  // one of three ranks, in step 2
+        options.terminated = [&] {
+            return ++asked == 5 ? SIGTERM : 0;
+        };  // one of three ranks, in step 2
         try {
             (void)runs_.run(3, options);
             ADD_FAILURE() << "a success";

@@ -163,6 +163,13 @@ CheckpointSource find_checkpoint(const std::string& path, bool weights_only) {
     return {};
 }
 
+bool is_before_first_step(const std::string& path) {
+    if (!exists(path)) return true;
+    std::error_code ignored;
+    return fs::is_directory(path, ignored) && !exists(file_in(path, kTrainingFile)) &&
+           !exists(file_in(path, kConfigFile)) && complete_steps(path).empty();
+}
+
 SaveFolder::SaveFolder(std::string root, int64_t start_step, const std::string& loaded_from)
     : root_(std::move(root)), start_step_(start_step) {
     make_directories(root_, "--save");

@@ -16,6 +16,9 @@ struct CheckpointSource {
 /// `path` is a folder of steps (the newest complete one is taken), one step, or a Hugging Face
 /// model. With `weights_only` a step is nothing but a model. InputFileError if it is none of them.
 [[nodiscard]] CheckpointSource find_checkpoint(const std::string& path, bool weights_only);
+/// There is no such folder, or neither a complete step nor a model is in it: a run that loads from
+/// where it saves has only begun.
+[[nodiscard]] bool is_before_first_step(const std::string& path);
 
 struct SavedStep {
     int64_t step = 0;
