@@ -154,11 +154,11 @@ TEST_P(CudaAttention, SequencesOfOneDocumentGiveTheBitsOfNoMask) {
 /// end within a tile and at its edge; heads in several pieces, fp32 and bf16, the last one narrow.
 const AttentionShape kTiles[] = {
     {.sequences = 1, .seq_length = 128, .heads = 1, .head_size = 64, .kv_heads = 1},
-    {.sequences = 1, .seq_length = 193, .heads = 2, .head_size = 20, .kv_heads = 1, .softcap = 2},
+    {.sequences = 1, .seq_length = 131, .heads = 2, .head_size = 20, .kv_heads = 1, .softcap = 2},
     {.sequences = 2, .seq_length = 200, .heads = 2, .head_size = 4, .kv_heads = 1, .window = 64},
     {.sequences = 1, .seq_length = 330, .heads = 1, .head_size = 4, .kv_heads = 1, .window = 100},
-    {.sequences = 1, .seq_length = 140, .heads = 2, .head_size = 80, .kv_heads = 1},
-    {.sequences = 1, .seq_length = 140, .heads = 2, .head_size = 280, .kv_heads = 1, .window = 70},
+    {.sequences = 1, .seq_length = 90, .heads = 2, .head_size = 80, .kv_heads = 1},
+    {.sequences = 1, .seq_length = 70, .heads = 1, .head_size = 136, .kv_heads = 1, .window = 40},
 };
 
 TEST_P(CudaAttention, AddsUpOverTilesOfQueriesAndKeysAndPiecesOfHeads) {
