@@ -51,6 +51,10 @@ void load_matrices(uint32_t (&words)[4], const void* row, bool transposes) {
     }
     const unsigned int lane = runner.lane();
     const auto address = reinterpret_cast<uintptr_t>(row);
+    if (watched_runner != nullptr) {  // reads of the instruction, which no compiler sees
+        watched_runner->look_at(address, 16, AccessChecker::Access::read,
+                                __builtin_return_address(0));
+    }
     const auto& rows = runner.exchange("ldmatrix", transposes ? 3 : 2, {address});
     for (unsigned int matrix = 0; matrix < 4; ++matrix) {
         uint32_t word = 0;
