@@ -4,12 +4,17 @@
 # A target of this kind, and everything that links it, must not link the real toolkit.
 
 # A static library of product sources: vocabpipe_stand_in_library(NAME SOURCES a.cu b.cpp DEPENDS ...).
+# CHECKED: kernels tell the stand-in of every access to memory, by the calls that ThreadSanitizer's
+# runtime takes elsewhere, and check that vectors are aligned. It is for builds without a sanitizer.
 function(vocabpipe_stand_in_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "CHECKED" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
-  vocabpipe_compile_options(${name})
+  vocabpipe_test_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PUBLIC vocabpipe::cuda_stand_in ${arg_DEPENDS})
+  if(arg_CHECKED)
+    list(PREPEND arg_SOURCES CHECKED)
+  endif()
   vocabpipe_compile_device_code_as_cxx(${name} ${arg_SOURCES})
 endfunction()
 
@@ -20,19 +25,17 @@ function(vocabpipe_compile_device_code_as_cxx target)
   target_compile_options(${target} PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas
                          # g++ does not see that a register array is read under the condition of its load
                          $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized -Wno-maybe-uninitialized>)
-  set(device_code ${ARGN})
+  cmake_parse_arguments(arg "CHECKED" "" "" ${ARGN})
+  if(arg_CHECKED AND NOT VOCABPIPE_SANITIZE)
+    set_target_properties(${target} PROPERTIES CUDA_STAND_IN_CHECKED ON)
+    target_link_options(${target} PUBLIC -fsanitize=alignment)
+  endif()
+  set(device_code ${arg_UNPARSED_ARGUMENTS})
   list(FILTER device_code INCLUDE REGEX "\\.cu$")
   if(device_code)
-    set(options -x c++)
-    # Kernels tell the stand-in of every access to memory, by the calls that ThreadSanitizer's runtime
-    # takes elsewhere, and check that vectors are aligned.
-    if(NOT VOCABPIPE_SANITIZE)
-      list(APPEND options -fsanitize=thread,alignment -fno-sanitize-recover=all
-           -DCUDA_STAND_IN_CHECKS_ACCESSES -DCUDA_STAND_IN_CHECKS_ALIGNMENT)
-      target_link_options(${target} PUBLIC -fsanitize=alignment)
-    elseif(VOCABPIPE_SANITIZE MATCHES undefined)
-      list(APPEND options -DCUDA_STAND_IN_CHECKS_ALIGNMENT)
-    endif()
-    set_source_files_properties(${device_code} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${options}")
+    # A source may be in two libraries, one of them checked.
+    set(checks -fsanitize=thread,alignment -fno-sanitize-recover=all -DCUDA_STAND_IN_CHECKS_ACCESSES)
+    set_source_files_properties(${device_code} PROPERTIES LANGUAGE CXX
+      COMPILE_OPTIONS "-x;c++;$<$<BOOL:$<TARGET_PROPERTY:CUDA_STAND_IN_CHECKED>>:${checks}>")
   endif()
 endfunction()

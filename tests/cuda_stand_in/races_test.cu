@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/cuda_stand_in/device_array.hpp"
+#include "tests/support/cuda_stand_in/sanitizers.hpp"
 
 namespace {
 
@@ -232,7 +233,7 @@ void copy_from(size_t offset) {
 }
 
 TEST(StandInAlignmentDeathTest, AMisalignedVectorIsReported) {
-#ifndef CUDA_STAND_IN_CHECKS_ALIGNMENT
+#if CUDA_STAND_IN_TSAN && !defined(CUDA_STAND_IN_CHECKS_ACCESSES)
     GTEST_SKIP() << "alignment is not checked under ThreadSanitizer";
 #endif
     GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -53,17 +53,16 @@ void AccessChecker::stamp() {
            (warp_epochs_[thread_ / warp_size] & epoch) << warp_epoch_at | thread_;
 }
 
-AccessChecker::Unit& AccessChecker::unit(uintptr_t number) {
-    const uintptr_t page = number / page_units;
-    Cached& cached = cache_[page % cache_.size()];
-    if (cached.page == nullptr || cached.number != page) {
-        auto& owned = pages_[page];
+AccessChecker::Page& AccessChecker::page(uintptr_t number) {
+    Cached& cached = cache_[number % cache_.size()];
+    if (cached.page == nullptr || cached.number != number) {
+        auto& owned = pages_[number];
         if (owned == nullptr) {
             owned = std::make_unique<Page>();
         }
-        cached = {.number = page, .page = owned.get()};
+        cached = {.number = number, .page = owned.get()};
     }
-    return (*cached.page)[number % page_units];
+    return *cached.page;
 }
 
 /// Whether what was done then surely came before what is done now, or does not matter.
@@ -151,9 +150,14 @@ std::optional<AccessChecker::Finding> AccessChecker::look_at(uintptr_t address, 
     for (const Memory& other : not_shared_) {
         shared = shared && !other.has(address);
     }
-    for (uintptr_t at = address / unit_bytes; at <= (address + bytes - 1) / unit_bytes; ++at) {
-        if (auto finding = find(unit(at), shared, access)) {
-            return finding;
+    const uintptr_t end = (address + bytes - 1) / unit_bytes + 1;
+    for (uintptr_t at = address / unit_bytes; at < end;) {
+        Page& units = page(at / page_units);
+        const uintptr_t end_here = std::min(end, (at / page_units + 1) * page_units);
+        for (; at < end_here; ++at) {
+            if (auto finding = find(units[at % page_units], shared, access)) {
+                return finding;
+            }
         }
     }
     return std::nullopt;

@@ -45,11 +45,9 @@ public:
     void begin_block(unsigned int threads);
     /// Accesses from now on are this thread's; those to its stack are its own affair.
     void run_thread(unsigned int thread, Memory stack);
-    void end_block() { now_ = 0; }
     void pass_block_barrier();
     void pass_warp_barrier(unsigned int warp);
 
-    [[nodiscard]] bool watches() const { return now_ != 0; }
     [[nodiscard]] std::optional<Finding> look_at(uintptr_t address, size_t bytes, Access access);
 
 private:
@@ -74,7 +72,7 @@ private:
     static constexpr uintptr_t page_units = 2048;
     using Page = std::array<Unit, page_units>;
 
-    [[nodiscard]] Unit& unit(uintptr_t number);
+    [[nodiscard]] Page& page(uintptr_t number);
     [[nodiscard]] bool ordered(Stamp earlier, bool shared) const;
     [[nodiscard]] std::optional<Finding> find(Unit& unit, bool shared, Access access) const;
     void keep_read(Unit& unit) const;

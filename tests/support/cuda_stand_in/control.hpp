@@ -46,7 +46,8 @@ inline constexpr uint32_t kStreamCapacity = 1024;
 void set_stream_capacity(uint32_t entries);
 
 /// Sleeps a random time up to longest before every operation of every stream, and starts the
-/// threads of a block in a rotated order: what waits too little reads what is not there yet.
+/// threads of a block in a rotated order: what waits too little reads what is not there yet. The
+/// order of blocks is another with every launch and seed, always.
 /// Streams draw from the seed and the order of their creation. longest 0 switches it off.
 struct Delays {
     uint64_t seed = 0;

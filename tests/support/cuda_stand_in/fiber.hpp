@@ -12,8 +12,9 @@ namespace cuda_stand_in {
 /// the OS thread that made it. The default one stands for the stack of that OS thread.
 ///
 /// For ThreadSanitizer all fibers of an OS thread are that thread: it may create only some
-/// thousands of fibers, and its question here is the order of streams. Its stacks of call sites
-/// inside a kernel are therefore mixed up. AddressSanitizer is told about every switch.
+/// thousands of fibers, and its question here is the order of streams; that of a kernel's threads
+/// is AccessChecker's. Its stacks of call sites inside a kernel are therefore mixed up.
+/// AddressSanitizer is told about every switch.
 class Fiber {
 public:
     Fiber() = default;

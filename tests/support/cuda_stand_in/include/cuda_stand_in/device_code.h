@@ -37,7 +37,7 @@ namespace cuda_stand_in {
 enum class Shuffle : unsigned char { from_lane, from_lower, from_higher, butterfly };
 
 /// Hands value to the other 31 lanes of the warp and returns the one of the lane that (kind,
-/// operand, width) name, as the CUDA programming guide defines it.
+/// operand, width) name, as the CUDA programming guide defines it. It orders no accesses to memory.
 [[nodiscard]] uint64_t shuffle(Shuffle kind, unsigned int mask, uint64_t value,
                                unsigned int operand, int width);
 
