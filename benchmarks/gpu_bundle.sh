@@ -112,6 +112,7 @@ version_in() { # header, macros of the major number, minor, patch
 }
 
 cached() { # CMake variable
+    [ -f "$build_dir/CMakeCache.txt" ] || return 0 # programs that were given
     sed -n "s/^$1:[A-Z]*=//p" "$build_dir/CMakeCache.txt" 2>/dev/null
 }
 

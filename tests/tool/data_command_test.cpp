@@ -332,7 +332,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"data prepare --input a.txt --output x --tokenizer-model a.txt", 3,
                  "a.txt: not a SentencePiece model"},
         BadInput{"data inspect none", 3, "none: no such file"},
-        BadInput{"data inspect ''", 3, "data path is empty"},
+        BadInput{"data inspect ''", 2, "must not be empty"},
         BadInput{"data inspect a.txt", 3, "plain text"},
         BadInput{"data inspect a.gz", 3, "gzip-compressed data"},
         BadInput{"data inspect raw", 3, "--data-format raw-u16 or raw-u32"},

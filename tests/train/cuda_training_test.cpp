@@ -476,6 +476,9 @@ public:
         return device_->operators();
     }
     [[nodiscard]] bool asynchronous() const override { return true; }
+    [[nodiscard]] CommunicationOrder communication_order() const override {
+        return device_->communication_order();
+    }
     [[nodiscard]] DeviceMemory allocate(uint64_t bytes, const std::string& what) override {
         if (what.find(victim_) != std::string::npos) {
             return device_->allocate(uint64_t{1} << 40, what);
@@ -549,7 +552,9 @@ TEST_F(CudaMemoryShort, AtAnyAllocationEndsEveryRankAlikeAndSaysWhatWasPlanned) 
 
 TEST_F(CudaTraining, WithoutAGpuOrWithTooFewEndsEveryRankWithExitCode6) {
     TrainOptions options = this->options();
-    options.make_device = on(CudaTransport::nccl);
+    options.make_device = [](const RankPlacement& place) {
+        return make_cuda_device({.ordinal = place.local_rank});
+    };
     for (const int gpus : {0, 2}) {
         cuda_stand_in::set_device_count(gpus);
         try {

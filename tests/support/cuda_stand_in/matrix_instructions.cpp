@@ -44,17 +44,16 @@ void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
     }
 }
 
-void load_matrices(uint32_t (&words)[4], const void* row, bool transposes) {
-    BlockRunner& runner = BlockRunner::of_this_thread();
+void require_aligned_row(const void* row) {
     if (reinterpret_cast<uintptr_t>(row) % 16 != 0) {
         die("ldmatrix: a row that is not 16-byte aligned");
     }
+}
+
+void exchange_rows(uint32_t (&words)[4], const void* row, bool transposes) {
+    BlockRunner& runner = BlockRunner::of_this_thread();
     const unsigned int lane = runner.lane();
     const auto address = reinterpret_cast<uintptr_t>(row);
-    if (watched_runner != nullptr) {  // reads of the instruction, which no compiler sees
-        watched_runner->look_at(address, 16, AccessChecker::Access::read,
-                                __builtin_return_address(0));
-    }
     const auto& rows = runner.exchange("ldmatrix", transposes ? 3 : 2, {address});
     for (unsigned int matrix = 0; matrix < 4; ++matrix) {
         uint32_t word = 0;

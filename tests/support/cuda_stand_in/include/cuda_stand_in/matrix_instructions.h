@@ -12,7 +12,20 @@ namespace cuda_stand_in {
 /// of its terms. Hardware adds them in an order, and with a rounding, of its own.
 void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
+/// Ends the process if a row of ldmatrix is not aligned to 16 bytes.
+void require_aligned_row(const void* row);
+/// What ldmatrix gives a lane whose row this is.
+void exchange_rows(uint32_t (&words)[4], const void* row, bool transposes);
+
 /// ldmatrix.sync.aligned.m8n8.x4[.trans].shared.b16
-void load_matrices(uint32_t (&words)[4], const void* row, bool transposes);
+static inline void load_matrices(uint32_t (&words)[4], const void* row, bool transposes) {
+    require_aligned_row(row);
+#ifdef CUDA_STAND_IN_CHECKS_ACCESSES
+    // The instruction's reads, which the compiler is to see where it looks at others.
+    (void)static_cast<const volatile uint64_t*>(row)[0];
+    (void)static_cast<const volatile uint64_t*>(row)[1];
+#endif
+    exchange_rows(words, row, transposes);
+}
 
 }  // namespace cuda_stand_in
