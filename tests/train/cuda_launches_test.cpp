@@ -75,10 +75,10 @@ TEST_F(CudaLaunches, OfAGptStepStayWithinTheirBounds) {
               << " per microbatch besides, " << layer_and_step << " per layer and step, " << step
               << " per step besides; with 8 microbatches " << total(12, 8) << " for 12 layers, "
               << total(48, 8) << " for 48\n";
-    EXPECT_LE(layer, 32);
+    EXPECT_LE(layer, 26);
     EXPECT_LE(ends, 20);
-    EXPECT_LE(layer_and_step, 16);
-    EXPECT_LE(step, 15);
+    EXPECT_LE(layer_and_step, 12);
+    EXPECT_LE(step, 11);
 }
 
 }  // namespace
