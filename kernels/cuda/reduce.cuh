@@ -34,33 +34,18 @@ __device__ __forceinline__ int warp_min(int value) {
     return value;
 }
 
-/// Of all kThreads threads of the block, to all of them; a barrier before and after.
+/// Of all kThreads threads of the block, to all of them. It has one barrier: between two calls in
+/// a kernel there must be another one.
 template <int kThreads, typename T>
 __device__ __forceinline__ T block_sum(T value) {
     static_assert(kThreads % kWarpThreads == 0);
     __shared__ T parts[kThreads / kWarpThreads];
     value = warp_sum(value);
-    __syncthreads();
     if (threadIdx.x % kWarpThreads == 0) parts[threadIdx.x / kWarpThreads] = value;
     __syncthreads();
     T total = parts[0];
     for (int warp = 1; warp < kThreads / kWarpThreads; ++warp) total += parts[warp];
     return total;
-}
-
-template <int kThreads>
-__device__ __forceinline__ float block_max(float value) {
-    static_assert(kThreads % kWarpThreads == 0);
-    __shared__ float parts[kThreads / kWarpThreads];
-    value = warp_max(value);
-    __syncthreads();
-    if (threadIdx.x % kWarpThreads == 0) parts[threadIdx.x / kWarpThreads] = value;
-    __syncthreads();
-    float largest = parts[0];
-    for (int warp = 1; warp < kThreads / kWarpThreads; ++warp) {
-        largest = fmaxf(largest, parts[warp]);
-    }
-    return largest;
 }
 
 }  // namespace vocabpipe::kernels::cuda
