@@ -25,41 +25,37 @@ struct ColumnTotals {
     bool accumulate;
 };
 
-/// Source::add(row, col, sums): sums[which][i] += the term of element (row, col + i).
-/// With one piece the totals are written at once, otherwise partial[piece][which][col].
-template <int kSums, int kCount, typename Source>
+/// Source::add(row, col, sum): sum[i] += the term of element (row, col + i).
+/// With one piece the totals are written at once, otherwise partial[piece][col].
+template <int kCount, typename Source>
 __global__ void __launch_bounds__(kReduceLanes* kReduceRows)
     column_pieces_kernel(Source source, int64_t rows, int64_t cols, int64_t rows_per_piece,
-                         float* partial, ColumnTotals<kSums> totals) {
+                         float* partial, ColumnTotals<1> totals) {
     __shared__ float tile[kReduceRows][kCount][kReduceLanes];
     const int64_t base = int64_t{blockIdx.x} * kReduceLanes * kCount;
     const int64_t col = base + int64_t{threadIdx.x} * kCount;
     const int64_t begin = int64_t{blockIdx.y} * rows_per_piece;
     const int64_t end = begin + rows_per_piece < rows ? begin + rows_per_piece : rows;
-    Vector<kCount> sums[kSums] = {};
+    Vector<kCount> sum = {};
     if (col < cols) {
         for (int64_t row = begin + threadIdx.y; row < end; row += kReduceRows) {
-            source.add(row, col, sums);
+            source.add(row, col, sum);
         }
     }
-    const auto write = [&](int which, float* total_of) {
-        __syncthreads();
-        for (int i = 0; i < kCount; ++i) tile[threadIdx.y][i][threadIdx.x] = sums[which][i];
-        __syncthreads();
-        for (int i = static_cast<int>(threadIdx.y); i < kCount; i += kReduceRows) {
-            const int64_t mine = col + i;
-            if (mine >= cols) continue;
-            float total = 0.0F;
-            for (int y = 0; y < kReduceRows; ++y) total += tile[y][i][threadIdx.x];
-            if (gridDim.y == 1) {
-                total_of[mine] = totals.accumulate ? total_of[mine] + total : total;
-            } else {
-                partial[(int64_t{blockIdx.y} * kSums + which) * cols + mine] = total;
-            }
+    for (int i = 0; i < kCount; ++i) tile[threadIdx.y][i][threadIdx.x] = sum[i];
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.y); i < kCount; i += kReduceRows) {
+        const int64_t mine = col + i;
+        if (mine >= cols) continue;
+        float total = 0.0F;
+        for (int y = 0; y < kReduceRows; ++y) total += tile[y][i][threadIdx.x];
+        if (gridDim.y == 1) {
+            float& at = totals.data[0][mine];
+            at = totals.accumulate ? at + total : total;
+        } else {
+            partial[int64_t{blockIdx.y} * cols + mine] = total;
         }
-    };
-    write(0, totals.data[0]);
-    if constexpr (kSums == 2) write(1, totals.data[1]);  // constant indices keep sums in registers
+    }
 }
 
 /// What a thread that owns kCount columns found in a piece of the rows.
@@ -113,14 +109,14 @@ void fold_pieces(Context& ctx, const float* partial, int64_t pieces, int64_t col
            dim3(kReduceLanes, kFoldRows), partial, pieces, cols, totals);
 }
 
-/// totals[which][col] = sum over rows of the source's terms [+ what is there].
-template <int kSums, int kCount, typename Source>
+/// totals[col] = sum over rows of the source's terms [+ what is there].
+template <int kCount, typename Source>
 void column_reduce(Context& ctx, const Source& source, int64_t rows, int64_t cols,
-                   const ColumnTotals<kSums>& totals) {
+                   const ColumnTotals<1>& totals) {
     if (cols == 0) return;
     auto& engine = ctx.cuda();
     const unsigned column_blocks = blocks_for(cols, kReduceLanes * kCount);
-    const auto fit = static_cast<int64_t>(engine.workspace().size() / sizeof(float)) / cols / kSums;
+    const auto fit = static_cast<int64_t>(engine.workspace().size() / sizeof(float)) / cols;
     const int64_t wanted = std::min<int64_t>(
         blocks_for(rows, kReduceRows * kReduceRowsEach),
         blocks_for(int64_t{engine.multiprocessors()} * kReduceBlocksPerSm, column_blocks));
@@ -128,7 +124,7 @@ void column_reduce(Context& ctx, const Source& source, int64_t rows, int64_t col
     const int64_t rows_per_piece = std::max<int64_t>(1, (rows + most - 1) / most);
     const int64_t pieces = std::max<int64_t>(1, (rows + rows_per_piece - 1) / rows_per_piece);
     auto* partial = reinterpret_cast<float*>(engine.workspace().data());
-    launch(ctx, column_pieces_kernel<kSums, kCount, Source>,
+    launch(ctx, column_pieces_kernel<kCount, Source>,
            dim3(column_blocks, static_cast<unsigned>(pieces)), dim3(kReduceLanes, kReduceRows),
            source, rows, cols, rows_per_piece, partial, totals);
     fold_pieces(ctx, partial, pieces, cols, totals);

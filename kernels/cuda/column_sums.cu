@@ -12,10 +12,10 @@ struct Elements {
     const T* data;
     int64_t stride;
 
-    __device__ void add(int64_t row, int64_t col, Vector<kCount> (&sums)[1]) const {
+    __device__ void add(int64_t row, int64_t col, Vector<kCount>& sum) const {
         Vector<kCount> values;
         values.load(data + row * stride + col);
-        for (int i = 0; i < kCount; ++i) sums[0][i] += values[i];
+        for (int i = 0; i < kCount; ++i) sum[i] += values[i];
     }
 };
 
@@ -27,8 +27,8 @@ void column_sums(Context& ctx, ConstTensor x, Tensor sums, bool accumulate) {
     with_element_type(x.dtype, [&]<typename T>() {
         with_vectors(
             [&]<int kCount>() {
-                column_reduce<1, kCount>(ctx, Elements<T, kCount>{x.as<T>(), x.stride}, x.rows,
-                                         x.cols, totals);
+                column_reduce<kCount>(ctx, Elements<T, kCount>{x.as<T>(), x.stride}, x.rows, x.cols,
+                                      totals);
             },
             x);
     });

@@ -165,14 +165,14 @@ struct WeightTerms {
     int64_t dout_stride, qkv_stride, statistics_stride, head_size;
     uint32_t heads;
 
-    __device__ void add(int64_t row, int64_t col, Vector<kCount> (&sums)[1]) const {
+    __device__ void add(int64_t row, int64_t col, Vector<kCount>& sum) const {
         const uint32_t token = static_cast<uint32_t>(row) / heads;
         const uint32_t head = static_cast<uint32_t>(row) % heads;
         const int64_t at = head * head_size + col;
         const float inverse_rms = statistics[token * statistics_stride + head];
         const auto gradient = loaded<T, kCount>(dout + token * dout_stride + at);
         const auto value = loaded<T, kCount>(qkv + token * qkv_stride + at);
-        for (int i = 0; i < kCount; ++i) sums[0][i] += gradient[i] * (value[i] * inverse_rms);
+        for (int i = 0; i < kCount; ++i) sum[i] += gradient[i] * (value[i] * inverse_rms);
     }
 };
 
@@ -282,7 +282,7 @@ void head_norm_backward_weight(Context& ctx, ConstTensor dout, ConstTensor qkv,
                         .statistics_stride = statistics.stride,
                         .head_size = shape.head_size,
                         .heads = static_cast<uint32_t>(heads)};
-                    column_reduce<1, kCount>(ctx, terms, qkv.rows * heads, shape.head_size, totals);
+                    column_reduce<kCount>(ctx, terms, qkv.rows * heads, shape.head_size, totals);
                 },
                 part(dout), part(qkv));
         });
