@@ -137,7 +137,9 @@ prepare() { # variant group
 # What turned red, and how it said so.
 reason() {
     local test how
-    test=$(sed -n 's/^\[ RUN      \] //p' "$log" | tail -1)
+    # The first that failed, or the one that ran when the process ended.
+    test=$(sed -n 's/^\[  FAILED  \] \([^ ,]*\).*/\1/p' "$log" | head -1)
+    [ -n "$test" ] || test=$(sed -n 's/^\[ RUN      \] //p' "$log" | tail -1)
     how=$(grep -oE 'CUDA stand-in: .*|WARNING: ThreadSanitizer: [a-z ]*|: Failure' "$log" | head -1)
     case $how in
         *'race with'* | *'has not written'*) how='race in a kernel' ;;
