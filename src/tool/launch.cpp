@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/launch.hpp"
 
+#include "src/support/read_whole_file.hpp"
 #include "src/tool/devices.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/tool/text.hpp"
@@ -9,7 +10,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <new>
 #include <sstream>
@@ -40,15 +40,6 @@ double launcher_grace_seconds() {
 /// for saying what it waited for, of a long one two seconds.
 double patience_seconds(double grace) {
     return grace < 3 ? grace / 3 : grace - 2;
-}
-
-std::string text_of_file(const std::string& path, const char* flag) {
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    if (!file || !(text << file.rdbuf())) {
-        throw InputFileError(std::string(flag) + " " + path + ": cannot be read, or is empty");
-    }
-    return text.str();
 }
 
 }  // namespace
@@ -113,7 +104,11 @@ void check_launch(const CLI::App& app, const Launch& launch, TrainOptions& optio
     }
     if (!launch.product_choices.empty()) {
         of_gpus("--product-choices " + launch.product_choices);
-        options.products.choices = text_of_file(launch.product_choices, "--product-choices");
+        options.products.choices = read_whole_file(
+            launch.product_choices, "give --product-choices a file that --time-products wrote");
+        if (options.products.choices.empty()) {
+            throw InputFileError("--product-choices " + launch.product_choices + ": is empty");
+        }
     }
     options.products.left_multiprocessors = launch.left_multiprocessors;
     options.make_device =
