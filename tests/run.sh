@@ -36,9 +36,10 @@ cmake --build "$build" --target all_verify_interface_header_sets # every public 
 # them, so these builds go without it. The fast run takes a slice of the equality matrix, --full all of it.
 sanitize() { # name, sanitizers, targets, ctest pattern
     step "$1"
-    # Little optimisation and line numbers alone: most of these minutes are the compiler's.
+    # Little optimisation, line numbers alone, several files of a library at once: most of these
+    # minutes are the compiler's.
     cmake -G Ninja -B "$build-$1" -DVOCABPIPE_SANITIZE="$2" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-        -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" \
+        -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" -DCMAKE_UNITY_BUILD=ON \
         -DVOCABPIPE_ENABLE_MPI=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF -DVOCABPIPE_BUILD_TOOLS=OFF \
         -DVOCABPIPE_BUILD_EXAMPLES=OFF -DVOCABPIPE_INSTALL=OFF >/dev/null
     # Targets left out show as NOT_BUILT.
@@ -74,7 +75,7 @@ sanitize asan address,undefined "runtime_test mesh_test train_inputs_test $on_st
 step "cuda"
 if command -v nvcc >/dev/null; then
     cmake -G Ninja -B "$build-cuda" -DVOCABPIPE_ENABLE_CUDA=ON -DVOCABPIPE_CUDA_ARCHITECTURES=90-real \
-        -DVOCABPIPE_WERROR=ON -DCMAKE_CXX_FLAGS_RELEASE="-O1" >/dev/null
+        -DVOCABPIPE_WERROR=ON -DCMAKE_CXX_FLAGS_RELEASE="-O1" -DCMAKE_UNITY_BUILD=ON >/dev/null
     cmake --build "$build-cuda" --target cuda_programs
     ctest --test-dir "$build-cuda" -L cuda --no-tests=error -j 2 -E NOT_BUILT
 else

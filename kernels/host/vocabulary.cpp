@@ -32,7 +32,7 @@ constexpr int64_t kTileElements = 1 << 19;  // 2 MiB
 constexpr int64_t kFewestTileColumns = 256;
 
 /// Columns that one thread sums or updates at a time.
-constexpr int64_t kStrip = 64;
+constexpr int64_t kColumnStrip = 64;
 /// Bytes of W or X read between polls of communication: below a millisecond.
 constexpr int64_t kBytesPerPoll = int64_t{16} << 20;
 
@@ -164,16 +164,16 @@ void add_scaled(float* to, const T* from, float factor, int64_t count) {
 template <typename T, typename Weight>
 void weighted_row_sum(Context& ctx, ConstTensor values, double* total, Weight&& weight) {
     std::fill_n(total, values.cols, 0.0);
-    const int64_t strips = (values.cols + kStrip - 1) / kStrip;
+    const int64_t strips = (values.cols + kColumnStrip - 1) / kColumnStrip;
     const int64_t rows_per_poll = std::max<int64_t>(
         kBytesPerPoll / std::max<int64_t>(values.cols * size_of(values.dtype), 1), 1);
     for (int64_t begin = 0; begin < values.rows; begin += rows_per_poll) {
         const int64_t end = std::min(begin + rows_per_poll, values.rows);
         parallel_ranges(ctx, strips, values.size(), [&](int64_t first, int64_t last) {
-            for (int64_t column = first * kStrip; column < std::min(last * kStrip, values.cols);
-                 column += kStrip) {
-                const int64_t width = std::min(kStrip, values.cols - column);
-                std::array<float, kStrip> part;
+            for (int64_t column = first * kColumnStrip;
+                 column < std::min(last * kColumnStrip, values.cols); column += kColumnStrip) {
+                const int64_t width = std::min(kColumnStrip, values.cols - column);
+                std::array<float, kColumnStrip> part;
                 for (int64_t n = begin; n < end;) {
                     part.fill(0);
                     // Short fp32 sums, collected in double, lose no digits over many rows.
@@ -419,10 +419,10 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerat
         }
 
         // Two tokens may share a label: threads take columns, each the tokens in order.
-        const int64_t strips = (hidden + kStrip - 1) / kStrip;
+        const int64_t strips = (hidden + kColumnStrip - 1) / kColumnStrip;
         parallel_ranges(ctx, strips, x.size(), [&](int64_t first, int64_t last) {
-            const int64_t begin = first * kStrip;
-            const int64_t count = std::min(last * kStrip, hidden) - begin;
+            const int64_t begin = first * kColumnStrip;
+            const int64_t count = std::min(last * kColumnStrip, hidden) - begin;
             for (int64_t n = 0; n < tokens; ++n) {
                 const int64_t label = row_of(labels, shard, n);
                 if (label < 0) continue;

@@ -14,12 +14,10 @@ function(vocabpipe_embed target name)
 "// SPDX-License-Identifier: Apache-2.0
 #include \"src/plan/embedded.hpp\"
 namespace vocabpipe::embedded {
-namespace {
-constexpr File kFiles[] = {
-@entries@};
-}  // namespace
 std::span<const File> @name@() {
-    return kFiles;
+    static constexpr File files[] = {
+@entries@};
+    return files;
 }
 }  // namespace vocabpipe::embedded
 ")

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kAdvice = "give a file that train_gpt --trace-dir or vocabpipe wrote";
 const std::string kRemedy = "; " + std::string(kAdvice);
-constexpr uint64_t kMostBytes = uint64_t{8} << 30;  // of 40 million slices
+constexpr uint64_t kMostFileBytes = uint64_t{8} << 30;  // of 40 million slices
 
 std::optional<Lane> lane_of(const std::string& name) {
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -140,7 +140,7 @@ private:
 }  // namespace
 
 RecordedRun read_chrome_trace(const std::string& path) {
-    const std::string text = read_whole_file(path, kAdvice, kMostBytes);
+    const std::string text = read_whole_file(path, kAdvice, kMostFileBytes);
     Reader reader;
     // Depth 1 is the file's object, 2 an event in the list of events.
     const auto keep = [&](int depth, Json::parse_event_t what, Json& value) {

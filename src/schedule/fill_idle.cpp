@@ -19,9 +19,9 @@ using enum Op;
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 constexpr size_t kWindow = 6;  ///< passes looked ahead: about one microbatch
 
-class Filler {
+class IdleFiller {
 public:
-    Filler(const Schedule& schedule, const PassCosts& costs, const FillOptions& options)
+    IdleFiller(const Schedule& schedule, const PassCosts& costs, const FillOptions& options)
         : schedule_(schedule),
           costs_(costs),
           options_(options),
@@ -266,7 +266,7 @@ private:
 
 std::optional<Schedule> fill_idle(const Schedule& schedule, const PassCosts& costs,
                                   const FillOptions& options) {
-    return Filler(schedule, costs, options).run();
+    return IdleFiller(schedule, costs, options).run();
 }
 
 }  // namespace vocabpipe

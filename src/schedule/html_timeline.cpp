@@ -160,7 +160,7 @@ std::string inert(std::string text) {
     return text;
 }
 
-std::string escaped(std::string_view text) {
+std::string html_text(std::string_view text) {
     std::string result;
     for (const char c : text) {
         if (c == '&') {
@@ -188,7 +188,7 @@ void write_html_timeline(const std::string& path, std::span<const RecordedRun> r
         page.remove_prefix(at + mark.size());
     };
     next("<!-- title -->");
-    file.write(escaped(title));
+    file.write(html_text(title));
     next("/* style */");
     file.write(html::style_css);
     next("{data}");

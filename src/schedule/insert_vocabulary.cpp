@@ -18,7 +18,7 @@ namespace {
 
 using enum Op;
 
-bool is_backward(Op op) {
+bool is_backward_part(Op op) {
     return op == B || op == I || op == W || op == R;
 }
 
@@ -273,7 +273,7 @@ private:
             Pass pass = base_.passes[rank][i];
             pass.with_next = false;
             transformer.push_back(
-                {times_.begin[rank][i] + (is_backward(pass.op) ? delay : 0), pass});
+                {times_.begin[rank][i] + (is_backward_part(pass.op) ? delay : 0), pass});
         }
         const bool train = !tail_.empty();
         for (size_t j = 0; j < head_.size(); ++j) {

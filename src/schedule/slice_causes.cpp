@@ -8,7 +8,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr uint32_t kNone = RecordedRun::kNone;
+constexpr uint32_t kNoSlice = RecordedRun::kNone;
 
 using Slice = RecordedRun::Slice;
 
@@ -20,8 +20,8 @@ bool runs_to_completion(Lane lane) {
 /// By rank alone: what its dependencies and its lane let begin.
 std::vector<uint32_t> own_causes(const RecordedRun& run) {
     const std::vector<Slice>& slices = run.slices;
-    std::vector<uint32_t> cause(slices.size(), kNone);
-    const auto end_of = [&](uint32_t i) { return i == kNone ? -1 : slices[i].end_ns; };
+    std::vector<uint32_t> cause(slices.size(), kNoSlice);
+    const auto end_of = [&](uint32_t i) { return i == kNoSlice ? -1 : slices[i].end_ns; };
     for (uint32_t i = 0; i < slices.size(); ++i) {
         cause[i] = slices[i].waited_for;
         if (i == 0 || slices[i].rank != slices[i - 1].rank ||
@@ -43,17 +43,18 @@ std::vector<SliceCause> slice_causes(const RecordedRun& run) {
     const std::vector<uint32_t> own = own_causes(run);
     std::vector<SliceCause> causes(own.size());
     const auto ready_ns = [&](uint32_t i) {
-        return own[i] == kNone ? -1 : std::min(run.slices[own[i]].end_ns, run.slices[i].begin_ns);
+        return own[i] == kNoSlice ? -1
+                                  : std::min(run.slices[own[i]].end_ns, run.slices[i].begin_ns);
     };
     std::unordered_map<uint32_t, uint32_t> last;  // of a communication: the member ready last
     for (uint32_t i = 0; i < own.size(); ++i) {
-        if (run.slices[i].order == kNone) continue;
+        if (run.slices[i].order == kNoSlice) continue;
         const auto [found, fresh] = last.try_emplace(run.slices[i].order, i);
         if (!fresh && ready_ns(i) > ready_ns(found->second)) found->second = i;
     }
     for (uint32_t i = 0; i < own.size(); ++i) {
         uint32_t member = i;
-        if (run.slices[i].order != kNone) {
+        if (run.slices[i].order != kNoSlice) {
             member = last.at(run.slices[i].order);
             // Of two that were ready at once nobody held the other up.
             if (ready_ns(member) == ready_ns(i)) member = i;
@@ -65,15 +66,15 @@ std::vector<SliceCause> slice_causes(const RecordedRun& run) {
 
 std::vector<PathPiece> critical_path(const RecordedRun& run,
                                      const std::vector<SliceCause>& causes) {
-    uint32_t at = kNone;
+    uint32_t at = kNoSlice;
     for (uint32_t i = 0; i < run.slices.size(); ++i) {
         if (run.slices[i].lane != Lane::compute) continue;
-        if (at == kNone || run.slices[i].end_ns > run.slices[at].end_ns) at = i;
+        if (at == kNoSlice || run.slices[i].end_ns > run.slices[at].end_ns) at = i;
     }
     std::vector<PathPiece> path;
     // Clocks of ranks differ by a little: what is no earlier than what it let begin ends the path.
     int64_t until = INT64_MAX;
-    while (at != kNone && path.size() < run.slices.size()) {
+    while (at != kNoSlice && path.size() < run.slices.size()) {
         const int64_t begin = std::min(run.slices[causes[at].member].begin_ns, until);
         const int64_t end = std::min(run.slices[at].end_ns, until);
         path.push_back({at, begin, std::max(begin, end)});

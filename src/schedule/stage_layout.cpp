@@ -16,7 +16,7 @@ namespace vocabpipe {
 namespace {
 
 constexpr size_t kMostSymbols = size_t{1} << 20;  // after repetition
-constexpr size_t kMostStages = 65535;             // Pass::stage
+constexpr size_t kMostLayoutStages = 65535;       // Pass::stage
 
 struct Symbol {
     char letter;
@@ -130,7 +130,7 @@ private:
         for (const Symbol& symbol : symbols_) {
             if (symbol.letter != '|') {
                 stages_.back().push_back(symbol);
-            } else if (stages_.size() == kMostStages) {
+            } else if (stages_.size() == kMostLayoutStages) {
                 fail_at(symbol.position, "more than 65535 stages");
             } else {
                 stages_.emplace_back();

@@ -53,7 +53,7 @@ std::string number(double value) {
 }
 
 /// Titles may hold file names: what XML or a reader could stumble over is left out.
-std::string escaped(std::string_view text) {
+std::string svg_text(std::string_view text) {
     std::string result;
     for (const char c : text) {
         if (c == '&') {
@@ -69,7 +69,7 @@ std::string escaped(std::string_view text) {
 
 std::string text_at(double x, double y, std::string_view attributes, std::string_view text) {
     return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + std::string(attributes) + ">" +
-           escaped(text) + "</text>\n";
+           svg_text(text) + "</text>\n";
 }
 
 class Drawing {

@@ -22,7 +22,7 @@ constexpr uint16_t bit(Op op) {
     return static_cast<uint16_t>(1U << static_cast<unsigned>(op));
 }
 
-bool is_backward(Op op) {
+bool gives_input_gradient(Op op) {
     return op == B || op == I;
 }
 
@@ -225,8 +225,8 @@ private:
         if (second.op > Op::Update) return std::nullopt;  // reported at its own position
         const std::string pair = "is paired with " + to_string(second);
         if (second.with_next) return pair + ", which opens a pair of its own";
-        const bool forward_and_backward =
-            (first.op == F && is_backward(second.op)) || (is_backward(first.op) && second.op == F);
+        const bool forward_and_backward = (first.op == F && gives_input_gradient(second.op)) ||
+                                          (gives_input_gradient(first.op) && second.op == F);
         if (!forward_and_backward) return pair + "; a pair is one F and one B or I";
         // Every backward of a microbatch needs every forward of it, directly or through others.
         if (first.microbatch == second.microbatch) {

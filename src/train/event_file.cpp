@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr const char* kFlag = "--tensorboard-dir";
+constexpr const char* kFolderFlag = "--tensorboard-dir";
 constexpr uint32_t kSessionStart = 1;  // SessionLog.START
 
 // Protobuf's wire format: a field is its number and type in one varint, then its value.
@@ -81,7 +81,7 @@ std::string file_name(const std::string& folder) {
 EventFile::EventFile(const std::string& folder, int64_t first_step) {
     const std::string name = file_name(folder);
     for (int attempt = 0; !file_ || !file_->is_open(); ++attempt) {
-        file_.emplace(kFlag, attempt == 0 ? name : name + "." + std::to_string(attempt),
+        file_.emplace(kFolderFlag, attempt == 0 ? name : name + "." + std::to_string(attempt),
                       AppendFile::Mode::must_be_new);
     }
     std::string version = event_at(0);

@@ -14,10 +14,10 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr const char* kFlag = "--metrics";
+constexpr const char* kMetricsFlag = "--metrics";
 
 /// JSON has no NaN and no infinity: null.
-nlohmann::json number(double value) {
+nlohmann::json json_number(double value) {
     return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
 }
 
@@ -27,12 +27,13 @@ MetricsFile::MetricsFile(std::string path, int64_t last_step) : path_(std::move(
     std::error_code ignored;
     const bool goes_on = last_step > 0 && std::filesystem::is_regular_file(path_, ignored);
     if (goes_on) keep_through(last_step);
-    file_.emplace(kFlag, path_, goes_on ? AppendFile::Mode::go_on : AppendFile::Mode::begin_anew);
+    file_.emplace(kMetricsFlag, path_,
+                  goes_on ? AppendFile::Mode::go_on : AppendFile::Mode::begin_anew);
 }
 
 void MetricsFile::keep_through(int64_t last_step) {
     std::ifstream in(path_, std::ios::binary);
-    if (!in) throw_append_error(kFlag, path_, "read", errno);
+    if (!in) throw_append_error(kMetricsFlag, path_, "read", errno);
     std::string kept;
     bool changed = false;
     for (std::string line; std::getline(in, line);) {
@@ -44,7 +45,7 @@ void MetricsFile::keep_through(int64_t last_step) {
         if (!later && !cut) kept += line + "\n";
         changed = changed || later || in.eof();
     }
-    if (in.bad()) throw_append_error(kFlag, path_, "read", errno);
+    if (in.bad()) throw_append_error(kMetricsFlag, path_, "read", errno);
     if (!changed) return;
     OutputFile file(path_);
     file.write(kept);
@@ -53,8 +54,8 @@ void MetricsFile::keep_through(int64_t last_step) {
 
 void MetricsFile::add(const StepMetrics& metrics) {
     const nlohmann::json line{{"step", metrics.step},
-                              {"loss", number(metrics.loss)},
-                              {"grad_norm", number(metrics.grad_norm)},
+                              {"loss", json_number(metrics.loss)},
+                              {"grad_norm", json_number(metrics.grad_norm)},
                               {"lr", metrics.lr},
                               {"tokens_per_second", metrics.tokens_per_second},
                               {"step_seconds", metrics.step_seconds},
@@ -70,7 +71,7 @@ void MetricsFile::add(const StepMetrics& metrics) {
 void MetricsFile::add(const EvaluationMetrics& metrics) {
     nlohmann::json line{{"step", metrics.step}, {"eval_seconds", metrics.eval_seconds}};
     const auto put = [&line](const char* key, const std::optional<double>& value) {
-        if (value) line[key] = number(*value);
+        if (value) line[key] = json_number(*value);
     };
     put("eval_loss", metrics.eval_loss);
     put("eval_ppl", metrics.eval_ppl);

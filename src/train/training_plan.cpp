@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kUnit = 12;  // so that halves and thirds of small ratios stay whole
 
-std::string mib(int64_t bytes) {
+std::string mib_text(int64_t bytes) {
     return std::to_string((bytes + (1 << 19)) >> 20) + " MiB";
 }
 
@@ -335,8 +335,8 @@ void TrainingPlan::check_snapshots(int of_rank) const {
     const int64_t available = available_memory();
     if (planned <= available) return;
     throw OutOfMemoryError("--async-save: the copies of the ranks on " + placement(of_rank).host +
-                           " need " + mib(planned) + " of host memory, " + mib(available) +
-                           " are available; leave it out, or use more hosts");
+                           " need " + mib_text(planned) + " of host memory, " +
+                           mib_text(available) + " are available; leave it out, or use more hosts");
 }
 
 void TrainingPlan::check_memory(int of_rank) const {
@@ -359,8 +359,8 @@ void TrainingPlan::check_memory(int of_rank) const {
     if (planned <= available) return;
     const std::string where = place.memory ? place.host + ", " + place.device : place.host;
     throw OutOfMemoryError(
-        where + ": the plan needs " + mib(planned) + " (most on rank " +
-        std::to_string(largest_rank) + ": " + mib(largest) + "), " + mib(available) +
+        where + ": the plan needs " + mib_text(planned) + " (most on rank " +
+        std::to_string(largest_rank) + ": " + mib_text(largest) + "), " + mib_text(available) +
         " are available; reduce --micro-batch-size, --hidden-size or --num-layers, use more "
         "hosts, or --vocab-mode one_barrier");
 }
@@ -404,7 +404,7 @@ void TrainingPlan::print() const {
         std::string text;
         for (int rank = 0; rank < ranks(); ++rank) {
             text += (rank == 0 ? " rank " : ", rank ") + std::to_string(rank) + " " +
-                    mib(snapshot_bytes(rank));
+                    mib_text(snapshot_bytes(rank));
         }
         std::printf("copies for --async-save, in host memory%s:%s\n",
                     placement(0).memory ? "" : " and in the plan", text.c_str());

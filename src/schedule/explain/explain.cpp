@@ -11,7 +11,6 @@ namespace vocabpipe {
 namespace {
 
 using explaining::Backtrace;
-using explaining::Place;
 using explaining::Stretch;
 
 void require_spans(const Timeline& timeline) {

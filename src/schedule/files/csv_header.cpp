@@ -13,7 +13,7 @@ namespace vocabpipe::files {
 namespace {
 
 constexpr std::string_view kName = "vocabpipe";
-constexpr std::string_view kVersion = "1";
+constexpr std::string_view kHeaderVersion = "1";
 constexpr std::array<std::string_view, 3> kBarriers{"in_line", "one", "two"};
 
 std::vector<std::string_view> words_of(std::string_view text, std::string_view separators) {
@@ -64,7 +64,7 @@ CsvHeader parse_csv_header(std::string_view line) {
                             std::string(kKeys[i]) + ": " + std::string(kForm));
         }
     }
-    if (words[0].size() != 2 || words[0][1] != kVersion) {
+    if (words[0].size() != 2 || words[0][1] != kHeaderVersion) {
         throw CellError("version " + shown(words[0].size() > 1 ? words[0][1] : "") +
                         ": this build reads version 1");
     }
@@ -73,7 +73,7 @@ CsvHeader parse_csv_header(std::string_view line) {
 }
 
 std::string print_csv_header(const Schedule& schedule) {
-    std::string text = std::string(kName) + " " + std::string(kVersion) + ",barriers " +
+    std::string text = std::string(kName) + " " + std::string(kHeaderVersion) + ",barriers " +
                        std::string(to_string(schedule.barriers)) + ",input";
     for (const int64_t row : schedule.input.first_row) text += " " + std::to_string(row);
     text += ",output";

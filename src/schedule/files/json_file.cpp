@@ -13,7 +13,7 @@ namespace vocabpipe {
 namespace {
 
 constexpr std::string_view kFormat = "vocabpipe schedule";
-constexpr int kVersion = 1;
+constexpr int kFileVersion = 1;
 constexpr int64_t kMostRanks = 65535;
 constexpr int64_t kMostRows = int64_t{1} << 40;
 constexpr size_t kMostPasses = size_t{1} << 30;
@@ -29,7 +29,7 @@ public:
         if (const StrictJson format = root_.at("format"); format.text() != kFormat) {
             format.fail("must be \"" + std::string(kFormat) + "\"");
         }
-        (void)root_.at("version").integer(kVersion, kVersion);
+        (void)root_.at("version").integer(kFileVersion, kFileVersion);
         Schedule& schedule = schedule_;
         schedule.ranks = number("ranks", kMostRanks);
         if (options_.ranks > 0 && schedule.ranks != options_.ranks) {
@@ -131,7 +131,7 @@ std::string print_schedule_json(const Schedule& schedule) {
         return "  \"" + std::string(key) + "\": " + std::to_string(value) + ",\n";
     };
     std::string text = "{\n  \"format\": \"" + std::string(kFormat) + "\",\n";
-    text += number("version", kVersion) + number("ranks", schedule.ranks) +
+    text += number("version", kFileVersion) + number("ranks", schedule.ranks) +
             number("stages", schedule.stages) + number("microbatches", schedule.microbatches);
     text += "  \"rank_of_stage\": " + list_of(schedule.rank_of_stage) + ",\n";
     text += "  \"barriers\": \"" + std::string(files::to_string(schedule.barriers)) + "\",\n";

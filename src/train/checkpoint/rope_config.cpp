@@ -10,16 +10,16 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, RopeScaling>, 5> kTypes{{
+constexpr std::array<std::pair<std::string_view, RopeScaling>, 5> kRopeTypes{{
     {"default", RopeScaling::none},
     {"linear", RopeScaling::linear},
     {"dynamic", RopeScaling::dynamic},
     {"llama3", RopeScaling::llama3},
     {"yarn", RopeScaling::yarn},
 }};
-constexpr double kSmallest = 1e-300;      // of what must be positive
-constexpr double kLeastTheta = 1 + 1e-6;  // wavelengths grow with the dimension
-constexpr int64_t kMostPositions = int64_t{1} << 31;
+constexpr double kLeastPositive = 1e-300;  // of what must be positive
+constexpr double kLeastTheta = 1 + 1e-6;   // wavelengths grow with the dimension
+constexpr int64_t kMostRopePositions = int64_t{1} << 31;
 
 std::optional<StrictJson> given(const StrictJson& json, std::string_view key) {
     if (!json.has(key) || json.at(key).is_null()) return std::nullopt;
@@ -47,7 +47,7 @@ RopeScaling type_of(const StrictJson& json) {
     }
     const StrictJson& value = type ? *type : *old_type;
     std::string known;
-    for (const auto& [name, scaling] : kTypes) {
+    for (const auto& [name, scaling] : kRopeTypes) {
         if (value.text() == name) return scaling;
         known += (known.empty() ? "" : ", ") + std::string(name);
     }
@@ -61,8 +61,8 @@ int64_t original_positions(const StrictJson& config, const StrictJson& scaling, 
     const auto inner = given(scaling, kKey);
     const auto outer = given(config, kKey);
     if (!inner && !outer) return otherwise;
-    const int64_t value = (inner ? inner : outer)->integer(1, kMostPositions);
-    if (inner && outer && outer->integer(1, kMostPositions) != value) {
+    const int64_t value = (inner ? inner : outer)->integer(1, kMostRopePositions);
+    if (inner && outer && outer->integer(1, kMostRopePositions) != value) {
         outer->fail("is not the " + std::to_string(value) +
                     " that stands with the scaling of the positions; keep one of them");
     }
@@ -70,7 +70,7 @@ int64_t original_positions(const StrictJson& config, const StrictJson& scaling, 
 }
 
 std::string_view name_of(RopeScaling scaling) {
-    for (const auto& [name, value] : kTypes) {
+    for (const auto& [name, value] : kRopeTypes) {
         if (value == scaling) return name;
     }
     return {};
@@ -106,11 +106,11 @@ Rope read_rope(const StrictJson& config, int64_t positions) {
     if (!factor && rope.scaling == RopeScaling::yarn) {
         rope.factor = static_cast<double>(positions) / static_cast<double>(rope.original_positions);
     } else {
-        rope.factor = json.at("factor").number(kSmallest);
+        rope.factor = json.at("factor").number(kLeastPositive);
     }
     if (rope.scaling == RopeScaling::llama3) {
-        rope.low_freq_factor = json.at("low_freq_factor").number(kSmallest);
-        rope.high_freq_factor = json.at("high_freq_factor").number(kSmallest);
+        rope.low_freq_factor = json.at("low_freq_factor").number(kLeastPositive);
+        rope.high_freq_factor = json.at("high_freq_factor").number(kLeastPositive);
         if (rope.high_freq_factor <= rope.low_freq_factor) {
             json.at("high_freq_factor").fail("must be greater than low_freq_factor");
         }
@@ -121,7 +121,7 @@ Rope read_rope(const StrictJson& config, int64_t positions) {
         const double slow = number(json, "beta_slow", 0, 0);
         if (fast > 0) rope.beta_fast = fast;
         if (slow > 0) rope.beta_slow = slow;
-        rope.attention_factor = number(json, "attention_factor", kSmallest, 0);
+        rope.attention_factor = number(json, "attention_factor", kLeastPositive, 0);
         rope.mscale = number(json, "mscale", 0, 0);
         rope.mscale_all_dim = number(json, "mscale_all_dim", 0, 0);
         const auto truncate = given(json, "truncate");

@@ -14,7 +14,7 @@ namespace {
 
 /// On their way from the device to a file: summed up and written while in the second cache.
 constexpr int64_t kBlockBytes = int64_t{512} << 10;
-constexpr int64_t kTile = 64;  // elements; rows and columns of a tile stay in the first cache
+constexpr int64_t kSquare = 64;  // elements; rows and columns of a tile stay in the first cache
 
 /// out (cols, rows) = in^T of its columns [first, first + count).
 template <typename T>
@@ -22,10 +22,10 @@ void transpose(const std::byte* from, const StoredRows& of, int64_t first, int64
                std::byte* to) {
     const T* const in = reinterpret_cast<const T*>(from);
     T* const out = reinterpret_cast<T*>(to);
-    for (int64_t r0 = 0; r0 < of.rows; r0 += kTile) {
-        for (int64_t c0 = 0; c0 < count; c0 += kTile) {
-            for (int64_t c = c0; c < std::min(count, c0 + kTile); ++c) {
-                for (int64_t r = r0; r < std::min(of.rows, r0 + kTile); ++r) {
+    for (int64_t r0 = 0; r0 < of.rows; r0 += kSquare) {
+        for (int64_t c0 = 0; c0 < count; c0 += kSquare) {
+            for (int64_t c = c0; c < std::min(count, c0 + kSquare); ++c) {
+                for (int64_t r = r0; r < std::min(of.rows, r0 + kSquare); ++r) {
                     out[c * of.rows + r] = in[r * of.cols + first + c];
                 }
             }

@@ -17,7 +17,7 @@ using std::to_string;
 
 constexpr int32_t kMagic = 20240522;
 constexpr int32_t kVersion = 1;
-constexpr uint64_t kHeaderBytes = 1024;
+constexpr uint64_t kSetHeaderBytes = 1024;
 constexpr uint16_t kStart = 65535;
 constexpr size_t kBefore = 6;  // start, bytes, index, label, completions, context's length
 
@@ -36,7 +36,7 @@ void ChoiceSet::read(const ChoiceLimits& limits) {
     if (file.size() < sizeof(int32_t) || file.load<int32_t>(0) != kMagic) {
         fail("not an evaluation set of llm.c but " + identify_file(file).description);
     }
-    if (file.size() < kHeaderBytes) {
+    if (file.size() < kSetHeaderBytes) {
         fail("has " + to_string(file.size()) +
              " bytes, but the header alone has 1024: the file is incomplete");
     }
@@ -46,10 +46,10 @@ void ChoiceSet::read(const ChoiceLimits& limits) {
     const auto count = file.load<int32_t>(8);
     if (count < 1) fail("the header gives " + to_string(count) + " examples");
     const auto longest_told = file.load<int32_t>(12);
-    const uint64_t bytes = file.size() - kHeaderBytes;
+    const uint64_t bytes = file.size() - kSetHeaderBytes;
     if (bytes % sizeof(uint16_t) != 0) fail("ends within a number of 16 bits: it is damaged");
     stream_.resize(bytes / sizeof(uint16_t));
-    if (bytes > 0) std::memcpy(stream_.data(), file.bytes().data() + kHeaderBytes, bytes);
+    if (bytes > 0) std::memcpy(stream_.data(), file.bytes().data() + kSetHeaderBytes, bytes);
 
     std::span<const uint16_t> rest(stream_);
     int64_t longest = 0;

@@ -14,7 +14,7 @@ namespace {
 
 using std::to_string;
 
-constexpr uint64_t kHeaderBytes = 1024;  // 256 i32: magic, version, number of tokens, zeros
+constexpr uint64_t kShardHeaderBytes = 1024;  // 256 i32: magic, version, number of tokens, zeros
 
 struct Family {
     int32_t magic, version;
@@ -41,32 +41,32 @@ const Family* family_of(const MappedFile& file) {
     return nullptr;
 }
 
-[[noreturn]] void fail(const MappedFile& file, const std::string& reason) {
+[[noreturn]] void fail_shard(const MappedFile& file, const std::string& reason) {
     throw InputFileError(file.path() + ": " + reason);
 }
 
 /// Returns the number of tokens.
 int64_t check_shard(const MappedFile& file, const Family& family) {
-    if (file.size() < kHeaderBytes) {
-        fail(file, "has " + to_string(file.size()) + " bytes, but the header of an " +
-                       std::string(family.name) + " has 1024: the file is incomplete");
+    if (file.size() < kShardHeaderBytes) {
+        fail_shard(file, "has " + to_string(file.size()) + " bytes, but the header of an " +
+                             std::string(family.name) + " has 1024: the file is incomplete");
     }
     const auto version = file.load<int32_t>(4);
     if (version != family.version) {
-        fail(file, "version " + to_string(version) + " of an " + family.name +
-                       " is not supported, only " + to_string(family.version));
+        fail_shard(file, "version " + to_string(version) + " of an " + family.name +
+                             " is not supported, only " + to_string(family.version));
     }
     const auto count = file.load<int32_t>(8);
     if (count < 0) {
-        fail(file, "the header gives " + to_string(count) + " tokens");
+        fail_shard(file, "the header gives " + to_string(count) + " tokens");
     }
-    const auto expected = kHeaderBytes + static_cast<uint64_t>(count) *
-                                             static_cast<uint64_t>(token_bytes(family.type));
+    const auto expected = kShardHeaderBytes + static_cast<uint64_t>(count) *
+                                                  static_cast<uint64_t>(token_bytes(family.type));
     if (file.size() != expected) {
-        fail(file, "has " + to_string(file.size()) + " bytes, but its header gives " +
-                       to_string(count) + " tokens of type " +
-                       std::string(token_type_name(family.type)) + ", that is " +
-                       to_string(expected) + " bytes: the file is damaged or incomplete");
+        fail_shard(file, "has " + to_string(file.size()) + " bytes, but its header gives " +
+                             to_string(count) + " tokens of type " +
+                             std::string(token_type_name(family.type)) + ", that is " +
+                             to_string(expected) + " bytes: the file is damaged or incomplete");
     }
     return count;
 }
@@ -88,11 +88,11 @@ std::unique_ptr<TokenSource> open_llmc_shards(const std::string& name,
     for (MappedFile& shard : shards) {
         const Family* other = family_of(shard);
         if (other == nullptr) {
-            fail(shard, "not an llm.c token shard but " + identify_file(shard).description);
+            fail_shard(shard, "not an llm.c token shard but " + identify_file(shard).description);
         }
         if (other != family) {
-            fail(shard, "is an " + std::string(other->name) + ", but " + first + " is an " +
-                            family->name + ": give shards of one family");
+            fail_shard(shard, "is an " + std::string(other->name) + ", but " + first + " is an " +
+                                  family->name + ": give shards of one family");
         }
         const int64_t count = check_shard(shard, *family);
         if (!tokens) {
@@ -103,7 +103,7 @@ std::unique_ptr<TokenSource> open_llmc_shards(const std::string& name,
             info.end_of_document = family->end_of_document;
             tokens = std::make_unique<MappedTokens>(std::move(info));
         }
-        tokens->append(std::move(shard), kHeaderBytes, count);
+        tokens->append(std::move(shard), kShardHeaderBytes, count);
     }
     return tokens;
 }
