@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "kernels/rms_norm_options.hpp"
 #include "tests/kernels/matrix.hpp"
@@ -46,12 +48,16 @@ struct RmsNormErrors {
     /// inverse_rms is given. g has two roundings; the mean of h products of g and z as many more
     /// as terms.
     [[nodiscard]] auto of_backward_input(const Matrix& dy, const Matrix& exact) const {
-        return [this, &dy, &exact](int64_t row, int64_t col) {
-            double mean = 0.0;
+        std::vector<double> means(static_cast<size_t>(x.rows()));
+        for (int64_t row = 0; row < x.rows(); ++row) {
             for (int64_t i = 0; i < x.cols(); ++i) {
-                mean += std::abs(dy.get(row, i)) * gain(i) * z(row, i) / terms();
+                means[static_cast<size_t>(row)] +=
+                    std::abs(dy.get(row, i)) * gain(i) * z(row, i) / terms();
             }
+        }
+        return [this, &dy, &exact, means = std::move(means)](int64_t row, int64_t col) {
             const double g = std::abs(dy.get(row, col)) * gain(col);
+            const double mean = means[static_cast<size_t>(row)];
             return statistics.get(row, 0) * kEps32 * (5 * g + (terms() + 12) * z(row, col) * mean) +
                    rounding(exact.get(row, col));
         };
