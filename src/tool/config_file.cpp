@@ -29,7 +29,8 @@ bool is_switch(const CLI::Option& option) {
 std::shared_ptr<ConfigFile> ConfigFile::add_to(CLI::App& app) {
     std::shared_ptr<ConfigFile> file(new ConfigFile(app));
     app.set_config(kFlag, "", "TOML file with the names of these flags; those given here win")
-        ->check(CLI::Validator(existing_file, "FILE"));
+        ->type_name("FILE")
+        ->check(CLI::Validator(existing_file, ""));
     app.add_flag("--print-config", file->print_,
                  "Print the flags that are given, by file and here, as such a file, and end")
         ->configurable(false);

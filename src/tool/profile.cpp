@@ -3,6 +3,7 @@
 // threads, and writes the profile file.
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/flag_parser.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/model_flags.hpp"
 #include "src/tool/run_signals.hpp"
@@ -90,7 +91,7 @@ void add_profile(CLI::App& app, std::string command) {
     profile->add_option("--steps", options->train.train_iters, "Steps measured, each way")
         ->capture_default_str();
     profile->add_option("--output", options->output, "Profile file to write (JSON)")->required();
-    add_launch_flags(*profile, options->launch);
+    add_flags(*profile, {launch_flags(options->launch)});
     profile->callback([options, profile] {
         check_launch(*profile, options->launch, options->train);
         run(*options);

@@ -328,9 +328,9 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
     EXPECT_THAT(refused([](TrainOptions& o) { o.model.tied = false; }),
                 HasSubstr("tie_word_embeddings"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.seed = 5; }),
-                HasSubstr("seed is 1234, this run has 5"));
+                HasSubstr("--seed is 1234, this run has 5"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.model.seq_length = 8; }),
-                HasSubstr("seq_length is 16, this run has 8"));
+                HasSubstr("--seq-length is 16, this run has 8"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.train_iters = 3; }),
                 HasSubstr("--train-iters 3: "));
     EXPECT_THAT(refused([](TrainOptions& o) { o.load += "/nowhere"; }),

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/help_format.hpp"
+
+#include "src/tool/flag_parser.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::tool {
+
+namespace {
+
+constexpr size_t kColumns = 80;
+constexpr size_t kMeaning = 30;  // where the text of a flag begins
+
+/// `left` in the first column, `text` in the second; below each other where `left` is long.
+std::string two_columns(const std::string& left, const std::string& text) {
+    std::string out = "  " + left;
+    size_t at = out.size();
+    if (at + 2 > kMeaning && !text.empty()) {
+        out += "\n";
+        at = 0;
+    }
+    bool first = true;
+    std::istringstream words(text);
+    for (std::string word; words >> word;) {
+        if (!first && at + 1 + word.size() > kColumns) {
+            out += "\n";
+            at = 0;
+        }
+        const size_t blanks = at < kMeaning ? kMeaning - at : 1;
+        out += std::string(blanks, ' ') + word;
+        at += blanks + word.size();
+        first = false;
+    }
+    return out + "\n";
+}
+
+std::string names_of(const CLI::Option& option) {
+    std::string names;
+    for (const std::string& name : option.get_snames())
+        names += (names.empty() ? "-" : ", -") + name;
+    for (const std::string& name : option.get_lnames()) {
+        names += (names.empty() ? "--" : ", --") + name;
+    }
+    return names;
+}
+
+std::string meaning_of(const CLI::Option& option) {
+    std::string text = option.get_description();
+    std::string notes;
+    const auto note = [&](const std::string& what) { notes += (notes.empty() ? "" : "; ") + what; };
+    const std::vector<std::string> choices = choices_of(option);
+    const bool told = std::ranges::all_of(
+        choices, [&](const std::string& choice) { return text.find(choice) != std::string::npos; });
+    if (!told && !takes_others(option)) {
+        std::string all;
+        for (size_t i = 0; i < choices.size(); ++i) {
+            all += (i == 0 ? "" : i + 1 == choices.size() ? " or " : ", ") + choices[i];
+        }
+        note(all);
+    }
+    if (option.get_required() && !option.get_positional()) note("must be given");
+    if (!option.get_default_str().empty()) note("default: " + option.get_default_str());
+    return text + (notes.empty() ? "" : (text.empty() ? "(" : " (") + notes + ")");
+}
+
+class HelpFormat final : public CLI::Formatter {
+public:
+    std::string make_option(const CLI::Option* option, bool is_positional) const override {
+        constexpr int kAnyNumber = CLI::detail::expected_max_vector_size;
+        const std::string unit = unit_of(*option);
+        std::string left = is_positional ? option->get_name(true) : names_of(*option);
+        if (!is_positional && !unit.empty()) left += " " + unit;
+        if (option->get_expected_max() == kAnyNumber) left += " ...";
+        return two_columns(left, meaning_of(*option));
+    }
+    std::string make_subcommand(const CLI::App* command) const override {
+        const std::string text = command->get_description();
+        return two_columns(command->get_name(), text.substr(0, text.find('\n')));
+    }
+    std::string make_help(const CLI::App* app, std::string name,
+                          CLI::AppFormatMode mode) const override {
+        std::string text = Formatter::make_help(app, std::move(name), mode);
+        for (size_t at = text.find("\n\n\n"); at != std::string::npos;
+             at = text.find("\n\n\n", at)) {
+            text.erase(at, 1);
+        }
+        while (text.ends_with("\n\n")) text.pop_back();
+        return text;
+    }
+};
+
+}  // namespace
+
+void format_help(CLI::App& app) {
+    app.formatter(std::make_shared<HelpFormat>());
+    for (CLI::App* command : app.get_subcommands({})) format_help(*command);
+}
+
+}  // namespace vocabpipe::tool
