@@ -32,8 +32,13 @@ constexpr bool kIsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 template <typename T>
 std::string shortest(T value) {
     std::array<char, 64> text{};
-    const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
-    return {text.data(), end};
+    char* const begin = text.data();
+    if constexpr (std::is_floating_point_v<T>) {  // 0.0003 rather than 3e-04
+        return {begin,
+                std::to_chars(begin, begin + text.size(), value, std::chars_format::general).ptr};
+    } else {
+        return {begin, std::to_chars(begin, begin + text.size(), value).ptr};
+    }
 }
 
 [[noreturn]] void refuse(const Flag& flag, const std::string& value, const std::string& why) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/flag_parser.hpp"
 
-#include "src/support/nearest_name.hpp"
-
 #include <algorithm>
 #include <sstream>
 #include <string_view>
@@ -48,7 +46,7 @@ void add_flag(CLI::App& app, const Flag& flag, const std::string& title) {
     constexpr int kAnyNumber = CLI::detail::expected_max_vector_size;
     option->type_name(flag.unit)->group(title);
     if (!flag.choices.empty()) {
-        option->check(CLI::Validator(list(flag.choices, flag.free)));
+        option->check(named(flag.choices, flag.free));
     }
     if (flag.repeats) {
         option->expected(1, kAnyNumber)
@@ -90,20 +88,8 @@ std::string unit_of(const CLI::Option& option) {
     return unit == "FLOAT" ? "X" : unit;
 }
 
-CLI::Validator one_of(std::vector<std::string> names) {
-    const std::string description = list(names, false);
-    return {[names = std::move(names)](std::string& value) {
-                if (std::ranges::find(names, value) != names.end()) return std::string();
-                std::string all;
-                for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-                const std::vector<std::string_view> known(names.begin(), names.end());
-                return value + ": must be one of " + all + did_you_mean(value, known);
-            },
-            description};
-}
-
-CLI::Validator suggest(const std::vector<std::string>& names) {
-    return CLI::Validator(list(names, true));
+CLI::Validator named(const std::vector<std::string>& names, bool others) {
+    return CLI::Validator(list(names, others));
 }
 
 }  // namespace vocabpipe::tool

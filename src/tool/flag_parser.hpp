@@ -20,9 +20,7 @@ void add_flags(CLI::App& app, const std::vector<FlagGroup>& groups);
 /// What stands for the value in help texts: "FILE"; empty for a switch.
 [[nodiscard]] std::string unit_of(const CLI::Option& option);
 
-/// A check that the value is one of `names`, for flags that are no row.
-[[nodiscard]] CLI::Validator one_of(std::vector<std::string> names);
-/// Names for help and completion of a value that is checked elsewhere, or may be another.
-[[nodiscard]] CLI::Validator suggest(const std::vector<std::string>& names);
+/// Names for help and completion of a value that is checked elsewhere; `others`: there are more.
+[[nodiscard]] CLI::Validator named(const std::vector<std::string>& names, bool others = false);
 
 }  // namespace vocabpipe::tool

@@ -12,6 +12,7 @@
 #include "src/tool/launch.hpp"
 #include "src/tool/text.hpp"
 #include "src/tool/usage_text.hpp"
+#include "src/tool/value_names.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
@@ -51,6 +52,8 @@ int run(int argc, char** argv) {
     add_schedule_show(*schedule);
     add_schedule_check(*schedule);
     add_schedule_convert(*schedule);
+    add_completion(app);
+    name_values(app);
     check_flag_values(app);
     format_help(app);
     try {

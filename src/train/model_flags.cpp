@@ -21,6 +21,14 @@ std::vector<std::string> names_of(std::initializer_list<Name> all) {
     return names;
 }
 
+std::string joined(const std::vector<std::string>& names) {
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    return all;
+}
+
+}  // namespace
+
 std::vector<std::string> recompute_names() {
     return names_of({Recompute::none, Recompute::selective, Recompute::full});
 }
@@ -31,13 +39,10 @@ std::vector<std::string> schedule_names() {
     return names;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-    std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-    return all;
+std::vector<std::string> vocab_mode_names() {
+    return names_of({VocabMode::none, VocabMode::redistributed, VocabMode::interlaced,
+                     VocabMode::one_barrier, VocabMode::two_barriers});
 }
-
-}  // namespace
 
 FlagGroup architecture_flags(ModelConfig& m, UnresolvedFlags& u) {
     return {.title = "Model",
@@ -247,8 +252,7 @@ FlagGroup schedule_flags(TrainOptions& o) {
                  .get = [&o] { return std::string(to_string(o.vocab_mode)); }},
              .help = "What is done about the vocabulary layers",
              .unit = "NAME",
-             .choices = names_of({VocabMode::none, VocabMode::redistributed, VocabMode::interlaced,
-                                  VocabMode::one_barrier, VocabMode::two_barriers})},
+             .choices = vocab_mode_names()},
             {.names = "--pipeline-model-parallel-layout",
              .value = &o.layout,
              .help = "Layers of every stage, such as Et*3|(tt|)*2,t|L; V in place of E and L: "

@@ -36,7 +36,12 @@ struct UnresolvedFlags {
 /// Of training alone: data, learning rate, optimizer, evaluation, saved steps, outputs, the end.
 [[nodiscard]] std::vector<FlagGroup> training_flags(TrainOptions& options);
 
-/// All of them.
+// All names that some flags may have.
+[[nodiscard]] std::vector<std::string> schedule_names();
+[[nodiscard]] std::vector<std::string> vocab_mode_names();
+[[nodiscard]] std::vector<std::string> recompute_names();
+
+/// All rows.
 [[nodiscard]] std::vector<FlagGroup> train_flags(TrainOptions& options,
                                                  UnresolvedFlags& unresolved);
 
