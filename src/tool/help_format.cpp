@@ -16,27 +16,44 @@ namespace {
 constexpr size_t kColumns = 80;
 constexpr size_t kMeaning = 30;  // where the text of a flag begins
 
-/// `left` in the first column, `text` in the second; below each other where `left` is long.
-std::string two_columns(const std::string& left, const std::string& text) {
-    std::string out = "  " + left;
-    size_t at = out.size();
-    if (at + 2 > kMeaning && !text.empty()) {
-        out += "\n";
-        at = 0;
+/// Blanks separate words; a list that is too long for a line also ends behind a comma.
+std::vector<std::string> words_of(const std::string& text) {
+    constexpr size_t kLongest = kColumns - kMeaning;
+    std::vector<std::string> words;
+    std::istringstream in(text);
+    for (std::string word; in >> word;) {
+        while (word.size() > kLongest && word.rfind(',', kLongest - 1) != std::string::npos) {
+            const size_t end = word.rfind(',', kLongest - 1) + 1;
+            words.push_back(word.substr(0, end));
+            word.erase(0, end);
+        }
+        words.push_back(word);
     }
+    return words;
+}
+
+/// Appends `text` to `line`, from column `begin` on in every line.
+std::string wrapped(std::string line, size_t begin, const std::string& text) {
+    size_t at = line.size();
     bool first = true;
-    std::istringstream words(text);
-    for (std::string word; words >> word;) {
+    for (const std::string& word : words_of(text)) {
         if (!first && at + 1 + word.size() > kColumns) {
-            out += "\n";
+            line += "\n";
             at = 0;
         }
-        const size_t blanks = at < kMeaning ? kMeaning - at : 1;
-        out += std::string(blanks, ' ') + word;
+        const size_t blanks = at < begin ? begin - at : first ? 0 : 1;
+        line += std::string(blanks, ' ') + word;
         at += blanks + word.size();
         first = false;
     }
-    return out + "\n";
+    return line;
+}
+
+/// `left` in the first column, `text` in the second; below each other where `left` is long.
+std::string two_columns(const std::string& left, const std::string& text) {
+    if (text.empty()) return "  " + left + "\n";
+    if (left.size() + 4 > kMeaning) return "  " + left + "\n" + wrapped("", kMeaning, text) + "\n";
+    return wrapped("  " + left, kMeaning, text) + "\n";
 }
 
 std::string names_of(const CLI::Option& option) {
@@ -77,6 +94,14 @@ public:
         if (!is_positional && !unit.empty()) left += " " + unit;
         if (option->get_expected_max() == kAnyNumber) left += " ...";
         return two_columns(left, meaning_of(*option));
+    }
+    std::string make_description(const CLI::App* app) const override {
+        std::string text;
+        std::istringstream in(app->get_description());
+        for (std::string line; std::getline(in, line);) {
+            text += (line.size() > kColumns ? wrapped("", 0, line) : line) + "\n";
+        }
+        return text;
     }
     std::string make_subcommand(const CLI::App* command) const override {
         const std::string text = command->get_description();
