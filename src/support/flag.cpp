@@ -47,9 +47,12 @@ std::string shortest(T value) {
 
 /// "must be ..." of a number that is outside.
 std::string must_be(const FlagRange& range, bool too_small, bool whole, const std::string& unit) {
+    if (whole) {
+        return too_small ? "must be at least " + shortest(static_cast<int64_t>(range.least))
+                         : "must be at most " + shortest(static_cast<int64_t>(range.most));
+    }
     const std::string least = shortest(range.least);
     const std::string most = shortest(range.most);
-    if (whole) return too_small ? "must be at least " + least : "must be at most " + most;
     if (range.below) return "must be at least " + least + " and below " + most;
     if (std::isfinite(range.most)) return "must be between " + least + " and " + most;
     const bool measured = unit == "SECONDS" || unit == "MINUTES";

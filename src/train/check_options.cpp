@@ -67,8 +67,10 @@ std::vector<std::string> contents_of(const TrainOptions& o) {
 std::vector<std::string> shared_flags(const TrainOptions& options) {
     TrainOptions o = options;  // rows could set it
     UnresolvedFlags unresolved;
-    std::vector<std::string> flags = compared_flags(train_flags(o, unresolved));
-    for (const std::string& line : o.program_flags) flags.push_back(line);
+    std::vector<std::string> flags = o.program_flags;
+    for (std::string& line : compared_flags(train_flags(o, unresolved))) {
+        flags.push_back(std::move(line));
+    }
     for (std::string& line : contents_of(o)) flags.push_back(std::move(line));
     return flags;
 }

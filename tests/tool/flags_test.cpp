@@ -161,6 +161,8 @@ TEST(FlagValues, AreDecimalInRangeAndFinite) {
     EXPECT_EQ(refusal(&whole, "3000000000", {}), "--x 3000000000: must be at most 2147483647");
     EXPECT_EQ(refusal(&whole, "-1", at_least(0)), "--x -1: must be at least 0");
     EXPECT_EQ(refusal(&whole, "11", between(1, 10)), "--x 11: must be at most 10");
+    EXPECT_EQ(refusal(&whole, "16777217", between(1, 1 << 24)),
+              "--x 16777217: must be at most 16777216");
     for (const std::string word : {"nan", "inf", "1e999", "1e39", "0x1p3"}) {
         EXPECT_THAT(refusal(&real, word, {}), HasSubstr("give a finite decimal number"));
     }
