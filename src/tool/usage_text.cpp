@@ -58,6 +58,27 @@ std::string subcommands_of(const CLI::App& command, const std::string& given) {
                                all + did_you_mean(given, known);
 }
 
+/// "--pp: Value 0 not in range 1 to 8" and "--to: x not in {a,b}", as the table of flags says it.
+std::string in_our_words(const std::string& text) {
+    const size_t colon = text.find(": ");
+    const auto told = [&](std::string_view before, std::string_view middle,
+                          std::string_view must_be) -> std::string {
+        const size_t at = text.find(middle);
+        if (colon == std::string::npos || at == std::string::npos || at < colon) return "";
+        std::string value = text.substr(colon + 2, at - colon - 2);
+        if (value.starts_with(before)) value.erase(0, before.size());
+        return text.substr(0, colon) + " " + value + ": must be " + std::string(must_be) +
+               text.substr(at + middle.size());
+    };
+    if (std::string range = told("Value ", " not in range ", "from "); !range.empty()) return range;
+    std::string names = told("", " not in {", "one of ");
+    if (names.ends_with("}")) {
+        names.pop_back();
+        return names;
+    }
+    return text;
+}
+
 }  // namespace
 
 std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
@@ -73,7 +94,7 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
     if (what.empty() && !left.empty() && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
         what = left.front() + ": belongs to no flag";
     }
-    if (what.empty()) what = error.what();
+    if (what.empty()) what = in_our_words(error.what());
     // "--lr: 1 required X missing"
     const size_t name = what.find(": ");
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr &&

@@ -147,7 +147,8 @@ void check_options(const TrainOptions& options, int ranks) {
     }
     for (const auto& [flag, value] :
          {std::pair("--save", &o.save), std::pair("--report", &o.report),
-          std::pair("--profile", &o.profile), std::pair("--trace-dir", &o.trace_dir)}) {
+          std::pair("--profile", &o.profile), std::pair("--trace-dir", &o.trace_dir),
+          std::pair("--time-products", &o.time_products)}) {
         if (!o.evaluation.skip_train || value->empty()) continue;
         throw UsageError(std::string(flag) + " " + *value +
                          ": is written by training; leave it out with --skip-train");

@@ -342,7 +342,8 @@ FlagGroup device_flags(TrainOptions& o) {
              .help = "What --time-products wrote: which algorithms matrix products on GPUs run "
                      "with",
              .unit = "FILE",
-             .ranks = RanksCompare::presence},
+             .ranks = RanksCompare::presence,
+             .decides = Decides::nothing},  // the checksum of its contents does
         }};
 }
 
