@@ -20,14 +20,11 @@ template <typename... Of>
 struct Overloaded : Of... {
     using Of::operator()...;
 };
+template <typename... Of>
+Overloaded(Of...) -> Overloaded<Of...>;
 
 template <typename T>
-struct IsOptional : std::false_type {};
-template <typename T>
-struct IsOptional<std::optional<T>> : std::true_type {};
-
-template <typename T>
-constexpr bool kIsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
 template <typename T>
 std::string shortest(T value) {
@@ -142,32 +139,24 @@ std::string Flag::name() const {
 }
 
 std::string Flag::text() const {
-    return std::visit(
-        Overloaded{
-            [](bool* given) {
-        return std::string(*given ? "given" : ""); },
-            [](std::string* text) {
-        return *text; },
-            [](std::vector<std::string>* words) {
-        std::string all;
-        for (const std::string& word : *words) all += (all.empty() ? "" : " ") + word;
-        return all;
-            },
-            [](const FlagBytes& size) {
-        return shortest(*size.bytes); },
-            [](const FlagText& form) {
-        return form.get(); },
-            []<typename T>(std::optional<T>* number) {
-        return *number ? shortest(**number) : std::string();
-            },
-            []<typename T>
-                requires kIsNumber<T>
-            (T* number) { return shortest(*number);
-}
-,
-}  // namespace vocabpipe
-,
-        value);
+    return std::visit(Overloaded{
+                          [](bool* given) { return std::string(*given ? "given" : ""); },
+                          [](std::string* text) { return *text; },
+                          [](std::vector<std::string>* words) {
+                              std::string all;
+                              for (const std::string& word : *words)
+                                  all += (all.empty() ? "" : " ") + word;
+                              return all;
+                          },
+                          [](const FlagBytes& size) { return shortest(*size.bytes); },
+                          [](const FlagText& form) { return form.get(); },
+                          []<typename T>(std::optional<T>* number) {
+                              return *number ? shortest(**number) : std::string();
+                          },
+                          []<Number T>(T* number) { return shortest(*number); },
+                      }  // namespace vocabpipe
+                      ,
+                      value);
 }
 
 void Flag::set(const std::vector<std::string>& given) const {
@@ -176,48 +165,36 @@ void Flag::set(const std::vector<std::string>& given) const {
         check_choice(*this, word);
     }
     const std::string& word = given.back();
-    std::visit(Overloaded{
-                   [](bool* switched) {
-        *switched = true; },
-                   [&](std::string* text) {
-        *text = word; },
-                   [&](std::vector<std::string>* all) {
-        *all = given; },
-                   [&](const FlagBytes& size) {
-        const std::optional<uint64_t> bytes = bytes_from(word);
-        if (!bytes || *bytes == 0) {
-            refuse(*this, word, "must be a size above 0 such as 500MB or 2GiB");
-        }
-        *size.bytes = *bytes;
-                   },
-                   [&](const FlagText& form) {
-        form.set(given); },
-                   [&]<typename T>(std::optional<T>* number) {
-        *number = number_from<T>(*this, word);
-                   },
-                   [&]<typename T>
-                       requires kIsNumber<T>
-                   (T* number) { *number = number_from<T>(*this, word);
-}
-,
-},
-               value);
+    std::visit(
+        Overloaded{
+            [](bool* switched) { *switched = true; },
+            [&](std::string* text) { *text = word; },
+            [&](std::vector<std::string>* all) { *all = given; },
+            [&](const FlagBytes& size) {
+                const std::optional<uint64_t> bytes = bytes_from(word);
+                if (!bytes || *bytes == 0) {
+                    refuse(*this, word, "must be a size above 0 such as 500MB or 2GiB");
+                }
+                *size.bytes = *bytes;
+            },
+            [&](const FlagText& form) { form.set(given); },
+            [&]<typename T>(std::optional<T>* number) { *number = number_from<T>(*this, word); },
+            [&]<Number T>(T* number) { *number = number_from<T>(*this, word); },
+        },
+        value);
 }
 
 void Flag::check() const {
     std::visit(Overloaded{
                    [](const auto&) {},
                    [&]<typename T>(std::optional<T>* number) {
-        if (*number) check_number(*this, **number);
+                       if (*number) check_number(*this, **number);
                    },
-                   [&]<typename T>
-                       requires kIsNumber<T>
-                   (T* number) {
+                   [&]<Number T>(T* number) {
                        if (absent && static_cast<double>(*number) == *absent) return;
                        check_number(*this, *number);
-}
-,
-},
+                   },
+               },
                value);
 }
 
