@@ -23,9 +23,10 @@ std::optional<std::string> recorded(const TrainingState& state, const std::strin
     return std::nullopt;
 }
 
-/// Whether two texts are the same number: former versions wrote 0.0003 as 0.00029999999999999997,
-/// and single precision with as many digits.
-bool same_number(const std::string& then, const std::string& now) {
+/// Whether two texts mean the same: former versions wrote 0.0003 as 0.00029999999999999997, single
+/// precision with as many digits, and 0 for some that were not given.
+bool same_value(const std::string& then, const std::string& now) {
+    if (then == now || (then == "0" && now == "not given")) return true;
     const auto number = [](const std::string& text) -> std::optional<double> {
         double value = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -106,7 +107,7 @@ void print_checkpoint(const Checkpoint& checkpoint, const std::vector<std::strin
         const size_t end = flag.find(' ');
         const std::string now = flag.substr(end + 1);
         const std::optional<std::string> then = recorded(state, flag.substr(0, end));
-        if (!then || *then == now || same_number(*then, now)) continue;
+        if (!then || same_value(*then, now)) continue;
         changed += (changed.empty() ? "" : ", ") + flag + " (was " + readable(*then) + ")";
     }
     if (!changed.empty()) std::printf("not as in the run that saved it: %s\n", changed.c_str());
