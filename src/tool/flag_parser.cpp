@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/flag_parser.hpp"
 
+#include "vocabpipe/error.hpp"
+
 #include <algorithm>
 #include <sstream>
 #include <string_view>
@@ -34,7 +36,14 @@ void add_flag(CLI::App& app, const Flag& flag, const std::string& title) {
     if (flag.is_switch()) {
         app.add_flag(flag.names, *std::get<bool*>(flag.value), flag.help)
             ->group(title)
-            ->default_str(flag.unset);
+            ->default_str(flag.unset)
+            ->check(CLI::Validator(
+                [name = flag.name()](std::string& value) {
+                    if (value == "true" || value == "false") return std::string();
+                    throw UsageError(name + " " + value +
+                                     ": is a switch; leave the value out, or give true or false");
+                },
+                ""));
         return;
     }
     CLI::Option* option =

@@ -81,7 +81,7 @@ std::string in_our_words(const std::string& text) {
 
 }  // namespace
 
-std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
+std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
     const CLI::App& command = deepest(app);
     const std::vector<std::string> left = app.remaining(/*recurse=*/true);
     // A missing flag may be one that is misspelt.
@@ -101,7 +101,11 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
         what.ends_with("missing") && name != std::string::npos) {
         what = what.substr(0, name) + ": a value is missing";
     }
-    return what + "; see " + command_of(command) + " --help";
+    return what;
+}
+
+std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
+    return what_is_wrong(app, error) + "; see " + command_of(deepest(app)) + " --help";
 }
 
 }  // namespace vocabpipe::tool

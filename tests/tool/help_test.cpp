@@ -85,6 +85,13 @@ TEST(UnknownFlags, AreNamedInOrderWithTheNearestOne) {
               "train_gpt: error: word: belongs to no flag; see train_gpt --help\n");
     EXPECT_EQ(refused(kTrain + " --lr"),
               "train_gpt: error: --lr: a value is missing; see train_gpt --help\n");
+    EXPECT_EQ(refused(kTrain + " --bf16=3"),
+              "train_gpt: error: --bf16 3: is a switch; leave the value out, or give true or "
+              "false\n");
+    EXPECT_EQ(refused(kTool + " simulate 1f1b,microbatch=3,foo=4 --pp 2"),
+              "vocabpipe: error: 1f1b,microbatch=3,foo=4: --microbatch: there is no such flag; did "
+              "you mean --microbatches?; --foo: there is no such flag; give NAME,flag=value,... "
+              "such as 1f1b,vocab-mode=one_barrier\n");
 }
 
 TEST(UnknownSubcommands, AreNamedWithTheNearestOne) {
