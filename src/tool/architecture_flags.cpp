@@ -6,30 +6,11 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 namespace vocabpipe::tool {
 
 namespace {
-
-/// What config.json says, so that no flag may say it besides.
-constexpr std::array kSaidByConfig{"--model-type",
-                                   "--num-layers",
-                                   "--hidden-size",
-                                   "--ffn-hidden-size",
-                                   "--num-attention-heads",
-                                   "--num-query-groups",
-                                   "--group-query-attention",
-                                   "--kv-channels",
-                                   "--sliding-window",
-                                   "--max-position-embeddings",
-                                   "--vocab-size",
-                                   "--swiglu",
-                                   "--normalization",
-                                   "--position-embedding-type",
-                                   "--norm-epsilon",
-                                   "--rotary-base",
-                                   "--untie-embeddings-and-output-weights"};
 
 /// Megatron describes a model by its parts. Which family has these?
 ModelFamily family_of(bool swiglu, const std::string& normalization, const std::string& positions) {
@@ -47,60 +28,18 @@ int64_t default_ffn_hidden_size(const ModelConfig& m) {
 
 }  // namespace
 
-ArchitectureFlags::ArchitectureFlags(CLI::App& app, ModelConfig& model) : app_(app), model_(model) {
-    ModelConfig& m = model;
-    app.add_option("--model", config_path_,
-                   "Folder with a config.json, or such a file: takes the place of the flags below");
-    app.add_option("--model-type", model_type_, "gpt2, llama, qwen2, qwen3 or gemma2");
-    app.add_option("--num-layers", m.num_layers, "Transformer layers")->capture_default_str();
-    app.add_option("--hidden-size", m.hidden_size, "Hidden size h")->capture_default_str();
-    app.add_option("--ffn-hidden-size", m.ffn_hidden_size,
-                   "Feed-forward size (default 4 h; with a gate 8 h / 3 in whole 64s)");
-    app.add_option("--num-attention-heads", m.num_attention_heads, "Attention heads")
-        ->capture_default_str();
-    app.add_option("--num-query-groups", m.num_query_groups,
-                   "Heads of keys and values (default: as many as of queries)")
-        ->check(CLI::PositiveNumber);
-    app.add_flag("--group-query-attention", group_query_attention_,
-                 "Needs --num-query-groups, which says it by itself");
-    app.add_option("--kv-channels", m.kv_channels,
-                   "Size of a head (default: hidden size / attention heads)")
-        ->check(CLI::PositiveNumber);
-    app.add_option("--sliding-window", m.sliding_window,
-                   "Tokens that Gemma 2's windowed layers see (default: 4096)")
-        ->check(CLI::PositiveNumber);
-    app.add_option("--max-position-embeddings", m.max_position_embeddings,
-                   "Positions the model is made for (default: the sequence length)");
-    app.add_option("--vocab-size", m.vocab_size, "Vocabulary rows V, unpadded")
-        ->capture_default_str();
-    app.add_flag("--swiglu", swiglu_, "With RMSNorm and rope: the same as --model-type llama");
-    app.add_option("--normalization", normalization_, "LayerNorm or RMSNorm")
-        ->check(CLI::IsMember({"LayerNorm", "RMSNorm"}));
-    app.add_option("--position-embedding-type", positions_, "learned_absolute or rope")
-        ->check(CLI::IsMember({"learned_absolute", "rope"}));
-    app.add_option("--norm-epsilon", norm_epsilon_, "Of norms (default: the family's)");
-    app.add_option("--rotary-base", rotary_base_, "Theta of rotary positions (default: 10000)");
-    app.add_flag("--untie-embeddings-and-output-weights", untie_,
-                 "Give the output layer a weight of its own");
-    app.add_option("--seq-length", m.seq_length, "Tokens per sequence")->capture_default_str();
-    app.add_option("--init-method-std", m.init_std, "Standard deviation of initial weights")
-        ->capture_default_str();
-    app.add_option("--label-smoothing", m.label_smoothing, "Label smoothing in [0, 1)")
-        ->capture_default_str();
-    app.add_option("--z-loss", m.z_loss, "Weight of the squared log partition function in the loss")
-        ->capture_default_str();
-}
-
 void ArchitectureFlags::resolve(const std::string& loaded) {
-    const auto* said =
-        std::ranges::find_if(kSaidByConfig, [&](const char* flag) { return app_.count(flag) > 0; });
-    const bool by_flags = said != kSaidByConfig.end();
-    if (!config_path_.empty()) {
+    // What config.json says no flag may say besides: all rows but the first, --model itself.
+    const std::vector<Flag> rows = architecture_flags(model_, given_).flags;
+    const auto said = std::find_if(rows.begin() + 1, rows.end(),
+                                   [&](const Flag& flag) { return app_.count(flag.name()) > 0; });
+    const bool by_flags = said != rows.end();
+    if (!given_.config.empty()) {
         if (by_flags) {
-            throw UsageError(std::string(*said) + ": --model " + config_path_ +
+            throw UsageError(said->name() + ": --model " + given_.config +
                              " says it already; leave one of them out");
         }
-        take_from(config_path_);
+        take_from(given_.config);
     } else if (!by_flags && !loaded.empty()) {
         take_from(loaded);
     } else {
@@ -125,17 +64,18 @@ void ArchitectureFlags::take_from(const std::string& path) {
 void ArchitectureFlags::complete() {
     ModelConfig& m = model_;
     check_sizes(m);  // what follows computes with them
-    set_family(m, model_type_.empty() ? family_of(swiglu_, normalization_, positions_)
-                                      : model_family_from(model_type_));
+    set_family(m, given_.model_type.empty()
+                      ? family_of(given_.swiglu, given_.normalization, given_.positions)
+                      : model_family_from(given_.model_type));
     refuse_contradictions();
-    if (norm_epsilon_) m.norm_epsilon = *norm_epsilon_;
-    if (rotary_base_) m.rope.theta = *rotary_base_;
-    if (group_query_attention_ && m.num_query_groups == 0) {
+    if (given_.norm_epsilon) m.norm_epsilon = *given_.norm_epsilon;
+    if (given_.rotary_base) m.rope.theta = *given_.rotary_base;
+    if (given_.group_query_attention && m.num_query_groups == 0) {
         throw UsageError("--group-query-attention: give --num-query-groups, too");
     }
     if (app_.count("--ffn-hidden-size") == 0) m.ffn_hidden_size = default_ffn_hidden_size(m);
     if (app_.count("--max-position-embeddings") == 0) m.max_position_embeddings = m.seq_length;
-    m.tied = !untie_;
+    m.tied = !given_.untie;
 }
 
 void ArchitectureFlags::refuse_contradictions() const {
@@ -146,15 +86,15 @@ void ArchitectureFlags::refuse_contradictions() const {
     };
     const bool swiglu = m.gated && m.activation == kernels::Activation::silu;
     const bool rms = m.normalization == Normalization::rms_norm;
-    if (swiglu_ && !swiglu) refuse("--swiglu", "GELU");
-    if (!normalization_.empty() && (normalization_ == "RMSNorm") != rms) {
-        refuse("--normalization " + normalization_, rms ? "RMSNorm" : "LayerNorm");
+    if (given_.swiglu && !swiglu) refuse("--swiglu", "GELU");
+    if (!given_.normalization.empty() && (given_.normalization == "RMSNorm") != rms) {
+        refuse("--normalization " + given_.normalization, rms ? "RMSNorm" : "LayerNorm");
     }
-    if (!positions_.empty() && (positions_ == "rope") == m.learned_positions) {
-        refuse("--position-embedding-type " + positions_,
+    if (!given_.positions.empty() && (given_.positions == "rope") == m.learned_positions) {
+        refuse("--position-embedding-type " + given_.positions,
                m.learned_positions ? "learned positions" : "rotary positions");
     }
-    if (rotary_base_ && m.learned_positions) refuse("--rotary-base", "learned positions");
+    if (given_.rotary_base && m.learned_positions) refuse("--rotary-base", "learned positions");
     if (app_.count("--sliding-window") > 0 && m.windowed.empty()) {
         refuse("--sliding-window", "no layer with a window by flags");
     }

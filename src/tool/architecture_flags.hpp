@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/train/train_flags.hpp"
 #include "vocabpipe/model_config.hpp"
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 
 namespace vocabpipe::tool {
 
-/// Flags that say what model it is, as Megatron names them, or --model, a config.json that says all
-/// of it.
+/// Makes one model of architecture_flags(), that `app` has read: a config.json that says all of
+/// it, or flags that say it together.
 class ArchitectureFlags {
 public:
-    /// Adds them to `app`; values go to `model`. Both must outlive this object.
-    ArchitectureFlags(CLI::App& app, ModelConfig& model);
+    /// All must outlive this object.
+    ArchitectureFlags(const CLI::App& app, ModelConfig& model, UnresolvedFlags& given)
+        : app_(app), model_(model), given_(given) {}
 
     /// Completes what depends on other flags. Without --model and flags of its own the model is the
     /// one of `loaded`, a folder with a config.json, or empty. Throws UsageError, InputFileError.
@@ -26,16 +27,9 @@ private:
     /// Of flags with the family.
     void refuse_contradictions() const;
 
-    CLI::App& app_;
+    const CLI::App& app_;
     ModelConfig& model_;
-    std::string config_path_;
-    std::string model_type_;
-    bool swiglu_ = false;
-    std::string normalization_, positions_;
-    bool group_query_attention_ = false;
-    std::optional<float> norm_epsilon_;
-    std::optional<double> rotary_base_;
-    bool untie_ = false;
+    UnresolvedFlags& given_;
 };
 
 }  // namespace vocabpipe::tool

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/tool/commands.hpp"
+#include "src/tool/flag_parser.hpp"
 #include "src/tool/interrupt.hpp"
 #include "src/train/checkpoint/convert_checkpoint.hpp"
 
@@ -43,11 +44,12 @@ void add_checkpoint_convert(CLI::App& checkpoint) {
         ->add_option("--dtype", a.dtype,
                      "fp32 or bf16 (default: bf16 where all weights are, else fp32)")
         ->check(CLI::IsMember({"fp32", "bf16"}));
-    command
-        ->add_option("--max-shard-size", a.max_shard_bytes,
-                     "Most bytes of weights in a file, such as 500MB or 2GiB (default: 5GB)")
-        ->transform(CLI::AsSizeValue(true))
-        ->check(CLI::PositiveNumber);
+    add_flags(*command, {{.title = "Options",
+                          .flags = {{.names = "--max-shard-size",
+                                     .value = FlagBytes{&a.max_shard_bytes},
+                                     .help = "Most weights in a file, such as 500MB or 2GiB",
+                                     .unit = "BYTES",
+                                     .unset = "5GB"}}}});
     command->callback([arguments] { convert(*arguments); });
 }
 

@@ -42,6 +42,9 @@ void add_generate(CLI::App& app);
 /// `vocabpipe profile`; `command` is the whole command line.
 void add_profile(CLI::App& app, std::string command);
 
+/// `vocabpipe completion`, of all that `app` has when it runs.
+void add_completion(CLI::App& app);
+
 /// Thrown by a command whose ranks have reported the failure already; main() returns the code.
 struct Reported {
     int exit_code;

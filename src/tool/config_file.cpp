@@ -15,9 +15,15 @@ namespace {
 
 constexpr const char* kFlag = "--config";
 
+/// Throws UsageError for what is no file to read.
 std::string existing_file(const std::string& path) {
     std::error_code ignored;
-    return std::filesystem::is_regular_file(path, ignored) ? "" : path + ": there is no such file";
+    const auto status = std::filesystem::status(path, ignored);
+    if (std::filesystem::is_regular_file(status)) return "";
+    const char* const is = std::filesystem::is_directory(status) ? "is a folder"
+                           : std::filesystem::exists(status)     ? "is no regular file"
+                                                                 : "there is no such file";
+    throw UsageError(std::string(kFlag) + " " + path + ": " + is + "; give a TOML file with flags");
 }
 
 bool is_switch(const CLI::Option& option) {
@@ -29,7 +35,8 @@ bool is_switch(const CLI::Option& option) {
 std::shared_ptr<ConfigFile> ConfigFile::add_to(CLI::App& app) {
     std::shared_ptr<ConfigFile> file(new ConfigFile(app));
     app.set_config(kFlag, "", "TOML file with the names of these flags; those given here win")
-        ->check(CLI::Validator(existing_file, "FILE"));
+        ->type_name("FILE")
+        ->check(CLI::Validator(existing_file, ""));
     app.add_flag("--print-config", file->print_,
                  "Print the flags that are given, by file and here, as such a file, and end")
         ->configurable(false);

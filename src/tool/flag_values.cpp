@@ -49,7 +49,8 @@ void check_flag_values(CLI::App& app) {
         if (option->get_type_size() == 0) continue;  // a switch
         const std::string name = option->get_name();
         const std::string type = option->get_type_name();
-        option->check(CLI::Validator(
+        // Before the flag's own checks, which read 010 as the parser does.
+        option->transform(CLI::Validator(
             [name, type](std::string& value) {
                 const std::string_view missing = missing_in(value, type);
                 if (missing.empty()) return std::string();

@@ -44,30 +44,39 @@ double patience_seconds(double grace) {
 
 }  // namespace
 
-void add_launch_flags(CLI::App& app, Launch& launch) {
-    app.add_option("--transport", launch.transport, "mpi (under mpirun) or threads")
-        ->check(CLI::IsMember({"mpi", "threads"}))
-        ->capture_default_str();
-    app.add_option("--ranks", launch.ranks, "Ranks, with --transport threads");
-    app.add_option("--device", launch.device,
-                   "host, or cuda: one GPU per rank; with --transport threads ranks may share one")
-        ->check(CLI::IsMember({"host", "cuda"}))
-        ->capture_default_str();
-    app.add_option("--left-multiprocessors", launch.left_multiprocessors,
-                   "Of a GPU, that matrix products leave to NCCL; bits depend on it (default: as "
-                   "many as NCCL may hold where it joins several ranks, else 0)")
-        ->check(CLI::NonNegativeNumber);
-    app.add_option("--product-choices", launch.product_choices,
-                   "File of --time-products: which algorithms matrix products on GPUs run with");
-    app.add_option("--distributed-timeout-seconds", launch.timeout_seconds,
-                   "A rank that waits this long without progress gives up")
-        ->capture_default_str();
-    app.add_option("--sigterm-grace-seconds", launch.sigterm_grace_seconds,
-                   "What is left between SIGTERM and SIGKILL, to finish a step and save in "
-                   "(default: as mpirun has it, 1)");
+FlagGroup launch_flags(Launch& launch) {
+    return {.title = "Ranks",
+            .flags = {
+                {.names = "--transport",
+                 .value = &launch.transport,
+                 .help = "mpi (under mpirun) or threads of one process",
+                 .unit = "NAME",
+                 .choices = {"mpi", "threads"},
+                 .decides = Decides::nothing},
+                {.names = "--ranks",
+                 .value = &launch.ranks,
+                 .help = "With --transport threads",
+                 .unit = "RANKS",
+                 .unset = "with MPI those of mpirun -np",
+                 .absent = 0,
+                 .decides = Decides::nothing},
+                {.names = "--distributed-timeout-seconds",
+                 .value = &launch.timeout_seconds,
+                 .help = "A rank that waits this long without progress gives up",
+                 .unit = "SECONDS",
+                 .range = above(0),
+                 .decides = Decides::nothing},
+                {.names = "--sigterm-grace-seconds",
+                 .value = &launch.sigterm_grace_seconds,
+                 .help = "What is left between SIGTERM and SIGKILL, to finish a step and save in",
+                 .unit = "SECONDS",
+                 .range = at_least(0),
+                 .unset = "as mpirun has it, 1",
+                 .decides = Decides::nothing},
+            }};
 }
 
-void check_launch(const CLI::App& app, const Launch& launch, TrainOptions& options) {
+void check_launch(const CLI::App& app, Launch& launch, TrainOptions& options) {
     if (launch.ranks_are_threads() && launch.ranks < 1) {
         throw UsageError("--ranks " + std::to_string(launch.ranks) +
                          ": --transport threads needs --ranks P with P >= 1");
@@ -82,37 +91,25 @@ void check_launch(const CLI::App& app, const Launch& launch, TrainOptions& optio
         throw UsageError("--ranks " + std::to_string(launch.ranks) +
                          ": with --transport mpi the ranks are those of mpirun -np P");
     }
-    if (!(launch.timeout_seconds > 0)) {
-        std::ostringstream value;
-        value << launch.timeout_seconds;
-        throw UsageError("--distributed-timeout-seconds " + value.str() +
-                         ": must be a positive number of seconds");
-    }
-    if (launch.sigterm_grace_seconds && !(*launch.sigterm_grace_seconds >= 0)) {
-        throw UsageError("--sigterm-grace-seconds " +
-                         std::to_string(*launch.sigterm_grace_seconds) +
-                         ": must be a number of seconds that is not negative");
-    }
     options.ranks_are_threads = launch.ranks_are_threads();
-    options.device = launch.device;
+    options.program_flags = compared_flags({launch_flags(launch)});
     const auto of_gpus = [&](const std::string& flag) {
-        if (launch.device == "cuda") return;
-        throw UsageError(flag + ": needs --device cuda, this is " + launch.device);
+        if (options.device == "cuda") return;
+        throw UsageError(flag + ": needs --device cuda, this is " + options.device);
     };
-    if (launch.left_multiprocessors) {
-        of_gpus("--left-multiprocessors " + std::to_string(*launch.left_multiprocessors));
+    ProductOptions& products = options.products;
+    if (products.left_multiprocessors) {
+        of_gpus("--left-multiprocessors " + std::to_string(*products.left_multiprocessors));
     }
-    if (!launch.product_choices.empty()) {
-        of_gpus("--product-choices " + launch.product_choices);
-        options.products.choices = read_whole_file(
-            launch.product_choices, "give --product-choices a file that --time-products wrote");
-        if (options.products.choices.empty()) {
-            throw InputFileError("--product-choices " + launch.product_choices + ": is empty");
+    if (!products.choices_file.empty()) {
+        of_gpus("--product-choices " + products.choices_file);
+        products.choices = read_whole_file(
+            products.choices_file, "give --product-choices a file that --time-products wrote");
+        if (products.choices.empty()) {
+            throw InputFileError("--product-choices " + products.choices_file + ": is empty");
         }
     }
-    options.products.left_multiprocessors = launch.left_multiprocessors;
-    options.make_device =
-        device_factory(launch.device, launch.ranks_are_threads(), options.products);
+    options.make_device = device_factory(options.device, launch.ranks_are_threads(), products);
 }
 
 bool first_of_launch() {

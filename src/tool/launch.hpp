@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/support/flag.hpp"
 #include "src/train/train_options.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/world.hpp"
@@ -14,20 +15,19 @@ namespace vocabpipe::tool {
 
 /// Where the ranks of a program come from; the comments name its flags.
 struct Launch {
-    std::string transport = "mpi";            // --transport
-    int ranks = 0;                            // --ranks, with --transport threads
-    std::string device = "host";              // --device
-    std::optional<int> left_multiprocessors;  // --left-multiprocessors; none: what NCCL may hold
-    std::string product_choices;              // --product-choices, a file; empty: none
-    double timeout_seconds = 600;  // --distributed-timeout-seconds; Megatron's is 10 minutes
+    std::string transport = "mpi";  // --transport
+    int ranks = 0;                  // --ranks, with --transport threads
+    double timeout_seconds = 600;   // --distributed-timeout-seconds; Megatron's is 10 minutes
     std::optional<double> sigterm_grace_seconds;  // --sigterm-grace-seconds; none: the launcher's
 
     [[nodiscard]] bool ranks_are_threads() const { return transport == "threads"; }
 };
 
-void add_launch_flags(CLI::App& app, Launch& launch);
-/// Checks the flags and hands those that the run itself needs to `options`. Throws UsageError.
-void check_launch(const CLI::App& app, const Launch& launch, TrainOptions& options);
+/// The rows of the table of flags that say where ranks come from.
+[[nodiscard]] FlagGroup launch_flags(Launch& launch);
+/// Checks these flags and those of the device, and completes `options` with what follows from
+/// them. Throws UsageError.
+void check_launch(const CLI::App& app, Launch& launch, TrainOptions& options);
 
 /// Errors before there is a world are the same on every rank that was started with the same flags;
 /// the first of them prints. The environment is only trusted for who prints.

@@ -7,9 +7,12 @@
 
 #include "src/tool/commands.hpp"
 #include "src/tool/flag_values.hpp"
+#include "src/tool/help_format.hpp"
 #include "src/tool/interrupt.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/text.hpp"
+#include "src/tool/usage_text.hpp"
+#include "src/tool/value_names.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
@@ -22,20 +25,10 @@ int report(const std::string& message, ExitCode code) {
     return report_before_launch("vocabpipe", message, code);
 }
 
-/// The deepest subcommand that was given, with its --help.
-std::string help_hint(const CLI::App& app) {
-    std::string command = "vocabpipe";
-    const CLI::App* at = &app;
-    while (!at->get_subcommands().empty()) {
-        at = at->get_subcommands().front();
-        command += " " + at->get_name();
-    }
-    return " (see " + command + " --help)";
-}
-
 int run(int argc, char** argv) {
     CLI::App app("VocabPipe: pipeline-parallel training with vocabulary parallelism", "vocabpipe");
-    app.set_version_flag("--version", "vocabpipe " VOCABPIPE_VERSION);
+    app.set_version_flag("--version", "vocabpipe " VOCABPIPE_VERSION, "Print the version and end");
+    app.option_defaults()->take_last();  // as train_gpt's flags
     app.require_subcommand(1);
     CLI::App* data = app.add_subcommand("data", "Make and look at token files");
     data->require_subcommand(1);
@@ -59,7 +52,10 @@ int run(int argc, char** argv) {
     add_schedule_show(*schedule);
     add_schedule_check(*schedule);
     add_schedule_convert(*schedule);
+    add_completion(app);
+    name_values(app);
     check_flag_values(app);
+    format_help(app);
     try {
         app.parse(argc, argv);
         return finish_output("vocabpipe", ExitCode::ok);
@@ -68,7 +64,7 @@ int run(int argc, char** argv) {
             app.exit(error);  // --help and --version
             return finish_output("vocabpipe", ExitCode::ok);
         }
-        return report(error.what() + help_hint(app), ExitCode::usage);
+        return report(usage_text(app, error), ExitCode::usage);
     }
 }
 

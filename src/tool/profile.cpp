@@ -3,6 +3,7 @@
 // threads, and writes the profile file.
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/flag_parser.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/model_flags.hpp"
 #include "src/tool/run_signals.hpp"
@@ -87,12 +88,23 @@ void add_profile(CLI::App& app, std::string command) {
     options->train.command = std::move(command);
     options->train.train_iters = 10;  // medians of ten steps: a second of a small model
     options->model.emplace(*profile, options->train);
-    profile->add_option("--steps", options->train.train_iters, "Steps measured, each way")
-        ->capture_default_str();
-    profile->add_option("--output", options->output, "Profile file to write (JSON)")->required();
-    add_launch_flags(*profile, options->launch);
-    profile->callback([options, profile] {
+    const FlagGroup own{.title = "Measurement",
+                        .flags = {{.names = "--steps",
+                                   .value = &options->train.train_iters,
+                                   .help = "Measured, each way",
+                                   .unit = "STEPS",
+                                   .range = at_least(1)},
+                                  {.names = "--output",
+                                   .value = &options->output,
+                                   .help = "Profile to write (JSON)",
+                                   .unit = "FILE"}}};
+    add_flags(*profile, {launch_flags(options->launch), own});
+    profile->get_option("--output")->required();
+    profile->callback([options, profile, own] {
         check_launch(*profile, options->launch, options->train);
+        for (std::string& line : compared_flags({own})) {
+            options->train.program_flags.push_back(std::move(line));
+        }
         run(*options);
     });
 }

@@ -3,6 +3,7 @@
 
 #include "src/tool/schedule_files.hpp"
 #include "src/tool/step_costs.hpp"
+#include "src/tool/usage_text.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
 #include "vocabpipe/pass_costs.hpp"
@@ -212,7 +213,7 @@ std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
         std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
         own.parse(arguments);
     } catch (const CLI::ParseError& error) {
-        throw UsageError(text + ": " + error.what() +
+        throw UsageError(text + ": " + what_is_wrong(own, error) +
                          "; give NAME,flag=value,... such as 1f1b,vocab-mode=one_barrier");
     }
     return text.substr(0, end);

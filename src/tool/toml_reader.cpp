@@ -13,8 +13,10 @@ namespace {
 constexpr std::string_view kEscapes = "\"\\nt";
 constexpr std::string_view kMeant = "\"\\\n\t";
 
+/// Letters of other alphabets, too: names of flags have none, but a message shows them whole.
 bool is_bare(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' ||
+    return static_cast<unsigned char>(c) >= 0x80 ||
+           std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' ||
            c == '+';
 }
 
@@ -83,6 +85,8 @@ std::string TomlReader::quoted() {
 }
 
 std::string TomlReader::key() {
+    const bool utf16 = text_.starts_with("\xff\xfe") || text_.starts_with("\xfe\xff");
+    if (utf16 && at_ == 0) fail("the file is UTF-16; write it as UTF-8");
     if (peek() == '[') fail("tables are not used here; write every flag as NAME = VALUE");
     std::string name = peek() == '"' || peek() == '\'' ? quoted() : bare();
     if (name.empty()) fail("begins with no name of a flag");

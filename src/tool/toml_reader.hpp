@@ -28,7 +28,10 @@ struct TomlError : std::runtime_error {
 /// of those. Tables, dates and the rest are refused by TomlError.
 class TomlReader {
 public:
-    explicit TomlReader(std::string_view text) : text_(text) {}
+    /// A byte order mark of UTF-8 is skipped.
+    explicit TomlReader(std::string_view text) : text_(text) {
+        if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
+    }
     /// The next assignment; none at the end.
     [[nodiscard]] std::optional<TomlAssignment> next();
 

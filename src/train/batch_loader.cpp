@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/batch_loader.hpp"
 
+#include "vocabpipe/error.hpp"
+
+#include <functional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace vocabpipe {
 
+namespace {
+
+std::thread start_thread(const std::function<void()>& serve) {
+    try {
+        return std::thread(serve);
+    } catch (const std::system_error& error) {
+        throw Error(ExitCode::failed,
+                    "the thread that reads data ahead cannot be started (" +
+                        std::string(error.what()) +
+                        "): the system allows no more threads, or no memory for their stacks; "
+                        "raise ulimit -u or -v, or use fewer ranks or --threads-per-rank");
+    }
+}
+
+}  // namespace
+
 BatchLoader::BatchLoader(const SampleSource& samples, const StepBatchOptions& options)
     : batches_{StepBatch(samples, options), StepBatch(samples, options)},
-      thread_([this] { serve(); }) {}
+      thread_(start_thread([this] { serve(); })) {}
 
 BatchLoader::~BatchLoader() {
     {

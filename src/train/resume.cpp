@@ -3,45 +3,57 @@
 
 #include "src/train/check_options.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <algorithm>
-#include <array>
+#include <charconv>
 #include <cstdio>
-#include <string_view>
+#include <optional>
+#include <system_error>
 
 namespace vocabpipe {
 
 namespace {
 
-/// Flags that say where, when and how often, but nothing of the weights.
-constexpr std::array<std::string_view, 11> kWithoutBits{
-    "--save",
-    "--async-save",
-    "--max-shard-size",
-    "--load",
-    "--finetune",
-    "--exit-interval",
-    "--check-for-nan",
-    "--eval-",
-    "--skip-train",
-    "--multiple-choice-",
-    "--pipeline-model-",  // "ranks" and "replicas" say it
-};
+/// The value of a recorded "--flag value", if it is there.
+std::optional<std::string> recorded(const TrainingState& state, const std::string& flag) {
+    for (const std::string& line : state.flags) {
+        if (line.starts_with(flag + " ")) return line.substr(flag.size() + 1);
+    }
+    return std::nullopt;
+}
+
+/// Whether two texts mean the same: former versions wrote 0.0003 as 0.00029999999999999997, single
+/// precision with as many digits, and 0 for some that were not given.
+bool same_value(const std::string& then, const std::string& now) {
+    if (then == now || (then == "0" && now == "not given")) return true;
+    const auto number = [](const std::string& text) -> std::optional<double> {
+        double value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+        return value;
+    };
+    const std::optional<double> a = number(then);
+    const std::optional<double> b = number(now);
+    return a && b && (*a == *b || *a == static_cast<double>(static_cast<float>(*b)));
+}
 
 /// Throws where the run cannot go on from the step.
 void check_goes_on(const Checkpoint& checkpoint, const TrainOptions& options) {
     const TrainingState& state = *checkpoint.state();
-    const auto same = [&](const char* key, const std::string& theirs, const std::string& ours,
-                          const char* flag) {
-        if (theirs == ours) return;
-        throw InputFileError(checkpoint.training_path() + ": " + key + " is " + theirs +
-                             ", this run has " + ours + ", which means other data; give " + flag +
-                             " " + theirs + ", or --finetune to begin again with the weights");
-    };
-    same("seq_length", std::to_string(state.seq_length), std::to_string(options.model.seq_length),
-         "--seq-length");
-    same("seed", std::to_string(state.seed), std::to_string(options.seed), "--seed");
+    TrainOptions ours = options;  // rows could set it
+    UnresolvedFlags unresolved;
+    for (const FlagGroup& group : train_flags(ours, unresolved)) {
+        for (const Flag& flag : group.flags) {
+            if (flag.decides != Decides::samples) continue;
+            const std::optional<std::string> theirs = recorded(state, flag.name());
+            if (!theirs || *theirs == flag.text()) continue;
+            throw InputFileError(
+                checkpoint.training_path() + ": " + flag.name() + " is " + readable(*theirs) +
+                ", this run has " + flag.text() + ", which means other data; give " + flag.name() +
+                " " + readable(*theirs) + ", or --finetune to begin again with the weights");
+        }
+    }
     if (state.step >= options.train_iters && !options.evaluation.skip_train) {
         throw UsageError("--train-iters " + std::to_string(options.train_iters) + ": " +
                          checkpoint.folder() + " is after step " + std::to_string(state.step) +
@@ -52,11 +64,7 @@ void check_goes_on(const Checkpoint& checkpoint, const TrainOptions& options) {
 }  // namespace
 
 std::vector<std::string> bit_flags(const TrainOptions& options, Mesh mesh) {
-    std::vector<std::string> flags = shared_flags(options);
-    std::erase_if(flags, [](const std::string& flag) {
-        return std::ranges::any_of(kWithoutBits,
-                                   [&](std::string_view name) { return flag.starts_with(name); });
-    });
+    std::vector<std::string> flags = bit_flags(options);
     flags.push_back("ranks " + std::to_string(mesh.pipeline));
     flags.push_back("replicas " + std::to_string(mesh.data));
     return flags;
@@ -96,13 +104,11 @@ void print_checkpoint(const Checkpoint& checkpoint, const std::vector<std::strin
                 static_cast<long long>(state.consumed_samples));
     std::string changed;
     for (const std::string& flag : flags) {
-        const std::string name = flag.substr(0, flag.find(' ') + 1);
-        const auto then =
-            std::find_if(state.flags.begin(), state.flags.end(),
-                         [&](const std::string& other) { return other.starts_with(name); });
-        if (then == state.flags.end() || *then == flag) continue;
-        changed += (changed.empty() ? "" : ", ") + flag + " (was " +
-                   readable(then->substr(name.size())) + ")";
+        const size_t end = flag.find(' ');
+        const std::string now = flag.substr(end + 1);
+        const std::optional<std::string> then = recorded(state, flag.substr(0, end));
+        if (!then || same_value(*then, now)) continue;
+        changed += (changed.empty() ? "" : ", ") + flag + " (was " + readable(*then) + ")";
     }
     if (!changed.empty()) std::printf("not as in the run that saved it: %s\n", changed.c_str());
     std::fflush(stdout);

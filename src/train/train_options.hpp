@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -85,12 +86,15 @@ struct TrainOptions {
     ProductOptions products;  // for CUDA
     /// Called on every rank after the last step, with what ran it: --time-products.
     std::function<void(Communicator&, Device&)> after_training;
+    std::string time_products;             // --time-products; empty: none
     bool ranks_are_threads = false;        // memory is the process's, not the rank's
     std::function<bool()> stop_requested;  // SIGUSR1; empty: never
     std::function<int()> terminated;       // the signal that ends the run, 0: none; empty: never
     int64_t exit_interval = 0;             // --exit-interval, steps; 0: none
     std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins
     bool stop_at_non_finite = false;  // --check-for-nan-in-loss-and-grad; else the step is skipped
+    /// "--flag value" of the program's own flags, which must be the same on every rank, too.
+    std::vector<std::string> program_flags;
 };
 
 }  // namespace vocabpipe

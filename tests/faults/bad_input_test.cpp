@@ -58,6 +58,11 @@ std::vector<Row> rows() {
     std::vector<Row> all{
         // The command line.
         {"UnknownFlag", {"--number-of-layers", "3"}, 2, {"--number-of-layers", "train_gpt --help"}},
+        {"MisspeltFlag",
+         {"--num-layer", "3"},
+         2,
+         {"--num-layer: there is no such flag; did you mean --num-layers?"},
+         On::threads},
         {"FlagWithoutValue", {"--lr"}, 2, {"--lr"}},
         {"NotANumber", {"--hidden-size", "wide"}, 2, {"--hidden-size", "wide", "not a number"}},
         {"NumberOutOfRange",
@@ -108,7 +113,14 @@ std::vector<Row> rows() {
          [](const TempFolder& folder) {
              write_file(folder / "run.toml", "norm-epsilon = 'wide'\n");
          }},
+        {"ContradictionInTheConfig",
+         {"--config", "@/run.toml"},
+         2,
+         {"--min-lr 1: must be between 0 and --lr 0.0003", "/run.toml:1)"},
+         On::both,
+         [](const TempFolder& folder) { write_file(folder / "run.toml", "min-lr = 1\n"); }},
         {"ConfigMissing", {"--config", "@/none.toml"}, 2, {"--config", "/none.toml"}},
+        {"ConfigThatIsAFolder", {"--config", "@"}, 2, {"--config", "is a folder"}, On::threads},
         {"DecayStyleUnknown",
          {"--lr-decay-style", "cosin"},
          2,
@@ -160,6 +172,11 @@ std::vector<Row> rows() {
          {"--data-format", "raw-u64"},
          2,
          {"--data-format", "raw-u64", "raw-u16"}},
+        {"MegatronDataAsRawTokens",
+         {"--data-format", "raw-u16"},
+         3,
+         {"toy.idx and .bin", "leave --data-format out"},
+         On::threads},
         {"RanksUnderMpi", {"--ranks", "2"}, 2, {"--ranks 2", "mpirun -np P"}, On::mpi},
         {"ThreadsWithoutRanks", {"--ranks", "0"}, 2, {"--ranks 0", "--ranks P"}, On::threads},
         {"TooManyThreads",
@@ -170,6 +187,11 @@ std::vector<Row> rows() {
         {"CostsWithZero", {"--schedule-costs", "0,1"}, 2, {"--schedule-costs 0,1", "positive"}},
         {"CostsThatAreNone", {"--schedule-costs", "abc"}, 2, {"--schedule-costs abc", "auto"}},
         {"CostsWithATail", {"--schedule-costs", "1,2,3"}, 2, {"--schedule-costs 1,2,3"}},
+        {"CostsBeyond64Bits",
+         {"--schedule-costs", "99999999999999999999,1"},
+         2,
+         {"--schedule-costs 99999999999999999999,1", "at most 2^36"},
+         On::threads},
         {"CostFileMissing",
          {"--schedule-costs", "@/none.json"},
          3,
@@ -265,7 +287,12 @@ std::vector<Row> rows() {
          {"--lr-warmup-iters", "3"},
          2,
          {"--lr-warmup-iters 3", "between 0 and --train-iters 2"}},
-        {"NegativeMargin", {"--c0-margin", "-1"}, 2, {"-1"}},
+        {"NegativeMargin", {"--c0-margin", "-1"}, 2, {"--c0-margin -1: must be at least 0"}},
+        {"MarginOf309Digits",
+         {"--c0-margin", std::string(309, '9')},
+         2,
+         {"--c0-margin 999", "not a number, or out of range"},
+         On::threads},
         {"LearningRateNotANumber", {"--lr", "nan"}, 2, {"--lr nan"}},
         {"NegativeLearningRate", {"--lr", "-0.1"}, 2, {"--lr -0.1", "not negative"}},
         {"LeastAboveLargestLearningRate", {"--min-lr", "1"}, 2, {"--min-lr 1", "--lr 0.0003"}},
@@ -543,6 +570,11 @@ TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
         {{"--seed", "1"}, {"--seed", "2"}, "--seed 1 on rank 0 but --seed 2 on rank 1"},
         {{}, {"--train-iters", "3"}, "--train-iters 2 on rank 0 but --train-iters 3 on rank 1"},
         {{}, {"--bf16"}, "--dtype fp32 on rank 0 but --dtype bf16 on rank 1"},
+        {{"--lr", "0.0003"}, {"--lr", "0.0004"}, "--lr 0.0003 on rank 0 but --lr 0.0004 on rank 1"},
+        {{"--save", "a"}, {"--save", "b"}, "--save a on rank 0 but --save b on rank 1"},
+        {{}, {"--report", "r"}, "--report not given on rank 0 but --report r on rank 1"},
+        {{}, {"--exit-duration-in-mins", "1"}, "but --exit-duration-in-mins 1 on rank 1"},
+        {{}, {"--distributed-timeout-seconds", "9"}, "but --distributed-timeout-seconds 9 on rank"},
         {{}, {"--no-such-flag"}, "--no-such-flag"},
         {{"--no-such-flag"}, {}, "--no-such-flag"},
     };
@@ -582,6 +614,14 @@ TEST_F(Launch, MemoryThatTheSystemRefusesIsReportedAndEndsWithExitCode4) {
     EXPECT_THAT(
         only_line(ranks + with_limit("ulimit -v 700000", Arguments{VOCABPIPE_TRAIN_GPT} + big), 4),
         HasSubstr("use a smaller model"));
+}
+
+TEST_F(Launch, ThreadsThatTheSystemRefusesAreReported) {
+    // Room for the program, not for a hundred stacks.
+    const Arguments many = small_model(data_) + Arguments{"--num-layers", "100"};
+    EXPECT_THAT(
+        only_line(with_limit("ulimit -s 8192; ulimit -v 400000", on_threads(100, many)), 1),
+        AllOf(HasSubstr("--ranks 100: the thread of rank "), HasSubstr("raise ulimit -u or -v")));
 }
 
 TEST_F(Launch, TraceThatCannotBeWrittenWholeLeavesNoFile) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "src/tool/toml_reader.hpp"
+#include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -120,11 +121,26 @@ TEST_F(Config, IsRefusedWithLineAndRemedyWhereItIsWrong) {
     EXPECT_THAT(refusal("data-path = ['a' 'b']\n"), HasSubstr("without a comma"));
     EXPECT_THAT(refusal("data-path = []\n"), HasSubstr("not 0"));
     EXPECT_EQ(refusal("= 1\n"), "1: begins with no name of a flag");
+    EXPECT_EQ(refusal("größe = 1\n"), "1: there is no flag --größe");
+    EXPECT_EQ(refusal(std::string("\xff\xfe") + "l"), "1: the file is UTF-16; write it as UTF-8");
 }
 
-TEST_F(Config, ThatIsMissingIsAnError) {
-    std::vector<std::string> arguments{folder_ / "none.toml", "--config"};
-    EXPECT_THROW(app_.parse(arguments), CLI::ParseError);
+TEST_F(Config, ThatIsNoFileIsAnError) {
+    const auto refused = [&](const std::string& path) {
+        std::vector<std::string> arguments{path, "--config"};
+        return testing::message_of<UsageError>([&] { app_.parse(arguments); });
+    };
+    EXPECT_EQ(refused(folder_ / "none.toml"),
+              "--config " + (folder_ / "none.toml") +
+                  ": there is no such file; give a TOML file with flags");
+    EXPECT_THAT(refused(folder_ / ""), HasSubstr(": is a folder; give a TOML file"));
+}
+
+TEST_F(Config, MayBeginWithAByteOrderMark) {
+    parse(
+        "\xef\xbb\xbf"
+        "lr = 3e-4\n");
+    EXPECT_EQ(lr_, 3e-4);
 }
 
 TEST_F(Config, PrintedReadsBackTheSame) {

@@ -284,10 +284,10 @@ INSTANTIATE_TEST_SUITE_P(
     Table, BadInputs,
     ::testing::Values(
         // The command line: 2.
-        BadInput{"", 2, "subcommand is required (see vocabpipe --help)"},
+        BadInput{"", 2, "vocabpipe: give a subcommand: data, "},
         BadInput{"nonsense", 2, "see vocabpipe --help"},
-        BadInput{"data", 2, "subcommand is required (see vocabpipe data --help)"},
-        BadInput{"data prepare", 2, "--input is required (see vocabpipe data prepare --help)"},
+        BadInput{"data", 2, "give a subcommand: prepare, inspect; see vocabpipe data --help"},
+        BadInput{"data prepare", 2, "--input is required; see vocabpipe data prepare --help"},
         BadInput{"data prepare --input a.txt", 2, "--output is required"},
         BadInput{"data prepare --input --output x", 2, "is required"},
         BadInput{"data prepare --input a.txt --output x --colour", 2, "--colour"},

@@ -129,11 +129,15 @@ int64_t StrictJson::integer(int64_t least, int64_t most) const {
     return value_->get<int64_t>();
 }
 
-double StrictJson::number(double least) const {
-    const std::string range = "must be a finite number of at least " + nlohmann::json(least).dump();
+double StrictJson::number(double least, double most) const {
+    const auto text = [](double limit) { return nlohmann::json(limit).dump(); };
+    const std::string range = most == kAnyNumber
+                                  ? "must be a finite number of at least " + text(least)
+                                  : "must be a number from " + text(least) + " to " + text(most);
     if (!value_->is_number()) fail(range);
     const double number = value_->get<double>();
-    if (!(number >= least) || !std::isfinite(number)) fail(value_->dump() + ": " + range);
+    if (!(number >= least && number <= most) || !std::isfinite(number))
+        fail(value_->dump() + ": " + range);
     return number;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -32,8 +33,9 @@ public:
     [[nodiscard]] std::vector<StrictJson> items(size_t most) const;
 
     [[nodiscard]] int64_t integer(int64_t least, int64_t most) const;
-    /// Finite, at least `least`.
-    [[nodiscard]] double number(double least) const;
+    static constexpr double kAnyNumber = std::numeric_limits<double>::max();
+    /// Finite, from `least` to `most`.
+    [[nodiscard]] double number(double least, double most = kAnyNumber) const;
     [[nodiscard]] bool boolean() const;
     [[nodiscard]] std::string text() const;
 

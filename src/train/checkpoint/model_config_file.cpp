@@ -27,6 +27,7 @@ constexpr int64_t kMostPositions = int64_t{1} << 31;
 constexpr int64_t kWidest = int64_t{1} << 24;
 constexpr int64_t kMostHeads = int64_t{1} << 16;
 constexpr double kSmallest = 1e-30;  // of what must be positive, also as a float
+constexpr double kLargest = 1e30;    // likewise finite
 
 // transformers' defaults for keys that Qwen and Gemma 2 may leave out.
 constexpr int64_t kDefaultWindow = 4096;
@@ -123,11 +124,11 @@ private:
     }
     [[nodiscard]] double positive(std::string_view key, double otherwise) const {
         const auto value = given(key);
-        return value ? value->number(kSmallest) : otherwise;
+        return value ? value->number(kSmallest, kLargest) : otherwise;
     }
     [[nodiscard]] double not_negative(std::string_view key, double otherwise) const {
         const auto value = given(key);
-        return value ? value->number(0) : otherwise;
+        return value ? value->number(0, kLargest) : otherwise;
     }
     /// transformers' default where the key is missing; where it is null, `null`.
     [[nodiscard]] int64_t size(std::string_view key, int64_t missing, int64_t null,

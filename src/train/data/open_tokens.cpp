@@ -80,7 +80,16 @@ std::vector<std::string> expand(const std::string& list) {
     return files;
 }
 
-[[noreturn]] void fail_missing(const std::string& path) {
+[[noreturn]] void fail_missing(const std::string& path, DataFormat format) {
+    if (format != DataFormat::automatic && exists(path + ".idx")) {
+        throw InputFileError(path + ": is a Megatron dataset, " + path +
+                             ".idx and .bin, which "
+                             "say themselves what their tokens are: leave --data-format out");
+    }
+    if (format != DataFormat::automatic && exists(path + ".bin")) {
+        throw InputFileError(path + ": no such file, although " + path +
+                             ".bin exists: --data-format needs the full file name");
+    }
     if (exists(path + ".bin")) {
         throw InputFileError(path + ".idx: no such file, although " + path +
                              ".bin exists: a Megatron dataset needs both, for headerless tokens "
@@ -139,7 +148,7 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat for
     std::vector<MappedFile> files;
     for (const std::string& file : expand(path)) {
         if (!exists(file)) {
-            fail_missing(file);
+            fail_missing(file, format);
         }
         files.emplace_back(file);
     }

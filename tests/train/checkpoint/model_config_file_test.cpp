@@ -259,6 +259,8 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(gpt2_with("n_head", 7), HasSubstr("n_head: 7: must divide n_embd 768"));
     EXPECT_THAT(gpt2_with("vocab_size", -1), HasSubstr("vocab_size: -1"));
     EXPECT_THAT(gpt2_with("layer_norm_epsilon", "small"), HasSubstr("layer_norm_epsilon"));
+    EXPECT_THAT(gpt2_with("layer_norm_epsilon", 1e300),
+                HasSubstr("layer_norm_epsilon: 1e+300: must be a number from 1e-30 to 1e+30"));
     EXPECT_THAT(gpt2_with("tie_word_embeddings", 1),
                 HasSubstr("tie_word_embeddings: must be true"));
     EXPECT_THAT(message_of<InputFileError>([] { (void)parse_model_config("{", "c"); }),

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "src/train/checkpoint/checkpoint_folder.hpp"
+#include "src/train/checkpoint/training_state.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
@@ -328,9 +329,9 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
     EXPECT_THAT(refused([](TrainOptions& o) { o.model.tied = false; }),
                 HasSubstr("tie_word_embeddings"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.seed = 5; }),
-                HasSubstr("seed is 1234, this run has 5"));
+                HasSubstr("--seed is 1234, this run has 5"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.model.seq_length = 8; }),
-                HasSubstr("seq_length is 16, this run has 8"));
+                HasSubstr("--seq-length is 16, this run has 8"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.train_iters = 3; }),
                 HasSubstr("--train-iters 3: "));
     EXPECT_THAT(refused([](TrainOptions& o) { o.load += "/nowhere"; }),
@@ -410,6 +411,17 @@ TEST_F(Resume, SaysWhatIsNotAsItWasTheDataAmongIt) {
                 HasSubstr("not as in the run that saved it: --clip-grad 0.5 (was 1), --data-path " +
                           normal(other) + " (was " + normal(runs_.path("tokens.bin")) +
                           "), samples-per-epoch 124 (was 249)\n"));
+    // As former versions wrote numbers.
+    const std::string file = step_folder(runs_.path("saved"), 3) + "/training.json";
+    TrainingState state = parse_training_state(read_file(file), file);
+    for (std::string& flag : state.flags) {
+        if (flag == "--adam-beta1 0.9") flag = "--adam-beta1 0.89999997615814209";
+        if (flag == "--lr-warmup-fraction not given") flag = "--lr-warmup-fraction 0";
+    }
+    EXPECT_THAT(state.flags, ::testing::IsSupersetOf(
+                                 {"--adam-beta1 0.89999997615814209", "--lr-warmup-fraction 0"}));
+    write_file(file, print_training_state(state));
+    EXPECT_THAT(output([](TrainOptions&) {}), Not(HasSubstr("not as in the run")));
     // The same file by another name of its folder.
     EXPECT_THAT(output([&](TrainOptions& o) { o.data.path = {runs_.path("./tokens.bin")}; }),
                 Not(HasSubstr("not as in the run")));

@@ -93,6 +93,15 @@ TEST(OpenTokens, NamesWhatIsMissing) {
     EXPECT_THAT(message(",,"), HasSubstr("data path is empty"));
     testing::write_file(folder / "half.bin", testing::example_bin());
     EXPECT_THAT(message(folder / "half"), HasSubstr("half.idx: no such file, although"));
+    const auto raw = [](const std::string& path) {
+        return testing::message_of<InputFileError>(
+            [&] { (void)open_tokens(path, DataFormat::raw_u16); });
+    };
+    EXPECT_THAT(raw(folder / "half"), HasSubstr("half: no such file, although"));
+    EXPECT_THAT(raw(folder / "none"), HasSubstr("none: no such file"));
+    testing::write_file(folder / "whole.bin", testing::example_bin());
+    testing::write_file(folder / "whole.idx", "");
+    EXPECT_THAT(raw(folder / "whole"), HasSubstr("leave --data-format out"));
     std::filesystem::create_directory(folder / "folder");
     EXPECT_THAT(message(folder / "folder"), HasSubstr("a folder"));
 }

@@ -51,7 +51,9 @@ public:
         } catch (const std::exception& error) {  // those that run must not wait for the others
             const std::string reason = "--ranks " + std::to_string(ranks_) +
                                        ": the thread of rank " + std::to_string(ranks.size()) +
-                                       " cannot be started: " + error.what() + "; use fewer ranks";
+                                       " cannot be started (" + error.what() +
+                                       "): the system allows no more threads, or no memory for "
+                                       "their stacks; raise ulimit -u or -v, or use fewer ranks";
             const std::lock_guard lock(mutex);
             first = std::make_exception_ptr(Error(ExitCode::failed, reason));
             threads::abort(*hub, reason);

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of flags: nothing of a row may be missing, and every row is compared between ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/support/flag.hpp"
+#include "src/tool/flag_parser.hpp"
+#include "src/tool/train_program.hpp"
+#include "tests/train/data/expect_error.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::tool {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+using Words = std::vector<std::string>;
+
+/// What a flag may be given, other than what it has.
+Words another_value(const Flag& flag) {
+    static const std::map<std::string, Words> kForms{{"--rampup-batch-size", {"2", "2", "8"}},
+                                                     {"--param-group", {"*:weight_decay=0"}},
+                                                     {"--schedule-costs", {"3,4"}},
+                                                     {"--max-shard-size", {"1MB"}}};
+    if (const auto found = kForms.find(flag.name()); found != kForms.end()) return found->second;
+    for (const std::string& choice : flag.choices) {
+        if (choice != flag.text()) return {choice};
+    }
+    if (std::holds_alternative<std::string*>(flag.value) ||
+        std::holds_alternative<std::vector<std::string>*>(flag.value)) {
+        return {"x"};
+    }
+    for (const std::string number : {"3", "5", "0.25", "0.75"}) {
+        try {
+            if (number == flag.text()) continue;
+            flag.set({number});
+            return {number};
+        } catch (const UsageError&) {  // not in its range
+        }
+    }
+    return {};
+}
+
+TEST(Flags, OfTrainGptAreAllRowsOfTheTable) {
+    TrainProgram program;
+    std::set<std::string> rows;
+    for (const FlagGroup& group : program.flags()) {
+        EXPECT_FALSE(group.title.empty());
+        for (const Flag& flag : group.flags) {
+            EXPECT_TRUE(rows.insert(flag.name()).second) << flag.name() << " has two rows";
+        }
+    }
+    const std::set<std::string> without{"--help", "--version", "--config", "--print-config"};
+    std::set<std::string> read;
+    for (const CLI::Option* option : program.app().get_options()) {
+        const std::string name = "--" + option->get_lnames().front();
+        if (!without.contains(name)) read.insert(name);
+    }
+    EXPECT_EQ(read, rows);
+}
+
+TEST(Flags, HaveTextUnitAndChoicesThatTheyTake) {
+    TrainProgram program;
+    for (const FlagGroup& group : program.flags()) {
+        for (const Flag& flag : group.flags) {
+            EXPECT_TRUE(flag.name().starts_with("--")) << flag.names;
+            EXPECT_GT(flag.help.size(), 5U) << flag.names;
+            EXPECT_EQ(flag.unit.empty(), flag.is_switch()) << flag.names;
+            for (const std::string& choice : flag.choices) {
+                EXPECT_NO_THROW(flag.set({choice})) << flag.names << " " << choice;
+                EXPECT_EQ(flag.text(), choice) << flag.names;
+            }
+            if (flag.is_switch()) continue;
+            EXPECT_THAT(testing::message_of<UsageError>([&] { flag.set({""}); }),
+                        HasSubstr(flag.name() + " \"\": must not be empty"));
+        }
+    }
+}
+
+TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
+    std::vector<std::string> by_presence;
+    std::vector<std::string> by_others;
+    std::vector<std::string> samples;
+    TrainProgram program;
+    for (const FlagGroup& group : program.flags()) {
+        for (const Flag& flag : group.flags) {
+            if (flag.decides == Decides::samples) samples.push_back(flag.name());
+            if (flag.ranks == RanksCompare::nothing) {
+                by_others.push_back(flag.name());
+                continue;
+            }
+            if (flag.ranks == RanksCompare::presence) by_presence.push_back(flag.name());
+            if (flag.meaning) continue;  // below
+            const std::vector<std::string> before = compared_flags({group});
+            if (flag.is_switch()) {
+                *std::get<bool*>(flag.value) ^= true;
+            } else {
+                flag.set(another_value(flag));
+            }
+            const std::vector<std::string> after = compared_flags({group});
+            ASSERT_EQ(before.size(), after.size());
+            std::vector<std::string> changed;
+            for (size_t i = 0; i < before.size(); ++i) {
+                if (before[i] != after[i]) changed.push_back(after[i]);
+            }
+            ASSERT_EQ(changed.size(), 1U) << flag.name();
+            EXPECT_TRUE(changed.front().starts_with(flag.name() + " ")) << changed.front();
+        }
+    }
+    // Who adds one to these says why in its row.
+    EXPECT_THAT(by_presence, UnorderedElementsAre("--product-choices", "--data-path",
+                                                  "--train-data-path", "--valid-data-path",
+                                                  "--test-data-path", "--multiple-choice-path"));
+    EXPECT_THAT(by_others, UnorderedElementsAre("--model", "--group-query-attention", "--swiglu",
+                                                "--normalization", "--position-embedding-type",
+                                                "--bf16", "--recompute-activations"));
+    EXPECT_THAT(samples, UnorderedElementsAre("--seq-length", "--seed"));
+}
+
+TEST(Flags, ThatSayTogetherWhatAModelIsAreComparedByThat) {
+    const auto lines = [](const std::string& arguments) {
+        TrainProgram program;
+        program.app().parse("--transport threads --ranks 1 " + arguments);
+        program.resolve();
+        return compared_flags(program.flags());
+    };
+    const std::vector<std::string> plain = lines("");
+    for (const std::string arguments :
+         {"--bf16", "--recompute-activations", "--model-type llama", "--norm-epsilon 1e-3",
+          "--untie-embeddings-and-output-weights",
+          "--swiglu --normalization RMSNorm --position-embedding-type rope"}) {
+        EXPECT_NE(lines(arguments), plain) << arguments;
+    }
+    EXPECT_NE(lines("--model-type llama --rotary-base 500"), lines("--model-type llama"));
+    EXPECT_EQ(lines("--bf16"), lines("--dtype bf16"));
+    EXPECT_EQ(lines("--lr 0.0003"), plain);
+    EXPECT_THAT(plain, ::testing::Contains("--lr 0.0003"));
+    EXPECT_THAT(plain, ::testing::Contains("--adam-beta2 0.95"));
+}
+
+/// What a number of each type is refused with.
+TEST(FlagValues, AreDecimalInRangeAndFinite) {
+    int whole = 1;
+    uint64_t seed = 1;
+    float real = 1;
+    const auto refusal = [](FlagValue value, const std::string& word, FlagRange range) {
+        const Flag flag{.names = "--x", .value = value, .help = "x", .range = range};
+        return testing::message_of<UsageError>([&] { flag.set({word}); });
+    };
+    for (const std::string word :
+         {"wide", "010", "1e3", "0x10", "1.5", " 1", "99999999999999999999"}) {
+        EXPECT_THAT(refusal(&whole, word, {}), HasSubstr("--x " + word + ": not a number"));
+    }
+    EXPECT_THAT(refusal(&seed, "-1", {}), HasSubstr("--x -1: not a number"));
+    EXPECT_EQ(refusal(&whole, "3000000000", {}), "--x 3000000000: must be at most 2147483647");
+    EXPECT_EQ(refusal(&whole, "-1", at_least(0)), "--x -1: must be at least 0");
+    EXPECT_EQ(refusal(&whole, "11", between(1, 10)), "--x 11: must be at most 10");
+    EXPECT_EQ(refusal(&whole, "16777217", between(1, 1 << 24)),
+              "--x 16777217: must be at most 16777216");
+    for (const std::string word : {"nan", "inf", "1e999", "1e39", "0x1p3"}) {
+        EXPECT_THAT(refusal(&real, word, {}), HasSubstr("give a finite decimal number"));
+    }
+    EXPECT_EQ(refusal(&real, "1", fraction_below_1()), "--x 1: must be at least 0 and below 1");
+    EXPECT_EQ(refusal(&real, "0", above(0)), "--x 0: must be a finite positive number");
+    EXPECT_EQ(refusal(&real, "-0.5", at_least(0)),
+              "--x -0.5: must be a finite number that is not negative");
+    EXPECT_EQ(whole, 1);
+    EXPECT_EQ(real, 1);
+}
+
+TEST(FlagValues, AreNamesWithTheNearestOne) {
+    std::string text;
+    const Flag flag{.names = "--x", .value = &text, .help = "x", .choices = {"host", "cuda"}};
+    EXPECT_EQ(testing::message_of<UsageError>([&] { flag.set({"cudo"}); }),
+              "--x cudo: must be one of host, cuda; did you mean cuda?");
+}
+
+TEST(FlagValues, AreSizesWithAUnit) {
+    EXPECT_EQ(bytes_from("1000"), 1000U);
+    EXPECT_EQ(bytes_from("500MB"), 500'000'000U);
+    EXPECT_EQ(bytes_from("2GiB"), uint64_t{2} << 30);
+    EXPECT_EQ(bytes_from("3 kb"), 3000U);
+    EXPECT_EQ(bytes_from("16e"), 16'000'000'000'000'000'000U);
+    for (const char* text : {"", "MB", "5XB", "1.5GB", "-1", "17EiB", "5 GBs"}) {
+        EXPECT_EQ(bytes_from(text), std::nullopt) << text;
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::tool
