@@ -554,6 +554,27 @@ TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
     }
 }
 
+TEST_F(Launch, EndsWhereAProcessNeverTakesPart) {
+    const Arguments limited = small_model(data_) + Arguments{"--distributed-timeout-seconds", "1"};
+    for (const bool first : {true, false}) {
+        const Arguments command =
+            first ? under_mpirun(1, limited) + Arguments{":", "-np", "1", "/bin/true"}
+                  : Arguments{VOCABPIPE_MPIRUN,
+                              "--oversubscribe",
+                              "-np",
+                              "1",
+                              "/bin/true",
+                              ":",
+                              "-np",
+                              "2",
+                              VOCABPIPE_TRAIN_GPT} +
+                        limited;
+        EXPECT_THAT(only_line(command, 5),
+                    AllOf(HasSubstr("MPI_Init has not returned"),
+                          HasSubstr("--distributed-timeout-seconds 1: a process of this launch")));
+    }
+}
+
 TEST_F(Launch, RanksWithDifferentDataEndWithWhatDiffers) {
     write_dataset(folder_ / "shorter", some_tokens(4000));
     const Arguments command = under_mpirun(1, small_model(data_)) +
