@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/interrupt.hpp"
@@ -73,18 +74,16 @@ void check_options(const Options& options) {
     }
 }
 
-/// The outputs replace older ones, but never an input.
-void check_distinct(const std::vector<std::string>& inputs, const std::string& prefix) {
-    for (const char* suffix : {".bin", ".idx", ".model"}) {
-        const std::string output = prefix + suffix;
-        for (const std::string& input : inputs) {
-            std::error_code ignored;
-            if (std::filesystem::equivalent(input, output, ignored)) {
-                throw UsageError("--output " + prefix + ": " + output +
-                                 " would replace the input " + input + ", give another prefix");
-            }
-        }
-    }
+/// The outputs replace older ones, but neither an input nor anything else.
+void check_outputs(const Options& options) {
+    std::vector<std::string> inputs = options.inputs;
+    if (!options.tokenizer_model.empty()) inputs.push_back(options.tokenizer_model);
+    OutputCheck check(std::move(inputs));
+    const OutputKind ours = tokens_output(options.output);
+    check.add("--output", options.output + ".bin", ours);
+    check.add("--output", options.output + ".idx", ours);
+    const bool trains = options.tokenizer == "sentencepiece" && options.tokenizer_model.empty();
+    if (trains) check.add("--output", options.output + ".model", ours);
 }
 
 Vocabulary make_vocabulary(const Options& options, ProgressLine& progress) {
@@ -175,7 +174,7 @@ void prepare(Options options) {
     for (const std::string& input : options.inputs) {
         total_bytes += text_file_bytes(input);
     }
-    check_distinct(options.inputs, options.output);
+    check_outputs(options);
     { const OutputFile probe(options.output + ".bin"); }  // rather now than after the training
 
     ProgressLine progress;

@@ -50,7 +50,7 @@ void set_costs(const std::string& text, TrainOptions& options) {
     options.schedule_costs = std::pair{forward, backward};
 }
 
-void add_flags(CLI::App& app, TrainOptions& t, std::string& costs, std::string& time_products) {
+void add_flags(CLI::App& app, TrainOptions& t, std::string& costs) {
     app.add_option("--train-iters", t.train_iters, "Steps")->capture_default_str();
     app.add_option_function<std::vector<int64_t>>(
            "--rampup-batch-size",
@@ -111,7 +111,7 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs, std::string& 
         ->check(CLI::IsMember({"ordered", "native"}))
         ->default_str("ordered");
 
-    app.add_option("--time-products", time_products,
+    app.add_option("--time-products", t.time_products,
                    "File for the fastest algorithms of the matrix products that the run used on "
                    "GPUs, timed after its last step; for --product-choices of later runs");
 
@@ -139,7 +139,6 @@ int main(int argc, char** argv) {
     TrainOptions options;
     tool::Launch launch;
     std::string costs = "1,2";
-    std::string time_products;
     CLI::App app(
         "Trains a GPT, Llama, Qwen or Gemma with pipeline and vocabulary parallelism.\n"
         "  mpirun -np 2 train_gpt --data-path PREFIX ...\n"
@@ -147,7 +146,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", VOCABPIPE_VERSION);
     tool::ModelFlags model(app, options);
     tool::add_data_flags(app, options.data);
-    add_flags(app, options, costs, time_products);
+    add_flags(app, options, costs);
     tool::add_launch_flags(app, launch);
     const std::shared_ptr<tool::ConfigFile> config = tool::ConfigFile::add_to(app);
     const auto refuse = [](const std::string& what, ExitCode code) {
@@ -179,8 +178,12 @@ int main(int argc, char** argv) {
         model.resolve();
         set_costs(costs, options);
         tool::check_launch(app, launch, options);
-        if (!time_products.empty()) {
-            options.after_training = tool::products_writer(options.device, time_products);
+        if (!options.time_products.empty()) {
+            options.after_training = tool::products_writer(options.device, options.time_products);
+        }
+        for (const CLI::Option* read :
+             {app.get_config_ptr(), app.get_option("--product-choices")}) {
+            if (read->count() > 0) options.files_read.push_back(read->as<std::string>());
         }
         install_run_signals();
         options.stop_requested = stop_requested;

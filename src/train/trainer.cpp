@@ -3,6 +3,7 @@
 
 #include "src/model/parameters.hpp"
 #include "src/runtime/wait.hpp"
+#include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/batch_loader.hpp"
 #include "src/train/check_options.hpp"
@@ -10,6 +11,7 @@
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/data/training_data.hpp"
+#include "src/train/data/watched_files.hpp"
 #include "src/train/evaluation.hpp"
 #include "src/train/measure_links.hpp"
 #include "src/train/non_finite.hpp"
@@ -47,6 +49,9 @@ namespace {
 
 /// The first step pays for kernels that are compiled on first use; the last of these is measured.
 constexpr int64_t kStepsBeforeCosts = 3;
+
+/// Of the traces in --trace-dir: what was measured, and what was simulated.
+constexpr const char* kTraceEnds[] = {".json", ".simulated.json"};
 
 class Trainer {
 public:
@@ -134,6 +139,7 @@ private:
     /// What the files still need; what of it failed, too.
     void end() {
         if (saver_) print_saved(saver_->finish());
+        say_changed_data();
         communicator_.agree([this] {
             if (output_failure_) std::rethrow_exception(output_failure_);
             if (log_) log_->close();
@@ -170,6 +176,7 @@ private:
         plan_->check_memory(rank_);
         open_data();
         if (rank_ == 0) {
+            check_outputs();
             if (!options_.trace_dir.empty()) {
                 make_directories(options_.trace_dir, "--trace-dir");
                 const OutputFile probe(trace_path());  // rather now than after the last step
@@ -188,6 +195,43 @@ private:
         }
     }
 
+    /// Files that the run reads, for as far as their names say: a step of --load has many.
+    [[nodiscard]] std::vector<std::string> data_files() const {
+        std::vector<std::string> files = data_ ? data_->files() : std::vector<std::string>();
+        if (const std::string& set = options_.evaluation.multiple_choice_path; !set.empty()) {
+            files.push_back(set);
+        }
+        return files;
+    }
+
+    /// An output flag replaces neither what the run reads nor what somebody else wrote.
+    void check_outputs() const {
+        std::vector<std::string> inputs = data_files();
+        inputs.insert(inputs.end(), options_.files_read.begin(), options_.files_read.end());
+        for (const std::string& file : {options_.schedule, options_.cost_file}) {
+            inputs.push_back(file);
+        }
+        if (checkpoint_) {
+            for (const auto& entry : std::filesystem::directory_iterator(checkpoint_->folder())) {
+                inputs.push_back(entry.path().string());
+            }
+        }
+        OutputCheck check(std::move(inputs));
+        const auto add = [&](std::string_view flag, const std::string& path,
+                             const OutputKind& kind) {
+            if (!path.empty()) check.add(flag, path, kind);
+        };
+        if (!options_.trace_dir.empty()) {
+            for (const char* end : kTraceEnds) {
+                add("--trace-dir", trace_path() + end, trace_output());
+            }
+        }
+        add("--metrics", options_.metrics, metrics_output());
+        add("--report", options_.report, report_output());
+        add("--profile", options_.profile, profile_output());
+        add("--time-products", options_.time_products, product_choices_output());
+    }
+
     void open_data() {
         const bool trains = !options_.evaluation.skip_train;
         if (trains || validates(options_)) {
@@ -196,9 +240,11 @@ private:
             if (rank_ == 0) data_->check(options_.model.vocab_size);
         }
         evaluation_data_ = open_evaluation_data(options_, data_ ? &*data_ : nullptr);
+        if (rank_ == 0) watched_.emplace(data_files());
         if (!trains) return;
-        samples_ = data_->samples(DataSplit::train,
-                                  {.seq_length = options_.model.seq_length, .seed = options_.seed});
+        samples_ = data_->samples(DataSplit::train, {.seq_length = options_.model.seq_length,
+                                                     .seed = options_.seed,
+                                                     .vocab_size = options_.model.vocab_size});
         batch_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options_.micro_batch_size,
                                                    .replica = plan_->mesh().replica(rank_),
                                                    .replicas = plan_->mesh().data,
@@ -393,6 +439,13 @@ private:
                        .dtype = options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
                        .flags = bit_flags()});
         if (!options_.async_save) print_saved(saver_->finish());
+        say_changed_data();
+    }
+
+    /// Of data files that somebody touched meanwhile: a later start would read something else.
+    void say_changed_data() {
+        if (!watched_) return;
+        for (const std::string& change : watched_->changes()) say("data: " + change);
     }
 
     void print_saved(const std::optional<SaveReport>& saved) {
@@ -515,9 +568,9 @@ private:
         if (!options_.trace_dir.empty()) {
             const std::string path = trace_path();
             const std::string name = path.substr(options_.trace_dir.size() + 1);
-            write_chrome_trace(path + ".json", timeline, programs(),
+            write_chrome_trace(path + kTraceEnds[0], timeline, programs(),
                                name + ", last step, executed");
-            write_chrome_trace(path + ".simulated.json", simulation.timeline, programs(),
+            write_chrome_trace(path + kTraceEnds[1], simulation.timeline, programs(),
                                name + ", simulated from measured pass costs");
             std::printf("timeline: %s.json (open in https://ui.perfetto.dev)\n", path.c_str());
         }
@@ -531,6 +584,7 @@ private:
     std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
     std::optional<TrainingData> data_;
+    std::optional<WatchedFiles> watched_;           ///< data, on rank 0
     std::unique_ptr<const SampleSource> samples_;   ///< to train on
     std::unique_ptr<const Checkpoint> checkpoint_;  ///< until its weights are in place
     std::optional<SaveFolder> save_folder_;         ///< on rank 0

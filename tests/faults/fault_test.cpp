@@ -184,6 +184,26 @@ TEST_F(Fault, OneCommandLineBeginsARunAndGoesOnWithIt) {
     EXPECT_THAT(run("4"), HasSubstr("goes on after step 2"));
 }
 
+TEST_F(Fault, DataThatAreCutOffEndTheRunWithTheirName) {
+    Job job(folder_, on_threads(2, endless()));
+    ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+    std::filesystem::resize_file(data_ + ".bin", 0);
+    EXPECT_EQ(job.wait(kEnd), 3) << job.error();
+    EXPECT_THAT(job.error(), HasSubstr(data_ + ".bin: ends at byte "));
+    EXPECT_EQ(lines_with(job.error(), "train_gpt: error: ").size(), 1u) << job.error();
+}
+
+TEST_F(Fault, DataThatAreReplacedAreToldOfAtTheEnd) {
+    Job job(folder_, on_threads(2, endless()));
+    ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+    write_dataset(folder_ / "new", some_tokens(5000));
+    std::filesystem::rename(folder_ / "new.bin", data_ + ".bin");
+    job.signal(SIGUSR1);
+    EXPECT_EQ(job.wait(kEnd), 0) << job.error();
+    EXPECT_EQ(lines_with(job.output(), "data: ").size(), 1u) << job.output();
+    EXPECT_THAT(job.output(), HasSubstr("data: " + data_ + ".bin: was replaced by another file"));
+}
+
 TEST_F(Fault, ADivergedRunCountsWhatItSkippedAndIsNoSuccess) {
     Job job(folder_,
             on_threads(2, small_model(data_) + Arguments{"--train-iters", "6", "--lr", "1e30"}));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/mapped_file.hpp"
+#include "src/train/data/data_file.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,58 +24,67 @@ namespace {
 
 }  // namespace
 
-MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-    const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) {
-        fail(path_, "cannot open", errno);
-    }
+DataFile::DataFile(std::string path) : path_(std::move(path)) {
+    // Without O_NONBLOCK a pipe that nobody writes to would be waited for here.
+    file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file_ < 0) fail(path_, "cannot open", errno);
     struct stat status {};
-    if (::fstat(file, &status) != 0) {
+    if (::fstat(file_, &status) != 0) {
         const int error = errno;
-        ::close(file);
+        close();
         fail(path_, "cannot open", error);
     }
     if (!S_ISREG(status.st_mode)) {
-        ::close(file);
+        close();
         throw InputFileError(path_ + ": not a regular file" +
                              (S_ISDIR(status.st_mode) ? " but a folder" : ""));
     }
     size_ = static_cast<uint64_t>(status.st_size);
-    if (size_ > 0) {
-        void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
-        const int error = errno;
-        if (address == MAP_FAILED) {
-            ::close(file);
-            fail(path_, "cannot map into memory", error);
-        }
-        data_ = static_cast<const std::byte*>(address);
-    }
-    ::close(file);
 }
 
-MappedFile::~MappedFile() {
-    unmap();
+DataFile::~DataFile() {
+    close();
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
+DataFile::DataFile(DataFile&& other) noexcept
     : path_(std::move(other.path_)),
-      data_(std::exchange(other.data_, nullptr)),
+      file_(std::exchange(other.file_, -1)),
       size_(std::exchange(other.size_, 0)) {}
 
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+DataFile& DataFile::operator=(DataFile&& other) noexcept {
     if (this != &other) {
-        unmap();
+        close();
         path_ = std::move(other.path_);
-        data_ = std::exchange(other.data_, nullptr);
+        file_ = std::exchange(other.file_, -1);
         size_ = std::exchange(other.size_, 0);
     }
     return *this;
 }
 
-void MappedFile::unmap() noexcept {
-    if (data_ != nullptr) {
-        ::munmap(const_cast<std::byte*>(data_), size_);
+void DataFile::close() noexcept {
+    if (file_ >= 0) ::close(std::exchange(file_, -1));
+}
+
+void DataFile::read(uint64_t offset, std::span<std::byte> out) const {
+    while (!out.empty()) {
+        const ssize_t got = ::pread(file_, out.data(), out.size(), static_cast<off_t>(offset));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) fail(path_, "cannot read", errno);
+        if (got == 0) {
+            throw InputFileError(path_ + ": ends at byte " + std::to_string(offset) + ", but had " +
+                                 std::to_string(size_) +
+                                 " bytes when it was opened: it was cut off or replaced in place; "
+                                 "give a whole file, and leave it alone until the end");
+        }
+        offset += static_cast<uint64_t>(got);
+        out = out.subspan(static_cast<size_t>(got));
     }
+}
+
+std::vector<std::byte> DataFile::head(size_t count) const {
+    std::vector<std::byte> bytes(static_cast<size_t>(std::min<uint64_t>(count, size_)));
+    read(0, bytes);
+    return bytes;
 }
 
 }  // namespace vocabpipe
