@@ -362,6 +362,14 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
         EXPECT_EQ(contents(saved), damaged) << name;
         write_file(path, text);
     }
+    // Damage comes first, where the run could not go on from the step anyway.
+    const std::string config = read_file(step + "/config.json");
+    std::string other = config;
+    other.replace(other.find("0.02"), 4, "0.03");
+    write_file(step + "/config.json", other);
+    EXPECT_THAT(refused([](TrainOptions& o) { o.train_iters = 3; }),
+                HasSubstr("config.json: its checksum"));
+    write_file(step + "/config.json", config);
     EXPECT_EQ(contents(saved), before);
 }
 
