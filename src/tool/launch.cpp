@@ -142,6 +142,16 @@ bool first_of_launch() {
     return first == std::atoi(rank);
 }
 
+std::string describe(const std::exception& error) {
+    const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+    if (of_system == nullptr || of_system->code() != std::errc::resource_unavailable_try_again) {
+        return error.what();
+    }
+    return "a thread cannot be started: " + of_system->code().message() +
+           "; raise ulimit -u (threads of a user) or ulimit -v (memory), whichever is set, or use "
+           "fewer ranks or --threads-per-rank";
+}
+
 int report_before_launch(const char* program, const std::string& what, ExitCode code) {
     const bool print = first_of_launch();
     if (!print) std::this_thread::sleep_for(std::chrono::seconds(2));
@@ -172,8 +182,6 @@ int run_ranks(const char* program, const Launch& launch,
                        patience_seconds(given.value_or(launcher_grace_seconds()));
         };
     }
-    std::optional<LauncherWatch> launcher;
-    if (!threads && std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) launcher.emplace();
     const WaitOptions wait{.timeout_seconds = launch.timeout_seconds, .interrupted = interrupted};
     const auto make_world = [&] {
         if (threads) return World::threads(launch.ranks, wait);
@@ -181,6 +189,8 @@ int run_ranks(const char* program, const Launch& launch,
         return World::mpi(wait);
     };
     try {
+        std::optional<LauncherWatch> launcher;
+        if (!threads && std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) launcher.emplace();
         std::unique_ptr<Watchdog> finalising;  // outlives the world
         World world = make_world();
         int rank = 0;
@@ -210,13 +220,15 @@ int run_ranks(const char* program, const Launch& launch,
                             "host",
                         ExitCode::out_of_memory);
         } catch (const std::exception& error) {
-            return fail(error.what(), ExitCode::failed);
+            return fail(describe(error), ExitCode::failed);
         }
         const int code = finish_output(program, ExitCode::ok);
         if (!threads) finalising = watch_over(program, "MPI_Finalize", launch.timeout_seconds);
         return code;
     } catch (const Error& error) {  // no world
         return report(program, error.what(), error.exit_code(), first_of_launch());
+    } catch (const std::system_error& error) {
+        return report(program, describe(error), ExitCode::failed, first_of_launch());
     }
 }
 
