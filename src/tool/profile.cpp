@@ -63,6 +63,7 @@ void run(Options& options) {
     options.model->resolve();
     options.train.date = utc_now();
     install_run_signals();
+    options.train.terminated = ending_signal;
     const int code = run_ranks("vocabpipe", options.launch, [&](Communicator& communicator) {
         const bool writes = communicator.rank() == 0;
         communicator.agree([&] {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <vector>
 
 #include "src/train/data/sentencepiece_tokenizer.hpp"
@@ -213,19 +214,18 @@ TEST(DataPrepare, LeavesNothingBehindWhenTerminated) {
     for (int i = 0; i < 100; ++i) {
         inputs += " a.txt";  // a minute of work
     }
-    const Outcome made =
-        testing::run_shell("cd '" + (folder / "") +
-                           "' && '" VOCABPIPE_PROGRAM
-                           "' data prepare --output set "
-                           "--tokenizer-model m.model --input" +
-                           inputs +
-                           " & job=$!; "
-                           "cd '" +
-                           (folder / "") +
-                           "'; until ls set.bin.partial-* >/dev/null 2>&1; do sleep 0.05; "
-                           "done; sleep 0.3; kill $job; wait $job");
-    EXPECT_EQ(made.exit_code, 128 + 15);
-    EXPECT_EQ(folder.names(), before);
+    for (const int signal : {SIGTERM, SIGHUP}) {
+        const Outcome made = testing::run_shell(
+            "cd '" + (folder / "") +
+            "' && '" VOCABPIPE_PROGRAM
+            "' data prepare --output set --tokenizer-model m.model --input" +
+            inputs + " & job=$!; cd '" + (folder / "") +
+            "'; until ls set.bin.partial-* >/dev/null 2>&1; do sleep 0.05; done; sleep 0.3; "
+            "kill -" +
+            std::to_string(signal) + " $job; wait $job");
+        EXPECT_EQ(made.exit_code, 128 + signal);
+        EXPECT_EQ(folder.names(), before);
+    }
 }
 
 TEST(DataInspect, ReadsLlmcAndRawFiles) {
@@ -341,7 +341,8 @@ INSTANTIATE_TEST_SUITE_P(
                  2, "is too large for this text: at most"},
         BadInput{"data prepare --input a.txt --output ''", 2, "--output"},
         BadInput{"data prepare --input a.txt --output sub/", 2, "names a folder"},
-        BadInput{"data prepare --input self.bin --output self", 2, "--output self.bin: is read by the same command and would be replaced"},
+        BadInput{"data prepare --input self.bin --output self", 2,
+                 "--output self.bin: is read by the same command and would be replaced"},
         BadInput{"data inspect", 2, "path is required"},
         BadInput{"data inspect raw --data-format raw-u64", 2, "raw-u64"},
         BadInput{"data inspect raw --data-format raw-u16 --vocab-size 0", 2, "--vocab-size"},
