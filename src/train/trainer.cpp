@@ -3,7 +3,6 @@
 
 #include "src/model/parameters.hpp"
 #include "src/runtime/wait.hpp"
-#include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/batch_loader.hpp"
 #include "src/train/check_options.hpp"
@@ -21,6 +20,7 @@
 #include "src/train/rank_placement.hpp"
 #include "src/train/resume.hpp"
 #include "src/train/run_limits.hpp"
+#include "src/train/run_outputs.hpp"
 #include "src/train/run_report.hpp"
 #include "src/train/same_on_every_rank.hpp"
 #include "src/train/step_log.hpp"
@@ -49,9 +49,6 @@ namespace {
 
 /// The first step pays for kernels that are compiled on first use; the last of these is measured.
 constexpr int64_t kStepsBeforeCosts = 3;
-
-/// Of the traces in --trace-dir: what was measured, and what was simulated.
-constexpr const char* kTraceEnds[] = {".json", ".simulated.json"};
 
 class Trainer {
 public:
@@ -176,7 +173,7 @@ private:
         plan_->check_memory(rank_);
         open_data();
         if (rank_ == 0) {
-            check_outputs();
+            check_outputs(options_, input_files(), trace_path());
             if (!options_.trace_dir.empty()) {
                 make_directories(options_.trace_dir, "--trace-dir");
                 const OutputFile probe(trace_path());  // rather now than after the last step
@@ -195,7 +192,6 @@ private:
         }
     }
 
-    /// Files that the run reads, for as far as their names say: a step of --load has many.
     [[nodiscard]] std::vector<std::string> data_files() const {
         std::vector<std::string> files = data_ ? data_->files() : std::vector<std::string>();
         if (const std::string& set = options_.evaluation.multiple_choice_path; !set.empty()) {
@@ -204,32 +200,17 @@ private:
         return files;
     }
 
-    /// An output flag replaces neither what the run reads nor what somebody else wrote.
-    void check_outputs() const {
-        std::vector<std::string> inputs = data_files();
-        inputs.insert(inputs.end(), options_.files_read.begin(), options_.files_read.end());
-        for (const std::string& file : {options_.schedule, options_.cost_file}) {
-            inputs.push_back(file);
+    /// That no output may replace.
+    [[nodiscard]] std::vector<std::string> input_files() const {
+        std::vector<std::string> files = data_files();
+        files.insert(files.end(), options_.files_read.begin(), options_.files_read.end());
+        files.push_back(options_.schedule);
+        files.push_back(options_.cost_file);
+        if (!checkpoint_) return files;
+        for (const auto& entry : std::filesystem::directory_iterator(checkpoint_->folder())) {
+            files.push_back(entry.path().string());
         }
-        if (checkpoint_) {
-            for (const auto& entry : std::filesystem::directory_iterator(checkpoint_->folder())) {
-                inputs.push_back(entry.path().string());
-            }
-        }
-        OutputCheck check(std::move(inputs));
-        const auto add = [&](std::string_view flag, const std::string& path,
-                             const OutputKind& kind) {
-            if (!path.empty()) check.add(flag, path, kind);
-        };
-        if (!options_.trace_dir.empty()) {
-            for (const char* end : kTraceEnds) {
-                add("--trace-dir", trace_path() + end, trace_output());
-            }
-        }
-        add("--metrics", options_.metrics, metrics_output());
-        add("--report", options_.report, report_output());
-        add("--profile", options_.profile, profile_output());
-        add("--time-products", options_.time_products, product_choices_output());
+        return files;
     }
 
     void open_data() {
@@ -568,9 +549,9 @@ private:
         if (!options_.trace_dir.empty()) {
             const std::string path = trace_path();
             const std::string name = path.substr(options_.trace_dir.size() + 1);
-            write_chrome_trace(path + kTraceEnds[0], timeline, programs(),
+            write_chrome_trace(path + kExecutedTrace, timeline, programs(),
                                name + ", last step, executed");
-            write_chrome_trace(path + kTraceEnds[1], simulation.timeline, programs(),
+            write_chrome_trace(path + kSimulatedTrace, simulation.timeline, programs(),
                                name + ", simulated from measured pass costs");
             std::printf("timeline: %s.json (open in https://ui.perfetto.dev)\n", path.c_str());
         }
