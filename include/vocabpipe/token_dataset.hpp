@@ -16,6 +16,9 @@ struct TokenDatasetOptions {
     int64_t seq_length = 0;  ///< tokens of a sample
     uint64_t seed = 1234;    ///< of the order. Megatron's default.
     bool shuffle = true;     ///< false: stream order, for evaluation
+    /// A sample with an id from here on is an InputFileError; 0: they are not looked at. Files that
+    /// check_tokens() found right may be overwritten while a run reads them.
+    int64_t vocab_size = 0;
 };
 
 /// Training samples of a token stream. The stream is cut at stride seq_length; a sample has one
@@ -34,6 +37,8 @@ public:
     void sample(int64_t index, std::span<int32_t> tokens_and_next) const override;
 
 private:
+    [[noreturn]] void fail(int64_t token, int32_t value) const;
+
     std::shared_ptr<const TokenSource> source_;
     TokenDatasetOptions options_;
     int64_t samples_;

@@ -25,7 +25,8 @@ struct TokenSourceInfo {
     int64_t sequences = -1;          ///< -1: the format does not say
     int32_t end_of_document = -1;    ///< the token, where the format fixes it; -1: it does not
     int64_t bytes = 0;               ///< tokens and headers
-    std::vector<std::string> files;  ///< in stream order
+    std::vector<std::string> files;  ///< of tokens, in stream order
+    std::string index;               ///< the file that says where documents begin; empty: none
 };
 
 /// A stream of token ids. Reading is const and safe from several threads.

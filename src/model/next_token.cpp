@@ -67,7 +67,7 @@ std::vector<float> NextToken::logits(Context& ctx, std::span<const int32_t> toke
 
 int32_t sample(std::span<const float> logits, const SamplingOptions& options, double u) {
     if (!std::ranges::all_of(logits, [](float z) { return std::isfinite(z); })) {
-        throw Error(ExitCode::failed,
+        throw Error(ExitCode::not_finite,
                     "the model's logits are not all finite: its training has diverged; load an "
                     "earlier step");
     }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/interrupt.hpp"
@@ -20,6 +21,7 @@
 #include "src/train/data/sentencepiece_tokenizer.hpp"
 #include "src/train/data/sentencepiece_training.hpp"
 #include "src/train/data/text_file.hpp"
+#include "src/train/data/utf8_check.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
@@ -55,12 +57,17 @@ std::string output_prefix(const std::string& output) {
     return prefix;
 }
 
+bool keeps_bytes(const Options& options) {
+    return options.tokenizer == "bytes" ||
+           (options.tokenizer.empty() && options.tokenizer_model.empty());
+}
+
 void check_options(const Options& options) {
     const bool model_given = !options.tokenizer_model.empty();
     if (options.tokenizer == "bytes" && model_given) {
         throw UsageError("--tokenizer-model needs --tokenizer sentencepiece, not bytes");
     }
-    const bool bytes = options.tokenizer == "bytes" || (options.tokenizer.empty() && !model_given);
+    const bool bytes = keeps_bytes(options);
     if (bytes && options.vocab_size != 0 && options.vocab_size != ByteTokenizer::kVocabSize) {
         throw UsageError("--vocab-size " + std::to_string(options.vocab_size) +
                          ": the bytes tokenizer has 257 ids, leave out --vocab-size or give "
@@ -73,18 +80,38 @@ void check_options(const Options& options) {
     }
 }
 
-/// The outputs replace older ones, but never an input.
-void check_distinct(const std::vector<std::string>& inputs, const std::string& prefix) {
-    for (const char* suffix : {".bin", ".idx", ".model"}) {
-        const std::string output = prefix + suffix;
-        for (const std::string& input : inputs) {
-            std::error_code ignored;
-            if (std::filesystem::equivalent(input, output, ignored)) {
-                throw UsageError("--output " + prefix + ": " + output +
-                                 " would replace the input " + input + ", give another prefix");
-            }
-        }
-    }
+/// The outputs replace older ones, but neither an input nor anything else.
+void check_outputs(const Options& options) {
+    std::vector<std::string> inputs = options.inputs;
+    if (!options.tokenizer_model.empty()) inputs.push_back(options.tokenizer_model);
+    OutputCheck check(std::move(inputs));
+    const OutputKind ours = tokens_output(options.output);
+    check.add("--output", options.output + ".bin", ours);
+    check.add("--output", options.output + ".idx", ours);
+    const bool trains = options.tokenizer == "sentencepiece" && options.tokenizer_model.empty();
+    if (trains) check.add("--output", options.output + ".model", ours);
+}
+
+/// Bytes are tokens whatever they mean; SentencePiece would learn from U+FFFD in the place of each.
+void refuse_binary(const Options& options, const TextCheck& text) {
+    const int64_t strange = text.invalid + text.zeros;
+    if (keeps_bytes(options) || strange * 10 < text.bytes || strange == 0) return;
+    throw InputFileError(options.inputs.front() +
+                         (options.inputs.size() > 1 ? " and the other inputs" : "") + ": " +
+                         std::to_string(text.invalid) + " of " + std::to_string(text.bytes) +
+                         " bytes are not UTF-8 and " + std::to_string(text.zeros) +
+                         " are zero: this is no text; convert it to UTF-8, or use --tokenizer "
+                         "bytes");
+}
+
+/// What became of bytes that are no text, on standard error.
+void note_invalid(const Options& options, const TextCheck& text) {
+    if (text.invalid == 0) return;
+    std::fprintf(
+        stderr, "vocabpipe: note: %lld of %lld bytes are not UTF-8, first in %s; %s\n",
+        static_cast<long long>(text.invalid), static_cast<long long>(text.bytes),
+        text.first.c_str(),
+        keeps_bytes(options) ? "they are kept as they are" : "U+FFFD stands in the place of each");
 }
 
 Vocabulary make_vocabulary(const Options& options, ProgressLine& progress) {
@@ -103,7 +130,17 @@ Vocabulary make_vocabulary(const Options& options, ProgressLine& progress) {
         progress.announce("training the vocabulary ...");
         SentencePieceTrainingOptions training;
         training.vocab_size = options.vocab_size;
-        std::string model = train_sentencepiece(options.inputs, training);
+        SentencePieceVocabulary trained_here = train_sentencepiece(options.inputs, training);
+        if (trained_here.unbroken_left_out > 0) {
+            progress.clear();
+            std::fprintf(stderr,
+                         "vocabpipe: note: the vocabulary is learned without %.1f MB of %.1f MB of "
+                         "text that has no white space for thousands of bytes; all of it is "
+                         "encoded\n",
+                         static_cast<double>(trained_here.unbroken_left_out) * 1e-6,
+                         static_cast<double>(trained_here.unbroken) * 1e-6);
+        }
+        std::string model = std::move(trained_here.model);
         auto trained = std::make_unique<SentencePieceTokenizer>(model, options.output + ".model");
         return {std::move(trained), std::move(model)};
     }
@@ -175,7 +212,9 @@ void prepare(Options options) {
     for (const std::string& input : options.inputs) {
         total_bytes += text_file_bytes(input);
     }
-    check_distinct(options.inputs, options.output);
+    check_outputs(options);
+    const TextCheck text = check_text_files(options.inputs);
+    refuse_binary(options, text);
     { const OutputFile probe(options.output + ".bin"); }  // rather now than after the training
 
     ProgressLine progress;
@@ -186,6 +225,7 @@ void prepare(Options options) {
     progress.announce("writing ...");
     const MegatronTotals totals = publish(options, vocabulary.trained_model, writer);
     progress.clear();
+    note_invalid(options, text);
 
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     const std::string type(token_type_name(totals.type));

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -83,6 +82,19 @@ void check_memory(const ModelConfig& config, const ModelPartition& partition,
                            " are available; use a smaller --seq-length or a smaller model");
 }
 
+/// Standard input, if it ends: of /dev/zero no memory would be left.
+std::string read_prompt() {
+    constexpr size_t kMostBytes = size_t{1} << 20;  // beyond the context of any model
+    std::string prompt(kMostBytes + 1, '\0');
+    std::cin.read(prompt.data(), static_cast<std::streamsize>(prompt.size()));
+    prompt.resize(static_cast<size_t>(std::cin.gcount()));
+    if (prompt.size() > kMostBytes) {
+        throw UsageError("--prompt -: standard input has more than " + std::to_string(kMostBytes) +
+                         " bytes; give a shorter text");
+    }
+    return prompt;
+}
+
 void generate_text(const Options& o) {
     const Checkpoint checkpoint(find_checkpoint(o.load, /*weights_only=*/true));
     ModelConfig config = checkpoint.config();
@@ -94,8 +106,7 @@ void generate_text(const Options& o) {
     const std::unique_ptr<Tokenizer> tokenizer =
         find_tokenizer(o, checkpoint.folder(), config.vocab_size);
 
-    std::string prompt = o.prompt;
-    if (prompt == "-") prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+    const std::string prompt = o.prompt == "-" ? read_prompt() : o.prompt;
     std::vector<int32_t> ids;
     // A run of this program has seen documents without it, a model from elsewhere with it.
     std::error_code ignored;

@@ -19,11 +19,13 @@ InterruptGuard::InterruptGuard() {
     received = 0;
     std::signal(SIGINT, note);
     std::signal(SIGTERM, note);
+    if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup's word
 }
 
 InterruptGuard::~InterruptGuard() {
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
+    if (std::signal(SIGHUP, SIG_DFL) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
 void InterruptGuard::check() const {

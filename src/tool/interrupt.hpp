@@ -3,13 +3,14 @@
 
 namespace vocabpipe::tool {
 
-/// Thrown to unwind, and so to remove temporary files, after SIGINT or SIGTERM. The exit code is
-/// 128 + signal.
+/// Thrown to unwind, and so to remove temporary files, after SIGINT, SIGTERM or SIGHUP. The exit
+/// code is 128 + signal.
 struct Interrupted {
     int signal;
 };
 
-/// While it lives, SIGINT and SIGTERM are noted and check() throws Interrupted. One at a time.
+/// While it lives, SIGINT, SIGTERM and SIGHUP are noted and check() throws Interrupted. One at a
+/// time.
 class InterruptGuard {
 public:
     InterruptGuard();

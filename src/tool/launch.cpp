@@ -3,15 +3,20 @@
 
 #include "src/support/read_whole_file.hpp"
 #include "src/tool/devices.hpp"
+#include "src/tool/launcher_watch.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/tool/text.hpp"
+#include "src/tool/watchdog.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <new>
+#include <optional>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -28,18 +33,30 @@ int report(const char* program, const std::string& what, ExitCode code, bool pri
     return static_cast<int>(code);
 }
 
-/// What a launcher leaves between SIGTERM and SIGKILL: Open MPI's own parameter, which mpirun hands
-/// on to its ranks.
+/// What a launcher leaves until SIGKILL: Open MPI's own parameter, which mpirun hands on to its
+/// ranks, and which it waits before SIGTERM as well as after it.
 double launcher_grace_seconds() {
     const char* const given = std::getenv("OMPI_MCA_odls_base_sigkill_timeout");
     const double seconds = given == nullptr ? 0 : std::atof(given);
-    return seconds > 0 ? seconds : 1;
+    return (seconds > 0 ? seconds : 1) * (ending_was_announced() ? 2 : 1);
 }
 
-/// How long a rank that was told to end goes on waiting for others: of a short grace most is kept
-/// for saying what it waited for, of a long one two seconds.
+/// How long a rank that was told to end goes on waiting for others: of the grace two thirds of a
+/// second to two seconds are kept for saying what it waited for.
 double patience_seconds(double grace) {
-    return grace < 3 ? grace / 3 : grace - 2;
+    return std::max(grace / 3, grace - std::clamp(grace / 3, 2.0 / 3, 2.0));
+}
+
+/// Ends the process with a line if `call`, which no other process may make wait, is not over in
+/// time: MPI itself has no deadline for it.
+std::unique_ptr<Watchdog> watch_over(const char* program, const char* call, double seconds) {
+    return std::make_unique<Watchdog>(seconds, [program, call, seconds] {
+        std::ostringstream what;
+        what << call << " has not returned for --distributed-timeout-seconds " << seconds
+             << ": a process of this launch does not take part; see that mpirun starts this "
+                "program alone, and that none of its ranks is stopped";
+        std::_Exit(report_before_launch(program, what.str(), ExitCode::communication));
+    });
 }
 
 }  // namespace
@@ -122,6 +139,16 @@ bool first_of_launch() {
     return first == std::atoi(rank);
 }
 
+std::string describe(const std::exception& error) {
+    const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+    if (of_system == nullptr || of_system->code() != std::errc::resource_unavailable_try_again) {
+        return error.what();
+    }
+    return "a thread cannot be started: " + of_system->code().message() +
+           "; raise ulimit -u (threads of a user) or ulimit -v (memory), whichever is set, or use "
+           "fewer ranks or --threads-per-rank";
+}
+
 int report_before_launch(const char* program, const std::string& what, ExitCode code) {
     const bool print = first_of_launch();
     if (!print) std::this_thread::sleep_for(std::chrono::seconds(2));
@@ -146,17 +173,22 @@ int run_ranks(const char* program, const Launch& launch,
     // Threads wait for no rank that a launcher could have lost.
     std::function<bool()> interrupted;
     if (!threads) {
-        const double patience =
-            patience_seconds(launch.sigterm_grace_seconds.value_or(launcher_grace_seconds()));
-        interrupted = [patience] {
-            return ending_signal() != 0 && seconds_since_terminated() >= patience;
+        interrupted = [given = launch.sigterm_grace_seconds] {
+            return ending_signal() != 0 &&
+                   seconds_since_terminated() >=
+                       patience_seconds(given.value_or(launcher_grace_seconds()));
         };
     }
     const WaitOptions wait{.timeout_seconds = launch.timeout_seconds, .interrupted = interrupted};
     const auto make_world = [&] {
-        return threads ? World::threads(launch.ranks, wait) : World::mpi(wait);
+        if (threads) return World::threads(launch.ranks, wait);
+        const auto watchdog = watch_over(program, "MPI_Init", launch.timeout_seconds);
+        return World::mpi(wait);
     };
     try {
+        std::optional<LauncherWatch> launcher;
+        if (!threads && std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) launcher.emplace();
+        std::unique_ptr<Watchdog> finalising;  // outlives the world
         World world = make_world();
         int rank = 0;
         const auto fail = [&](const std::string& what, ExitCode code) {
@@ -174,7 +206,9 @@ int run_ranks(const char* program, const Launch& launch,
                 body(communicator);
             });
         } catch (const AgreedError& error) {
-            return report(program, error.what(), error.exit_code(), rank == 0);
+            const int code = report(program, error.what(), error.exit_code(), rank == 0);
+            if (!threads) finalising = watch_over(program, "MPI_Finalize", launch.timeout_seconds);
+            return code;
         } catch (const Error& error) {
             return fail(error.what(), error.exit_code());
         } catch (const std::bad_alloc&) {
@@ -183,11 +217,15 @@ int run_ranks(const char* program, const Launch& launch,
                             "host",
                         ExitCode::out_of_memory);
         } catch (const std::exception& error) {
-            return fail(error.what(), ExitCode::failed);
+            return fail(describe(error), ExitCode::failed);
         }
-        return finish_output(program, ExitCode::ok);
+        const int code = finish_output(program, ExitCode::ok);
+        if (!threads) finalising = watch_over(program, "MPI_Finalize", launch.timeout_seconds);
+        return code;
     } catch (const Error& error) {  // no world
         return report(program, error.what(), error.exit_code(), first_of_launch());
+    } catch (const std::system_error& error) {
+        return report(program, describe(error), ExitCode::failed, first_of_launch());
     }
 }
 

@@ -7,6 +7,7 @@
 #include "vocabpipe/world.hpp"
 
 #include <CLI/CLI.hpp>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -32,6 +33,9 @@ void check_launch(const CLI::App& app, Launch& launch, TrainOptions& options);
 /// Errors before there is a world are the same on every rank that was started with the same flags;
 /// the first of them prints. The environment is only trusted for who prints.
 [[nodiscard]] bool first_of_launch();
+
+/// What an exception says, with a remedy where it is a thread that the system refused.
+[[nodiscard]] std::string describe(const std::exception& error);
 
 /// Reports an error from before there is a world and returns its exit code. mpirun ends everything
 /// at the first rank that fails: those that do not print leave time to the one that does.

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <system_error>
 
 #include "src/tool/commands.hpp"
 #include "src/tool/flag_values.hpp"
@@ -86,6 +87,8 @@ int main(int argc, char** argv) {
         return 128 + interrupted.signal;
     } catch (const std::bad_alloc&) {
         return tool::report("out of memory", ExitCode::out_of_memory);
+    } catch (const std::system_error& error) {
+        return tool::report(tool::describe(error), ExitCode::failed);
     } catch (const std::exception& error) {
         return tool::report(std::string("internal: ") + error.what(), ExitCode::failed);
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/progress.hpp"
@@ -82,7 +83,11 @@ void run(Arguments arguments) {
     options.evaluation = evaluation_from(arguments.evaluation);
     options.recompute = recompute_from(arguments.recompute);
     std::unique_ptr<OutputFile> page;  // an impossible name shows before the work, not after
-    if (!arguments.html.empty()) page = std::make_unique<OutputFile>(arguments.html);
+    if (!arguments.html.empty()) {
+        OutputCheck({arguments.model, arguments.gpu, arguments.profile})
+            .add("--html", arguments.html, page_output());
+        page = std::make_unique<OutputFile>(arguments.html);
+    }
     Plan plan;
     {
         Watch watch;

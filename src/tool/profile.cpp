@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe profile: measures what passes and messages take on this machine, under mpirun or on
 // threads, and writes the profile file.
+#include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/flag_parser.hpp"
@@ -63,10 +64,14 @@ void run(Options& options) {
     options.model->resolve();
     options.train.date = utc_now();
     install_run_signals();
+    options.train.terminated = ending_signal;
     const int code = run_ranks("vocabpipe", options.launch, [&](Communicator& communicator) {
         const bool writes = communicator.rank() == 0;
         communicator.agree([&] {
-            if (writes) const OutputFile probe(options.output);  // rather now than afterwards
+            if (!writes) return;
+            OutputCheck({options.launch.product_choices, options.train.schedule})
+                .add("--output", options.output, profile_output());
+            const OutputFile probe(options.output);  // rather now than afterwards
         });
         const Profile profile = profile_machine(communicator, options.train);
         communicator.agree([&] {

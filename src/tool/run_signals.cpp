@@ -15,6 +15,7 @@ volatile std::sig_atomic_t stop_flag = 0;
 volatile std::sig_atomic_t ending = 0;
 /// When it came, on the monotonic clock; 0: never.
 std::atomic<int64_t> terminated_at_ns = 0;
+std::atomic<bool> announced = false;
 static_assert(std::atomic<int64_t>::is_always_lock_free);  // a handler may touch nothing else
 
 int64_t now_ns() {
@@ -51,11 +52,21 @@ void install_run_signals() {
     handle(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f`: an error with its name instead
 }
 
+void announce_sigterm() {
+    int64_t never = 0;
+    if (!terminated_at_ns.compare_exchange_strong(never, now_ns())) return;
+    announced = true;
+    ending = SIGTERM;
+}
+
 bool stop_requested() {
     return stop_flag != 0;
 }
 int ending_signal() {
     return ending;
+}
+bool ending_was_announced() {
+    return announced;
 }
 double seconds_since_terminated() {
     const int64_t at = terminated_at_ns;

@@ -8,8 +8,12 @@ namespace vocabpipe {
 /// the program's, not the library's. Output into a closed pipe becomes an error.
 void install_run_signals();
 [[nodiscard]] bool stop_requested();  ///< SIGUSR1
+/// As if SIGTERM had come: a launcher will send it. From any thread.
+void announce_sigterm();
 /// SIGTERM (of a launcher too that lost a rank), SIGINT or SIGHUP, the first that came; 0: none.
 [[nodiscard]] int ending_signal();
+/// True if announce_sigterm() came first.
+[[nodiscard]] bool ending_was_announced();
 /// Since ending_signal(); 0 without one.
 [[nodiscard]] double seconds_since_terminated();
 

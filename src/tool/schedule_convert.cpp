@@ -3,8 +3,10 @@
 #include <iostream>
 #include <memory>
 
+#include "src/support/output_check.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/schedule_files.hpp"
+#include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
 
@@ -16,11 +18,24 @@ struct Options {
     std::string output_dialect = "auto";
 };
 
+/// Whoever's it is: what can be read as a schedule can be replaced by one.
+OutputKind schedule_output() {
+    return {"a schedule", [](const std::string& path) {
+                try {
+                    (void)read_schedule(path, {.dialect = CsvDialect::automatic});
+                    return true;
+                } catch (const Error&) {
+                    return false;
+                }
+            }};
+}
+
 void convert(const Options& options) {
     const CsvDialect to = csv_dialect_from(options.output_dialect);
     const ScheduleFormat format = schedule_format_of(options.to);
     const Schedule schedule =
         read_schedule_file(options.from, {.dialect = csv_dialect_from(options.dialect)});
+    OutputCheck({options.from}).add("OUT", options.to, schedule_output());
     write_schedule(options.to, schedule, to);
     if (format == ScheduleFormat::csv && schedule.output.vocab_size() > 0 &&
         csv_dialect_of(schedule, to) != CsvDialect::vocabpipe) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/support/output_check.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
@@ -106,6 +107,9 @@ void print_json(const SimulatedStep& run) {
 void run(const Options& options) {
     ScheduleFlags flags = options.flags;
     const std::string name = take_own_flags(options.schedule, flags);
+    OutputCheck check({name, flags.costs});
+    if (!options.trace.empty()) check.add("--trace", options.trace, trace_output());
+    if (!options.html.empty()) check.add("--html", options.html, page_output());
     const SimulatedStep simulated = simulate_step(name, flags);
     const std::string& title = simulated.step.title;
     if (!options.trace.empty()) {

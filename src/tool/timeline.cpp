@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/support/output_check.hpp"
 #include "src/tool/commands.hpp"
-#include "src/tool/output_paths.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/table.hpp"
@@ -56,11 +56,12 @@ void run(const Options& options) {
         throw UsageError(
             "timeline: what to write is missing; give --html FILE, --svg FILE or --trace FILE");
     }
-    for (const auto& [flag, output] :
-         {std::pair("--html", &options.html), std::pair("--svg", &options.svg),
-          std::pair("--trace", &options.trace)}) {
-        if (!output->empty()) refuse_input_as_output(flag, *output, options.runs);
-    }
+    std::vector<std::string> inputs{options.flags.costs};
+    for (const std::string& run : options.runs) inputs.push_back(run.substr(0, run.find(',')));
+    OutputCheck check(std::move(inputs));
+    if (!options.html.empty()) check.add("--html", options.html, page_output());
+    if (!options.svg.empty()) check.add("--svg", options.svg, picture_output());
+    if (!options.trace.empty()) check.add("--trace", options.trace, trace_output());
     const bool measured = std::any_of(options.runs.begin(), options.runs.end(), is_trace);
     std::vector<RecordedRun> runs;
     std::optional<SimulatedStep> only;  // of which there are programs

@@ -7,6 +7,8 @@
 #include "src/tool/help_format.hpp"
 #include "src/train/train_flags.hpp"
 
+#include <string>
+
 namespace vocabpipe::tool {
 
 TrainProgram::TrainProgram()
@@ -29,6 +31,9 @@ void TrainProgram::resolve() {
     check_launch(app_, launch_, options_);
     if (!options_.time_products.empty()) {
         options_.after_training = products_writer(options_.device, options_.time_products);
+    }
+    for (const CLI::Option* read : {app_.get_config_ptr(), app_.get_option("--product-choices")}) {
+        if (read->count() > 0) options_.files_read.push_back(read->as<std::string>());
     }
     options_.log_interval_given = app_.count("--log-interval") > 0;
 }

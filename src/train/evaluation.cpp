@@ -38,9 +38,10 @@ bool evaluates(const TrainOptions& options) {
 EvaluationData open_evaluation_data(const TrainOptions& options, const TrainingData* data) {
     EvaluationData opened;
     if (validates(options)) {
-        opened.valid = data->samples(
-            DataSplit::valid,
-            {.seq_length = options.model.seq_length, .seed = options.seed, .shuffle = false});
+        opened.valid = data->samples(DataSplit::valid, {.seq_length = options.model.seq_length,
+                                                        .seed = options.seed,
+                                                        .shuffle = false,
+                                                        .vocab_size = options.model.vocab_size});
         opened.masks = data->masks();
     }
     if (const std::string& path = options.evaluation.multiple_choice_path; !path.empty()) {

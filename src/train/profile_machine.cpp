@@ -5,17 +5,21 @@
 #include "src/train/check_options.hpp"
 #include "src/train/measure_links.hpp"
 #include "src/train/pass_meter.hpp"
+#include "src/train/run_limits.hpp"
 #include "src/train/trained_rank.hpp"
 #include "src/train/training_plan.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <random>
+#include <string>
 #include <utility>
 
 namespace vocabpipe {
@@ -75,7 +79,10 @@ private:
 class Profiler {
 public:
     Profiler(Communicator& communicator, const TrainOptions& options)
-        : communicator_(communicator), options_(options), rank_(communicator.rank()) {}
+        : communicator_(communicator),
+          options_(options),
+          rank_(communicator.rank()),
+          limits_(options, rank_) {}
 
     Profile run() {
         check_same_options(communicator_, options_);
@@ -119,13 +126,25 @@ private:
         for (int64_t step = 0; step <= options_.train_iters; ++step) {
             const int64_t begin = now_ns();
             trained_.optimizer->begin_step(++steps_, static_cast<float>(options_.lr),
-                                           batch_->counted_tokens(), false);
+                                           batch_->counted_tokens(), limits_.request(false));
             trained_.executor->set_step(steps_);
             trained_.executor->run_step(batch_->microbatches());
             meter.add_step(trained_.executor->timeline(), programs[static_cast<size_t>(rank_)],
                            now_ns() - begin);
+            end_if_told();
         }
         return meter.gather(communicator_, plan_->mesh(), plan_->schedule().stages, false).wall;
+    }
+
+    /// All ranks after the same step, whichever of them got the signal.
+    void end_if_told() {
+        const double requests = trained_.optimizer->result().stop_requests;
+        if (limits_.reason(steps_, requests) != StopReason::terminated) return;
+        const int own = options_.terminated ? options_.terminated() : 0;
+        const int signal = own != 0 ? own : SIGTERM;
+        throw AgreedError(exit_code_of(signal), name_of_signal(signal) + ": ended after step " +
+                                                    std::to_string(steps_) +
+                                                    "; no profile was written");
     }
 
     std::vector<LinkSample> time_links(TableCosts& costs) {
@@ -146,6 +165,7 @@ private:
     const TrainOptions& options_;
     int rank_;
     int64_t steps_ = 0;
+    RunLimits limits_;
     std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
     std::array<std::vector<Program>, 2> programs_;  ///< [backwards are split]

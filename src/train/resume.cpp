@@ -85,6 +85,7 @@ std::unique_ptr<const Checkpoint> open_checkpoint(Communicator& communicator,
     communicator.agree([&] {
         checkpoint = std::make_unique<const Checkpoint>(
             CheckpointSource{found.substr(1), found.front() == 't'});
+        checkpoint->verify_metadata();  // else the damage is taken for another model or run
         check_same_model(checkpoint->config(), checkpoint->config_path(), options.model);
         if (checkpoint->state()) check_goes_on(*checkpoint, options);
     });

@@ -75,6 +75,8 @@ struct TrainOptions {
     int64_t tensorboard_log_interval = 1;  // --tensorboard-log-interval, steps
     std::string report;                    // --report, one JSON object at the end; empty: none
     std::string profile;                   // --profile, measured costs; empty: none
+    std::string time_products;             // --time-products, by after_training; empty: none
+    std::vector<std::string> files_read;   // by the program itself, such as --config
     std::string command, date;             // for the profile: who measured it, and when
     int64_t log_interval = 1;              // --log-interval
     bool log_interval_given = false;       // on a terminal there are lines only then

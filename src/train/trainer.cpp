@@ -10,6 +10,7 @@
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/data/training_data.hpp"
+#include "src/train/data/watched_files.hpp"
 #include "src/train/evaluation.hpp"
 #include "src/train/measure_links.hpp"
 #include "src/train/non_finite.hpp"
@@ -19,6 +20,7 @@
 #include "src/train/rank_placement.hpp"
 #include "src/train/resume.hpp"
 #include "src/train/run_limits.hpp"
+#include "src/train/run_outputs.hpp"
 #include "src/train/run_report.hpp"
 #include "src/train/same_on_every_rank.hpp"
 #include "src/train/step_log.hpp"
@@ -134,6 +136,7 @@ private:
     /// What the files still need; what of it failed, too.
     void end() {
         if (saver_) print_saved(saver_->finish());
+        say_changed_data();
         communicator_.agree([this] {
             if (output_failure_) std::rethrow_exception(output_failure_);
             if (log_) log_->close();
@@ -170,6 +173,7 @@ private:
         plan_->check_memory(rank_);
         open_data();
         if (rank_ == 0) {
+            check_outputs(options_, input_files(), trace_path());
             if (!options_.trace_dir.empty()) {
                 make_directories(options_.trace_dir, "--trace-dir");
                 const OutputFile probe(trace_path());  // rather now than after the last step
@@ -188,6 +192,27 @@ private:
         }
     }
 
+    [[nodiscard]] std::vector<std::string> data_files() const {
+        std::vector<std::string> files = data_ ? data_->files() : std::vector<std::string>();
+        if (const std::string& set = options_.evaluation.multiple_choice_path; !set.empty()) {
+            files.push_back(set);
+        }
+        return files;
+    }
+
+    /// That no output may replace.
+    [[nodiscard]] std::vector<std::string> input_files() const {
+        std::vector<std::string> files = data_files();
+        files.insert(files.end(), options_.files_read.begin(), options_.files_read.end());
+        files.push_back(options_.schedule);
+        files.push_back(options_.cost_file);
+        if (!checkpoint_) return files;
+        for (const auto& entry : std::filesystem::directory_iterator(checkpoint_->folder())) {
+            files.push_back(entry.path().string());
+        }
+        return files;
+    }
+
     void open_data() {
         const bool trains = !options_.evaluation.skip_train;
         if (trains || validates(options_)) {
@@ -196,9 +221,11 @@ private:
             if (rank_ == 0) data_->check(options_.model.vocab_size);
         }
         evaluation_data_ = open_evaluation_data(options_, data_ ? &*data_ : nullptr);
+        if (rank_ == 0) watched_.emplace(data_files());
         if (!trains) return;
-        samples_ = data_->samples(DataSplit::train,
-                                  {.seq_length = options_.model.seq_length, .seed = options_.seed});
+        samples_ = data_->samples(DataSplit::train, {.seq_length = options_.model.seq_length,
+                                                     .seed = options_.seed,
+                                                     .vocab_size = options_.model.vocab_size});
         batch_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options_.micro_batch_size,
                                                    .replica = plan_->mesh().replica(rank_),
                                                    .replicas = plan_->mesh().data,
@@ -393,6 +420,13 @@ private:
                        .dtype = options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
                        .flags = bit_flags()});
         if (!options_.async_save) print_saved(saver_->finish());
+        say_changed_data();
+    }
+
+    /// Of data files that somebody touched meanwhile: a later start would read something else.
+    void say_changed_data() {
+        if (!watched_) return;
+        for (const std::string& change : watched_->changes()) say("data: " + change);
     }
 
     void print_saved(const std::optional<SaveReport>& saved) {
@@ -515,9 +549,9 @@ private:
         if (!options_.trace_dir.empty()) {
             const std::string path = trace_path();
             const std::string name = path.substr(options_.trace_dir.size() + 1);
-            write_chrome_trace(path + ".json", timeline, programs(),
+            write_chrome_trace(path + kExecutedTrace, timeline, programs(),
                                name + ", last step, executed");
-            write_chrome_trace(path + ".simulated.json", simulation.timeline, programs(),
+            write_chrome_trace(path + kSimulatedTrace, simulation.timeline, programs(),
                                name + ", simulated from measured pass costs");
             std::printf("timeline: %s.json (open in https://ui.perfetto.dev)\n", path.c_str());
         }
@@ -531,6 +565,7 @@ private:
     std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
     std::optional<TrainingData> data_;
+    std::optional<WatchedFiles> watched_;           ///< data, on rank 0
     std::unique_ptr<const SampleSource> samples_;   ///< to train on
     std::unique_ptr<const Checkpoint> checkpoint_;  ///< until its weights are in place
     std::optional<SaveFolder> save_folder_;         ///< on rank 0

@@ -586,6 +586,27 @@ TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
     }
 }
 
+TEST_F(Launch, EndsWhereAProcessNeverTakesPart) {
+    const Arguments limited = small_model(data_) + Arguments{"--distributed-timeout-seconds", "1"};
+    for (const bool first : {true, false}) {
+        const Arguments command =
+            first ? under_mpirun(1, limited) + Arguments{":", "-np", "1", "/bin/true"}
+                  : Arguments{VOCABPIPE_MPIRUN,
+                              "--oversubscribe",
+                              "-np",
+                              "1",
+                              "/bin/true",
+                              ":",
+                              "-np",
+                              "2",
+                              VOCABPIPE_TRAIN_GPT} +
+                        limited;
+        EXPECT_THAT(only_line(command, 5),
+                    AllOf(HasSubstr("MPI_Init has not returned"),
+                          HasSubstr("--distributed-timeout-seconds 1: a process of this launch")));
+    }
+}
+
 TEST_F(Launch, RanksWithDifferentDataEndWithWhatDiffers) {
     write_dataset(folder_ / "shorter", some_tokens(4000));
     const Arguments command = under_mpirun(1, small_model(data_)) +
@@ -616,12 +637,12 @@ TEST_F(Launch, MemoryThatTheSystemRefusesIsReportedAndEndsWithExitCode4) {
         HasSubstr("use a smaller model"));
 }
 
-TEST_F(Launch, ThreadsThatTheSystemRefusesAreReported) {
-    // Room for the program, not for a hundred stacks.
-    const Arguments many = small_model(data_) + Arguments{"--num-layers", "100"};
-    EXPECT_THAT(
-        only_line(with_limit("ulimit -s 8192; ulimit -v 400000", on_threads(100, many)), 1),
-        AllOf(HasSubstr("--ranks 100: the thread of rank "), HasSubstr("raise ulimit -u or -v")));
+TEST_F(Launch, AThreadThatTheSystemRefusesIsReportedWithTheLimits) {
+    const Arguments ranks =
+        small_model(data_) + Arguments{"--num-layers", "64", "--global-batch-size", "64"};
+    EXPECT_THAT(only_line(with_limit("ulimit -v 400000", on_threads(64, ranks)), 1),
+                AllOf(HasSubstr("--ranks 64: the thread of rank "),
+                      HasSubstr("raise ulimit -u (threads of a user) or ulimit -v (memory)")));
 }
 
 TEST_F(Launch, TraceThatCannotBeWrittenWholeLeavesNoFile) {

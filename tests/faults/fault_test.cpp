@@ -184,6 +184,26 @@ TEST_F(Fault, OneCommandLineBeginsARunAndGoesOnWithIt) {
     EXPECT_THAT(run("4"), HasSubstr("goes on after step 2"));
 }
 
+TEST_F(Fault, DataThatAreCutOffEndTheRunWithTheirName) {
+    Job job(folder_, on_threads(2, endless()));
+    ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+    std::filesystem::resize_file(data_ + ".bin", 0);
+    EXPECT_EQ(job.wait(kEnd), 3) << job.error();
+    EXPECT_THAT(job.error(), HasSubstr(data_ + ".bin: ends at byte "));
+    EXPECT_EQ(lines_with(job.error(), "train_gpt: error: ").size(), 1u) << job.error();
+}
+
+TEST_F(Fault, DataThatAreReplacedAreToldOfAtTheEnd) {
+    Job job(folder_, on_threads(2, endless()));
+    ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+    write_dataset(folder_ / "new", some_tokens(5000));
+    std::filesystem::rename(folder_ / "new.bin", data_ + ".bin");
+    job.signal(SIGUSR1);
+    EXPECT_EQ(job.wait(kEnd), 0) << job.error();
+    EXPECT_EQ(lines_with(job.output(), "data: ").size(), 1u) << job.output();
+    EXPECT_THAT(job.output(), HasSubstr("data: " + data_ + ".bin: was replaced by another file"));
+}
+
 TEST_F(Fault, ADivergedRunCountsWhatItSkippedAndIsNoSuccess) {
     Job job(folder_,
             on_threads(2, small_model(data_) + Arguments{"--train-iters", "6", "--lr", "1e30"}));
@@ -199,22 +219,66 @@ TEST_F(Fault, SigtermEndsASingleRankThatNeverWaits) {
     expect_nothing_left();
 }
 
-TEST_F(Fault, SigtermToMpirunSavesTheStepIfTheGraceIsLongEnough) {
-    // mpirun reads no output until it has killed: more lines than a terminal holds would stop rank
-    // 0.
-    Arguments command =
-        under_mpirun(2, endless() + Arguments{"--save", folder_ / "saved", "--log-interval", "50"});
-    const Arguments grace{"--mca", "odls_base_sigkill_timeout", "2"};
+/// mpirun with `seconds` from one of its signals to the next, of which SIGKILL is the third.
+Arguments with_grace(const char* seconds, Arguments command) {
+    const Arguments grace{"--mca", "odls_base_sigkill_timeout", seconds};
     command.insert(command.begin() + 1, grace.begin(), grace.end());
-    Job job(folder_, command);
-    ASSERT_TRUE(job.wait_for_output("/10000000 |", kStart));
-    job.signal(SIGTERM);
-    EXPECT_NE(job.wait(kEnd), 0);
-    const auto said = lines_with(job.error(), "train_gpt: error: SIGTERM: ended after step ");
-    ASSERT_EQ(said.size(), 1u) << job.error();
+    return command;
+}
+
+/// The step of the only line that says that the run was told to end was saved.
+void expect_saved(const std::string& error) {
+    const auto said = lines_with(error, "train_gpt: error: SIGTERM: ended after step ");
+    ASSERT_EQ(said.size(), 1u) << error;
     const std::string saved = said.front().substr(said.front().find("; saved ") + 8);
     EXPECT_TRUE(std::filesystem::is_regular_file(saved + "/training.json")) << said.front();
-    expect_nothing_left({"saved"});
+}
+
+// A line for every step: more than the launcher's pipe holds while it waits and reads nothing.
+TEST_F(Fault, CtrlCAndSigtermToMpirunSaveTheStepOnceWithinTenSeconds) {
+    for (const int number : {SIGINT, SIGTERM}) {
+        const std::string saved = "saved" + std::to_string(number);
+        Job job(folder_,
+                with_grace("2", under_mpirun(2, endless() + Arguments{"--save", folder_ / saved})));
+        ASSERT_FALSE(running(job, 2).empty());
+        job.signal(number);
+        EXPECT_NE(job.wait(seconds(10)), 0);
+        expect_saved(job.error());
+        EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / saved), {}), 1);
+        EXPECT_THAT(left_over(data_, seconds(0)), IsEmpty());
+    }
+}
+
+TEST_F(Fault, AReaderOfMpirunThatGoesAwaySavesTheStepAndEndsTheRun) {
+    Job job(
+        folder_,
+        Arguments{"bash", "-c", "set -o pipefail; \"$@\" | head -n 12", "bash"} +
+            with_grace("2", under_mpirun(2, endless() + Arguments{"--save", folder_ / "saved"})));
+    EXPECT_NE(job.wait(kStart), 0);
+    expect_saved(job.error());
+}
+
+TEST_F(Fault, ASecondCtrlCToMpirunEndsAtOnce) {
+    Job job(folder_, with_grace("20", under_mpirun(2, endless())));
+    ASSERT_FALSE(running(job, 2).empty());
+    job.signal(SIGINT);
+    std::this_thread::sleep_for(milliseconds(500));
+    job.signal(SIGINT);
+    EXPECT_NE(job.wait(seconds(5)), 0);
+    EXPECT_THAT(left_over(data_, seconds(5)), IsEmpty());
+}
+
+// mpirun wakes ranks with the signal by which it announces their end.
+TEST_F(Fault, ASuspendedRunThatWakesGoesOn) {
+    Job job(folder_, under_mpirun(2, endless()));
+    ASSERT_FALSE(running(job, 2).empty());
+    job.signal(SIGTSTP);
+    std::this_thread::sleep_for(milliseconds(1200));
+    const size_t before = job.output().size();
+    job.signal(SIGCONT);
+    std::this_thread::sleep_for(milliseconds(1500));
+    EXPECT_GT(job.output().size(), before);
+    EXPECT_EQ(train_processes(data_).size(), 2u) << job.error();
 }
 
 TEST_F(Fault, SigtermAndSigintToMpirunEndEveryRank) {

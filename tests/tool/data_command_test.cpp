@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <vector>
 
 #include "src/train/data/sentencepiece_tokenizer.hpp"
@@ -151,6 +152,36 @@ TEST(DataPrepare, TrainsAVocabularyQuietlyAndReproducibly) {
     }
 }
 
+TEST(DataPrepare, CountsWhatIsNoTextAndLearnsNothingFromBinary) {
+    const TempFolder folder;
+    testing::write_file(folder / "latin.txt", prose() + "caf\xe9 na\xefve\n");
+    const Outcome bytes = vocabpipe_in(folder, "data prepare --input latin.txt --output bytes");
+    EXPECT_EQ(bytes.exit_code, 0);
+    EXPECT_THAT(bytes.error,
+                HasSubstr("note: 2 of " + std::to_string(prose().size() + 11) +
+                          " bytes are not UTF-8, first in latin.txt at byte " +
+                          std::to_string(prose().size() + 3) + "; they are kept as they are"));
+    const std::string sentencepiece = " --tokenizer sentencepiece --vocab-size 320 --output sp";
+    const Outcome pieces = vocabpipe_in(folder, "data prepare --input latin.txt" + sentencepiece);
+    EXPECT_EQ(pieces.exit_code, 0) << pieces.error;
+    EXPECT_THAT(pieces.error, HasSubstr("note: 2 of "));
+    EXPECT_THAT(pieces.error, HasSubstr("U+FFFD stands in the place of each"));
+
+    testing::write_file(folder / "utf16.txt", std::string("w\0o\0r\0d\0s\0 \0", 12));
+    std::string noise;
+    for (int i = 0; i < 5000; ++i) noise += static_cast<char>(i * i % 251 + 5);
+    testing::write_file(folder / "noise.txt", noise);
+    for (const std::string file : {"utf16.txt", "noise.txt"}) {
+        const Outcome refused = vocabpipe_in(folder, "data prepare --input " + file +
+                                                         " --tokenizer sentencepiece "
+                                                         "--vocab-size 320 --output binary");
+        EXPECT_EQ(refused.exit_code, 3) << refused.error;
+        EXPECT_THAT(refused.error, HasSubstr(file + ": "));
+        EXPECT_THAT(refused.error, HasSubstr("this is no text; convert it to UTF-8"));
+    }
+    EXPECT_EQ(folder.names().count("binary.bin"), 0u);
+}
+
 TEST(DataPrepare, LeavesNothingBehindAtAFileSizeLimit) {
     const TempFolder folder;
     testing::write_file(folder / "a.txt", std::string(100'000, 'x'));
@@ -183,19 +214,18 @@ TEST(DataPrepare, LeavesNothingBehindWhenTerminated) {
     for (int i = 0; i < 100; ++i) {
         inputs += " a.txt";  // a minute of work
     }
-    const Outcome made =
-        testing::run_shell("cd '" + (folder / "") +
-                           "' && '" VOCABPIPE_PROGRAM
-                           "' data prepare --output set "
-                           "--tokenizer-model m.model --input" +
-                           inputs +
-                           " & job=$!; "
-                           "cd '" +
-                           (folder / "") +
-                           "'; until ls set.bin.partial-* >/dev/null 2>&1; do sleep 0.05; "
-                           "done; sleep 0.3; kill $job; wait $job");
-    EXPECT_EQ(made.exit_code, 128 + 15);
-    EXPECT_EQ(folder.names(), before);
+    for (const int signal : {SIGTERM, SIGHUP}) {
+        const Outcome made = testing::run_shell(
+            "cd '" + (folder / "") +
+            "' && '" VOCABPIPE_PROGRAM
+            "' data prepare --output set --tokenizer-model m.model --input" +
+            inputs + " & job=$!; cd '" + (folder / "") +
+            "'; until ls set.bin.partial-* >/dev/null 2>&1; do sleep 0.05; done; sleep 0.3; "
+            "kill -" +
+            std::to_string(signal) + " $job; wait $job");
+        EXPECT_EQ(made.exit_code, 128 + signal);
+        EXPECT_EQ(folder.names(), before);
+    }
 }
 
 TEST(DataInspect, ReadsLlmcAndRawFiles) {
@@ -311,7 +341,8 @@ INSTANTIATE_TEST_SUITE_P(
                  2, "is too large for this text: at most"},
         BadInput{"data prepare --input a.txt --output ''", 2, "--output"},
         BadInput{"data prepare --input a.txt --output sub/", 2, "names a folder"},
-        BadInput{"data prepare --input self.bin --output self", 2, "would replace the input"},
+        BadInput{"data prepare --input self.bin --output self", 2,
+                 "--output self.bin: is read by the same command and would be replaced"},
         BadInput{"data inspect", 2, "path is required"},
         BadInput{"data inspect raw --data-format raw-u64", 2, "raw-u64"},
         BadInput{"data inspect raw --data-format raw-u16 --vocab-size 0", 2, "--vocab-size"},

@@ -69,9 +69,25 @@ TEST_F(GenerateCommand, RefusesInOneLineWhatItCannotRead) {
     const Outcome hot = generate("--load steps --prompt a --temperature -1");
     EXPECT_EQ(hot.exit_code, 2);
     EXPECT_THAT(hot.error, HasSubstr("--temperature"));
+    const Outcome endless =
+        in_folder("'" VOCABPIPE_PROGRAM "' generate --load steps --prompt - < /dev/zero");
+    EXPECT_EQ(endless.exit_code, 2);
+    EXPECT_THAT(endless.error, HasSubstr("--prompt -: standard input has more than 1048576 bytes"));
     const Outcome beyond = generate("--load steps --prompt a --seq-length 33");
     EXPECT_EQ(beyond.exit_code, 2);
     EXPECT_THAT(beyond.error, HasSubstr("--seq-length 33: the model has 32 positions"));
+}
+
+TEST_F(GenerateCommand, EndsWithSevenWhereTheModelHasDiverged) {
+    const Outcome made = in_folder(
+        "'" VOCABPIPE_PROGRAM
+        "' checkpoint convert steps diverged && cd diverged && "
+        "size=$(stat -c %s model.safetensors) && head -c 256 /dev/zero | tr '\\0' '\\377' | "
+        "dd of=model.safetensors bs=1 seek=$((size - 256)) conv=notrunc status=none");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    const Outcome ended = generate("--load diverged --prompt a --tokenizer bytes");
+    EXPECT_EQ(ended.exit_code, 7) << ended.error;
+    EXPECT_THAT(ended.error, HasSubstr("logits are not all finite"));
 }
 
 TEST_F(GenerateCommand, TrainingGoesOnWithTheModelThatLoadNamesOrAnotherOfItsConfig) {

@@ -365,6 +365,23 @@ TEST(TimelineCommand, WritesAChromeTraceOfOneSchedule) {
                 HasSubstr("--trace t.json"));
 }
 
+TEST(ProfileCommand, EndsAfterTheStepOnCtrlCAndSigterm) {
+    for (const auto& [signal, code] : {std::pair("INT", 130), std::pair("TERM", 143)}) {
+        const TempFolder folder;
+        const Outcome ended = testing::run_shell(
+            "cd '" + (folder / "") + "' && timeout --preserve-status -k 20 -s " + signal +
+            " 2 '" VOCABPIPE_PROGRAM
+            "' profile --transport threads --ranks 2 --steps 100000000 --num-layers 2 "
+            "--hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 257 "
+            "--global-batch-size 2 --output out.json");
+        EXPECT_EQ(ended.exit_code, code);
+        EXPECT_THAT(ended.error,
+                    MatchesRegex("vocabpipe: error: SIG" + std::string(signal) +
+                                 ": ended after step [0-9]+; no profile was written\n"));
+        EXPECT_TRUE(folder.names().empty());
+    }
+}
+
 TEST(ExplainCommand, PrintsTheChainAndTheCriticalPath) {
     const TempFolder folder;
     const Outcome outcome = vocabpipe_in(

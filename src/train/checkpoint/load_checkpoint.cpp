@@ -272,6 +272,25 @@ uint32_t checksum_of(const SafetensorsFile& of, uint64_t begin, uint64_t bytes,
 
 }  // namespace
 
+void Checkpoint::verify_metadata() const {
+    if (!recorded_) return;
+    const auto check_text = [&](const std::string& path, std::string_view name) {
+        const std::string text = text_of(path);
+        if (crc32c(std::as_bytes(std::span(text))) == recorded_->files.at(std::string(name)).head) {
+            return;
+        }
+        refuse_damage(path);
+    };
+    check_text(config_path(), kConfigFile);
+    if (has_index()) check_text(weights_.path(), kModelIndex);
+    std::vector<std::byte> buffer;
+    for (const Part& part : parts()) {
+        if (part.begin == 0 && checksum_of(*part.file, 0, part.bytes, buffer, {}) != part.crc) {
+            refuse_damage(part.what);
+        }
+    }
+}
+
 void Checkpoint::verify(Communicator& communicator, const std::function<void()>& poll) const {
     if (!recorded_) return;
     const std::vector<Part> all = parts();
@@ -298,16 +317,7 @@ void Checkpoint::verify(Communicator& communicator, const std::function<void()>&
     });
     const auto gathered = communicator.all_gather(std::as_bytes(std::span(mine)));
     communicator.agree([&] {
-        const auto check_text = [&](const std::string& path, std::string_view name) {
-            const std::string text = text_of(path);
-            if (crc32c(std::as_bytes(std::span(text))) ==
-                recorded_->files.at(std::string(name)).head) {
-                return;
-            }
-            refuse_damage(path);
-        };
-        check_text(config_path(), kConfigFile);
-        if (has_index()) check_text(weights_.path(), kModelIndex);
+        verify_metadata();
         std::vector<uint32_t> found(all.size(), 0);
         for (const std::vector<std::byte>& of_rank : gathered) {
             std::vector<PartSum> sums(of_rank.size() / sizeof(PartSum));

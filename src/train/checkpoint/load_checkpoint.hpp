@@ -31,6 +31,9 @@ public:
     /// Of the name that Hugging Face gives a tensor of the whole model.
     [[nodiscard]] const FoundTensor& weight(const std::string& name) const;
 
+    /// Of what says how the rest is to be read (configuration, index, headers of weights) the
+    /// checksums: little to read, before anything is concluded from it. Errors as verify().
+    void verify_metadata() const;
     /// Reads every byte once, each rank a share of them, and compares the checksums of the training
     /// state; nothing to compare without one. Collective; errors are agreed on.
     /// `poll`: called between pieces; may throw. Empty: nothing.

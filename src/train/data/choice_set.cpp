@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/data/choice_set.hpp"
 
+#include "src/train/data/data_file.hpp"
 #include "src/train/data/identify_file.hpp"
-#include "src/train/data/mapped_file.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace vocabpipe {
@@ -32,7 +31,7 @@ void ChoiceSet::fail(const std::string& what) const {
 }
 
 void ChoiceSet::read(const ChoiceLimits& limits) {
-    const MappedFile file(path_);
+    const DataFile file(path_);
     if (file.size() < sizeof(int32_t) || file.load<int32_t>(0) != kMagic) {
         fail("not an evaluation set of llm.c but " + identify_file(file).description);
     }
@@ -49,7 +48,7 @@ void ChoiceSet::read(const ChoiceLimits& limits) {
     const uint64_t bytes = file.size() - kSetHeaderBytes;
     if (bytes % sizeof(uint16_t) != 0) fail("ends within a number of 16 bits: it is damaged");
     stream_.resize(bytes / sizeof(uint16_t));
-    if (bytes > 0) std::memcpy(stream_.data(), file.bytes().data() + kSetHeaderBytes, bytes);
+    file.read(kSetHeaderBytes, std::as_writable_bytes(std::span(stream_)));
 
     std::span<const uint16_t> rest(stream_);
     int64_t longest = 0;

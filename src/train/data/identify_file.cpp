@@ -125,8 +125,8 @@ FileIdentity identify_bytes(std::span<const std::byte> bytes) {
     return {"an unknown format (first bytes" + first + ")", kRaw, false};
 }
 
-FileIdentity identify_file(const MappedFile& file) {
-    return identify_bytes(file.bytes());
+FileIdentity identify_file(const DataFile& file) {
+    return identify_bytes(file.head(kHeadBytes));
 }
 
 }  // namespace vocabpipe

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "src/train/data/mapped_file.hpp"
+#include "src/train/data/data_file.hpp"
 
 namespace vocabpipe {
 
@@ -19,7 +19,7 @@ struct FileIdentity {
 /// Looks at the first bytes of a file that nobody could read as tokens.
 [[nodiscard]] FileIdentity identify_bytes(std::span<const std::byte> head);
 
-/// The same for a mapped file.
-[[nodiscard]] FileIdentity identify_file(const MappedFile& file);
+/// The same for a file.
+[[nodiscard]] FileIdentity identify_file(const DataFile& file);
 
 }  // namespace vocabpipe

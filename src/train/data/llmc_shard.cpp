@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "src/train/data/file_tokens.hpp"
 #include "src/train/data/identify_file.hpp"
-#include "src/train/data/mapped_tokens.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -28,7 +28,7 @@ constexpr std::array<Family, 2> kFamilies{{
     {20240801, 7, TokenType::u32, "llm.c Llama 3 shard", 128000},
 }};
 
-const Family* family_of(const MappedFile& file) {
+const Family* family_of(const DataFile& file) {
     if (file.size() < sizeof(int32_t)) {
         return nullptr;
     }
@@ -41,12 +41,12 @@ const Family* family_of(const MappedFile& file) {
     return nullptr;
 }
 
-[[noreturn]] void fail_shard(const MappedFile& file, const std::string& reason) {
+[[noreturn]] void fail_shard(const DataFile& file, const std::string& reason) {
     throw InputFileError(file.path() + ": " + reason);
 }
 
 /// Returns the number of tokens.
-int64_t check_shard(const MappedFile& file, const Family& family) {
+int64_t check_shard(const DataFile& file, const Family& family) {
     if (file.size() < kShardHeaderBytes) {
         fail_shard(file, "has " + to_string(file.size()) + " bytes, but the header of an " +
                              std::string(family.name) + " has 1024: the file is incomplete");
@@ -73,19 +73,19 @@ int64_t check_shard(const MappedFile& file, const Family& family) {
 
 }  // namespace
 
-bool is_llmc_shard(const MappedFile& file) {
+bool is_llmc_shard(const DataFile& file) {
     return family_of(file) != nullptr;
 }
 
 std::unique_ptr<TokenSource> open_llmc_shards(const std::string& name,
-                                              std::vector<MappedFile> shards) {
+                                              std::vector<DataFile> shards) {
     if (shards.empty()) {
         throw InputFileError(name + ": no shard");
     }
     const Family* family = family_of(shards.front());
     const std::string first = shards.front().path();
-    std::unique_ptr<MappedTokens> tokens;
-    for (MappedFile& shard : shards) {
+    std::unique_ptr<FileTokens> tokens;
+    for (DataFile& shard : shards) {
         const Family* other = family_of(shard);
         if (other == nullptr) {
             fail_shard(shard, "not an llm.c token shard but " + identify_file(shard).description);
@@ -101,7 +101,7 @@ std::unique_ptr<TokenSource> open_llmc_shards(const std::string& name,
             info.format = family->name;
             info.type = family->type;
             info.end_of_document = family->end_of_document;
-            tokens = std::make_unique<MappedTokens>(std::move(info));
+            tokens = std::make_unique<FileTokens>(std::move(info));
         }
         tokens->append(std::move(shard), kShardHeaderBytes, count);
     }

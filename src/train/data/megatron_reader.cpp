@@ -5,10 +5,11 @@
 #include <limits>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
+#include "src/train/data/data_file.hpp"
+#include "src/train/data/file_tokens.hpp"
 #include "src/train/data/identify_file.hpp"
-#include "src/train/data/mapped_file.hpp"
-#include "src/train/data/mapped_tokens.hpp"
 #include "src/train/data/megatron_format.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -24,16 +25,16 @@ struct Index {
     int64_t sequences = 0, documents = 0, tokens = 0;
 };
 
-[[noreturn]] void fail(const MappedFile& file, const std::string& reason) {
+[[noreturn]] void fail(const DataFile& file, const std::string& reason) {
     throw InputFileError(file.path() + ": " + reason);
 }
 
-[[noreturn]] void fail_cut(const MappedFile& idx, const std::string& expected) {
+[[noreturn]] void fail_cut(const DataFile& idx, const std::string& expected) {
     fail(idx, "has " + to_string(idx.size()) + " bytes, but its header needs " + expected +
                   ": the file is damaged or incomplete, prepare it again");
 }
 
-TokenType read_type(const MappedFile& idx) {
+TokenType read_type(const DataFile& idx) {
     const auto code = idx.load<uint8_t>(megatron::kTypeOffset);
     switch (code) {
         case 1:
@@ -54,10 +55,10 @@ TokenType read_type(const MappedFile& idx) {
     }
 }
 
-void check_head(const MappedFile& idx) {
+void check_head(const DataFile& idx) {
     const auto& magic = megatron::kMagic;
-    if (idx.size() < magic.size() ||
-        std::memcmp(idx.bytes().data(), magic.data(), magic.size()) != 0) {
+    const std::vector<std::byte> head = idx.head(magic.size());
+    if (head.size() < magic.size() || std::memcmp(head.data(), magic.data(), magic.size()) != 0) {
         fail(idx, "not an index of a Megatron dataset (no MMIDIDX magic) but " +
                       identify_file(idx).description);
     }
@@ -72,16 +73,16 @@ void check_head(const MappedFile& idx) {
 
 /// Walks over lengths and offsets, which must lie end to end; returns the sum of lengths, in
 /// tokens.
-int64_t check_sequences(const MappedFile& idx, uint64_t sequences, TokenType type) {
+int64_t check_sequences(const DataFile& idx, uint64_t sequences, TokenType type) {
     const int64_t bytes = token_bytes(type);
     // Offsets are i64 bytes, so a sum of lengths beyond this cannot be in a file.
     const int64_t limit = std::numeric_limits<int64_t>::max() / bytes;
-    const uint64_t lengths = megatron::kHeaderBytes;
-    const uint64_t offsets = lengths + 4 * sequences;
+    FileArray<int32_t> lengths(idx, megatron::kHeaderBytes, sequences);
+    FileArray<int64_t> offsets(idx, megatron::kHeaderBytes + 4 * sequences, sequences);
     int64_t tokens = 0;
     for (uint64_t i = 0; i < sequences; ++i) {
-        const auto length = idx.load<int32_t>(lengths + 4 * i);
-        const auto offset = idx.load<int64_t>(offsets + 8 * i);
+        const int32_t length = lengths.next();
+        const int64_t offset = offsets.next();
         if (length < 0) {
             fail(idx, "sequence " + to_string(i) + " has the length " + to_string(length));
         }
@@ -98,11 +99,11 @@ int64_t check_sequences(const MappedFile& idx, uint64_t sequences, TokenType typ
     return tokens;
 }
 
-void check_documents(const MappedFile& idx, uint64_t sequences, uint64_t boundaries) {
-    const uint64_t start = megatron::kHeaderBytes + 12 * sequences;
+void check_documents(const DataFile& idx, uint64_t sequences, uint64_t boundaries) {
+    FileArray<int64_t> values(idx, megatron::kHeaderBytes + 12 * sequences, boundaries);
     int64_t before = 0;
     for (uint64_t i = 0; i < boundaries; ++i) {
-        const auto value = idx.load<int64_t>(start + 8 * i);
+        const int64_t value = values.next();
         const std::string which = "document boundary " + to_string(i) + " is " + to_string(value);
         if (i == 0 && value != 0) {
             fail(idx, which + ", but the first must be 0");
@@ -122,9 +123,10 @@ void check_documents(const MappedFile& idx, uint64_t sequences, uint64_t boundar
 }
 
 /// Multimodal sets mark their non-text sequences; such a sequence holds no token ids.
-void check_modes(const MappedFile& idx, uint64_t sequences, uint64_t start) {
+void check_modes(const DataFile& idx, uint64_t sequences, uint64_t start) {
+    FileArray<int8_t> modes(idx, start, sequences);
     for (uint64_t i = 0; i < sequences; ++i) {
-        const auto mode = idx.load<int8_t>(start + i);
+        const int8_t mode = modes.next();
         if (mode != 0) {
             fail(idx, "sequence " + to_string(i) + " has mode " + to_string(mode) +
                           ": multimodal datasets are not supported");
@@ -132,7 +134,7 @@ void check_modes(const MappedFile& idx, uint64_t sequences, uint64_t start) {
     }
 }
 
-Index read_index(const MappedFile& idx) {
+Index read_index(const DataFile& idx) {
     check_head(idx);
     Index index;
     index.type = read_type(idx);
@@ -168,7 +170,7 @@ Index read_index(const MappedFile& idx) {
 /// The .bin, and where its documents begin, which the checked .idx says.
 class MegatronTokens final : public TokenSource {
 public:
-    MegatronTokens(MappedTokens tokens, MappedFile idx)
+    MegatronTokens(FileTokens tokens, DataFile idx)
         : tokens_(std::move(tokens)), idx_(std::move(idx)) {}
 
     [[nodiscard]] int64_t size() const override { return tokens_.size(); }
@@ -190,16 +192,16 @@ public:
     }
 
 private:
-    MappedTokens tokens_;
-    MappedFile idx_;
+    FileTokens tokens_;
+    DataFile idx_;
 };
 
 }  // namespace
 
 std::unique_ptr<TokenSource> open_megatron(const std::string& prefix) {
-    MappedFile idx(prefix + ".idx");
+    DataFile idx(prefix + ".idx");
     const Index index = read_index(idx);
-    MappedFile bin(prefix + ".bin");
+    DataFile bin(prefix + ".bin");
     const int64_t bytes = index.tokens * token_bytes(index.type);
     if (std::cmp_not_equal(bin.size(), bytes)) {
         fail(bin, "has " + to_string(bin.size()) + " bytes, but " + idx.path() + " describes " +
@@ -209,12 +211,13 @@ std::unique_ptr<TokenSource> open_megatron(const std::string& prefix) {
     }
     TokenSourceInfo info;
     info.name = prefix;
+    info.index = idx.path();
     info.format = "Megatron indexed dataset";
     info.type = index.type;
     info.documents = index.documents;
     info.sequences = index.sequences;
     info.bytes = static_cast<int64_t>(idx.size());
-    MappedTokens tokens(std::move(info));
+    FileTokens tokens(std::move(info));
     tokens.append(std::move(bin), 0, index.tokens);
     return std::make_unique<MegatronTokens>(std::move(tokens), std::move(idx));
 }

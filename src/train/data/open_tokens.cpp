@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "src/train/data/data_file.hpp"
+#include "src/train/data/file_tokens.hpp"
 #include "src/train/data/identify_file.hpp"
 #include "src/train/data/llmc_shard.hpp"
-#include "src/train/data/mapped_file.hpp"
-#include "src/train/data/mapped_tokens.hpp"
 #include "src/train/data/megatron_reader.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -98,15 +98,15 @@ std::vector<std::string> expand(const std::string& list) {
     throw InputFileError(path + ": no such file, neither " + path + ".idx and .bin");
 }
 
-std::unique_ptr<TokenSource> open_raw(const std::string& name, std::vector<MappedFile> files,
+std::unique_ptr<TokenSource> open_raw(const std::string& name, std::vector<DataFile> files,
                                       TokenType type) {
     TokenSourceInfo info;
     info.name = name;
     info.format = "raw " + std::string(token_type_name(type));
     info.type = type;
-    auto tokens = std::make_unique<MappedTokens>(std::move(info));
+    auto tokens = std::make_unique<FileTokens>(std::move(info));
     const auto bytes = static_cast<uint64_t>(token_bytes(type));
-    for (MappedFile& file : files) {
+    for (DataFile& file : files) {
         if (file.size() % bytes != 0) {
             throw InputFileError(file.path() + ": has " + std::to_string(file.size()) +
                                  " bytes, which is no multiple of " + std::to_string(bytes) +
@@ -145,7 +145,7 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat for
             return open_megatron(prefix);
         }
     }
-    std::vector<MappedFile> files;
+    std::vector<DataFile> files;
     for (const std::string& file : expand(path)) {
         if (!exists(file)) {
             fail_missing(file, format);

@@ -6,8 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "src/train/data/data_file.hpp"
 #include "src/train/data/identify_file.hpp"
-#include "src/train/data/mapped_file.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -35,8 +35,8 @@ int32_t find_end_of_document(const sentencepiece::SentencePieceProcessor& proces
 }  // namespace
 
 SentencePieceTokenizer SentencePieceTokenizer::load(const std::string& path) {
-    const MappedFile file(path);
-    const auto bytes = file.bytes();
+    const DataFile file(path);
+    const std::vector<std::byte> bytes = file.head(file.size());
     return {std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path};
 }
 

@@ -23,15 +23,21 @@ constexpr size_t kSentenceBytes = 4096;  // SentencePiece skips longer sentences
 /// Pieces of lines, all of them or a sample that depends on their number only.
 class Sentences final : public sentencepiece::SentenceIterator {
 public:
-    Sentences(int64_t total_bytes, int64_t max_bytes)
-        : keep_(total_bytes > max_bytes
+    Sentences(int64_t total_bytes, int64_t max_bytes, int64_t max_unbroken_bytes)
+        : max_unbroken_(max_unbroken_bytes),
+          keep_(total_bytes > max_bytes
                     ? static_cast<double>(max_bytes) / static_cast<double>(total_bytes)
                     : 1.0) {}
 
     void add_line(std::string_view line) {
         while (line.size() > kSentenceBytes) {
             const size_t cut = last_break(line.substr(0, kSentenceBytes));
-            add(line.substr(0, cut));
+            const std::string_view sentence = line.substr(0, cut);
+            if (is_unbroken(sentence)) {
+                add_unbroken(sentence);
+            } else {
+                add(sentence);
+            }
             line.remove_prefix(cut);
         }
         add(line);
@@ -42,8 +48,19 @@ public:
     [[nodiscard]] const std::string& value() const override { return sentences_[at_]; }
     [[nodiscard]] sentencepiece::util::Status status() const override { return {}; }
     [[nodiscard]] bool empty() const { return sentences_.empty(); }
+    [[nodiscard]] int64_t unbroken() const { return unbroken_; }
+    [[nodiscard]] int64_t unbroken_left_out() const {
+        return std::max<int64_t>(0, unbroken_ - max_unbroken_);
+    }
 
 private:
+    static bool is_unbroken(std::string_view sentence) {
+        return sentence.find_first_of(" \t\r\v\f") == std::string_view::npos;
+    }
+    void add_unbroken(std::string_view sentence) {
+        unbroken_ += static_cast<int64_t>(sentence.size());
+        if (unbroken_ <= max_unbroken_) add(sentence);
+    }
     void add(std::string_view sentence) {
         // A Weyl sequence: spread evenly over the input, without a random generator.
         constexpr double kGoldenRatio = 0.6180339887498949;
@@ -54,18 +71,21 @@ private:
         }
     }
 
+    int64_t max_unbroken_;
+    int64_t unbroken_ = 0;
     double keep_;
     double weyl_ = 0;
     std::vector<std::string> sentences_;
     size_t at_ = 0;
 };
 
-Sentences read_sentences(const std::vector<std::string>& files, int64_t max_bytes) {
+Sentences read_sentences(const std::vector<std::string>& files,
+                         const SentencePieceTrainingOptions& options) {
     int64_t total = 0;
     for (const std::string& file : files) {
         total += text_file_bytes(file);
     }
-    Sentences sentences(total, max_bytes);
+    Sentences sentences(total, options.max_bytes, options.max_unbroken_bytes);
     DocumentSplitter lines(
         DocumentSeparator::line,
         {.piece = [&](std::string_view line) { sentences.add_line(line); }, .end = [] {}});
@@ -112,8 +132,8 @@ std::string number_behind(std::string_view message, std::string_view mark) {
 
 }  // namespace
 
-std::string train_sentencepiece(const std::vector<std::string>& files,
-                                const SentencePieceTrainingOptions& options) {
+SentencePieceVocabulary train_sentencepiece(const std::vector<std::string>& files,
+                                            const SentencePieceTrainingOptions& options) {
     if (options.vocab_size < 1 || options.vocab_size > (int64_t{1} << 30)) {
         throw UsageError("--vocab-size " + to_string(options.vocab_size) +
                          " must be 1 to 1073741824");
@@ -121,7 +141,7 @@ std::string train_sentencepiece(const std::vector<std::string>& files,
     // Below its two special pieces SentencePiece fails without naming the smallest size; 2 is too
     // small for any text and names it.
     const int64_t trained_size = std::max(options.vocab_size, int64_t{2});
-    Sentences sentences = read_sentences(files, options.max_bytes);
+    Sentences sentences = read_sentences(files, options);
     const std::unordered_map<std::string, std::string> settings{
         {"model_type", "bpe"},  // unigram models stop at a third of the size on a few MB of text
         {"vocab_size", to_string(trained_size)},
@@ -146,7 +166,9 @@ std::string train_sentencepiece(const std::vector<std::string>& files,
     if (!status.ok()) {
         fail_training(status.ToString(), options.vocab_size, trained_size);
     }
-    return model;
+    return {.model = std::move(model),
+            .unbroken = sentences.unbroken(),
+            .unbroken_left_out = sentences.unbroken_left_out()};
 }
 
 }  // namespace vocabpipe

@@ -12,6 +12,15 @@ struct SentencePieceTrainingOptions {
     // Enough for a stable vocabulary; larger inputs are sampled line by line, always the same
     // lines.
     int64_t max_bytes = int64_t{64} << 20;
+    // Text without white space for thousands of bytes, where nothing says what a word is: no piece
+    // of it occurs twice, and learning from it takes many times as long.
+    int64_t max_unbroken_bytes = int64_t{1} << 19;
+};
+
+struct SentencePieceVocabulary {
+    std::string model;              ///< the bytes of a .model file
+    int64_t unbroken = 0;           ///< bytes of text without white space for thousands of bytes
+    int64_t unbroken_left_out = 0;  ///< of these, beyond max_unbroken_bytes
 };
 
 /// Learns a byte-pair vocabulary of exactly vocab_size pieces from text files and returns the bytes
@@ -20,7 +29,7 @@ struct SentencePieceTrainingOptions {
 /// for a space). Silent; the same input and size give the same model. UsageError with the smallest
 /// or largest possible size if the text does not admit vocab_size pieces; InputFileError for
 /// unreadable files.
-[[nodiscard]] std::string train_sentencepiece(const std::vector<std::string>& files,
-                                              const SentencePieceTrainingOptions& options);
+[[nodiscard]] SentencePieceVocabulary train_sentencepiece(
+    const std::vector<std::string>& files, const SentencePieceTrainingOptions& options);
 
 }  // namespace vocabpipe

@@ -161,6 +161,16 @@ std::vector<std::string> TrainingData::fingerprint() const {
     return lines;
 }
 
+std::vector<std::string> TrainingData::files() const {
+    std::vector<std::string> files;
+    for (const auto& [path, source] : sources_) {
+        const TokenSourceInfo& info = source->info();
+        files.insert(files.end(), info.files.begin(), info.files.end());
+        if (!info.index.empty()) files.push_back(info.index);
+    }
+    return files;
+}
+
 std::vector<std::string> TrainingData::flags() const {
     std::vector<std::string> flags;
     const std::string* last = nullptr;

@@ -53,6 +53,9 @@ public:
     /// Equal on two hosts that have the same files, wherever they are.
     [[nodiscard]] std::vector<std::string> fingerprint() const;
 
+    /// All files that were opened.
+    [[nodiscard]] std::vector<std::string> files() const;
+
     /// The flags that say which data this is, as "--flag value" with absolute paths: to be compared
     /// with another run's.
     [[nodiscard]] std::vector<std::string> flags() const;

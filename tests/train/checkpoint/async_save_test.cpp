@@ -231,14 +231,15 @@ TEST_F(AsyncSave, IsSaidToBeWritingUntilAllRowsAreDurableAndNotWhileItGetsItsNam
 TEST_F(AsyncSave, WithoutMemoryForItsCopyLeavesTheMetricsFileAsItWas) {
     TrainOptions o = options("crowded");
     o.metrics = runs_.path("metrics");
-    write_file(o.metrics, "of an older run");
+    const std::string older = "{\"loss\":1,\"step\":1,\"step_seconds\":1}\n";
+    write_file(o.metrics, older);
     o.make_device = [](const RankPlacement& place) -> std::unique_ptr<Device> {
         if (place.local_rank == 0) return make_host_device();
         return std::make_unique<CrowdedDevice>();
     };
     EXPECT_THAT(failure(2, o, ExitCode::out_of_memory),
                 HasSubstr("--async-save: no memory for a copy of "));
-    EXPECT_EQ(read_file(o.metrics), "of an older run");
+    EXPECT_EQ(read_file(o.metrics), older);
 }
 
 /// A disk or a device that is slow for one rank: the others must not take it for lost.

@@ -301,7 +301,8 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
     std::filesystem::create_directories(saved + "/.step-00000002.partial");
     write_file(saved + "/.step-00000002.partial/model.safetensors", "half");
     write_file(saved + "/notes.txt", "mine");
-    write_file(runs_.path("metrics"), "of an older run");
+    const std::string older = "{\"loss\":1,\"step\":1,\"step_seconds\":1}\n";
+    write_file(runs_.path("metrics"), older);
     const auto before = contents(saved);
     const auto refused = [&](const Change& change) {
         std::string message;
@@ -317,7 +318,7 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
                 });
             });
             EXPECT_EQ(contents(saved), before) << message;
-            EXPECT_EQ(read_file(runs_.path("metrics")), "of an older run") << message;
+            EXPECT_EQ(read_file(runs_.path("metrics")), older) << message;
         }
         return message;
     };
@@ -363,6 +364,15 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
         EXPECT_EQ(contents(saved), damaged) << name;
         write_file(path, text);
     }
+    // Damage comes first, where the run could not go on from the step anyway.
+    const std::string config = read_file(step + "/config.json");
+    std::string other = config;
+    other.replace(other.find("0.02"), 4, "0.03");
+    write_file(step + "/config.json", other);
+    EXPECT_THAT(message_of<AgreedError>(
+                    [&] { (void)resumed(2, [](TrainOptions& o) { o.train_iters = 3; }); }),
+                HasSubstr("config.json: its checksum"));
+    write_file(step + "/config.json", config);
     EXPECT_EQ(contents(saved), before);
 }
 

@@ -41,7 +41,7 @@ protected:
     [[nodiscard]] std::string train(int64_t vocab_size) const {
         SentencePieceTrainingOptions options;
         options.vocab_size = vocab_size;
-        return train_sentencepiece({file_}, options);
+        return train_sentencepiece({file_}, options).model;
     }
 
     TempFolder folder_;
@@ -145,9 +145,9 @@ TEST_F(SentencePiece, TrainsOnASampleOfALargeInput) {
     SentencePieceTrainingOptions options;
     options.vocab_size = 300;
     options.max_bytes = 10000;
-    const std::string model = train_sentencepiece({file_}, options);
+    const std::string model = train_sentencepiece({file_}, options).model;
     EXPECT_EQ(SentencePieceTokenizer(model, "x").vocab_size(), 300);
-    EXPECT_EQ(model, train_sentencepiece({file_}, options));
+    EXPECT_EQ(model, train_sentencepiece({file_}, options).model);
     EXPECT_NE(model, train(300));
 }
 
@@ -156,6 +156,22 @@ TEST_F(SentencePiece, TrainsOnOneLongLine) {
     std::replace(line.begin(), line.end(), '\n', ' ');
     testing::write_file(file_, line);
     EXPECT_EQ(SentencePieceTokenizer(train(350), "x").vocab_size(), 350);
+}
+
+TEST_F(SentencePiece, TrainsOnABoundedPartOfTextWithoutWhiteSpace) {
+    std::string unbroken = corpus();
+    std::erase_if(unbroken, [](char c) { return c == ' ' || c == '\n'; });
+    while (unbroken.size() < 30'000) unbroken += unbroken;
+    testing::write_file(file_, corpus() + unbroken + "\n");
+    SentencePieceTrainingOptions options;
+    options.vocab_size = 350;
+    options.max_unbroken_bytes = 10'000;
+    const SentencePieceVocabulary bounded = train_sentencepiece({file_}, options);
+    EXPECT_EQ(SentencePieceTokenizer(bounded.model, "x").vocab_size(), 350);
+    EXPECT_GT(bounded.unbroken, 25'000);
+    EXPECT_EQ(bounded.unbroken_left_out, bounded.unbroken - 10'000);
+    testing::write_file(file_, corpus());
+    EXPECT_EQ(train_sentencepiece({file_}, options).unbroken, 0);
 }
 
 TEST_F(SentencePiece, NeedsReadableText) {

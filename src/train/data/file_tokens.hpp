@@ -7,20 +7,20 @@
 #include <utility>
 #include <vector>
 
-#include "src/train/data/mapped_file.hpp"
+#include "src/train/data/data_file.hpp"
 #include "vocabpipe/token_source.hpp"
 
 namespace vocabpipe {
 
-/// Tokens of one type in one or more mapped files: what every supported format comes down to.
+/// Tokens of one type in one or more files: what every supported format comes down to.
 /// Move-only.
-class MappedTokens final : public TokenSource {
+class FileTokens final : public TokenSource {
 public:
-    explicit MappedTokens(TokenSourceInfo info) : info_(std::move(info)) {}
+    explicit FileTokens(TokenSourceInfo info) : info_(std::move(info)) {}
 
     /// Appends `count` tokens of info().type that start `offset` bytes into `file`; the range must
     /// lie in the file.
-    void append(MappedFile file, uint64_t offset, int64_t count);
+    void append(DataFile file, uint64_t offset, int64_t count);
 
     [[nodiscard]] int64_t size() const override { return size_; }
     void read(int64_t first, std::span<int32_t> out) const override;
@@ -29,11 +29,13 @@ public:
 
 private:
     struct Segment {
-        MappedFile file;
-        const std::byte* data;  // first token; possibly misaligned
-        int64_t first, count;   // tokens
+        DataFile file;
+        uint64_t offset;       // bytes, of the first token
+        int64_t first, count;  // tokens
     };
     [[nodiscard]] size_t segment_of(int64_t index) const;
+    /// From token `skip` of the segment on.
+    void read_segment(const Segment& segment, int64_t skip, std::span<int32_t> out) const;
 
     TokenSourceInfo info_;
     std::vector<Segment> segments_;  // none is empty

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/mapped_tokens.hpp"
+#include "src/train/data/file_tokens.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -13,6 +14,7 @@ namespace vocabpipe {
 
 namespace {
 
+constexpr size_t kBlockBytes = 32768;  // on the stack, and in the cache
 constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
 /// Copies and widens or narrows; returns the index of the first value that is no int32, or kNone.
@@ -74,57 +76,67 @@ std::string stored_value(TokenType type, const std::byte* data) {
 
 }  // namespace
 
-void MappedTokens::append(MappedFile file, uint64_t offset, int64_t count) {
+void FileTokens::append(DataFile file, uint64_t offset, int64_t count) {
     const auto bytes = static_cast<uint64_t>(token_bytes(info_.type));
     if (count < 0 || offset > file.size() ||
         static_cast<uint64_t>(count) > (file.size() - offset) / bytes) {
-        throw std::out_of_range("MappedTokens::append: tokens outside of " + file.path());
+        throw std::out_of_range("FileTokens::append: tokens outside of " + file.path());
     }
     info_.files.push_back(file.path());
     info_.bytes += static_cast<int64_t>(file.size());
     if (count == 0) {
         return;
     }
-    const std::byte* data = file.bytes().data() + offset;
-    segments_.push_back({std::move(file), data, size_, count});
+    segments_.push_back({std::move(file), offset, size_, count});
     size_ += count;
 }
 
-size_t MappedTokens::segment_of(int64_t index) const {
+size_t FileTokens::segment_of(int64_t index) const {
     const auto after = std::upper_bound(segments_.begin(), segments_.end(), index,
                                         [](int64_t i, const Segment& s) { return i < s.first; });
     return static_cast<size_t>(after - segments_.begin()) - 1;
 }
 
-void MappedTokens::read(int64_t first, std::span<int32_t> out) const {
+void FileTokens::read_segment(const Segment& segment, int64_t skip, std::span<int32_t> out) const {
+    std::array<std::byte, kBlockBytes> stored;  // not initialised: it is read into
+    const auto bytes = static_cast<size_t>(token_bytes(info_.type));
+    while (!out.empty()) {
+        const auto part = out.first(std::min(out.size(), kBlockBytes / bytes));
+        segment.file.read(segment.offset + static_cast<uint64_t>(skip) * bytes,
+                          std::span(stored).first(part.size() * bytes));
+        const size_t bad = copy_tokens(info_.type, stored.data(), part);
+        if (bad != kNone) {
+            throw InputFileError(
+                segment.file.path() + ": token " +
+                std::to_string(skip + static_cast<int64_t>(bad)) + " is " +
+                stored_value(info_.type, stored.data() + bad * bytes) +
+                ", but token ids are 0 to 2147483647: the file is damaged or holds no token ids");
+        }
+        skip += static_cast<int64_t>(part.size());
+        out = out.subspan(part.size());
+    }
+}
+
+void FileTokens::read(int64_t first, std::span<int32_t> out) const {
     if (first < 0 || first > size_ || std::cmp_greater(out.size(), size_ - first)) {
-        throw std::out_of_range("MappedTokens::read: " + std::to_string(out.size()) +
+        throw std::out_of_range("FileTokens::read: " + std::to_string(out.size()) +
                                 " tokens from " + std::to_string(first) + " on of " +
                                 std::to_string(size_));
     }
-    const int64_t bytes = token_bytes(info_.type);
     for (size_t at = out.empty() ? 0 : segment_of(first); !out.empty(); ++at) {
         const Segment& segment = segments_[at];
         const int64_t skip = first - segment.first;
         const auto part = out.first(
             static_cast<size_t>(std::min(segment.count - skip, static_cast<int64_t>(out.size()))));
-        const std::byte* data = segment.data + skip * bytes;
-        const size_t bad = copy_tokens(info_.type, data, part);
-        if (bad != kNone) {
-            throw InputFileError(
-                segment.file.path() + ": token " +
-                std::to_string(skip + static_cast<int64_t>(bad)) + " is " +
-                stored_value(info_.type, data + static_cast<int64_t>(bad) * bytes) +
-                ", but token ids are 0 to 2147483647: the file is damaged or holds no token ids");
-        }
+        read_segment(segment, skip, part);
         first += static_cast<int64_t>(part.size());
         out = out.subspan(part.size());
     }
 }
 
-TokenPlace MappedTokens::place(int64_t index) const {
+TokenPlace FileTokens::place(int64_t index) const {
     if (index < 0 || index >= size_) {
-        throw std::out_of_range("MappedTokens::place: token " + std::to_string(index) + " of " +
+        throw std::out_of_range("FileTokens::place: token " + std::to_string(index) + " of " +
                                 std::to_string(size_));
     }
     const Segment& segment = segments_[segment_of(index)];

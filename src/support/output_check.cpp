@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/support/output_check.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <system_error>
+
+namespace vocabpipe {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kHeadBytes = 65536;
+
+constexpr size_t kTailBytes = 256;
+
+std::string read_some(std::ifstream& file, size_t bytes) {
+    std::string text(bytes, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<size_t>(file.gcount()));
+    return text;
+}
+
+/// The first bytes of a file, and its last ones, once more where it is short.
+std::string ends_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string head = read_some(file, kHeadBytes);
+    file.clear();
+    file.seekg(0, std::ios::end);
+    file.seekg(std::max<std::streamoff>(0, file.tellg() - std::streamoff{kTailBytes}));
+    return head + read_some(file, kTailBytes);
+}
+
+/// Files that begin with one of `beginnings` and have all of `words` soon after, or at the end.
+OutputKind kind(std::string_view name, std::vector<std::string_view> beginnings,
+                std::vector<std::string_view> words = {}) {
+    return {name, [=](const std::string& path) {
+                const std::string text = ends_of(path);
+                const auto begins = [&](std::string_view part) { return text.starts_with(part); };
+                const auto has = [&](std::string_view part) {
+                    return text.find(part) != std::string::npos;
+                };
+                return std::ranges::any_of(beginnings, begins) && std::ranges::all_of(words, has);
+            }};
+}
+
+/// The same file, or the same name of one that is not there yet.
+bool same_file(const std::string& a, const std::string& b) {
+    std::error_code none_there;
+    return a == b || fs::equivalent(a, b, none_there) ||
+           fs::weakly_canonical(fs::absolute(a, none_there), none_there) ==
+               fs::weakly_canonical(fs::absolute(b, none_there), none_there);
+}
+
+}  // namespace
+
+OutputCheck::OutputCheck(std::vector<std::string> inputs) : inputs_(std::move(inputs)) {
+    std::erase(inputs_, "");
+}
+
+void OutputCheck::add(std::string_view flag, const std::string& path, const OutputKind& kind) {
+    const auto refuse = [&](const std::string& why) {
+        throw UsageError(std::string(flag) + " " + path + ": " + why);
+    };
+    std::error_code none_there;
+    if (fs::exists(path, none_there) && !fs::is_regular_file(path, none_there)) return;
+    for (const std::string& input : inputs_) {
+        if (same_file(path, input)) {
+            refuse("is read by the same command and would be replaced; give another name");
+        }
+    }
+    for (const auto& [other, written] : outputs_) {
+        if (same_file(path, written)) {
+            refuse("is what " + other + " writes, too; give each a name of its own");
+        }
+    }
+    if (fs::is_regular_file(path, none_there) && fs::file_size(path, none_there) > 0 &&
+        !kind.is_one(path)) {
+        refuse("is there already, and is not " + std::string(kind.name) +
+               ", which alone would be replaced; give another name, or remove it");
+    }
+    outputs_.emplace_back(flag, path);
+}
+
+OutputKind metrics_output() {
+    return kind("a metrics file of train_gpt", {"{\""}, {"\"step\":", "_seconds\":"});
+}
+OutputKind report_output() {
+    return kind("a report of train_gpt", {"{"},
+                {"\"last_loss\":", "\"measured_step_seconds\":", "\"ranks\":"});
+}
+OutputKind profile_output() {
+    return kind("a profile", {"{"}, {"\"vocabpipe_profile\":"});
+}
+OutputKind product_choices_output() {
+    return kind("a file of --time-products", {"VocabPipe product choices "});
+}
+OutputKind trace_output() {
+    return kind("a trace of VocabPipe", {"{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":"},
+                {"\"traceEvents\":["});
+}
+OutputKind page_output() {
+    return kind("a page of VocabPipe",
+                {"<!DOCTYPE html>\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n",
+                 "<!doctype html>\n<html lang=\"en\">\n<!-- SPDX-License-Identifier: Apache-2.0 "
+                 "-->\n<head>\n<meta charset=\"utf-8\">\n<title>vocabpipe"});
+}
+OutputKind picture_output() {
+    return kind("a picture of vocabpipe timeline",
+                {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
+                {"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\""});
+}
+OutputKind tokens_output(const std::string& prefix) {
+    return {"a file of vocabpipe data prepare", [index = prefix + ".idx"](const std::string&) {
+                return ends_of(index).starts_with(std::string_view("MMIDIDX\0\0", 9));
+            }};
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/launcher_watch.hpp"
+
+#include "src/tool/run_signals.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <stop_token>
+
+namespace vocabpipe::tool {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLook{50};
+/// Whoever missed so many looks stood still, or had no core: then SIGTERM itself has to come.
+constexpr milliseconds kStoodStill{500};
+/// A SIGCONT within this time of standing still may be what ended it.
+constexpr milliseconds kWaking{500};
+
+void watch(const std::stop_token& stop, const sigset_t& wakes) {
+    constexpr timespec look{0, std::chrono::nanoseconds(kLook).count()};
+    Clock::time_point seen = Clock::now();
+    Clock::time_point woke = seen - kWaking;
+    while (!stop.stop_requested()) {
+        siginfo_t from{};
+        const int signal = sigtimedwait(&wakes, &from, &look);
+        const Clock::time_point now = Clock::now();
+        if (now - seen > kStoodStill) woke = now;
+        seen = now;
+        if (signal == SIGCONT && from.si_pid == ::getppid() && now - woke >= kWaking) {
+            announce_sigterm();
+        }
+    }
+}
+
+}  // namespace
+
+LauncherWatch::LauncherWatch() {
+    sigset_t wakes;
+    sigemptyset(&wakes);
+    sigaddset(&wakes, SIGCONT);
+    pthread_sigmask(SIG_BLOCK, &wakes, nullptr);
+    thread_ = std::jthread([wakes](const std::stop_token& stop) { watch(stop, wakes); });
+}
+
+}  // namespace vocabpipe::tool

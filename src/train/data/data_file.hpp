@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A regular file open for reading at any place, not mapped: a file that others cut off while it is
+/// read is an error of the read with its name, where a mapping would end the process. Move-only;
+/// const functions are safe from several threads.
+class DataFile {
+public:
+    /// Throws InputFileError naming the file and the reason: missing, no permission, a folder.
+    explicit DataFile(std::string path);
+    ~DataFile();
+    DataFile(DataFile&& other) noexcept;
+    DataFile& operator=(DataFile&& other) noexcept;
+    DataFile(const DataFile&) = delete;
+    DataFile& operator=(const DataFile&) = delete;
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+    /// Bytes that it had when it was opened.
+    [[nodiscard]] uint64_t size() const { return size_; }
+
+    /// Copies the bytes from `offset` on. InputFileError if the file has fewer, or cannot be read.
+    void read(uint64_t offset, std::span<std::byte> out) const;
+
+    /// The first bytes, at most `count`.
+    [[nodiscard]] std::vector<std::byte> head(size_t count) const;
+
+    /// The little-endian value at `offset` bytes.
+    template <class T>
+    [[nodiscard]] T load(uint64_t offset) const {
+        T value{};
+        read(offset, std::as_writable_bytes(std::span(&value, 1)));
+        return value;
+    }
+
+private:
+    void close() noexcept;
+
+    std::string path_;
+    int file_ = -1;
+    uint64_t size_ = 0;
+};
+
+/// Walks over little-endian values that stand one after the other in a file, which must outlive it.
+template <class T>
+class FileArray {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+public:
+    /// `count` values from `offset` bytes on.
+    FileArray(const DataFile& file, uint64_t offset, uint64_t count)
+        : file_(&file), offset_(offset), left_(count) {}
+
+    /// There must be one more.
+    [[nodiscard]] T next() {
+        if (at_ == block_.size()) fill();
+        return block_[at_++];
+    }
+
+private:
+    void fill() {
+        constexpr uint64_t kBlock = 8192;
+        block_.resize(static_cast<size_t>(std::min(left_, kBlock)));
+        file_->read(offset_, std::as_writable_bytes(std::span(block_)));
+        offset_ += block_.size() * sizeof(T);
+        left_ -= block_.size();
+        at_ = 0;
+    }
+
+    const DataFile* file_;
+    uint64_t offset_, left_;
+    std::vector<T> block_;
+    size_t at_ = 0;
+};
+
+}  // namespace vocabpipe
