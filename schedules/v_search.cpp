@@ -23,10 +23,8 @@ using namespace v_pattern;
 constexpr int kMostChanges = 30;
 /// Candidates that a search on fewer microbatches hands on to the full size.
 constexpr size_t kFinalists = 4;
-/// Passes that all refinements of a search may time: about 40 ms on one core; less where the lists
-/// are so short that this many moves per pass find what there is.
+/// Passes that all refinements of a search may time: about 40 ms on one core.
 constexpr int64_t kMostRefined = 4'000'000;
-constexpr int64_t kMovesPerPass = 100;
 
 int64_t wrap(int64_t slot) {
     return (slot % kInterval + kInterval) % kInterval;
@@ -171,8 +169,7 @@ private:
     /// all take the same time, and enough microbatches to fill the pipeline.
     int64_t refinement() const {
         if (forward_only_ || (microbatches_ >= ranks_ && costs_.alike())) return 0;
-        const int64_t passes = int64_t{kKinds} * microbatches_ * ranks_;
-        return std::min(kMostRefined / passes, kMovesPerPass * passes) * passes;
+        return refinement_budget(int64_t{kKinds} * microbatches_ * ranks_, kMostRefined);
     }
 
     /// Steps 2 to 8, timed with the costs; none if the rows break or need too much memory.
