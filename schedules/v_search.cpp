@@ -171,7 +171,8 @@ private:
             if (!pattern || !fits(*pattern, enough)) return;
             candidates.push_back({candidates.size(), *std::move(pattern)});
         });
-        if (!thorough) drop_the_worst(candidates, enough);
+        // With fewer microbatches than ranks the ends are all there is.
+        if (microbatches_ >= ranks_ && !thorough) drop_the_worst(candidates, enough);
         keep_best(candidates, kFinalists, [&](const Pattern& pattern) {
             std::optional<Rows> rows = with_ends(pattern, enough);
             if (rows && !fill(*rows)) rows.reset();
@@ -184,14 +185,16 @@ private:
     /// where there are many passes only the best go on to each of them.
     void drop_the_worst(std::vector<Candidate>& candidates, int enough) {
         const auto in_order = [&] { std::ranges::sort(candidates, {}, &Candidate::made); };
-        const int64_t passes = int64_t{kKinds} * enough * ranks_;
+        const int steady = with_steady_state(enough);
+        const int64_t passes = int64_t{kKinds} * steady * ranks_;
         if (const int64_t most = kMostGivenEnds / passes; std::ssize(candidates) > most) {
             keep_best(candidates, static_cast<size_t>(most), [&](const Pattern& pattern) {
-                return timed(repeat(pattern, kEveryKind, enough), enough);
+                return timed(repeat(pattern, kEveryKind, steady), steady);
             });
             in_order();
         }
-        if (const int64_t most = kMostFilled / passes; std::ssize(candidates) > most) {
+        const int64_t most = kMostFilled / passes;
+        if (enough == steady && std::ssize(candidates) > most) {
             keep_best(candidates, static_cast<size_t>(most), [&](const Pattern& pattern) {
                 std::optional<Rows> rows = with_ends(pattern, enough);
                 return rows ? timed(*std::move(rows), enough) : std::nullopt;
