@@ -202,6 +202,12 @@ const Generator& generator(std::string_view name) {
     const auto* found = std::find_if(kGenerators.begin(), kGenerators.end(),
                                      [&](const Generator& g) { return g.name == name; });
     if (found == kGenerators.end()) {
+        if (name == "dualpipe") {
+            throw UsageError(
+                "--schedule dualpipe: its ranks hold two copies of the model's stages, one per "
+                "direction, and a stage lives on one rank here; dualpipe-v has the same overlapped "
+                "pairs with one copy");
+        }
         std::string known;
         std::vector<std::string_view> names;
         for (const Generator& g : kGenerators) {

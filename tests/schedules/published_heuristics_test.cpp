@@ -56,6 +56,7 @@ TEST(PublishedHeuristics, AreMetOrBeatenAtEveryCostAndMemory) {
         if (times.makespan == row.makespan) {
             EXPECT_LE(times.largest_span, row.largest_span) << of;
         }
+        EXPECT_LE(1000 * times.largest_span, 1009 * row.largest_span) << of;
         EXPECT_LE(highest_peak(ours), row.memory_limit > 0 ? row.memory_limit : 2 * row.p) << of;
         if (times.makespan < row.makespan) ++better;
         ++compared;

@@ -44,6 +44,13 @@ TEST(Registry, NamesTheKnownFamiliesForAnUnknownOne) {
                 AllOf(HasSubstr("1b1f"), HasSubstr("1f1b"), HasSubstr("gpipe")));
 }
 
+TEST(Registry, SaysWhatToUseInPlaceOfTwoCopies) {
+    EXPECT_EQ(refusal("dualpipe", usual()),
+              "--schedule dualpipe: its ranks hold two copies of the model's stages, one per "
+              "direction, and a stage lives on one rank here; dualpipe-v has the same overlapped "
+              "pairs with one copy");
+}
+
 TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
     const auto refused = [](auto change) {
         GenerateOptions options = usual();
