@@ -13,6 +13,7 @@
 #include "src/tool/text.hpp"
 #include "src/train/trainer.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/receive_early.hpp"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -110,6 +111,13 @@ void add_flags(CLI::App& app, TrainOptions& t, std::string& costs, std::string& 
            "transport) or native (the transport's own reduction)")
         ->check(CLI::IsMember({"ordered", "native"}))
         ->default_str("ordered");
+
+    app.add_option_function<std::string>(
+           "--receive-ahead",
+           [&t](const std::string& text) { t.receive_ahead = receive_ahead_from(text); },
+           "Passes before its use that a receive is posted, or auto: as early as it pays and "
+           "memory allows")
+        ->default_str("auto");
 
     app.add_option("--time-products", time_products,
                    "File for the fastest algorithms of the matrix products that the run used on "

@@ -153,6 +153,7 @@ std::vector<std::string> shared_flags(const TrainOptions& o) {
     add("--eod-token-id", o.data.eod_token_id);
     add("--eod-mask-loss", o.data.eod_mask_loss ? "given" : "not given");
     add("--reset-attention-mask", o.data.reset_attention_mask ? "given" : "not given");
+    add("--receive-ahead", o.receive_ahead == 0 ? "auto" : std::to_string(o.receive_ahead));
     add("--reduction", o.reductions == Reductions::native ? "native" : "ordered");
     add("--c0-margin", o.c0_margin);
     add("--threads-per-rank", o.threads_per_rank);
