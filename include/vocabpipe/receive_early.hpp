@@ -15,7 +15,7 @@ namespace vocabpipe {
 
 /// What lower_receiving_early() made.
 struct EarlyReceives {
-    std::vector<Program> programs;
+    std::vector<Program> programs;  ///< [rank of the world]
     int receive_ahead = 1;  ///< LowerOptions::receive_ahead that was chosen
 };
 
