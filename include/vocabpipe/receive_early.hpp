@@ -16,7 +16,7 @@ namespace vocabpipe {
 /// What lower_receiving_early() made.
 struct EarlyReceives {
     std::vector<Program> programs;  ///< [rank of the world]
-    int receive_ahead = 1;  ///< LowerOptions::receive_ahead that was chosen
+    int receive_ahead = 1;          ///< LowerOptions::receive_ahead that was chosen
 };
 
 /// lower() with the receives as early as it pays and memory allows: with 1 pass ahead, as soon as

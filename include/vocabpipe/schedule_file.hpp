@@ -56,10 +56,10 @@ struct ScheduleFile {
                                                const ReadScheduleOptions& options = {});
 
 /// One row per rank, CR LF, passes only; `lowered` adds the cells that PyTorch 2.15 adds when it
-/// lowers a schedule with its defaults, in the same places. PyTorch's dialects leave out the passes of vocabulary
-/// layers that are whole on the ranks of the first and last stage, which contain them there; they
-/// throw UsageError for sharded ones, and the old one for overlapped pairs. `automatic` is
-/// PyTorch's where it can say everything that matters, else vocabpipe.
+/// lowers a schedule with its defaults, in the same places. PyTorch's dialects leave out the passes
+/// of vocabulary layers that are whole on the ranks of the first and last stage, which contain them
+/// there; they throw UsageError for sharded ones, and the old one for overlapped pairs. `automatic`
+/// is PyTorch's where it can say everything that matters, else vocabpipe.
 [[nodiscard]] std::string print_schedule_csv(const Schedule& schedule, CsvDialect dialect);
 /// The dialect that print_schedule_csv() writes: what automatic stands for, any other one itself.
 [[nodiscard]] CsvDialect csv_dialect_of(const Schedule& schedule, CsvDialect dialect);
