@@ -147,6 +147,32 @@ void check(const GenerateOptions& options) {
     require_at_least("--search-moves", options.search_moves, 0);
 }
 
+/// A list takes 16 bytes per pass, and what is made of it many times that: a mistyped number is
+/// refused before it fills the memory.
+void check_size(const GenerateOptions& options) {
+    constexpr int64_t kMostPasses = int64_t{1} << 25;  // F and B
+    const int64_t of_microbatch = int64_t{2} * options.ranks * options.chunks;
+    require_at_most("--ranks x --chunks", of_microbatch / 2, kMostPasses / 2);
+    const int64_t most = kMostPasses / of_microbatch;
+    if (options.microbatches <= most) return;
+    throw UsageError("--microbatches " + std::to_string(options.microbatches) + ": " +
+                     std::to_string(of_microbatch / 2) + " stages make " +
+                     std::to_string(of_microbatch * options.microbatches) +
+                     " passes of that; give at most " + std::to_string(most));
+}
+
+/// A search times every pass in every move, about 10 ns each.
+void check_moves(const Schedule& schedule, int64_t moves) {
+    constexpr int64_t kMostTimed = int64_t{1} << 38;  // three quarters of an hour
+    int64_t passes = 0;
+    for (const std::vector<Pass>& list : schedule.passes) passes += std::ssize(list);
+    const int64_t most = kMostTimed / std::max<int64_t>(passes, 1);
+    if (moves <= most) return;
+    throw UsageError("--search-moves " + std::to_string(moves) + ": with " +
+                     std::to_string(passes) + " passes they would take hours; give at most " +
+                     std::to_string(most));
+}
+
 /// Costs must be there for every stage and rank (or for one, which stands for all).
 void check_costs(const PassCosts& costs, int stages, int ranks) {
     const auto check_table = [](const std::vector<PassCosts::OpCosts>& table, const char* of,
@@ -202,6 +228,12 @@ const Generator& generator(std::string_view name) {
     const auto* found = std::find_if(kGenerators.begin(), kGenerators.end(),
                                      [&](const Generator& g) { return g.name == name; });
     if (found == kGenerators.end()) {
+        if (name == "dualpipe") {
+            throw UsageError(
+                "--schedule dualpipe: its ranks hold two copies of the model's stages, one per "
+                "direction, and a stage lives on one rank here; dualpipe-v has the same overlapped "
+                "pairs with one copy");
+        }
         std::string known;
         std::vector<std::string_view> names;
         for (const Generator& g : kGenerators) {
@@ -240,6 +272,7 @@ GenerateOptions resolve(const Generator& family, const GenerateOptions& asked) {
     // Stage numbers have 16 bits (Pass::stage).
     require_at_most("--chunks", options.chunks,
                     std::numeric_limits<uint16_t>::max() / options.ranks);
+    check_size(options);
     check_costs(options.costs, options.ranks * options.chunks, options.ranks);
     return options;
 }
@@ -276,6 +309,7 @@ Schedule complete(Schedule schedule, const GenerateOptions& options) {
     }
     drop_passes_on_empty_shards(schedule);
     if (options.search_moves > 0) {
+        check_moves(schedule, options.search_moves);
         schedule = improve(schedule, options.costs, {.moves = options.search_moves});
     }
     return schedule;

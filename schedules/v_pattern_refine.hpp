@@ -3,6 +3,8 @@
 
 #include "schedules/v_pattern.hpp"
 
+#include <algorithm>
+
 namespace vocabpipe::v_pattern {
 
 /// What the search minimises: a step that starts and ends everywhere at once lasts the makespan,
@@ -15,6 +17,13 @@ struct RefineOptions {
     int limit = 0;       ///< activations alive on any rank
     int64_t budget = 0;  ///< passes that all trials together may time, about 10 ns each
 };
+
+/// A budget for lists of that many passes in all: `most`, less where the lists are so short that a
+/// hundred moves per pass find what there is.
+[[nodiscard]] constexpr int64_t refinement_budget(int64_t passes, int64_t most) {
+    constexpr int64_t kMovesPerPass = 100;
+    return std::min(most / passes, kMovesPerPass * passes) * passes;
+}
 
 /// Moves single passes within their rank and keeps what is not worse: patterns are made for
 /// F = I = W, and for other costs a few passes elsewhere are worth a lot (schedules

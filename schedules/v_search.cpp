@@ -23,10 +23,12 @@ using namespace v_pattern;
 constexpr int kMostChanges = 30;
 /// Candidates that a search on fewer microbatches hands on to the full size.
 constexpr size_t kFinalists = 4;
-/// Passes that all refinements of a search may time: about 40 ms on one core; less where the lists
-/// are so short that this many moves per pass find what there is.
+/// Passes of all patterns whose ends are laid out anew, and of those whose holes are filled, about
+/// 60 and 90 ns each on one core. All patterns of up to 16 ranks.
+constexpr int64_t kMostGivenEnds = 16'000'000;
+constexpr int64_t kMostFilled = 4'000'000;
+/// Passes that all refinements of a search may time: about 40 ms on one core.
 constexpr int64_t kMostRefined = 4'000'000;
-constexpr int64_t kMovesPerPass = 100;
 
 int64_t wrap(int64_t slot) {
     return (slot % kInterval + kInterval) % kInterval;
@@ -130,32 +132,17 @@ public:
           costs_(Costs::of(options)) {}
 
     std::optional<Rows> run() {
-        // Beyond warm-up and cool-down one interval is like the other: rank the patterns with few
-        // of them.
-        const int enough = std::min(microbatches_, 3 * ranks_);
-        std::vector<std::pair<int64_t, Pattern>> finalists;
-        for_every_seed(ranks_, [&](const Seed& seed) {
-            std::optional<Pattern> pattern = pattern_of(seed, ranks_);
-            if (!pattern) return;
-            const std::optional<Rows> rows = rows_of(*pattern, enough);
-            if (!rows) return;
-            const int64_t estimate = estimate_for_all(*rows, enough);
-            if (finalists.size() == kFinalists && estimate >= finalists.back().first) return;
-            const auto place = std::upper_bound(
-                finalists.begin(), finalists.end(), estimate,
-                [](int64_t value, const auto& finalist) { return value < finalist.first; });
-            finalists.emplace(place, estimate, *std::move(pattern));
-            if (finalists.size() > kFinalists) finalists.pop_back();
-        });
+        std::vector<Candidate> finalists = find_finalists(false);
+        if (finalists.empty()) finalists = find_finalists(true);
         const int64_t budget = refinement();
         // Half of the budget for all of them, what is left for the best.
         int64_t left = budget;
         std::optional<Rows> best;
         int64_t best_score = 0;
         const int64_t share = budget / 2 / static_cast<int64_t>(kFinalists);
-        for (const auto& [estimate, pattern] : finalists) {
-            std::optional<Rows> rows = rows_of(pattern, microbatches_);
-            if (!rows) continue;
+        for (const Candidate& candidate : finalists) {
+            std::optional<Rows> rows = with_ends(candidate.pattern, microbatches_);
+            if (!rows || !fill(*rows)) continue;
             left -= share;
             const int64_t refined = refine(*rows, costs_, {.limit = limit_, .budget = share});
             if (best && refined >= best_score) continue;
@@ -167,19 +154,92 @@ public:
     }
 
 private:
+    struct Candidate {
+        size_t made = 0;  ///< its place in the order of the seeds
+        Pattern pattern;
+        int64_t estimate = 0;
+    };
+
+    /// The best patterns; of equal ones those that were made first.
+    std::vector<Candidate> find_finalists(bool thorough) {
+        // Beyond warm-up and cool-down one interval is like the other: rank the patterns with few
+        // of them.
+        const int enough = std::min(microbatches_, 3 * ranks_);
+        std::vector<Candidate> candidates;
+        for_every_seed(ranks_, [&](const Seed& seed) {
+            std::optional<Pattern> pattern = pattern_of(seed, ranks_);
+            if (!pattern || !fits(*pattern, enough)) return;
+            candidates.push_back({candidates.size(), *std::move(pattern)});
+        });
+        // With fewer microbatches than ranks the ends are all there is.
+        if (microbatches_ >= ranks_ && !thorough) drop_the_worst(candidates, enough);
+        keep_best(candidates, kFinalists, [&](const Pattern& pattern) {
+            std::optional<Rows> rows = with_ends(pattern, enough);
+            if (rows && !fill(*rows)) rows.reset();
+            return rows ? std::optional(estimate_for_all(*rows, enough)) : std::nullopt;
+        });
+        return candidates;
+    }
+
+    /// Closing the holes takes longest and changes the ranks of the patterns least, then the ends:
+    /// where there are many passes only the best go on to each of them.
+    void drop_the_worst(std::vector<Candidate>& candidates, int enough) {
+        const auto in_order = [&] { std::ranges::sort(candidates, {}, &Candidate::made); };
+        const int steady = with_steady_state(enough);
+        const int64_t passes = int64_t{kKinds} * steady * ranks_;
+        if (const int64_t most = kMostGivenEnds / passes; std::ssize(candidates) > most) {
+            keep_best(candidates, static_cast<size_t>(most), [&](const Pattern& pattern) {
+                return timed(repeat(pattern, kEveryKind, steady), steady);
+            });
+            in_order();
+        }
+        const int64_t most = kMostFilled / passes;
+        if (enough == steady && std::ssize(candidates) > most) {
+            keep_best(candidates, static_cast<size_t>(most), [&](const Pattern& pattern) {
+                std::optional<Rows> rows = with_ends(pattern, enough);
+                return rows ? timed(*std::move(rows), enough) : std::nullopt;
+            });
+            in_order();
+        }
+    }
+
+    /// Those with the least estimates, in that order; one without is dropped.
+    template <typename Estimate>
+    static void keep_best(std::vector<Candidate>& candidates, size_t most,
+                          const Estimate& estimate) {
+        std::erase_if(candidates, [&](Candidate& candidate) {
+            const std::optional<int64_t> value = estimate(candidate.pattern);
+            candidate.estimate = value.value_or(0);
+            return !value;
+        });
+        std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
+        if (candidates.size() > most) candidates.resize(most);
+    }
+
+    std::optional<int64_t> timed(Rows rows, int microbatches) {
+        if (!clock_.run(rows, costs_)) return std::nullopt;
+        return estimate_for_all(rows, microbatches);
+    }
+
     /// Passes that refinements may time. None where the patterns are right already: for passes that
     /// all take the same time, and enough microbatches to fill the pipeline.
     int64_t refinement() const {
         if (forward_only_ || (microbatches_ >= ranks_ && costs_.alike())) return 0;
-        const int64_t passes = int64_t{kKinds} * microbatches_ * ranks_;
-        return std::min(kMostRefined / passes, kMovesPerPass * passes) * passes;
+        return refinement_budget(int64_t{kKinds} * microbatches_ * ranks_, kMostRefined);
     }
 
-    /// Steps 2 to 8, timed with the costs; none if the rows break or need too much memory.
-    std::optional<Rows> rows_of(const Pattern& pattern, int microbatches) {
-        // The ends are laid out for a steady state in between.
-        const int enough = std::max(microbatches, 2 * ranks_);
-        if (steady_peak(pattern) > (microbatches == enough ? limit_ : 2 * ranks_)) return {};
+    /// The ends are laid out for a steady state in between.
+    int with_steady_state(int microbatches) const { return std::max(microbatches, 2 * ranks_); }
+
+    bool fits(const Pattern& pattern, int microbatches) const {
+        const bool steady = microbatches == with_steady_state(microbatches);
+        return steady_peak(pattern) <= (steady ? limit_ : 2 * ranks_);
+    }
+
+    /// Steps 2 to 6, on the slots of unit costs; none if the rows break or need too much memory.
+    std::optional<Rows> with_ends(const Pattern& pattern, int microbatches) {
+        const int enough = with_steady_state(microbatches);
+        if (!fits(pattern, microbatches)) return {};
         Rows rows = repeat(pattern, kEveryKind, enough);
         const int repeated_peak = peak(rows);
         if (!clock_.run(rows, unit_)) return {};
@@ -192,10 +252,14 @@ private:
         if (peak(rows) > limit_) return {};
         lay_out_cool_down(rows, microbatches);
         if (!clock_.run(rows, unit_)) return {};
+        return rows;
+    }
+
+    /// Steps 7 and 8, timed with the costs; false if the rows break or need too much memory.
+    bool fill(Rows& rows) {
         fill_holes(rows, limit_);
         order_weights(rows);
-        if (peak(rows) > limit_ || !clock_.run(rows, costs_)) return {};
-        return rows;
+        return peak(rows) <= limit_ && clock_.run(rows, costs_);
     }
 
     /// The score with all microbatches: every further one takes as long as the last ones took on

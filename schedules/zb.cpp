@@ -6,8 +6,10 @@
 
 #include "schedules/placement.hpp"
 #include "schedules/rank_list.hpp"
+#include "schedules/zb_greedy.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,8 +83,33 @@ std::vector<int> by_costs(const GenerateOptions& options, int k, bool past_arriv
     return warm_up;
 }
 
-/// The fastest of the closed form and the two warm-ups by costs; the closed form wins ties, and so
-/// does 2p-1, which is all that equal costs need, over more.
+/// The fastest of what rules make; the one that came first wins ties.
+class Fastest {
+public:
+    explicit Fastest(const GenerateOptions& options) : options_(options) {}
+
+    void consider(Schedule schedule) {
+        const PassTimes times = time_passes(schedule, options_.costs);
+        const std::pair made{times.makespan, times.largest_span};
+        if (!best_.passes.empty() && made >= times_) return;
+        best_ = std::move(schedule);
+        times_ = made;
+    }
+    [[nodiscard]] Schedule take() && { return std::move(best_); }
+
+private:
+    const GenerateOptions& options_;
+    Schedule best_;
+    std::pair<int64_t, int64_t> times_;
+};
+
+Schedule straight(const GenerateOptions& options,
+                  const std::function<std::vector<Pass>(int)>& list_of) {
+    return transformer_schedule(options, Placement::straight, 1, list_of);
+}
+
+/// The fastest of the closed form, the two warm-ups by costs and the greedy rule; the closed form
+/// wins ties, and so does 2p-1, which is all that equal costs need, over more.
 Schedule with_cap(const GenerateOptions& options, int limit) {
     const int p = options.ranks;
     const int cap = std::min(limit, std::max(options.microbatches, p));
@@ -96,21 +123,19 @@ Schedule with_cap(const GenerateOptions& options, int limit) {
             }
         }
     }
-    Schedule best;
-    std::pair<int64_t, int64_t> best_times;
+    Fastest fastest(options);
     for (const auto& [k, warm_up] : candidates) {
-        Schedule schedule = transformer_schedule(options, Placement::straight, 1, [&](int rank) {
+        fastest.consider(straight(options, [&](int rank) {
             return list_of(options, k, warm_up[static_cast<size_t>(rank)], rank);
-        });
-        if (candidates.size() == 1) return schedule;
-        const PassTimes times = time_passes(schedule, options.costs);
-        const std::pair made{times.makespan, times.largest_span};
-        if (best.passes.empty() || made < best_times) {
-            best = std::move(schedule);
-            best_times = made;
-        }
+        }));
     }
-    return best;
+    for (const GreedyChoice& choice : kGreedyChoices) {
+        const auto lists = greedy_zero_bubble(options, cap, choice);
+        if (!lists) continue;
+        fastest.consider(
+            straight(options, [&](int rank) { return (*lists)[static_cast<size_t>(rank)]; }));
+    }
+    return std::move(fastest).take();
 }
 
 }  // namespace

@@ -3,14 +3,22 @@
 
 #include "schedules/chunk_list.hpp"
 #include "schedules/placement.hpp"
+#include "schedules/v_pattern.hpp"
+#include "schedules/v_pattern_refine.hpp"
+#include "schedules/zb_v_greedy.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
 namespace {
 
 using enum Op;
+
+/// Passes that the search may time: about 20 ms on one core.
+constexpr int64_t kMostRefined = 2'000'000;
 
 // Qi et al. 2023; the list written by hand of schedules reference 5.9, as torch's
 // ScheduleZBVZeroBubble has it.
@@ -55,11 +63,68 @@ std::vector<Pass> list_of(const GenerateOptions& options, int rank) {
     return drop_microbatches(std::move(list).take(), options.microbatches);
 }
 
+using namespace v_pattern;
+
+/// The list written by hand as rows, which searches work on. Its microbatches are in order.
+Row row_of(const std::vector<Pass>& list, int rank) {
+    Row row;
+    row.reserve(list.size());
+    for (const Pass& pass : list) {
+        const bool down = pass.stage == rank;
+        const Kind kind = pass.op == F   ? (down ? F0 : F1)
+                          : pass.op == I ? (down ? I0 : I1)
+                                         : (down ? W0 : W1);
+        row.push_back({0, kind});
+    }
+    return row;
+}
+
+/// The shortest rows of what rules and search make; the first wins ties.
+class Shortest {
+public:
+    explicit Shortest(const Costs& costs) : costs_(costs) {}
+
+    void consider(Rows rows) {
+        if (!clock_.run(rows, costs_)) return;
+        const std::pair made{clock_.makespan(), clock_.largest_span()};
+        if (!best_.empty() && made >= times_) return;
+        best_ = std::move(rows);
+        times_ = made;
+    }
+    [[nodiscard]] const Rows& best() const { return best_; }
+
+private:
+    const Costs& costs_;
+    Clock clock_;
+    Rows best_;
+    std::pair<int64_t, int64_t> times_;
+};
+
 }  // namespace
 
 Schedule zb_v(const GenerateOptions& options) {
-    return transformer_schedule(options, Placement::v_shape, 2,
-                                [&](int rank) { return list_of(options, rank); });
+    const int p = options.ranks;
+    const int limit = 2 * p;
+    const Costs costs = Costs::of(options);
+    const auto by_hand = [&](int rank) { return list_of(options, rank); };
+    // Made for passes that all take the same; forwards alone have one order.
+    if (options.forward_only || costs.alike()) {
+        return transformer_schedule(options, Placement::v_shape, 2, by_hand);
+    }
+    Shortest shortest(costs);
+    Rows rows;
+    for (int rank = 0; rank < p; ++rank) rows.push_back(row_of(by_hand(rank), rank));
+    shortest.consider(std::move(rows));
+    for (const VGreedyChoice& choice : kVGreedyChoices) {
+        if (auto made = greedy_rows(costs, options.microbatches, limit, choice)) {
+            shortest.consider(*std::move(made));
+        }
+    }
+    Rows refined = shortest.best();
+    const int64_t passes = int64_t{kKinds} * options.microbatches * p;
+    refine(refined, costs, {.limit = limit, .budget = refinement_budget(passes, kMostRefined)});
+    shortest.consider(std::move(refined));
+    return schedule_of(shortest.best(), options, true);
 }
 
 }  // namespace vocabpipe

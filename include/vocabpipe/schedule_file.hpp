@@ -16,6 +16,7 @@ enum class CsvDialect : uint8_t {
     current,    ///< PyTorch's: I input gradient, B full backward; "new"
     old,        ///< before PyTorch's renaming: B input gradient, BW full backward; "old"
     vocabpipe,  ///< PyTorch's with E, G, S, T and a first row that names it; "vocabpipe"
+    lowered,    ///< PyTorch's new one, written with its communication; read as that; "lowered"
 };
 
 [[nodiscard]] std::string_view to_string(CsvDialect dialect);
@@ -47,17 +48,18 @@ struct ScheduleFile {
                                          const ReadScheduleOptions& options = {});
 
 /// The same of text in memory; `name` stands for the file in messages. Lowered PyTorch files
-/// (SEND, RECV, UNSHARD, RESHARD, REDUCE_GRAD) are checked, and those cells are left out with a
-/// note: lower() infers communication again.
+/// (SEND, RECV, WAIT_SEND, UNSHARD, RESHARD, REDUCE_GRAD, WAIT_REDUCE_GRAD) are checked, and those
+/// cells are left out with a note: lower() infers communication again.
 [[nodiscard]] ScheduleFile parse_schedule_csv(std::string_view text, const std::string& name,
                                               const ReadScheduleOptions& options = {});
 [[nodiscard]] ScheduleFile parse_schedule_json(std::string_view text, const std::string& name,
                                                const ReadScheduleOptions& options = {});
 
-/// One row per rank, CR LF, passes only. PyTorch's dialects leave out the passes of vocabulary
-/// layers that are whole on the ranks of the first and last stage, which contain them there; they
-/// throw UsageError for sharded ones, and the old one for overlapped pairs. `automatic` is
-/// PyTorch's where it can say everything that matters, else vocabpipe.
+/// One row per rank, CR LF, passes only; `lowered` adds the cells that PyTorch 2.15 adds when it
+/// lowers a schedule with its defaults, in the same places. PyTorch's dialects leave out the passes
+/// of vocabulary layers that are whole on the ranks of the first and last stage, which contain them
+/// there; they throw UsageError for sharded ones, and the old one for overlapped pairs. `automatic`
+/// is PyTorch's where it can say everything that matters, else vocabpipe.
 [[nodiscard]] std::string print_schedule_csv(const Schedule& schedule, CsvDialect dialect);
 /// The dialect that print_schedule_csv() writes: what automatic stands for, any other one itself.
 [[nodiscard]] CsvDialect csv_dialect_of(const Schedule& schedule, CsvDialect dialect);

@@ -60,6 +60,7 @@ void add_explain(CLI::App& app) {
         ->add_option("SCHEDULE", options->schedule, "Name of a schedule, or a .csv or .json file")
         ->required();
     add_schedule_flags(*command, options->flags);
+    add_lowering_flags(*command, options->flags);
     command->add_option("--rank", options->rank, "Rank to explain")->check(CLI::Range(0, 65535));
     command->add_option(
         "--at", options->at,

@@ -61,8 +61,9 @@ void add_schedule_convert(CLI::App& schedule) {
     command
         ->add_option(
             "--output-dialect", options->output_dialect,
-            "Letters of a CSV to write: new, old, vocabpipe (keeps E, G, S, T, R), or auto: "
-            "vocabpipe where vocabulary layers are sharded or there is an R, else new")
+            "Letters of a CSV to write: new, old, lowered (new, with PyTorch's communication "
+            "cells), vocabpipe (keeps E, G, S, T, R), or auto: vocabpipe where vocabulary layers "
+            "are sharded or there is an R, else new")
         ->capture_default_str();
     command->callback([options] { convert(*options); });
 }

@@ -7,6 +7,7 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
 #include "vocabpipe/pass_costs.hpp"
+#include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -192,11 +193,20 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
                        "(default: the profile's, else lanes)");
 }
 
+void add_lowering_flags(CLI::App& command, ScheduleFlags& flags) {
+    command
+        .add_option("--receive-ahead", flags.receive_ahead,
+                    "Passes before its use that a receive is posted, or auto: as early as it pays "
+                    "and memory allows")
+        ->capture_default_str();
+}
+
 std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
     if (std::error_code ignored; std::filesystem::exists(text, ignored)) return text;
     const size_t end = std::min(text.find(','), text.size());
     CLI::App own;
     add_schedule_flags(own, flags);
+    add_lowering_flags(own, flags);
     std::vector<std::string> arguments;
     for (size_t at = end; at < text.size();) {
         const size_t next = std::min(text.find(',', at + 1), text.size());
@@ -281,7 +291,16 @@ SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& fl
     SimulatedStep result;
     result.step = make_step(schedule, flags);
     const ScheduledStep& step = result.step;
-    result.programs = lower(step.schedule, step.sizes, step.costs);
+    result.receive_ahead = receive_ahead_from(flags.receive_ahead);
+    if (result.receive_ahead == 0) {
+        EarlyReceives early =
+            lower_receiving_early(step.schedule, step.sizes, step.costs, {}, step.options);
+        result.programs = std::move(early.programs);
+        result.receive_ahead = early.receive_ahead;
+    } else {
+        result.programs =
+            lower(step.schedule, step.sizes, step.costs, {.receive_ahead = result.receive_ahead});
+    }
     result.simulation = simulate(result.programs, step.costs, step.options);
     return result;
 }

@@ -36,10 +36,13 @@ struct ScheduleFlags {
     int64_t hidden_size = 4096;  // that of a 7B model
     bool no_optimizer_barrier = false;
     std::string communication_order;  // empty: the profile's, or lanes
+    std::string receive_ahead = "auto";
 };
 
 /// Adds the flags to a command.
 void add_schedule_flags(CLI::App& command, ScheduleFlags& flags);
+/// And those of commands that run programs, not lists alone.
+void add_lowering_flags(CLI::App& command, ScheduleFlags& flags);
 
 /// `text` is NAME, FILE, or NAME,flag=value,... with flags of its own, such as
 /// "1f1b,vocab-mode=one_barrier". Throws UsageError.
@@ -65,6 +68,7 @@ struct SimulatedStep {
     ScheduledStep step;
     std::vector<Program> programs;
     Simulation simulation;
+    int receive_ahead = 1;  ///< LowerOptions::receive_ahead of the programs
 };
 [[nodiscard]] SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags);
 

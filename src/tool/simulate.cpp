@@ -37,7 +37,13 @@ void print_table(const SimulatedStep& run) {
     std::printf("step          %s (%s)\n", time(summary.step_ns).c_str(),
                 summary.barrier ? "makespan: the optimizer step waits for every rank"
                                 : "largest span: steps of different ranks overlap");
-    std::printf("bubble        %s\n\n", percent_text(summary.bubble).c_str());
+    std::printf("bubble        %s\n", percent_text(summary.bubble).c_str());
+    if (run.receive_ahead == kAsSoonAsSent) {
+        std::printf("receives      as soon as sent\n");
+    } else if (run.receive_ahead > 1) {
+        std::printf("receives      %d passes ahead\n", run.receive_ahead);
+    }
+    std::printf("\n");
 
     std::vector<MemoryUse> uses;
     for (size_t use = 0; use < kMemoryUses; ++use) {
@@ -88,7 +94,8 @@ void print_json(const SimulatedStep& run) {
                                 {"fixed", time(summary.fixed_ns)},
                                 {"barrier", summary.barrier},
                                 {"step", time(summary.step_ns)},
-                                {"bubble", summary.bubble}};
+                                {"bubble", summary.bubble},
+                                {"receive_ahead", run.receive_ahead}};
     for (size_t rank = 0; rank < summary.ranks.size(); ++rank) {
         const RankSummary& of_rank = summary.ranks[rank];
         const RankMemory& memory = run.simulation.memory[rank];
@@ -138,6 +145,7 @@ void add_simulate(CLI::App& app) {
         ->add_option("SCHEDULE", options->schedule, "Name of a schedule, or a .csv or .json file")
         ->required();
     add_schedule_flags(*command, options->flags);
+    add_lowering_flags(*command, options->flags);
     command->add_flag("--json", options->json, "Print JSON instead of a table");
     command->add_option("--trace", options->trace, "Also write a Chrome trace to this file");
     command->add_option("--html", options->html, "Also write a timeline page to this file");

@@ -111,6 +111,7 @@ void add_timeline(CLI::App& app) {
                      "of its own; or a trace of train_gpt --trace-dir")
         ->required();
     add_schedule_flags(*command, options->flags);
+    add_lowering_flags(*command, options->flags);
     command->add_option("--html", options->html, "File for one self-contained page");
     command->add_option("--svg", options->svg, "File for a picture of the passes, for documents");
     command->add_option("--trace", options->trace, "File for the Chrome trace of one schedule");

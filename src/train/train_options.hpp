@@ -55,6 +55,7 @@ struct TrainOptions {
     /// --schedule-costs F,B; none: auto, measured in the first steps, or cost_file.
     std::optional<std::pair<int64_t, int64_t>> schedule_costs = std::pair<int64_t, int64_t>{1, 2};
     std::string cost_file;                        // --schedule-costs FILE, a profile; empty: none
+    int receive_ahead = 0;                        // --receive-ahead; 0: auto
     Reductions reductions = Reductions::ordered;  // --reduction; the same bits on every transport
     int64_t c0_margin = 0;     // --c0-margin, in the unit of F,B; nanoseconds where measured
     int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores

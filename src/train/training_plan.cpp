@@ -8,6 +8,7 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/flop_costs.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/schedule_file.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
@@ -130,7 +131,11 @@ void TrainingPlan::make_schedules(const PassCosts& costs, int64_t c0_margin) {
 
 void TrainingPlan::lower_all() {
     for (PlannedStep& step : steps_) {
-        step.programs = lower(step.schedule, sizes_, costs_, {.reductions = options_.reductions});
+        const LowerOptions how{.receive_ahead = options_.receive_ahead,
+                               .reductions = options_.reductions};
+        step.programs = options_.receive_ahead == 0
+                            ? lower_receiving_early(step.schedule, sizes_, costs_, how).programs
+                            : lower(step.schedule, sizes_, costs_, how);
     }
 }
 

@@ -324,7 +324,10 @@ TEST_P(NcclPrograms, BringEveryPassWhatItNeedsWithoutBreakingARule) {
             StepSizes sizes = sizes_for(schedule, /*tokens=*/7, /*hidden=*/2);
             sizes.tied = true;
             sizes.report_bytes = 24;
-            const std::vector<Program> programs = lower(schedule, sizes, uneven_costs(schedule));
+            // Half of them with receives that are posted long before their messages are sent.
+            const std::vector<Program> programs =
+                lower(schedule, sizes, uneven_costs(schedule),
+                      {.receive_ahead = microbatches % 2 == 0 ? kAsSoonAsSent : 1});
             const Expectation expectation(programs);
             World::threads(ranks, {.timeout_seconds = 20}).run([&](Communicator& c) {
                 End end(c);

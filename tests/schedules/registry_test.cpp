@@ -44,6 +44,26 @@ TEST(Registry, NamesTheKnownFamiliesForAnUnknownOne) {
                 AllOf(HasSubstr("1b1f"), HasSubstr("1f1b"), HasSubstr("gpipe")));
 }
 
+TEST(Registry, RefusesSizesThatFillTheMemoryAndSearchesThatDoNotEnd) {
+    EXPECT_EQ(
+        refusal("1f1b", {.ranks = 1000, .microbatches = 100'000, .vocab_size = 1}),
+        "--microbatches 100000: 1000 stages make 200000000 passes of that; give at most 16777");
+    GenerateOptions options = usual();
+    options.search_moves = int64_t{1} << 40;
+    const std::string refused = refusal("1f1b", options);
+    EXPECT_THAT(refused, HasSubstr("--search-moves 1099511627776: with "));
+    EXPECT_THAT(refused, HasSubstr("would take hours; give at most "));
+    options.search_moves = 1000;
+    EXPECT_EQ(refusal("1f1b", options), "accepted");
+}
+
+TEST(Registry, SaysWhatToUseInPlaceOfTwoCopies) {
+    EXPECT_EQ(refusal("dualpipe", usual()),
+              "--schedule dualpipe: its ranks hold two copies of the model's stages, one per "
+              "direction, and a stage lives on one rank here; dualpipe-v has the same overlapped "
+              "pairs with one copy");
+}
+
 TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
     const auto refused = [](auto change) {
         GenerateOptions options = usual();

@@ -98,7 +98,8 @@ Gradients run_pipeline(World& world, const ModelConfig& config, const ModelParti
         of_device.operators = &device->operators();
         const StepSizes sizes = step_sizes(config, of_device, schedule);
         const std::vector<Program> programs =
-            lower(schedule, sizes, costs, {.reductions = options.reductions});
+            lower(schedule, sizes, costs,
+                  {.receive_ahead = options.receive_ahead, .reductions = options.reductions});
         ModelRank model(config, of_device, schedule, communicator.rank(), *device);
         Executor executor(communicator, *device, model.modules(), sizes,
                           {.poison_dead_buffers = options.poison});

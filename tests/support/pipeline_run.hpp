@@ -16,7 +16,8 @@ struct PipelineOptions {
     int steps = 1;     ///< same batch again; gradients must come out the same
     int64_t latency_ns = 10;
     Reductions reductions = Reductions::ordered;
-    bool poison = true;  ///< memory of dead buffers becomes NaN
+    int receive_ahead = 1;  ///< LowerOptions::receive_ahead
+    bool poison = true;     ///< memory of dead buffers becomes NaN
     /// Device of a rank, made on its thread; empty: the host.
     std::function<std::unique_ptr<Device>(int rank)> make_device;
 };

@@ -227,6 +227,14 @@ TEST(ScheduleConvert, GoesBetweenFormatsAndDialects) {
                    "ends in .csv or .json");
     EXPECT_EQ(folder.names(), (std::set<std::string>{"a.csv", "a.json"}));
 
+    EXPECT_EQ(run("convert " + (folder / "a.csv") + " " + (folder / "lowered.csv") +
+                  " --output-dialect lowered")
+                  .exit_code,
+              0);
+    EXPECT_THAT(read_file(folder / "lowered.csv"), HasSubstr("0WAIT_REDUCE_GRAD"));
+    EXPECT_EQ(run("convert " + (folder / "lowered.csv") + " " + (folder / "b.csv")).exit_code, 0);
+    EXPECT_EQ(read_file(folder / "b.csv"), read_file(example));
+
     run("show 1f1b --pp 2 --microbatches 2 --format json > " + (folder / "whole.json"));
     const Outcome whole = run("convert " + (folder / "whole.json") + " " + (folder / "whole.csv"));
     EXPECT_THAT(whole.error, HasSubstr("whole vocabulary layers are left out"));

@@ -115,10 +115,31 @@ TEST(SimulateCommand, DividesSmallCosts) {
     EXPECT_DOUBLE_EQ(json.at("by_rank").at(0).at("busy"), 6 * (3 + 2.0 / 3 + 2.0 / 12));
 }
 
+TEST(SimulateCommand, ReceivesEarlierWhereItPays) {
+    const std::string gpipe =
+        "gpipe --pp 8 --microbatches 32 --costs 200,400,0 --num-layers 64 --latency 50";
+    const auto step = [&](const std::string& more) {
+        return simulated(gpipe + more).at("step").get<double>();
+    };
+    EXPECT_LT(step(""), 0.9 * step(" --receive-ahead 1"));
+    EXPECT_EQ(step(""), step(" --receive-ahead auto"));
+    EXPECT_EQ(simulated(gpipe + " --receive-ahead 2").at("receive_ahead"), 2);
+    EXPECT_EQ(simulated("1f1b --pp 2 --microbatches 2").at("receive_ahead"), 1);
+    const TempFolder folder;
+    EXPECT_THAT(vocabpipe_in(folder, "simulate " + gpipe).output,
+                HasSubstr("\nreceives      3 passes ahead\n"));
+    EXPECT_THAT(refused("simulate " + gpipe + " --receive-ahead 0", 2),
+                HasSubstr("--receive-ahead 0: must be auto or a whole number"));
+    EXPECT_THAT(refused("schedule show " + gpipe + " --receive-ahead 2", 2),
+                HasSubstr("--receive-ahead"));
+}
+
 TEST(SimulateCommand, LetsMessagesOfALaneGoOneAfterTheOther) {
     const auto makespan = [](const std::string& order) {
-        const Json json =
-            simulated("interleaved --pp 4 --microbatches 8 --costs 12,24 --latency 6" + order);
+        const Json json = simulated(
+            "interleaved --pp 4 --microbatches 8 --costs 12,24 --latency 6 "
+            "--receive-ahead 1" +
+            order);
         return json.at("makespan").get<double>();
     };
     EXPECT_EQ(makespan(" --communication-order lanes"), makespan(""));

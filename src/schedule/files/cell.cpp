@@ -10,8 +10,9 @@ namespace vocabpipe::files {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kTransfers{"SEND_F",  "RECV_F",  "SEND_B",     "RECV_B",
-                                                     "UNSHARD", "RESHARD", "REDUCE_GRAD"};
+constexpr std::array<std::string_view, 10> kTransfers{
+    "SEND_F",      "RECV_F",  "SEND_B",  "RECV_B",      "WAIT_SEND_F",
+    "WAIT_SEND_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"};
 constexpr std::string_view kPairEnd = ")OVERLAP_F_B";
 
 constexpr bool is_digit(char c) {
@@ -111,6 +112,12 @@ std::string_view to_string(Transfer word) {
     return kTransfers[static_cast<size_t>(word)];
 }
 
+std::optional<Transfer> transfer_of(std::string_view word) {
+    const auto* found = std::find(kTransfers.begin(), kTransfers.end(), word);
+    if (found == kTransfers.end()) return std::nullopt;
+    return static_cast<Transfer>(found - kTransfers.begin());
+}
+
 std::string shown(std::string_view text) {
     constexpr size_t kMost = 40;
     std::string result = "\"";
@@ -179,17 +186,19 @@ Meaning meaning_of(const RawCell& cell, const RawAction& action, CsvDialect dial
         meaning.pass = Pass{*op, static_cast<uint16_t>(meaning.stage), meaning.microbatch};
         return meaning;
     }
-    const auto* known = std::find(kTransfers.begin(), kTransfers.end(), action.word);
-    const auto index = static_cast<size_t>(known - kTransfers.begin());
-    meaning.transfer = static_cast<Transfer>(index);
-    const bool new_word = dialect == CsvDialect::old && meaning.transfer == Transfer::reduce_grad;
-    if (known == kTransfers.end() || new_word || dialect == CsvDialect::vocabpipe || cell.pair) {
+    const std::optional<Transfer> transfer = transfer_of(action.word);
+    if (transfer && dialect == CsvDialect::old && is_new(*transfer)) {
+        throw CellError(std::string(action.word) +
+                        " is of PyTorch's new dialect: read the file in the dialect new");
+    }
+    if (!transfer || dialect == CsvDialect::vocabpipe || cell.pair) {
         throw CellError(shown(action.word) + " is no pass: passes are " +
                         (dialect == CsvDialect::old         ? "F B BW W R"
                          : dialect == CsvDialect::vocabpipe ? "F I W B R E G S T"
                                                             : "F I W B R"));
     }
-    const bool of_microbatch = meaning.transfer <= Transfer::recv_b;
+    meaning.transfer = *transfer;
+    const bool of_microbatch = meaning.transfer <= Transfer::wait_send_b;
     if (cell.batched && !of_microbatch) {
         throw CellError("only sends and receives share a cell");
     }

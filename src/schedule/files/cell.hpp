@@ -39,8 +39,26 @@ struct RawCell {
 /// Throws CellError.
 [[nodiscard]] RawCell parse_cell(std::string_view text);
 
-/// Cells of lowered files that are no passes.
-enum class Transfer : uint8_t { send_f, recv_f, send_b, recv_b, unshard, reshard, reduce_grad };
+/// Cells of lowered files that are no passes. Up to wait_send_b they have a microbatch.
+enum class Transfer : uint8_t {
+    send_f,
+    recv_f,
+    send_b,
+    recv_b,
+    wait_send_f,
+    wait_send_b,
+    unshard,
+    reshard,
+    reduce_grad,
+    wait_reduce_grad,
+};
+/// Words that PyTorch wrote only after its renaming.
+[[nodiscard]] constexpr bool is_new(Transfer word) {
+    return word == Transfer::wait_send_f || word == Transfer::wait_send_b ||
+           word >= Transfer::reduce_grad;
+}
+/// The word, or none.
+[[nodiscard]] std::optional<Transfer> transfer_of(std::string_view word);
 [[nodiscard]] std::string_view to_string(Transfer word);
 
 /// What an action means: a pass, or a cell that lowering infers.
@@ -51,8 +69,8 @@ struct Meaning {
     uint32_t microbatch = 0;
 };
 
-/// Throws CellError with the remedy. `dialect` is not automatic. In the old dialect B is an input
-/// gradient here; the reader turns it into a full backward where there is no W.
+/// Throws CellError with the remedy. `dialect` is neither automatic nor lowered. In the old dialect
+/// B is an input gradient here; the reader turns it into a full backward where there is no W.
 [[nodiscard]] Meaning meaning_of(const RawCell& cell, const RawAction& action, CsvDialect dialect);
 
 /// Text from a file for a message: in quotes, printable and short.

@@ -34,7 +34,9 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 class CsvReader {
 public:
     CsvReader(std::string_view text, const std::string& name, const ReadScheduleOptions& options)
-        : name_(name), options_(options), dialect_(options.dialect), lines_(lines_of(text)) {}
+        : name_(name), options_(options), dialect_(options.dialect), lines_(lines_of(text)) {
+        if (dialect_ == CsvDialect::lowered) dialect_ = CsvDialect::current;
+    }
 
     ScheduleFile run() {
         std::optional<CsvHeader> header;
@@ -140,7 +142,9 @@ private:
                          std::to_string(at.column + 1) + ", " + shown(at.cell.text);
                 }
             };
-            if (at.cell.pair || action.word == "I") evidence(of_new);
+            const std::optional<Transfer> transfer = transfer_of(action.word);
+            const bool new_word = transfer && is_new(*transfer);
+            if (at.cell.pair || action.word == "I" || new_word) evidence(of_new);
             const bool split = action.word == "B" && with_weight.contains(key_of(action));
             if (at.cell.batched || action.word == "BW" || split) evidence(of_old);
         });
@@ -192,7 +196,10 @@ private:
             schedule_.input.first_row = header->input;
             schedule_.output.first_row = header->output;
         }
-        if (auto violation = find_user_violation(schedule_)) fail(*violation);
+        if (auto violation = find_user_violation(schedule_)) {
+            violation->reason += old_dialect_hint();
+            fail(*violation);
+        }
         if (auto fault = find_transfer_fault(schedule_, transfers_)) {
             const auto rank = static_cast<size_t>(fault->rank);
             fail(first_row_ + rank, fault->column,
@@ -203,6 +210,20 @@ private:
                              " communication and sharding cells, after checking them: they are "
                              "inferred from the passes");
         }
+    }
+
+    /// A remedy for files that the dialect new takes for faulty, where a B has a W and no I.
+    std::string old_dialect_hint() const {
+        if (dialect_ != CsvDialect::current) return "";
+        const std::set<Key> weights = keys_with("W");
+        const std::set<Key> gradients = keys_with("I");
+        const std::set<Key> backwards = keys_with("B");
+        for (const Key& key : weights) {
+            if (!backwards.contains(key) || gradients.contains(key)) continue;
+            return "; if a B that has a W is an input gradient here, read the file in the dialect "
+                   "old";
+        }
+        return "";
     }
 
     std::string_view cell_text(size_t rank, size_t column) const {

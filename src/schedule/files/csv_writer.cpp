@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/files/csv_header.hpp"
+#include "src/schedule/files/lowered_tokens.hpp"
 #include "src/schedule/files/tokens.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/schedule_file.hpp"
@@ -51,10 +52,19 @@ std::string print_schedule_csv(const Schedule& schedule, CsvDialect asked) {
     }
     std::string text;
     if (extended) text += files::print_csv_header(schedule) + "\r\n";
-    for (const std::vector<Pass>& list : schedule.passes) {
+    std::vector<std::vector<Pass>> lists = schedule.passes;
+    if (!extended) {
+        for (std::vector<Pass>& list : lists) list = transformer_passes(list);
+    }
+    std::vector<std::vector<std::string>> rows;
+    if (dialect == CsvDialect::lowered) {
+        rows = files::lowered_tokens(schedule, lists);
+    } else {
+        for (const std::vector<Pass>& list : lists) rows.push_back(files::tokens_of(list, dialect));
+    }
+    for (const std::vector<std::string>& row : rows) {
         bool first = true;
-        for (const std::string& token :
-             files::tokens_of(extended ? list : transformer_passes(list), dialect)) {
+        for (const std::string& token : row) {
             if (!std::exchange(first, false)) text += ',';
             text += token;
         }

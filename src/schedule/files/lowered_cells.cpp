@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/files/lowered_cells.hpp"
 
+#include "src/schedule/files/lowered_replay.hpp"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -41,13 +43,23 @@ public:
         if (std::any_of(cells_.begin(), cells_.end(), is_message)) {
             if (auto fault = missing()) return fault;
             if (auto fault = misordered()) return fault;
+            if (auto fault = not_waited_for()) return fault;
+            if (auto fault = find_lowered_deadlock(schedule_, cells_)) return fault;
         }
-        return sharding_fault();
+        if (auto fault = sharding_fault()) return fault;
+        return reduction_fault();
     }
 
 private:
     static bool is_message(const TransferCell& cell) {
         return static_cast<size_t>(cell.word) < kTransfersOfMicrobatch;
+    }
+    static bool is_wait(const TransferCell& cell) {
+        return cell.word == Transfer::wait_send_f || cell.word == Transfer::wait_send_b;
+    }
+    static bool is_forward(Transfer word) {
+        return word == Transfer::send_f || word == Transfer::recv_f ||
+               word == Transfer::wait_send_f;
     }
     size_t key_of(uint32_t stage, uint32_t microbatch) const {
         return stage * microbatches_ + microbatch;
@@ -58,7 +70,8 @@ private:
     }
     /// The stage at the other end, -1 where there is none.
     int64_t peer(Transfer word, uint32_t stage) const {
-        const bool next = word == Transfer::send_f || word == Transfer::recv_b;
+        const bool next =
+            word == Transfer::send_f || word == Transfer::recv_b || word == Transfer::wait_send_f;
         const int64_t other = int64_t{stage} + (next ? 1 : -1);
         return other < schedule_.stages ? other : -1;
     }
@@ -72,7 +85,7 @@ private:
             return "stage " + std::to_string(cell.stage) + " is on rank " +
                    std::to_string(owner(cell.stage));
         }
-        if (!is_message(cell)) return std::nullopt;
+        if (!is_message(cell) && !is_wait(cell)) return std::nullopt;
         if (cell.microbatch >= microbatches_) {
             return "microbatch " + std::to_string(cell.microbatch) + " does not exist, last is " +
                    std::to_string(microbatches_ - 1);
@@ -82,15 +95,66 @@ private:
         if (owner(static_cast<uint32_t>(other)) == cell.rank) {
             return "stage " + std::to_string(other) + " is on the same rank: no message is needed";
         }
-        const bool forward = cell.word == Transfer::send_f || cell.word == Transfer::recv_f;
+        const bool forward = is_forward(cell.word);
         if (!forward && schedule_.forward_only()) return "the schedule has no backward";
         const size_t key = key_of(cell.stage, cell.microbatch);
         const size_t pass = (forward ? forward_at_ : backward_at_)[key];
+        if (is_wait(cell)) {
+            if (!seen_.contains({sent_before(cell.word), key})) {
+                return "stands before the SEND that it waits for";
+            }
+            if (!seen_.emplace(cell.word, key).second) return "appears twice";
+            return std::nullopt;
+        }
         const bool send = cell.word == Transfer::send_f || cell.word == Transfer::send_b;
         if (send && pass >= cell.before) return "stands before the pass that makes what it sends";
         if (!send && pass < cell.before) return "stands after the pass that needs it";
         if (!seen_.emplace(cell.word, key).second) return "appears twice";
         return std::nullopt;
+    }
+
+    static Transfer sent_before(Transfer wait) {
+        return wait == Transfer::wait_send_f ? Transfer::send_f : Transfer::send_b;
+    }
+
+    /// A send without a wait in a file that has waits.
+    std::optional<TransferFault> not_waited_for() const {
+        if (std::none_of(cells_.begin(), cells_.end(), is_wait)) return std::nullopt;
+        for (const TransferCell& cell : cells_) {
+            if (cell.word != Transfer::send_f && cell.word != Transfer::send_b) continue;
+            const bool forward = cell.word == Transfer::send_f;
+            const Transfer wait = forward ? Transfer::wait_send_f : Transfer::wait_send_b;
+            if (seen_.contains({wait, key_of(cell.stage, cell.microbatch)})) continue;
+            return TransferFault{cell.rank, cell.column,
+                                 name(wait, cell.stage, cell.microbatch) +
+                                     " is missing; a file with WAIT_SEND cells needs one for every "
+                                     "SEND"};
+        }
+        return std::nullopt;
+    }
+
+    /// Where there are waits every reduction has one, before the next reduction of the rank.
+    std::optional<TransferFault> reduction_fault() const {
+        const auto waits = [](const TransferCell& cell) {
+            return cell.word == Transfer::wait_reduce_grad;
+        };
+        if (std::none_of(cells_.begin(), cells_.end(), waits)) return std::nullopt;
+        const TransferCell* pending = nullptr;
+        for (const TransferCell& cell : cells_) {
+            const bool other_rank = pending != nullptr && pending->rank != cell.rank;
+            if (pending != nullptr && (cell.word == Transfer::reduce_grad || other_rank)) break;
+            if (cell.word == Transfer::reduce_grad) pending = &cell;
+            if (!waits(cell)) continue;
+            if (pending == nullptr || pending->stage != cell.stage) {
+                return TransferFault{cell.rank, cell.column,
+                                     "stands where no REDUCE_GRAD of the stage is pending"};
+            }
+            pending = nullptr;
+        }
+        if (pending == nullptr) return std::nullopt;
+        return TransferFault{pending->rank, pending->column,
+                             "has no WAIT_REDUCE_GRAD before the next reduction of the rank or its "
+                             "end"};
     }
 
     std::optional<TransferFault> missing() const {
@@ -119,7 +183,7 @@ private:
         std::map<Channel, size_t> received;
         const auto channel = [&](const TransferCell& cell, bool send) {
             const int there = owner(static_cast<uint32_t>(peer(cell.word, cell.stage)));
-            const bool forward = cell.word == Transfer::send_f || cell.word == Transfer::recv_f;
+            const bool forward = is_forward(cell.word);
             return send ? Channel{cell.rank, there, forward} : Channel{there, cell.rank, forward};
         };
         for (const TransferCell& cell : cells_) {

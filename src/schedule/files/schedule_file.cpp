@@ -13,7 +13,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kDialects{"auto", "new", "old", "vocabpipe"};
+constexpr std::array<std::string_view, 5> kDialects{"auto", "new", "old", "vocabpipe", "lowered"};
 }  // namespace
 
 std::string_view to_string(CsvDialect dialect) {
@@ -23,7 +23,8 @@ std::string_view to_string(CsvDialect dialect) {
 CsvDialect csv_dialect_from(std::string_view name) {
     const auto* found = std::find(kDialects.begin(), kDialects.end(), name);
     if (found == kDialects.end()) {
-        throw UsageError("dialect " + std::string(name) + ": not one of auto, new, old, vocabpipe" +
+        throw UsageError("dialect " + std::string(name) +
+                         ": not one of auto, new, old, vocabpipe, lowered" +
                          did_you_mean(name, kDialects));
     }
     return static_cast<CsvDialect>(found - kDialects.begin());

@@ -30,6 +30,25 @@ TEST(BrokenCsv, OldDialectToken) {
               "write 0B0, or read the file in the dialect new");
 }
 
+// Compute files of both dialects that hold no word of their own: B and W of one microbatch.
+TEST(BrokenCsv, OfTheOtherDialectNamesIt) {
+    EXPECT_EQ(refused_csv("0F0,0F1,0B0,0B1,0W0,0W1\n"),
+              "a.csv: row 1, cell 5, \"0W0\": 0W0 is half a backward next to 0B0; a microbatch has "
+              "B, or I and W; if a B that has a W is an input gradient here, read the file in the "
+              "dialect old");
+    EXPECT_EQ(refused_csv("0F0,0F1,0I0,0I1,0W0\n"),
+              "a.csv: row 1: 0W1 is missing; stage 0 needs one per microbatch");
+    for (const std::string word : {"REDUCE_GRAD", "WAIT_REDUCE_GRAD", "WAIT_SEND_F0"}) {
+        const std::string bare = word.ends_with('0') ? "WAIT_SEND_F" : word;
+        EXPECT_EQ(refused_csv("0F0,0B0,0" + word + "\n", CsvDialect::old),
+                  "a.csv: row 1, cell 3, \"0" + word + "\": " + bare +
+                      " is of PyTorch's new dialect: read the file in the dialect new");
+    }
+    EXPECT_EQ(refused_csv("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n", CsvDialect::old),
+              "a.csv: row 1, cell 2, \"(0F1;0B0)OVERLAP_F_B\": PyTorch's old dialect has no pairs; "
+              "read the file in the dialect new");
+}
+
 TEST(BrokenCsv, MicrobatchMissingInToken) {
     EXPECT_EQ(refused_csv("0F0,0B\n"),
               "a.csv: row 1, cell 2, \"0B\": has no microbatch: write \"0B0\"");

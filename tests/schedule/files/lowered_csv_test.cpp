@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's lowered files (compute_comms): communication is checked, then inferred anew.
+#include "vocabpipe/generate.hpp"
+
 #include "tests/schedule/files/parse.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
 
 namespace vocabpipe::testing {
 namespace {
@@ -21,6 +27,16 @@ std::string with(std::string_view from, std::string_view to, std::string_view te
     const size_t at = changed.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     return changed.replace(at, from.size(), to);
+}
+
+// The same as PyTorch 2.15 writes it, without the cells of sharded weights.
+constexpr std::string_view kWaiting =
+    "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0REDUCE_GRAD,"
+    "0WAIT_REDUCE_GRAD,0WAIT_SEND_F1\n"
+    "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1,1WAIT_SEND_B0,1WAIT_SEND_B1\n";
+
+std::string waiting(std::string_view from, std::string_view to) {
+    return with(from, to, kWaiting);
 }
 
 TEST(LoweredCsv, IsCheckedAndReducedToItsPasses) {
@@ -78,8 +94,72 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"UnshardOfMicrobatch", "0UNSHARD0,0F0,0B0\n", "UNSHARD takes no microbatch"},
         Fault{"ReduceEarly", "0F0,0F1,0B0,0REDUCE_GRAD,0B1\n",
               "1 passes that add to the stage's gradients come after it"},
-        Fault{"ReduceTwice", "0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n", "appears twice"}),
+        Fault{"ReduceTwice", "0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n", "appears twice"},
+        Fault{"SendAfterItsAnswer",
+              with("0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
+                   "0F1,0RECV_B0,0B0,0RECV_B1,0B1,0SEND_F1"),
+              "row 1: 0B1 waits for 1SEND_B1, which rank 1 does not reach: a deadlock"},
+        Fault{"WaitBeforeItsSend", waiting("0SEND_F0,0F1", "0WAIT_SEND_F0,0SEND_F0,0F1"),
+              "row 1, cell 2, \"0WAIT_SEND_F0\": stands before the SEND that it waits for"},
+        Fault{"WaitTwice", waiting("0WAIT_SEND_F1", "0WAIT_SEND_F0"),
+              "row 1, cell 12, \"0WAIT_SEND_F0\": appears twice"},
+        Fault{"WaitOfNothing", waiting("1WAIT_SEND_B1", "1WAIT_SEND_F1"),
+              "row 2, cell 10, \"1WAIT_SEND_F1\": there is no stage at the other end"},
+        Fault{"WaitMissing", waiting(",1WAIT_SEND_B0", ""),
+              "row 2, cell 5, \"1SEND_B0\": 1WAIT_SEND_B0 is missing; a file with WAIT_SEND "
+              "cells needs one for every SEND"},
+        // Rank 1 posts the receive of 0F1 behind its B0, which rank 0 waits for behind this.
+        Fault{"WaitForEver",
+              "0F0,0SEND_F0,0F1,0SEND_F1,0WAIT_SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1\n"
+              "1RECV_F0,1F0,1B0,1SEND_B0,1WAIT_SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1WAIT_SEND_B1\n",
+              "row 1, cell 5, \"0WAIT_SEND_F1\": waits for 1RECV_F1, which rank 1 does not reach: "
+              "a deadlock"},
+        Fault{"ReduceWaitFirst", "0F0,0B0,0WAIT_REDUCE_GRAD,0REDUCE_GRAD\n",
+              "row 1, cell 3, \"0WAIT_REDUCE_GRAD\": stands where no REDUCE_GRAD of the stage is "
+              "pending"},
+        Fault{"ReduceWaitOfAnother",
+              "0F0,1F0,1B0,0B0,1REDUCE_GRAD,0WAIT_REDUCE_GRAD,0REDUCE_GRAD,1WAIT_REDUCE_GRAD\n",
+              "row 1, cell 6, \"0WAIT_REDUCE_GRAD\": stands where no REDUCE_GRAD"},
+        Fault{"ReduceWaitMissing", "0F0,1F0,1B0,0B0,1REDUCE_GRAD,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n",
+              "row 1, cell 5, \"1REDUCE_GRAD\": has no WAIT_REDUCE_GRAD before the next reduction"},
+        Fault{"ReduceWaitOfMicrobatch", "0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD0\n",
+              "WAIT_REDUCE_GRAD takes no microbatch"}),
     [](const auto& info) { return info.param.name; });
+
+TEST(LoweredCsv, MayWaitForItsSendsAndReductions) {
+    for (const CsvDialect dialect :
+         {CsvDialect::current, CsvDialect::automatic, CsvDialect::lowered}) {
+        EXPECT_THAT(lists_of(from_csv(kWaiting, dialect).schedule),
+                    ElementsAre("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"));
+    }
+    EXPECT_THAT(from_csv(kWaiting, CsvDialect::automatic).notes.front(),
+                HasSubstr("new dialect because of row 1, cell 7, \"0WAIT_SEND_F0\""));
+}
+
+// Written by PyTorch 2.15.0 with the defaults of its lowering
+// (benchmarks/compare_torch_schedules.py --write): p = 2, two stages per rank but for gpipe.
+struct TorchFile {
+    std::string family;
+    int microbatches;
+};
+
+TEST(LoweredCsv, OfPyTorchAreReadAndWrittenCellByCell) {
+    const TorchFile files[] = {{"gpipe", 2},          {"looped-bfs", 2}, {"interleaved", 2},
+                               {"interleaved-zb", 2}, {"zb-v", 4},       {"dualpipe-v", 4}};
+    for (const TorchFile& torch : files) {
+        SCOPED_TRACE(torch.family);
+        std::string name = torch.family;
+        std::ranges::replace(name, '-', '_');
+        const std::string path = VOCABPIPE_TORCH_SCHEDULES "/torch_" + name + ".csv";
+        std::stringstream text;
+        text << std::ifstream(path).rdbuf();
+        const Schedule schedule = read_schedule(path).schedule;
+        EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::lowered), text.str());
+        const Schedule ours = generate(
+            torch.family, {.ranks = 2, .microbatches = torch.microbatches, .vocab_size = 2});
+        EXPECT_EQ(print_schedule_csv(ours, CsvDialect::lowered), text.str());
+    }
+}
 
 // schedule_oracles.json: torch_unshard_reshard and torch_reduce_grad.
 TEST(LoweredCsv, MayShardWeightsBetweenPasses) {

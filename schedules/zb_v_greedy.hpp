@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "schedules/v_pattern.hpp"
+
+#include <array>
+#include <optional>
+
+// ZB-V made pass by pass for the costs (Qi et al. 2023; schedules reference, 5.10).
+
+namespace vocabpipe::v_pattern {
+
+/// Whether a W goes into a hole that is shorter than it, before the first chunk's gradient comes
+/// (I1) or before a forward. It always does before I0, and where the rank would wait most.
+struct VGreedyChoice {
+    bool before_gradient = true;
+    bool before_forward = true;
+};
+
+/// Every choice, the one that wins ties first.
+inline constexpr std::array<VGreedyChoice, 4> kVGreedyChoices{
+    {{true, true}, {true, false}, {false, true}, {false, false}}};
+
+/// The rows, at most `limit` activations alive on every rank; none where the rule gets stuck, as
+/// with few microbatches.
+[[nodiscard]] std::optional<Rows> greedy_rows(const Costs& costs, int microbatches, int limit,
+                                              const VGreedyChoice& choice);
+
+}  // namespace vocabpipe::v_pattern

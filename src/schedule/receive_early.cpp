@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/receive_early.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Between one pass ahead and as soon as sent.
+constexpr std::array<int, 4> kBetween{2, 3, 4, 8};
+
+struct Lowered {
+    std::vector<Program> programs;
+    int receive_ahead = 1;
+    int64_t step_ns = 0;
+    uint64_t arena_bytes = 0;  ///< of the fullest rank
+};
+
+}  // namespace
+
+int receive_ahead_from(std::string_view text) {
+    if (text == "auto") return 0;
+    int passes = 0;
+    const char* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, passes);
+    if (read.ec != std::errc{} || read.ptr != end || passes < 1 || passes > 1 << 30) {
+        throw UsageError("--receive-ahead " + std::string(text) +
+                         ": must be auto or a whole number of passes from 1 to 2^30");
+    }
+    return passes;
+}
+
+EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& sizes,
+                                    const CostModel& costs, const LowerOptions& options,
+                                    const SimulateOptions& simulation) {
+    const auto lowered = [&](int receive_ahead) {
+        LowerOptions with = options;
+        with.receive_ahead = receive_ahead;
+        Lowered made{.programs = lower(schedule, sizes, costs, with),
+                     .receive_ahead = receive_ahead};
+        made.step_ns = simulate(made.programs, costs, simulation).summary.step_ns;
+        for (const Program& program : made.programs) {
+            made.arena_bytes = std::max(made.arena_bytes, program.arena_bytes);
+        }
+        return made;
+    };
+    Lowered best = lowered(1);
+    const uint64_t most_bytes = best.arena_bytes + best.arena_bytes / 100;
+    const auto take = [&](Lowered&& other) {
+        if (other.step_ns < best.step_ns && other.arena_bytes <= most_bytes) {
+            best = std::move(other);
+        }
+    };
+    Lowered soonest = lowered(kAsSoonAsSent);
+    if (const int64_t least = soonest.step_ns; least < best.step_ns) {
+        for (const int receive_ahead : kBetween) {
+            if (best.step_ns > least) take(lowered(receive_ahead));
+        }
+        take(std::move(soonest));
+    }
+    return {std::move(best.programs), best.receive_ahead};
+}
+
+}  // namespace vocabpipe
