@@ -28,6 +28,7 @@ struct Options {
 };
 
 std::string text_of_costs(const ScheduleFlags& flags, const ScheduledStep& step) {
+    if (!flags.pass_times.empty()) return "of passes, " + flags.pass_times;
     if (step.ticks_per_unit == 0) return "measured, " + flags.costs;
     const auto figures = std::count(flags.costs.begin(), flags.costs.end(), ',') + 1;
     return (figures == 3 ? "F,B,V " : "F,B ") + flags.costs +

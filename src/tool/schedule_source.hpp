@@ -28,6 +28,7 @@ struct ScheduleFlags {
     std::string dialect = "new";  // of a PyTorch CSV; its present letters
     // B = 2 F, and an even share of the output layer a third of F: round numbers, all alike.
     std::string costs = "12,24,4";
+    std::string pass_times;       // a file; empty: none
     bool figures_are_ns = false;  // of --costs F,B; no flag: known from what else is drawn
     int64_t latency = 0;
     int num_layers = 0;

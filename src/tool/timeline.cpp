@@ -56,10 +56,12 @@ void run(const Options& options) {
         throw UsageError(
             "timeline: what to write is missing; give --html FILE, --svg FILE or --trace FILE");
     }
+    std::vector<std::string> inputs = options.runs;
+    if (!options.flags.pass_times.empty()) inputs.push_back(options.flags.pass_times);
     for (const auto& [flag, output] :
          {std::pair("--html", &options.html), std::pair("--svg", &options.svg),
           std::pair("--trace", &options.trace)}) {
-        if (!output->empty()) refuse_input_as_output(flag, *output, options.runs);
+        if (!output->empty()) refuse_input_as_output(flag, *output, inputs);
     }
     const bool measured = std::any_of(options.runs.begin(), options.runs.end(), is_trace);
     std::vector<RecordedRun> runs;
