@@ -130,6 +130,12 @@ std::string rows_text(const Plan& plan, size_t rows) {
         std::min(rows, plan.rows.size()), plan.rows.size(), static_cast<long long>(fitting),
         plan.options.device.reserve_gib.value,
         std::string(to_string(plan.options.device.reserve_gib.basis)).c_str());
+    if (fitting == 0) {
+        text +=
+            "Nothing fits. Recomputation (--recompute-granularity), a smaller --micro-batch-size "
+            "or more GPUs\nneed less memory; replicas and tensor or expert parallel ranks are not "
+            "considered.\n";
+    }
     const double all = plan.options.memory_gib > 0 ? plan.options.memory_gib
                                                    : plan.options.device.memory_gib.value;
     const auto tight = std::count_if(plan.rows.begin(), plan.rows.end(), [&](const PlanRow& row) {
