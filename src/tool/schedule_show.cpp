@@ -12,6 +12,7 @@
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/time_grid.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/schedule_file.hpp"
 
@@ -108,6 +109,11 @@ void print_grid(const Options& options, const ScheduledStep& step) {
 void show(const Options& options) {
     ScheduleFlags flags = options.flags;
     const std::string name = take_own_flags(options.name, flags);
+    if (flags.cores > 0) {
+        throw UsageError("--cores " + std::to_string(flags.cores) +
+                         ": the grid shows passes on ranks of their own; use vocabpipe simulate or "
+                         "timeline");
+    }
     const ScheduledStep step = make_step(name, flags);
     if (options.format == "json") {
         std::printf("%s", print_schedule_json(step.schedule).c_str());

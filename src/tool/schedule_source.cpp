@@ -95,7 +95,9 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
     if (!flags.communication_order.empty()) {
         step.costs.communication = communication_order_from(flags.communication_order);
     }
-    step.options = {.wait_for_reports = !flags.no_optimizer_barrier, .persistent = step.persistent};
+    step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
+                    .persistent = step.persistent,
+                    .cores = flags.cores};
 }
 
 /// A schedule file, and flags that are not for files refused.
@@ -191,6 +193,10 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
                     "For memory, with --costs F,B: sequences per microbatch")
         ->check(count)
         ->capture_default_str();
+    command
+        .add_option("--cores", flags.cores,
+                    "Cores that all ranks share (default: one or more for each)")
+        ->check(CLI::Range(1, 65535));
     command.add_flag("--no-optimizer-barrier", flags.no_optimizer_barrier,
                      "The optimizer step does not wait for other ranks (post-validation)");
     command.add_option("--communication-order", flags.communication_order,

@@ -36,6 +36,7 @@ struct ScheduleFlags {
     int64_t micro_batch_size = 1;
     int64_t hidden_size = 4096;  // that of a 7B model
     bool no_optimizer_barrier = false;
+    int cores = 0;
     std::string communication_order;  // empty: the profile's, or lanes
 };
 

@@ -408,6 +408,16 @@ TEST(SimulationCommands, RefuseWhatCannotBe) {
                 HasSubstr("/nonexistent/a.json"));
 }
 
+TEST(SimulateCommand, KnowsRanksThatShareCores) {
+    // On one core all passes together take as long as their costs: 4 ranks x 8 x (10 + 20).
+    const std::string flags = "1f1b --pp 4 --microbatches 8 --costs 10,20,0";
+    EXPECT_EQ(simulated(flags + " --cores 1")["makespan"], 4 * 8 * 30);
+    EXPECT_EQ(simulated(flags + " --cores 4")["makespan"], simulated(flags)["makespan"]);
+    EXPECT_THAT(refused("simulate " + flags + " --cores 0", 2), HasSubstr("--cores"));
+    EXPECT_THAT(refused("schedule show " + flags + " --cores 1", 2),
+                HasSubstr("use vocabpipe simulate"));
+}
+
 TEST(PassTimesFile, GivesEveryPassItsOwnTime) {
     const TempFolder folder;
     // By hand: the last rank is busy all the time but for its first F's arrival and the last B.
