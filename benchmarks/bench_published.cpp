@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -90,6 +92,7 @@ void print(const std::string& path) {
     std::printf("%-10s %6s %9s %9s %6s %4s %5s | %-22s %6s %4s | %-22s %6s %5s\n", "# method",
                 "vocab", "measured", "simulated", "ratio", "mb", "GB", "ours, by count", "ratio",
                 "mb", "ours, by bytes", "ratio", "GB");
+    std::map<std::string, std::pair<double, double>> errors;  // of a method: least and most ratio
     for (const PublishedRow& row : read_published_rows(path)) {
         const Result own = simulated(row.method, row, row.schedule(), row.costs);
         const BestOfOurs best = best_of_ours(row, own);
@@ -105,6 +108,14 @@ void print(const std::string& path) {
             best.by_bytes.name.c_str(), ratio(best.by_bytes.makespan_us, own.makespan_us),
             best.by_bytes.gigabytes);
         std::fflush(stdout);
+        const double own_ratio = ratio(own.makespan_us, row.iteration_us);
+        auto& [least, most] = errors.try_emplace(row.method, own_ratio, own_ratio).first->second;
+        least = std::min(least, own_ratio);
+        most = std::max(most, own_ratio);
+    }
+    for (const auto& [method, range] : errors) {
+        std::printf("# %-10s simulated %.4f .. %.4f of the measured\n", method.c_str(), range.first,
+                    range.second);
     }
     std::printf(
         "# times in ms; ratio: simulated / measured, and ours / the row's own method simulated\n"

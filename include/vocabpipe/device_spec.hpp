@@ -25,6 +25,10 @@ struct Figure {
 
 /// One accelerator and how machines of it are connected. An efficiency is the share of the peak
 /// rate that a class of operation reaches in training.
+///
+/// A matrix product of m x n outputs over k terms takes 2 k (m n + product_idle_outputs) FLOPs at
+/// dense_efficiency of the peak: its last wave of tiles is seldom full, and no unit is busy while
+/// it starts and ends. So small products are less efficient than large ones, by one rule for all.
 struct DeviceSpec {
     std::string name;                ///< as in load_device()
     Figure gpus_per_node;            ///< GPUs of one machine, connected by links
@@ -35,13 +39,15 @@ struct DeviceSpec {
     Figure network_gb_per_s;         ///< between two devices of different nodes, one direction
     Figure link_latency_us;          ///< of a message inside a node
     Figure network_latency_us;       ///< of a message between nodes
-    Figure dense_efficiency;         ///< linear layers, of peak_tflops
+    Figure dense_efficiency;         ///< the largest matrix products, of peak_tflops
+    Figure product_idle_outputs;     ///< what a product could have computed besides its outputs
     Figure attention_efficiency;     ///< causal attention, of peak_tflops, masked half not counted
-    Figure vocabulary_efficiency;    ///< matrix products of the output layer, of peak_tflops
     Figure elementwise_efficiency;   ///< norms, activations, optimizer, of memory_gb_per_s
-    Figure link_efficiency;          ///< long messages, of either link
-    Figure softmax_bytes_per_logit;  ///< memory traffic of the output layer besides its products
-    Figure vocabulary_pass_overhead_us;  ///< fixed time of E, G, S and T each
+    Figure link_efficiency;          ///< long messages between two devices, of either link
+    Figure network_efficiency;       ///< collectives that span nodes, of network_gb_per_s
+    Figure softmax_bytes_per_logit;  ///< memory traffic of a sharded output layer besides products
+    Figure whole_softmax_bytes_per_logit;  ///< the same of a whole one, which has nothing to merge
+    Figure vocabulary_pass_overhead_us;    ///< fixed time of E, G, S and T each
     Figure overlap_efficiency;  ///< rate of F, B, I, W beside overlapped collectives, of their own
     Figure reserve_gib;         ///< per device, for what no plan counts
 };
@@ -53,7 +59,7 @@ struct DeviceFigure {
     bool may_be_zero;            ///< else it must be positive
     bool is_share;               ///< at most 1
 };
-[[nodiscard]] const std::array<DeviceFigure, 17>& device_figures();
+[[nodiscard]] const std::array<DeviceFigure, 19>& device_figures();
 
 /// Names of the built-in devices.
 [[nodiscard]] std::string known_devices();

@@ -18,6 +18,9 @@ struct SimulateOptions {
     /// of zero-bubble schedules needs (schedules reference, section 4.1).
     bool wait_for_reports = true;
     std::vector<PersistentBytes> persistent;  ///< [rank]; empty: memory of the arena alone
+    /// Cores that all ranks share: while more passes run than there are cores, each runs at
+    /// cores / passes of its speed. 0: every rank has a core, or a device, of its own.
+    int cores = 0;
 };
 
 /// What a step would be.
@@ -32,8 +35,9 @@ struct Simulation {
 /// when its lane is free and its edges are done; a communication starts when all participants have
 /// reached it in their lanes, which go on as CostModel::communication_order says. A pass that
 /// overlaps communication of its rank is slowed down (CostModel::overlap_slowdown_permille) while
-/// it lasts, and ends at the next whole nanosecond. The result does not depend on the order in
-/// which events of the same moment are looked at. Throws UsageError if the programs get stuck.
+/// it lasts, and while more passes run than there are cores (SimulateOptions::cores); it ends at
+/// the next whole nanosecond. The result does not depend on the order in which events of the same
+/// moment are looked at. Throws UsageError if the programs get stuck.
 [[nodiscard]] Simulation simulate(const std::vector<Program>& programs, const CostModel& costs,
                                   const SimulateOptions& options = {});
 

@@ -3,6 +3,7 @@
 
 #include "vocabpipe/recompute.hpp"
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -38,6 +39,13 @@ struct TransformerShape {
     /// Parameters of the whole model; a tied weight counts once.
     [[nodiscard]] int64_t parameters() const;
 
+    /// One layer's matrices: q, k and v together; the attention's output; the first of the
+    /// feed-forward part, a gated one's two together; the second.
+    struct Matrix {
+        int64_t in = 0;   ///< elements per token that it reads
+        int64_t out = 0;  ///< and makes
+    };
+    [[nodiscard]] std::array<Matrix, 4> matrices() const;
     /// Forward FLOPs per token of one layer's linear layers: 2 per weight of a matrix.
     [[nodiscard]] double dense_flops() const;
     /// Forward FLOPs per token of one layer's attention at sequence length s, causal (half of the

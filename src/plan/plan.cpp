@@ -99,9 +99,9 @@ private:
 };
 
 /// Each class of operation has one efficiency; its time goes with 1 / efficiency.
-constexpr std::string_view kVaried[] = {"dense_efficiency",      "attention_efficiency",
-                                        "vocabulary_efficiency", "elementwise_efficiency",
-                                        "link_efficiency",       "overlap_efficiency"};
+constexpr std::string_view kVaried[] = {"dense_efficiency",       "attention_efficiency",
+                                        "elementwise_efficiency", "link_efficiency",
+                                        "network_efficiency",     "overlap_efficiency"};
 
 void add_sensitivity(Plan& plan) {
     const size_t rows =

@@ -93,19 +93,19 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     const double vocabulary = static_cast<double>(options.model.vocab_size);
     // Three products: logits in S, the input gradient in S (one barrier) or T, the weight gradient
     // in T. Of the rest two thirds belong to S, which forms the softmax.
-    const int score_products = placement.barriers == Barriers::one ? 2 : 1;
+    const bool early = placement.barriers == Barriers::one;
+    const double softmax =
+        sharded(candidate.vocab_mode) ? units.softmax_per_row : units.whole_softmax_per_row;
     for (int r = 0; r < placement.ranks; ++r) {
         const auto rows = static_cast<double>(placement.output.rows(r));
         const double input_share = static_cast<double>(placement.input.rows(r)) / vocabulary;
         const Parameters& own = parameters[static_cast<size_t>(r)];
         TableCosts::OpCosts rank{};
-        const auto shard = [&](int products, double softmax) {
-            return rows == 0 ? 0
-                             : units.vocabulary_pass + rows * (products * units.product_per_row +
-                                                               softmax * units.softmax_per_row);
-        };
-        set(rank, S, shard(score_products, 2.0 / 3));
-        set(rank, T, shard(3 - score_products, 1.0 / 3));
+        const double gradient = units.output_gradient.of(rows);
+        const double score = units.logits.of(rows) + rows * softmax * 2 / 3;
+        const double weight = units.output_weight_gradient.of(rows) + rows * softmax / 3;
+        set(rank, S, rows == 0 ? 0 : units.vocabulary_pass + score + (early ? gradient : 0));
+        set(rank, T, rows == 0 ? 0 : units.vocabulary_pass + weight + (early ? 0 : gradient));
         set(rank, E, input_share > 0 ? units.vocabulary_pass + units.embedding : 0);
         set(rank, G,
             input_share > 0 ? units.vocabulary_pass + input_share * units.embedding_gradient : 0);

@@ -27,9 +27,9 @@ int64_t qkv(const TransformerShape& s) {
 }
 
 int64_t matrix_parameters(const TransformerShape& s) {
-    const int64_t attention =
-        s.hidden_size * qkv(s) + s.num_attention_heads * s.head_size * s.hidden_size;
-    return attention + (s.gated_mlp ? 3 : 2) * s.hidden_size * s.ffn_hidden_size;
+    int64_t sum = 0;
+    for (const TransformerShape::Matrix& matrix : s.matrices()) sum += matrix.in * matrix.out;
+    return sum;
 }
 
 int64_t norm_parameters(const TransformerShape& s) {
@@ -71,6 +71,13 @@ void TransformerShape::check() const {
     require(*this, "learned positions", learned_positions, 0, int64_t{1} << 32);
     require(*this, "sliding window", sliding_window, 0, int64_t{1} << 40);
     require(*this, "windowed layers in", windowed_layers_in, 0, 1 << 16);
+}
+
+std::array<TransformerShape::Matrix, 4> TransformerShape::matrices() const {
+    return {{{hidden_size, qkv(*this)},
+             {num_attention_heads * head_size, hidden_size},
+             {hidden_size, (gated_mlp ? 2 : 1) * ffn_hidden_size},
+             {ffn_hidden_size, hidden_size}}};
 }
 
 int64_t TransformerShape::layer_parameters() const {

@@ -7,6 +7,24 @@ namespace vocabpipe {
 
 namespace {
 
+/// Matrix products of a device: m x n outputs over k terms (DeviceSpec).
+class Products {
+public:
+    explicit Products(const DeviceSpec& device)
+        : flops_per_ns_(device.peak_tflops.value * 1e3 * device.dense_efficiency.value),
+          idle_(device.product_idle_outputs.value) {}
+    [[nodiscard]] double ns(double m, double n, double k) const {
+        return 2 * k * (m * n + idle_) / flops_per_ns_;
+    }
+    /// [m, rows] outputs, or [rows, m], over k terms.
+    [[nodiscard]] Rows rows_of_outputs(double m, double k) const {
+        return {.fixed = ns(m, 0, k), .per_row = ns(m, 1, k) - ns(m, 0, k)};
+    }
+
+private:
+    double flops_per_ns_, idle_;
+};
+
 UnitCosts from_device(const PlanOptions& options) {
     const TransformerShape& model = options.model;
     const DeviceSpec& device = options.device;
@@ -17,24 +35,33 @@ UnitCosts from_device(const PlanOptions& options) {
 
     const double peak = device.peak_tflops.value * 1e3;  // FLOPs per ns
     const double bytes_per_ns = device.memory_gb_per_s.value * device.elementwise_efficiency.value;
-    const double dense = tokens * model.dense_flops() / (peak * device.dense_efficiency.value);
+    const Products products(device);
     const double attention = tokens * model.attention_flops(options.seq_length) /
                              (peak * device.attention_efficiency.value);
 
     UnitCosts costs;
-    costs.forward =
-        dense + attention + tokens * model.elementwise_forward() * kElement / bytes_per_ns;
+    for (const auto& [in, out] : model.matrices()) {
+        const auto k = static_cast<double>(in);
+        const auto n = static_cast<double>(out);
+        costs.forward += products.ns(tokens, n, k);
+        costs.input_gradient += products.ns(tokens, k, n);
+        costs.weight_gradient += products.ns(k, n, tokens);
+    }
+    costs.forward += attention + tokens * model.elementwise_forward() * kElement / bytes_per_ns;
     // Fused attention recomputes the scores: five products backward where there are two forward.
-    costs.input_gradient =
-        dense + 2.5 * attention + tokens * model.elementwise_backward() * kElement / bytes_per_ns;
-    costs.weight_gradient = dense;
+    costs.input_gradient +=
+        2.5 * attention + tokens * model.elementwise_backward() * kElement / bytes_per_ns;
     costs.backward = costs.input_gradient + costs.weight_gradient;
     if (options.recompute == Recompute::full) costs.recompute = costs.forward;
     if (options.recompute == Recompute::selective) {
         costs.recompute = tokens * model.elementwise_recompute() * kElement / bytes_per_ns;
     }
-    costs.product_per_row = 2 * tokens * h / (peak * device.vocabulary_efficiency.value);
+    costs.logits = products.rows_of_outputs(tokens, h);
+    costs.output_gradient = {.per_row = products.ns(tokens, h, 1)};
+    costs.output_weight_gradient = products.rows_of_outputs(h, tokens);
     costs.softmax_per_row = tokens * device.softmax_bytes_per_logit.value / bytes_per_ns;
+    costs.whole_softmax_per_row =
+        tokens * device.whole_softmax_bytes_per_logit.value / bytes_per_ns;
     costs.embedding = 2 * tokens * h * kElement / bytes_per_ns;  // rows read, rows written
     // dy is read, and the rows of all tokens are read, added to and written.
     costs.embedding_gradient = tokens * h * (kElement + 2 * kGradient) / bytes_per_ns;
@@ -71,7 +98,9 @@ UnitCosts from_profile(const Profile& profile, const PlanOptions& options) {
     const double both = score + weight;
     // score = products p + 2/3 s, both = 3 p + s. With one barrier p cancels: all is product.
     costs.softmax_per_row = products == 2 ? 0 : std::clamp(3 * score - both, 0.0, both);
-    costs.product_per_row = (both - costs.softmax_per_row) / 3;
+    costs.whole_softmax_per_row = costs.softmax_per_row;
+    costs.logits.per_row = (both - costs.softmax_per_row) / 3;
+    costs.output_gradient = costs.output_weight_gradient = costs.logits;
     costs.embedding =
         sum(profile.costs.rank_ns, E) / static_cast<double>(profile.input.owners().size());
     costs.embedding_gradient = sum(profile.costs.rank_ns, G);

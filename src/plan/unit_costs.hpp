@@ -7,20 +7,30 @@
 
 namespace vocabpipe {
 
+/// Nanoseconds of something that has as many rows as a rank holds of the vocabulary.
+struct Rows {
+    double fixed = 0;
+    double per_row = 0;
+    [[nodiscard]] double of(double rows) const { return fixed + rows * per_row; }
+};
+
 /// Nanoseconds of the units that every pass of a step is made of, for one microbatch.
 struct UnitCosts {
-    double forward = 0;             ///< one transformer layer: F
-    double input_gradient = 0;      ///< I
-    double weight_gradient = 0;     ///< W
-    double backward = 0;            ///< B
-    double recompute = 0;           ///< R
-    double product_per_row = 0;     ///< one matrix product of the output layer, per vocabulary row
-    double softmax_per_row = 0;     ///< everything of the output layer that is no product
-    double embedding = 0;           ///< E: the rows of all tokens, whatever the shard
-    double embedding_gradient = 0;  ///< G, all rows on one rank
-    double vocabulary_pass = 0;     ///< fixed, of E, G, S and T each
-    double per_parameter_byte = 0;  ///< norm and optimizer step, which are bound by memory
-    double overlapped = 1;          ///< F, B, I, W, R beside overlapped collectives, times this
+    double forward = 0;                ///< one transformer layer: F
+    double input_gradient = 0;         ///< I
+    double weight_gradient = 0;        ///< W
+    double backward = 0;               ///< B
+    double recompute = 0;              ///< R
+    Rows logits;                       ///< the output layer's products: of S,
+    Rows output_gradient;              ///< of its input, in S with one barrier and else in T,
+    Rows output_weight_gradient;       ///< of T
+    double softmax_per_row = 0;        ///< everything of a sharded output layer that is no product
+    double whole_softmax_per_row = 0;  ///< of a whole one
+    double embedding = 0;              ///< E: the rows of all tokens, whatever the shard
+    double embedding_gradient = 0;     ///< G, all rows on one rank
+    double vocabulary_pass = 0;        ///< fixed, of E, G, S and T each
+    double per_parameter_byte = 0;     ///< norm and optimizer step, which are bound by memory
+    double overlapped = 1;             ///< F, B, I, W, R beside overlapped collectives, times this
 };
 
 /// Bytes per parameter that a step reads and writes: the optimizer reads gradient, master and

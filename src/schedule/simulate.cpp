@@ -43,9 +43,13 @@ struct Meeting {
 
 class Simulator {
 public:
-    Simulator(const std::vector<Program>& programs, const CostModel& costs, bool wait_for_reports)
+    Simulator(const std::vector<Program>& programs, const CostModel& costs,
+              const SimulateOptions& options)
         : programs_(programs),
           costs_(costs),
+          own_cores_(options.cores == 0),
+          cores_(own_cores_ ? 1 : options.cores),
+          sharing_(cores_),
           order_(costs.communication_order()),
           meetings_(programs),
           meeting_(meetings_.count()) {
@@ -56,7 +60,7 @@ public:
         next_member_.assign(base_.back(), kNone);
         timeline_.spans.resize(base_.back());
         timeline_.fixed_ns = costs.fixed_step_ns();
-        timeline_.early_update = !wait_for_reports;
+        timeline_.early_update = !options.wait_for_reports;
         ranks_.resize(programs.size());
         for (size_t rank = 0; rank < programs.size(); ++rank) prepare(rank);
     }
@@ -243,6 +247,7 @@ private:
         const Action& action = program.actions[index];
         RankState& state = ranks_[rank];
         begin_action(rank, index, now);
+        share_cores(passes_ + 1, now);
         const Pass& pass = program.passes[action.item];
         state.running = index;
         state.slowdown = costs_.overlap_slowdown_permille(static_cast<int>(rank), pass);
@@ -258,9 +263,13 @@ private:
 
     void schedule_end(uint32_t rank) {
         RankState& state = ranks_[rank];
-        const int64_t left = (state.work + speed(state) - 1) / speed(state);
+        // work * sharing_ / per_ns, rounded up without leaving 64 bits.
+        const int64_t per_ns = speed(state) * cores_;
+        const int64_t work = std::max<int64_t>(0, state.work);
+        const int64_t left =
+            work / per_ns * sharing_ + (work % per_ns * sharing_ + per_ns - 1) / per_ns;
         Span& span = state.spans[state.running];
-        span.end_ns = state.since_ns + std::max<int64_t>(0, left);
+        span.end_ns = state.since_ns + left;
         events_.push({span.end_ns, rank, state.running});
     }
 
@@ -269,9 +278,28 @@ private:
         RankState& state = ranks_[rank];
         if (state.running == kNone || state.slowdown == 0) return;
         const int64_t before = state.communicating > 0 ? kFull + state.slowdown : kFull;
-        state.work -= (now - state.since_ns) * before;
-        state.since_ns = now;
+        work_until(state, before, now);
         schedule_end(rank);
+    }
+
+    void work_until(RankState& state, int64_t speed, int64_t now) const {
+        const int64_t alone = (now - state.since_ns) * speed;
+        state.work -= alone / sharing_ * cores_ + alone % sharing_ * cores_ / sharing_;
+        state.since_ns = now;
+    }
+
+    /// `passes` run from now on.
+    void share_cores(int passes, int64_t now) {
+        passes_ = passes;
+        const int64_t sharing = own_cores_ ? 1 : std::max<int64_t>(passes, cores_);
+        if (sharing == sharing_) return;
+        for (RankState& state : ranks_) {
+            if (state.running != kNone) work_until(state, speed(state), now);
+        }
+        sharing_ = sharing;
+        for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+            if (ranks_[rank].running != kNone) schedule_end(rank);
+        }
     }
 
     /// The end of a pass that was moved since.
@@ -308,7 +336,10 @@ private:
             satisfied(rank, next, index, now);
         }
         const bool compute = program.actions[index].lane == Lane::compute;
-        if (compute) state.running = kNone;
+        if (compute) {
+            state.running = kNone;
+            share_cores(passes_ - 1, now);
+        }
         if (compute || order_ != CommunicationOrder::lanes) {
             go_on(rank, state.next_in_lane[index], index, now);
         }
@@ -319,6 +350,11 @@ private:
 
     const std::vector<Program>& programs_;
     const CostModel& costs_;
+    // A pass runs at cores_ / sharing_ of its speed.
+    const bool own_cores_;
+    const int64_t cores_;
+    int64_t sharing_;
+    int passes_ = 0;  ///< that run now
     const CommunicationOrder order_;
     std::vector<RankState> ranks_;
     std::vector<uint32_t> base_;  ///< [rank] id of its first action; ranks + 1 entries
@@ -336,7 +372,7 @@ private:
 Simulation simulate(const std::vector<Program>& programs, const CostModel& costs,
                     const SimulateOptions& options) {
     Simulation simulation;
-    simulation.timeline = Simulator(programs, costs, options.wait_for_reports).run();
+    simulation.timeline = Simulator(programs, costs, options).run();
     simulation.summary = summarize(simulation.timeline, programs);
     simulation.memory = memory_over_time(simulation.timeline, programs, options.persistent);
     for (const RankMemory& memory : simulation.memory) {

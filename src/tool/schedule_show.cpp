@@ -12,6 +12,7 @@
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/time_grid.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/schedule_file.hpp"
 
@@ -28,6 +29,7 @@ struct Options {
 };
 
 std::string text_of_costs(const ScheduleFlags& flags, const ScheduledStep& step) {
+    if (!flags.pass_times.empty()) return "of passes, " + flags.pass_times;
     if (step.ticks_per_unit == 0) return "measured, " + flags.costs;
     const auto figures = std::count(flags.costs.begin(), flags.costs.end(), ',') + 1;
     return (figures == 3 ? "F,B,V " : "F,B ") + flags.costs +
@@ -107,6 +109,11 @@ void print_grid(const Options& options, const ScheduledStep& step) {
 void show(const Options& options) {
     ScheduleFlags flags = options.flags;
     const std::string name = take_own_flags(options.name, flags);
+    if (flags.cores > 0) {
+        throw UsageError("--cores " + std::to_string(flags.cores) +
+                         ": the grid shows passes on ranks of their own; use vocabpipe simulate or "
+                         "timeline");
+    }
     const ScheduledStep step = make_step(name, flags);
     if (options.format == "json") {
         std::printf("%s", print_schedule_json(step.schedule).c_str());

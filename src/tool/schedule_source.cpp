@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/schedule_source.hpp"
 
+#include "src/tool/pass_times_file.hpp"
 #include "src/tool/schedule_files.hpp"
 #include "src/tool/step_costs.hpp"
 #include "src/tool/usage_text.hpp"
@@ -85,14 +86,20 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
         set_costs(step, *profile, layers);
         if (recompute != Recompute::none) set_recomputation(step, *profile, layers, recompute);
     } else {
-        step.ticks_per_unit = flags.figures_are_ns ? 0 : kTicksPerUnit;
+        const bool ns = flags.figures_are_ns || !flags.pass_times.empty();
+        step.ticks_per_unit = ns ? 0 : kTicksPerUnit;
         set_costs(step, parse_stage_costs(flags.costs, std::max(step.ticks_per_unit, 1)), layers,
                   flags, recompute);
+    }
+    if (!flags.pass_times.empty()) {
+        set_pass_times(step, flags.pass_times, profile.has_value());
     }
     if (!flags.communication_order.empty()) {
         step.costs.communication = communication_order_from(flags.communication_order);
     }
-    step.options = {.wait_for_reports = !flags.no_optimizer_barrier, .persistent = step.persistent};
+    step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
+                    .persistent = step.persistent,
+                    .cores = flags.cores};
 }
 
 /// A schedule file, and flags that are not for files refused.
@@ -143,9 +150,13 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
             "Cost of F,B or F,B,V in any unit (of a rank's layers; V: S and T of an even share of "
             "the vocabulary), or a profile file")
         ->capture_default_str();
+    command.add_option("--pass-times", flags.pass_times,
+                       "CSV file rank,op,stage,ns: times of passes, instead of the figures of "
+                       "--costs, or of some passes instead of a profile's");
     command
         .add_option("--latency", flags.latency,
-                    "Cost of a message, in the unit of --costs F,B (default 0)")
+                    "Cost of a message, in the unit of --costs F,B; ns with --pass-times "
+                    "(default 0)")
         ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
     command
         .add_option("--memory-limit", flags.memory_limit,
@@ -184,6 +195,10 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
                     "For memory, with --costs F,B: sequences per microbatch")
         ->check(count)
         ->capture_default_str();
+    command
+        .add_option("--cores", flags.cores,
+                    "Cores that all ranks share (default: one or more for each)")
+        ->check(CLI::Range(1, 65535));
     command.add_flag("--no-optimizer-barrier", flags.no_optimizer_barrier,
                      "The optimizer step does not wait for other ranks (post-validation)");
     command.add_option("--communication-order", flags.communication_order,

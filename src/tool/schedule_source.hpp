@@ -28,6 +28,7 @@ struct ScheduleFlags {
     std::string dialect = "new";  // of a PyTorch CSV; its present letters
     // B = 2 F, and an even share of the output layer a third of F: round numbers, all alike.
     std::string costs = "12,24,4";
+    std::string pass_times;       // a file; empty: none
     bool figures_are_ns = false;  // of --costs F,B; no flag: known from what else is drawn
     int64_t latency = 0;
     int num_layers = 0;
@@ -35,6 +36,7 @@ struct ScheduleFlags {
     int64_t micro_batch_size = 1;
     int64_t hidden_size = 4096;  // that of a 7B model
     bool no_optimizer_barrier = false;
+    int cores = 0;
     std::string communication_order;  // empty: the profile's, or lanes
     std::string receive_ahead = "auto";
 };

@@ -114,7 +114,7 @@ void print_json(const SimulatedStep& run) {
 void run(const Options& options) {
     ScheduleFlags flags = options.flags;
     const std::string name = take_own_flags(options.schedule, flags);
-    OutputCheck check({name, flags.costs});
+    OutputCheck check({name, flags.costs, flags.pass_times});
     if (!options.trace.empty()) check.add("--trace", options.trace, trace_output());
     if (!options.html.empty()) check.add("--html", options.html, page_output());
     const SimulatedStep simulated = simulate_step(name, flags);

@@ -56,7 +56,7 @@ void run(const Options& options) {
         throw UsageError(
             "timeline: what to write is missing; give --html FILE, --svg FILE or --trace FILE");
     }
-    std::vector<std::string> inputs{options.flags.costs};
+    std::vector<std::string> inputs{options.flags.costs, options.flags.pass_times};
     for (const std::string& run : options.runs) inputs.push_back(run.substr(0, run.find(',')));
     OutputCheck check(std::move(inputs));
     if (!options.html.empty()) check.add("--html", options.html, page_output());

@@ -182,6 +182,12 @@ void print_report(const RunReport& report) {
             static_cast<double>(report.fixed_step_ns) * 1e-6,
             static_cast<double>(report.measured_step_ns) * 1e-6, 100 * report.step_error(),
             100 * report.memory_error());
+        if (report.shared_cores > 0) {
+            std::printf(
+                "%d ranks share %d core%s: passes take longer while others compute, which the "
+                "prediction does not know\n",
+                report.ranks_sharing, report.shared_cores, report.shared_cores == 1 ? "" : "s");
+        }
         std::printf(
             "last step: %.1f ms simulated with every pass as long as it was, %.1f ms executed, "
             "error %+.1f %%\n",
@@ -216,6 +222,7 @@ void write_report(const std::string& path, const RunReport& report) {
         {"predicted_step_seconds", static_cast<double>(report.predicted_step_ns) * 1e-9},
         {"measured_step_seconds", static_cast<double>(report.measured_step_ns) * 1e-9},
         {"fixed_step_seconds", static_cast<double>(report.fixed_step_ns) * 1e-9},
+        {"shared_cores", report.shared_cores},
         {"step_error", report.step_error()},
         {"replay_error", report.replay_error()},
         {"memory_error", report.memory_error()},

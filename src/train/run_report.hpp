@@ -69,6 +69,9 @@ struct RunReport {
     int64_t predicted_step_ns = 0;
     int64_t measured_step_ns = 0;
     int64_t fixed_step_ns = 0;
+    /// That these ranks share, whose threads are more; 0: every thread has a core, or a device.
+    int shared_cores = 0;
+    int ranks_sharing = 0;
     /// The last step's program, simulated with every pass's own duration, and as it ran.
     int64_t replayed_ns = 0;
     int64_t executed_ns = 0;

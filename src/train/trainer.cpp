@@ -503,7 +503,12 @@ private:
         report_.vocab_mode = std::string(to_string(options_.vocab_mode));
         report_.one_process = options_.ranks_are_threads && !plan_->placement(0).memory;
         for (int rank = 0; rank < plan_->ranks(); ++rank) {
-            report_.devices.push_back(plan_->placement(rank).device);
+            const RankPlacement& placement = plan_->placement(rank);
+            report_.devices.push_back(placement.device);
+            if (!placement.memory && placement.ranks_sharing * plan_->threads() > placement.cores) {
+                report_.shared_cores = placement.cores;
+                report_.ranks_sharing = placement.ranks_sharing;
+            }
         }
         report_.tokens_per_step = batch_size_ * options_.model.seq_length;
         const Program& program = programs()[static_cast<size_t>(rank_)];

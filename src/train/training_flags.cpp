@@ -3,6 +3,7 @@
 #include "src/train/parameter_groups.hpp"
 #include "src/train/train_flags.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/receive_early.hpp"
 
 #include <algorithm>
 #include <charconv>

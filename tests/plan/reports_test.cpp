@@ -59,5 +59,25 @@ TEST(PlanReports, PageIsSelfContainedAndKeepsNamesFromEndingItsScript) {
     EXPECT_THAT(page, Not(HasSubstr("@import")));
 }
 
+TEST(PlanText, SaysWhatWasNotConsideredIfNothingFitsAndWhatIsTight) {
+    PlanOptions options = small_plan();
+    options.schedules = {"1f1b"};
+    options.vocab_modes = {VocabMode::one_barrier};
+    options.sensitivity_rows = 0;
+    const Plan roomy = make_plan(options);
+    EXPECT_THAT(plan_text(roomy, 5), Not(HasSubstr("Nothing fits")));
+    EXPECT_THAT(plan_text(roomy, 5), Not(HasSubstr("may run out")));
+    const double needed =
+        static_cast<double>(roomy.rows.front().worst.total()) / static_cast<double>(1 << 30);
+    options.memory_gib = needed * 1.03;
+    EXPECT_THAT(plan_text(make_plan(options), 5),
+                HasSubstr("1 of these have less than 5 % of the memory to spare and may run out."));
+    options.memory_gib = needed * 0.97;
+    const std::string text = plan_text(make_plan(options), 5);
+    EXPECT_THAT(text, HasSubstr("Nothing fits. Recomputation (--recompute-granularity)"));
+    EXPECT_THAT(text,
+                HasSubstr("replicas and tensor or expert parallel ranks are not considered."));
+}
+
 }  // namespace
 }  // namespace vocabpipe::testing

@@ -116,11 +116,12 @@ TEST(Simulator, DoesNotDependOnTheOrderOfEdges) {
         costs.latency_ns = 1;
         costs.slowdown_permille = i % 2 == 0 ? 0 : 500;
         std::vector<Program> programs = lower(schedule, sizes_for(schedule), costs);
-        const Timeline once = simulate(programs, costs).timeline;
+        const SimulateOptions options{.cores = i % 3};
+        const Timeline once = simulate(programs, costs, options).timeline;
         for (Program& program : programs) {
             std::shuffle(program.edges.begin(), program.edges.end(), random);
         }
-        const Timeline again = simulate(programs, costs).timeline;
+        const Timeline again = simulate(programs, costs, options).timeline;
         for (size_t s = 0; s < once.spans.size(); ++s) {
             ASSERT_EQ(once.spans[s].action, again.spans[s].action);
             ASSERT_EQ(once.spans[s].waited_for, again.spans[s].waited_for);

@@ -446,5 +446,68 @@ TEST(SimulationCommands, RefuseWhatCannotBe) {
                 HasSubstr("/nonexistent/a.json"));
 }
 
+TEST(SimulateCommand, KnowsRanksThatShareCores) {
+    // On one core all passes together take as long as their costs: 4 ranks x 8 x (10 + 20).
+    const std::string flags = "1f1b --pp 4 --microbatches 8 --costs 10,20,0";
+    EXPECT_EQ(simulated(flags + " --cores 1")["makespan"], 4 * 8 * 30);
+    EXPECT_EQ(simulated(flags + " --cores 4")["makespan"], simulated(flags)["makespan"]);
+    EXPECT_THAT(refused("simulate " + flags + " --cores 0", 2), HasSubstr("--cores"));
+    EXPECT_THAT(refused("schedule show " + flags + " --cores 1", 2),
+                HasSubstr("use vocabpipe simulate"));
+}
+
+TEST(PassTimesFile, GivesEveryPassItsOwnTime) {
+    const TempFolder folder;
+    // By hand: the last rank is busy all the time but for its first F's arrival and the last B.
+    testing::write_file(folder / "t.csv",
+                        "# a slow last stage\nrank,op,stage,ns\r\n0,F,0,1000\n0,B,0,2000\n"
+                        "1,F,1,3000\n1,I,1,1500\n1,W,1,1000\n1,S,-,400\n");
+    const Outcome outcome =
+        vocabpipe_in(folder, "simulate 1f1b --pp 2 --microbatches 4 --pass-times t.csv --json");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    const Json json = Json::parse(outcome.output);
+    EXPECT_EQ(json["time_unit"], "ns");
+    EXPECT_EQ(json["makespan"], 1000 + 4 * (3000 + 400 + 2500) + 2000);
+    EXPECT_EQ(json["by_rank"][0]["busy"], 4 * 3000);
+    EXPECT_EQ(json["by_rank"][1]["busy"], 4 * 5900);
+    const Outcome shown =
+        vocabpipe_in(folder, "schedule show 1f1b --pp 2 --microbatches 4 --pass-times t.csv");
+    EXPECT_THAT(shown.output, HasSubstr("costs: of passes, t.csv"));
+    EXPECT_THAT(shown.output, HasSubstr("makespan 26.60 us"));
+}
+
+TEST(PassTimesFile, SaysWhatIsWrongWithIt) {
+    const auto error_of = [](const std::string& rows, const std::string& schedule) {
+        const TempFolder folder;
+        testing::write_file(folder / "t.csv", rows);
+        const Outcome outcome = vocabpipe_in(
+            folder, "simulate " + schedule + " --pp 2 --microbatches 4 --pass-times t.csv");
+        EXPECT_EQ(outcome.exit_code, 3) << rows;
+        return outcome.error;
+    };
+    const std::string head = "rank,op,stage,ns\n";
+    EXPECT_THAT(error_of("", "1f1b"), HasSubstr("must begin with the line rank,op,stage,ns"));
+    EXPECT_THAT(error_of("0,F,0,1\n", "1f1b"), HasSubstr("t.csv:1: must begin with"));
+    EXPECT_THAT(error_of(head + "0,F,0\n", "1f1b"), HasSubstr("t.csv:2: has 3 cells, expected 4"));
+    EXPECT_THAT(error_of(head + "2,F,0,1\n", "1f1b"),
+                HasSubstr("rank \"2\": must be a whole number from 0 to 1"));
+    EXPECT_THAT(error_of(head + "0,X,0,1\n", "1f1b"), HasSubstr("op \"X\": must be one of F, B"));
+    EXPECT_THAT(error_of(head + "0,F,1,1\n", "1f1b"),
+                HasSubstr("stage 1: is on rank 1, not on rank 0"));
+    EXPECT_THAT(error_of(head + "0,S,0,1\n", "1f1b"), HasSubstr("S belongs to no stage; write -"));
+    for (const char* ns : {"0", "-1", "1e3", "99999999999999999999", ""}) {
+        EXPECT_THAT(error_of(head + "0,F,0," + ns + "\n", "1f1b"),
+                    HasSubstr(std::string("ns \"") + ns + "\": must be a whole number from 1"));
+    }
+    EXPECT_THAT(error_of(head + "0,F,0,1\n0,F,0,2\n", "1f1b"),
+                HasSubstr("t.csv:3: F of this rank and stage has a row already"));
+    EXPECT_THAT(error_of(head + "0,F,0,1\n0,B,0,2\n1,F,1,1\n", "1f1b"),
+                HasSubstr("stage 1 of rank 1 has no row for B, or for I and W"));
+    EXPECT_THAT(error_of(head + "0,I,0,1\n", "zb-h1"),
+                HasSubstr("stage 0 has one of I and W; give both, or B alone"));
+    EXPECT_THAT(refused("simulate 1f1b --pp 2 --microbatches 4 --pass-times none.csv", 3),
+                HasSubstr("none.csv"));
+}
+
 }  // namespace
 }  // namespace vocabpipe

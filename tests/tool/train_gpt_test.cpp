@@ -2,6 +2,7 @@
 // train_gpt as a user runs it: same bits wherever they must be, reports that say the truth.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -272,6 +273,21 @@ TEST_F(TrainGpt, ComparesItsPredictionWithTheMeasuredStep) {
     EXPECT_NEAR(report.at("step_error"), predicted / measured - 1, 1e-6);
     // A replay cannot take longer than what it replays, but for links that were slower when timed.
     EXPECT_LT(report.at("replay_error"), 0.5);
+}
+
+TEST_F(TrainGpt, SaysThatRanksShareCoresWhereTheyDo) {
+    cpu_set_t cores;
+    ASSERT_EQ(sched_getaffinity(0, sizeof cores, &cores), 0);
+    int first = 0;
+    while (!CPU_ISSET(first, &cores)) ++first;
+    const std::string shared = "passes take longer while others compute";
+    const Outcome two = train("taskset -c " + std::to_string(first),
+                              "--transport threads --ranks 2 --report two.json");
+    EXPECT_THAT(two.output, ::testing::HasSubstr("\n2 ranks share 1 core: " + shared));
+    EXPECT_EQ(json::parse(testing::read_file(folder_ / "two.json")).at("shared_cores"), 1);
+    const Outcome one = threads(1, "--report one.json");
+    EXPECT_THAT(one.output, ::testing::Not(::testing::HasSubstr(shared)));
+    EXPECT_EQ(json::parse(testing::read_file(folder_ / "one.json")).at("shared_cores"), 0);
 }
 
 TEST_F(TrainGpt, HasTheSameCurveWithOneRankAndWithSeveralWithoutSharding) {
