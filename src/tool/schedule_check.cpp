@@ -2,7 +2,9 @@
 // vocabpipe schedule check: proves that a schedule file runs, or says why it does not.
 #include <cstdio>
 #include <memory>
+#include <string>
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/schedule_files.hpp"
 #include "vocabpipe/error.hpp"
@@ -41,11 +43,18 @@ void check(const Options& options) {
     size_t actions = 0;
     for (const auto& list : file.passes) passes += list.size();
     for (const Program& program : programs) actions += program.actions.size();
-    std::printf("%s: valid: %d ranks, %d stages, %d microbatches, %zu passes%s\n",
-                options.path.c_str(), file.ranks, file.stages, file.microbatches, passes,
-                file.forward_only() ? ", forward only" : "");
-    std::printf("lowered to %zu actions%s; proven free of deadlock\n", actions,
-                file.output.vocab_size() == 0 ? ", with whole vocabulary layers added" : "");
+    const std::string found = options.path + ": valid: " + counted(file.ranks, "rank") + ", " +
+                              counted(file.stages, "stage") + ", " +
+                              counted(file.microbatches, "microbatch", "microbatches") + ", " +
+                              counted(static_cast<int64_t>(passes), "pass", "passes") +
+                              (file.forward_only() ? ", forward only" : "");
+    std::printf("%s\n", wrap_text(found).c_str());
+    std::printf(
+        "%s\n",
+        wrap_text("lowered to " + counted(static_cast<int64_t>(actions), "action") +
+                  (file.output.vocab_size() == 0 ? ", with whole vocabulary layers added" : "") +
+                  "; proven free of deadlock")
+            .c_str());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/schedule_source.hpp"
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/schedule_files.hpp"
 #include "src/tool/step_costs.hpp"
 #include "vocabpipe/error.hpp"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 
 namespace vocabpipe::tool {
@@ -74,6 +76,25 @@ std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const Schedule
     return layers_per_stage(layers, rank_of_stage, mode, output);
 }
 
+/// "hidden size 4096, 1 x 2048 tokens per microbatch, bf16, 4 layers, 128000 vocabulary rows".
+std::string memory_of(const ScheduledStep& step, const ScheduleFlags& flags,
+                      const std::vector<int>& layers, const std::optional<Profile>& profile) {
+    const int64_t micro_batch_size =
+        profile ? profile->model.micro_batch_size : flags.micro_batch_size;
+    const int64_t seq_length = profile ? profile->model.seq_length : flags.seq_length;
+    const int64_t count = layers.empty()
+                              ? step.schedule.ranks
+                              : std::accumulate(layers.begin(), layers.end(), int64_t{0});
+    std::string text = "hidden size " + std::to_string(step.sizes.hidden) + ", " +
+                       std::to_string(micro_batch_size) + " x " + std::to_string(seq_length) +
+                       " tokens per microbatch, " +
+                       (step.sizes.dtype == DType::bf16 ? "bf16" : "fp32") + ", ";
+    // Some profiles do not say how many layers they measured.
+    if (count > 0) text += counted(count, "layer") + ", ";
+    text += counted(step.schedule.output.vocab_size(), "vocabulary row");
+    return text + (step.persistent.empty() ? "; without weights and optimizer" : "");
+}
+
 /// Costs and sizes of `step`, whose stages and shards are set.
 void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, Recompute recompute,
                const std::optional<Profile>& profile) {
@@ -90,6 +111,7 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
     if (!flags.communication_order.empty()) {
         step.costs.communication = communication_order_from(flags.communication_order);
     }
+    step.memory_of = memory_of(step, flags, layers, profile);
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier, .persistent = step.persistent};
 }
 
@@ -249,10 +271,8 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     const Recompute recompute = granularity(asked_recompute, own_recomputation, name);
     ScheduledStep step;
     step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
-                 ", " + std::to_string(options.ranks) +
-                 (options.ranks == 1 ? " rank, " : " ranks, ") +
-                 std::to_string(options.microbatches) +
-                 (options.microbatches == 1 ? " microbatch" : " microbatches");
+                 ", " + counted(options.ranks, "rank") + ", " +
+                 counted(options.microbatches, "microbatch", "microbatches");
     if (recompute != Recompute::none) {
         step.title += ", " + std::string(to_string(recompute)) + " recomputation";
     }

@@ -54,6 +54,7 @@ struct ScheduledStep {
     int ticks_per_unit = 0;  ///< of costs that are figures; 0: costs are nanoseconds
     std::vector<PersistentBytes> persistent;  ///< [rank]; empty: not known
     SimulateOptions options;
+    std::string memory_of;  ///< what the bytes of `sizes` are of, for people
 };
 
 /// The built-in schedule of that name, or one from a .csv or .json file. Throws UsageError,

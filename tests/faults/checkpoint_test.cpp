@@ -206,7 +206,7 @@ TEST_F(CheckpointFault, OneRankThatCannotWriteEndsAllAlikeAndLeavesTheStepsBefor
 TEST_F(CheckpointFault, Sigusr1SavesTheLastStepAndTheRunGoesOnAtOtherRanks) {
     const Arguments save{"--save", saved_};
     Job first(folder_, under_mpirun(2, endless("first") + save));
-    ASSERT_TRUE(first.wait_for_output(" iteration        3/", kStart));
+    ASSERT_TRUE(first.wait_for_output(" iteration 3/", kStart));
     first.signal(SIGUSR1);
     EXPECT_EQ(first.wait(kEnd), 0) << first.error();
     EXPECT_THAT(first.output(), HasSubstr("saved " + saved_));
