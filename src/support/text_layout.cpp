@@ -6,7 +6,7 @@
 namespace vocabpipe {
 
 std::string wrap_text(std::string_view text, size_t indent, size_t used, size_t width) {
-    constexpr size_t kNarrowest = 20;  // rather a long line than one word per line
+    constexpr size_t kNarrowest = 12;  // rather a long line than one word per line
     width = std::max(width, indent + kNarrowest);
     std::string result;
     size_t column = used;

@@ -7,6 +7,7 @@
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/schedule_files.hpp"
+#include "src/tool/schedule_source.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/schedule_file.hpp"
@@ -33,15 +34,20 @@ void check(const Options& options) {
     const Schedule file = read_schedule_file(
         options.path,
         {.dialect = csv_dialect_from(options.dialect), .ranks = options.ranks});  // validates
+    size_t passes = 0;
+    for (const auto& list : file.passes) passes += list.size();
+    if (passes > static_cast<size_t>(kMostPassesToLower)) {
+        throw InputFileError(options.path + ": has " + std::to_string(passes) +
+                             " passes, and at most " + std::to_string(kMostPassesToLower) +
+                             " are proved here; check a step with fewer microbatches");
+    }
     const Schedule schedule = with_vocabulary(file);
     const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 12, 24, 4);
     const auto programs = lower(schedule, small_sizes(schedule), costs);
     if (const auto deadlock = find_deadlock(programs)) {
         throw InputFileError(options.path + ": " + *deadlock);
     }
-    size_t passes = 0;
     size_t actions = 0;
-    for (const auto& list : file.passes) passes += list.size();
     for (const Program& program : programs) actions += program.actions.size();
     const std::string found = options.path + ": valid: " + counted(file.ranks, "rank") + ", " +
                               counted(file.stages, "stage") + ", " +

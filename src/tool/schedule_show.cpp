@@ -81,10 +81,13 @@ void print_ranks(const Schedule& schedule, const PassTimes& times, int ticks_per
                    time_text(idle, ticks_per_unit), percent.data(), std::to_string(peaks[rank]),
                    stages_of(schedule, static_cast<int>(rank))});
     }
-    std::printf("%smakespan %s, longest span of a rank %s, bubble %.1f %% (mean over ranks)\n",
-                table.text().c_str(), time_text(times.makespan, ticks_per_unit).c_str(),
-                time_text(times.largest_span, ticks_per_unit).c_str(),
-                bubbles / static_cast<double>(peaks.size()));
+    std::array<char, 32> mean;
+    std::snprintf(mean.data(), mean.size(), "%.1f %%", bubbles / static_cast<double>(peaks.size()));
+    const std::string last = "makespan " + time_text(times.makespan, ticks_per_unit) +
+                             ", longest span of a rank " +
+                             time_text(times.largest_span, ticks_per_unit) + ", bubble " +
+                             mean.data() + " (mean over ranks)";
+    std::printf("%s%s\n", table.text().c_str(), wrap_text(last, 2).c_str());
 }
 
 void print_grid(const Options& options, const ScheduledStep& step) {

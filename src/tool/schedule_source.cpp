@@ -2,10 +2,12 @@
 #include "src/tool/schedule_source.hpp"
 
 #include "src/support/text_layout.hpp"
+#include "src/tool/progress.hpp"
 #include "src/tool/schedule_files.hpp"
 #include "src/tool/step_costs.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/improve.hpp"
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
@@ -26,6 +28,19 @@ std::optional<Profile> profile_of(const std::string& costs) {
                          costs.find_first_not_of("-0123456789") == std::string::npos;
     if (figures && !std::filesystem::exists(costs, ignored)) return std::nullopt;
     return read_profile(costs);
+}
+
+/// Whether it can be made in a reasonable time and memory, by what it will have at most: three
+/// passes of a stage and a few of a rank's shards per microbatch.
+void check_size(const Schedule& schedule, int64_t most) {
+    const int64_t per_microbatch = int64_t{3} * schedule.stages + int64_t{4} * schedule.ranks;
+    if (schedule.microbatches <= most / per_microbatch) return;
+    throw UsageError("--microbatches " + std::to_string(schedule.microbatches) + ": with " +
+                     counted(schedule.stages, "stage") + " up to " +
+                     std::to_string(per_microbatch * schedule.microbatches) +
+                     " passes, and at most " + std::to_string(most) +
+                     " are taken here; give at most " + std::to_string(most / per_microbatch) +
+                     " (all that lies between a step's begin and end repeats)");
 }
 
 int needed(std::string_view flag, int value, int otherwise) {
@@ -180,7 +195,7 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
     command
         .add_option("--search-moves", flags.search_moves,
                     "Moves of a local search for a shorter step, after the schedule's own rule")
-        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+        ->check(CLI::Range(int64_t{0}, kMostSearchMoves));
     command
         .add_option("--dialect", flags.dialect,
                     "Letters of a PyTorch CSV: new, old, or auto (by its content)")
@@ -240,7 +255,7 @@ std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
     return text.substr(0, end);
 }
 
-ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
+ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int64_t most_passes) {
     ScheduleFlags flags = asked;
     const std::optional<Profile> profile = profile_of(flags.costs);
     const bool is_file = names_schedule_file(name);
@@ -278,6 +293,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     }
     // Costs depend on stages and shards alone, and the order of the passes on the costs.
     step.schedule = is_file ? from_file : placement_of(name, options);
+    check_size(step.schedule, most_passes);
     if (is_file && !complete_file) {
         place_vocabulary(step.schedule, options.vocab_mode, options.vocab_size);
     }
@@ -287,6 +303,11 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     }
     const PassCosts costs = PassCosts::of(step.costs, step.sizes, step.schedule);
     options.search_moves = flags.search_moves;
+    ProgressLine line(/*everywhere=*/true);
+    options.search_progress = [&](int64_t done) {
+        line.show("searched " + std::to_string(done) + " of " +
+                  std::to_string(options.search_moves) + " moves");
+    };
     const auto order = [&](const PassCosts& under) {
         options.costs = under;
         return is_file ? complete(from_file, options) : generate(name, options);
@@ -298,7 +319,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
 
 SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags) {
     SimulatedStep result;
-    result.step = make_step(schedule, flags);
+    result.step = make_step(schedule, flags, kMostPassesToLower);
     const ScheduledStep& step = result.step;
     result.programs = lower(step.schedule, step.sizes, step.costs);
     result.simulation = simulate(result.programs, step.costs, step.options);

@@ -225,7 +225,8 @@ void write_report(const std::string& path, const RunReport& report) {
                          {"persistent_bytes", r.persistent_bytes},
                          {"snapshot_bytes", r.snapshot_bytes},
                          {"predicted_peak_bytes", predicted_bytes(report, r.memory_of)},
-                         {"measured_peak_bytes", r.measured_peak_bytes}});
+                         {"measured_peak_bytes",
+                          report.ranks[static_cast<size_t>(r.memory_of)].measured_peak_bytes}});
     }
     const nlohmann::json all{
         {"schedule", report.schedule},

@@ -402,7 +402,7 @@ private:
         std::printf("saved %s: %.1f MiB in %.2f s", step_folder(options_.save, saved->step).c_str(),
                     static_cast<double>(saved->bytes) / (1 << 20), saved->seconds);
         if (options_.async_save) {
-            std::printf(", beside the steps; the copy took %.3f s", saved->copy_seconds);
+            std::printf(" beside the steps, copied in %.3f s", saved->copy_seconds);
         }
         std::printf("\n");
         std::fflush(stdout);

@@ -68,6 +68,17 @@ TEST(SimulateCommand, PrintsTimeBubbleAndMemoryPerRank) {
                           "   0  332.0  280.0  52.0\n"));
 }
 
+TEST(SimulateCommand, RefusesWhatWouldTakeTooMuchMemoryBeforeItMakesAnything) {
+    const TempFolder folder;
+    for (const std::string command :
+         {"simulate 1f1b", "timeline 1f1b --html a.html", "explain 1f1b"}) {
+        const Outcome outcome = vocabpipe_in(folder, command + " --pp 64 --microbatches 100000");
+        EXPECT_EQ(outcome.exit_code, 2);
+        EXPECT_THAT(outcome.error, HasSubstr("--microbatches 100000: with 64 stages up to 44800000 "
+                                             "passes, and at most 4000000 are taken here"));
+    }
+}
+
 TEST(SimulateCommand, AgreesWithTheQuickClockWhereCommunicationIsFree) {
     for (const Generator& family : generators()) {
         SCOPED_TRACE(family.name);
