@@ -28,6 +28,7 @@ public:
         if (terminal_) {
             std::fprintf(stderr, "\r\033[K%s", text);
             std::fflush(stderr);
+            visible_ = true;
         }
     }
 
@@ -55,15 +56,16 @@ public:
     }
 
     void clear() {
-        if (terminal_) {
-            std::fputs("\r\033[K", stderr);
-            std::fflush(stderr);
-        }
+        if (!visible_) return;
+        std::fputs("\r\033[K", stderr);
+        std::fflush(stderr);
+        visible_ = false;
     }
 
 private:
     bool terminal_;
     bool everywhere_;
+    bool visible_ = false;
     std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now(), shown_{};
 };
 

@@ -157,9 +157,10 @@ TEST_F(Output, SteersNoTerminalWithWhatAFileSays) {
     const std::string plain = trace.dump();
     std::string steering = plain;
     const std::string title = trace.at("otherData").at("title");
-    for (size_t at = steering.find(title); at != std::string::npos;
-         at = steering.find(title, at + 1)) {
-        steering.insert(at, "\\u001b[31m\\u009b\\u0007");
+    const std::string codes = "\\u001b[31m\\u009b\\u0007";  // as JSON writes them
+    for (size_t at = 0; (at = steering.find(title, at)) != std::string::npos;
+         at += codes.size() + title.size()) {
+        steering.insert(at, codes);
     }
     ASSERT_NE(steering, plain);
     write_file(*folder_ / "steering.json", steering);
