@@ -184,6 +184,15 @@ TEST(ScheduleShow, RefusesImpossibleOptions) {
                    ExitCode::usage, "has vocabulary passes of its own");
 }
 
+TEST(ScheduleShow, SaysOnATerminalHowFarALongSearchIs) {
+    const Outcome outcome = testing::run_shell(
+        "script -qec \"'" VOCABPIPE_PROGRAM
+        "' schedule show 1f1b --pp 4 --microbatches 16 --search-moves 4000000\" /dev/null");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, ::testing::ContainsRegex("searched [0-9]+ of 4000000 moves"));
+    EXPECT_THAT(outcome.output, HasSubstr("1f1b none, 4 ranks, 16 microbatches"));
+}
+
 TEST(ScheduleShow, RefusesWhatWouldTakeTooLongBeforeItMakesAnything) {
     const auto begin = std::chrono::steady_clock::now();
     expect_refused(run("show 1f1b --pp 1000 --microbatches 100000"), ExitCode::usage,
