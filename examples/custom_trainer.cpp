@@ -2,9 +2,11 @@
 // A trainer of your own: a small GPT on the bytes of any file, one process per pipeline rank.
 //
 //   mpirun -np 2 custom_trainer README.md 30
+//   mpirun -np 2 custom_trainer README.md 30 steps    goes on from the folder, and saves into it
 #include <cstdio>
 #include <cstdlib>
 
+#include "vocabpipe/checkpoint.hpp"
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/flop_costs.hpp"
 #include "vocabpipe/generate.hpp"
@@ -15,7 +17,7 @@
 
 using namespace vocabpipe;
 
-void train(Communicator& world, const char* text, int steps) {
+void train(Communicator& world, const char* text, int steps, const char* folder) {
     const int microbatches = 8;
     const ModelConfig model{.num_layers = 4, .vocab_size = 256};  // tokens are bytes
 
@@ -42,12 +44,18 @@ void train(Communicator& world, const char* text, int steps) {
     const TokenDataset data(open_tokens(text, DataFormat::raw_u8),
                             {.seq_length = model.seq_length});
     StepBatch batch(data, {.micro_batch_size = partition.micro_batch_size});
-    for (int step = 1; step <= steps; ++step) {
-        batch.load((step - 1) * batch.global_batch_size(), microbatches);
-        optimizer.begin_step(step, 1e-3F, batch.counted_tokens(), false);
+    TrainingPosition at;
+    if (folder != nullptr) at = load_step(world, rank, executor.context(), folder).value_or(at);
+    if (at.step >= steps) return;
+    while (at.step < steps) {
+        batch.load(at.consumed_samples, microbatches);
+        optimizer.begin_step(++at.step, 1e-3F, batch.counted_tokens(), false);
         executor.run_step(batch.microbatches());
-        if (world.rank() == 0) std::printf("step %3d   loss %.4f\n", step, optimizer.result().loss);
+        at.consumed_samples += batch.global_batch_size();
+        if (world.rank() == 0)
+            std::printf("step %3d   loss %.4f\n", int(at.step), optimizer.result().loss);
     }
+    if (folder != nullptr) save_step(world, rank, folder, at);
     const Timeline timeline = executor.gather_timeline();
     if (world.rank() != 0) return;
     write_chrome_trace("timeline.json", timeline, programs, "last step");
@@ -58,7 +66,9 @@ int main(int argc, char** argv) {
     World world = World::mpi();
     const char* text = argc > 1 ? argv[1] : argv[0];
     try {
-        world.run([&](Communicator& c) { train(c, text, argc > 2 ? std::atoi(argv[2]) : 30); });
+        world.run([&](Communicator& c) {
+            train(c, text, argc > 2 ? std::atoi(argv[2]) : 30, argc > 3 ? argv[3] : nullptr);
+        });
     } catch (const Error& error) {
         std::fprintf(stderr, "custom_trainer: error: %s\n", error.what());
         world.abort(static_cast<int>(error.exit_code()));

@@ -145,6 +145,7 @@ void check(const GenerateOptions& options) {
     require_at_least("--group-size", options.group_size, 0);
     require_at_least("--memory-limit", options.memory_limit, 0);
     require_at_least("--search-moves", options.search_moves, 0);
+    require_at_most("--search-moves", options.search_moves, kMostSearchMoves);
 }
 
 /// A list takes 16 bytes per pass, and what is made of it many times that: a mistyped number is
@@ -310,7 +311,8 @@ Schedule complete(Schedule schedule, const GenerateOptions& options) {
     drop_passes_on_empty_shards(schedule);
     if (options.search_moves > 0) {
         check_moves(schedule, options.search_moves);
-        schedule = improve(schedule, options.costs, {.moves = options.search_moves});
+        schedule = improve(schedule, options.costs,
+                           {.moves = options.search_moves, .progress = options.search_progress});
     }
     return schedule;
 }

@@ -29,7 +29,7 @@ draw() { # name of the picture, runs
     }
 }
 
-for schedule in $("$tool" schedule list | awk 'NR > 1 { print $1 }'); do draw "$schedule" "$schedule" --costs 1,2,0; done
+for schedule in $("$tool" schedule list | awk 'NR > 1 && /^[^ ]/ { print $1 }'); do draw "$schedule" "$schedule" --costs 1,2,0; done
 modes=()
 for mode in none redistributed interlaced one_barrier two_barriers; do modes+=("1f1b,vocab-mode=$mode"); done
 draw vocabulary-modes "${modes[@]}" --num-layers 8 --costs 2,4,1

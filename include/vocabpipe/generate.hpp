@@ -5,6 +5,7 @@
 #include "vocabpipe/schedule.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -30,8 +31,10 @@ struct GenerateOptions {
     /// 1F1B's orders are built for B - c0_margin. 0 keeps the paper's lists.
     int64_t c0_margin = 0;
     /// Moves of a local search for a smaller makespan under `costs`, after the family's rule
-    /// (improve.hpp); 0: the rule as it is.
+    /// (improve.hpp); 0: the rule as it is. At most kMostSearchMoves.
     int64_t search_moves = 0;
+    /// Told from time to time how many of them were tried; may throw, which ends the search.
+    std::function<void(int64_t done)> search_progress;
     bool forward_only =
         false;  ///< evaluation: E, F, S and the loss, no limit from passes in flight
 };

@@ -103,7 +103,7 @@ constexpr std::string_view kVaried[] = {"dense_efficiency",       "attention_eff
                                         "elementwise_efficiency", "link_efficiency",
                                         "network_efficiency",     "overlap_efficiency"};
 
-void add_sensitivity(Plan& plan) {
+void add_sensitivity(Plan& plan, Progress& progress) {
     const size_t rows =
         std::min(plan.rows.size(), static_cast<size_t>(plan.options.sensitivity_rows));
     if (rows == 0 || plan.options.profile) return;
@@ -134,6 +134,7 @@ void add_sensitivity(Plan& plan) {
             step_ns[s * rivals + rival] =
                 evaluate(settings[s], candidate, order, plan.evaluation).step_ns;
         }
+        progress.step();
     });
     for (size_t s = 0; s < settings.size(); ++s) {
         const auto first = step_ns.begin() + static_cast<std::ptrdiff_t>(s * rivals);
@@ -207,7 +208,8 @@ Plan make_plan(const PlanOptions& options) {
 
     std::vector<std::optional<PlanRow>> rows(possible.size());
     std::vector<std::string> reasons(possible.size());
-    Progress progress(options, possible.size());
+    const size_t varied = options.profile ? 0 : static_cast<size_t>(options.sensitivity_rows);
+    Progress progress(options, possible.size() + varied);
     for_all(possible.size(), options.threads, [&](size_t i) {
         try {
             const Schedule order = order_passes(options, possible[i], plan.microbatches);
@@ -237,7 +239,7 @@ Plan make_plan(const PlanOptions& options) {
         if (!a.fits() || a.step_ns == b.step_ns) return a.spare_bytes > b.spare_bytes;
         return a.step_ns < b.step_ns;
     });
-    add_sensitivity(plan);
+    add_sensitivity(plan, progress);
     return plan;
 }
 

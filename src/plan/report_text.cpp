@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/plan.hpp"
 
+#include "src/support/text_layout.hpp"
+
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -40,32 +42,6 @@ std::string layers_text(const std::vector<int>& layers) {
     return text;
 }
 
-class Table {
-public:
-    void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-    /// The first `left` columns to the left, the others to the right.
-    [[nodiscard]] std::string text(size_t left) const {
-        std::vector<size_t> width;
-        for (const auto& row : rows_) {
-            width.resize(std::max(width.size(), row.size()), 0);
-            for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
-        }
-        std::string text;
-        for (const auto& row : rows_) {
-            std::string line;
-            for (size_t i = 0; i < row.size(); ++i) {
-                const std::string space(width[i] - row[i].size(), ' ');
-                line += (i == 0 ? "" : "  ") + (i < left ? row[i] + space : space + row[i]);
-            }
-            text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-        }
-        return text;
-    }
-
-private:
-    std::vector<std::vector<std::string>> rows_;
-};
-
 std::string head(const Plan& plan) {
     const PlanOptions& o = plan.options;
     std::string text;
@@ -103,38 +79,48 @@ std::string head(const Plan& plan) {
 }
 
 std::string rows_text(const Plan& plan, size_t rows) {
-    Table table;
-    table.row({"schedule", "vocab mode", "v", "layers", "step ms", "tokens/s", "MFU %", "bubble %",
-               "rank", "weights", "grads", "optim", "activ", "vocab", "comm", "total GiB",
-               "spare"});
-    for (size_t i = 0; i < std::min(rows, plan.rows.size()); ++i) {
+    const size_t shown = std::min(rows, plan.rows.size());
+    TextTable times;
+    times.row({"", "schedule", "vocab mode", "v", "step ms", "tokens/s", "MFU %", "bubble %"},
+              {false, true, true});
+    TextTable memory;
+    memory.row({"", "rank", "weights", "grads", "optim", "activ", "vocab", "comm", "total", "spare",
+                "layers"},
+               {false, false, false, false, false, false, false, false, false, false, true});
+    for (size_t i = 0; i < shown; ++i) {
         const PlanRow& row = plan.rows[i];
         const PlannedMemory& worst = row.worst;
-        table.row(
-            {schedule_text(row.candidate), std::string(to_string(row.candidate.vocab_mode)),
-             std::to_string(row.candidate.chunks), layers_text(row.candidate.layers_per_stage),
-             format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
-             format("%.0f", row.tokens_per_second),
-             plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
-             format("%.2f", 100 * row.bubble), std::to_string(worst.rank), gib(worst.weights),
-             gib(worst.gradients), gib(worst.optimizer), gib(worst.activations),
-             gib(worst.vocabulary), gib(worst.communication), gib(worst.total()),
-             (row.fits() ? "" : "short ") + gib(row.fits() ? row.spare_bytes : -row.spare_bytes)});
+        const std::string number = std::to_string(i + 1);
+        times.row({number, schedule_text(row.candidate),
+                   std::string(to_string(row.candidate.vocab_mode)),
+                   std::to_string(row.candidate.chunks),
+                   format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
+                   format("%.0f", row.tokens_per_second),
+                   plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
+                   format("%.2f", 100 * row.bubble)});
+        memory.row({number, std::to_string(worst.rank), gib(worst.weights), gib(worst.gradients),
+                    gib(worst.optimizer), gib(worst.activations), gib(worst.vocabulary),
+                    gib(worst.communication), gib(worst.total()), gib(row.spare_bytes),
+                    layers_text(row.candidate.layers_per_stage)});
     }
-    std::string text = table.text(4);
+    std::string text = times.text();
+    text +=
+        "\n" +
+        wrap_text(format("Layers by stage, and GiB of the rank that needs most; total with %.2f "
+                         "GiB reserve (%s); spare below 0: too little memory:",
+                         plan.options.device.reserve_gib.value,
+                         std::string(to_string(plan.options.device.reserve_gib.basis)).c_str())) +
+        "\n" + memory.text() + "\n";
     const auto fitting = std::count_if(plan.rows.begin(), plan.rows.end(),
                                        [](const PlanRow& row) { return row.fits(); });
-    text += format(
-        "%zu of %zu candidates shown, %lld fit. Memory of the rank that needs most; "
-        "total with %.2f GiB reserve (%s).\n",
-        std::min(rows, plan.rows.size()), plan.rows.size(), static_cast<long long>(fitting),
-        plan.options.device.reserve_gib.value,
-        std::string(to_string(plan.options.device.reserve_gib.basis)).c_str());
+    text += format("%zu of %zu candidates shown, %lld fit.\n", shown, plan.rows.size(),
+                   static_cast<long long>(fitting));
     if (fitting == 0) {
-        text +=
-            "Nothing fits. Recomputation (--recompute-granularity), a smaller --micro-batch-size "
-            "or more GPUs\nneed less memory; replicas and tensor or expert parallel ranks are not "
-            "considered.\n";
+        text += wrap_text(
+                    "Nothing fits. Recomputation (--recompute-granularity), a smaller "
+                    "--micro-batch-size or more GPUs need less memory; replicas and tensor or "
+                    "expert parallel ranks are not considered.") +
+                "\n";
     }
     const double all = plan.options.memory_gib > 0 ? plan.options.memory_gib
                                                    : plan.options.device.memory_gib.value;
@@ -143,9 +129,10 @@ std::string rows_text(const Plan& plan, size_t rows) {
                static_cast<double>(row.spare_bytes) < kTight * all * static_cast<double>(1 << 30);
     });
     if (tight > 0) {
-        text +=
-            format("%lld of these have less than %.0f %% of the memory to spare and may run out.\n",
-                   static_cast<long long>(tight), 100 * kTight);
+        text += wrap_text(format("%lld of these have less than %.0f %% of the memory to spare and "
+                                 "may run out.",
+                                 static_cast<long long>(tight), 100 * kTight)) +
+                "\n";
     }
     const int empty =
         static_cast<int>(std::count(plan.rows.front().candidate.layers_per_stage.begin(),
@@ -161,10 +148,11 @@ std::string sensitivity_text(const Plan& plan) {
     if (plan.sensitivity.empty()) return {};
     const PlanRow& best = plan.rows.front();
     std::string text =
-        "\nIf an efficiency were 10 % lower or higher (step of the best row; the "
-        "winner among the first rows):\n";
-    Table table;
-    table.row({"efficiency", "basis", "-10 %", "+10 %", "winner"});
+        "\nIf an efficiency were 10 % lower or higher (step of the best row; the winner\n"
+        "among the first rows):\n";
+    TextTable table;
+    table.row({"efficiency", "basis", "-10 %", "+10 %", "winner"},
+              {true, true, false, false, true});
     bool stays = true;
     for (size_t i = 0; i + 1 < plan.sensitivity.size(); i += 2) {
         const Sensitivity* pair[] = {&plan.sensitivity[i], &plan.sensitivity[i + 1]};
@@ -187,7 +175,7 @@ std::string sensitivity_text(const Plan& plan) {
         table.row({std::string(pair[0]->figure), std::string(to_string(pair[0]->basis)), change[0],
                    change[1], winner});
     }
-    text += table.text(2);
+    text += table.text();
     if (stays) text += "The winner does not change.\n";
     return text;
 }
@@ -212,7 +200,8 @@ std::string skipped_text(const Plan& plan) {
 }  // namespace
 
 std::string plan_text(const Plan& plan, size_t rows) {
-    return head(plan) + "\n" + rows_text(plan, rows) + skipped_text(plan) + sensitivity_text(plan);
+    return wrap_text(head(plan), 9) + "\n" + rows_text(plan, rows) +
+           wrap_text(skipped_text(plan), 2) + sensitivity_text(plan);
 }
 
 }  // namespace vocabpipe

@@ -52,14 +52,16 @@ public:
     }
 
     /// Annealing: a longer schedule is accepted with a chance that shrinks over the moves.
-    void run(int64_t moves) {
+    void run(int64_t moves, const std::function<void(int64_t)>& progress) {
         if (movable_.empty()) moves = 0;
         int64_t current = makespan();
         best_ = lists_;
         int64_t best = current;
         const double hot = 0.02 * static_cast<double>(current);
         std::uniform_real_distribution<double> chance(0, 1);
+        constexpr int64_t kBetween = 1 << 12;
         for (int64_t move = 0; move < moves; ++move) {
+            if (progress && move % kBetween == 0) progress(move);
             const double left = 1.0 - static_cast<double>(move) / static_cast<double>(moves);
             const double temperature = hot * left * left * left;
             const auto [rank, from, to] = random_move();
@@ -254,7 +256,7 @@ private:
 
 Schedule improve(const Schedule& schedule, const PassCosts& costs, const ImproveOptions& options) {
     Search search(schedule, costs, options);
-    search.run(options.moves);
+    search.run(options.moves, options.progress);
     Schedule result = schedule;
     search.write_best(result);
     return result;

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
-#include "src/tool/table.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "src/train/checkpoint/training_state.hpp"
@@ -15,15 +20,69 @@ namespace vocabpipe::tool {
 
 namespace {
 
-void add_row(Table& table, const SafetensorsFile& file, const StoredTensor& tensor) {
-    table.row({readable(tensor.name), std::string(name_of(tensor.type)), shape_text(tensor.shape),
-               std::filesystem::path(file.path()).filename().string(),
-               std::to_string(tensor.end - tensor.begin)});
+/// The tensors of some files, one table per file.
+class Listing {
+public:
+    void add(const SafetensorsFile& file, const StoredTensor& tensor) {
+        TextTable& table = tables_[std::filesystem::path(file.path()).filename().string()];
+        if (table.empty()) {
+            table.row({"tensor", "type", "shape", "bytes"}, {true, true, true, false});
+        }
+        table.row({readable(tensor.name), std::string(name_of(tensor.type)),
+                   shape_text(tensor.shape), std::to_string(tensor.end - tensor.begin)});
+        ++tensors_;
+        bytes_ += tensor.end - tensor.begin;
+    }
+    void print() const {
+        for (const auto& [file, table] : tables_) {
+            std::printf("\n%s\n%s", readable(file).c_str(), table.text().c_str());
+        }
+        std::printf("\n%s, %.1f MiB\n", counted(static_cast<int64_t>(tensors_), "tensor").c_str(),
+                    static_cast<double>(bytes_) / (1 << 20));
+    }
+
+private:
+    std::map<std::string, TextTable> tables_;  // by file
+    size_t tensors_ = 0;
+    uint64_t bytes_ = 0;
+};
+
+/// "9.9999997473787516e-06", as it is recorded of a flag that is a float, is 1e-05.
+std::string short_number(const std::string& word) {
+    double value = 0;
+    const char* const end = word.data() + word.size();
+    const auto [at, error] = std::from_chars(word.data(), end, value);
+    constexpr size_t kPlain = 8;  // digits that nobody minds
+    if (word.size() <= kPlain || error != std::errc() || at != end) return word;
+    if (word.find_first_of(".e") == std::string::npos) return word;
+    std::array<char, 64> text;
+    const auto as_float = static_cast<float>(value);
+    const auto written = static_cast<double>(as_float) == value
+                             ? std::to_chars(text.data(), text.data() + text.size(), as_float)
+                             : std::to_chars(text.data(), text.data() + text.size(), value);
+    return {text.data(), written.ptr};
 }
 
-void print(const Table& table, size_t tensors, uint64_t bytes) {
-    table.print();
-    std::printf("%zu tensors, %.1f MiB\n", tensors, static_cast<double>(bytes) / (1 << 20));
+/// Lines of flags; a flag and its value stay together.
+std::string flags_text(const std::vector<std::string>& flags, size_t indent) {
+    std::string text;
+    size_t column = indent;
+    for (const std::string& recorded : flags) {
+        std::string flag = readable(recorded);
+        const size_t value = flag.rfind(' ') + 1;
+        flag = flag.substr(0, value) + short_number(flag.substr(value));
+        if (text.empty()) {
+            text = flag;
+        } else if (column + 2 + flag.size() > kTextWidth) {
+            text += "\n" + std::string(indent, ' ') + flag;
+            column = indent;
+        } else {
+            text += "  " + flag;
+            column += 2;
+        }
+        column += flag.size();
+    }
+    return text;
 }
 
 void print_state(const std::string& folder) {
@@ -34,41 +93,33 @@ void print_state(const std::string& folder) {
     std::printf("sequence length   %lld\n", static_cast<long long>(state.seq_length));
     std::printf("seed              %llu\n", static_cast<unsigned long long>(state.seed));
     std::printf("type              %s\n", state.dtype.c_str());
-    std::string flags;
-    for (const std::string& flag : state.flags) flags += " " + readable(flag);
-    std::printf("flags            %s\n", flags.c_str());
+    constexpr std::string_view kFlags = "flags             ";
+    std::printf("%s%s\n", kFlags.data(), flags_text(state.flags, kFlags.size()).c_str());
 }
 
 void inspect(const std::string& path) {
-    Table table;
-    table.row({"tensor", "type", "shape", "file", "bytes"}, {true, true, true, true});
-    size_t tensors = 0;
-    uint64_t bytes = 0;
-    const auto add = [&](const SafetensorsFile& file, const StoredTensor& tensor) {
-        add_row(table, file, tensor);
-        ++tensors;
-        bytes += tensor.end - tensor.begin;
-    };
+    Listing listing;
     std::error_code ignored;
     if (!std::filesystem::is_directory(path, ignored)) {
         const SafetensorsFile file(path);
-        for (const StoredTensor& t : file.header().tensors) add(file, t);
+        for (const StoredTensor& t : file.header().tensors) listing.add(file, t);
         for (const auto& [key, value] : file.header().metadata) {
-            std::printf("metadata %s: %s\n", readable(key).c_str(), readable(value).c_str());
+            std::printf("%s\n",
+                        wrap_text("metadata " + readable(key) + ": " + readable(value), 4).c_str());
         }
-        print(table, tensors, bytes);
+        listing.print();
         return;
     }
     const CheckpointSource source = find_checkpoint(path, false);
     std::printf("%s\n", source.folder.c_str());
     if (source.training) print_state(source.folder);
     const TensorFolder weights(source.folder);
-    for (const auto& [name, found] : weights.tensors()) add(*found.file, *found.tensor);
+    for (const auto& [name, found] : weights.tensors()) listing.add(*found.file, *found.tensor);
     if (source.training) {
         const SafetensorsFile optimizer(source.folder + "/" + std::string(kOptimizerFile));
-        for (const StoredTensor& t : optimizer.header().tensors) add(optimizer, t);
+        for (const StoredTensor& t : optimizer.header().tensors) listing.add(optimizer, t);
     }
-    print(table, tensors, bytes);
+    listing.print();
 }
 
 }  // namespace

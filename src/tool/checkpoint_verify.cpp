@@ -5,6 +5,7 @@
 #include <string>
 #include <system_error>
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
@@ -12,24 +13,32 @@ namespace vocabpipe::tool {
 
 namespace {
 
+void print(const std::string& path, const std::string& what) {
+    std::printf("%s\n", wrap_text(path + ": " + what, 4).c_str());
+}
+
+std::string tensors(size_t count) {
+    return counted(static_cast<int64_t>(count), "tensor");
+}
+
 void verify(const std::string& path) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(path, ignored)) {
         const SafetensorsFile file(path);
-        std::printf("%s: a whole file of %zu tensors; a file alone has no checksums\n",
-                    path.c_str(), file.header().tensors.size());
+        print(path, "a whole file of " + tensors(file.header().tensors.size()) +
+                        "; a file alone has no checksums");
         return;
     }
     const Checkpoint checkpoint(find_checkpoint(path, false));
     if (!checkpoint.state()) {
-        std::printf(
-            "%s: all %zu tensors have the shapes of config.json; a model alone has no checksums\n",
-            checkpoint.folder().c_str(), checkpoint.weights().tensors().size());
+        print(checkpoint.folder(), "the shapes of config.json hold for " +
+                                       tensors(checkpoint.weights().tensors().size()) +
+                                       "; a model alone has no checksums");
         return;
     }
     checkpoint.verify();
-    std::printf("%s: complete after step %lld; all shapes and checksums are right\n",
-                checkpoint.folder().c_str(), static_cast<long long>(checkpoint.state()->step));
+    print(checkpoint.folder(), "complete after step " + std::to_string(checkpoint.state()->step) +
+                                   "; all shapes and checksums are right");
 }
 
 }  // namespace

@@ -6,10 +6,12 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "src/support/read_whole_file.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/text.hpp"
 #include "vocabpipe/error.hpp"
@@ -56,27 +58,53 @@ std::string per_rank(const json& report, const std::function<double(const json&)
     return text;
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+}
+
 struct Row {
     std::string name;
     std::vector<std::string> cells;
 };
 
-void print(const std::vector<Row>& rows) {
+/// The reports from `begin` on that fit beside each other, and what they are called; returns the
+/// first that did not fit.
+size_t print(const std::vector<Row>& rows, size_t begin) {
+    size_t names = 0;
+    for (const Row& row : rows) names = std::max(names, row.name.size());
+    const size_t reports = rows.front().cells.size();
+    const size_t room = kTextWidth - names;
     std::vector<size_t> width;
-    for (const Row& row : rows) {
-        if (width.empty()) width.resize(row.cells.size() + 1, 0);
-        width[0] = std::max(width[0], row.name.size());
-        for (size_t i = 0; i < row.cells.size(); ++i) {
-            width[i + 1] = std::max(width[i + 1], row.cells[i].size());
-        }
+    size_t taken = 0;
+    size_t end = begin;
+    for (; end < reports; ++end) {
+        size_t wanted = 0;
+        for (const Row& row : rows) wanted = std::max(wanted, row.cells[end].size());
+        wanted = std::min(wanted, room - 2);  // longer cells are broken
+        if (end > begin && taken + 2 + wanted > room) break;
+        width.push_back(wanted);
+        taken += 2 + wanted;
     }
     for (const Row& row : rows) {
-        std::printf("%-*s", static_cast<int>(width[0]), row.name.c_str());
-        for (size_t i = 0; i < row.cells.size(); ++i) {
-            std::printf("  %*s", static_cast<int>(width[i + 1]), row.cells[i].c_str());
+        std::vector<std::vector<std::string>> cells;
+        size_t lines = 1;
+        for (size_t i = begin; i < end; ++i) {
+            cells.push_back(lines_of(wrap_text(row.cells[i], 0, 0, width[i - begin])));
+            lines = std::max(lines, cells.back().size());
         }
-        std::printf("\n");
+        for (size_t line = 0; line < lines; ++line) {
+            std::printf("%-*s", static_cast<int>(names), line == 0 ? row.name.c_str() : "");
+            for (size_t i = 0; i < cells.size(); ++i) {
+                const char* const text = line < cells[i].size() ? cells[i][line].c_str() : "";
+                std::printf("  %*s", static_cast<int>(width[i]), text);
+            }
+            std::printf("\n");
+        }
     }
+    return end;
 }
 
 void compare(const std::vector<std::string>& paths, bool simulated) {
@@ -119,14 +147,17 @@ void compare(const std::vector<std::string>& paths, bool simulated) {
         row("predicted, MiB",
             [&](const json& r) { return per_rank(r, mib("predicted_peak_bytes"), 0); })};
     if (simulated) {
-        rows.push_back(row("one core per rank (simulated): tokens/s", [](const json& r) {
+        rows.push_back(row("simulated, a core per rank: tokens/s", [](const json& r) {
             return number(r.at("simulated_tokens_per_second"), 0);
         }));
-        rows.push_back(row("one core per rank (simulated): bubble %", [](const json& r) {
+        rows.push_back(row("simulated, a core per rank: bubble %", [](const json& r) {
             return number(100 * r.at("simulated_bubble").get<double>(), 1);
         }));
     }
-    print(rows);
+    for (size_t next = 0; next < reports.size();) {
+        if (next > 0) std::printf("\n");
+        next = print(rows, next);
+    }
 }
 
 }  // namespace

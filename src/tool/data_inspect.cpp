@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/text.hpp"
@@ -34,8 +35,10 @@ struct Options {
     std::string format = "auto";
 };
 
+constexpr size_t kKeys = 15;  // columns that the keys take
+
 void print(const char* key, const std::string& value) {
-    std::printf("%-14s %s\n", key, value.c_str());
+    std::printf("%-*s%s\n", static_cast<int>(kKeys), key, wrap_text(value, kKeys, kKeys).c_str());
 }
 
 void print(const char* key, int64_t value) {
@@ -71,19 +74,31 @@ void print_text(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) 
     print("first text", quoted(tokenizer.decode({tokens.begin(), end}), kTextBytes));
 }
 
-void print_parts(const std::shared_ptr<const TokenSource>& source, const std::string& text) {
+/// Returns why no run can train with these parts; empty: one can.
+std::string print_parts(const std::shared_ptr<const TokenSource>& source, const std::string& text) {
     const SplitProportions proportions(text);
+    std::string why;
     for (const DataSplit split : kDataSplits) {
         const auto part = cut_split(source, proportions, split);
         const int64_t documents = part->info().documents;
         print(std::string(to_string(split)).c_str(),
-              (documents < 0 ? "" : std::to_string(documents) + " documents, ") +
-                  std::to_string(part->size()) + " tokens");
+              (documents < 0 ? "" : counted(documents, "document") + ", ") +
+                  counted(part->size(), "token"));
+        // No run reads the test part.
+        if (part->size() == 0 && proportions[split] > 0 && split != DataSplit::test) {
+            why = empty_part(source->info(), split);
+        }
     }
+    return why;
 }
 
-/// Returns the smallest vocabulary that has all of its tokens.
-int64_t inspect_one(const Options& options, const std::string& path) {
+struct Inspected {
+    int64_t vocab_size = 0;  ///< the smallest one that has all of its tokens
+    std::string obstacle;    ///< to training with it; empty: none
+};
+
+Inspected inspect_one(const Options& options, const std::string& path) {
+    Inspected result;
     const std::shared_ptr<const TokenSource> source =
         open_tokens(path, parse_data_format(options.format));
     const TokenSourceInfo& info = source->info();
@@ -102,12 +117,12 @@ int64_t inspect_one(const Options& options, const std::string& path) {
     }
     print("tokens", source->size());
     if (!options.split.empty()) {
-        print_parts(source, options.split);
+        result.obstacle = print_parts(source, options.split);
     }
     print("token type", std::string(token_type_name(info.type)));
     print("bytes", info.bytes);
     if (source->size() == 0) {
-        return 0;
+        return result;
     }
     print("token ids", std::to_string(range.min) + " to " + std::to_string(range.max));
     if (const auto end = find_end_of_document(*source)) {
@@ -128,28 +143,38 @@ int64_t inspect_one(const Options& options, const std::string& path) {
     const int64_t vocab_size = options.vocab_size > 0 ? options.vocab_size
                                : tokenizer            ? tokenizer->vocab_size()
                                                       : 0;
-    return std::max(vocab_size, int64_t{range.max} + 1);
+    result.vocab_size = std::max(vocab_size, int64_t{range.max} + 1);
+    return result;
 }
 
 void inspect(const Options& options) {
     const std::vector<WeightedPath> blend = parse_data_paths("data inspect", options.path);
     int64_t vocab_size = 0;
+    std::string obstacle;
     std::string flag = "--data-path";
     for (const WeightedPath& part : blend) {
         if (blend.size() > 1) {
             print("share", percent_text(part.weight));
         }
-        vocab_size = std::max(vocab_size, inspect_one(options, part.path));
+        const Inspected one = inspect_one(options, part.path);
+        vocab_size = std::max(vocab_size, one.vocab_size);
+        if (!one.obstacle.empty()) obstacle = one.obstacle;
     }
     if (vocab_size == 0) {
+        return;
+    }
+    if (!obstacle.empty()) {
+        print("cannot train", obstacle);
         return;
     }
     for (const std::string& word : options.path) {
         flag += " " + word;
     }
-    print("train with", flag + (options.split.empty() ? "" : " --split " + options.split) +
-                            " --vocab-size " + std::to_string(vocab_size) +
-                            (options.format == "auto" ? "" : " --data-format " + options.format));
+    // On one line, however long: to be copied.
+    const std::string flags = flag + (options.split.empty() ? "" : " --split " + options.split) +
+                              " --vocab-size " + std::to_string(vocab_size) +
+                              (options.format == "auto" ? "" : " --data-format " + options.format);
+    std::printf("%-*s%s\n", static_cast<int>(kKeys), "train with", flags.c_str());
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +13,7 @@
 
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/interrupt.hpp"
 #include "src/tool/progress.hpp"
@@ -229,13 +231,13 @@ void prepare(Options options) {
 
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     const std::string type(token_type_name(totals.type));
-    std::printf(
-        "%s: %lld documents, %lld tokens, token type %s, vocabulary size %lld, %lld bytes, %.1f "
-        "s\n",
-        options.output.c_str(), static_cast<long long>(totals.documents),
-        static_cast<long long>(totals.tokens), type.c_str(),
-        static_cast<long long>(tokenizer.vocab_size()), static_cast<long long>(totals.bytes),
-        elapsed.count());
+    std::array<char, 32> seconds;
+    std::snprintf(seconds.data(), seconds.size(), "%.1f s", elapsed.count());
+    const std::string made = options.output + ": " + counted(totals.documents, "document") + ", " +
+                             counted(totals.tokens, "token") + ", " +
+                             counted(totals.bytes, "byte") + ", " + seconds.data();
+    std::printf("%s\ntoken type %s, vocabulary size %lld\n", wrap_text(made, 4).c_str(),
+                type.c_str(), static_cast<long long>(tokenizer.vocab_size()));
     std::printf("train with: --data-path %s --vocab-size %lld\n", options.output.c_str(),
                 static_cast<long long>(tokenizer.vocab_size()));
 }

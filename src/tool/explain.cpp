@@ -6,9 +6,11 @@
 #include <memory>
 #include <string>
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
+#include "src/tool/text.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
@@ -33,7 +35,7 @@ void run(const Options& options) {
     const std::string name = take_own_flags(options.schedule, flags);
     const SimulatedStep simulated = simulate_step(name, flags);
     const Timeline& timeline = simulated.simulation.timeline;
-    std::string text = simulated.step.title + "\n";
+    std::string text = one_line(simulated.step.title) + "\n";
     const int ticks = simulated.step.ticks_per_unit;
     const auto time = [&](int64_t ns) { return time_text(ns, ticks); };
     text += "\n";
@@ -47,7 +49,7 @@ void run(const Options& options) {
         text += to_text(explain(timeline, simulated.programs, options.rank, at), time) + "\n";
     }
     text += to_text(critical_path(timeline, simulated.programs), time);
-    std::printf("%s", text.c_str());
+    std::printf("%s", wrap_text(text, 4).c_str());
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe plan: time and memory of training steps before a GPU is rented.
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -28,24 +27,6 @@ struct Arguments {
     std::string recompute = "none";
     int64_t top = 15;
     bool json = false;
-};
-
-/// "evaluated 12 of 300 candidates" on a terminal, from the second on.
-class Watch {
-public:
-    void operator()(size_t done, size_t all) {
-        const auto now = std::chrono::steady_clock::now();
-        if (now - started_ < std::chrono::seconds(1)) return;
-        if (now - shown_ < std::chrono::milliseconds(200)) return;
-        shown_ = now;
-        line_.announce(
-            ("evaluated " + std::to_string(done) + " of " + std::to_string(all) + " candidates")
-                .c_str());
-    }
-
-private:
-    ProgressLine line_;
-    std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now(), shown_{};
 };
 
 void run(Arguments arguments) {
@@ -90,8 +71,11 @@ void run(Arguments arguments) {
     }
     Plan plan;
     {
-        Watch watch;
-        options.progress = [&](size_t done, size_t all) { watch(done, all); };
+        ProgressLine line(/*everywhere=*/true);
+        options.progress = [&](size_t done, size_t all) {
+            line.show("evaluated " + std::to_string(done) + " of " + std::to_string(all) +
+                      " candidates and variations");
+        };
         plan = make_plan(options);
     }
     if (page) {

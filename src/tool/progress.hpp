@@ -3,17 +3,22 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <string>
 
 namespace vocabpipe::tool {
 
-/// One line on stderr that is rewritten in place a few times per second; nothing if stderr is no
-/// terminal. The line is erased with the object.
+/// One line on stderr that is rewritten in place a few times per second and erased with the object.
+/// Nothing if stderr is no terminal; or, where that was asked for, a line of its own every ten
+/// seconds, so that nobody takes long work for a hang.
 class ProgressLine {
 public:
-    ProgressLine() : terminal_(::isatty(STDERR_FILENO) == 1) {}
+    explicit ProgressLine(bool everywhere = false)
+        : terminal_(::isatty(STDERR_FILENO) == 1), everywhere_(everywhere) {}
     ~ProgressLine() { clear(); }
     ProgressLine(const ProgressLine&) = delete;
     ProgressLine& operator=(const ProgressLine&) = delete;
@@ -23,31 +28,45 @@ public:
         if (terminal_) {
             std::fprintf(stderr, "\r\033[K%s", text);
             std::fflush(stderr);
+            visible_ = true;
         }
+    }
+
+    /// A few times per second, after the first of it.
+    void show(const std::string& text) {
+        const auto now = std::chrono::steady_clock::now();
+        if (!terminal_) {
+            if (!everywhere_ || now - std::max(begun_, shown_) < std::chrono::seconds(10)) return;
+            shown_ = now;
+            std::fprintf(stderr, "%s\n", text.c_str());
+            return;
+        }
+        if (now - begun_ < std::chrono::seconds(1)) return;
+        if (now - shown_ < std::chrono::milliseconds(200)) return;
+        shown_ = now;
+        announce(text.c_str());
     }
 
     void show(int64_t bytes, int64_t total_bytes, int64_t tokens) {
-        const auto now = std::chrono::steady_clock::now();
-        if (!terminal_ || now - shown_ < std::chrono::milliseconds(200)) {
-            return;
-        }
-        shown_ = now;
-        std::fprintf(stderr, "\r\033[K%.1f of %.1f MB, %.2f M tokens",
-                     static_cast<double>(bytes) * 1e-6, static_cast<double>(total_bytes) * 1e-6,
-                     static_cast<double>(tokens) * 1e-6);
-        std::fflush(stderr);
+        std::array<char, 96> text;
+        std::snprintf(text.data(), text.size(), "%.1f of %.1f MB, %.2f M tokens",
+                      static_cast<double>(bytes) * 1e-6, static_cast<double>(total_bytes) * 1e-6,
+                      static_cast<double>(tokens) * 1e-6);
+        show(text.data());
     }
 
     void clear() {
-        if (terminal_) {
-            std::fputs("\r\033[K", stderr);
-            std::fflush(stderr);
-        }
+        if (!visible_) return;
+        std::fputs("\r\033[K", stderr);
+        std::fflush(stderr);
+        visible_ = false;
     }
 
 private:
     bool terminal_;
-    std::chrono::steady_clock::time_point shown_{};
+    bool everywhere_;
+    bool visible_ = false;
+    std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now(), shown_{};
 };
 
 }  // namespace vocabpipe::tool

@@ -2,9 +2,12 @@
 // vocabpipe schedule check: proves that a schedule file runs, or says why it does not.
 #include <cstdio>
 #include <memory>
+#include <string>
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/schedule_files.hpp"
+#include "src/tool/schedule_source.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/schedule_file.hpp"
@@ -31,21 +34,33 @@ void check(const Options& options) {
     const Schedule file = read_schedule_file(
         options.path,
         {.dialect = csv_dialect_from(options.dialect), .ranks = options.ranks});  // validates
+    size_t passes = 0;
+    for (const auto& list : file.passes) passes += list.size();
+    if (passes > static_cast<size_t>(kMostPassesToLower)) {
+        throw InputFileError(options.path + ": has " + std::to_string(passes) +
+                             " passes, and at most " + std::to_string(kMostPassesToLower) +
+                             " are proved here; check a step with fewer microbatches");
+    }
     const Schedule schedule = with_vocabulary(file);
     const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 12, 24, 4);
     const auto programs = lower(schedule, small_sizes(schedule), costs);
     if (const auto deadlock = find_deadlock(programs)) {
         throw InputFileError(options.path + ": " + *deadlock);
     }
-    size_t passes = 0;
     size_t actions = 0;
-    for (const auto& list : file.passes) passes += list.size();
     for (const Program& program : programs) actions += program.actions.size();
-    std::printf("%s: valid: %d ranks, %d stages, %d microbatches, %zu passes%s\n",
-                options.path.c_str(), file.ranks, file.stages, file.microbatches, passes,
-                file.forward_only() ? ", forward only" : "");
-    std::printf("lowered to %zu actions%s; proven free of deadlock\n", actions,
-                file.output.vocab_size() == 0 ? ", with whole vocabulary layers added" : "");
+    const std::string found = options.path + ": valid: " + counted(file.ranks, "rank") + ", " +
+                              counted(file.stages, "stage") + ", " +
+                              counted(file.microbatches, "microbatch", "microbatches") + ", " +
+                              counted(static_cast<int64_t>(passes), "pass", "passes") +
+                              (file.forward_only() ? ", forward only" : "");
+    std::printf("%s\n", wrap_text(found).c_str());
+    std::printf(
+        "%s\n",
+        wrap_text("lowered to " + counted(static_cast<int64_t>(actions), "action") +
+                  (file.output.vocab_size() == 0 ? ", with whole vocabulary layers added" : "") +
+                  "; proven free of deadlock")
+            .c_str());
 }
 
 }  // namespace

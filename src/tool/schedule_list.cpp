@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe schedule list: the families that show, plan and train_gpt know by name.
-#include <algorithm>
 #include <cstdio>
+#include <string>
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "vocabpipe/generate.hpp"
 
@@ -23,16 +24,14 @@ const char* placement_name(Placement placement) {
 }
 
 void list() {
-    size_t longest = 4;
-    for (const Generator& family : generators()) longest = std::max(longest, family.name.size());
-    const int width = static_cast<int>(longest);
-    std::printf("%-*s  placement  chunks  summary\n", width, "name");
+    TextTable table;
+    table.row({"name", "placement", "chunks", "summary"}, {true, true, true, true});
     for (const Generator& family : generators()) {
-        std::printf("%-*s  %-9s  %-6s  %.*s\n", width, std::string(family.name).c_str(),
-                    placement_name(family.placement),
-                    (std::to_string(family.chunks) + (family.any_chunks ? ", any" : "")).c_str(),
-                    static_cast<int>(family.summary.size()), family.summary.data());
+        table.row({std::string(family.name), placement_name(family.placement),
+                   std::to_string(family.chunks) + (family.any_chunks ? ", any" : ""),
+                   std::string(family.summary)});
     }
+    std::printf("%s", table.text().c_str());
 }
 
 }  // namespace

@@ -4,13 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
+#include "src/tool/text.hpp"
 #include "src/tool/time_grid.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/pass_times.hpp"
@@ -39,7 +42,7 @@ std::string text_of_costs(const ScheduleFlags& flags, const ScheduledStep& step)
 }
 
 int terminal_width() {
-    constexpr int kWithoutTerminal = 120;
+    constexpr int kWithoutTerminal = kTextWidth;
     winsize size{};
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWithoutTerminal;
     return size.ws_col;
@@ -64,36 +67,36 @@ std::string stages_of(const Schedule& schedule, int rank) {
 
 void print_ranks(const Schedule& schedule, const PassTimes& times, int ticks_per_unit) {
     const std::vector<int> peaks = peak_chunks(schedule);
-    std::vector<std::string> stages;
-    size_t width = 6;
-    for (int rank = 0; rank < schedule.ranks; ++rank) {
-        stages.push_back(stages_of(schedule, rank));
-        width = std::max(width, stages.back().size());
-    }
-    std::printf("rank  %-*s  %10s  %10s  %8s  peak chunks\n", static_cast<int>(width), "stages",
-                "busy", "idle", "bubble");
+    TextTable table;
+    table.row({"rank", "busy", "idle", "bubble", "peak chunks", "stages"},
+              {false, false, false, false, false, true});
     double bubbles = 0;
-    for (size_t rank = 0; rank < stages.size(); ++rank) {
+    for (size_t rank = 0; rank < peaks.size(); ++rank) {
         const int64_t idle = times.makespan - times.busy[rank];
         const double bubble = times.makespan == 0 ? 0
                                                   : 100 * static_cast<double>(idle) /
                                                         static_cast<double>(times.makespan);
         bubbles += bubble;
-        std::printf("%4zu  %-*s  %10s  %10s  %6.1f %%  %d\n", rank, static_cast<int>(width),
-                    stages[rank].c_str(), time_text(times.busy[rank], ticks_per_unit).c_str(),
-                    time_text(idle, ticks_per_unit).c_str(), bubble, peaks[rank]);
+        std::array<char, 32> percent;
+        std::snprintf(percent.data(), percent.size(), "%.1f %%", bubble);
+        table.row({std::to_string(rank), time_text(times.busy[rank], ticks_per_unit),
+                   time_text(idle, ticks_per_unit), percent.data(), std::to_string(peaks[rank]),
+                   stages_of(schedule, static_cast<int>(rank))});
     }
-    std::printf("makespan %s, longest span of a rank %s, bubble %.1f %% (mean over ranks)\n",
-                time_text(times.makespan, ticks_per_unit).c_str(),
-                time_text(times.largest_span, ticks_per_unit).c_str(),
-                bubbles / static_cast<double>(stages.size()));
+    std::array<char, 32> mean;
+    std::snprintf(mean.data(), mean.size(), "%.1f %%", bubbles / static_cast<double>(peaks.size()));
+    const std::string last = "makespan " + time_text(times.makespan, ticks_per_unit) +
+                             ", longest span of a rank " +
+                             time_text(times.largest_span, ticks_per_unit) + ", bubble " +
+                             mean.data() + " (mean over ranks)";
+    std::printf("%s%s\n", table.text().c_str(), wrap_text(last, 2).c_str());
 }
 
 void print_grid(const Options& options, const ScheduledStep& step) {
     const Schedule& schedule = step.schedule;
     const PassTimes times = time_passes(schedule, PassCosts::of(step.costs, step.sizes, schedule));
-    std::printf("%s\ncosts: %s\n\n", step.title.c_str(),
-                text_of_costs(options.flags, step).c_str());
+    std::printf("%s\n%s\n\n", wrap_text(one_line(step.title)).c_str(),
+                wrap_text("costs: " + text_of_costs(options.flags, step)).c_str());
     // Costs in nanoseconds have no unit of their own: about a microsecond.
     const int64_t unit = step.ticks_per_unit > 0 ? step.ticks_per_unit : 1000;
     const std::string grid = time_grid(

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/schedule_source.hpp"
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/pass_times_file.hpp"
+#include "src/tool/progress.hpp"
 #include "src/tool/schedule_files.hpp"
 #include "src/tool/step_costs.hpp"
 #include "src/tool/usage_text.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/generate.hpp"
+#include "vocabpipe/improve.hpp"
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/with_recomputation.hpp"
@@ -14,6 +17,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 
 namespace vocabpipe::tool {
@@ -27,6 +31,19 @@ std::optional<Profile> profile_of(const std::string& costs) {
                          costs.find_first_not_of("-0123456789") == std::string::npos;
     if (figures && !std::filesystem::exists(costs, ignored)) return std::nullopt;
     return read_profile(costs);
+}
+
+/// Whether it can be made in a reasonable time and memory, by what it will have at most: three
+/// passes of a stage and a few of a rank's shards per microbatch.
+void check_size(const Schedule& schedule, int64_t most) {
+    const int64_t per_microbatch = int64_t{3} * schedule.stages + int64_t{4} * schedule.ranks;
+    if (schedule.microbatches <= most / per_microbatch) return;
+    throw UsageError("--microbatches " + std::to_string(schedule.microbatches) + ": with " +
+                     counted(schedule.stages, "stage") + " up to " +
+                     std::to_string(per_microbatch * schedule.microbatches) +
+                     " passes, and at most " + std::to_string(most) +
+                     " are taken here; give at most " + std::to_string(most / per_microbatch) +
+                     " (all that lies between a step's begin and end repeats)");
 }
 
 int needed(std::string_view flag, int value, int otherwise) {
@@ -77,6 +94,25 @@ std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const Schedule
     return layers_per_stage(layers, rank_of_stage, mode, output);
 }
 
+/// "hidden size 4096, 1 x 2048 tokens per microbatch, bf16, 4 layers, 128000 vocabulary rows".
+std::string memory_of(const ScheduledStep& step, const ScheduleFlags& flags,
+                      const std::vector<int>& layers, const std::optional<Profile>& profile) {
+    const int64_t micro_batch_size =
+        profile ? profile->model.micro_batch_size : flags.micro_batch_size;
+    const int64_t seq_length = profile ? profile->model.seq_length : flags.seq_length;
+    const int64_t count = layers.empty()
+                              ? step.schedule.ranks
+                              : std::accumulate(layers.begin(), layers.end(), int64_t{0});
+    std::string text = "hidden size " + std::to_string(step.sizes.hidden) + ", " +
+                       std::to_string(micro_batch_size) + " x " + std::to_string(seq_length) +
+                       " tokens per microbatch, " +
+                       (step.sizes.dtype == DType::bf16 ? "bf16" : "fp32") + ", ";
+    // Some profiles do not say how many layers they measured.
+    if (count > 0) text += counted(count, "layer") + ", ";
+    text += counted(step.schedule.output.vocab_size(), "vocabulary row");
+    return text + (step.persistent.empty() ? "; without weights and optimizer" : "");
+}
+
 /// Costs and sizes of `step`, whose stages and shards are set.
 void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, Recompute recompute,
                const std::optional<Profile>& profile) {
@@ -97,6 +133,7 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
     if (!flags.communication_order.empty()) {
         step.costs.communication = communication_order_from(flags.communication_order);
     }
+    step.memory_of = memory_of(step, flags, layers, profile);
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
                     .persistent = step.persistent,
                     .cores = flags.cores};
@@ -171,7 +208,7 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
     command
         .add_option("--search-moves", flags.search_moves,
                     "Moves of a local search for a shorter step, after the schedule's own rule")
-        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+        ->check(CLI::Range(int64_t{0}, kMostSearchMoves));
     command
         .add_option("--dialect", flags.dialect,
                     "Letters of a PyTorch CSV: new, old, or auto (by its content)")
@@ -244,7 +281,7 @@ std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
     return text.substr(0, end);
 }
 
-ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
+ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int64_t most_passes) {
     ScheduleFlags flags = asked;
     const std::optional<Profile> profile = profile_of(flags.costs);
     const bool is_file = names_schedule_file(name);
@@ -275,15 +312,14 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     const Recompute recompute = granularity(asked_recompute, own_recomputation, name);
     ScheduledStep step;
     step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
-                 ", " + std::to_string(options.ranks) +
-                 (options.ranks == 1 ? " rank, " : " ranks, ") +
-                 std::to_string(options.microbatches) +
-                 (options.microbatches == 1 ? " microbatch" : " microbatches");
+                 ", " + counted(options.ranks, "rank") + ", " +
+                 counted(options.microbatches, "microbatch", "microbatches");
     if (recompute != Recompute::none) {
         step.title += ", " + std::string(to_string(recompute)) + " recomputation";
     }
     // Costs depend on stages and shards alone, and the order of the passes on the costs.
     step.schedule = is_file ? from_file : placement_of(name, options);
+    check_size(step.schedule, most_passes);
     if (is_file && !complete_file) {
         place_vocabulary(step.schedule, options.vocab_mode, options.vocab_size);
     }
@@ -293,6 +329,11 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
     }
     const PassCosts costs = PassCosts::of(step.costs, step.sizes, step.schedule);
     options.search_moves = flags.search_moves;
+    ProgressLine line(/*everywhere=*/true);
+    options.search_progress = [&](int64_t done) {
+        line.show("searched " + std::to_string(done) + " of " +
+                  std::to_string(options.search_moves) + " moves");
+    };
     const auto order = [&](const PassCosts& under) {
         options.costs = under;
         return is_file ? complete(from_file, options) : generate(name, options);
@@ -304,7 +345,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked) {
 
 SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags) {
     SimulatedStep result;
-    result.step = make_step(schedule, flags);
+    result.step = make_step(schedule, flags, kMostPassesToLower);
     const ScheduledStep& step = result.step;
     result.receive_ahead = receive_ahead_from(flags.receive_ahead);
     if (result.receive_ahead == 0) {

@@ -59,11 +59,18 @@ struct ScheduledStep {
     int ticks_per_unit = 0;  ///< of costs that are figures; 0: costs are nanoseconds
     std::vector<PersistentBytes> persistent;  ///< [rank]; empty: not known
     SimulateOptions options;
+    std::string memory_of;  ///< what the bytes of `sizes` are of, for people
 };
 
-/// The built-in schedule of that name, or one from a .csv or .json file. Throws UsageError,
-/// InputFileError.
-[[nodiscard]] ScheduledStep make_step(const std::string& schedule, const ScheduleFlags& flags);
+/// Of a schedule that is only ordered and shown, some 70 bytes each; and of one that is lowered,
+/// some 800 bytes and 4 us each. More are refused before anything is made.
+inline constexpr int64_t kMostPasses = 20'000'000;
+inline constexpr int64_t kMostPassesToLower = 4'000'000;
+
+/// The built-in schedule of that name, or one from a .csv or .json file, of at most about
+/// `most_passes`. Throws UsageError, InputFileError.
+[[nodiscard]] ScheduledStep make_step(const std::string& schedule, const ScheduleFlags& flags,
+                                      int64_t most_passes = kMostPasses);
 
 /// A step that ran in simulated time.
 struct SimulatedStep {

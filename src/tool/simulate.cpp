@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "src/support/output_check.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
-#include "src/tool/table.hpp"
+#include "src/tool/text.hpp"
 #include "vocabpipe/html_timeline.hpp"
 
 namespace vocabpipe::tool {
@@ -25,11 +26,38 @@ struct Options {
     std::string trace, html;
 };
 
+/// So that all of them fit on a line.
+std::string_view short_name(MemoryUse use) {
+    switch (use) {
+        case MemoryUse::activations:
+            return "activ";
+        case MemoryUse::vocabulary:
+            return "vocab";
+        case MemoryUse::communication:
+            return "comm";
+        case MemoryUse::workspace:
+            return "work";
+        case MemoryUse::weights:
+            return "weights";
+        case MemoryUse::gradients:
+            return "grads";
+        case MemoryUse::optimizer:
+            return "optim";
+    }
+    return to_string(use);
+}
+
+std::string mib(uint64_t bytes) {
+    std::array<char, 32> text;
+    std::snprintf(text.data(), text.size(), "%.1f", static_cast<double>(bytes) / (1 << 20));
+    return text.data();
+}
+
 void print_table(const SimulatedStep& run) {
     const TimelineSummary& summary = run.simulation.summary;
     const int ticks = run.step.ticks_per_unit;
     const auto time = [&](int64_t value) { return time_text(value, ticks); };
-    std::printf("%s\n", run.step.title.c_str());
+    std::printf("%s\n", wrap_text(one_line(run.step.title)).c_str());
     if (ticks > 0) std::printf("times in the unit of --costs\n");
     std::printf("makespan      %s\n", time(summary.makespan_ns).c_str());
     std::printf("largest span  %s\n", time(summary.largest_span_ns).c_str());
@@ -53,20 +81,25 @@ void print_table(const SimulatedStep& run) {
             break;
         }
     }
-    Table table;
-    table.row({"rank", "busy", "idle", "busy %", "peak memory"});
-    for (const MemoryUse use : uses) table.cell(std::string(to_string(use)));
+    TextTable times;
+    times.row({"rank", "busy", "idle", "busy %"});
+    TextTable bytes;
+    bytes.row({"rank", "peak"});
+    for (const MemoryUse use : uses) bytes.cell(std::string(short_name(use)));
     for (size_t rank = 0; rank < summary.ranks.size(); ++rank) {
         const RankSummary& of_rank = summary.ranks[rank];
         const RankMemory& memory = run.simulation.memory[rank];
-        table.row({std::to_string(rank), time(of_rank.busy_ns),
+        times.row({std::to_string(rank), time(of_rank.busy_ns),
                    time(std::max<int64_t>(0, summary.makespan_ns - of_rank.busy_ns)),
-                   percent_text(1 - of_rank.bubble), bytes_text(memory.peak_bytes)});
+                   percent_text(1 - of_rank.bubble)});
+        bytes.row({std::to_string(rank), mib(memory.peak_bytes)});
         for (const MemoryUse use : uses) {
-            table.cell(bytes_text(memory.at_peak[static_cast<size_t>(use)]));
+            bytes.cell(mib(memory.at_peak[static_cast<size_t>(use)]));
         }
     }
-    table.print();
+    std::printf("%s\n%s\n%s", times.text().c_str(),
+                wrap_text("MiB at the peak of every rank: " + run.step.memory_of).c_str(),
+                ("\n" + bytes.text()).c_str());
 }
 
 nlohmann::ordered_json by_use(const BytesByUse& bytes) {

@@ -121,8 +121,10 @@ private:
         const int64_t step = axis_step();
         std::string text;
         for (int64_t time = 0; time <= times_.makespan && column(time) < width_; time += step) {
+            const std::string mark = options_.time_text(time);
+            if (column(time) + mark.size() > width_) break;
             text.resize(margin_ + column(time), ' ');
-            text += options_.time_text(time);
+            text += mark;
         }
         return text + "\n";
     }

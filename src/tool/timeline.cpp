@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "src/support/output_check.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
-#include "src/tool/table.hpp"
+#include "src/tool/text.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/html_timeline.hpp"
 #include "vocabpipe/svg_timeline.hpp"
@@ -30,16 +31,17 @@ struct Options {
 };
 
 void print_summary(const std::vector<RecordedRun>& runs) {
-    Table table;
-    table.row({"run", "ranks", "makespan", "largest span", "bubble"}, {true});
+    TextTable table;
+    table.row({"ranks", "makespan", "largest span", "bubble", "run"},
+              {false, false, false, false, true});
     for (const RecordedRun& run : runs) {
         const TimelineSummary summary = summarize(run);
-        table.row({run.title, std::to_string(run.ranks),
-                   time_text(summary.makespan_ns, run.ticks_per_unit),
+        // The title of a trace is anybody's.
+        table.row({std::to_string(run.ranks), time_text(summary.makespan_ns, run.ticks_per_unit),
                    time_text(summary.largest_span_ns, run.ticks_per_unit),
-                   percent_text(summary.bubble)});
+                   percent_text(summary.bubble), one_line(run.title)});
     }
-    table.print();
+    std::printf("%s", table.text().c_str());
 }
 
 /// A .json file is a schedule, or a trace, which says so at its beginning.

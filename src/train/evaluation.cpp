@@ -63,9 +63,9 @@ std::string EvaluationResult::line() const {
                   static_cast<long long>(step));
     std::string line = text;
     if (validation) {
-        std::snprintf(text, sizeof text,
-                      " lm loss value: %.6E | lm loss PPL: %.6E | tokens: %lld |", validation->loss,
-                      validation->perplexity(), static_cast<long long>(validation->tokens));
+        std::snprintf(text, sizeof text, " lm loss value: %.6f | PPL: %.6g | %lld tokens |",
+                      validation->loss, validation->perplexity(),
+                      static_cast<long long>(validation->tokens));
         line += text;
     }
     if (choices) {
@@ -74,7 +74,7 @@ std::string EvaluationResult::line() const {
                       static_cast<long long>(choices->examples), choices->accuracy());
         line += text;
     }
-    std::snprintf(text, sizeof text, " elapsed time (s): %.2f |", seconds);
+    std::snprintf(text, sizeof text, " %.2f s", seconds);
     return line + text;
 }
 

@@ -105,8 +105,14 @@ void PassMeter::forget_durations() {
 }
 
 void PassMeter::add_step(const Timeline& mine, const Program& program, int64_t duration_ns) {
-    if (steps_++ == 0 || mine.spans.empty()) return;
-    const size_t slot = (steps_ - 2) % kWindow;
+    if (++steps_ == 2) {
+        passes_.clear();
+        forget_durations();
+        local_ = {};
+        local_bytes_ = 0;
+    }
+    if (mine.spans.empty()) return;
+    const size_t slot = (std::max(steps_, size_t{2}) - 2) % kWindow;
     const auto put = [slot](auto& window, const auto& value) {
         if (slot < window.size()) {
             window[slot] = value;

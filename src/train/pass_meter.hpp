@@ -50,9 +50,10 @@ private:
     std::map<std::tuple<int, Op, uint16_t, uint32_t>, int64_t> ns_;  ///< rank, op, stage, mb
 };
 
-/// Durations of one rank's passes, step by step. The first step is left out: kernels are compiled
-/// on first use. Of the others the last 64 count, so that a long run needs no more memory than a
-/// short one; per kind of pass and stage, the mean within a step and the median over steps.
+/// Durations of one rank's passes, step by step. The first step, in which kernels are compiled,
+/// counts only as long as it is the only one. Of the others the last 64 count, so that a long run
+/// needs no more memory than a short one; per kind of pass and stage, the mean within a step and
+/// the median over steps.
 class PassMeter {
 public:
     /// `mine`: this rank's spans of the step. `duration_ns`: of the whole step, program and all.

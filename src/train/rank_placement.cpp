@@ -14,6 +14,7 @@ namespace {
 struct Wire {
     std::array<char, 256> host{};
     cpu_set_t cores{};
+    int64_t resident_bytes = 0;
 };
 
 struct DeviceWire {
@@ -24,8 +25,9 @@ struct DeviceWire {
 
 }  // namespace
 
-std::vector<RankPlacement> find_placements(Communicator& communicator) {
+std::vector<RankPlacement> find_placements(Communicator& communicator, int64_t resident_bytes) {
     Wire mine;
+    mine.resident_bytes = resident_bytes;
     gethostname(mine.host.data(), mine.host.size() - 1);
     sched_getaffinity(0, sizeof mine.cores, &mine.cores);
     const auto parts = communicator.all_gather(std::as_bytes(std::span(&mine, 1)));
@@ -38,7 +40,8 @@ std::vector<RankPlacement> find_placements(Communicator& communicator) {
                                 .ranks_sharing = 0,
                                 .ranks_on_host = 0,
                                 .local_rank = 0,
-                                .ranks = static_cast<int>(all.size())};
+                                .ranks = static_cast<int>(all.size()),
+                                .resident_bytes = wire.resident_bytes};
         for (const Wire& other : all) {
             if (std::strcmp(other.host.data(), wire.host.data()) != 0) continue;
             if (&other < &wire) ++placement.local_rank;

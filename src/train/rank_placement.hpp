@@ -4,6 +4,7 @@
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/world.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct RankPlacement {
     int ranks_on_host = 1;
     int local_rank = 0;                    ///< among the ranks on its host
     int ranks = 1;                         ///< of the world
+    int64_t resident_bytes = 0;            ///< of its process, before the run took any
     std::string device = "host";           ///< Device::name()
     std::optional<Device::Memory> memory;  ///< of the device, before anything was allocated
     /// Cores divided by those who share them: ranks x threads beyond the cores is a cliff, not a
@@ -27,9 +29,10 @@ struct RankPlacement {
     }
 };
 
-/// Of every rank, by rank. Collective. mpirun binds small worlds to one core per rank; the affinity
-/// mask says so.
-[[nodiscard]] std::vector<RankPlacement> find_placements(Communicator& communicator);
+/// Of every rank, by rank. `resident_bytes`: of this rank's process. Collective. mpirun binds small
+/// worlds to one core per rank; the affinity mask says so.
+[[nodiscard]] std::vector<RankPlacement> find_placements(Communicator& communicator,
+                                                         int64_t resident_bytes = 0);
 /// Adds what the ranks' devices say of themselves. Collective.
 void describe_devices(Communicator& communicator, const Device& mine,
                       std::vector<RankPlacement>& placements);

@@ -95,12 +95,12 @@ std::unique_ptr<const Checkpoint> open_checkpoint(Communicator& communicator,
 
 void print_checkpoint(const Checkpoint& checkpoint, const std::vector<std::string>& flags) {
     if (!checkpoint.state()) {
-        std::printf("loaded weights of %s; optimizer, learning rate and data begin at step 1\n",
+        std::printf("loaded weights of %s\noptimizer, learning rate and data begin at step 1\n",
                     checkpoint.folder().c_str());
         return;
     }
     const TrainingState& state = *checkpoint.state();
-    std::printf("loaded %s: goes on after step %lld and %lld samples; checksums are right\n",
+    std::printf("loaded %s; checksums are right\ngoes on after step %lld and %lld samples\n",
                 checkpoint.folder().c_str(), static_cast<long long>(state.step),
                 static_cast<long long>(state.consumed_samples));
     std::string changed;
@@ -109,9 +109,9 @@ void print_checkpoint(const Checkpoint& checkpoint, const std::vector<std::strin
         const std::string now = flag.substr(end + 1);
         const std::optional<std::string> then = recorded(state, flag.substr(0, end));
         if (!then || same_value(*then, now)) continue;
-        changed += (changed.empty() ? "" : ", ") + flag + " (was " + readable(*then) + ")";
+        changed += "\n  " + flag + " (was " + readable(*then) + ")";
     }
-    if (!changed.empty()) std::printf("not as in the run that saved it: %s\n", changed.c_str());
+    if (!changed.empty()) std::printf("not as in the run that saved it:%s\n", changed.c_str());
     std::fflush(stdout);
 }
 

@@ -2,8 +2,10 @@
 #include "src/train/run_report.hpp"
 
 #include "src/support/output_file.hpp"
+#include "src/support/text_layout.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -21,6 +23,18 @@ double share(int64_t part, int64_t whole) {
     return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+template <typename... Values>
+std::string format(const char* how, Values... values) {
+    std::array<char, 512> text;
+    std::snprintf(text.data(), text.size(), how, values...);
+    return text.data();
+}
+
+/// Prints as "nan", never as "-nan".
+double without_sign_of_nan(double value) {
+    return std::isnan(value) ? std::abs(value) : value;
+}
+
 /// Of the process, or the rank on a GPU, whose first rank is `first`.
 int64_t predicted_bytes(const RunReport& report, int first) {
     int64_t bytes = report.ranks[static_cast<size_t>(first)].start_bytes;
@@ -28,6 +42,13 @@ int64_t predicted_bytes(const RunReport& report, int first) {
         if (r.memory_of == first) bytes += r.predicted_peak_bytes() - r.start_bytes;
     }
     return bytes;
+}
+
+/// Predicted over measured, less 1.
+double memory_error_of(const RunReport& report, int first) {
+    return share(predicted_bytes(report, first),
+                 report.ranks[static_cast<size_t>(first)].measured_peak_bytes) -
+           1;
 }
 
 int sharers(const RunReport& report, int first) {
@@ -60,7 +81,10 @@ int64_t busy_ns(const Timeline& timeline) {
 }  // namespace
 
 void RankUsage::add_step(const Timeline& timeline, int64_t duration_ns) {
-    if (steps_++ == 0) return;
+    if (++steps_ == 2) {  // there is better than the first step now
+        busy_ns_ = wall_ns_ = span_ns_ = 0;
+        durations_.clear();
+    }
     int64_t first = INT64_MAX;
     int64_t last = INT64_MIN;
     for (const Span& span : timeline.spans) {
@@ -123,9 +147,8 @@ double RunReport::memory_error() const {
     double worst = 0;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
         const auto first = static_cast<int>(rank);
-        const int64_t measured = ranks[rank].measured_peak_bytes;
-        if (ranks[rank].memory_of != first || measured == 0) continue;
-        const double error = share(predicted_bytes(*this, first), measured) - 1;
+        if (ranks[rank].memory_of != first || ranks[rank].measured_peak_bytes == 0) continue;
+        const double error = memory_error_of(*this, first);
         if (std::abs(error) > std::abs(worst)) worst = error;
     }
     return worst;
@@ -142,23 +165,23 @@ std::vector<RankReport> gather_rank_reports(Communicator& communicator, const Ra
 }
 
 void print_report(const RunReport& report) {
-    std::printf("\n%4s %6s %6s %7s | %10s %10s %12s %12s %12s %7s\n", "rank", "busy", "idle",
-                "bubble", "live peak", "arena", "persistent", "predicted", "measured", "error");
-    std::printf("%4s %6s %6s %7s | %10s %10s %12s %12s %12s %7s\n", "", "%", "%", "%", "MiB", "MiB",
-                "MiB", "MiB", "MiB", "%");
+    const auto tenths = [](double value) { return format("%.1f", value); };
+    TextTable table;
+    table.row({"rank", "busy", "bubble", "live peak", "arena", "persistent", "predicted",
+               "measured", "error"});
+    table.row({"", "%", "%", "MiB", "MiB", "MiB", "MiB", "MiB", "%"});
     for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
         const RankReport& r = report.ranks[rank];
-        std::printf("%4zu %6.1f %6.1f %7.1f | %10.1f %10.1f %12.1f", rank, 100 * r.busy_share,
-                    100 * (1 - r.busy_share), 100 * r.bubble, mib(r.live_peak_bytes),
-                    mib(r.arena_bytes), mib(r.persistent_bytes));
-        if (report.one_process || sharers(report, r.memory_of) > 1) {
-            std::printf(" %12s %12s %7s\n", "-", "-", "-");
-        } else {
-            std::printf(" %12.1f %12.1f %+7.1f\n", mib(r.predicted_peak_bytes()),
-                        mib(r.measured_peak_bytes),
-                        100 * (share(r.measured_peak_bytes, r.predicted_peak_bytes()) - 1));
-        }
+        table.row({std::to_string(rank), tenths(100 * r.busy_share), tenths(100 * r.bubble),
+                   tenths(mib(r.live_peak_bytes)), tenths(mib(r.arena_bytes)),
+                   tenths(mib(r.persistent_bytes))});
+        const bool alone = !report.one_process && sharers(report, r.memory_of) < 2;
+        table.cell(alone ? tenths(mib(r.predicted_peak_bytes())) : "-");
+        table.cell(alone ? tenths(mib(r.measured_peak_bytes)) : "-");
+        table.cell(alone ? format("%+.1f", 100 * memory_error_of(report, static_cast<int>(rank)))
+                         : "-");
     }
+    std::printf("\n%s", table.text().c_str());
     for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
         const auto first = static_cast<int>(rank);
         if (report.ranks[rank].memory_of != first) continue;
@@ -169,31 +192,31 @@ void print_report(const RunReport& report) {
                     mib(predicted_bytes(report, first)),
                     mib(report.ranks[rank].measured_peak_bytes));
     }
-    std::printf(
-        "tokens/s %.1f | loss %.4f -> %.4f | bubble %.1f %% | one core per rank (simulated): "
-        "tokens/s %.1f, bubble %.1f %%\n",
-        report.tokens_per_second(), report.first_loss, report.last_loss, 100 * report.bubble(),
-        report.simulated_tokens_per_second(), 100 * report.simulated_bubble);
-    if (report.measured_step_ns > 0) {
-        std::printf(
-            "prediction: step %.1f ms simulated from measured passes (%.2f ms of it outside the "
-            "program), %.1f ms measured (median), error %+.1f %% | memory error %+.1f %%\n",
-            static_cast<double>(report.predicted_step_ns) * 1e-6,
-            static_cast<double>(report.fixed_step_ns) * 1e-6,
-            static_cast<double>(report.measured_step_ns) * 1e-6, 100 * report.step_error(),
-            100 * report.memory_error());
-        if (report.shared_cores > 0) {
-            std::printf(
-                "%d ranks share %d core%s: passes take longer while others compute, which the "
-                "prediction does not know\n",
-                report.ranks_sharing, report.shared_cores, report.shared_cores == 1 ? "" : "s");
-        }
-        std::printf(
-            "last step: %.1f ms simulated with every pass as long as it was, %.1f ms executed, "
-            "error %+.1f %%\n",
-            static_cast<double>(report.replayed_ns) * 1e-6,
-            static_cast<double>(report.executed_ns) * 1e-6, 100 * report.replay_error());
+    std::printf("tokens/s %.1f | loss %.4f -> %.4f | bubble %.1f %%\n", report.tokens_per_second(),
+                without_sign_of_nan(report.first_loss), without_sign_of_nan(report.last_loss),
+                100 * report.bubble());
+    std::printf("one core per rank (simulated): tokens/s %.1f | bubble %.1f %%\n",
+                report.simulated_tokens_per_second(), 100 * report.simulated_bubble);
+    if (report.measured_step_ns == 0) return;
+    const auto say = [](const std::string& text) {
+        std::printf("%s\n", wrap_text(text, 2).c_str());
+    };
+    const auto ms = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
+    say(
+        format("prediction: step %.1f ms simulated from measured passes (%.2f ms of it outside the "
+               "program), %.1f ms measured (median), error %+.1f %% | memory error %+.1f %%",
+               ms(report.predicted_step_ns), ms(report.fixed_step_ns), ms(report.measured_step_ns),
+               100 * report.step_error(), 100 * report.memory_error()));
+    if (report.shared_cores > 0) {
+        say(
+            format("%d ranks share %d core%s: passes take longer while others compute, which the "
+                   "prediction does not know",
+                   report.ranks_sharing, report.shared_cores, report.shared_cores == 1 ? "" : "s"));
     }
+    say(
+        format("last step: %.1f ms simulated with every pass as long as it was, %.1f ms executed, "
+               "error %+.1f %%",
+               ms(report.replayed_ns), ms(report.executed_ns), 100 * report.replay_error()));
 }
 
 void write_report(const std::string& path, const RunReport& report) {
@@ -207,8 +230,9 @@ void write_report(const std::string& path, const RunReport& report) {
                          {"arena_bytes", r.arena_bytes},
                          {"persistent_bytes", r.persistent_bytes},
                          {"snapshot_bytes", r.snapshot_bytes},
-                         {"predicted_peak_bytes", r.predicted_peak_bytes()},
-                         {"measured_peak_bytes", r.measured_peak_bytes}});
+                         {"predicted_peak_bytes", predicted_bytes(report, r.memory_of)},
+                         {"measured_peak_bytes",
+                          report.ranks[static_cast<size_t>(r.memory_of)].measured_peak_bytes}});
     }
     const nlohmann::json all{
         {"schedule", report.schedule},

@@ -10,7 +10,8 @@
 
 namespace vocabpipe {
 
-/// How one rank spent its steps; the first step is left out (kernels are compiled in it).
+/// How one rank spent its steps. The first step, in which kernels are compiled, counts only as long
+/// as it is the only one.
 class RankUsage {
 public:
     void add_step(const Timeline& timeline, int64_t duration_ns);

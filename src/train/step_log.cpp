@@ -3,6 +3,8 @@
 
 #include "src/support/output_file.hpp"
 
+#include <array>
+#include <cmath>
 #include <cstdio>
 
 namespace vocabpipe {
@@ -13,6 +15,20 @@ StepLog::StepLog(const TrainOptions& options, int64_t first_step)
     if (options.tensorboard_dir.empty()) return;
     make_directories(options.tensorboard_dir, "--tensorboard-dir");
     events_.emplace(options.tensorboard_dir, first_step);
+}
+
+std::string step_line(const StepMetrics& m, int64_t last_step) {
+    const auto plain = [](double value) {
+        return std::isnan(value) ? std::abs(value) : value;  // "nan", never "-nan"
+    };
+    std::array<char, 256> text;
+    std::snprintf(text.data(), text.size(),
+                  " iteration %lld/%lld | lm loss %.6f | grad norm %.3f | lr %.3e | %.1f ms | "
+                  "%.0f tokens/s%s",
+                  static_cast<long long>(m.step), static_cast<long long>(last_step), plain(m.loss),
+                  plain(m.grad_norm), m.lr, m.step_seconds * 1e3, m.tokens_per_second,
+                  m.updated ? "" : " | update skipped");
+    return text.data();
 }
 
 void StepLog::add(StepMetrics m, bool ends) {
@@ -56,14 +72,7 @@ void StepLog::add(const EvaluationMetrics& m) {
 }
 
 void StepLog::print(const StepMetrics& m) const {
-    std::printf(
-        " iteration %8lld/%8lld | consumed samples: %12lld | elapsed time per "
-        "iteration (ms): %.1f | tokens per second: %.1f | learning rate: %.6E | "
-        "global batch size: %5lld | lm loss: %.6E | grad norm: %.3f |%s\n",
-        static_cast<long long>(m.step), static_cast<long long>(options_.train_iters),
-        static_cast<long long>(m.consumed_samples), m.step_seconds * 1e3, m.tokens_per_second, m.lr,
-        static_cast<long long>(m.global_batch_size), m.loss, m.grad_norm,
-        m.updated ? "" : " update skipped |");
+    std::printf("%s\n", step_line(m, options_.train_iters).c_str());
     std::fflush(stdout);
 }
 

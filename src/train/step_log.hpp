@@ -9,10 +9,15 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace vocabpipe {
 
-/// What rank 0 tells of every step, to whom: standard output (a line in Megatron's form, or a
+/// " iteration 12/100 | lm loss 5.397012 | grad norm 1.973 | ...", without a line break: at most
+/// 120 characters, but for numbers beyond those of any run today.
+[[nodiscard]] std::string step_line(const StepMetrics& metrics, int64_t last_step);
+
+/// What rank 0 tells of every step, to whom: standard output (a line in Megatron's words, or a
 /// progress bar on a terminal), the metrics file, TensorBoard.
 class StepLog {
 public:

@@ -4,6 +4,7 @@
 #include "src/model/parameters.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/support/output_file.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/train/batch_loader.hpp"
 #include "src/train/check_options.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
@@ -66,7 +67,7 @@ public:
             learning_rate_ = learning_rate_schedule(options_);
         });
         if (!options_.load.empty()) open_checkpoint();
-        std::vector<RankPlacement> placements = find_placements(communicator_);
+        std::vector<RankPlacement> placements = find_placements(communicator_, start_memory_);
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] { prepare(std::move(placements)); });
         std::vector<std::string> files = evaluation_data_.fingerprint();
@@ -77,10 +78,10 @@ public:
                                  "give every rank the same files");
         if (rank_ == 0) {
             plan_->print();
-            std::printf("%s", describe_parameter_groups(options_.optimizer.groups,
-                                                        logical_parameters(options_.model),
-                                                        options_.optimizer.weight_decay)
-                                  .c_str());
+            const std::string groups = describe_parameter_groups(options_.optimizer.groups,
+                                                                 logical_parameters(options_.model),
+                                                                 options_.optimizer.weight_decay);
+            std::printf("%s", wrap_text(groups, 2).c_str());
             std::fflush(stdout);
         }
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
@@ -435,7 +436,7 @@ private:
         std::printf("saved %s: %.1f MiB in %.2f s", step_folder(options_.save, saved->step).c_str(),
                     static_cast<double>(saved->bytes) / (1 << 20), saved->seconds);
         if (options_.async_save) {
-            std::printf(", beside the steps; the copy took %.3f s", saved->copy_seconds);
+            std::printf(" beside the steps, copied in %.3f s", saved->copy_seconds);
         }
         std::printf("\n");
         std::fflush(stdout);
@@ -486,11 +487,11 @@ private:
         log_->clear_bar();
         const auto ms = [&](Op op) { return static_cast<double>(costs.mean(op)) * 1e-6; };
         std::printf(
-            "schedule rebuilt from measured costs: F %.3f ms, B %.3f ms, b/f %.3f, S %.3f ms, "
-            "T %.3f ms, E %.3f ms, G %.3f ms, boundary message %.3f ms",
+            "schedule rebuilt from measured costs: F %.3f ms, B %.3f ms, b/f %.3f,\n"
+            "  S %.3f ms, T %.3f ms, E %.3f ms, G %.3f ms, boundary message %.3f ms",
             ms(Op::F), ms(Op::B), ms(Op::B) / ms(Op::F), ms(Op::S), ms(Op::T), ms(Op::E), ms(Op::G),
             static_cast<double>(costs.hop) * 1e-6);
-        if (has_recomputation(plan_->schedule())) std::printf(", R %.3f ms", ms(Op::R));
+        if (has_recomputation(plan_->schedule())) std::printf(",\n  R %.3f ms", ms(Op::R));
         std::printf("\n");
     }
 
@@ -501,7 +502,7 @@ private:
         const MeasuredCosts measured = measure();
         report_.schedule = options_.schedule;
         report_.vocab_mode = std::string(to_string(options_.vocab_mode));
-        report_.one_process = options_.ranks_are_threads && !plan_->placement(0).memory;
+        report_.one_process = plan_->one_process();
         for (int rank = 0; rank < plan_->ranks(); ++rank) {
             const RankPlacement& placement = plan_->placement(rank);
             report_.devices.push_back(placement.device);
@@ -527,7 +528,7 @@ private:
             mine.measured_peak_bytes = static_cast<int64_t>(device_->memory()->most_allocated);
         } else {
             mine.start_bytes = start_memory_;
-            mine.kernel_bytes = kHostKernelBytes;
+            mine.kernel_bytes = plan_->kernel_bytes(rank_);
             mine.measured_peak_bytes = process_memory().peak;
         }
         mine.memory_of = report_.one_process ? 0 : rank_;

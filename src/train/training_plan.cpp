@@ -2,9 +2,11 @@
 #include "src/train/training_plan.hpp"
 
 #include "src/model/parameters.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/train/check_options.hpp"
 #include "src/train/evaluation.hpp"
 #include "src/train/process_memory.hpp"
+#include "src/train/run_report.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/flop_costs.hpp"
 #include "vocabpipe/generate.hpp"
@@ -13,6 +15,7 @@
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -264,6 +267,25 @@ int64_t TrainingPlan::snapshot_bytes(int rank) const {
     return static_cast<int64_t>(stored_bytes(options_.model, partition_, schedule(), rank));
 }
 
+bool TrainingPlan::one_process() const {
+    return options_.ranks_are_threads && !placement(0).memory;
+}
+
+int64_t TrainingPlan::kernel_bytes(int rank) const {
+    return placement(rank).memory || (one_process() && rank != 0) ? 0 : kHostKernelBytes;
+}
+
+int64_t TrainingPlan::predicted_bytes(int rank) const {
+    const auto& memory = placement(rank).memory;
+    int64_t bytes =
+        memory ? static_cast<int64_t>(memory->most_allocated) : placement(rank).resident_bytes;
+    for (int other = 0; other < ranks(); ++other) {
+        if (other != rank && !one_process()) continue;
+        bytes += planned_bytes(other) + kernel_bytes(other);
+    }
+    return bytes;
+}
+
 int64_t TrainingPlan::planned_bytes(int rank) const {
     uint64_t arena = 0;  // of all programs, which share it
     for (const PlannedStep& step : steps_) {
@@ -378,17 +400,24 @@ void TrainingPlan::print() const {
     const std::string ranks_text = mesh_.data == 1 ? std::to_string(mesh_.pipeline) + " ranks"
                                                    : std::to_string(mesh_.data) + " replicas x " +
                                                          std::to_string(mesh_.pipeline) + " ranks";
-    std::printf(
-        "%s, vocab mode %s, %s x %d threads, %d microbatches of %lld x %lld tokens%s, "
-        "%s, %.2f M parameters%s\n",
-        options_.schedule.c_str(), std::string(to_string(options_.vocab_mode)).c_str(),
-        ranks_text.c_str(), threads_, microbatches(),
-        static_cast<long long>(options_.micro_batch_size),
-        static_cast<long long>(options_.model.seq_length), mesh_.data == 1 ? "" : " each",
-        options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
-        parameter_count(options_.model) / 1e6, recomputation.c_str());
-    std::printf("%4s  %-20s %-10s %6s %14s %14s %12s  %s\n", "rank", "host", "stages", "layers",
-                "embedding rows", "output rows", "planned MiB", "device");
+    std::array<char, 64> parameters;
+    std::snprintf(parameters.data(), parameters.size(), "%.2f M parameters",
+                  parameter_count(options_.model) / 1e6);
+    const std::string head =
+        options_.schedule + ", vocab mode " + std::string(to_string(options_.vocab_mode)) + ", " +
+        ranks_text + " x " + counted(threads_, "thread") + ", " +
+        counted(microbatches(), "microbatch", "microbatches") + " of " +
+        std::to_string(options_.micro_batch_size) + " x " +
+        std::to_string(options_.model.seq_length) + " tokens" + (mesh_.data == 1 ? "" : " each") +
+        ", " + (options_.model.dtype == DType::bf16 ? "bf16" : "fp32") + ", " + parameters.data() +
+        recomputation;
+    std::printf("%s\n", wrap_text(head, 2).c_str());
+    TextTable table;
+    // What a thread takes of its process cannot be measured, and is not predicted.
+    table.row({"rank", "stages", "layers", "embedding", "output",
+               one_process() ? "planned" : "predicted", "device", "host"},
+              {false, true, false, false, false, false, true, true});
+    table.row({"", "", "", "rows", "rows", "MiB", "", ""});
     for (int rank = 0; rank < ranks(); ++rank) {
         const int in_pipeline = mesh_.pipeline_rank(rank);
         int layers = 0;
@@ -398,12 +427,20 @@ void TrainingPlan::print() const {
             layers += partition_.layers_per_stage[s];
             stages += (stages.empty() ? "" : ",") + std::to_string(s);
         }
-        std::printf("%4d  %-20s %-10s %6d %14lld %14lld %12.1f  %s\n", rank,
-                    placements_[static_cast<size_t>(rank)].host.c_str(), stages.c_str(), layers,
-                    static_cast<long long>(schedule().input.rows(in_pipeline)),
-                    static_cast<long long>(schedule().output.rows(in_pipeline)),
-                    static_cast<double>(planned_bytes(rank)) / (1 << 20),
-                    placement(rank).device.c_str());
+        std::array<char, 32> bytes;
+        std::snprintf(
+            bytes.data(), bytes.size(), "%.1f",
+            static_cast<double>(one_process() ? planned_bytes(rank) : predicted_bytes(rank)) /
+                (1 << 20));
+        table.row({std::to_string(rank), stages, std::to_string(layers),
+                   std::to_string(schedule().input.rows(in_pipeline)),
+                   std::to_string(schedule().output.rows(in_pipeline)), bytes.data(),
+                   placement(rank).device, placement(rank).host});
+    }
+    std::printf("%s", table.text().c_str());
+    if (one_process()) {
+        std::printf("process of all ranks: predicted %.1f MiB\n",
+                    static_cast<double>(predicted_bytes(0)) / (1 << 20));
     }
     if (options_.async_save) {
         std::string text;
@@ -411,11 +448,12 @@ void TrainingPlan::print() const {
             text += (rank == 0 ? " rank " : ", rank ") + std::to_string(rank) + " " +
                     mib_text(snapshot_bytes(rank));
         }
-        std::printf("copies for --async-save, in host memory%s:%s\n",
-                    placement(0).memory ? "" : " and in the plan", text.c_str());
+        text = "copies for --async-save, in host memory" +
+               std::string(placement(0).memory ? "" : " and in the plan") + ":" + text;
+        std::printf("%s\n", wrap_text(text, 2).c_str());
     }
     for (const std::string& note : notes_) {
-        std::printf("%s: %s\n", options_.schedule.c_str(), note.c_str());
+        std::printf("%s\n", wrap_text(options_.schedule + ": " + note, 2).c_str());
     }
     std::fflush(stdout);
 }

@@ -72,6 +72,13 @@ public:
     [[nodiscard]] int64_t snapshot_bytes(int rank) const;
     /// Of the memory that the rank computes in.
     [[nodiscard]] int64_t planned_bytes(int rank) const;
+    /// Ranks are threads that compute on the host.
+    [[nodiscard]] bool one_process() const;
+    /// What kernels take in the rank's process besides (kHostKernelBytes), once per process.
+    [[nodiscard]] int64_t kernel_bytes(int rank) const;
+    /// What the rank's process, or the rank on its GPU, will have taken at its peak: what is
+    /// planned, what it had before, what kernels take. With one_process() of all ranks.
+    [[nodiscard]] int64_t predicted_bytes(int rank) const;
     /// All ranks on the device of `rank` (on the host: of its host) together must fit into what is
     /// free there now; OutOfMemoryError otherwise.
     void check_memory(int rank) const;

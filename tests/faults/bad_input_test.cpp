@@ -709,7 +709,7 @@ TEST_F(Launch, LastValueOfARepeatedFlagCounts) {
     const Arguments arguments = small_model(data_) + Arguments{"--train-iters", "3"};
     Job job(folder_, on_threads(2, arguments));
     EXPECT_EQ(job.wait(kLimit), 0) << job.error();
-    EXPECT_THAT(job.output(), HasSubstr(" iteration        3/       3"));
+    EXPECT_THAT(job.output(), HasSubstr(" iteration 3/3"));
 }
 
 }  // namespace

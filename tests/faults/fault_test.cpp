@@ -37,7 +37,7 @@ protected:
     }
     /// Waits until steps run; all ranks' processes by rank.
     std::vector<pid_t> running(Job& job, int ranks) {
-        if (!job.wait_for_output(" iteration        3/", kStart)) return {};
+        if (!job.wait_for_output(" iteration 3/", kStart)) return {};
         return rank_processes(data_, ranks);
     }
     /// Every rank but `silent` says at which step and action it waited for which communication.
@@ -134,7 +134,7 @@ TEST_F(Fault, Sigusr1ToMpirunEndsTheRunCleanlyAfterTheStep) {
 TEST_F(Fault, Sigusr1AndSigtermEndAWorldOfThreadsAfterTheStepButSigtermIsNoSuccess) {
     for (const int number : {SIGUSR1, SIGTERM}) {
         Job job(folder_, on_threads(3, endless() + Arguments{"--metrics", folder_ / "metrics"}));
-        ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+        ASSERT_TRUE(job.wait_for_output(" iteration 3/", kStart));
         job.signal(number);
         EXPECT_EQ(job.wait(kEnd), number == SIGUSR1 ? 0 : 143) << job.error();
         expect_whole_metrics(folder_ / "metrics", job.output() + job.error());
@@ -153,7 +153,7 @@ TEST_F(Fault, CtrlCAndHangUpSaveTheStepAndEndAWorldOfThreads) {
     for (const int number : {SIGINT, SIGHUP}) {
         const std::string saved = folder_ / ("saved" + std::to_string(number));
         Job job(folder_, on_threads(2, endless() + Arguments{"--save", saved}));
-        ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+        ASSERT_TRUE(job.wait_for_output(" iteration 3/", kStart));
         job.signal(number);
         EXPECT_EQ(job.wait(kEnd), 128 + number) << job.error();
         EXPECT_THAT(job.error(),
@@ -213,7 +213,7 @@ TEST_F(Fault, ADivergedRunCountsWhatItSkippedAndIsNoSuccess) {
 
 TEST_F(Fault, SigtermEndsASingleRankThatNeverWaits) {
     Job job(folder_, Arguments{VOCABPIPE_TRAIN_GPT} + endless());  // without mpirun: one rank
-    ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+    ASSERT_TRUE(job.wait_for_output(" iteration 3/", kStart));
     job.signal(SIGTERM);
     EXPECT_EQ(job.wait(kEnd), 143) << job.error();
     expect_nothing_left();

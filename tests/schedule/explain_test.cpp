@@ -95,11 +95,9 @@ TEST(Explanation, FollowsTheIdleRankAcrossRanksToBeforeItWasIdle) {
     EXPECT_EQ(
         to_text(idle),
         "rank 0 is idle at 4 ns: since 2 ns it waits for what 0B0 needs, which begins at 6 ns\n"
-        "        5 ns ..        6 ns  rank 1  send to rank 0 gradient of microbatch 0: gives "
-        "0B0 its input\n"
-        "        3 ns ..        5 ns  rank 1  1B0: gives send to rank 0 gradient of "
-        "microbatch 0 its input\n"
-        "        2 ns ..        3 ns  rank 1  1F0: ran before S0\n");
+        "  5 ns .. 6 ns  rank 1  send to rank 0 gradient of microbatch 0: gives 0B0 its input\n"
+        "  3 ns .. 5 ns  rank 1  1B0: gives send to rank 0 gradient of microbatch 0 its input\n"
+        "  2 ns .. 3 ns  rank 1  1F0: ran before S0\n");
 }
 
 TEST(Explanation, SaysWhatABusyRankRunsAndWhenItHasFinished) {

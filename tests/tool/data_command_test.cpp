@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using testing::Outcome;
 using ::testing::StartsWith;
 using testing::TempFolder;
@@ -50,8 +51,8 @@ TEST(DataPrepare, WritesBytesThatInspectShows) {
     EXPECT_EQ(made.exit_code, 0);
     EXPECT_EQ(made.error, "");
     EXPECT_THAT(made.output,
-                MatchesRegex("set: 2 documents, 12 tokens, token type u16, vocabulary size 257, "
-                             "106 bytes, [0-9]+\\.[0-9] s\n"
+                MatchesRegex("set: 2 documents, 12 tokens, 106 bytes, [0-9]+\\.[0-9] s\n"
+                             "token type u16, vocabulary size 257\n"
                              "train with: --data-path set --vocab-size 257\n"));
     EXPECT_EQ(folder.names(), (Names{"a.txt", "b.txt", "set.bin", "set.idx"}));
     EXPECT_EQ(tokens_of(folder / "set"), (std::vector<int32_t>{'H', 'i', '\n', '\n', 'y', 'o', 'u',
@@ -78,7 +79,7 @@ TEST(DataInspect, ShowsTheSetsOfABlendAndTheirParts) {
         0);
     const Outcome one = vocabpipe_in(folder, "data inspect set --split 3,1");
     for (const char* line :
-         {"train          3 documents, 14 tokens\n", "valid          1 documents, 5 tokens\n",
+         {"train          3 documents, 14 tokens\n", "valid          1 document, 5 tokens\n",
           "documents end  with token 256\n",
           "train with     --data-path set --split 3,1 --vocab-size 257\n"}) {
         EXPECT_THAT(one.output, HasSubstr(line));
@@ -92,6 +93,22 @@ TEST(DataInspect, ShowsTheSetsOfABlendAndTheirParts) {
     const Outcome odd = vocabpipe_in(folder, "data inspect set 1 set");
     EXPECT_EQ(odd.exit_code, 2);
     EXPECT_THAT(odd.error, HasSubstr("data inspect: has 3 words"));
+}
+
+TEST(DataInspect, SaysThatOneDocumentCannotBeSplitAndNotToTrainWithIt) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.txt", "one\ntwo\n");
+    ASSERT_EQ(vocabpipe_in(folder, "data prepare --input a.txt --output set").exit_code, 0);
+    const Outcome seen = vocabpipe_in(folder, "data inspect set --split 90,10");
+    EXPECT_EQ(seen.exit_code, 0) << seen.error;
+    EXPECT_THAT(seen.output, HasSubstr("train          1 document, 9 tokens\n"
+                                       "valid          0 documents, 0 tokens\n"));
+    EXPECT_THAT(seen.output, HasSubstr("cannot train   the valid part is empty: --split divides "
+                                       "whole documents, and\n               there is 1;"));
+    EXPECT_THAT(seen.output, Not(HasSubstr("train with")));
+    // No run reads the test part.
+    EXPECT_THAT(vocabpipe_in(folder, "data inspect set --split 90,0,1").output,
+                HasSubstr("train with     --data-path set --split 90,0,1"));
 }
 
 TEST(DataPrepare, SplitsDocumentsByBlankLinesOrLines) {

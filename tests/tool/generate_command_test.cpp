@@ -100,7 +100,7 @@ TEST_F(GenerateCommand, TrainingGoesOnWithTheModelThatLoadNamesOrAnotherOfItsCon
     const Outcome anew =
         in_folder(train + "--model steps/step-00000150/config.json --train-iters 1");
     EXPECT_EQ(anew.exit_code, 0) << anew.error;
-    EXPECT_THAT(anew.output, HasSubstr("lm loss: 5."));  // ln 257: knows nothing
+    EXPECT_THAT(anew.output, HasSubstr("lm loss 5."));  // ln 257: knows nothing
     const Outcome twice = in_folder(train + "--model steps/step-00000150 --hidden-size 64");
     EXPECT_EQ(twice.exit_code, 2);
     EXPECT_THAT(twice.error, HasSubstr("--hidden-size: --model steps/step-00000150 says it"));

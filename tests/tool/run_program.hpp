@@ -15,6 +15,17 @@ struct Outcome {
     std::string output, error;
 };
 
+/// Text that was broken to fit a terminal, as one line.
+inline std::string unwrapped(const std::string& text) {
+    std::string line;
+    for (const char c : text) {
+        const bool space = c == ' ' || c == '\n';
+        if (space && line.ends_with(' ')) continue;
+        line += space ? ' ' : c;
+    }
+    return line;
+}
+
 /// Runs a shell command and collects what it prints.
 inline Outcome run_shell(const std::string& command) {
     const TempFolder folder;

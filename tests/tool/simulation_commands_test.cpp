@@ -58,9 +58,25 @@ TEST(SimulateCommand, PrintsTimeBubbleAndMemoryPerRank) {
                                            "makespan      330\n"
                                            "largest span  330\n"));
     EXPECT_THAT(outcome.output, HasSubstr("bubble        27.27 %\n"));
-    EXPECT_THAT(outcome.output, HasSubstr("\n   0   240    90  72.73 %"));
-    EXPECT_THAT(outcome.output, HasSubstr("\n   3   240    90  72.73 %"));
-    EXPECT_THAT(outcome.output, HasSubstr("activations"));
+    EXPECT_THAT(outcome.output, HasSubstr("\n   0   240    90  72.73 %\n"));
+    EXPECT_THAT(outcome.output, HasSubstr("\n   3   240    90  72.73 %\n"));
+    EXPECT_THAT(outcome.output,
+                HasSubstr("\nMiB at the peak of every rank: hidden size 1024, 1 x 2048 tokens per "
+                          "microbatch,\nbf16, 4 layers, 128000 vocabulary rows; without weights "
+                          "and optimizer\n\n"
+                          "rank   peak  activ  work\n"
+                          "   0  332.0  280.0  52.0\n"));
+}
+
+TEST(SimulateCommand, RefusesWhatWouldTakeTooMuchMemoryBeforeItMakesAnything) {
+    const TempFolder folder;
+    for (const std::string command :
+         {"simulate 1f1b", "timeline 1f1b --html a.html", "explain 1f1b"}) {
+        const Outcome outcome = vocabpipe_in(folder, command + " --pp 64 --microbatches 100000");
+        EXPECT_EQ(outcome.exit_code, 2);
+        EXPECT_THAT(outcome.error, HasSubstr("--microbatches 100000: with 64 stages up to 44800000 "
+                                             "passes, and at most 4000000 are taken here"));
+    }
 }
 
 TEST(SimulateCommand, AgreesWithTheQuickClockWhereCommunicationIsFree) {
@@ -331,9 +347,12 @@ TEST(TimelineCommand, StacksSchedulesAndTraces) {
         "timeline 1f1b 1f1b,vocab-mode=one_barrier,costs=10,20,5 t.json --pp 2 --microbatches 4 "
         "--html out.html --title 'A and B'");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-    EXPECT_THAT(outcome.output, HasSubstr("\n1f1b none, 2 ranks, 4 microbatches "));
-    EXPECT_THAT(outcome.output, HasSubstr("\n1f1b one_barrier, 2 ranks, 4 microbatches "));
-    EXPECT_THAT(outcome.output, HasSubstr("\ngpipe none, 2 ranks, 3 microbatches "));
+    EXPECT_THAT(testing::unwrapped(outcome.output),
+                HasSubstr(" % 1f1b none, 2 ranks, 4 microbatches "));
+    EXPECT_THAT(testing::unwrapped(outcome.output),
+                HasSubstr(" % 1f1b one_barrier, 2 ranks, 4 microbatches "));
+    EXPECT_THAT(testing::unwrapped(outcome.output),
+                HasSubstr(" % gpipe none, 2 ranks, 3 microbatches "));
     // Beside a measured run figures are nanoseconds.
     EXPECT_THAT(outcome.output, HasSubstr(" ns "));
     const std::string page = testing::read_file(folder / "out.html");
@@ -431,7 +450,8 @@ TEST(SimulationCommands, RefuseWhatCannotBe) {
                     HasSubstr(std::string("--costs ") + costs));
     }
     EXPECT_THAT(refused("simulate 1f1b --costs none.json" + size, 3), HasSubstr("none.json"));
-    EXPECT_THAT(refused("simulate 1f1b,foo=3" + size, 2), HasSubstr("--foo: there is no such flag"));
+    EXPECT_THAT(refused("simulate 1f1b,foo=3" + size, 2),
+                HasSubstr("--foo: there is no such flag"));
     EXPECT_THAT(refused("simulate 1f1b,pp=x" + size, 2), HasSubstr("pp"));
     EXPECT_THAT(refused("timeline 1f1b" + size, 2), HasSubstr("--html FILE"));
     EXPECT_THAT(refused("timeline none.json --html x.html", 3), HasSubstr("none.json"));

@@ -246,9 +246,9 @@ TEST_F(TrainGpt, LeavesTheLastRankWithoutLayersWhereAskedTo) {
     // An output layer of 2.2 layers, and of 1.7 that recompute: the last rank has none, or one.
     const std::string flags =
         "--train-iters 1 --num-layers 2 --vocab-mode redistributed --vocab-size 900";
-    EXPECT_THAT(threads(2, flags).output, ContainsRegex("\n +1 +[^ ]+ +1 +0 "));
+    EXPECT_THAT(threads(2, flags).output, ContainsRegex("\n +1 +1 +0 "));
     EXPECT_THAT(threads(2, flags + " --recompute-granularity full").output,
-                ContainsRegex("\n +1 +[^ ]+ +1 +1 "));
+                ContainsRegex("\n +1 +1 +1 "));
 }
 
 TEST_F(TrainGpt, WritesAProfileFromWhichTheNextRunBuildsItsOrder) {

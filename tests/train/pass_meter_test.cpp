@@ -48,6 +48,14 @@ int64_t cost(const TableCosts::OpCosts& costs, Op op) {
     return costs[static_cast<size_t>(op)];
 }
 
+TEST(PassMeter, TakesTheFirstStepIfThereIsNoOther) {
+    PassMeter meter;
+    meter.add_step({{pass(0, 0, 900'000)}}, some_program(), 1'000'000);
+    const MeasuredCosts costs = measured(meter);
+    EXPECT_EQ(cost(costs.wall.stage_ns[1], Op::F), 900'000);
+    EXPECT_EQ(costs.median_step_ns, 1'000'000);
+}
+
 TEST(PassMeter, TakesMeansWithinAStepAndMediansOverStepsWithoutTheFirst) {
     PassMeter meter;
     const Program program = some_program();

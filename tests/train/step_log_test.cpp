@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -49,21 +50,36 @@ protected:
 TEST_F(OfSteps, PrintsALineForEachThatTheIntervalAsksForAndTheLast) {
     options_.log_interval = 3;
     const std::string text = printed();
-    EXPECT_THAT(text, HasSubstr(" iteration        3/       4 |"));
-    EXPECT_THAT(text, HasSubstr(" iteration        4/       4 |"));
-    EXPECT_THAT(text, Not(HasSubstr(" iteration        2/")));
+    EXPECT_THAT(text, HasSubstr(" iteration 3/4 |"));
+    EXPECT_THAT(text, HasSubstr(" iteration 4/4 |"));
+    EXPECT_THAT(text, Not(HasSubstr(" iteration 2/")));
     EXPECT_THAT(text, Not(HasSubstr("\r")));
+}
+
+TEST_F(OfSteps, KeepToALineOf120ColumnsAndSayNanWithoutASign) {
+    const StepMetrics large{.step = 123456,
+                            .loss = 10.123456,
+                            .grad_norm = 123.456,
+                            .lr = 1.5e-4,
+                            .tokens_per_second = 1'234'567,
+                            .step_seconds = 12.3456};
+    EXPECT_LE(step_line(large, 500'000).size(), 120U) << step_line(large, 500'000);
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const std::string skipped =
+        step_line({.step = 3, .loss = -nan, .grad_norm = -nan, .updated = false}, 4);
+    EXPECT_THAT(skipped, HasSubstr(" iteration 3/4 | lm loss nan | grad norm nan | "));
+    EXPECT_THAT(skipped, ::testing::EndsWith(" | update skipped"));
 }
 
 TEST_F(OfSteps, ShowsABarOnATerminalAndTheLineOfTheLast) {
     options_.terminal_columns = [] { return 80; };
     std::string text = printed();
     EXPECT_THAT(text, HasSubstr("\r\033[K["));
-    EXPECT_THAT(text, Not(HasSubstr(" iteration        3/")));
-    EXPECT_THAT(text, HasSubstr("\r\033[K iteration        4/")) << "in a line of its own";
+    EXPECT_THAT(text, Not(HasSubstr(" iteration 3/")));
+    EXPECT_THAT(text, HasSubstr("\r\033[K iteration 4/")) << "in a line of its own";
     options_.log_interval_given = true;
     text = printed();
-    EXPECT_THAT(text, HasSubstr("\r\033[K iteration        3/"));
+    EXPECT_THAT(text, HasSubstr("\r\033[K iteration 3/"));
 }
 
 TEST_F(OfSteps, CountsThoseThatChangedNothing) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/explain.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -46,11 +47,15 @@ std::string to_text(const Explanation& explanation, const TimeText& time_text) {
     }
     text += " is idle" + now + ": since " + time(explanation.begin_ns) + " it waits for what " +
             explanation.name + " needs, which begins at " + time(explanation.end_ns) + "\n";
+    size_t width = 0;
+    for (const ChainLink& link : explanation.chain) {
+        width = std::max({width, time(link.begin_ns).size(), time(link.end_ns).size()});
+    }
     for (const ChainLink& link : explanation.chain) {
         const bool waits = link.cause == Cause::memory || link.cause == Cause::posting ||
                            link.cause == Cause::overhead;
-        text += padded(time(link.begin_ns), 12) + " .." + padded(time(link.end_ns), 12) +
-                "  rank " + std::to_string(link.rank) + "  " +
+        text += "  " + padded(time(link.begin_ns), width) + " .. " +
+                padded(time(link.end_ns), width) + "  rank " + std::to_string(link.rank) + "  " +
                 (waits ? std::string(to_string(link.cause)) : link.name) + ": " + link.why + "\n";
     }
     return text;

@@ -140,7 +140,8 @@ CheckpointSource find_checkpoint(const std::string& path, bool weights_only) {
     std::error_code ignored;
     if (!fs::is_directory(path, ignored)) {
         refuse(exists(path) ? "is a file; give the folder that it is in"
-                            : "there is no such folder; leave --load out to start a new run");
+                            : "there is no such folder; give one that train_gpt --save wrote, or "
+                              "that of a Hugging Face model (a new run needs no --load)");
     }
     if (exists(file_in(path, kTrainingFile))) return {path, !weights_only};
     const std::vector<SavedStep> steps = complete_steps(path);

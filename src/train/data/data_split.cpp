@@ -57,6 +57,19 @@ SplitProportions::Range SplitProportions::range(DataSplit split, int64_t count) 
     return {place(part), place(part + 1)};
 }
 
+std::string empty_part(const TokenSourceInfo& whole, DataSplit split) {
+    const std::string name(to_string(split));
+    std::string text = "the " + name + " part is empty";
+    if (whole.documents >= 0) {
+        text += ": --split divides whole documents, and there " +
+                (whole.documents == 1 ? "is 1" : "are " + std::to_string(whole.documents)) +
+                "; make more of them (data prepare --document-separator blank-lines or line)";
+    } else {
+        text += "; make it larger";
+    }
+    return text + ", or give --" + name + "-data-path instead of --split";
+}
+
 std::shared_ptr<const TokenSource> cut_split(std::shared_ptr<const TokenSource> whole,
                                              const SplitProportions& proportions, DataSplit split) {
     const int64_t documents = whole->info().documents;

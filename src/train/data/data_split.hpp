@@ -43,6 +43,9 @@ private:
     std::array<double, 3> fractions_{1, 0, 0};
 };
 
+/// What to say of a part that should hold something and is empty, and what to do.
+[[nodiscard]] std::string empty_part(const TokenSourceInfo& whole, DataSplit split);
+
 /// The part of `whole` for `split`: whole documents where the format knows documents, else tokens.
 /// May be empty.
 [[nodiscard]] std::shared_ptr<const TokenSource> cut_split(std::shared_ptr<const TokenSource> whole,

@@ -106,7 +106,13 @@ std::unique_ptr<const SampleSource> TrainingData::samples(
     std::vector<BlendedSamples::Part> blend;
     for (const WeightedPath& path : part(split).paths) {
         std::shared_ptr<const TokenSource> tokens = source(path.path);
-        if (!options_.split.empty()) tokens = cut_split(std::move(tokens), proportions_, split);
+        if (!options_.split.empty()) {
+            const TokenSourceInfo whole = tokens->info();
+            tokens = cut_split(std::move(tokens), proportions_, split);
+            if (tokens->size() == 0) {
+                throw InputFileError(path.path + ": " + empty_part(whole, split));
+            }
+        }
         TokenDatasetOptions own = options;
         if (part(split).paths.size() > 1) own.seed = derived_seed(options.seed, blend.size());
         blend.push_back({path.weight, std::make_unique<TokenDataset>(std::move(tokens), own)});

@@ -188,7 +188,7 @@ TEST_F(AsyncSave, KeepsASnapshotOfExactlyWhatIsStoredAndPlansIt) {
     (void)runs_.run(2, o);
     EXPECT_THAT(::testing::internal::GetCapturedStdout(),
                 AllOf(HasSubstr("copies for --async-save, in host memory and in the plan: rank 0 "),
-                      HasSubstr(", beside the steps; the copy took ")));
+                      HasSubstr(" beside the steps, copied in ")));
     const auto report = nlohmann::json::parse(read_file(o.report));
     for (const auto& rank : report.at("ranks")) {
         EXPECT_GT(rank.at("snapshot_bytes").get<int64_t>(), 0);

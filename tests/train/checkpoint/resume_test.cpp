@@ -413,14 +413,15 @@ TEST_F(Resume, SaysWhatIsNotAsItWasTheDataAmongIt) {
     };
     const std::string other = runs_.path("other.bin");
     write_file(other, read_file(runs_.path("tokens.bin")).substr(0, 4000));
-    EXPECT_THAT(output([&](TrainOptions& o) {
-                    o.data.path = {other};
-                    o.async_save = false;
-                    o.optimizer.clip_grad = 0.5F;
-                }),
-                HasSubstr("not as in the run that saved it: --clip-grad 0.5 (was 1), --data-path " +
-                          normal(other) + " (was " + normal(runs_.path("tokens.bin")) +
-                          "), samples-per-epoch 124 (was 249)\n"));
+    EXPECT_THAT(
+        output([&](TrainOptions& o) {
+            o.data.path = {other};
+            o.async_save = false;
+            o.optimizer.clip_grad = 0.5F;
+        }),
+        HasSubstr("not as in the run that saved it:\n  --clip-grad 0.5 (was 1)\n  --data-path " +
+                  normal(other) + " (was " + normal(runs_.path("tokens.bin")) +
+                  ")\n  samples-per-epoch 124 (was 249)\n"));
     // As former versions wrote numbers.
     const std::string file = step_folder(runs_.path("saved"), 3) + "/training.json";
     TrainingState state = parse_training_state(read_file(file), file);

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saving and loading for trainers of one's own.
+#include "src/train/checkpoint/load_checkpoint.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/checkpoint/save_checkpoint.hpp"
+#include "vocabpipe/checkpoint.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <span>
+#include <string>
+
+namespace vocabpipe {
+
+void save_step(Communicator& communicator, ModelRank& model, const std::string& folder,
+               const TrainingPosition& position) {
+    std::optional<SaveFolder> held;  // on one rank
+    communicator.agree([&] {
+        if (communicator.rank() == 0) held.emplace(folder, position.step - 1, std::string());
+    });
+    CheckpointSaver saver(communicator, model, held ? &*held : nullptr, {.root = folder});
+    const ModelConfig& config = model.config();
+    saver.begin({.step = position.step,
+                 .consumed_samples = position.consumed_samples,
+                 .seq_length = config.seq_length,
+                 .seed = position.seed,
+                 .dtype = config.dtype == DType::bf16 ? "bf16" : "fp32",
+                 .flags = {},
+                 .files = {}});
+    static_cast<void>(saver.finish());
+}
+
+std::optional<TrainingPosition> load_step(Communicator& communicator, ModelRank& model,
+                                          Context& ctx, const std::string& folder) {
+    std::string found;  // by one rank: another may look while a step is being saved
+    communicator.agree([&] {
+        if (communicator.rank() != 0 || is_before_first_step(folder)) return;
+        const CheckpointSource source = find_checkpoint(folder, false);
+        if (!source.training) {
+            throw InputFileError(source.folder + ": holds a model, not a step of a training");
+        }
+        found = source.folder;
+    });
+    const std::vector<std::byte> first =
+        communicator.all_gather(std::as_bytes(std::span(found))).front();
+    found.assign(reinterpret_cast<const char*>(first.data()), first.size());
+    if (found.empty()) return std::nullopt;
+    std::optional<Checkpoint> checkpoint;
+    communicator.agree([&] {
+        checkpoint.emplace(CheckpointSource{.folder = found, .training = true});
+        const ModelConfig& config = model.config();
+        check_same_model(checkpoint->config(), checkpoint->config_path(), config);
+        if (checkpoint->state()->seq_length == config.seq_length) return;
+        throw InputFileError(found + ": its sequences have " +
+                             std::to_string(checkpoint->state()->seq_length) +
+                             " tokens, those of this training " +
+                             std::to_string(config.seq_length) + "; give the same length");
+    });
+    checkpoint->verify(communicator);
+    communicator.agree([&] { checkpoint->fill(model, ctx); });
+    const TrainingState& state = *checkpoint->state();
+    return TrainingPosition{
+        .step = state.step, .consumed_samples = state.consumed_samples, .seed = state.seed};
+}
+
+}  // namespace vocabpipe
