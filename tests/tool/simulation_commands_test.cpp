@@ -393,7 +393,8 @@ TEST(SimulationCommands, RefuseWhatCannotBe) {
                     HasSubstr(std::string("--costs ") + costs));
     }
     EXPECT_THAT(refused("simulate 1f1b --costs none.json" + size, 3), HasSubstr("none.json"));
-    EXPECT_THAT(refused("simulate 1f1b,foo=3" + size, 2), HasSubstr("--foo: there is no such flag"));
+    EXPECT_THAT(refused("simulate 1f1b,foo=3" + size, 2),
+                HasSubstr("--foo: there is no such flag"));
     EXPECT_THAT(refused("simulate 1f1b,pp=x" + size, 2), HasSubstr("pp"));
     EXPECT_THAT(refused("timeline 1f1b" + size, 2), HasSubstr("--html FILE"));
     EXPECT_THAT(refused("timeline none.json --html x.html", 3), HasSubstr("none.json"));
