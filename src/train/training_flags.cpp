@@ -189,7 +189,8 @@ FlagGroup learning_rate_flags(TrainOptions& o) {
              .help = "Step at which --min-lr is reached",
              .unit = "STEPS",
              .range = at_least(1),
-             .unset = "--train-iters"},
+             .unset = "--train-iters",
+             .meaning = [&o, &l] { return std::to_string(l.decay_iters.value_or(o.train_iters)); }},
             {.names = "--lr-wsd-decay-style",
              .value = FlagText{
                  .set =
