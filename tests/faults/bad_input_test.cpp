@@ -637,14 +637,6 @@ TEST_F(Launch, MemoryThatTheSystemRefusesIsReportedAndEndsWithExitCode4) {
         HasSubstr("use a smaller model"));
 }
 
-TEST_F(Launch, AThreadThatTheSystemRefusesIsReportedWithTheLimits) {
-    const Arguments ranks =
-        small_model(data_) + Arguments{"--num-layers", "64", "--global-batch-size", "64"};
-    EXPECT_THAT(only_line(with_limit("ulimit -v 400000", on_threads(64, ranks)), 1),
-                AllOf(HasSubstr("--ranks 64: the thread of rank "),
-                      HasSubstr("raise ulimit -u (threads of a user) or ulimit -v (memory)")));
-}
-
 TEST_F(Launch, TraceThatCannotBeWrittenWholeLeavesNoFile) {
     // Files end at 16 KiB; the trace of two ranks is longer.
     const Arguments arguments = small_model(data_) + Arguments{"--trace-dir", folder_ / "traces"};
