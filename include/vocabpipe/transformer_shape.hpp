@@ -39,12 +39,13 @@ struct TransformerShape {
     /// Parameters of the whole model; a tied weight counts once.
     [[nodiscard]] int64_t parameters() const;
 
-    /// One layer's matrices: q, k and v together; the attention's output; the first of the
-    /// feed-forward part, a gated one's two together; the second.
+    /// The weight of a linear layer, [out, in].
     struct Matrix {
         int64_t in = 0;   ///< elements per token that it reads
         int64_t out = 0;  ///< and makes
     };
+    /// One layer's: q, k and v together; the attention's output; the first of the feed-forward
+    /// part, a gated one's two together; the second.
     [[nodiscard]] std::array<Matrix, 4> matrices() const;
     /// Forward FLOPs per token of one layer's linear layers: 2 per weight of a matrix.
     [[nodiscard]] double dense_flops() const;
