@@ -4,8 +4,10 @@
 set(launch_sources
   ${PROJECT_SOURCE_DIR}/src/tool/devices.cpp
   ${PROJECT_SOURCE_DIR}/src/tool/launch.cpp
+  ${PROJECT_SOURCE_DIR}/src/tool/launcher_watch.cpp
   ${PROJECT_SOURCE_DIR}/src/tool/run_signals.cpp
-  ${PROJECT_SOURCE_DIR}/src/tool/text.cpp)
+  ${PROJECT_SOURCE_DIR}/src/tool/text.cpp
+  ${PROJECT_SOURCE_DIR}/src/tool/watchdog.cpp)
 set(VOCABPIPE_BENCH_STEP_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/bench_step.cpp
   ${PROJECT_SOURCE_DIR}/src/tool/devices.cpp)

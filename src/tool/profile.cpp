@@ -69,7 +69,7 @@ void run(Options& options) {
         const bool writes = communicator.rank() == 0;
         communicator.agree([&] {
             if (!writes) return;
-            OutputCheck({options.launch.product_choices, options.train.schedule})
+            OutputCheck({options.train.products.choices_file, options.train.schedule})
                 .add("--output", options.output, profile_output());
             const OutputFile probe(options.output);  // rather now than afterwards
         });

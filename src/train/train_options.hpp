@@ -89,7 +89,6 @@ struct TrainOptions {
     ProductOptions products;  // for CUDA
     /// Called on every rank after the last step, with what ran it: --time-products.
     std::function<void(Communicator&, Device&)> after_training;
-    std::string time_products;             // --time-products; empty: none
     bool ranks_are_threads = false;        // memory is the process's, not the rank's
     std::function<bool()> stop_requested;  // SIGUSR1; empty: never
     std::function<int()> terminated;       // the signal that ends the run, 0: none; empty: never
