@@ -15,6 +15,7 @@ volatile std::sig_atomic_t stop_flag = 0;
 volatile std::sig_atomic_t ending = 0;
 /// When it came, on the monotonic clock; 0: never.
 std::atomic<int64_t> terminated_at_ns = 0;
+std::atomic<int64_t> interrupted_at_ns = 0;  ///< the same of SIGINT
 std::atomic<bool> announced = false;
 static_assert(std::atomic<int64_t>::is_always_lock_free);  // a handler may touch nothing else
 
@@ -32,11 +33,22 @@ void on_end(int signal) {
     if (terminated_at_ns.compare_exchange_strong(never, now_ns())) ending = signal;
 }
 
-void handle(int signal, void (*handler)(int), int flags = 0) {
+void handle(int signal, void (*handler)(int)) {
     struct sigaction action {};
     action.sa_handler = handler;
-    action.sa_flags = SA_RESTART | flags;
+    action.sa_flags = SA_RESTART;
     sigaction(signal, &action, nullptr);
+}
+
+/// Who presses Ctrl-C twice does not want to wait. A launcher that sends it to the process and to
+/// its group (`timeout` does) has sent it once.
+void on_interrupt(int signal) {
+    constexpr int64_t kSameNs = 200'000'000;
+    int64_t first = 0;
+    if (interrupted_at_ns.compare_exchange_strong(first, now_ns())) return on_end(signal);
+    if (now_ns() - first < kSameNs) return;
+    handle(signal, SIG_DFL);
+    raise(signal);
 }
 
 }  // namespace
@@ -44,7 +56,7 @@ void handle(int signal, void (*handler)(int), int flags = 0) {
 void install_run_signals() {
     handle(SIGUSR1, on_stop);
     handle(SIGTERM, on_end);
-    handle(SIGINT, on_end, SA_RESETHAND);  // who presses Ctrl-C twice does not want to wait
+    handle(SIGINT, on_interrupt);
     struct sigaction given {};
     sigaction(SIGHUP, nullptr, &given);
     if (given.sa_handler != SIG_IGN) handle(SIGHUP, on_end);  // nohup's word goes first

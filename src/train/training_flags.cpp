@@ -282,16 +282,16 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                  .unit = "NAME",
                  .choices = {"ordered", "native"}},
                 {.names = "--receive-ahead",
-                 .value =
-                     FlagText{.set =
-                                  [&t](const auto& words) {
-                                      t.receive_ahead = receive_ahead_from(words.back());
-                                  },
-                              .get =
-                                  [&t] {
-                                      return t.receive_ahead == 0 ? std::string("auto")
-                                                                  : std::to_string(t.receive_ahead);
-                                  }},
+                 .value = FlagText{.set =
+                                       [&t](const auto& words) {
+                                           t.receive_ahead = receive_ahead_from(words.back());
+                                       },
+                                   .get =
+                                       [&t] {
+                                           return t.receive_ahead == 0
+                                                      ? std::string("auto")
+                                                      : std::to_string(t.receive_ahead);
+                                       }},
                  .help = "Passes before its use that a receive is posted, or auto: as early as it "
                          "pays and memory allows",
                  .unit = "PASSES",

@@ -186,7 +186,7 @@ TEST_F(Fault, OneCommandLineBeginsARunAndGoesOnWithIt) {
 
 TEST_F(Fault, DataThatAreCutOffEndTheRunWithTheirName) {
     Job job(folder_, on_threads(2, endless()));
-    ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+    ASSERT_TRUE(job.wait_for_output(" iteration 3/", kStart));
     std::filesystem::resize_file(data_ + ".bin", 0);
     EXPECT_EQ(job.wait(kEnd), 3) << job.error();
     EXPECT_THAT(job.error(), HasSubstr(data_ + ".bin: ends at byte "));
@@ -195,7 +195,7 @@ TEST_F(Fault, DataThatAreCutOffEndTheRunWithTheirName) {
 
 TEST_F(Fault, DataThatAreReplacedAreToldOfAtTheEnd) {
     Job job(folder_, on_threads(2, endless()));
-    ASSERT_TRUE(job.wait_for_output(" iteration        3/", kStart));
+    ASSERT_TRUE(job.wait_for_output(" iteration 3/", kStart));
     write_dataset(folder_ / "new", some_tokens(5000));
     std::filesystem::rename(folder_ / "new.bin", data_ + ".bin");
     job.signal(SIGUSR1);

@@ -76,7 +76,7 @@ TEST(PlanText, SaysWhatWasNotConsideredIfNothingFitsAndWhatIsTight) {
     const std::string text = plan_text(make_plan(options), 5);
     EXPECT_THAT(text, HasSubstr("Nothing fits. Recomputation (--recompute-granularity)"));
     EXPECT_THAT(text,
-                HasSubstr("replicas and tensor or expert parallel ranks are not considered."));
+                HasSubstr("replicas and tensor or expert\nparallel ranks are not considered."));
 }
 
 }  // namespace
