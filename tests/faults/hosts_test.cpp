@@ -13,6 +13,7 @@ namespace {
 
 using std::chrono::seconds;
 using ::testing::ContainsRegex;
+using ::testing::IsEmpty;
 
 constexpr seconds kStart{30};  // on a machine that others use as well
 constexpr seconds kEnd{20};
