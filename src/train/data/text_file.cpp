@@ -17,7 +17,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr size_t kBlockBytes = size_t{1} << 20;
+constexpr size_t kReadBytes = size_t{1} << 20;
 
 /// An open file descriptor. Read in blocks and not mapped: the input may be on a slow network disk
 /// and may grow.
@@ -94,7 +94,7 @@ int64_t text_file_bytes(const std::string& path) {
 void read_text_file(const std::string& path, const std::function<void(std::string_view)>& take) {
     const TextFile file(path);
     (void)file.bytes();
-    std::string block(kBlockBytes, '\0');
+    std::string block(kReadBytes, '\0');
     for (bool first = true;; first = false) {
         const size_t filled = file.read(block);
         const auto text = std::string_view(block).substr(0, filled);
