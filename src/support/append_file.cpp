@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/append_file.hpp"
 
+#include "src/support/output_file.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 #include <cerrno>
 #include <cstring>
@@ -12,14 +14,17 @@ namespace vocabpipe {
 
 void throw_append_error(const std::string& flag, const std::string& path, const char* doing,
                         int error) {
-    throw OutputFileError(flag + " " + path + ": cannot " + doing + " the file: " +
-                          std::strerror(error) + "; free space or choose another place");
+    throw OutputFileError(flag + " " + path + ": cannot " + doing +
+                          " the file: " + std::strerror(error) +
+                          (error == ENXIO ? "; nothing reads this pipe: start its reader first"
+                                          : "; free space or choose another place"));
 }
 
 AppendFile::AppendFile(std::string flag, std::string path, Mode mode)
     : flag_(std::move(flag)), path_(std::move(path)) {
-    const char* how = mode == Mode::go_on ? "a" : mode == Mode::begin_anew ? "w" : "wx";
-    file_.reset(std::fopen(path_.c_str(), how));
+    const int how = mode == Mode::go_on ? O_APPEND : mode == Mode::begin_anew ? O_TRUNC : O_EXCL;
+    const int file = open_without_waiting(path_, O_WRONLY | O_CREAT | how);
+    if (file >= 0) file_.reset(fdopen(file, mode == Mode::go_on ? "a" : "w"));
     if (!file_ && mode == Mode::must_be_new && errno == EEXIST) return;
     if (!file_) fail("create");
     std::setvbuf(file_.get(), nullptr, _IOFBF, 4096);

@@ -30,9 +30,17 @@ void throw_output_error(const std::string& path, const char* what, int error) {
         remedy = ": create the folder first";
     } else if (error == EACCES || error == EROFS) {
         remedy = ": choose a folder that you can write to";
+    } else if (error == ENXIO) {
+        remedy = ": nothing reads this pipe; start its reader first";
     }
     throw OutputFileError(path + ": " + what + ": " + std::generic_category().message(error) +
                           remedy);
+}
+
+int open_without_waiting(const std::string& path, int flags) {
+    const int file = ::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (file >= 0) ::fcntl(file, F_SETFL, ::fcntl(file, F_GETFL) & ~O_NONBLOCK);
+    return file;
 }
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
@@ -43,7 +51,7 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
     buffer_.reserve(kBufferBytes);
     if (std::filesystem::exists(path_, ignored) &&
         !std::filesystem::is_regular_file(path_, ignored)) {
-        file_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+        file_ = open_without_waiting(path_, O_WRONLY);
         if (file_ < 0) throw_output_error(path_, "cannot open", errno);
     }
     for (int attempt = 0; file_ < 0; ++attempt) {

@@ -10,6 +10,10 @@
 
 namespace vocabpipe {
 
+/// open(), which waits for a pipe's reader: without one it is -1 with errno ENXIO here. Writes
+/// wait.
+[[nodiscard]] int open_without_waiting(const std::string& path, int flags);
+
 /// A file that appears under its name only when it is complete. Bytes go to a temporary name in the
 /// same folder; publish() renames. Every failure is an OutputFileError with the file and the
 /// reason; a file not published is removed with the object. Devices and pipes (/dev/null) are

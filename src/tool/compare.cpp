@@ -34,6 +34,9 @@ json read_report(const std::string& path) {
                                  kAdvice);
         }
     }
+    if (!report.at("ranks").is_array()) {
+        throw InputFileError(path + ": \"ranks\" is no list; " + kAdvice);
+    }
     return report;
 }
 

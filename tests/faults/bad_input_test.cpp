@@ -689,6 +689,15 @@ TEST_F(Launch, ResultsThatCannotBePrintedAreAnError) {
     }
 }
 
+TEST_F(Launch, PipesThatNothingReadsAreNotWaitedFor) {
+    const std::string pipe = folder_ / "pipe";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    for (const char* flag : {"--metrics", "--report"}) {
+        EXPECT_THAT(only_line(on_threads(2, small_model(data_) + Arguments{flag, pipe}), 1),
+                    AllOf(HasSubstr(pipe), HasSubstr("nothing reads this pipe")));
+    }
+}
+
 TEST_F(Launch, OutputsMayBeDevices) {
     const Arguments arguments =
         small_model(data_) + Arguments{"--report", "/dev/null", "--metrics", "/dev/null"};

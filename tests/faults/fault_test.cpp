@@ -174,8 +174,8 @@ TEST_F(Fault, AReaderThatGoesAwaySavesTheStepAndEndsTheRun) {
 TEST_F(Fault, OneCommandLineBeginsARunAndGoesOnWithIt) {
     const std::string saved = folder_ / "saved";
     const auto run = [&](const std::string& steps) {
-        Arguments arguments = small_model(data_) +
-                              Arguments{"--train-iters", steps, "--load", saved, "--save", saved};
+        Arguments arguments = small_model(data_) + Arguments{"--train-iters", steps,    "--load",
+                                                             saved + "/",     "--save", saved};
         Job job(folder_, on_threads(2, arguments));
         EXPECT_EQ(job.wait(kStart), 0) << job.error();
         return job.output();

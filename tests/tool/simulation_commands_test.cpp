@@ -376,12 +376,13 @@ TEST(TimelineCommand, DoesNotReplaceItsInput) {
 
 TEST(CompareCommand, RefusesWhatIsNoReportAndShowsLossesThatAreNotFinite) {
     const TempFolder folder;
-    const auto compare = [&](const std::string& loss, const std::string& mode) {
+    const auto compare = [&](const std::string& loss, const std::string& mode,
+                             const std::string& ranks = "[]") {
         testing::write_file(folder / "r.json",
                             R"({"schedule":"1f1b\u001b[31m","vocab_mode":)" + mode +
                                 R"(,"tokens_per_second":1,"first_loss":5.5,"last_loss":)" + loss +
                                 R"(,"bubble":0.1,"simulated_tokens_per_second":1,)"
-                                R"("simulated_bubble":0.1,"ranks":[]})");
+                                R"("simulated_bubble":0.1,"ranks":)" + ranks + "}");
         return vocabpipe_in(folder, "compare r.json");
     };
     const Outcome diverged = compare("null", R"("none")");
@@ -391,6 +392,7 @@ TEST(CompareCommand, RefusesWhatIsNoReportAndShowsLossesThatAreNotFinite) {
     const Outcome wrong = compare("5.0", "3");
     EXPECT_EQ(wrong.exit_code, 3);
     EXPECT_THAT(wrong.error, HasSubstr("r.json: is no report of train_gpt (no valid vocab mode)"));
+    EXPECT_THAT(compare("5.0", R"("none")", "{}").error, HasSubstr("\"ranks\" is no list"));
     const Outcome none = vocabpipe_in(folder, "compare .");
     EXPECT_EQ(none.exit_code, 3);
     EXPECT_THAT(none.error, HasSubstr("is a folder"));
