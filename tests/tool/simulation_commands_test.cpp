@@ -382,7 +382,8 @@ TEST(CompareCommand, RefusesWhatIsNoReportAndShowsLossesThatAreNotFinite) {
                             R"({"schedule":"1f1b\u001b[31m","vocab_mode":)" + mode +
                                 R"(,"tokens_per_second":1,"first_loss":5.5,"last_loss":)" + loss +
                                 R"(,"bubble":0.1,"simulated_tokens_per_second":1,)"
-                                R"("simulated_bubble":0.1,"ranks":)" + ranks + "}");
+                                R"("simulated_bubble":0.1,"ranks":)" +
+                                ranks + "}");
         return vocabpipe_in(folder, "compare r.json");
     };
     const Outcome diverged = compare("null", R"("none")");
