@@ -4,8 +4,6 @@
 #include "src/support/text_layout.hpp"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <map>
 #include <set>
 
@@ -15,15 +13,6 @@ namespace {
 
 /// Published runs took up to 3.7 % more memory than planned (docs/planning.md, "Is it true?").
 constexpr double kTight = 0.05;
-
-[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
-    char text[512];
-    va_list arguments;
-    va_start(arguments, pattern);
-    std::vsnprintf(text, sizeof text, pattern, arguments);
-    va_end(arguments);
-    return text;
-}
 
 std::string gib(int64_t bytes) {
     return format("%.2f", static_cast<double>(bytes) / (1 << 30));

@@ -154,8 +154,7 @@ std::string Flag::text() const {
                               return *number ? shortest(**number) : std::string();
                           },
                           []<Number T>(T* number) { return shortest(*number); },
-                      }  // namespace vocabpipe
-                      ,
+                      },
                       value);
 }
 

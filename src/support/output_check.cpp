@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/output_check.hpp"
 
+#include "src/support/same_file.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -47,14 +48,6 @@ OutputKind kind(std::string_view name, std::vector<std::string_view> beginnings,
                 };
                 return std::ranges::any_of(beginnings, begins) && std::ranges::all_of(words, has);
             }};
-}
-
-/// The same file, or the same name of one that is not there yet.
-bool same_file(const std::string& a, const std::string& b) {
-    std::error_code none_there;
-    return a == b || fs::equivalent(a, b, none_there) ||
-           fs::weakly_canonical(fs::absolute(a, none_there), none_there) ==
-               fs::weakly_canonical(fs::absolute(b, none_there), none_there);
 }
 
 }  // namespace

@@ -2,8 +2,23 @@
 #include "src/support/text_layout.hpp"
 
 #include <algorithm>
+#include <cstdarg>
+#include <cstdio>
 
 namespace vocabpipe {
+
+std::string format(const char* pattern, ...) {
+    va_list arguments;
+    va_start(arguments, pattern);
+    va_list again;
+    va_copy(again, arguments);
+    std::string text(
+        static_cast<size_t>(std::max(0, std::vsnprintf(nullptr, 0, pattern, arguments))), '\0');
+    std::vsnprintf(text.data(), text.size() + 1, pattern, again);
+    va_end(again);
+    va_end(arguments);
+    return text;
+}
 
 std::string wrap_text(std::string_view text, size_t indent, size_t used, size_t width) {
     constexpr size_t kNarrowest = 12;  // rather a long line than one word per line

@@ -14,6 +14,9 @@ namespace vocabpipe {
 /// Columns that texts and tables keep to; step lines of training keep to 120.
 inline constexpr size_t kTextWidth = 80;
 
+/// What printf would print.
+[[nodiscard, gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
+
 /// Breaks each line of `text` at spaces into lines of at most `width` characters (a longer word
 /// stays whole), of which all but the first begin with `indent` spaces. `used`: columns that
 /// something before it takes on the first line. No line break at the end is added.

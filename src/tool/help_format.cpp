@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/help_format.hpp"
 
+#include "src/support/text_layout.hpp"
 #include "src/tool/flag_parser.hpp"
 
 #include <algorithm>
@@ -13,47 +14,31 @@ namespace vocabpipe::tool {
 
 namespace {
 
-constexpr size_t kColumns = 80;
 constexpr size_t kMeaning = 30;  // where the text of a flag begins
 
-/// Blanks separate words; a list that is too long for a line also ends behind a comma.
-std::vector<std::string> words_of(const std::string& text) {
-    constexpr size_t kLongest = kColumns - kMeaning;
-    std::vector<std::string> words;
+/// With single blanks between words; a list that is too long for a line has some behind commas.
+std::string words_of(const std::string& text) {
+    constexpr size_t kLongest = kTextWidth - kMeaning;
+    std::string words;
     std::istringstream in(text);
     for (std::string word; in >> word;) {
         while (word.size() > kLongest && word.rfind(',', kLongest - 1) != std::string::npos) {
             const size_t end = word.rfind(',', kLongest - 1) + 1;
-            words.push_back(word.substr(0, end));
+            words += (words.empty() ? "" : " ") + word.substr(0, end);
             word.erase(0, end);
         }
-        words.push_back(word);
+        words += (words.empty() ? "" : " ") + word;
     }
     return words;
-}
-
-/// Appends `text` to `line`, from column `begin` on in every line.
-std::string wrapped(std::string line, size_t begin, const std::string& text) {
-    size_t at = line.size();
-    bool first = true;
-    for (const std::string& word : words_of(text)) {
-        if (!first && at + 1 + word.size() > kColumns) {
-            line += "\n";
-            at = 0;
-        }
-        const size_t blanks = at < begin ? begin - at : first ? 0 : 1;
-        line += std::string(blanks, ' ') + word;
-        at += blanks + word.size();
-        first = false;
-    }
-    return line;
 }
 
 /// `left` in the first column, `text` in the second; below each other where `left` is long.
 std::string two_columns(const std::string& left, const std::string& text) {
     if (text.empty()) return "  " + left + "\n";
-    if (left.size() + 4 > kMeaning) return "  " + left + "\n" + wrapped("", kMeaning, text) + "\n";
-    return wrapped("  " + left, kMeaning, text) + "\n";
+    std::string line = "  " + left;
+    if (left.size() + 4 > kMeaning) line += "\n" + std::string(kMeaning, ' ');
+    if (line.size() < kMeaning) line.resize(kMeaning, ' ');
+    return line + wrap_text(words_of(text), kMeaning, kMeaning) + "\n";
 }
 
 std::string names_of(const CLI::Option& option) {
@@ -99,7 +84,7 @@ public:
         std::string text;
         std::istringstream in(app->get_description());
         for (std::string line; std::getline(in, line);) {
-            text += (line.size() > kColumns ? wrapped("", 0, line) : line) + "\n";
+            text += (line.size() > kTextWidth ? wrap_text(words_of(line)) : line) + "\n";
         }
         return text;
     }

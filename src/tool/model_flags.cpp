@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/model_flags.hpp"
 
+#include "src/support/same_file.hpp"
 #include "src/tool/flag_parser.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/text.hpp"
@@ -8,9 +9,7 @@
 #include "vocabpipe/error.hpp"
 
 #include <cstdio>
-#include <filesystem>
 #include <string>
-#include <system_error>
 
 namespace vocabpipe::tool {
 
@@ -20,16 +19,6 @@ namespace {
 CLI::App& last_wins(CLI::App& app) {
     app.option_defaults()->take_last();
     return app;
-}
-
-/// However they are spelt, whether they exist or not.
-bool same_folder(const std::string& a, const std::string& b) {
-    const auto plain = [](const std::string& path) {
-        std::error_code ignored;
-        return std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored) / "",
-                                                 ignored);
-    };
-    return !a.empty() && !b.empty() && plain(a) == plain(b);
 }
 
 }  // namespace
@@ -43,7 +32,8 @@ ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options)
 void ModelFlags::resolve() {
     ModelConfig& m = options_.model;
     // One command line for a job that is started again and again, as Megatron's.
-    if (same_folder(options_.load, options_.save) && !options_.finetune &&
+    if (!options_.load.empty() && !options_.save.empty() &&
+        same_file(options_.load, options_.save) && !options_.finetune &&
         is_before_first_step(options_.load)) {
         if (first_of_launch()) {
             std::printf("--load %s: no step is there yet, a new run begins\n",

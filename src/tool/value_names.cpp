@@ -51,7 +51,7 @@ std::vector<Names> known() {
         {"--recompute-granularity", recompute_names()},
         {"--dialect", dialects},
         {"--output-dialect", names_of({CsvDialect::automatic, CsvDialect::current, CsvDialect::old,
-                                       CsvDialect::vocabpipe})},
+                                       CsvDialect::vocabpipe, CsvDialect::lowered})},
         {"--communication-order",
          names_of({CommunicationOrder::lanes, CommunicationOrder::streams,
                    CommunicationOrder::launches, CommunicationOrder::serial})},

@@ -26,8 +26,6 @@ namespace {
 /// Programs list every pass of a step on every rank: beyond this they fill the memory by
 /// themselves.
 constexpr int64_t kMostMicrobatches = int64_t{1} << 16;
-/// Keeps every product of two sizes far inside 64 bits; no real model comes near.
-constexpr int64_t kLargestSize = int64_t{1} << 24;
 
 template <typename T>
 std::string text(T value) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/progress_bar.hpp"
 
+#include "src/support/text_layout.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,13 +16,6 @@ constexpr int kWidestBar = 40;
 constexpr int kNarrowestBar = 5;
 constexpr std::chrono::milliseconds kBetween{100};
 constexpr double kNewShare = 0.05;  // of the latest step in the mean: some twenty steps count
-
-template <typename... Values>
-std::string format(const char* how, Values... values) {
-    char text[128];
-    std::snprintf(text, sizeof text, how, values...);
-    return text;
-}
 
 std::string time_text(double seconds) {
     // Beyond the longest that anybody waits, and what is no number.

@@ -5,7 +5,6 @@
 #include "src/support/text_layout.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -21,13 +20,6 @@ double mib(int64_t bytes) {
 
 double share(int64_t part, int64_t whole) {
     return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-}
-
-template <typename... Values>
-std::string text_of(const char* how, Values... values) {
-    std::array<char, 512> text;
-    std::snprintf(text.data(), text.size(), how, values...);
-    return text.data();
 }
 
 /// Prints as "nan", never as "-nan".
@@ -165,7 +157,7 @@ std::vector<RankReport> gather_rank_reports(Communicator& communicator, const Ra
 }
 
 void print_report(const RunReport& report) {
-    const auto tenths = [](double value) { return text_of("%.1f", value); };
+    const auto tenths = [](double value) { return format("%.1f", value); };
     TextTable table;
     table.row({"rank", "busy", "bubble", "live peak", "arena", "persistent", "predicted",
                "measured", "error"});
@@ -178,7 +170,7 @@ void print_report(const RunReport& report) {
         const bool alone = !report.one_process && sharers(report, r.memory_of) < 2;
         table.cell(alone ? tenths(mib(r.predicted_peak_bytes())) : "-");
         table.cell(alone ? tenths(mib(r.measured_peak_bytes)) : "-");
-        table.cell(alone ? text_of("%+.1f", 100 * memory_error_of(report, static_cast<int>(rank)))
+        table.cell(alone ? format("%+.1f", 100 * memory_error_of(report, static_cast<int>(rank)))
                          : "-");
     }
     std::printf("\n%s", table.text().c_str());
@@ -202,21 +194,21 @@ void print_report(const RunReport& report) {
         std::printf("%s\n", wrap_text(text, 2).c_str());
     };
     const auto ms = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
-    say(text_of(
-        "prediction: step %.1f ms simulated from measured passes (%.2f ms of it outside the "
-        "program), %.1f ms measured (median), error %+.1f %% | memory error %+.1f %%",
-        ms(report.predicted_step_ns), ms(report.fixed_step_ns), ms(report.measured_step_ns),
-        100 * report.step_error(), 100 * report.memory_error()));
+    say(
+        format("prediction: step %.1f ms simulated from measured passes (%.2f ms of it outside the "
+               "program), %.1f ms measured (median), error %+.1f %% | memory error %+.1f %%",
+               ms(report.predicted_step_ns), ms(report.fixed_step_ns), ms(report.measured_step_ns),
+               100 * report.step_error(), 100 * report.memory_error()));
     if (report.shared_cores > 0) {
-        say(text_of(
-            "%d ranks share %d core%s: passes take longer while others compute, which the "
-            "prediction does not know",
-            report.ranks_sharing, report.shared_cores, report.shared_cores == 1 ? "" : "s"));
+        say(
+            format("%d ranks share %d core%s: passes take longer while others compute, which the "
+                   "prediction does not know",
+                   report.ranks_sharing, report.shared_cores, report.shared_cores == 1 ? "" : "s"));
     }
     say(
-        text_of("last step: %.1f ms simulated with every pass as long as it was, %.1f ms executed, "
-                "error %+.1f %%",
-                ms(report.replayed_ns), ms(report.executed_ns), 100 * report.replay_error()));
+        format("last step: %.1f ms simulated with every pass as long as it was, %.1f ms executed, "
+               "error %+.1f %%",
+               ms(report.replayed_ns), ms(report.executed_ns), 100 * report.replay_error()));
 }
 
 void write_report(const std::string& path, const RunReport& report) {

@@ -4,11 +4,15 @@
 #include "src/support/flag.hpp"
 #include "src/train/train_options.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace vocabpipe {
+
+/// Keeps every product of two sizes far inside 64 bits; no real model comes near.
+inline constexpr int64_t kLargestSize = int64_t{1} << 24;
 
 /// What flags say that is no option by itself: it is resolved, together, when all are read.
 struct UnresolvedFlags {

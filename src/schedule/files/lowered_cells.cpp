@@ -15,10 +15,6 @@ namespace {
 
 constexpr size_t kTransfersOfMicrobatch = 4;
 
-bool is_backward(Op op) {
-    return op == Op::B || op == Op::I;
-}
-
 class Checker {
 public:
     Checker(const Schedule& schedule, const std::vector<TransferCell>& cells)

@@ -10,6 +10,11 @@
 
 namespace vocabpipe::files {
 
+/// What gives the gradient of a stage's input, which travels.
+[[nodiscard]] constexpr bool is_backward(Op op) {
+    return op == Op::B || op == Op::I;
+}
+
 /// A cell that is no pass, and where it stands.
 struct TransferCell {
     Transfer word;

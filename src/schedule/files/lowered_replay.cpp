@@ -102,7 +102,7 @@ private:
     /// The send of the pass's input, if another rank makes it.
     std::optional<Message> needed_by(const Pass& pass) const {
         const bool forward = pass.op == Op::F;
-        if (!forward && pass.op != Op::B && pass.op != Op::I) return std::nullopt;
+        if (!forward && !is_backward(pass.op)) return std::nullopt;
         const int64_t stage = int64_t{pass.stage} + (forward ? -1 : 1);
         if (stage < 0 || stage == schedule_.stages) return std::nullopt;
         const auto from = static_cast<uint32_t>(stage);

@@ -2,6 +2,7 @@
 #include "src/schedule/files/lowered_tokens.hpp"
 
 #include "src/schedule/files/cell.hpp"
+#include "src/schedule/files/lowered_cells.hpp"
 #include "src/schedule/files/tokens.hpp"
 
 #include <algorithm>
@@ -20,10 +21,6 @@ struct Cell {
     uint32_t stage = 0;
     uint32_t microbatch = 0;
 };
-
-bool is_backward_token(Op op) {
-    return op == Op::B || op == Op::I;
-}
 
 class Lowering {
 public:
@@ -139,13 +136,13 @@ private:
     bool ready(const Pass& pass) const {
         if (pass.op == Op::F)
             return pass.stage == 0 || arrived_[index(true, pass.stage, pass.microbatch)];
-        if (!is_backward_token(pass.op) || pass.stage + 1 == schedule_.stages) return true;
+        if (!is_backward(pass.op) || pass.stage + 1 == schedule_.stages) return true;
         return arrived_[index(false, pass.stage, pass.microbatch)];
     }
 
     void send(const Pass& pass, std::vector<std::vector<Cell>>& rows) {
         const bool forward = pass.op == Op::F;
-        if (!forward && !is_backward_token(pass.op)) return;
+        if (!forward && !is_backward(pass.op)) return;
         if (forward ? pass.stage + 1 == schedule_.stages : pass.stage == 0) return;
         const uint32_t stage = forward ? pass.stage + 1U : pass.stage - 1U;
         arrived_[index(forward, stage, pass.microbatch)] = true;
@@ -173,7 +170,7 @@ private:
                 pending.push_back({{}, Transfer::wait_send_b, cell.stage, cell.microbatch});
             }
             for (const Pass& pass : cell.passes) {
-                if (!is_backward_token(pass.op)) continue;
+                if (!is_backward(pass.op)) continue;
                 const auto wait = std::ranges::find_if(pending, [&](const Cell& one) {
                     return one.word == Transfer::wait_send_f && one.stage == pass.stage &&
                            one.microbatch == pass.microbatch;
