@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/eager_1f1b.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/placement.hpp"
 #include "schedules/rank_list.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/gpipe.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/rank_list.hpp"
 #include "schedules/straight.hpp"

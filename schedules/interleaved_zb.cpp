@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/interleaved_zb.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/chunk_list.hpp"
 #include "schedules/interleaved_table.hpp"

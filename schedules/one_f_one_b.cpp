@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/one_f_one_b.hpp"
+#include "schedules/families.hpp"
 
-#include "schedules/eager_1f1b.hpp"
 #include "schedules/rank_list.hpp"
 #include "schedules/straight.hpp"
 #include "schedules/vocabulary_slots.hpp"

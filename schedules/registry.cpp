@@ -5,20 +5,8 @@
 #include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/stage_layout.hpp"
 
-#include "schedules/dualpipe_v.hpp"
-#include "schedules/eager_1f1b.hpp"
-#include "schedules/gpipe.hpp"
-#include "schedules/group_interleaved.hpp"
-#include "schedules/interleaved.hpp"
-#include "schedules/interleaved_zb.hpp"
-#include "schedules/looped_bfs.hpp"
-#include "schedules/one_f_one_b.hpp"
+#include "schedules/families.hpp"
 #include "schedules/placement.hpp"
-#include "schedules/v_half.hpp"
-#include "schedules/v_one_f_one_b.hpp"
-#include "schedules/v_search.hpp"
-#include "schedules/zb.hpp"
-#include "schedules/zb_v.hpp"
 
 #include "src/support/nearest_name.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/v_one_f_one_b.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/v_pattern.hpp"
 

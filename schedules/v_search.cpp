@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/v_search.hpp"
+#include "schedules/families.hpp"
 
 #include "vocabpipe/error.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/zb.hpp"
+#include "schedules/families.hpp"
 
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/pass_times.hpp"

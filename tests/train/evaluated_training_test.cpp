@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that evaluate, and runs whose batches grow, through train().
 #include "src/train/checkpoint/checkpoint_folder.hpp"
-#include "src/train/training_plan.hpp"
+#include "src/train/run/training_plan.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/choice_file.hpp"
 #include "tests/train/data/expect_error.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/sequence_losses.hpp"
+#include "src/train/evaluate/sequence_losses.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/pass_meter.hpp"
+#include "src/train/measure/pass_meter.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,9 +4,9 @@
 // that costs nothing.
 #include "vocabpipe/profile.hpp"
 
-#include "src/schedule/files/strict_json.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
+#include "src/support/strict_json.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
