@@ -2,51 +2,51 @@
 // The rule of every family; registry.cpp lists them by name.
 #pragma once
 
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 namespace vocabpipe {
 
 /// One forward, one backward: at most p-r microbatches in flight on rank r, plus one per barrier;
 /// with interlaced vocabulary layers floor(3p/2)-r. A `warm_up_depth` above 1 gives eager_1f1b.
-[[nodiscard]] Schedule one_f_one_b(const GenerateOptions& options);
+[[nodiscard]] Schedule one_f_one_b(const ScheduleOptions& options);
 
 /// 1F1B with warm-up depth D (`warm_up_depth`, default 2): 1+D(p-1-r) microbatches in flight on
 /// rank r. Hides boundary latency up to (D-1)(F+B)/2 that plain 1F1B pays on every round trip.
-[[nodiscard]] Schedule eager_1f1b(const GenerateOptions& options);
+[[nodiscard]] Schedule eager_1f1b(const ScheduleOptions& options);
 
 /// All forwards, then all backwards: all m microbatches in flight.
-[[nodiscard]] Schedule gpipe(const GenerateOptions& options);
+[[nodiscard]] Schedule gpipe(const ScheduleOptions& options);
 
 /// Interleaved 1F1B: v stages per rank in a loop, microbatches in groups of N (`group_size`,
 /// default p). (v-1)N+2(p-1-r)+1 chunks in flight on rank r, 1/v of the bubble of 1F1B.
-[[nodiscard]] Schedule interleaved(const GenerateOptions& options);
+[[nodiscard]] Schedule interleaved(const ScheduleOptions& options);
 
 /// Group-interleaved 1F1B: interleaved with split backwards, groups of g = `group_size` <= p
 /// (default p) microbatches. p+(v-1)g-r chunks in flight on rank r for g >= p/2. Throws UsageError
 /// for g > p.
-[[nodiscard]] Schedule group_interleaved(const GenerateOptions& options);
+[[nodiscard]] Schedule group_interleaved(const ScheduleOptions& options);
 
 /// Looped breadth-first: every chunk runs all its microbatches before the next one. mv chunks in
 /// flight; each stage is visited once per direction, so sharded weights are gathered twice per
 /// step.
-[[nodiscard]] Schedule looped_bfs(const GenerateOptions& options);
+[[nodiscard]] Schedule looped_bfs(const ScheduleOptions& options);
 
 /// ZB(k): at most k = `memory_limit` microbatches in flight on every rank, p (default, the peak of
 /// 1F1B) or more; the warm-up is made for the costs. At F = I = W it has no bubble from 2p-1 on and
 /// holds no more. Throws UsageError for fewer than p.
-[[nodiscard]] Schedule zb(const GenerateOptions& options);
+[[nodiscard]] Schedule zb(const ScheduleOptions& options);
 /// ZB-H1: ZB(p).
-[[nodiscard]] Schedule zb_h1(const GenerateOptions& options);
+[[nodiscard]] Schedule zb_h1(const ScheduleOptions& options);
 /// ZB-H2: ZB(2p).
-[[nodiscard]] Schedule zb_h2(const GenerateOptions& options);
+[[nodiscard]] Schedule zb_h2(const ScheduleOptions& options);
 
 /// Interleaved zero bubble (ZB1P): interleaved 1F1B with I in place of B and W as filler. vp chunks
 /// in flight on every rank, a third of the bubble of interleaved 1F1B at F = I = W.
-[[nodiscard]] Schedule interleaved_zb(const GenerateOptions& options);
+[[nodiscard]] Schedule interleaved_zb(const ScheduleOptions& options);
 
 /// ZB-V: two stages per rank in a V, no bubble at F = I = W, the memory of 1F1B (2p chunks) on
 /// every rank.
-[[nodiscard]] Schedule zb_v(const GenerateOptions& options);
+[[nodiscard]] Schedule zb_v(const ScheduleOptions& options);
 
 // Two fixed patterns on the V placement (schedules reference, 5.11; zero-bubble V paper).
 // Rule: one microbatch every six slots, W where the pattern is free; then passes of the warm-up and
@@ -55,11 +55,11 @@ namespace vocabpipe {
 
 /// Equal memory on every rank, within one chunk: 2 floor(p/2) + 2 chunks, about half of 1F1B's 2p.
 /// Bubble: 6 floor((p+1)/2) - 7 slots; 1 at p = 2.
-[[nodiscard]] Schedule v_half(const GenerateOptions& options);
+[[nodiscard]] Schedule v_half(const ScheduleOptions& options);
 
 /// Equal memory on every rank, within one chunk: 2 ceil((p-1)/3) + 2 chunks, about a third of 2p.
 /// Bubble: 4p - 5 slots; 4p - 7 where 3 divides p. Latency costs idle time for every microbatch.
-[[nodiscard]] Schedule v_min(const GenerateOptions& options);
+[[nodiscard]] Schedule v_min(const ScheduleOptions& options);
 
 /// 1F1B with an unsplit backward on the V placement (schedules reference, 5.13; "v1f1b" in
 /// sail-sg's repository).
@@ -69,7 +69,7 @@ namespace vocabpipe {
 /// Bubble at F = 1, B = 2, m >= 2p: 5p - 5 slots where p mod 3 = 1, otherwise 5p - 9 to 5p - 6.
 /// Memory: 2 floor(2p/3) + 2 chunks on every rank, where 1F1B needs 2p on rank 0.
 /// Independent of the costs. Any p and m.
-[[nodiscard]] Schedule v_one_f_one_b(const GenerateOptions& options);
+[[nodiscard]] Schedule v_one_f_one_b(const ScheduleOptions& options);
 
 /// The best of all repeated patterns on the V placement that keep at most memory_limit chunks alive
 /// on any rank, for the given costs (schedules reference, 5.12), refined for them (4.4).
@@ -86,10 +86,10 @@ namespace vocabpipe {
 /// which is the default: more brings nothing. Throws UsageError with the least possible k below
 /// that. Any p and m. Time: some 0.1 s at p = 8, 0.3 s at p = 16, 3 s at p = 32 on one core,
 /// whatever m. The same options give the same list.
-[[nodiscard]] Schedule v_search(const GenerateOptions& options);
+[[nodiscard]] Schedule v_search(const ScheduleOptions& options);
 
 /// DualPipeV: two stages per rank in a V, forwards and backwards of different microbatches in
 /// overlapped pairs (Pass::with_next). 2p+1 chunks in flight on every rank.
-[[nodiscard]] Schedule dualpipe_v(const GenerateOptions& options);
+[[nodiscard]] Schedule dualpipe_v(const ScheduleOptions& options);
 
 }  // namespace vocabpipe

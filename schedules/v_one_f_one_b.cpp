@@ -115,7 +115,7 @@ Rows pull_in(const Rows& rows) {
 
 }  // namespace
 
-Schedule v_one_f_one_b(const GenerateOptions& options) {
+Schedule v_one_f_one_b(const ScheduleOptions& options) {
     const Rows rows = repeat(pattern_of(options.ranks), kDataflow, options.microbatches);
     return schedule_of(pull_in(rows), options, false);
 }

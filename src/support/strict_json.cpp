@@ -31,6 +31,29 @@ std::string one_line(const std::string& key) {
     return (plain ? key : nlohmann::json(key).dump(-1, ' ', true)).substr(0, kLongest);
 }
 
+std::string todays_name(const std::string& key,
+                        std::span<const StrictJson::OlderName> older_names) {
+    for (const StrictJson::OlderName& one : older_names) {
+        if (key == one.older) return std::string(one.name);
+    }
+    return key;
+}
+
+void use_todays_names(nlohmann::json& value, std::span<const StrictJson::OlderName> older_names) {
+    if (value.is_object()) {
+        for (const StrictJson::OlderName& one : older_names) {
+            const auto found = value.find(one.older);
+            if (found == value.end()) continue;
+            nlohmann::json moved = std::move(*found);
+            value.erase(found);
+            value[std::string(one.name)] = std::move(moved);
+        }
+    }
+    if (value.is_structured()) {
+        for (nlohmann::json& inner : value) use_todays_names(inner, older_names);
+    }
+}
+
 }  // namespace
 
 StrictJson::StrictJson(std::shared_ptr<const std::string> file,
@@ -38,7 +61,8 @@ StrictJson::StrictJson(std::shared_ptr<const std::string> file,
                        std::string path)
     : file_(std::move(file)), root_(std::move(root)), value_(value), path_(std::move(path)) {}
 
-StrictJson StrictJson::parse(std::string_view text, std::string name) {
+StrictJson StrictJson::parse(std::string_view text, std::string name,
+                             std::span<const OlderName> older_names) {
     using nlohmann::json;
     std::vector<std::set<std::string>> keys;  // of the objects that are open
     const auto refuse = [&](const std::string& what) { throw InputFileError(name + ": " + what); };
@@ -49,18 +73,19 @@ StrictJson StrictJson::parse(std::string_view text, std::string name) {
         if (event == json::parse_event_t::object_start) keys.emplace_back();
         if (event == json::parse_event_t::object_end) keys.pop_back();
         if (event == json::parse_event_t::key &&
-            !keys.back().insert(parsed.get<std::string>()).second) {
+            !keys.back().insert(todays_name(parsed.get<std::string>(), older_names)).second) {
             refuse(parsed.dump(-1, ' ', true, json::error_handler_t::replace) +
                    " is given twice in one object; keep one");
         }
         return true;
     };
-    std::shared_ptr<const json> root;
+    std::shared_ptr<json> root;
     try {
-        root = std::make_shared<const json>(json::parse(text, watch));
+        root = std::make_shared<json>(json::parse(text, watch));
     } catch (const json::exception& error) {
         refuse("not valid JSON: " + without_label(error.what()));
     }
+    if (!older_names.empty()) use_todays_names(*root, older_names);
     const json* value = root.get();
     return {std::make_shared<const std::string>(std::move(name)), std::move(root), value, ""};
 }

@@ -5,7 +5,7 @@
 #include "tests/runtime/cuda_devices.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 

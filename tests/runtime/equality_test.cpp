@@ -3,7 +3,7 @@
 // and runs that only differ in when things happen equal each other.
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <gtest/gtest.h>
 
@@ -32,12 +32,12 @@ World threads(int ranks) {
 struct RunSetup {
     ModelConfig config;
     std::string family = "1f1b";
-    GenerateOptions generate{};  ///< vocab_size is filled in
+    ScheduleOptions generate{};  ///< vocab_size is filled in
     int64_t sequences = 2;
     PipelineOptions run{};
 
     [[nodiscard]] Schedule schedule() const {
-        GenerateOptions options = generate;
+        ScheduleOptions options = generate;
         options.vocab_size = config.vocab_size;
         return vocabpipe::generate(family, options);
     }
@@ -332,7 +332,7 @@ TEST_P(SameBits, ForOrdersBuiltFromOtherCosts) {
                 if (skipped(turn++)) continue;
                 RunSetup other = s;
                 other.generate.costs = PassCosts::uniform(c.forward, c.backward, 1);
-                other.generate.c0_margin = c.margin;
+                other.generate.broadcast_margin = c.margin;
                 const Schedule reordered = other.schedule();
                 if (accumulation_order(reordered) != accumulation_order(schedule)) continue;
                 other.run.costs =

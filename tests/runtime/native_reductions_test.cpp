@@ -3,7 +3,7 @@
 // same bits as ordered reductions, by another way.
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <gtest/gtest.h>
 

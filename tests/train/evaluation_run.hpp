@@ -26,10 +26,10 @@ struct EvaluationSetup {
 template <typename Body>
 auto evaluate_on_threads(const EvaluationSetup& setup, const Body& body) {
     const Schedule schedule =
-        evaluation_schedule(generate(setup.family, {.ranks = setup.ranks,
-                                                    .microbatches = setup.microbatches,
-                                                    .vocab_mode = setup.mode,
-                                                    .vocab_size = setup.config.vocab_size}));
+        evaluation_schedule(make_schedule(setup.family, {.ranks = setup.ranks,
+                                                         .microbatches = setup.microbatches,
+                                                         .vocab_mode = setup.mode,
+                                                         .vocab_size = setup.config.vocab_size}));
     ModelPartition partition = even_partition(setup.config, schedule, setup.micro_batch_size);
     partition.training = false;
     const StepSizes sizes = step_sizes(setup.config, partition, schedule);

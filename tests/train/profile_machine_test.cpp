@@ -64,7 +64,7 @@ TEST(ProfileMachine, MeasuresEveryPassOfEveryStageAndShard) {
         }
         ASSERT_EQ(p.costs.rank_ns.size(), 2U);
         for (const TableCosts::OpCosts& costs : p.costs.rank_ns) {
-            for (const Op op : {Op::E, Op::G, Op::S, Op::T, Op::Norm, Op::Update}) {
+            for (const Op op : {Op::E, Op::G, Op::S, Op::T, Op::Report, Op::Update}) {
                 EXPECT_GT(costs[static_cast<size_t>(op)], 0) << family << traits(op).name;
             }
         }

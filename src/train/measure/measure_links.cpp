@@ -74,8 +74,8 @@ public:
         std::vector<int64_t> begins;
         std::vector<int64_t> durations;
         for (int i = 0; i <= size_; ++i) {
-            // exchange: blocks of the partial sum; gather: everybody's part in the whole.
-            begins.push_back(what == Do::exchange ? bytes * i / size_ : bytes * i);
+            // all_to_all: blocks of the partial sum; gather: everybody's part in the whole.
+            begins.push_back(what == Do::all_to_all ? bytes * i / size_ : bytes * i);
         }
         Transfer transfer{.what = what,
                           .channel = Channel::collective,
@@ -84,7 +84,7 @@ public:
                           .send = out,
                           .receive = what == Do::broadcast ? out : in,
                           .block_begin = begins};
-        if (what == Do::exchange) {
+        if (what == Do::all_to_all) {
             const int64_t mine =
                 begins[static_cast<size_t>(rank_) + 1] - begins[static_cast<size_t>(rank_)];
             transfer.receive = in.first(static_cast<size_t>(mine * size_));
@@ -187,7 +187,7 @@ LinkTimes measure_links(Communicator& communicator, Device& device, Transport& t
         add(Do::send, 2, bytes, links.message(bytes, options.repetitions));
     }
     if (!options.collectives) return result;
-    for (const Do what : {Do::broadcast, Do::all_gather, Do::exchange, Do::gather}) {
+    for (const Do what : {Do::broadcast, Do::all_gather, Do::all_to_all, Do::gather}) {
         for (const int64_t bytes : options.bytes) {
             add(what, size, bytes, links.collective(what, bytes, options.repetitions));
         }

@@ -14,8 +14,8 @@ namespace vocabpipe {
 
 struct MeasureLinksOptions {
     std::vector<int64_t> bytes;  ///< message sizes, each >= 1
-    bool collectives = false;    ///< broadcast, all_gather, exchange and gather over all ranks, too
-    int repetitions = 15;        ///< the median counts; enough to leave out a descheduled core
+    bool collectives = false;  ///< broadcast, all_gather, all_to_all and gather over all ranks, too
+    int repetitions = 15;      ///< the median counts; enough to leave out a descheduled core
 };
 
 struct LinkTimes {

@@ -48,12 +48,12 @@ struct OwnTime {
     int64_t cpu_ns = 0;
 };
 
-/// Of the passes among one rank's spans. Combines and folds run on the same thread, also in the
+/// Of the passes among one rank's spans. Local actions run on the same thread, also in the
 /// midst of a pass that polls: their time is not the pass's.
 std::vector<OwnTime> own_times(std::span<const Span> spans, const Program& program) {
     std::vector<std::pair<int64_t, int64_t>> local;
     for (const Span& span : spans) {
-        if (span.lane == Lane::combine) local.emplace_back(span.begin_ns, span.end_ns);
+        if (span.lane == Lane::local) local.emplace_back(span.begin_ns, span.end_ns);
     }
     std::sort(local.begin(), local.end());
     std::vector<OwnTime> times;
@@ -126,7 +126,7 @@ void PassMeter::add_step(const Timeline& mine, const Program& program, int64_t d
     for (const Span& span : mine.spans) {
         first = std::min(first, span.begin_ns);
         last = std::max(last, span.end_ns);
-        if (span.lane != Lane::combine) continue;
+        if (span.lane != Lane::local) continue;
         local_.wall += span.end_ns - span.begin_ns;
         local_.cpu += span.cpu_ns;
         local_bytes_ += operand_bytes(program, program.actions[span.action]);

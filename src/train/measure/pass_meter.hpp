@@ -16,7 +16,7 @@ namespace vocabpipe {
 
 /// Costs of a run, equal on every rank. Links are not in them (measure_links.hpp).
 struct MeasuredCosts {
-    /// How long passes took, from begin to end, without combines and folds that ran inside: what
+    /// How long passes took, from begin to end, without local actions that ran inside: what
     /// predicts this machine as it is, with as many ranks per core as there were. fixed_ns is what
     /// a step takes besides its program, loading the batch mostly: the slowest rank's median.
     TableCosts wall;
@@ -77,7 +77,7 @@ private:
     size_t steps_ = 0;  ///< added, the first one included
     std::map<Key, std::vector<Sample>> passes_;
     std::vector<int64_t> durations_, fixed_;
-    Sample local_;  ///< combines and folds, all steps
+    Sample local_;  ///< local actions, all steps
     int64_t local_bytes_ = 0;
 };
 

@@ -49,13 +49,13 @@ int sharers(const RunReport& report, int first) {
                       [first](const RankReport& r) { return r.memory_of == first; }));
 }
 
-/// What passes, combines and folds kept busy. On a host CPU time counts; on a GPU they overlap, and
+/// What passes and local actions kept busy. On a host CPU time counts; on a GPU they overlap, and
 /// count once.
 int64_t busy_ns(const Timeline& timeline) {
     int64_t cpu = 0;
     std::vector<std::pair<int64_t, int64_t>> times;
     for (const Span& span : timeline.spans) {
-        if (span.lane != Lane::compute && span.lane != Lane::combine) continue;
+        if (span.lane != Lane::compute && span.lane != Lane::local) continue;
         cpu += span.cpu_ns;
         times.emplace_back(span.begin_ns, span.end_ns);
     }
@@ -80,7 +80,7 @@ void RankUsage::add_step(const Timeline& timeline, int64_t duration_ns) {
     int64_t first = INT64_MAX;
     int64_t last = INT64_MIN;
     for (const Span& span : timeline.spans) {
-        if (span.lane != Lane::compute && span.lane != Lane::combine) continue;
+        if (span.lane != Lane::compute && span.lane != Lane::local) continue;
         first = std::min(first, span.begin_ns);
         last = std::max(last, span.end_ns);
     }

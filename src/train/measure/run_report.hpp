@@ -17,7 +17,7 @@ public:
     void add_step(const Timeline& timeline, int64_t duration_ns);
     /// Steps have another size from now on: the median is of theirs.
     void forget_durations() { durations_.clear(); }
-    /// CPU time of passes, combines and folds over the steps' duration.
+    /// CPU time of passes, local actions over the steps' duration.
     [[nodiscard]] double busy_share() const;
     /// 1 - busy time / time of the compute lane from its first to its last pass.
     [[nodiscard]] double bubble() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows about what runs: the model, its steps, the schedule, the device.
 #include "src/train/options/train_flags.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <climits>
 #include <initializer_list>

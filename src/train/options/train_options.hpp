@@ -57,7 +57,8 @@ struct TrainOptions {
     std::string cost_file;                        // --schedule-costs FILE, a profile; empty: none
     int receive_ahead = 0;                        // --receive-ahead; 0: auto
     Reductions reductions = Reductions::ordered;  // --reduction; the same bits on every transport
-    int64_t c0_margin = 0;     // --c0-margin, in the unit of F,B; nanoseconds where measured
+    int64_t broadcast_margin =
+        0;                     // --broadcast-margin, in the unit of F,B; nanoseconds where measured
     int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores
 
     EvaluationOptions evaluation;

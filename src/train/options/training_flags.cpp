@@ -15,7 +15,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Of a pass, in any unit: a sixteenth of what generate() allows.
+/// Of a pass, in any unit: a sixteenth of what make_schedule() allows.
 constexpr double kMostCost = 0x1p36;
 
 /// All of `text`; none where it is no decimal number.
@@ -320,8 +320,8 @@ FlagGroup cost_flags(TrainOptions& o) {
                  .unit = "COSTS",
                  .choices = {"auto"},
                  .free = true},
-                {.names = "--c0-margin",
-                 .value = &o.c0_margin,
+                {.names = "--broadcast-margin,--c0-margin",
+                 .value = &o.broadcast_margin,
                  .help = "Part of B kept free for the broadcast of X, in the unit of F,B; "
                          "nanoseconds with a profile or auto",
                  .unit = "COST",

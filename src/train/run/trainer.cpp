@@ -331,7 +331,7 @@ private:
     void evaluate(int64_t step) {
         const EvaluationResult result = evaluation_->run(step);
         if (rank_ != 0) return;
-        say(result.line());
+        log_line(result.line());
         if (!output_failure_) write_log([&] { log_->add(result.metrics()); });
     }
 
@@ -343,7 +343,7 @@ private:
         const std::string text =
             describe_non_finite(found, options_.model, step, result.loss, result.grad_norm);
         if (found.weights.empty() && !options_.stop_at_non_finite) {
-            say(text + "; the step is skipped");
+            log_line(text + "; the step is skipped");
             return;
         }
         if (saver_) print_saved(saver_->finish());
@@ -359,7 +359,7 @@ private:
         const std::string text = std::to_string(skipped_) + " of " + std::to_string(steps) +
                                  " steps were skipped, for the loss or a gradient was not finite";
         if (skipped_in_a_row_ == 0) {
-            say(text);
+            log_line(text);
             return;
         }
         throw AgreedError(ExitCode::not_finite,
@@ -387,11 +387,11 @@ private:
                 text + (saver_ ? "; saved " + step_folder(options_.save, step)
                                : std::string("; nothing was saved, for --save is not given")));
         }
-        say(text);
+        log_line(text);
     }
 
     /// From rank 0, between steps.
-    void say(const std::string& line) {
+    void log_line(const std::string& line) {
         if (rank_ != 0) return;
         log_->clear_bar();
         std::printf("%s\n", line.c_str());
@@ -407,9 +407,9 @@ private:
     void save(int64_t step) {
         if (saver_->pending()) {
             if (rank_ == 0 && saver_->writing() && !said_that_saves_wait_) {
-                say("step " + std::to_string(step) +
-                    " waits until the step before it is saved, as others will: writing takes "
-                    "longer than the steps between two saves");
+                log_line("step " + std::to_string(step) +
+                         " waits until the step before it is saved, as others will: writing takes "
+                         "longer than the steps between two saves");
                 said_that_saves_wait_ = true;
             }
             print_saved(saver_->finish());
@@ -427,7 +427,7 @@ private:
     /// Of data files that somebody touched meanwhile: a later start would read something else.
     void say_changed_data() {
         if (!watched_) return;
-        for (const std::string& change : watched_->changes()) say("data: " + change);
+        for (const std::string& change : watched_->changes()) log_line("data: " + change);
     }
 
     void print_saved(const std::optional<SaveReport>& saved) {

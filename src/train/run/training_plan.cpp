@@ -9,7 +9,7 @@
 #include "src/train/options/check_options.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/flop_costs.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/schedule_file.hpp"
 #include "vocabpipe/with_recomputation.hpp"
@@ -71,7 +71,7 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
     if (!options_.layout.empty()) read_layout();
     if (is_schedule_file(options_.schedule)) read_file();
     recompute_ = granularity(options_.recompute, recomputes_by_itself(), options_.schedule);
-    make_schedules(given_costs(options_, recompute_), kUnit * options_.c0_margin);
+    make_schedules(given_costs(options_, recompute_), kUnit * options_.broadcast_margin);
     check_layers();
     partition_ = {.layers_per_stage = layers_of_stages(),
                   .micro_batch_size = options_.micro_batch_size,
@@ -112,22 +112,22 @@ PassCosts TrainingPlan::rebuild(const TableCosts& measured) {
     costs_.replicas = 1;  // the schedule is one pipeline's
     PassCosts costs = PassCosts::of(costs_, sizes_, schedule());
     costs_.replicas = mesh_.data;
-    make_schedules(costs, options_.c0_margin);
+    make_schedules(costs, options_.broadcast_margin);
     lower_all();
     return costs;
 }
 
-void TrainingPlan::make_schedules(const PassCosts& costs, int64_t c0_margin) {
+void TrainingPlan::make_schedules(const PassCosts& costs, int64_t broadcast_margin) {
     steps_.clear();
     const auto add = [this](int microbatches, Schedule schedule) {
         steps_.push_back(
             {.microbatches = microbatches, .schedule = std::move(schedule), .programs = {}});
     };
-    Schedule full = make_schedule(costs, c0_margin, microbatches());
+    Schedule full = schedule_for(costs, broadcast_margin, microbatches());
     Schedule evaluation = evaluation_schedule(full);
     if (!options_.evaluation.skip_train) {
         add(microbatches(), std::move(full));
-        for (const int m : batch_sizes_.smaller()) add(m, make_schedule(costs, c0_margin, m));
+        for (const int m : batch_sizes_.smaller()) add(m, schedule_for(costs, broadcast_margin, m));
     }
     if (evaluates(options_)) add(microbatches(), std::move(evaluation));
 }
@@ -200,10 +200,10 @@ void TrainingPlan::read_file() {
     notes_ = std::move(file.notes);
 }
 
-Schedule TrainingPlan::make_schedule(const PassCosts& costs, int64_t c0_margin,
-                                     int microbatches) const {
+Schedule TrainingPlan::schedule_for(const PassCosts& costs, int64_t broadcast_margin,
+                                    int microbatches) const {
     const auto order = [&](const PassCosts& under) {
-        return make_order(under, c0_margin, microbatches);
+        return make_order(under, broadcast_margin, microbatches);
     };
     const bool inserts = recompute_ != Recompute::none && !recomputes_by_itself();
     return inserts ? with_recomputation(costs, order) : order(costs);
@@ -213,25 +213,25 @@ bool TrainingPlan::recomputes_by_itself() const {
     return file_ && has_recomputation(*file_);
 }
 
-Schedule TrainingPlan::make_order(const PassCosts& costs, int64_t c0_margin,
+Schedule TrainingPlan::make_order(const PassCosts& costs, int64_t broadcast_margin,
                                   int microbatches) const {
     if (file_) {
-        return complete(*file_, {.vocab_mode = options_.vocab_mode,
-                                 .vocab_size = options_.model.vocab_size,
-                                 .costs = costs,
-                                 .search_moves = options_.search_moves});
-    }
-    return generate(options_.schedule, {.ranks = mesh_.pipeline,
-                                        .microbatches = microbatches,
-                                        .vocab_mode = options_.vocab_mode,
+        return finish_schedule(*file_, {.vocab_mode = options_.vocab_mode,
                                         .vocab_size = options_.model.vocab_size,
-                                        .chunks = chunks(),
-                                        .warm_up_depth = options_.warm_up_depth,
-                                        .group_size = options_.group_size,
-                                        .memory_limit = options_.memory_limit,
                                         .costs = costs,
-                                        .c0_margin = c0_margin,
                                         .search_moves = options_.search_moves});
+    }
+    return make_schedule(options_.schedule, {.ranks = mesh_.pipeline,
+                                             .microbatches = microbatches,
+                                             .vocab_mode = options_.vocab_mode,
+                                             .vocab_size = options_.model.vocab_size,
+                                             .chunks = chunks(),
+                                             .warm_up_depth = options_.warm_up_depth,
+                                             .group_size = options_.group_size,
+                                             .memory_limit = options_.memory_limit,
+                                             .costs = costs,
+                                             .broadcast_margin = broadcast_margin,
+                                             .search_moves = options_.search_moves});
 }
 
 int TrainingPlan::chunks() const {
@@ -486,7 +486,7 @@ Profile TrainingPlan::profile(const TableCosts& costs, std::vector<Op> derived,
     profile.sizes = sizes_;
     for (int rank = 0; rank < mesh_.pipeline; ++rank) {
         profile.persistent.push_back(persistent_alone(rank));
-        for (const Op op : {Op::Norm, Op::Update}) {  // of the whole rank, as one replica does it
+        for (const Op op : {Op::Report, Op::Update}) {  // of the whole rank, as one replica does it
             profile.costs.rank_ns[static_cast<size_t>(rank)][static_cast<size_t>(op)] *= mesh_.data;
         }
     }

@@ -94,13 +94,13 @@ private:
     [[nodiscard]] PersistentBytes persistent_alone(int pipeline_rank) const;
     void read_layout();
     void read_file();
-    [[nodiscard]] Schedule make_schedule(const PassCosts& costs, int64_t c0_margin,
-                                         int microbatches) const;
+    [[nodiscard]] Schedule schedule_for(const PassCosts& costs, int64_t broadcast_margin,
+                                        int microbatches) const;
     /// Of the passes other than R, unless the file has its own.
-    [[nodiscard]] Schedule make_order(const PassCosts& costs, int64_t c0_margin,
+    [[nodiscard]] Schedule make_order(const PassCosts& costs, int64_t broadcast_margin,
                                       int microbatches) const;
     /// All schedules, then all programs.
-    void make_schedules(const PassCosts& costs, int64_t c0_margin);
+    void make_schedules(const PassCosts& costs, int64_t broadcast_margin);
     void lower_all();
     [[nodiscard]] bool recomputes_by_itself() const;  ///< R in the file
     [[nodiscard]] int chunks() const;

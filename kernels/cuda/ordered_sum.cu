@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/check.hpp"
-#include "kernels/cuda/fold.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/ordered_sum.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -32,18 +32,18 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void fold_rows(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) {
+void ordered_sum(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) {
     require(count >= 1, "at least one block");
     require(has_shape(blocks, count * out.rows, out.cols), "blocks of shape (count rows, cols)");
     if (out.size() == 0) return;
     with_element_type(blocks.dtype, [&]<typename In>() {
         with_element_type(out.dtype, [&]<typename Out>() {
-            const auto fold = [&]<int kCount>() {
+            const auto add = [&]<int kCount>() {
                 launch(ctx, fold_kernel<In, Out, kCount>, blocks_for(out.rows, 1), kThreads,
                        blocks.as<In>(), out.rows * blocks.stride, blocks.stride, count,
                        out.as<Out>(), out.stride, out.rows, out.cols);
             };
-            with_vectors(fold, blocks, out);
+            with_vectors(add, blocks, out);
         });
     });
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/fold.hpp"
+#include "kernels/reference/ordered_sum.hpp"
 
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
 
 namespace vocabpipe::kernels::reference {
 
-void fold_rows(Context& /*ctx*/, ConstTensor blocks, int64_t count, Tensor out) {
+void ordered_sum(Context& /*ctx*/, ConstTensor blocks, int64_t count, Tensor out) {
     require(count >= 1, "at least one block");
     require(has_shape(blocks, count * out.rows, out.cols), "blocks of shape (count rows, cols)");
     if (blocks.dtype == DType::fp64) {

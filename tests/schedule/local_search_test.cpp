@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vocabpipe/improve.hpp"
+#include "vocabpipe/local_search.hpp"
 
 #include "tests/support/brute_force_checker.hpp"
 #include "tests/support/random_schedule.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/pass_times.hpp"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(Improve, KeepsSchedulesValidWithinMemoryAndNeverLonger) {
     for (int i = 0; i < 200; ++i) {
         const Schedule schedule = random_schedule(random, {.one_in_forward_only = 16});
         const PassCosts costs = PassCosts::uniform(10 + i % 7, 17, 5);
-        const Schedule better = improve(schedule, costs, {.moves = 3000});
+        const Schedule better = local_search(schedule, costs, {.moves = 3000});
         ASSERT_EQ(brute_force_fault(better), "") << describe(schedule) << describe(better);
         const int64_t before = time_passes(schedule, costs).makespan;
         const int64_t after = time_passes(better, costs).makespan;
@@ -63,16 +63,16 @@ TEST(Improve, LeavesListsOfOnePassAlone) {
     schedule.input = ShardMap::whole(4, 3, 0);
     schedule.output = ShardMap::whole(4, 3, 2);
     schedule.passes = {{{Op::E, 0, 0}}, {{Op::F, 0, 0}}, {{Op::S, 0, 0}}};
-    EXPECT_EQ(improve(schedule, PassCosts(), {.moves = 5}).passes, schedule.passes);
+    EXPECT_EQ(local_search(schedule, PassCosts(), {.moves = 5}).passes, schedule.passes);
 }
 
 TEST(Improve, GivesTheSameScheduleForTheSameSeed) {
-    const Schedule schedule = generate(
+    const Schedule schedule = make_schedule(
         "1f1b",
         {.ranks = 4, .microbatches = 8, .vocab_mode = VocabMode::one_barrier, .vocab_size = 100});
     const PassCosts costs = PassCosts::uniform(11, 19, 3);
-    const Schedule once = improve(schedule, costs, {.moves = 20000, .seed = 5});
-    const Schedule again = improve(schedule, costs, {.moves = 20000, .seed = 5});
+    const Schedule once = local_search(schedule, costs, {.moves = 20000, .seed = 5});
+    const Schedule again = local_search(schedule, costs, {.moves = 20000, .seed = 5});
     EXPECT_EQ(once.passes, again.passes);
 }
 

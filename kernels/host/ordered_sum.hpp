@@ -10,6 +10,6 @@ namespace vocabpipe::kernels::host {
 /// +
 /// ... of blocks (count rows, cols), block-major, added in this order in fp32 and rounded once to
 /// the type of `out`. blocks and out are fp32 or bf16, each on its own.
-void fold_rows(Context& ctx, ConstTensor blocks, int64_t count, Tensor out);
+void ordered_sum(Context& ctx, ConstTensor blocks, int64_t count, Tensor out);
 
 }  // namespace vocabpipe::kernels::host

@@ -11,8 +11,8 @@
 
 namespace vocabpipe {
 
-/// What generate() is to make.
-struct GenerateOptions {
+/// What make_schedule() is to make.
+struct ScheduleOptions {
     int ranks = 1;                           ///< p
     int microbatches = 1;                    ///< m, of one step
     VocabMode vocab_mode = VocabMode::none;  ///< what happens to the vocabulary layers
@@ -28,10 +28,10 @@ struct GenerateOptions {
     /// depends on them, and vocabulary passes are placed by them.
     PassCosts costs;
     /// Latency to hide between the last stage's F and the earliest S, in the unit of the costs:
-    /// 1F1B's orders are built for B - c0_margin. 0 keeps the paper's lists.
-    int64_t c0_margin = 0;
+    /// 1F1B's orders are built for B - broadcast_margin. 0 keeps the paper's lists.
+    int64_t broadcast_margin = 0;
     /// Moves of a local search for a smaller makespan under `costs`, after the family's rule
-    /// (improve.hpp); 0: the rule as it is. At most kMostSearchMoves.
+    /// (local_search.hpp); 0: the rule as it is. At most kMostSearchMoves.
     int64_t search_moves = 0;
     /// Told from time to time how many of them were tried; may throw, which ends the search.
     std::function<void(int64_t done)> search_progress;
@@ -45,20 +45,20 @@ enum class Placement : uint8_t { straight, loop, v_shape };
 
 /// One schedule family. `make` may assume 1 <= ranks, 1 <= microbatches, costs >= 0 and chunks >= 1
 /// (the family's own where the caller gave none). It returns the transformer passes alone, with
-/// shard maps of 0 rows, and generate() inserts the vocabulary passes; or all passes, where the
-/// family has an order of its own for them.
+/// shard maps of 0 rows, and make_schedule() inserts the vocabulary passes; or all passes, where
+/// the family has an order of its own for them.
 struct Generator {
     std::string_view name;                      ///< as typed after --schedule
     std::string_view summary;                   ///< one line for listings
     Placement placement = Placement::straight;  ///< of its stages
     int chunks = 1;                             ///< v when none is asked for
     bool any_chunks = false;                    ///< whether other v are possible
-    // Options that the rule reads; generate() refuses those that it would ignore.
-    bool warm_up_depth = false;  ///< reads GenerateOptions::warm_up_depth
-    bool group_size = false;     ///< reads GenerateOptions::group_size
-    bool memory_limit = false;   ///< reads GenerateOptions::memory_limit
+    // Options that the rule reads; make_schedule() refuses those that it would ignore.
+    bool warm_up_depth = false;  ///< reads ScheduleOptions::warm_up_depth
+    bool group_size = false;     ///< reads ScheduleOptions::group_size
+    bool memory_limit = false;   ///< reads ScheduleOptions::memory_limit
     /// The rule.
-    Schedule (*make)(const GenerateOptions&) = nullptr;
+    Schedule (*make)(const ScheduleOptions&) = nullptr;
 };
 
 /// Every built-in family, in the order in which listings show them.
@@ -69,17 +69,17 @@ struct Generator {
 
 /// The schedule of family `name`; passes on empty shards are left out. Throws UsageError for an
 /// unknown name (naming the known ones) or impossible options.
-[[nodiscard]] Schedule generate(std::string_view name, const GenerateOptions& options);
+[[nodiscard]] Schedule make_schedule(std::string_view name, const ScheduleOptions& options);
 
-/// Stages, shard maps and barriers of what generate() returns, without passes: all that costs and
-/// sizes of the passes depend on. Throws UsageError as generate() does for the options.
-[[nodiscard]] Schedule placement_of(std::string_view name, const GenerateOptions& options);
+/// Stages, shard maps and barriers of what make_schedule() returns, without passes: all that costs
+/// and sizes of the passes depend on. Throws UsageError as make_schedule() does for the options.
+[[nodiscard]] Schedule placement_of(std::string_view name, const ScheduleOptions& options);
 
-/// What generate() does after the family's rule, for any schedule: adds E, S, T and G as the mode
-/// wants if the output layer has no rows yet, then searches if moves are asked for. Of the options
-/// it reads vocab_mode, vocab_size, chunks (with memory_limit), memory_limit, costs, search_moves
-/// and forward_only. Throws as insert_vocabulary().
-[[nodiscard]] Schedule complete(Schedule schedule, const GenerateOptions& options);
+/// What make_schedule() does after the family's rule, for any schedule: adds E, S, T and G as the
+/// mode wants if the output layer has no rows yet, then searches if moves are asked for. Of the
+/// options it reads vocab_mode, vocab_size, chunks (with memory_limit), memory_limit, costs,
+/// search_moves and forward_only. Throws as insert_vocabulary().
+[[nodiscard]] Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options);
 
 /// Transformer layers per stage. Even split (the first num_layers % stages stages take one more),
 /// except VocabMode::redistributed, which moves layers away from the last stage: with q = output

@@ -6,7 +6,7 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// As kernels/host/fold.hpp says, with the same bits.
-void fold_rows(Context& ctx, ConstTensor blocks, int64_t count, Tensor out);
+/// As kernels/host/ordered_sum.hpp says, with the same bits.
+void ordered_sum(Context& ctx, ConstTensor blocks, int64_t count, Tensor out);
 
 }  // namespace vocabpipe::kernels::cuda

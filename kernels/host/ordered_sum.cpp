@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/fold.hpp"
+#include "kernels/host/ordered_sum.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace vocabpipe::kernels::host {
 
-void fold_rows(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) {
+void ordered_sum(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) {
     require(count >= 1, "at least one block");
     require(has_shape(blocks, count * out.rows, out.cols), "blocks of shape (count rows, cols)");
     constexpr int64_t kStrip = 1024;  // sums that stay in the first-level cache

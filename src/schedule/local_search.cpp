@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vocabpipe/improve.hpp"
+#include "vocabpipe/local_search.hpp"
 
 #include "src/schedule/pass_inputs.hpp"
 #include "vocabpipe/pass_times.hpp"
@@ -19,7 +19,7 @@ using enum Op;
 /// The schedule with everything that a search reads many times looked up once.
 class Search {
 public:
-    Search(const Schedule& schedule, const PassCosts& costs, const ImproveOptions& options)
+    Search(const Schedule& schedule, const PassCosts& costs, const LocalSearchOptions& options)
         : random_(options.seed), lists_(schedule.passes.size()) {
         const PassInputs inputs(schedule, costs);
         const std::vector<int> peaks = peak_chunks(schedule);
@@ -38,7 +38,7 @@ public:
             const Alive peak = peak_of(lists_[r]);
             limit_.push_back({.chunks = options.chunk_limit > 0 ? options.chunk_limit : peaks[r],
                               .recomputed = peak.recomputed,
-                              .numerators = peak.numerators});
+                              .exp_logits = peak.exp_logits});
         }
         for (size_t e = 0; e < inputs.events(); ++e) {
             start_.push_back({0, inputs.producers(e), kNobody});
@@ -109,7 +109,7 @@ private:
     struct Alive {
         int chunks = 0;      ///< activations, from F
         int recomputed = 0;  ///< what R made again
-        int numerators = 0;  ///< of S, until T
+        int exp_logits = 0;  ///< of S, until T
     };
     struct Event {
         int64_t at;
@@ -173,7 +173,7 @@ private:
         const Alive peak = peak_of(lists_[rank]);
         const Alive& limit = limit_[rank];
         return peak.chunks <= limit.chunks && peak.recomputed <= limit.recomputed &&
-               peak.numerators <= limit.numerators;
+               peak.exp_logits <= limit.exp_logits;
     }
     [[nodiscard]] Alive peak_of(const std::vector<uint32_t>& list) const {
         Alive alive;
@@ -183,10 +183,10 @@ private:
             const Op op = known.pass.op;
             if (op == F) peak.chunks = std::max(peak.chunks, ++alive.chunks);
             if (op == R) peak.recomputed = std::max(peak.recomputed, ++alive.recomputed);
-            if (op == S) peak.numerators = std::max(peak.numerators, ++alive.numerators);
+            if (op == S) peak.exp_logits = std::max(peak.exp_logits, ++alive.exp_logits);
             if (op == B || op == W) --alive.chunks;
             if (known.ends_recomputed) --alive.recomputed;
-            if (op == T) --alive.numerators;
+            if (op == T) --alive.exp_logits;
         }
         return peak;
     }
@@ -254,7 +254,8 @@ private:
 
 }  // namespace
 
-Schedule improve(const Schedule& schedule, const PassCosts& costs, const ImproveOptions& options) {
+Schedule local_search(const Schedule& schedule, const PassCosts& costs,
+                      const LocalSearchOptions& options) {
     Search search(schedule, costs, options);
     search.run(options.moves, options.progress);
     Schedule result = schedule;
