@@ -62,6 +62,6 @@ struct StepCase {
 
 using vocabpipe::make_schedule;
 /// The schedule of a cell for one step.
-[[nodiscard]] Schedule make_schedule(const ScheduleCase& c, const StepCase& step);
+[[nodiscard]] Schedule schedule_of(const ScheduleCase& c, const StepCase& step);
 
 }  // namespace vocabpipe::testing
