@@ -4,6 +4,7 @@
 #include "vocabpipe/pass.hpp"
 #include "vocabpipe/tensor.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -136,6 +137,9 @@ struct Edge {
 /// outputs (what a runtime without real overlap does); or as one pass that waits for the inputs of
 /// both, and lasts the sum or the longer of the two.
 enum class Pairs : uint8_t { apart, sum, longest };
+
+/// Which of the programs that an executor holds, from 0; the caller numbers them.
+using ProgramId = size_t;
 
 /// Everything one rank does in one step, in the projection of one global order.
 struct Program {
