@@ -26,8 +26,8 @@ struct ExecutorOptions {
 
 /// Walks the program of its rank: starts communication as soon as its inputs are there, runs passes
 /// in order, polls in between. Knows no schedule's name and no model family. It holds as many
-/// programs as a run needs (training with several numbers of microbatches, evaluation), in slots
-/// that the caller numbers from 0; they share one arena, as large as the largest of them asks for.
+/// programs as a run needs (training with several numbers of microbatches, evaluation), by ids that
+/// the caller numbers from 0; they share one arena, as large as the largest of them asks for.
 class Executor {
 public:
     /// The device must outlive the executor, and hold the modules' parameters.
@@ -37,21 +37,21 @@ public:
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
 
-    /// Takes this rank's program of `programs`, in place of what the slot held; allowed between
+    /// Takes this rank's program of `programs`, in place of the one with this id; allowed between
     /// steps. Grows the arena if needed and checks that all ranks hold the same programs
     /// (CommunicationError otherwise). Collective.
-    void load(const std::vector<Program>& programs, size_t slot = 0);
-    /// Runs the slot's program once over the step's microbatches (as many as it was lowered for),
+    void load(const std::vector<Program>& programs, ProgramId id = 0);
+    /// Runs that program once over the step's microbatches (as many as it was lowered for),
     /// whose spans are the host's memory; the modules get them in their device's. Throws
     /// CommunicationError when a peer does not answer in time, DeviceError when a GPU fails.
-    void run_step(std::span<const Microbatch> microbatches, size_t slot = 0);
+    void run_step(std::span<const Microbatch> microbatches, ProgramId id = 0);
 
-    /// Spans of this rank from the last step of the slot's program.
-    [[nodiscard]] const Timeline& timeline(size_t slot = 0) const;
-    /// Spans of all ranks from the last step of the slot's program, on every rank, in the time of
+    /// Spans of this rank from the last step of that program.
+    [[nodiscard]] const Timeline& timeline(ProgramId id = 0) const;
+    /// Spans of all ranks from the last step of that program, on every rank, in the time of
     /// rank 0's host: ranks of other hosts are moved by what their clocks differ, found within half
     /// a round trip (src/runtime/clock_alignment.hpp). Collective.
-    [[nodiscard]] Timeline gather_timeline(size_t slot = 0);
+    [[nodiscard]] Timeline gather_timeline(ProgramId id = 0);
     /// Bytes allocated for the buffers of the programs loaded so far.
     [[nodiscard]] uint64_t arena_bytes() const;
     /// For what is to run on this rank's device between steps.

@@ -4,6 +4,7 @@
 #include "vocabpipe/pass.hpp"
 #include "vocabpipe/tensor.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,28 +13,23 @@
 
 namespace vocabpipe {
 
-/// What an action does. Operands are buffers of the rank's program, in the order given here;
-/// kNoBuffer stands for an operand that the pass does without.
+/// What an action does. Which buffers it works on, and in which order, is the struct of the same
+/// name in src/schedule/operands.hpp; what else there is to know of it is its row in
+/// src/schedule/ops.hpp.
 enum class Do : uint8_t {
-    pass,  ///< F [x, y, saved, recomputed, workspace]; R [x, saved, recomputed, workspace];
-           ///< B [dy, x, saved, recomputed, dx, workspace];
-           ///< I [dy, x, saved, recomputed, dx, for_weight, workspace];
-           ///< W [x, saved, recomputed, for_weight, workspace];
-           ///< E [embedded]; G [gradient]; S [x, exp_logits, statistics, input_gradient,
-           ///< workspace]; T [x, exp_logits, factors, input_gradient, workspace]; Reduce
-           ///< [received]; Report [report]; Update [reports]
-    send,          ///< [message] to the second rank of the group
-    receive,       ///< [message] from the first rank of the group
-    broadcast,     ///< [message] from the group's root
-    all_gather,    ///< [mine, all]: all = the members' parts, in group order
-    all_to_all,    ///< [partial, blocks]: rows of block i of every member's partial go to member i
-    gather,        ///< [block, whole]: the members' row blocks go to the root, in group order
-    all_gather_v,  ///< [block, whole]: the members' row blocks go to every member
-    combine_softmax,  ///< [statistics, factors, input_gradient]: softmax factors of all shards'
-                      ///< statistics; with one barrier also completes the input gradient in place
-    ordered_sum,  ///< [blocks, sum]: adds the blocks in group order and converts to the sum's type
-    reduce,  ///< [partial, sum]: the members' partials, added up in their type and whatever order
-             ///< the transport likes, go to the root, which alone has a sum
+    pass,             ///< of the schedule, or of the end of the step
+    send,             ///< to the second rank of the group
+    receive,          ///< from the first rank of the group
+    broadcast,        ///< from the group's root
+    all_gather,       ///< the members' parts, of one size, go to every member, in group order
+    all_to_all,       ///< row block i of every member's partial goes to member i
+    gather,           ///< the members' row blocks go to the root, in group order
+    all_gather_v,     ///< the members' row blocks go to every member
+    combine_softmax,  ///< softmax factors of all shards' statistics; with one barrier also
+                      ///< completes the input gradient in place
+    ordered_sum,      ///< adds blocks in group order and converts to the sum's type
+    reduce,  ///< the members' partials, added up in their type and whatever order the transport
+             ///< likes, go to the root, which alone has a sum
 };
 
 /// Ordered queues of a rank. Compute actions run to completion one after the other; communication
@@ -141,6 +137,9 @@ struct Edge {
 /// outputs (what a runtime without real overlap does); or as one pass that waits for the inputs of
 /// both, and lasts the sum or the longer of the two.
 enum class Pairs : uint8_t { apart, sum, longest };
+
+/// Which of the programs that an executor holds, from 0; the caller numbers them.
+using ProgramId = size_t;
 
 /// Everything one rank does in one step, in the projection of one global order.
 struct Program {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/step_costs.hpp"
 
+#include "src/schedule/ops.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -28,29 +30,15 @@ int64_t StepCosts::pass_ns(int rank, const Pass& pass) const {
 int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {
     if (measured_) return measured_->transfer_ns(what, group, bytes);
     const auto [first, last] = std::minmax_element(group.ranks.begin(), group.ranks.end());
-    const Link& outside = what == Do::send ? between_ : collectives_between_;
+    const ActionTraits& row = traits(what);
+    const Link& outside = row.point_to_point ? between_ : collectives_between_;
     const Link& link = *first / gpus_per_node_ == *last / gpus_per_node_ ? inside_ : outside;
     const auto members = static_cast<double>(group.ranks.size());
     double latency = link.latency_ns;
     double sent = static_cast<double>(bytes);
-    switch (what) {
-        case Do::broadcast:
-            latency *= std::max(1.0, std::ceil(std::log2(members)));
-            break;
-        case Do::all_gather:
-            latency *= std::max(1.0, std::ceil(std::log2(members)));
-            sent *= members - 1;
-            break;
-        case Do::gather:
-        case Do::reduce:
-            sent *= members - 1;
-            break;
-        case Do::all_to_all:
-            sent *= (members - 1) / members;
-            break;
-        default:
-            break;
-    }
+    if (row.reaches_all) latency *= std::max(1.0, std::ceil(std::log2(members)));
+    if (row.volume == Volume::per_peer) sent *= members - 1;
+    if (row.volume == Volume::by_blocks) sent *= (members - 1) / members;
     return std::llround(latency + sent / link.bytes_per_ns);
 }
 

@@ -15,10 +15,10 @@ namespace vocabpipe {
 class Lanes {
 public:
     virtual ~Lanes() = default;
-    /// A program that steps will run, in place of what the slot held.
-    virtual void load(const Program& /*program*/, size_t /*slot*/) {}
-    /// The slot's program runs. No action of the last step runs any more.
-    virtual void begin_step(size_t /*slot*/) {}
+    /// A program that steps will run, in place of the one with this id.
+    virtual void load(const Program& /*program*/, ProgramId /*id*/) {}
+    /// The program with this id runs. No action of the last step runs any more.
+    virtual void begin_step(ProgramId /*id*/) {}
     /// `lane` goes on when `before`, ended on another lane, has run.
     virtual void wait(Lane /*lane*/, uint32_t /*before*/) {}
     /// What is enqueued on `lane` between begin and end is `action`.

@@ -1,20 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/loaded_program.hpp"
 
+#include "src/schedule/ops.hpp"
+
 #include <algorithm>
+#include <numeric>
 
 namespace vocabpipe {
+
+std::vector<uint32_t> enqueue_order(const Program& program) {
+    const auto count = static_cast<uint32_t>(program.actions.size());
+    // After how many passes of the rank each action comes. A lane keeps its order.
+    std::vector<uint32_t> after(count, 0);
+    Successors successors(count, program.edges);
+    uint32_t passes = 0;
+    uint32_t communication = 0;
+    uint32_t local = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+        switch (traits(program.actions[i].what).kind) {
+            case ActionKind::pass:
+                after[i] = ++passes;
+                break;
+            case ActionKind::communication:
+                after[i] = communication = std::max(communication, after[i]);
+                break;
+            case ActionKind::local:
+                after[i] = local = std::max(local, after[i]);
+                break;
+        }
+        for (const uint32_t next : successors.of(i)) after[next] = std::max(after[next], after[i]);
+    }
+    std::vector<uint32_t> order(count);
+    std::iota(order.begin(), order.end(), 0U);
+    std::ranges::stable_sort(order, {}, [&](uint32_t action) { return after[action]; });
+    return order;
+}
 
 LoadedProgram::LoadedProgram(const Program& of_rank, bool asynchronous)
     : program(of_rank),
       successors(program.actions.size(), program.edges),
       waits(asynchronous ? program.actions.size() : 0),
       users(program.buffers.size(), 0) {
-    for (uint32_t i = 0; i < actions(); ++i) {
-        const Lane lane = program.actions[i].lane;
-        const bool communicates = lane != Lane::compute && lane != Lane::local;
-        const Lane queue = asynchronous && communicates ? Lane::collective : lane;
-        queues[static_cast<size_t>(queue)].push_back(i);
+    if (asynchronous) {
+        queues.push_back(enqueue_order(program));
+    } else {
+        queues.resize(kLanes);
+        for (uint32_t i = 0; i < actions(); ++i) {
+            queues[static_cast<size_t>(program.actions[i].lane)].push_back(i);
+        }
     }
     for (const Edge& edge : program.edges) {
         if (!asynchronous) break;

@@ -5,12 +5,19 @@
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/timeline.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace vocabpipe {
+
+/// The one order in which a device with streams is given the actions of a program. Communication
+/// keeps the global order among itself, so no rank waits on its streams in a circle (NCCL's rule
+/// for several communicators), and passes keep theirs. Communication and local actions come before
+/// the passes that they need not wait for: the host is never more than a part of a pass ahead of
+/// the device, so what is enqueued after a pass starts when that is nearly over. Edges of the
+/// program must point forward, as those that lowering makes do.
+[[nodiscard]] std::vector<uint32_t> enqueue_order(const Program& program);
 
 /// A rank's program, with all that its steps look up, made once.
 struct LoadedProgram {
@@ -18,12 +25,13 @@ struct LoadedProgram {
 
     [[nodiscard]] size_t actions() const { return program.actions.size(); }
 
+    /// Index of the queue that has the passes.
+    static constexpr size_t kPassQueue = static_cast<size_t>(Lane::compute);
+
     Program program;
-    /// [lane] Actions in the order of their starts. Streams take what was enqueued in order, so
-    /// with an asynchronous device all communication is enqueued in the one global order, from the
-    /// collective lane's queue: then no rank waits on its streams in a circle (NCCL's rule for
-    /// several communicators). The host starts whatever lane is ready.
-    std::array<std::vector<uint32_t>, kLanes> queues;
+    /// Actions in the order of their starts. The host has a queue for each lane and starts whatever
+    /// is ready. An asynchronous device has one queue for all lanes, enqueue_order().
+    std::vector<std::vector<uint32_t>> queues;
     Successors successors;
     /// [action] What its lane waits for, one action of each other lane at most; asynchronous
     /// devices.

@@ -2,7 +2,7 @@
 // What lowering and simulation ask the cost model: the same question for the same action.
 #pragma once
 
-#include "src/schedule/communication.hpp"
+#include "src/schedule/ops.hpp"
 #include "vocabpipe/cost_model.hpp"
 
 #include <algorithm>
@@ -10,11 +10,6 @@
 #include <vector>
 
 namespace vocabpipe {
-
-/// The two ends of a message are one transfer.
-[[nodiscard]] constexpr Do transfer_kind(Do what) {
-    return what == Do::receive ? Do::send : what;
-}
 
 /// Of pass `item`. A pair as long as its longer member: what the first has not filled is left to
 /// the second.
@@ -26,13 +21,14 @@ namespace vocabpipe {
     return second ? std::max<int64_t>(0, own - costs.pass_ns(rank, passes[item - 1])) : own;
 }
 
-/// What one participant sends: its first operand.
+/// What one participant of a communication sends.
 template <typename BytesOf>
-[[nodiscard]] int64_t bytes_sent(std::span<const uint32_t> operands, BytesOf&& bytes_of) {
-    return operands.empty() || operands[0] == kNoBuffer ? 0 : bytes_of(operands[0]);
+[[nodiscard]] int64_t bytes_sent(Do what, std::span<const uint32_t> operands, BytesOf&& bytes_of) {
+    const uint32_t sent = moved(what, operands).sent;
+    return sent == kNoBuffer ? 0 : bytes_of(sent);
 }
 
-/// What combine_softmax and ordered_sum read and write: every operand once.
+/// What a local action reads and writes: every operand once.
 template <typename BytesOf>
 [[nodiscard]] int64_t bytes_touched(std::span<const uint32_t> operands, BytesOf&& bytes_of) {
     int64_t bytes = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/cost_model.hpp"
 
+#include "src/schedule/ops.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -70,18 +71,15 @@ int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) cons
     const int64_t rounds = std::bit_width(static_cast<uint64_t>(peers));  // ceil(log2 members)
     const auto time = [&](int64_t of_bytes) { return at_rate(of_bytes, bytes_per_ns); };
     const int64_t whole = time(bytes);
-    CollectiveAlgorithm algorithm = direct;
-    if (what == Do::broadcast) algorithm = algorithms.broadcast;
-    if (what == Do::all_gather || what == Do::all_gather_v) algorithm = algorithms.all_gather;
-    // Messages to one rank; NCCL's own reduction is faster, and no transport has been measured.
-    if (what == Do::gather || what == Do::reduce) algorithm = algorithms.gather;
-    if (what == Do::all_to_all) algorithm = algorithms.all_to_all;
+    const ActionTraits& row = traits(what);
+    const CollectiveAlgorithm algorithm =
+        row.algorithm == nullptr ? direct : algorithms.*row.algorithm;
     if (algorithm == direct) return latency_ns + whole;
-    if (what == Do::all_to_all) {
+    if (row.volume == Volume::by_blocks) {
         if (algorithm == tree) return rounds * (latency_ns + time(bytes / 2));
         return (algorithm == ring ? peers : 1) * latency_ns + time(bytes * peers / members);
     }
-    const bool one_message = what == Do::broadcast;
+    const bool one_message = row.volume == Volume::once;
     switch (algorithm) {
         case ring:
             return peers * latency_ns + (one_message ? 1 : peers) * whole;

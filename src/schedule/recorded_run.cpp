@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/recorded_run.hpp"
 
-#include "src/schedule/communication.hpp"
+#include "src/schedule/ops.hpp"
 #include "src/schedule/run_recorder.hpp"
 
 #include <algorithm>

@@ -215,8 +215,8 @@ private:
         const Program& program = programs_[rank];
         const Action& action = program.actions[index];
         Meeting& meeting = meeting_[meetings_.of(action)];
-        meeting.bytes =
-            std::max(meeting.bytes, bytes_sent(program.operands_of(action), sizes(rank)));
+        meeting.bytes = std::max(meeting.bytes,
+                                 bytes_sent(action.what, program.operands_of(action), sizes(rank)));
         next_member_[base_[rank] + index] = meeting.first_member;
         meeting.first_member = base_[rank] + index;
         const Group& group = program.groups[action.group];

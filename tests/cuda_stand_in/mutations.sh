@@ -33,14 +33,14 @@ say() { echo "$*" >&2; }
 
 # Barriers are found by their names, wherever they are; a name that is written in a comment is none.
 barriers='__syncthreads\(\)|__syncwarp\(\w*\)'
-stream_waits='cudaStreamWaitEvent\(|lanes_->wait\('
+stream_waits='cudaStreamWaitEvent\(|lanes\.wait\('
 host_waits='cudaStreamSynchronize\(|cudaEventSynchronize\('
 places() { # group: file:line
     case $1 in
         kernels) grep -rnE "$barriers" kernels/cuda --include='*.cu' --include='*.cuh' ;;
         streams)
             grep -rnE "$stream_waits|$host_waits" src/runtime/device/cuda src/runtime/transport \
-                src/runtime/executor.cpp --include='*.cpp'
+                src/runtime/run_step.cpp --include='*.cpp'
             ;;
     esac | grep -vE '^[^:]*:[0-9]*: *//' | cut -d: -f1,2
 }

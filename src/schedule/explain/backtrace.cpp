@@ -150,7 +150,7 @@ void Backtrace::took(Walk& walk) const {
         return;
     }
     const Place last = last_participant(walk.place, walk.cursor_ns);
-    const bool point_to_point = transfer_kind(action.what) == Do::send;
+    const bool point_to_point = traits(action.what).point_to_point;
     walk.place = last;
     if (!point_to_point) {
         walk.why += "; rank " + std::to_string(last.rank) + " came last";

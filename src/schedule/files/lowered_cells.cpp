@@ -2,6 +2,7 @@
 #include "src/schedule/files/lowered_cells.hpp"
 
 #include "src/schedule/files/lowered_replay.hpp"
+#include "src/schedule/ops.hpp"
 
 #include <algorithm>
 #include <map>
@@ -215,7 +216,9 @@ private:
         }
         for (const std::vector<Pass>& list : schedule_.passes) {
             for (const Pass& pass : list) {
-                if (pass.op == Op::B || pass.op == Op::W) ++stages[pass.stage].gradients_to_come;
+                if (pass_traits(pass.op).adds_to == AddsTo::stage) {
+                    ++stages[pass.stage].gradients_to_come;
+                }
             }
         }
         auto cell = cells_.begin();
@@ -229,7 +232,7 @@ private:
                 }
                 if (i == list.size()) continue;
                 Shards& stage = stages[list[i].stage];
-                if (list[i].op == Op::B || list[i].op == Op::W) --stage.gradients_to_come;
+                if (pass_traits(list[i].op).adds_to == AddsTo::stage) --stage.gradients_to_come;
                 if (stage.used && !stage.whole) {
                     return TransferFault{rank, std::nullopt,
                                          to_string(list[i]) +

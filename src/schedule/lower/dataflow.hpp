@@ -2,6 +2,7 @@
 // First half of lowering: the passes of all ranks and the communication they imply, as one graph.
 #pragma once
 
+#include "src/schedule/operands.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/mesh.hpp"
 
@@ -21,7 +22,7 @@ struct Part {
     uint16_t reduction = 0;
     uint16_t group = 0;
     uint32_t item = 0;
-    std::array<uint32_t, 7> operands{};
+    std::array<uint32_t, kMostOperands> operands{};
 };
 
 /// A pass, a local combine_softmax or ordered_sum, or a communication with all its participants.

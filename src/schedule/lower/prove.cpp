@@ -19,19 +19,17 @@ struct Joint {
     size_t participants = 0;
     int first_rank = -1;
     int last_rank = -1;
-    uint64_t each = 0;             ///< bytes of the first participant's first operand
-    uint64_t first_operands = 0;   ///< bytes, over all participants
-    uint64_t second_operands = 0;  ///< the same of the second operand
+    uint64_t each = 0;      ///< bytes that the first participant sends
+    uint64_t sent = 0;      ///< bytes, over all participants
+    uint64_t received = 0;  ///< bytes, over all participants
 };
 
 std::string at_order(const Joint& joint) {
     return "the " + std::string(to_string(joint.what)) + " at order " + std::to_string(joint.order);
 }
 
-uint64_t bytes_of(const Program& program, const Action& action, size_t operand) {
-    const auto operands = program.operands_of(action);
-    if (operand >= operands.size() || operands[operand] == kNoBuffer) return 0;
-    return program.buffers[operands[operand]].bytes;
+uint64_t bytes_of(const Program& program, uint32_t buffer) {
+    return buffer == kNoBuffer ? 0 : program.buffers[buffer].bytes;
 }
 
 /// Adds one rank's action to its node; says what is wrong with it.
@@ -54,41 +52,42 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     if (twice || member == group->ranks.end()) {
         return rank + (twice ? " takes part twice in " : " is no member of ") + at_order(joint);
     }
-    if (joint.what == Do::send) {
+    const ActionTraits& row = traits(action.what);
+    if (row.point_to_point) {
         const bool sender = member == group->ranks.begin();
         if (sender != (action.what == Do::send)) {
             return rank + " is at the wrong end of " + at_order(joint);
         }
     }
-    const uint64_t bytes = bytes_of(program, action, 0);
-    const uint64_t all = bytes_of(program, action, 1);
-    if (first) joint.each = bytes;
-    joint.first_operands += bytes;
-    joint.second_operands += all;
-    const bool uneven = joint.what == Do::gather || joint.what == Do::all_gather_v;
-    if ((!uneven && bytes != joint.each) ||
-        (joint.what == Do::all_gather && all != joint.each * group->ranks.size())) {
+    const SentAndReceived buffers = moved(action.what, program.operands_of(action));
+    const uint64_t received = bytes_of(program, buffers.received);
+    // Either end of a message has the whole of it.
+    const uint64_t sent = action.what == Do::receive ? received : bytes_of(program, buffers.sent);
+    if (first) joint.each = sent;
+    joint.sent += sent;
+    joint.received += received;
+    const bool gets_all = row.even && row.received == Received::every_part_at_all;
+    if ((row.even && sent != joint.each) ||
+        (gets_all && received != joint.each * group->ranks.size())) {
         return rank + " has other sizes than rank " + std::to_string(joint.first_rank) + " in " +
                at_order(joint);
     }
     return std::nullopt;
 }
 
-/// Bytes of all second operands together; none where members may keep what they sent.
+/// Bytes that all members together must receive; none where that is not known.
 std::optional<uint64_t> received_by_all(const Joint& joint) {
-    const auto members = static_cast<uint64_t>(joint.group->ranks.size());
-    switch (joint.what) {
-        case Do::all_to_all:
-            return joint.each * members;
-        case Do::reduce:
+    switch (traits(joint.what).received) {
+        case Received::unchecked:
+            break;
+        case Received::one_part:
             return joint.each;
-        case Do::gather:
-            return joint.first_operands;
-        case Do::all_gather_v:
-            return joint.first_operands * members;
-        default:
-            return std::nullopt;
+        case Received::every_part:
+            return joint.sent;
+        case Received::every_part_at_all:
+            return joint.sent * joint.group->ranks.size();
     }
+    return std::nullopt;
 }
 
 /// What is wrong with a node that all programs have added to.
@@ -96,9 +95,9 @@ std::optional<std::string> incomplete(const Joint& joint, const std::vector<Prog
     if (joint.group == nullptr) return std::nullopt;
     if (joint.participants == joint.group->ranks.size()) {
         const std::optional<uint64_t> wanted = received_by_all(joint);
-        if (!wanted || joint.second_operands == *wanted) return std::nullopt;
+        if (!wanted || joint.received == *wanted) return std::nullopt;
         return "rank " + std::to_string(joint.first_rank) + " and others: the blocks of " +
-               at_order(joint) + " are " + std::to_string(joint.second_operands) + " of " +
+               at_order(joint) + " are " + std::to_string(joint.received) + " of " +
                std::to_string(*wanted) + " bytes";
     }
     std::string absent;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/lower/replicate.hpp"
 
-#include "src/schedule/communication.hpp"
+#include "src/schedule/ops.hpp"
 
 #include <utility>
 

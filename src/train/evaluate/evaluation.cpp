@@ -96,7 +96,7 @@ Evaluation::Evaluation(Communicator& world, const TrainOptions& options, const T
                        TrainedRank& trained, Device& device, EvaluationData data)
     : options_(options),
       data_(std::move(data)),
-      losses_(world, *trained.executor, plan.evaluation_slot(), device, trained.model->output(),
+      losses_(world, *trained.executor, plan.evaluation_program(), device, trained.model->output(),
               shape_of(options, plan, data_)) {}
 
 bool Evaluation::due(int64_t step) const {

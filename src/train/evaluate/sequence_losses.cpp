@@ -8,11 +8,11 @@
 
 namespace vocabpipe {
 
-SequenceLosses::SequenceLosses(Communicator& world, Executor& executor, size_t slot, Device& device,
-                               OutputLayer* output, const EvaluationShape& shape)
+SequenceLosses::SequenceLosses(Communicator& world, Executor& executor, ProgramId program,
+                               Device& device, OutputLayer* output, const EvaluationShape& shape)
     : world_(world),
       executor_(executor),
-      slot_(slot),
+      program_(program),
       device_(device),
       output_(output),
       shape_(shape) {
@@ -87,7 +87,7 @@ void SequenceLosses::load(int64_t first_microbatch, int64_t count, const Fill& f
 
 void SequenceLosses::run(std::vector<SequenceLoss>& mine) {
     if (output_ != nullptr) output_->evaluate_sequences(shape_.micro_batch_size);
-    executor_.run_step(microbatches_, slot_);
+    executor_.run_step(microbatches_, program_);
     if (output_ != nullptr) output_->evaluate_sequences(0);
     if (shape_.mesh.pipeline_rank(world_.rank()) != shape_.loss_rank) return;
     if (output_->losses().size() != sums_.size()) {

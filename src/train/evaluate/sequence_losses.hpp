@@ -39,7 +39,7 @@ struct SequenceRow {
         first_visible;  ///< Microbatch's, 0 at first; empty unless separate_documents
 };
 
-/// Runs the evaluation program of a run (Executor's slot `slot`) over sequences: the plain
+/// Runs the evaluation program of a run (`program` of the executor) over sequences: the plain
 /// cross-entropy of each, without label smoothing and z-loss, whatever the schedule. Sequence i is
 /// in microbatch i / micro batch of the evaluation, and microbatch j * d + r is replica r's:
 /// losses depend on neither d nor the order of the passes.
@@ -49,7 +49,7 @@ public:
     using Fill = std::function<void(int64_t sequence, const SequenceRow& row)>;
 
     /// All must outlive it; `output` is null without output rows.
-    SequenceLosses(Communicator& world, Executor& executor, size_t slot, Device& device,
+    SequenceLosses(Communicator& world, Executor& executor, ProgramId program, Device& device,
                    OutputLayer* output, const EvaluationShape& shape);
 
     /// Of sequences 0 .. count - 1, on every rank. `fill` is called for this replica's sequences,
@@ -62,7 +62,7 @@ private:
 
     Communicator& world_;
     Executor& executor_;
-    size_t slot_;
+    ProgramId program_;
     Device& device_;
     OutputLayer* output_;
     EvaluationShape shape_;

@@ -36,8 +36,8 @@ std::string planned_by_rank(const TrainingPlan& plan) {
 }  // namespace
 
 void load_steps(Executor& executor, const TrainingPlan& plan) {
-    for (size_t slot = plan.steps().size(); slot-- > 0;) {
-        executor.load(plan.steps()[slot].programs, slot);
+    for (ProgramId id = plan.steps().size(); id-- > 0;) {
+        executor.load(plan.steps()[id].programs, id);
     }
 }
 

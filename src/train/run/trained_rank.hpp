@@ -25,7 +25,7 @@ struct TrainedRank {
                                                   const TrainOptions& options,
                                                   std::vector<RankPlacement>& placements);
 
-/// Loads the plan's programs, each into the slot that the plan has for it. Collective.
+/// Loads the plan's programs, each by the id that the plan has for it. Collective.
 void load_steps(Executor& executor, const TrainingPlan& plan);
 
 /// Loaded with the plan's programs. Options, plan and device must outlive it. Memory that is

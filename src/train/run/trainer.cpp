@@ -264,7 +264,7 @@ private:
     StepResult run_step(int64_t step) {
         const int64_t begin = now_ns();
         use_batch_size();
-        const int microbatches = plan_->steps()[slot_].microbatches;
+        const int microbatches = plan_->steps()[program_].microbatches;
         const StepBatch& batch = batch_->load(consumed_samples_, microbatches);
         batch_size_ = batch.global_batch_size();
         consumed_samples_ += batch_size_;
@@ -276,7 +276,7 @@ private:
         trained_.optimizer->begin_step(step, static_cast<float>(lr), batch.counted_tokens(),
                                        limits_.request(output_failure_ != nullptr));
         trained_.executor->set_step(step);
-        trained_.executor->run_step(batch.microbatches(), slot_);
+        trained_.executor->run_step(batch.microbatches(), program_);
         const int64_t duration = now_ns() - begin;
 
         const StepResult result = trained_.optimizer->result();
@@ -284,9 +284,9 @@ private:
         limits_.step_took(seconds);
         const double tokens =
             static_cast<double>(batch_size_) * static_cast<double>(options_.model.seq_length);
-        usage_.add_step(trained_.executor->timeline(slot_), duration);
-        meter_.add_step(trained_.executor->timeline(slot_), programs()[static_cast<size_t>(rank_)],
-                        duration);
+        usage_.add_step(trained_.executor->timeline(program_), duration);
+        meter_.add_step(trained_.executor->timeline(program_),
+                        programs()[static_cast<size_t>(rank_)], duration);
         if (step == first_step_) report_.first_loss = result.loss;
         report_.last_loss = result.loss;
         if (rank_ == 0 && !output_failure_ && std::ferror(stdout) != 0) {
@@ -316,16 +316,17 @@ private:
 
     /// Chooses the programs of the next step.
     void use_batch_size() {
-        const size_t slot = plan_->slot_of(plan_->batch_sizes().microbatches(consumed_samples_));
-        if (slot == slot_) return;
-        slot_ = slot;
+        const ProgramId next =
+            plan_->program_of(plan_->batch_sizes().microbatches(consumed_samples_));
+        if (next == program_) return;
+        program_ = next;
         usage_.forget_durations();
         meter_.forget_durations();
     }
 
     /// Of the last step of training.
     [[nodiscard]] const std::vector<Program>& programs() const {
-        return plan_->steps()[slot_].programs;
+        return plan_->steps()[program_].programs;
     }
 
     void evaluate(int64_t step) {
@@ -498,7 +499,7 @@ private:
     // --- after the last step
 
     void finish() {
-        const Timeline timeline = trained_.executor->gather_timeline(slot_);
+        const Timeline timeline = trained_.executor->gather_timeline(program_);
         const MeasuredCosts measured = measure();
         report_.schedule = options_.schedule;
         report_.vocab_mode = std::string(to_string(options_.vocab_mode));
@@ -577,7 +578,7 @@ private:
     std::optional<SaveFolder> save_folder_;         ///< on rank 0
     int64_t first_step_ = 1;
     int64_t consumed_samples_ = 0;  ///< of the data, over all runs
-    size_t slot_ = 0;               ///< of the executor, of the last step of training
+    ProgramId program_ = 0;         ///< of the executor, of the last step of training
     RunLimits limits_;
     LearningRateSchedule learning_rate_;
     std::optional<StepLog> log_;         ///< on rank 0

@@ -142,7 +142,7 @@ void TrainingPlan::lower_all() {
     }
 }
 
-size_t TrainingPlan::slot_of(int microbatches) const {
+ProgramId TrainingPlan::program_of(int microbatches) const {
     const auto found = std::find_if(steps_.begin(), steps_.end(), [&](const PlannedStep& step) {
         return step.microbatches == microbatches;
     });

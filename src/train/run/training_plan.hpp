@@ -47,13 +47,13 @@ public:
     [[nodiscard]] int microbatches() const { return batch_sizes_.full(); }  ///< of a replica
     [[nodiscard]] const BatchSizeSchedule& batch_sizes() const { return batch_sizes_; }
     [[nodiscard]] int threads() const { return threads_; }  ///< per rank
-    /// By the executor's slots: training with the full batch, with the smaller ones of a warm-up,
-    /// then evaluation if there is any; with --skip-train evaluation alone.
+    /// By the executor's program ids: training with the full batch, with the smaller ones of a
+    /// warm-up, then evaluation if there is any; with --skip-train evaluation alone.
     [[nodiscard]] const std::vector<PlannedStep>& steps() const { return steps_; }
     /// Of a training step with that many microbatches.
-    [[nodiscard]] size_t slot_of(int microbatches) const;
+    [[nodiscard]] ProgramId program_of(int microbatches) const;
     /// The last one, of a run that evaluates.
-    [[nodiscard]] size_t evaluation_slot() const { return steps_.size() - 1; }
+    [[nodiscard]] ProgramId evaluation_program() const { return steps_.size() - 1; }
     /// Of the full batch (of the evaluation where nothing is trained), as programs().
     [[nodiscard]] const Schedule& schedule() const { return steps_.front().schedule; }
     [[nodiscard]] const ModelPartition& partition() const { return partition_; }

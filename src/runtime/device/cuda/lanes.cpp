@@ -20,17 +20,17 @@ CudaLanes::CudaLanes(kernels::cuda::Engine& engine, const LaneStreams& streams,
                      std::array<kernels::cuda::Engine::Queue, kLanes> queues)
     : engine_(engine), streams_(streams), queues_(queues) {}
 
-void CudaLanes::load(const Program& program, size_t slot) {
-    if (slot >= names_.size()) names_.resize(slot + 1);
-    names_[slot].clear();
-    for (const Action& action : program.actions) names_[slot].push_back(program.name_of(action));
-    while (marks_.size() < names_[slot].size()) {
+void CudaLanes::load(const Program& program, ProgramId id) {
+    if (id >= names_.size()) names_.resize(id + 1);
+    names_[id].clear();
+    for (const Action& action : program.actions) names_[id].push_back(program.name_of(action));
+    while (marks_.size() < names_[id].size()) {
         marks_.push_back({make_event(Timing::yes), make_event(Timing::yes)});
     }
 }
 
-void CudaLanes::begin_step(size_t slot) {
-    slot_ = slot;
+void CudaLanes::begin_step(ProgramId id) {
+    program_ = id;
     for (Marks& marks : marks_) marks.ended = false;
     last_end_ = end_before_last_ = nullptr;
     // No lane is busy now, so the event happens within microseconds of the host's clock.
@@ -45,7 +45,7 @@ void CudaLanes::wait(Lane lane, uint32_t before) {
 
 void CudaLanes::begin(Lane lane, uint32_t action) {
     engine_.use(queues_[static_cast<size_t>(lane)]);
-    marks_[action].range = nvtxRangeStartA(names_[slot_][action].c_str());
+    marks_[action].range = nvtxRangeStartA(names_[program_][action].c_str());
     check(cudaEventRecord(marks_[action].begin.get(), streams_.of(lane)), "cudaEventRecord");
 }
 
@@ -76,7 +76,7 @@ bool CudaLanes::finished(uint32_t action) {
     if (!marks_[action].ended) return false;
     const cudaError_t status = cudaEventQuery(marks_[action].end.get());
     if (status == cudaErrorNotReady) return false;
-    check(status, names_[slot_][action].c_str());
+    check(status, names_[program_][action].c_str());
     return true;
 }
 

@@ -29,8 +29,8 @@ public:
     CudaLanes(kernels::cuda::Engine& engine, const LaneStreams& streams,
               std::array<kernels::cuda::Engine::Queue, kLanes> queues);
 
-    void load(const Program& program, size_t slot) override;
-    void begin_step(size_t slot) override;
+    void load(const Program& program, ProgramId id) override;
+    void begin_step(ProgramId id) override;
     void wait(Lane lane, uint32_t before) override;
     void begin(Lane lane, uint32_t action) override;
     void end(Lane lane, uint32_t action) override;
@@ -53,8 +53,8 @@ private:
     Event start_ = make_event(Timing::yes);
     int64_t start_ns_ = 0;                         ///< of the host's clock
     std::vector<Marks> marks_;                     ///< [action] of whatever program
-    std::vector<std::vector<std::string>> names_;  ///< [slot][action]
-    size_t slot_ = 0;                              ///< of the running step
+    std::vector<std::vector<std::string>> names_;  ///< [id][action]
+    ProgramId program_ = 0;                        ///< of the running step
     /// Ends of parts within passes. Three: two are looked at while the third is recorded.
     std::array<Event, 3> part_ends_{make_event(Timing::no), make_event(Timing::no),
                                     make_event(Timing::no)};

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/check.hpp"
 #include "src/runtime/wait.hpp"
+#include "src/schedule/ops.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ void order_launches() {
 constexpr size_t kChannels = 3;  ///< with a stream each: forward, backward, collective
 
 bool is_message(Do what) {
-    return what == Do::send || what == Do::receive;
+    return traits(what).point_to_point;
 }
 
 /// ncclGroupStart and ncclGroupEnd; an exception in between closes the group, too.
@@ -200,10 +201,7 @@ void NcclTransport::prepare(const std::vector<Program>& programs) {
     std::set<Route> routes;  // of all ranks, in one order on all of them
     for (const Program& program : programs) {
         for (const Action& action : program.actions) {
-            if (action.what == Do::pass || action.what == Do::combine_softmax ||
-                action.what == Do::ordered_sum || action.what == Do::receive) {
-                continue;
-            }
+            if (!is_communication(action.what) || action.what == Do::receive) continue;
             const Group& group = program.groups[action.group];
             const Channel channel = channel_of(action.lane);
             if (group.ranks.size() > 1) {
@@ -328,7 +326,7 @@ void NcclTransport::launch(const Transfer& t) {
         if (t.what != Do::broadcast) copy(t.send, t.receive, stream);
         return;
     }
-    if (t.what == Do::all_to_all || t.what == Do::gather || t.what == Do::all_gather_v) {
+    if (traits(t.what).blocks != Blocks::none) {
         launch_blocks(t, communicator_of(t.channel, t.ranks, false));
         return;
     }

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/runtime/step_memory.hpp"
+#include "src/runtime/transport/transport.hpp"
+#include "vocabpipe/program.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What a transport is told of the communications of a rank's program.
+class TransferMaker {
+public:
+    /// The memory must outlive this.
+    explicit TransferMaker(const StepMemory& memory) : memory_(memory) {}
+    /// Its spans hold until the next call, and until the program goes.
+    [[nodiscard]] Transfer make(const Program& program, const Action& action);
+
+private:
+    void cut_blocks(const Group& group, const Reduction& reduction, int64_t row_bytes);
+
+    const StepMemory& memory_;
+    std::vector<int64_t> block_begin_, block_end_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/run_pass.hpp"
+
+#include "kernels/operators.hpp"
+#include "src/runtime/transport/transport.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr int64_t kLongestRow = 1024;  // a strip of ordered_sum
+
+}  // namespace
+
+void PassRunner::run(const Action& action) {
+    if (action.what == Do::combine_softmax) {
+        combine_softmax(action);
+    } else if (action.what == Do::ordered_sum) {
+        ordered_sum(action);
+    } else {
+        run_pass(action, program_->passes[action.item]);
+    }
+}
+
+// --- passes --------------------------------------------------------------------------------------
+
+void PassRunner::run_pass(const Action& action, const Pass& pass) {
+    const StepMemory& m = memory_;
+    StageModule* stage = traits(pass.op).has_stage ? modules_.stages[pass.stage] : nullptr;
+    const auto mb = [&]() -> const Microbatch& { return microbatches_[pass.microbatch]; };
+    switch (pass.op) {
+        case Op::F: {
+            const auto o = operands<Op::F>(action);
+            stage->forward(context_, mb(), m.boundary(o.x), m.boundary(o.y),
+                           saved(o.saved, o.recomputed), m.bytes(o.workspace));
+            break;
+        }
+        case Op::R: {
+            const auto o = operands<Op::R>(action);
+            stage->recompute(context_, mb(), m.boundary(o.x), saved(o.saved, o.recomputed),
+                             m.bytes(o.workspace));
+            break;
+        }
+        case Op::B: {
+            const auto o = operands<Op::B>(action);
+            stage->backward(context_, mb(), m.boundary(o.dy), m.boundary(o.x),
+                            saved(o.saved, o.recomputed), m.boundary(o.dx), m.bytes(o.workspace),
+                            action.overwrites);
+            break;
+        }
+        case Op::I: {
+            const auto o = operands<Op::I>(action);
+            stage->backward_input(context_, mb(), m.boundary(o.dy), m.boundary(o.x),
+                                  saved(o.saved, o.recomputed), m.boundary(o.dx),
+                                  m.bytes(o.for_weight), m.bytes(o.workspace));
+            break;
+        }
+        case Op::W: {
+            const auto o = operands<Op::W>(action);
+            stage->backward_weight(context_, mb(), m.boundary(o.x), saved(o.saved, o.recomputed),
+                                   m.bytes(o.for_weight), m.bytes(o.workspace), action.overwrites);
+            break;
+        }
+        case Op::E:
+            modules_.input->embed(context_, mb(), m.boundary(operands<Op::E>(action).embedded));
+            break;
+        case Op::G:
+            modules_.input->gradient(context_, mb(), m.boundary(operands<Op::G>(action).gradient),
+                                     action.overwrites);
+            break;
+        case Op::S:
+            score(operands<Op::S>(action), mb());
+            break;
+        case Op::T:
+            output_backward(operands<Op::T>(action), mb(), action.overwrites);
+            break;
+        case Op::Reduce:
+            // Without a step module, gradients only: the two halves stay apart.
+            if (modules_.step != nullptr) {
+                modules_.step->reduce_tied(context_,
+                                           m.bytes(operands<Op::Reduce>(action).received));
+            }
+            break;
+        case Op::Report:
+            modules_.step->report(context_, m.bytes(operands<Op::Report>(action).report));
+            break;
+        case Op::Update:
+            modules_.step->update(context_, m.bytes(operands<Op::Update>(action).reports));
+            break;
+    }
+}
+
+void PassRunner::score(const OperandsOf<Op::S>& o, const Microbatch& microbatch) {
+    const Tensor exp_logits = memory_.exp_logits(o.exp_logits);
+    modules_.output->score(context_, microbatch, memory_.boundary(o.x), exp_logits,
+                           memory_.per_token(o.statistics, StepSizes::kStatistics),
+                           memory_.bytes(o.workspace));
+    if (o.input_gradient == kNoBuffer) return;
+    modules_.output->input_product(context_, exp_logits, memory_.input_gradient(o.input_gradient));
+}
+
+void PassRunner::output_backward(const OperandsOf<Op::T>& o, const Microbatch& microbatch,
+                                 bool overwrites) {
+    const Tensor exp_logits = memory_.exp_logits(o.exp_logits);
+    const Tensor factors = memory_.per_token(o.factors, StepSizes::kFactors);
+    if (o.input_gradient != kNoBuffer) {
+        const Tensor gradient = memory_.input_gradient(o.input_gradient);
+        modules_.output->input_product(context_, exp_logits, gradient);
+        modules_.output->finish_input_gradient(context_, microbatch, factors, gradient);
+    }
+    modules_.output->weight_gradient(context_, microbatch, memory_.boundary(o.x), exp_logits,
+                                     factors, memory_.bytes(o.workspace), overwrites);
+}
+
+// --- local actions -------------------------------------------------------------------------------
+
+void PassRunner::combine_softmax(const Action& action) {
+    const auto o = operands<Do::combine_softmax>(action);
+    const Microbatch& microbatch = microbatches_[action.item];
+    const std::vector<int>& members = program_->groups[action.group].ranks;
+    const Tensor factors = memory_.per_token(o.factors, StepSizes::kFactors);
+    modules_.output->combine_softmax(context_, microbatch,
+                                     memory_.per_token(o.statistics, StepSizes::kStatistics,
+                                                       static_cast<int64_t>(members.size())),
+                                     member_of(members, rank_), factors);
+    if (o.input_gradient == kNoBuffer) return;
+    modules_.output->finish_input_gradient(context_, microbatch, factors,
+                                           memory_.input_gradient(o.input_gradient));
+}
+
+void PassRunner::ordered_sum(const Action& action) {
+    const auto o = operands<Do::ordered_sum>(action);
+    const Reduction& reduction = program_->reductions[action.reduction];
+    const std::vector<int>& members = program_->groups[action.group].ranks;
+    const auto count = static_cast<int64_t>(members.size());
+    int64_t rows = reduction.rows(member_of(members, rank_));
+    if (rows == 0) return;
+    int64_t cols = reduction.cols;
+    if (cols == 1) {  // elements of a bucket: as rows that are worth a thread, or many
+        while (rows % 2 == 0 && cols < kLongestRow) {
+            rows /= 2;
+            cols *= 2;
+        }
+    }
+    context_.operators().ordered_sum(
+        context_, memory_.tensor(o.blocks, count * rows, cols, reduction.partial), count,
+        memory_.tensor(o.sum, rows, cols, reduction.result));
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/runtime/step_memory.hpp"
+#include "src/schedule/ops.hpp"
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/modules.hpp"
+#include "vocabpipe/program.hpp"
+
+#include <span>
+
+namespace vocabpipe {
+
+/// Runs the passes and the local actions of one rank: hands the modules what the program gives
+/// them to work on. On a device with streams a call enqueues.
+class PassRunner {
+public:
+    /// All must outlive this.
+    PassRunner(Context& context, const RankModules& modules, const StepMemory& memory, int rank)
+        : context_(context), modules_(modules), memory_(memory), rank_(rank) {}
+
+    /// What follows is of this program and these microbatches, whose spans are the device's memory.
+    void begin_step(const Program& program, std::span<const Microbatch> microbatches) {
+        program_ = &program;
+        microbatches_ = microbatches;
+    }
+    /// An action that is no communication.
+    void run(const Action& action);
+
+private:
+    void run_pass(const Action& action, const Pass& pass);
+    void score(const OperandsOf<Op::S>& o, const Microbatch& microbatch);
+    void output_backward(const OperandsOf<Op::T>& o, const Microbatch& microbatch, bool overwrites);
+    void combine_softmax(const Action& action);
+    void ordered_sum(const Action& action);
+
+    template <auto what>
+    [[nodiscard]] OperandsOf<what> operands(const Action& action) const {
+        return operands_of<what>(*program_, action);
+    }
+    [[nodiscard]] Saved saved(uint32_t kept, uint32_t recomputed) const {
+        return {.kept = memory_.bytes(kept), .recomputed = memory_.bytes(recomputed)};
+    }
+
+    Context& context_;
+    const RankModules& modules_;
+    const StepMemory& memory_;
+    const int rank_;
+    const Program* program_ = nullptr;
+    std::span<const Microbatch> microbatches_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/run_step.hpp"
+
+#include "src/runtime/wait.hpp"
+#include "src/schedule/ops.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+/// NCCL hands a launch of a non-blocking communicator to a thread, which takes tens of
+/// microseconds: guessed, not measured.
+constexpr int64_t kLaunchNs = 100'000;
+/// Actions of other lanes than compute that have not run: ten entries each at most fit on a stream,
+/// which takes about a thousand.
+constexpr size_t kMostEnqueued = 64;
+
+/// On a device that runs by itself the host saw the order of its own calls only: what each action
+/// waited for, by the times of the device.
+void find_what_was_waited_for(LoadedProgram& loaded) {
+    const Program& program = loaded.program;
+    std::vector<int64_t> end(program.actions.size(), 0);
+    for (const Span& span : loaded.timeline.spans) end[span.action] = span.end_ns;
+    std::vector<uint32_t> waited_for(program.actions.size(), UINT32_MAX);
+    for (const Edge& edge : program.edges) {
+        uint32_t& last = waited_for[edge.after];
+        if (last == UINT32_MAX || end[edge.before] > end[last]) last = edge.before;
+    }
+    for (Span& span : loaded.timeline.spans) span.waited_for = waited_for[span.action];
+}
+
+}  // namespace
+
+StepRunner::StepRunner(const Parts& parts)
+    : rank_(parts),
+      asynchronous_(parts.device.asynchronous()),
+      transfers_(parts.memory),
+      passes_(parts.context, parts.modules, parts.memory, parts.communicator.rank()),
+      stuck_(parts.communicator.rank(), asynchronous_, progress_, parts.lanes) {}
+
+void StepRunner::run(LoadedProgram& program, ProgramId id, std::span<const Microbatch> microbatches,
+                     int64_t step) {
+    step_ = step;
+    progress_.begin(program);
+    rank_.memory.use(program.program);
+    users_left_ = program.users;
+    program.timeline.spans.clear();
+    if (rank_.options.poison_dead_buffers) rank_.memory.poison();
+    if (rank_.modules.output != nullptr) {
+        rank_.modules.output->begin_step(static_cast<int>(microbatches.size()));
+    }
+    running_ = true;
+    rank_.lanes.begin_step(id);
+    passes_.begin_step(program.program, batch_.load(rank_.device, microbatches));
+    wait_until([this] { return progress_.is_over(); }, [this] { return advance(); });
+    running_ = false;
+    if (!asynchronous_) return;
+    rank_.lanes.read_times(program.timeline.spans);
+    find_what_was_waited_for(program);
+}
+
+// --- progress ------------------------------------------------------------------------------------
+
+/// `move` says whether anything has started or ended; gives up after the deadline without.
+template <typename Done, typename Move>
+void StepRunner::wait_until(Done&& done, Move&& move) {
+    IdleWait idle(rank_.communicator.wait_options());
+    while (!done()) {
+        if (move()) {
+            idle.reset();
+            continue;
+        }
+        const IdleWait::Verdict verdict = idle.pause();
+        if (verdict == IdleWait::Verdict::go_on) continue;
+        stuck_.give_up(step_, verdict, idle.idle_seconds());
+    }
+}
+
+/// An error of a peer: what has it stopped here?
+template <typename Work>
+void StepRunner::tell_where(Work&& work) {
+    try {
+        work();
+    } catch (const CommunicationError& error) {
+        throw CommunicationError(stuck_.where(step_) + "; " + error.what());
+    }
+}
+
+/// Starts what can start; whether there was anything, or anything ended.
+bool StepRunner::advance() {
+    const size_t before = progress_.moves();
+    tell_where([this] { progress(); });
+    const bool started = asynchronous_ ? enqueue_next() : start_next_pass();
+    settle();
+    if (started || progress_.moves() != before) return true;
+    tell_where([this] { rank_.transport.check_health(); });
+    return false;
+}
+
+void StepRunner::poll() {
+    if (!running_) return;  // operators between steps
+    if (!asynchronous_) {
+        tell_where([this] { progress(); });
+        return;
+    }
+    if (!progress_.enqueues_pass) return;  // a combine_softmax
+    rank_.lanes.end_part();
+    (void)look();
+    wait_until([this] { return can_enqueue(); }, [this] { return look(); });
+    rank_.lanes.begin_part();
+}
+
+/// Advances what has been enqueued; whether anything did.
+bool StepRunner::look() {
+    const size_t before = progress_.moves();
+    tell_where([this] { progress(); });
+    settle();
+    if (progress_.moves() != before) return true;
+    tell_where([this] { rank_.transport.check_health(); });
+    return false;
+}
+
+/// Advances everything but passes; on a device with streams, what has been given to the transport.
+/// Called while idle, between passes and by passes that poll.
+void StepRunner::progress() {
+    if (in_progress_) return;  // a combine_softmax inside polls as well
+    in_progress_ = true;
+    const struct Leave {
+        bool& flag;
+        ~Leave() { flag = false; }
+    } leave{in_progress_};
+    bool again = true;
+    while (again) {
+        again = end_transfers();
+        if (!asynchronous_ && start_beside_passes()) again = true;
+    }
+}
+
+bool StepRunner::end_transfers() {
+    std::vector<StepProgress::InFlight>& open = progress_.in_flight;
+    bool any = false;
+    for (size_t i = 0; i < open.size();) {
+        if (!rank_.transport.test(open[i].ticket)) {
+            ++i;
+            continue;
+        }
+        const uint32_t action = open[i].action;
+        rank_.lanes.end(progress_.action(action).lane, action);
+        spans()[open[i].span].end_ns = now_ns();
+        open.erase(open.begin() + static_cast<std::ptrdiff_t>(i));
+        complete(action);
+        any = true;
+    }
+    return any;
+}
+
+/// Counts the actions that have run on the device, in the order they were started.
+void StepRunner::settle() {
+    const std::vector<uint32_t>& started = progress_.started;
+    size_t& settled = progress_.settled;
+    while (settled < started.size() && rank_.lanes.finished(started[settled])) ++settled;
+}
+
+// --- what may start ------------------------------------------------------------------------------
+
+/// Communication and local actions of a host, by lane.
+bool StepRunner::start_beside_passes() {
+    bool any = false;
+    for (const Lane lane : {Lane::collective, Lane::forward, Lane::backward, Lane::local}) {
+        const auto queue = static_cast<size_t>(lane);
+        while (const uint32_t* const next = progress_.ready(queue)) {
+            start(queue, *next);
+            any = true;
+        }
+    }
+    return any;
+}
+
+bool StepRunner::start_next_pass() {
+    const uint32_t* const next = progress_.ready(LoadedProgram::kPassQueue);
+    if (next == nullptr) return false;
+    start(LoadedProgram::kPassQueue, *next);
+    return true;
+}
+
+/// On a device with streams: the next action of the one order, if it may be enqueued.
+bool StepRunner::enqueue_next() {
+    const uint32_t* const next = progress_.ready(LoadedProgram::kPassQueue);
+    if (next == nullptr) return false;
+    const ActionKind kind = traits(progress_.action(*next).what).kind;
+    if (kind == ActionKind::pass) {
+        if (!can_enqueue()) return false;
+    } else if (progress_.started.size() - progress_.settled >= kMostEnqueued) {
+        return false;  // passes have parts to be counted; of others a stream has room for so many
+    }
+    // A communication that is not enqueued yet (its peer's memory is not known, its connection not
+    // made) keeps its place on the stream.
+    if (kind == ActionKind::communication && !progress_.in_flight.empty()) return false;
+    start(LoadedProgram::kPassQueue, *next);
+    return true;
+}
+
+/// Whether the host may enqueue another part of a pass: not so far ahead that it would block in the
+/// driver, and not before a transfer is launched that the transport's own thread is about to
+/// launch. While the host enqueues, nobody looks at it.
+bool StepRunner::can_enqueue() {
+    const bool launching = !progress_.in_flight.empty() && now_ns() - last_transfer_ns_ < kLaunchNs;
+    return !launching && rank_.lanes.has_room();
+}
+
+// --- actions -------------------------------------------------------------------------------------
+
+/// The head of a queue.
+void StepRunner::start(size_t queue, uint32_t index) {
+    ++progress_.head[queue];
+    if (is_communication(progress_.action(index).what)) {
+        start_transfer(index);
+    } else {
+        run_here(index);
+    }
+}
+
+size_t StepRunner::open_span(uint32_t index) {
+    const LoadedProgram& loaded = *progress_.loaded;
+    const Lane lane = progress_.action(index).lane;
+    if (!loaded.waits.empty()) {
+        for (const uint32_t before : loaded.waits[index]) rank_.lanes.wait(lane, before);
+    }
+    rank_.lanes.begin(lane, index);
+    const int64_t now = now_ns();
+    const auto rank = static_cast<uint16_t>(rank_.communicator.rank());
+    spans().push_back({index, progress_.waited_for[index], rank, lane, now, now, 0});
+    progress_.started.push_back(index);
+    return spans().size() - 1;
+}
+
+void StepRunner::start_transfer(uint32_t index) {
+    const Transfer transfer = transfers_.make(progress_.loaded->program, progress_.action(index));
+    const size_t span = open_span(index);
+    progress_.in_flight.push_back({index, span, rank_.transport.start(transfer)});
+    last_transfer_ns_ = now_ns();
+}
+
+void StepRunner::run_here(uint32_t index) {
+    const Action& action = progress_.action(index);
+    const size_t span = open_span(index);
+    const int64_t cpu = thread_cpu_ns();
+    const int64_t nested =
+        local_cpu_ns_;  // a pass that polls may run a combine_softmax in its midst
+    if (action.what == Do::pass) progress_.enqueues_pass = asynchronous_;
+    passes_.run(action);
+    if (action.what == Do::pass) progress_.enqueues_pass = false;
+    const int64_t own = thread_cpu_ns() - cpu - (local_cpu_ns_ - nested);
+    local_cpu_ns_ += own;
+    rank_.lanes.end(action.lane, index);
+    spans()[span].cpu_ns = own;
+    spans()[span].end_ns = now_ns();
+    complete(index);
+}
+
+void StepRunner::complete(uint32_t index) {
+    progress_.complete(index);
+    if (!rank_.options.poison_dead_buffers || asynchronous_) return;
+    // A buffer is dead once all its users have completed, on whatever lane.
+    for (const uint32_t operand : progress_.loaded->program.operands_of(progress_.action(index))) {
+        if (operand != kNoBuffer && --users_left_[operand] == 0) rank_.memory.poison(operand);
+    }
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/runtime/device_batch.hpp"
+#include "src/runtime/lanes.hpp"
+#include "src/runtime/loaded_program.hpp"
+#include "src/runtime/make_transfer.hpp"
+#include "src/runtime/run_pass.hpp"
+#include "src/runtime/step_memory.hpp"
+#include "src/runtime/step_progress.hpp"
+#include "src/runtime/stuck_report.hpp"
+#include "src/runtime/transport/transport.hpp"
+#include "vocabpipe/executor.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Runs the steps of a rank: starts communication as soon as its inputs are there and passes in
+/// order, and polls in between. On a device with streams, where to start is to enqueue, it follows
+/// the one order of enqueue_order().
+class StepRunner {
+public:
+    /// What the rank computes and communicates with; all must outlive the runner.
+    struct Parts {
+        const Communicator& communicator;
+        Device& device;
+        Lanes& lanes;
+        Transport& transport;
+        Context& context;
+        const RankModules& modules;
+        StepMemory& memory;
+        ExecutorOptions options;
+    };
+    explicit StepRunner(const Parts& parts);
+
+    /// One step. `step`: its number, for messages. Throws CommunicationError, DeviceError.
+    void run(LoadedProgram& program, ProgramId id, std::span<const Microbatch> microbatches,
+             int64_t step);
+    /// Lets communication advance; called by passes between parts of their work.
+    void poll();
+    /// Within a step, or after one that threw.
+    [[nodiscard]] bool running() const { return running_; }
+
+private:
+    bool advance();
+    void progress();
+    bool look();
+    void settle();
+    bool end_transfers();
+    bool start_beside_passes();
+    bool start_next_pass();
+    bool enqueue_next();
+    [[nodiscard]] bool can_enqueue();
+    void start(size_t queue, uint32_t index);
+    void start_transfer(uint32_t index);
+    void run_here(uint32_t index);
+    size_t open_span(uint32_t index);
+    void complete(uint32_t index);
+    [[nodiscard]] std::vector<Span>& spans() { return progress_.loaded->timeline.spans; }
+    template <typename Done, typename Move>
+    void wait_until(Done&& done, Move&& move);
+    template <typename Work>
+    void tell_where(Work&& work);
+
+    const Parts rank_;
+    const bool asynchronous_;
+    TransferMaker transfers_;
+    PassRunner passes_;
+    StepProgress progress_;  ///< of the running or the last step
+    StuckReport stuck_;
+    DeviceBatch batch_;
+    std::vector<uint32_t> users_left_;  ///< [buffer]
+    bool running_ = false;
+    bool in_progress_ = false;
+    int64_t step_ = 0;
+    int64_t last_transfer_ns_ = 0;  ///< start of the last one
+    int64_t local_cpu_ns_ = 0;      ///< of all passes and local actions so far
+};
+
+}  // namespace vocabpipe

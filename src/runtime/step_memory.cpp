@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/step_memory.hpp"
+
+#include <cstring>
+#include <vector>
+
+namespace vocabpipe {
+
+void StepMemory::reserve(uint64_t bytes, const std::string& what) {
+    if (bytes <= arena_.size()) return;
+    arena_ = {};  // first give back, then take: never both at once
+    arena_ = device_.allocate(bytes, what);
+}
+
+Bytes StepMemory::bytes(uint32_t buffer) const {
+    if (buffer == kNoBuffer) return {};
+    const Buffer& b = program_->buffers[buffer];
+    switch (b.space) {
+        case Buffer::Space::arena:
+            return {arena_.data() + b.offset, b.bytes};
+        case Buffer::Space::bucket_gradients:
+        case Buffer::Space::bucket_weights:
+            return bucket(b).subspan(b.offset, b.bytes);
+        case Buffer::Space::embedding_gradient:
+            return {modules_.input->parameters().front().gradient.as<std::byte>(), b.bytes};
+        case Buffer::Space::output_gradient:
+            return {modules_.output->parameters().front().gradient.as<std::byte>(), b.bytes};
+    }
+    return {};
+}
+
+Bytes StepMemory::bytes_to_cut(uint32_t buffer) const {
+    if (buffer == kNoBuffer) return {};
+    const Buffer& b = program_->buffers[buffer];
+    return b.space == Buffer::Space::bucket_gradients ? bucket(b) : bytes(buffer);
+}
+
+Bytes StepMemory::bucket(const Buffer& buffer) const {
+    const RankBucket of = modules_.step->bucket(buffer.bucket);
+    return buffer.space == Buffer::Space::bucket_gradients ? of.gradients : of.weights;
+}
+
+Tensor StepMemory::exp_logits(uint32_t buffer) const {
+    const int64_t cols =
+        static_cast<int64_t>(bytes(buffer).size()) / size_of(sizes_.dtype) / sizes_.tokens;
+    return tensor(buffer, sizes_.tokens, cols, sizes_.dtype);
+}
+
+void StepMemory::poison() {
+    const std::vector<std::byte> nan(arena_.size(), std::byte{0xff});
+    device_.upload(nan, arena_.data());
+}
+
+void StepMemory::poison(uint32_t buffer) {
+    if (program_->buffers[buffer].space != Buffer::Space::arena) return;
+    const Bytes dead = bytes(buffer);
+    std::memset(dead.data(), 0xff, dead.size());  // NaN in every type
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/device.hpp"
+#include "vocabpipe/lower.hpp"
+#include "vocabpipe/modules.hpp"
+#include "vocabpipe/program.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace vocabpipe {
+
+/// Where the buffers of a rank's programs lie: in an arena, which they share because they run one
+/// at a time, or in memory of the modules.
+class StepMemory {
+public:
+    /// The device and the modules must outlive this.
+    StepMemory(Device& device, const RankModules& modules, const StepSizes& sizes)
+        : device_(device), modules_(modules), sizes_(sizes) {}
+
+    /// Room for a program; `what` is named where there is none. What the arena held is lost.
+    void reserve(uint64_t bytes, const std::string& what);
+    [[nodiscard]] uint64_t arena_bytes() const { return arena_.size(); }
+    /// Buffer ids are this program's from now on. It must stay.
+    void use(const Program& program) { program_ = &program; }
+
+    /// Nothing for kNoBuffer.
+    [[nodiscard]] Bytes bytes(uint32_t buffer) const;
+    /// What a communication sends that cuts it into row blocks: pieces of a bucket lie apart, so
+    /// their blocks are cut from all of it.
+    [[nodiscard]] Bytes bytes_to_cut(uint32_t buffer) const;
+    [[nodiscard]] Tensor tensor(uint32_t buffer, int64_t rows, int64_t cols, DType dtype) const {
+        return {bytes(buffer).data(), rows, cols, dtype};
+    }
+    /// [times N, cols] in fp32.
+    [[nodiscard]] Tensor per_token(uint32_t buffer, int64_t cols, int64_t times = 1) const {
+        return tensor(buffer, times * sizes_.tokens, cols, DType::fp32);
+    }
+    /// [N, h] in the run's type.
+    [[nodiscard]] Tensor boundary(uint32_t buffer) const {
+        return tensor(buffer, sizes_.tokens, sizes_.hidden, sizes_.dtype);
+    }
+    /// [N, h] in fp32.
+    [[nodiscard]] Tensor input_gradient(uint32_t buffer) const {
+        return per_token(buffer, sizes_.hidden);
+    }
+    /// [N, v] in the run's type.
+    [[nodiscard]] Tensor exp_logits(uint32_t buffer) const;
+
+    /// Fills the arena with NaN.
+    void poison();
+    /// Fills a buffer with NaN if it lies in the arena, on devices of host memory.
+    void poison(uint32_t buffer);
+
+private:
+    [[nodiscard]] Bytes bucket(const Buffer& buffer) const;
+
+    Device& device_;
+    const RankModules& modules_;
+    const StepSizes& sizes_;
+    DeviceMemory arena_;
+    const Program* program_ = nullptr;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/runtime/loaded_program.hpp"
+#include "src/runtime/transport/transport.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+/// How far a rank is in its step: what has been started, what has ended, what may start.
+struct StepProgress {
+    /// A communication that the transport has not reported yet.
+    struct InFlight {
+        uint32_t action = 0;
+        size_t span = 0;
+        Ticket ticket = 0;
+    };
+
+    /// Nothing of the program has been started.
+    void begin(LoadedProgram& program);
+
+    [[nodiscard]] const Action& action(uint32_t index) const {
+        return loaded->program.actions[index];
+    }
+    /// Everything has run.
+    [[nodiscard]] bool is_over() const {
+        return done == loaded->actions() && settled == started.size();
+    }
+    /// Grows whenever anything starts or ends.
+    [[nodiscard]] size_t moves() const { return done + started.size() + settled; }
+
+    /// The next action of a queue; null if there is none or it waits for another action.
+    [[nodiscard]] const uint32_t* ready(size_t queue) const {
+        const std::vector<uint32_t>& actions = loaded->queues[queue];
+        if (head[queue] == actions.size() || missing[actions[head[queue]]] > 0) return nullptr;
+        return &actions[head[queue]];
+    }
+    /// The next pass, or the one that is being enqueued; null after the last one.
+    [[nodiscard]] const uint32_t* current_pass() const;
+    /// The action has ended, or on a device with streams has been enqueued: what waits for it may
+    /// start.
+    void complete(uint32_t action);
+
+    LoadedProgram* loaded = nullptr;
+    std::vector<uint32_t> missing;     ///< [action] edges still to come
+    std::vector<uint32_t> waited_for;  ///< [action] the last of them; UINT32_MAX: none
+    std::vector<size_t> head;          ///< [queue] its next action
+    std::vector<InFlight> in_flight;
+    std::vector<uint32_t> started;  ///< actions, in the order of their starts
+    size_t done = 0;                ///< actions whose successors may start
+    size_t settled = 0;             ///< of started: have run
+    bool enqueues_pass = false;     ///< a pass is between its begin and its end
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/schedule/lower/end_of_step.hpp"
+
+#include "src/schedule/lower/replicas.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <vector>
+
+namespace vocabpipe::lowering {
+
+namespace {
+
+// --- tied weights --------------------------------------------------------------------------------
+
+/// Whole layers on two ranks exchange their halves of the gradient.
+class TiedPair {
+public:
+    TiedPair(StepGraph& step, int in, int out)
+        : graph_(step.graph),
+          in_(in),
+          out_(out),
+          bytes_(step.schedule.input.vocab_size() * step.sizes.hidden * 4) {}
+
+    void build(PassNodes& passes) {
+        const uint32_t in_last = graph_.last_pass(in_);
+        const uint32_t out_last = graph_.last_pass(out_);
+        const uint32_t at_in = graph_.add_buffer(in_, bytes_, Purpose::tied);
+        const uint32_t at_out = graph_.add_buffer(out_, bytes_, Purpose::tied);
+        const uint32_t adds_in = graph_.append_pass(in_, {.op = Op::Reduce});
+        const uint32_t adds_out = graph_.append_pass(out_, {.op = Op::Reduce});
+        graph_.set_operands<Op::Reduce>(adds_in, {.received = at_in});
+        graph_.set_operands<Op::Reduce>(adds_out, {.received = at_out});
+        passes.completes_input(in_, adds_in);
+        passes.completes_output(out_, adds_out);
+        send({in_, Buffer::Space::embedding_gradient, in_last, adds_in}, out_, at_out, adds_out);
+        send({out_, Buffer::Space::output_gradient, out_last, adds_out}, in_, at_in, adds_in);
+    }
+
+private:
+    struct Half {
+        int rank = 0;
+        Buffer::Space space = Buffer::Space::arena;
+        uint32_t producer = kNoNode;
+        uint32_t overwriter = kNoNode;  ///< the sum overwrites what the other side still reads
+    };
+    void send(const Half& half, int to, uint32_t received, uint32_t consumer) {
+        const uint32_t sent = graph_.add_buffer(half.rank, bytes_, Purpose::tied, half.space);
+        const uint16_t pair = graph_.group({{half.rank, to}, -1});
+        const uint32_t node = graph_.add_node(Do::send);
+        graph_.add_part<Do::send>(node, half.rank, 0, {.message = sent}).group = pair;
+        graph_.add_part<Do::receive>(node, to, 0, {.message = received}).group = pair;
+        graph_.add_edge(half.producer, node);
+        graph_.add_edge(node, consumer);
+        graph_.add_edge(node, half.overwriter);
+    }
+
+    Graph& graph_;
+    const int in_;
+    const int out_;
+    const int64_t bytes_;
+};
+
+/// A tied weight has a gradient from G and one from T; they are added once, E side first. Shards
+/// that coincide do it locally.
+void add_tied_gradients(StepGraph& step) {
+    if (step.schedule.input == step.schedule.output) {
+        for (const int rank : step.input_owners) {
+            const uint32_t adds = step.graph.append_pass(rank, {.op = Op::Reduce});
+            step.graph.set_operands<Op::Reduce>(adds, {.received = kNoBuffer});
+            step.passes.completes_input(rank, adds);
+        }
+        return;
+    }
+    if (step.input_owners.size() != 1 || step.output_owners.size() != 1) {
+        throw UsageError(
+            "tied embeddings: input and output layer are sharded differently; use equal shard "
+            "maps, or each layer whole on one rank");
+    }
+    TiedPair(step, step.input_owners.front(), step.output_owners.front()).build(step.passes);
+}
+
+// --- reports and updates -------------------------------------------------------------------------
+
+/// What every rank has of the reports.
+struct Reports {
+    std::vector<uint32_t> buffers;  ///< [rank]
+    std::vector<uint32_t> made_by;  ///< [rank] the node after which it is there
+};
+
+Reports add_reports(StepGraph& step) {
+    Reports reports;
+    for (int rank = 0; rank < step.schedule.ranks; ++rank) {
+        const uint32_t report =
+            step.graph.add_buffer(rank, step.sizes.report_bytes, Purpose::report);
+        const std::vector<uint32_t> sums =
+            step.sizes.replicas == 1 ? std::vector<uint32_t>{} : add_sums_over_replicas(step, rank);
+        const uint32_t pass = step.graph.append_pass(rank, {.op = Op::Report});
+        step.graph.set_operands<Op::Report>(pass, {.report = report});
+        for (const uint32_t sum : sums) step.graph.add_edge(sum, pass);
+        reports.buffers.push_back(report);
+        reports.made_by.push_back(pass);
+    }
+    return reports;
+}
+
+/// All ranks' reports on every rank of the world.
+Reports gather_reports(StepGraph& step, const Reports& own, uint16_t world) {
+    Reports all;
+    const int ranks = step.schedule.ranks;
+    const uint32_t node = step.graph.add_node(Do::all_gather);
+    for (int rank = 0; rank < ranks; ++rank) {
+        const auto r = static_cast<size_t>(rank);
+        all.buffers.push_back(step.graph.add_buffer(
+            rank, step.sizes.report_bytes * ranks * step.sizes.replicas, Purpose::report));
+        step.graph
+            .add_part<Do::all_gather>(node, rank, 0,
+                                      {.mine = own.buffers[r], .all = all.buffers[r]})
+            .group = world;
+        step.graph.add_edge(own.made_by[r], node);
+    }
+    all.made_by.assign(static_cast<size_t>(ranks), node);
+    return all;
+}
+
+}  // namespace
+
+void add_end_of_step(StepGraph& step) {
+    if (step.sizes.tied) add_tied_gradients(step);
+    if (step.sizes.report_bytes == 0) return;
+    const bool replicated = step.sizes.replicas > 1;
+    const bool alone = step.schedule.ranks == 1 && !replicated;
+    std::vector<int> everyone;
+    for (int rank = 0; rank < step.schedule.ranks; ++rank) everyone.push_back(rank);
+    const uint16_t world =
+        step.graph.group({everyone, -1}, replicated ? Axis::world : Axis::pipeline);
+    const Reports own = add_reports(step);
+    const Reports all = alone ? own : gather_reports(step, own, world);
+    for (const int rank : everyone) {
+        const auto r = static_cast<size_t>(rank);
+        const uint32_t update = step.graph.append_pass(rank, {.op = Op::Update});
+        step.graph.set_operands<Op::Update>(update, {.reports = all.buffers[r]});
+        if (!alone) step.graph.add_edge(all.made_by[r], update);
+        if (replicated) gather_weights(step, rank, update);
+    }
+}
+
+}  // namespace vocabpipe::lowering

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/schedule/lower/step_graph.hpp"
+
+namespace vocabpipe::lowering {
+
+/// After the last microbatch: gradients of tied weights and of the replicas are added up, every
+/// rank reports its norms and loss to all, and updates its weights. Without an optimizer step
+/// (StepSizes::report_bytes = 0) tied gradients alone. Throws UsageError for tied weights that are
+/// sharded differently in the two layers.
+void add_end_of_step(StepGraph& step);
+
+}  // namespace vocabpipe::lowering

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/schedule/lower/graph.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace vocabpipe::lowering {
+
+Graph::Graph(int ranks, Pairs pairs)
+    : pairs_(pairs),
+      ranks_(static_cast<size_t>(ranks)),
+      pair_groups_(ranks_ * ranks_, kNoPair),
+      last_pass_(ranks_, kNoNode) {
+    flow_.passes.resize(ranks_);
+}
+
+// --- nodes and parts -----------------------------------------------------------------------------
+
+uint32_t Graph::add_node(Lane lane) {
+    flow_.nodes.push_back({static_cast<uint32_t>(flow_.parts.size()), 0, lane, 0});
+    return static_cast<uint32_t>(flow_.nodes.size() - 1);
+}
+
+Part& Graph::add_part(uint32_t node, int rank, Do what, uint32_t item) {
+    Part part;
+    part.rank = static_cast<uint16_t>(rank);
+    part.what = what;
+    part.item = item;
+    flow_.parts.push_back(part);
+    ++flow_.nodes[node].part_count;
+    return flow_.parts.back();
+}
+
+uint32_t Graph::append_pass(int rank, const Pass& pass) {
+    auto& list = flow_.passes[static_cast<size_t>(rank)];
+    const uint32_t node = add_node(Do::pass);
+    add_part(node, rank, Do::pass, static_cast<uint32_t>(list.size()));
+    list.push_back(pass);
+    uint32_t& last = last_pass_[static_cast<size_t>(rank)];
+    if (last != kNoNode) flow_.edges.emplace_back(last, node);
+    last = node;
+    return node;
+}
+
+// --- edges ---------------------------------------------------------------------------------------
+
+void Graph::add_edge(uint32_t before, uint32_t after) {
+    if (pairs_ != Pairs::apart) {
+        before = last_of_pair(before);
+        after = first_of_pair(after);
+    }
+    flow_.edges.emplace_back(before, after);
+}
+
+void Graph::post_ahead(uint32_t message, uint32_t consumer, int passes) {
+    if (pairs_ != Pairs::apart) consumer = first_of_pair(consumer);
+    const uint32_t posted_with = passes_before(consumer, passes);
+    if (posted_with != kNoNode && first_part(posted_with).item > 0) {
+        add_edge(posted_with - 1, message);
+    }
+}
+
+bool Graph::opens_pair(uint32_t pass_node) const {
+    const Part& part = first_part(pass_node);
+    return part.what == Do::pass && flow_.passes[part.rank][part.item].with_next;
+}
+
+uint32_t Graph::last_of_pair(uint32_t node) const {
+    return opens_pair(node) ? node + 1 : node;
+}
+
+uint32_t Graph::first_of_pair(uint32_t node) const {
+    const Part& part = first_part(node);
+    const bool second = part.what == Do::pass && part.item > 0 && opens_pair(node - 1);
+    return second ? node - 1 : node;
+}
+
+/// The pass that comes `count` passes before another one on its rank.
+uint32_t Graph::passes_before(uint32_t pass_node, int count) const {
+    const Part& part = first_part(pass_node);
+    const std::vector<Pass>& list = flow_.passes[part.rank];
+    if (static_cast<uint32_t>(count) > part.item) return kNoNode;
+    uint32_t position = part.item;
+    while (count > 0 && position > 0) count -= list[--position].op == Op::R ? 0 : 1;
+    return count == 0 ? pass_node - (part.item - position) : kNoNode;
+}
+
+// --- buffers, groups, reductions -----------------------------------------------------------------
+
+uint32_t Graph::add_buffer(int rank, int64_t bytes, Purpose purpose, Buffer::Space space) {
+    if (bytes <= 0) return kNoBuffer;
+    flow_.buffers.push_back({static_cast<uint16_t>(rank), purpose, space, bytes, 0, {}});
+    return static_cast<uint32_t>(flow_.buffers.size() - 1);
+}
+
+uint16_t Graph::group(Group wanted, Axis axis) {
+    for (size_t i = 0; i < flow_.groups.size(); ++i) {
+        if (flow_.axes[i] == axis && flow_.groups[i] == wanted) return static_cast<uint16_t>(i);
+    }
+    flow_.groups.push_back(std::move(wanted));
+    flow_.axes.push_back(axis);
+    return static_cast<uint16_t>(flow_.groups.size() - 1);
+}
+
+uint16_t Graph::pair(int source, int destination) {
+    uint16_t& known = pair_groups_[static_cast<size_t>(source) * ranks_ + destination];
+    if (known == kNoPair) known = group({{source, destination}, -1});
+    return known;
+}
+
+uint16_t Graph::add_reduction(Reduction reduction) {
+    flow_.reductions.push_back(std::move(reduction));
+    return static_cast<uint16_t>(flow_.reductions.size() - 1);
+}
+
+uint16_t Graph::reduction(Reduction wanted, uint16_t first) {
+    const auto found = std::find(flow_.reductions.begin() + first, flow_.reductions.end(), wanted);
+    if (found == flow_.reductions.end()) return add_reduction(std::move(wanted));
+    return static_cast<uint16_t>(found - flow_.reductions.begin());
+}
+
+}  // namespace vocabpipe::lowering

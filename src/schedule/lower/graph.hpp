@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/schedule/lower/dataflow.hpp"
+#include "src/schedule/ops.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe::lowering {
+
+inline constexpr uint32_t kNoNode = UINT32_MAX;
+
+/// Builds a Dataflow: nodes, the parts that ranks have in them, buffers, groups and edges. Knows
+/// neither schedules nor layers.
+class Graph {
+public:
+    /// For `ranks` pipeline ranks.
+    Graph(int ranks, Pairs pairs);
+
+    /// A node without parts; the parts of a node are added before the next node.
+    uint32_t add_node(Lane lane);
+    /// On the lane that the action usually has.
+    uint32_t add_node(Do what) { return add_node(traits(what).lane); }
+
+    /// What `rank` does in the node, and with which of its buffers. `item`: see Action::item.
+    template <Do what>
+    Part& add_part(uint32_t node, int rank, uint32_t item, const OperandsOf<what>& operands) {
+        Part& part = add_part(node, rank, what, item);
+        set(part, operands);
+        return part;
+    }
+
+    /// A pass, after the last one of its rank; its operands follow.
+    uint32_t append_pass(int rank, const Pass& pass);
+    /// Of a pass of this kind.
+    template <Op op>
+    void set_operands(uint32_t pass_node, const OperandsOf<op>& operands) {
+        set(pass_part(pass_node), operands);
+    }
+    [[nodiscard]] Part& pass_part(uint32_t pass_node) {
+        return flow_.parts[flow_.nodes[pass_node].first_part];
+    }
+    /// kNoNode before the first.
+    [[nodiscard]] uint32_t last_pass(int rank) const {
+        return last_pass_[static_cast<size_t>(rank)];
+    }
+
+    /// `before` completes before `after` starts. A pair that is lowered as one waits for the inputs
+    /// of both members before its first, and gives what either makes after its second.
+    void add_edge(uint32_t before, uint32_t after);
+    /// A receive for pass `consumer` is posted `passes` passes before it and not earlier, or its
+    /// buffer lives for nothing. Recomputations do not count: next to a transfer they may be short.
+    void post_ahead(uint32_t message, uint32_t consumer, int passes);
+
+    /// kNoBuffer for none of any bytes.
+    uint32_t add_buffer(int rank, int64_t bytes, Purpose purpose,
+                        Buffer::Space space = Buffer::Space::arena);
+    [[nodiscard]] PlannedBuffer& buffer(uint32_t id) { return flow_.buffers[id]; }
+
+    /// Index of a group; equal ones have one.
+    uint16_t group(Group wanted, Axis axis = Axis::pipeline);
+    /// The group of a message: one look-up in place of a search among all groups.
+    uint16_t pair(int source, int destination);
+    /// Adds a reduction without looking for an equal one.
+    uint16_t add_reduction(Reduction reduction);
+    /// Index of a reduction from number `first` on; equal ones have one.
+    uint16_t reduction(Reduction wanted, uint16_t first);
+    [[nodiscard]] const Reduction& reduction(uint16_t index) const {
+        return flow_.reductions[index];
+    }
+
+    /// What has been built; the graph is empty afterwards.
+    [[nodiscard]] Dataflow take() { return std::move(flow_); }
+
+private:
+    static constexpr uint16_t kNoPair = UINT16_MAX;
+
+    Part& add_part(uint32_t node, int rank, Do what, uint32_t item);
+    template <typename T>
+    static void set(Part& part, const T& operands) {
+        const auto ids = stored(operands);
+        part.operand_count = static_cast<uint8_t>(ids.size());
+        std::copy(ids.begin(), ids.end(), part.operands.begin());
+    }
+    [[nodiscard]] const Part& first_part(uint32_t node) const {
+        return flow_.parts[flow_.nodes[node].first_part];
+    }
+    // Passes of a rank that a schedule lists are nodes one after the other.
+    [[nodiscard]] bool opens_pair(uint32_t pass_node) const;
+    [[nodiscard]] uint32_t last_of_pair(uint32_t node) const;
+    [[nodiscard]] uint32_t first_of_pair(uint32_t node) const;
+    [[nodiscard]] uint32_t passes_before(uint32_t pass_node, int count) const;
+
+    Dataflow flow_;
+    Pairs pairs_;
+    size_t ranks_;
+    std::vector<uint16_t> pair_groups_;  ///< [source * ranks + destination]
+    std::vector<uint32_t> last_pass_;    ///< [rank]
+};
+
+}  // namespace vocabpipe::lowering

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/schedule/lower/communication.hpp"
+#include "src/schedule/lower/step_graph.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe::lowering {
+
+/// A microbatch through the stages and back: buffers of F, R, B, I and W, and the messages between
+/// ranks. Stages on one rank hand the buffer on.
+class TransformerFlow {
+public:
+    explicit TransformerFlow(StepGraph& step) : step_(step) {}
+
+    /// F, and R, of all stages from x of stage 0; returns X, the output of the last one.
+    /// Microbatches come in order.
+    uint32_t forward(uint32_t microbatch, uint32_t x);
+    /// B, or I and W, of all stages from the gradient of X; returns that of stage 0's input.
+    uint32_t backward(uint32_t microbatch, uint32_t dy);
+
+private:
+    /// Buffers that live from F, or R, to the end of the backward.
+    struct Kept {
+        uint32_t x = kNoBuffer;
+        uint32_t saved = kNoBuffer;
+        uint32_t recomputed = kNoBuffer;
+    };
+    Kept forward_stage(int stage, uint32_t microbatch, uint32_t x, uint32_t y);
+    void backward_stage(int stage, uint32_t microbatch, uint32_t dy, uint32_t dx);
+    /// What a stage has made, as the next one's pass `to` gets it.
+    uint32_t hand_on(const Endpoint& made, int to_rank, uint32_t to, Lane lane,
+                     uint32_t microbatch);
+
+    StepGraph& step_;
+    std::vector<Kept> kept_;  ///< [microbatch * stages + stage]
+};
+
+}  // namespace vocabpipe::lowering

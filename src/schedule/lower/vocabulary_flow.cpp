@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/schedule/lower/vocabulary_flow.hpp"
+
+#include "src/schedule/lower/communication.hpp"
+
+#include <vector>
+
+namespace vocabpipe::lowering {
+
+namespace {
+
+/// The output layer of one microbatch on all its shards.
+class OutputLayerFlow {
+public:
+    OutputLayerFlow(StepGraph& step, uint32_t microbatch)
+        : step_(step),
+          graph_(step.graph),
+          j_(microbatch),
+          one_barrier_(step.schedule.barriers == Barriers::one),
+          statistics_bytes_(step.sizes.tokens * StepSizes::kStatistics * 4),
+          shards_(step.output_owners.size()) {}
+
+    uint32_t build(uint32_t x) {
+        score(x);
+        gather_statistics();
+        combine();
+        if (!step_.backward) return kNoBuffer;
+        return sum_input_gradients();
+    }
+
+private:
+    struct Shard {
+        int rank = 0;
+        uint32_t x = kNoBuffer;
+        uint32_t exp_logits = kNoBuffer;
+        uint32_t statistics = kNoBuffer;
+        uint32_t all_statistics = kNoBuffer;
+        uint32_t input_gradient = kNoBuffer;
+        uint32_t scored = kNoNode;    ///< node after which its statistics are there
+        uint32_t gathered = kNoNode;  ///< those of all shards
+        uint32_t has_input_gradient = kNoNode;
+    };
+
+    uint32_t add_vocabulary(int rank, int64_t bytes) {
+        return graph_.add_buffer(rank, bytes, Purpose::vocabulary);
+    }
+
+    /// C0 and S.
+    void score(uint32_t x) {
+        const int last_stage = step_.schedule.stages - 1;
+        const uint32_t made = step_.passes.of_stage(Op::F, last_stage, j_);
+        const Copies copies = add_broadcast(step_, {step_.last_rank, x, made}, step_.output_owners,
+                                            j_, Purpose::vocabulary);
+        const int64_t gradient_bytes = step_.sizes.tokens * step_.sizes.hidden * 4;
+        for (size_t i = 0; i < shards_.size(); ++i) {
+            Shard& shard = shards_[i];
+            shard.rank = step_.output_owners[i];
+            const ShardBytes& bytes = step_.sizes.shards[static_cast<size_t>(shard.rank)];
+            shard.x = copies.buffers[i];
+            shard.scored = step_.passes.of_rank(Op::S, shard.rank, j_);
+            shard.exp_logits = add_vocabulary(shard.rank, bytes.exp_logits);
+            shard.statistics = add_vocabulary(shard.rank, statistics_bytes_);
+            if (step_.backward) shard.input_gradient = add_vocabulary(shard.rank, gradient_bytes);
+            graph_.add_edge(shard.rank == step_.last_rank ? made : copies.arrived, shard.scored);
+            graph_.set_operands<Op::S>(
+                shard.scored,
+                {.x = shard.x,
+                 .exp_logits = shard.exp_logits,
+                 .statistics = shard.statistics,
+                 .input_gradient = one_barrier_ ? shard.input_gradient : kNoBuffer,
+                 .workspace = step_.add_workspace(shard.rank, bytes.score_workspace)});
+            shard.all_statistics = shard.statistics;
+            shard.gathered = shard.scored;
+        }
+    }
+
+    /// C1.
+    void gather_statistics() {
+        if (shards_.size() == 1) return;
+        const uint16_t members = graph_.group({step_.output_owners, -1});
+        const uint32_t c1 = graph_.add_node(Do::all_gather);
+        for (Shard& shard : shards_) {
+            shard.all_statistics = add_vocabulary(
+                shard.rank, statistics_bytes_ * static_cast<int64_t>(shards_.size()));
+            graph_
+                .add_part<Do::all_gather>(c1, shard.rank, j_,
+                                          {.mine = shard.statistics, .all = shard.all_statistics})
+                .group = members;
+            graph_.add_edge(shard.scored, c1);
+            shard.gathered = c1;
+        }
+    }
+
+    /// Softmax factors on every shard, and T.
+    void combine() {
+        const uint16_t members = graph_.group({step_.output_owners, -1});
+        const int64_t factors_bytes = step_.sizes.tokens * StepSizes::kFactors * 4;
+        for (Shard& shard : shards_) {
+            const uint32_t factors =
+                step_.backward ? add_vocabulary(shard.rank, factors_bytes) : kNoBuffer;
+            const uint32_t combined = graph_.add_node(Do::combine_softmax);
+            graph_
+                .add_part<Do::combine_softmax>(
+                    combined, shard.rank, j_,
+                    {.statistics = shard.all_statistics,
+                     .factors = factors,
+                     .input_gradient = one_barrier_ ? shard.input_gradient : kNoBuffer})
+                .group = members;
+            graph_.add_edge(shard.gathered, combined);
+            if (!step_.backward) continue;
+            const uint32_t backward = step_.passes.of_rank(Op::T, shard.rank, j_);
+            graph_.add_edge(combined, backward);
+            const ShardBytes& bytes = step_.sizes.shards[static_cast<size_t>(shard.rank)];
+            graph_.set_operands<Op::T>(
+                backward,
+                {.x = shard.x,
+                 .exp_logits = shard.exp_logits,
+                 .factors = factors,
+                 .input_gradient = one_barrier_ ? kNoBuffer : shard.input_gradient,
+                 .workspace = step_.add_workspace(shard.rank, bytes.weight_gradient_workspace)});
+            shard.has_input_gradient = one_barrier_ ? combined : backward;
+        }
+    }
+
+    /// C2.
+    uint32_t sum_input_gradients() {
+        const uint32_t dy = step_.add_boundary(step_.last_rank);
+        Sum sum{.reduction = kOutputReduction,
+                .owners = step_.output_owners,
+                .root = step_.last_rank,
+                .into = dy,
+                .microbatch = j_};
+        for (const Shard& shard : shards_) {
+            sum.partials.push_back(shard.input_gradient);
+            sum.producers.push_back(shard.has_input_gradient);
+        }
+        const uint32_t done = add_sum(step_, sum);
+        graph_.add_edge(done, step_.passes.backward(step_.schedule.stages - 1, j_));
+        return dy;
+    }
+
+    StepGraph& step_;
+    Graph& graph_;
+    const uint32_t j_;
+    const bool one_barrier_;
+    const int64_t statistics_bytes_;
+    std::vector<Shard> shards_;  ///< [owner]
+};
+
+}  // namespace
+
+uint32_t add_embedding(StepGraph& step, uint32_t j) {
+    const uint32_t x = step.add_boundary(step.first_rank);
+    const bool direct =
+        step.input_owners.size() == 1 && step.input_owners.front() == step.first_rank;
+    Sum sum{.reduction = kInputReduction,
+            .owners = step.input_owners,
+            .root = step.first_rank,
+            .into = x,
+            .microbatch = j};
+    for (const int rank : step.input_owners) {
+        const uint32_t partial = direct ? x : step.add_boundary(rank, Purpose::partial_sums);
+        const uint32_t pass = step.passes.of_rank(Op::E, rank, j);
+        step.graph.set_operands<Op::E>(pass, {.embedded = partial});
+        sum.partials.push_back(partial);
+        sum.producers.push_back(pass);
+    }
+    const uint32_t embedded = direct ? sum.producers.front() : add_sum(step, sum);
+    step.graph.add_edge(embedded, step.passes.of_stage(Op::F, 0, j));
+    return x;
+}
+
+uint32_t add_output_layer(StepGraph& step, uint32_t j, uint32_t x) {
+    return OutputLayerFlow(step, j).build(x);
+}
+
+void add_embedding_gradient(StepGraph& step, uint32_t j, uint32_t dx) {
+    const uint32_t made = step.passes.backward(0, j);
+    const Copies copies =
+        add_broadcast(step, {step.first_rank, dx, made}, step.input_owners, j, Purpose::boundary);
+    for (size_t i = 0; i < step.input_owners.size(); ++i) {
+        const int rank = step.input_owners[i];
+        const uint32_t pass = step.passes.of_rank(Op::G, rank, j);
+        step.graph.set_operands<Op::G>(pass, {.gradient = copies.buffers[i]});
+        step.graph.add_edge(rank == step.first_rank ? made : copies.arrived, pass);
+    }
+}
+
+}  // namespace vocabpipe::lowering

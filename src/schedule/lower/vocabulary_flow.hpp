@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the vocabulary layers send and keep, for one microbatch: C0, C1 and C2 around S and T, the
+// sum of embedded tokens, and the broadcast of their gradient.
+#pragma once
+
+#include "src/schedule/lower/step_graph.hpp"
+
+#include <cstdint>
+
+namespace vocabpipe::lowering {
+
+/// E on every input shard; returns x of stage 0, the sum of the shards' rows.
+[[nodiscard]] uint32_t add_embedding(StepGraph& step, uint32_t microbatch);
+
+/// From X on the last stage's rank: C0 (broadcast of X), S, C1 (all-gather of statistics), softmax
+/// factors, T and C2 (sum of the gradient of X). Returns the gradient of X on the last stage's
+/// rank; kNoBuffer in evaluation, which ends with the factors.
+[[nodiscard]] uint32_t add_output_layer(StepGraph& step, uint32_t microbatch, uint32_t x);
+
+/// G on every input shard, from the gradient of stage 0's input.
+void add_embedding_gradient(StepGraph& step, uint32_t microbatch, uint32_t dx);
+
+}  // namespace vocabpipe::lowering

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which buffers an action or a pass works on: what lowering writes is what the executor reads.
+#pragma once
+
+#include "vocabpipe/program.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace vocabpipe {
+
+// The members of these structs are ids of buffers of the rank's program, in the order in which
+// Program::operands stores them; kNoBuffer stands for a buffer that the action does without.
+
+/// What a communication sends and receives of one member's buffers.
+struct SentAndReceived {
+    uint32_t sent = kNoBuffer;
+    uint32_t received = kNoBuffer;
+};
+
+// --- communication -------------------------------------------------------------------------------
+
+struct SendOperands {
+    uint32_t message = kNoBuffer;
+    [[nodiscard]] constexpr SentAndReceived moved() const { return {.sent = message}; }
+};
+struct ReceiveOperands {
+    uint32_t message = kNoBuffer;
+    [[nodiscard]] constexpr SentAndReceived moved() const { return {.received = message}; }
+};
+struct BroadcastOperands {
+    uint32_t message = kNoBuffer;  ///< the root's goes to every other member's
+    [[nodiscard]] constexpr SentAndReceived moved() const {
+        return {.sent = message, .received = message};
+    }
+};
+struct AllGatherOperands {
+    uint32_t mine = kNoBuffer;
+    uint32_t all = kNoBuffer;  ///< the members' parts, in group order
+    [[nodiscard]] constexpr SentAndReceived moved() const {
+        return {.sent = mine, .received = all};
+    }
+};
+struct AllToAllOperands {
+    uint32_t partial = kNoBuffer;  ///< its row block i goes to member i
+    uint32_t blocks = kNoBuffer;   ///< this member's row block of every partial, in group order
+    [[nodiscard]] constexpr SentAndReceived moved() const {
+        return {.sent = partial, .received = blocks};
+    }
+};
+/// Of gather, where the root alone has a whole, and of all_gather_v, where every member has one.
+struct GatherOperands {
+    uint32_t block = kNoBuffer;
+    uint32_t whole = kNoBuffer;  ///< the members' row blocks, in group order
+    [[nodiscard]] constexpr SentAndReceived moved() const {
+        return {.sent = block, .received = whole};
+    }
+};
+struct NativeReduceOperands {
+    uint32_t partial = kNoBuffer;
+    uint32_t sum = kNoBuffer;  ///< the root's alone
+    [[nodiscard]] constexpr SentAndReceived moved() const {
+        return {.sent = partial, .received = sum};
+    }
+};
+
+// --- local actions -------------------------------------------------------------------------------
+
+struct CombineSoftmaxOperands {
+    uint32_t statistics = kNoBuffer;  ///< of all shards
+    uint32_t factors = kNoBuffer;
+    uint32_t input_gradient = kNoBuffer;  ///< with one barrier: completed in place
+};
+struct OrderedSumOperands {
+    uint32_t blocks = kNoBuffer;  ///< added up in group order
+    uint32_t sum = kNoBuffer;     ///< in the sum's type
+};
+
+// --- passes --------------------------------------------------------------------------------------
+
+struct ForwardOperands {  ///< F
+    uint32_t x = kNoBuffer;
+    uint32_t y = kNoBuffer;
+    uint32_t saved = kNoBuffer;
+    uint32_t recomputed = kNoBuffer;
+    uint32_t workspace = kNoBuffer;
+};
+struct RecomputeOperands {  ///< R
+    uint32_t x = kNoBuffer;
+    uint32_t saved = kNoBuffer;
+    uint32_t recomputed = kNoBuffer;
+    uint32_t workspace = kNoBuffer;
+};
+struct BackwardOperands {  ///< B
+    uint32_t dy = kNoBuffer;
+    uint32_t x = kNoBuffer;
+    uint32_t saved = kNoBuffer;
+    uint32_t recomputed = kNoBuffer;
+    uint32_t dx = kNoBuffer;
+    uint32_t workspace = kNoBuffer;
+};
+struct InputBackwardOperands {  ///< I
+    uint32_t dy = kNoBuffer;
+    uint32_t x = kNoBuffer;
+    uint32_t saved = kNoBuffer;
+    uint32_t recomputed = kNoBuffer;
+    uint32_t dx = kNoBuffer;
+    uint32_t for_weight = kNoBuffer;
+    uint32_t workspace = kNoBuffer;
+};
+struct WeightBackwardOperands {  ///< W
+    uint32_t x = kNoBuffer;
+    uint32_t saved = kNoBuffer;
+    uint32_t recomputed = kNoBuffer;
+    uint32_t for_weight = kNoBuffer;
+    uint32_t workspace = kNoBuffer;
+};
+struct EmbedOperands {  ///< E
+    uint32_t embedded = kNoBuffer;
+};
+struct EmbedGradientOperands {  ///< G
+    uint32_t gradient = kNoBuffer;
+};
+struct ScoreOperands {  ///< S
+    uint32_t x = kNoBuffer;
+    uint32_t exp_logits = kNoBuffer;
+    uint32_t statistics = kNoBuffer;
+    uint32_t input_gradient = kNoBuffer;  ///< with one barrier
+    uint32_t workspace = kNoBuffer;
+};
+struct OutputBackwardOperands {  ///< T
+    uint32_t x = kNoBuffer;
+    uint32_t exp_logits = kNoBuffer;
+    uint32_t factors = kNoBuffer;
+    uint32_t input_gradient = kNoBuffer;  ///< with two barriers
+    uint32_t workspace = kNoBuffer;
+};
+struct ReduceTiedOperands {         ///< Reduce
+    uint32_t received = kNoBuffer;  ///< the other rank's half; none where one rank has both
+};
+struct ReportOperands {  ///< Report
+    uint32_t report = kNoBuffer;
+};
+struct UpdateOperands {            ///< Update
+    uint32_t reports = kNoBuffer;  ///< of all ranks
+};
+
+// --- storing -------------------------------------------------------------------------------------
+
+inline constexpr size_t kMostOperands = 7;
+
+template <typename T>
+inline constexpr size_t kOperandCount = sizeof(T) / sizeof(uint32_t);
+
+/// A struct of buffer ids and nothing else.
+template <typename T>
+concept Operands = std::is_standard_layout_v<T> && std::is_trivially_copyable_v<T> &&
+                       sizeof(T) == kOperandCount<T> * sizeof(uint32_t) &&
+                   kOperandCount<T> <= kMostOperands;
+
+/// As Program::operands stores them.
+template <Operands T>
+[[nodiscard]] constexpr std::array<uint32_t, kOperandCount<T>> stored(const T& operands) {
+    return std::bit_cast<std::array<uint32_t, kOperandCount<T>>>(operands);
+}
+
+/// What `stored` holds; a program of other makers may leave out the last ones.
+template <Operands T>
+[[nodiscard]] constexpr T read_operands(std::span<const uint32_t> stored) {
+    std::array<uint32_t, kOperandCount<T>> all;
+    all.fill(kNoBuffer);
+    std::copy_n(stored.begin(), std::min(stored.size(), all.size()), all.begin());
+    return std::bit_cast<T>(all);
+}
+
+}  // namespace vocabpipe
