@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/pass.hpp"
 #include "vocabpipe/tensor.hpp"
 
@@ -15,13 +16,13 @@ namespace vocabpipe {
 /// What an action does. Operands are buffers of the rank's program, in the order given here;
 /// kNoBuffer stands for an operand that the pass does without.
 enum class Do : uint8_t {
-    pass,  ///< F [x, y, saved, recomputed, workspace]; R [x, saved, recomputed, workspace];
-           ///< B [dy, x, saved, recomputed, dx, workspace];
-           ///< I [dy, x, saved, recomputed, dx, for_weight, workspace];
-           ///< W [x, saved, recomputed, for_weight, workspace];
-           ///< E [embedded]; G [gradient]; S [x, exp_logits, statistics, input_gradient,
-           ///< workspace]; T [x, exp_logits, factors, input_gradient, workspace]; Reduce
-           ///< [received]; Report [report]; Update [reports]
+    pass,          ///< F [x, y, saved, recomputed, workspace]; R [x, saved, recomputed, workspace];
+                   ///< B [dy, x, saved, recomputed, dx, workspace];
+                   ///< I [dy, x, saved, recomputed, dx, for_weight, workspace];
+                   ///< W [x, saved, recomputed, for_weight, workspace];
+                   ///< E [embedded]; G [gradient]; S [x, exp_logits, statistics, input_gradient,
+                   ///< workspace]; T [x, exp_logits, factors, input_gradient, workspace]; Reduce
+                   ///< [received]; Report [report]; Update [reports]
     send,          ///< [message] to the second rank of the group
     receive,       ///< [message] from the first rank of the group
     broadcast,     ///< [message] from the group's root
@@ -83,8 +84,9 @@ struct Buffer {
 
 /// Ranks that take part in one communication, ascending for collectives.
 struct Group {
-    std::vector<int> ranks;  ///< in the order of their parts
-    int root = -1;           ///< rank; -1 where none is special
+    std::vector<int> ranks;      ///< in the order of their parts
+    int root = -1;               ///< rank; -1 where none is special
+    Axis axis = Axis::pipeline;  ///< of the mesh: which of their coordinates differ
     /// Member by member.
     friend bool operator==(const Group&, const Group&) = default;
 };
@@ -152,8 +154,8 @@ struct Program {
     Pairs pairs = Pairs::apart;
     uint64_t hash = 0;  ///< of all ranks' programs together: equal on every rank or nothing runs
     std::vector<Pass> passes;           ///< in the order of the schedule
-    std::vector<Group> groups;          ///< of ranks that communicate
-    std::vector<Reduction> reductions;  ///< ordered sums
+    std::vector<Group> groups;          ///< that the rank takes part in
+    std::vector<Reduction> reductions;  ///< kOutputReduction, ..., and others that the rank uses
     std::vector<Action> actions;        ///< in the global order, as far as they are this rank's
     std::vector<uint32_t> operands;     ///< indices into buffers, or kNoBuffer
     std::vector<Buffer> buffers;        ///< with birth and death

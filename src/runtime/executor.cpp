@@ -45,8 +45,17 @@ public:
     Implementation(const Implementation&) = delete;
     Implementation& operator=(const Implementation&) = delete;
 
-    void load(const std::vector<Program>& programs, size_t slot) {
-        const Program& program = programs[static_cast<size_t>(communicator_.rank())];
+    [[nodiscard]] size_t rank() const { return static_cast<size_t>(communicator_.rank()); }
+
+    /// `ranks`: that there are programs for.
+    void check_ranks(size_t ranks) const {
+        if (ranks == static_cast<size_t>(communicator_.size())) return;
+        throw UsageError("executor: programs of " + std::to_string(ranks) +
+                         " ranks, the world has " + std::to_string(communicator_.size()) +
+                         "; lower for as many");
+    }
+
+    void load(const Program& program, const std::vector<Route>& routes, size_t slot) {
         agree_on_hash(program);
         communicator_.agree([&] {
             if (program.arena_bytes <= arena_.size()) return;
@@ -55,7 +64,7 @@ public:
                 device_.allocate(program.arena_bytes,
                                  "rank " + std::to_string(communicator_.rank()) + ": the arena");
         });
-        transport_.prepare(programs);
+        transport_.prepare(routes);
         if (slot >= loaded_.size()) loaded_.resize(slot + 1);
         loaded_[slot] = std::make_unique<LoadedProgram>(program, device_.asynchronous());
         lanes_->load(program, slot);
@@ -697,8 +706,14 @@ Executor::Executor(Communicator& communicator, Device& device, const RankModules
     : implementation_(
           std::make_unique<Implementation>(communicator, device, modules, sizes, options)) {}
 Executor::~Executor() = default;
+void Executor::load(const Lowered& world, size_t slot) {
+    implementation_->check_ranks(static_cast<size_t>(world.mesh.size()));
+    const auto rank = static_cast<int>(implementation_->rank());
+    implementation_->load(world.of(rank), world.routes(), slot);
+}
 void Executor::load(const std::vector<Program>& programs, size_t slot) {
-    implementation_->load(programs, slot);
+    implementation_->check_ranks(programs.size());
+    implementation_->load(programs[implementation_->rank()], routes_of(programs), slot);
 }
 void Executor::run_step(std::span<const Microbatch> microbatches, size_t slot) {
     implementation_->run_step(microbatches, slot);

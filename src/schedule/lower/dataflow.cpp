@@ -2,6 +2,7 @@
 #include "src/schedule/lower/dataflow.hpp"
 
 #include "src/schedule/action_costs.hpp"
+#include "src/schedule/lower/slice.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -99,12 +100,11 @@ private:
         return static_cast<uint32_t>(flow_.buffers.size() - 1);
     }
 
-    uint16_t group(Group wanted, Axis axis = Axis::pipeline) {
+    uint16_t group(Group wanted) {
         for (size_t i = 0; i < flow_.groups.size(); ++i) {
-            if (flow_.axes[i] == axis && flow_.groups[i] == wanted) return static_cast<uint16_t>(i);
+            if (flow_.groups[i] == wanted) return static_cast<uint16_t>(i);
         }
         flow_.groups.push_back(std::move(wanted));
-        flow_.axes.push_back(axis);
         return static_cast<uint16_t>(flow_.groups.size() - 1);
     }
 
@@ -560,7 +560,7 @@ private:
         for (int rank = 0; rank < schedule_.ranks; ++rank) everyone.push_back(rank);
         const bool alone = schedule_.ranks == 1 && sizes_.replicas == 1;
         const uint16_t world =
-            group({everyone, -1}, sizes_.replicas == 1 ? Axis::pipeline : Axis::world);
+            group({everyone, -1, sizes_.replicas == 1 ? Axis::pipeline : Axis::world});
         std::vector<uint32_t> norms;
         std::vector<uint32_t> reports;
         for (const int rank : everyone) {
@@ -633,22 +633,28 @@ private:
         return part;
     }
 
-    /// This replica's own block of a reduction, in its bucket.
+    /// Ranks that reduce a bucket: as many as it has parts.
+    static int members_of(const GradientBucket& bucket) {
+        return static_cast<int>(bucket.first.size()) - 1;
+    }
+
+    /// This slice's own block of a reduction, in its bucket.
     uint32_t own_block(int rank, uint16_t bucket, Buffer::Space space, uint16_t reduction,
                        int64_t width) {
-        const uint32_t block = blocks_buffer(rank, 1, space, reduction, width);
+        const uint32_t block = blocks_buffer(rank, bucket, 1, space, reduction, width);
         flow_.buffers[block].bucket = bucket;
         return block;
     }
-    /// Room for as large a block as any replica has, `copies` times.
-    uint32_t blocks_buffer(int rank, int copies, Buffer::Space space, uint16_t reduction,
-                           int64_t width) {
+    /// Room for as large a block as any member has, `copies` times.
+    uint32_t blocks_buffer(int rank, uint16_t bucket, int copies, Buffer::Space space,
+                           uint16_t reduction, int64_t width) {
+        const GradientBucket& of = sizes_.buckets[static_cast<size_t>(rank)][bucket];
         const Reduction& parts = flow_.reductions[reduction];
         int64_t largest = 1;
-        for (int i = 0; i < sizes_.replicas; ++i) largest = std::max(largest, parts.rows(i));
+        for (int i = 0; i < members_of(of); ++i) largest = std::max(largest, parts.rows(i));
         const uint32_t made = buffer(rank, largest * width * copies, Purpose::replicas, space);
         flow_.buffers[made].block = {reduction, static_cast<uint16_t>(copies),
-                                     static_cast<uint8_t>(width)};
+                                     static_cast<uint8_t>(width), of.axis};
         return made;
     }
 
@@ -657,7 +663,6 @@ private:
     /// which they are.
     std::vector<uint32_t> reduce_over_replicas(int rank) {
         const std::vector<GradientBucket>& buckets = sizes_.buckets[static_cast<size_t>(rank)];
-        const uint16_t replicas = group({{rank}, -1}, Axis::data);
         std::vector<uint16_t> order(buckets.size());
         for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint16_t>(i);
         std::stable_sort(order.begin(), order.end(), [&](uint16_t a, uint16_t b) {
@@ -666,18 +671,20 @@ private:
         std::vector<uint32_t> sums;
         for (const uint16_t b : order) {
             const GradientBucket& bucket = buckets[b];
+            const int members = members_of(bucket);
+            const uint16_t replicas = group({{rank}, -1, bucket.axis});
             const int64_t elements = bucket.first.back() - bucket.first.front();
             const int64_t pieces = std::max<int64_t>(1, elements / kPieceElements);
             for (int64_t piece = 0; piece < pieces; ++piece) {
                 Reduction part = piece_of(bucket, piece, pieces);
                 int64_t bytes = 0;
-                for (int i = 0; i < sizes_.replicas; ++i) bytes += part.rows(i) * 4;
+                for (int i = 0; i < members; ++i) bytes += part.rows(i) * 4;
                 const uint16_t reduction = reduction_index(std::move(part));
                 const uint32_t mine =
                     buffer(rank, bytes, Purpose::replicas, Buffer::Space::bucket_gradients);
                 flow_.buffers[mine].bucket = b;
                 const uint32_t theirs =
-                    blocks_buffer(rank, sizes_.replicas, Buffer::Space::arena, reduction, 4);
+                    blocks_buffer(rank, b, members, Buffer::Space::arena, reduction, 4);
                 const uint32_t node = add_node(Lane::collective);
                 Part& blocks = add_part(node, rank, Do::all_to_all, b, {mine, theirs});
                 blocks.group = replicas;
@@ -701,8 +708,8 @@ private:
     /// What every replica has updated, to all of them.
     void gather_weights(int rank, uint32_t update) {
         const std::vector<GradientBucket>& buckets = sizes_.buckets[static_cast<size_t>(rank)];
-        const uint16_t replicas = group({{rank}, -1}, Axis::data);
         for (uint16_t b = 0; b < buckets.size(); ++b) {
+            const uint16_t replicas = group({{rank}, -1, buckets[b].axis});
             const uint16_t reduction =
                 reduction_index({buckets[b].first, 1, sizes_.dtype, sizes_.dtype, {}});
             const int64_t width = size_of(sizes_.dtype);
@@ -795,7 +802,8 @@ private:
     }
 
     [[nodiscard]] Group in_world(uint16_t group) const {
-        return group_of_replica(flow_, group, {schedule_.ranks, sizes_.replicas}, 0);
+        const Mesh mesh{.pipeline = schedule_.ranks, .data = sizes_.replicas};
+        return group_at(flow_.groups[group], mesh, {});
     }
 
     const Schedule& schedule_;
