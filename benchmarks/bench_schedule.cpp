@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // What it costs to plan a step: a schedule made, checked, lowered and simulated, on one core.
 //
-//     bench_schedule [NAME P M V MODE]       default: the two sizes of docs/performance.md
+//     bench_schedule [NAME P M V MODE]       default: the sizes of docs/performance.md
+//     bench_schedule world P D M             lowering alone, of D replicas of 1f1b two_barriers
 //
 // One line per case and phase: seconds of CPU time (one thread; the fastest of three runs), passes
-// or actions per second.
+// or actions per second. One line per world: seconds of CPU time and the largest memory of a
+// process that does nothing else.
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/simulate.hpp"
 #include "vocabpipe/validate.hpp"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -55,6 +62,27 @@ StepSizes sizes_of(const Schedule& schedule) {
         sizes.shards.push_back({.exp_logits = sizes.tokens * schedule.output.rows(rank) * 2});
     }
     return sizes;
+}
+
+/// `elements` in parts of whole cache lines.
+GradientBucket bucket_of(GradientBucket::Of of, int stage, int64_t elements, int replicas) {
+    GradientBucket bucket{.of = of, .stage = stage, .first = {}};
+    for (int i = 0; i <= replicas; ++i) bucket.first.push_back(elements * i / replicas / 16 * 16);
+    return bucket;
+}
+
+/// A layer per stage, and the vocabulary shards of its rank.
+void add_buckets(StepSizes& sizes, const Schedule& schedule, int replicas) {
+    sizes.replicas = replicas;
+    if (replicas == 1) return;
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        using enum GradientBucket::Of;
+        const int64_t layer = 12 * sizes.hidden * sizes.hidden;
+        sizes.buckets.push_back(
+            {bucket_of(stage, rank, layer, replicas),
+             bucket_of(input, 0, schedule.input.rows(rank) * sizes.hidden, replicas),
+             bucket_of(output, 0, schedule.output.rows(rank) * sizes.hidden, replicas)});
+    }
 }
 
 /// CPU time: other work on the machine does not count.
@@ -114,17 +142,57 @@ void run(const Case& c) {
     line("together", total, actions, "actions");
 }
 
+void lower_world(int ranks, int replicas, int microbatches) {
+    const Schedule schedule = make_schedule("1f1b", {.ranks = ranks,
+                                                     .microbatches = microbatches,
+                                                     .vocab_mode = VocabMode::two_barriers,
+                                                     .vocab_size = 256'000,
+                                                     .costs = PassCosts::uniform(11, 22, 2)});
+    TableCosts costs = costs_of(schedule);
+    costs.replicas = replicas;
+    StepSizes sizes = sizes_of(schedule);
+    add_buckets(sizes, schedule, replicas);
+    uint64_t hash = 0;
+    const double time = seconds([&] { hash = lower_world(schedule, sizes, costs).hash(); });
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    std::printf("world p=%d d=%d m=%d: %7.3f s %8.1f MiB, hash %016llx\n", ranks, replicas,
+                microbatches, time, static_cast<double>(usage.ru_maxrss) / 1024,
+                static_cast<unsigned long long>(hash));
+    std::fflush(stdout);
+}
+
+/// In a process of its own, whose memory was nobody else's.
+void measure_world(int ranks, int replicas, int microbatches) {
+    std::fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        lower_world(ranks, replicas, microbatches);
+        _exit(0);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) < 0 || status != 0) {
+        throw std::runtime_error("a process that lowers a world failed");
+    }
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
     try {
+        if (count == 5 && std::string(arguments[1]) == "world") {
+            measure_world(std::stoi(arguments[2]), std::stoi(arguments[3]),
+                          std::stoi(arguments[4]));
+            return 0;
+        }
         if (count == 1) {
+            for (const int replicas : {1, 8, 64}) measure_world(64, replicas, 128);
             run({"1f1b", 64, 1024, 1, VocabMode::one_barrier});
             run({"interleaved", 64, 256, 4, VocabMode::none});
             run({"interleaved", 64, 256, 4, VocabMode::one_barrier});
             return 0;
         }
-        if (count != 6) throw UsageError("expects NAME P M V MODE, or nothing");
+        if (count != 6) throw UsageError("expects NAME P M V MODE, world P D M, or nothing");
         run({arguments[1], std::stoi(arguments[2]), std::stoi(arguments[3]),
              std::stoi(arguments[4]), vocab_mode_from(arguments[5])});
     } catch (const std::exception& error) {

@@ -37,6 +37,8 @@ inline constexpr std::array kCommunicationOrders{
 class CostModel {
 public:
     virtual ~CostModel() = default;
+    /// Of the world that there are costs for; 0: any number.
+    [[nodiscard]] virtual int ranks() const { return 0; }
     /// Time of a pass on its rank. `rank`: of the world, which has several replicas of a pipeline
     /// with data parallelism.
     [[nodiscard]] virtual int64_t pass_ns(int rank, const Pass& pass) const = 0;
@@ -119,7 +121,9 @@ public:
     [[nodiscard]] static TableCosts uniform(int ranks, int stages, int64_t forward,
                                             int64_t backward, int64_t vocabulary_pass);
 
-    /// From stage_ns or rank_ns.
+    /// `replicas` for every row of rank_ns.
+    [[nodiscard]] int ranks() const override { return static_cast<int>(rank_ns.size()) * replicas; }
+    /// From stage_ns or rank_ns. Throws UsageError where they have no such row.
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
     [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;

@@ -37,9 +37,12 @@ public:
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
 
-    /// Takes this rank's program of `programs`, in place of the one with this id; allowed between
+    /// Takes this rank's program of a world's, in place of the one with this id; allowed between
     /// steps. Grows the arena if needed and checks that all ranks hold the same programs
-    /// (CommunicationError otherwise). Collective.
+    /// (CommunicationError otherwise). Throws UsageError where the world has another number of
+    /// ranks. Collective.
+    void load(const Lowered& world, ProgramId id = 0);
+    /// The same of the programs of all ranks.
     void load(const std::vector<Program>& programs, ProgramId id = 0);
     /// Runs that program once over the step's microbatches (as many as it was lowered for),
     /// whose spans are the host's memory; the modules get them in their device's. Throws

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/lowered.hpp"
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/schedule.hpp"
 
@@ -31,15 +32,16 @@ struct ShardBytes {
     int64_t weight_gradient_workspace = 0;  ///< scratch of T
 };
 
-/// Weights of one rank whose gradients are added up over the replicas at once, and which the
-/// replicas update by parts (ZeRO stage 1, Rajbhandari et al., SC 2020). Elements are those of the
-/// bucket's memory, which is one range, for gradients and weights alike.
+/// Weights of one rank whose gradients are added up over an axis at once, and which its ranks
+/// update by parts (ZeRO stage 1, Rajbhandari et al., SC 2020). Elements are those of the bucket's
+/// memory, which is one range, for gradients and weights alike.
 struct GradientBucket {
     /// Whose weights they are.
     enum class Of : uint8_t { stage, input, output };
-    Of of = Of::stage;  ///< and with `stage`, which
-    int stage = 0;      ///< global; of a stage's
-    /// Replicas + 1 entries, ascending: elements that replica i updates.
+    Of of = Of::stage;       ///< and with `stage`, which
+    int stage = 0;           ///< global; of a stage's
+    Axis axis = Axis::data;  ///< over which the gradients are added up
+    /// Mesh::size_of(axis) + 1 entries, ascending: elements that its member i updates.
     std::vector<int64_t> first;
 };
 
@@ -89,11 +91,16 @@ struct LowerOptions {
     Reductions reductions = Reductions::ordered;
 };
 
-/// Programs of all ranks of the world: with r replicas schedule.ranks * r, as Mesh numbers them;
-/// `costs` are asked for ranks of the world. Infers every message and collective from the passes,
-/// gives them one global order by list-scheduling under `costs` (communication order included),
-/// plans the memory, and proves the result free of deadlock. Throws ScheduleError if the schedule
-/// is invalid, UsageError if sizes and schedule do not fit.
+/// Programs of a world, schedule.ranks * sizes.replicas ranks as Mesh numbers them; `costs` are
+/// asked for ranks of the world. Infers every message and collective from the passes, gives them
+/// one global order by list-scheduling under `costs` (communication order included), plans the
+/// memory, and proves the result free of deadlock. Takes time and memory of one pipeline, but for
+/// the hash, which every rank's program goes into. Throws ScheduleError if the schedule is invalid,
+/// UsageError if sizes, costs and schedule do not fit.
+[[nodiscard]] Lowered lower_world(const Schedule& schedule, const StepSizes& sizes,
+                                  const CostModel& costs, const LowerOptions& options = {});
+
+/// The same as a program for every rank of the world: for small ones.
 [[nodiscard]] std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes,
                                          const CostModel& costs, const LowerOptions& options = {});
 
@@ -102,5 +109,10 @@ struct LowerOptions {
 /// orders and edges is acyclic, participants agree on kind, group and sizes. Empty if proven, else
 /// the reason.
 [[nodiscard]] std::optional<std::string> find_deadlock(const std::vector<Program>& programs);
+
+/// The same of the programs of a world, from one pipeline: slices are copies of it, so that joining
+/// what they do together maps every edge to one of the pipeline's graph, and a cycle would be one
+/// there. Of what slices do together all participants are looked at.
+[[nodiscard]] std::optional<std::string> find_deadlock(const Lowered& world);
 
 }  // namespace vocabpipe

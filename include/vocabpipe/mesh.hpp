@@ -1,26 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
 namespace vocabpipe {
 
-/// How the ranks of a world divide into pipelines that train on different data: `data` replicas of
-/// a pipeline of `pipeline` ranks. Replicas of the same pipeline rank are neighbours, as in
-/// Megatron's default order (tp-cp-ep-dp-pp): mpirun puts them on one host, and they have the most
-/// to tell each other.
+/// Which coordinates of the mesh vary inside a group of ranks that communicate.
+enum class Axis : uint8_t {
+    pipeline,     ///< k: the ranks of one pipeline, in one slice
+    model,        ///< k and i: all that hold parts of one replica
+    tensor,       ///< i: what shares a stage of one replica
+    expert,       ///< j: what shares the experts of a layer
+    data,         ///< r: the same part of every replica
+    data_tensor,  ///< r and i: everything at one place of the pipeline
+    expert_data,  ///< q: what holds the same experts
+    world,        ///< all ranks
+};
+inline constexpr std::array kAxes{Axis::pipeline,    Axis::model, Axis::tensor,
+                                  Axis::expert,      Axis::data,  Axis::data_tensor,
+                                  Axis::expert_data, Axis::world};
+[[nodiscard]] std::string_view to_string(Axis axis);
+
+/// The group has ranks of every place of the pipeline.
+[[nodiscard]] constexpr bool spans_pipeline(Axis axis) {
+    return axis == Axis::pipeline || axis == Axis::model || axis == Axis::world;
+}
+
+/// How the ranks of a world divide: `data` replicas train on different data, each a pipeline of
+/// `pipeline` ranks, whose stages `tensor` ranks share. World rank = (k d + r) t + i, as in
+/// Megatron's default order (tp-cp-ep-dp-pp): tensor ranks are neighbours, then replicas of the
+/// same pipeline rank, so that mpirun puts on one host who has the most to tell each other.
+///
+/// The d t ranks at one place of the pipeline are numbered c = r t + i; those with one c are a
+/// *slice*, and slices run copies of the same programs. Experts are spread over neighbouring
+/// slices: j = c mod e says which experts a rank holds, and q = c / e which copy of them.
 struct Mesh {
     int pipeline = 1;  ///< p, ranks of one pipeline
     int data = 1;      ///< d, replicas
+    int tensor = 1;    ///< t, ranks that share a stage
+    int expert = 1;    ///< e, ranks that share a layer's experts; divides d t
+
+    /// Coordinates of a rank.
+    struct Place {
+        int pipeline = 0;  ///< k
+        int data = 0;      ///< r
+        int tensor = 0;    ///< i
+        /// Member by member.
+        friend bool operator==(const Place&, const Place&) = default;
+    };
+    /// Some slices at equal distances.
+    struct Slices {
+        int first = 0;  ///< lowest
+        int step = 1;   ///< from one to the next
+        int count = 1;  ///< how many
+        /// The n-th, from 0.
+        [[nodiscard]] constexpr int operator[](int n) const { return first + n * step; }
+    };
 
     /// Ranks of the world.
-    [[nodiscard]] constexpr int size() const { return pipeline * data; }
+    [[nodiscard]] constexpr int size() const { return pipeline * slices(); }
+    /// Copies of a pipeline, d t.
+    [[nodiscard]] constexpr int slices() const { return data * tensor; }
     /// The rank of the world at this place.
-    [[nodiscard]] constexpr int world_rank(int pipeline_rank, int replica) const {
-        return pipeline_rank * data + replica;
+    [[nodiscard]] constexpr int world_rank(Place place) const {
+        return place.pipeline * slices() + slice(place);
     }
-    /// Which part of the pipeline a rank is.
-    [[nodiscard]] constexpr int pipeline_rank(int world_rank) const { return world_rank / data; }
-    /// Which pipeline a rank belongs to.
-    [[nodiscard]] constexpr int replica(int world_rank) const { return world_rank % data; }
+    /// The same where each replica has one rank at a place of the pipeline.
+    [[nodiscard]] constexpr int world_rank(int pipeline_rank, int replica) const {
+        return world_rank(Place{pipeline_rank, replica, 0});
+    }
+    /// Where a rank of the world is.
+    [[nodiscard]] constexpr Place place(int world_rank) const {
+        return {pipeline_rank(world_rank), replica(world_rank), world_rank % tensor};
+    }
+    /// Which part of the pipeline a rank is, k.
+    [[nodiscard]] constexpr int pipeline_rank(int world_rank) const {
+        return world_rank / slices();
+    }
+    /// Which replica a rank belongs to, r.
+    [[nodiscard]] constexpr int replica(int world_rank) const {
+        return world_rank % slices() / tensor;
+    }
+    /// c, which slice a place belongs to.
+    [[nodiscard]] constexpr int slice(Place place) const {
+        return place.data * tensor + place.tensor;
+    }
+
+    /// Slices that a group of the axis joins, seen from one of them, in the order of its members.
+    [[nodiscard]] Slices slices_along(Axis axis, int slice) const;
+    /// World ranks of the axis' group through a place, ascending.
+    [[nodiscard]] std::vector<int> ranks_along(Axis axis, Place place) const;
+    /// Members of each group of an axis.
+    [[nodiscard]] int size_of(Axis axis) const {
+        return slices_along(axis, 0).count * (spans_pipeline(axis) ? pipeline : 1);
+    }
+    /// Throws UsageError unless all numbers are positive, expert ranks divide the slices, and
+    /// tensor and expert teams nest.
+    void check() const;
 
     /// Member by member.
     friend bool operator==(const Mesh&, const Mesh&) = default;

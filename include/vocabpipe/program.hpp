@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/pass.hpp"
 #include "vocabpipe/tensor.hpp"
 
@@ -79,8 +80,9 @@ struct Buffer {
 
 /// Ranks that take part in one communication, ascending for collectives.
 struct Group {
-    std::vector<int> ranks;  ///< in the order of their parts
-    int root = -1;           ///< rank; -1 where none is special
+    std::vector<int> ranks;      ///< in the order of their parts
+    int root = -1;               ///< rank; -1 where none is special
+    Axis axis = Axis::pipeline;  ///< of the mesh: which of their coordinates differ
     /// Member by member.
     friend bool operator==(const Group&, const Group&) = default;
 };
@@ -151,8 +153,8 @@ struct Program {
     Pairs pairs = Pairs::apart;
     uint64_t hash = 0;  ///< of all ranks' programs together: equal on every rank or nothing runs
     std::vector<Pass> passes;           ///< in the order of the schedule
-    std::vector<Group> groups;          ///< of ranks that communicate
-    std::vector<Reduction> reductions;  ///< ordered sums
+    std::vector<Group> groups;          ///< that the rank takes part in
+    std::vector<Reduction> reductions;  ///< kOutputReduction, ..., and others that the rank uses
     std::vector<Action> actions;        ///< in the global order, as far as they are this rank's
     std::vector<uint32_t> operands;     ///< indices into buffers, or kNoBuffer
     std::vector<Buffer> buffers;        ///< with birth and death

@@ -45,14 +45,23 @@ public:
     Implementation(const Implementation&) = delete;
     Implementation& operator=(const Implementation&) = delete;
 
-    void load(const std::vector<Program>& programs, ProgramId id) {
-        const Program& program = programs[static_cast<size_t>(communicator_.rank())];
+    [[nodiscard]] size_t rank() const { return static_cast<size_t>(communicator_.rank()); }
+
+    /// `ranks`: that there are programs for.
+    void check_ranks(size_t ranks) const {
+        if (ranks == static_cast<size_t>(communicator_.size())) return;
+        throw UsageError("executor: programs of " + std::to_string(ranks) +
+                         " ranks, the world has " + std::to_string(communicator_.size()) +
+                         "; lower for as many");
+    }
+
+    void load(const Program& program, const std::vector<Route>& routes, ProgramId id) {
         agree_on_hash(program);
         communicator_.agree([&] {
             memory_.reserve(program.arena_bytes,
                             "rank " + std::to_string(communicator_.rank()) + ": the arena");
         });
-        transport_.prepare(programs);
+        transport_.prepare(routes);
         if (id >= loaded_.size()) loaded_.resize(id + 1);
         loaded_[id] = std::make_unique<LoadedProgram>(program, asynchronous_);
         lanes_->load(program, id);
@@ -130,8 +139,14 @@ Executor::Executor(Communicator& communicator, Device& device, const RankModules
     : implementation_(
           std::make_unique<Implementation>(communicator, device, modules, sizes, options)) {}
 Executor::~Executor() = default;
+void Executor::load(const Lowered& world, ProgramId id) {
+    implementation_->check_ranks(static_cast<size_t>(world.mesh.size()));
+    const auto rank = static_cast<int>(implementation_->rank());
+    implementation_->load(world.of(rank), world.routes(), id);
+}
 void Executor::load(const std::vector<Program>& programs, ProgramId id) {
-    implementation_->load(programs, id);
+    implementation_->check_ranks(programs.size());
+    implementation_->load(programs[implementation_->rank()], routes_of(programs), id);
 }
 void Executor::run_step(std::span<const Microbatch> microbatches, ProgramId id) {
     implementation_->run_step(microbatches, id);

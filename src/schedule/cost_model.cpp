@@ -59,9 +59,14 @@ TableCosts TableCosts::uniform(int ranks, int stages, int64_t forward, int64_t b
 }
 
 int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
-    return cost_in(traits(pass.op).has_stage ? stage_ns[pass.stage]
-                                             : rank_ns[static_cast<size_t>(rank / replicas)],
-                   pass.op);
+    const bool of_stage = traits(pass.op).has_stage;
+    const std::vector<OpCosts>& rows = of_stage ? stage_ns : rank_ns;
+    const size_t row = of_stage ? pass.stage : static_cast<size_t>(rank / replicas);
+    if (row < rows.size()) return cost_in(rows[row], pass.op);
+    throw UsageError("costs: none for " + to_string(pass) + " of rank " + std::to_string(rank) +
+                     "; there are " + std::to_string(stage_ns.size()) + " stages and " +
+                     std::to_string(rank_ns.size()) + " pipeline ranks x " +
+                     std::to_string(replicas) + " replicas");
 }
 
 int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {

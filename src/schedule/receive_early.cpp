@@ -16,7 +16,7 @@ namespace {
 /// Between one pass ahead and as soon as sent.
 constexpr std::array<int, 4> kBetween{2, 3, 4, 8};
 
-struct Lowered {
+struct Candidate {
     std::vector<Program> programs;
     int receive_ahead = 1;
     int64_t step_ns = 0;
@@ -43,22 +43,22 @@ EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& s
     const auto lowered = [&](int receive_ahead) {
         LowerOptions with = options;
         with.receive_ahead = receive_ahead;
-        Lowered made{.programs = lower(schedule, sizes, costs, with),
-                     .receive_ahead = receive_ahead};
+        Candidate made{.programs = lower(schedule, sizes, costs, with),
+                       .receive_ahead = receive_ahead};
         made.step_ns = simulate(made.programs, costs, simulation).summary.step_ns;
         for (const Program& program : made.programs) {
             made.arena_bytes = std::max(made.arena_bytes, program.arena_bytes);
         }
         return made;
     };
-    Lowered best = lowered(1);
+    Candidate best = lowered(1);
     const uint64_t most_bytes = best.arena_bytes + best.arena_bytes / 100;
-    const auto take = [&](Lowered&& other) {
+    const auto take = [&](Candidate&& other) {
         if (other.step_ns < best.step_ns && other.arena_bytes <= most_bytes) {
             best = std::move(other);
         }
     };
-    Lowered soonest = lowered(kAsSoonAsSent);
+    Candidate soonest = lowered(kAsSoonAsSent);
     if (const int64_t least = soonest.step_ns; least < best.step_ns) {
         for (const int receive_ahead : kBetween) {
             if (best.step_ns > least) take(lowered(receive_ahead));

@@ -331,7 +331,7 @@ TEST_P(NcclPrograms, BringEveryPassWhatItNeedsWithoutBreakingARule) {
             const Expectation expectation(programs);
             World::threads(ranks, {.timeout_seconds = 20}).run([&](Communicator& c) {
                 End end(c);
-                end.transport->prepare(programs);
+                end.transport->prepare(routes_of(programs));
                 Walk walk(end, programs[static_cast<size_t>(c.rank())], expectation);
                 walk.run();
                 EXPECT_EQ(walk.fault(), "") << "p=" << ranks << " m=" << microbatches;

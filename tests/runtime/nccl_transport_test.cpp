@@ -83,25 +83,17 @@ std::vector<Planned> random_plan(unsigned seed, int size, int count) {
     return plan;
 }
 
-/// A program with these transfers and nothing else, for prepare().
-std::vector<Program> programs_of(const std::vector<Planned>& plan, int size) {
-    std::vector<Program> programs(static_cast<size_t>(size));
-    for (int rank = 0; rank < size; ++rank) {
-        Program& program = programs[static_cast<size_t>(rank)];
-        for (const Planned& t : plan) {
-            program.groups.push_back({t.ranks, t.root});
-            const auto at = std::find(t.ranks.begin(), t.ranks.end(), rank);
-            if (at == t.ranks.end()) continue;
-            Action action;
-            action.what = t.what == Do::send && at != t.ranks.begin() ? Do::receive : t.what;
-            action.lane = t.channel == Channel::forward    ? Lane::forward
+/// What prepare() is told of these transfers.
+std::vector<Route> routes_of_plan(const std::vector<Planned>& plan) {
+    std::vector<Route> routes;
+    for (const Planned& t : plan) {
+        const Lane lane = t.channel == Channel::forward    ? Lane::forward
                           : t.channel == Channel::backward ? Lane::backward
                                                            : Lane::collective;
-            action.group = static_cast<uint16_t>(program.groups.size() - 1);
-            program.actions.push_back(action);
-        }
+        if (t.ranks.size() > 1) routes.push_back({t.what, lane, t.ranks, t.root});
     }
-    return programs;
+    std::sort(routes.begin(), routes.end());
+    return routes;
 }
 
 /// One rank's part in a transfer: buffers, and what they must hold in the end.
@@ -192,7 +184,7 @@ TEST_P(NcclRanks, EveryKindOfTransferBringsEveryByteWithinAnyGroup) {
         const std::vector<Planned> plan = random_plan(seed, GetParam(), 60);
         world().run([&](Communicator& c) {
             End end(c);
-            end.transport->prepare(programs_of(plan, c.size()));
+            end.transport->prepare(routes_of_plan(plan));
             // As the executor does and worse: everything is started before anything is tested.
             std::vector<std::pair<int, std::unique_ptr<Part>>> parts;
             for (int id = 0; id < static_cast<int>(plan.size()); ++id) {
@@ -219,9 +211,10 @@ TEST_P(NcclRanks, ReduceGivesTheRootTheSumOfAllPartials) {
         std::vector<int> everyone(static_cast<size_t>(c.size()));
         std::iota(everyone.begin(), everyone.end(), 0);
         const int root = c.size() - 1;
-        end.transport->prepare(programs_of(
-            {{.what = Do::reduce, .channel = Channel::collective, .ranks = everyone, .root = root}},
-            c.size()));
+        end.transport->prepare(routes_of_plan({{.what = Do::reduce,
+                                                .channel = Channel::collective,
+                                                .ranks = everyone,
+                                                .root = root}}));
         std::vector<float> mine(100), sum(100);
         for (size_t i = 0; i < mine.size(); ++i) {  // small integers: exact in any order
             mine[i] = static_cast<float>(static_cast<int>(i) * (c.rank() + 1));
@@ -249,7 +242,7 @@ TEST_P(NcclRanks, PreparingTwiceMakesOnlyWhatIsNew) {
     world().run([&](Communicator& c) {
         End end(c);
         for (const unsigned seed : {1u, 1u, 9u}) {
-            end.transport->prepare(programs_of(random_plan(seed, c.size(), 20), c.size()));
+            end.transport->prepare(routes_of_plan(random_plan(seed, c.size(), 20)));
         }
     });
 }
@@ -264,11 +257,10 @@ TEST_P(NcclRanks, RankThatFailsEndsTheOthersThatWaitForIt) {
             End end(c);
             std::vector<int> everyone(static_cast<size_t>(c.size()));
             std::iota(everyone.begin(), everyone.end(), 0);
-            end.transport->prepare(programs_of({{.what = Do::broadcast,
-                                                 .channel = Channel::collective,
-                                                 .ranks = everyone,
-                                                 .root = 0}},
-                                               c.size()));
+            end.transport->prepare(routes_of_plan({{.what = Do::broadcast,
+                                                    .channel = Channel::collective,
+                                                    .ranks = everyone,
+                                                    .root = 0}}));
             const DeviceBytes bytes(64);
             if (c.rank() == 0) {
                 while (waiting < c.size() - 1) std::this_thread::yield();
@@ -321,8 +313,8 @@ protected:
 #endif
     }
     static inline const std::vector<int> kPair{0, 1};
-    static std::vector<Program> one_message() {
-        return programs_of({{.what = Do::send, .channel = Channel::forward, .ranks = {0, 1}}}, 2);
+    static std::vector<Route> one_message() {
+        return routes_of_plan({{.what = Do::send, .channel = Channel::forward, .ranks = {0, 1}}});
     }
     /// The message from 0 to 1 as this rank sees it.
     static Transfer message(int rank, std::span<std::byte> bytes) {
@@ -411,7 +403,7 @@ TEST_F(NcclPair, CancelEndsOperationsThatWaitBehindThoseOfAnotherCommunicator) {
     const auto begin = std::chrono::steady_clock::now();
     World::threads(2).run([&](Communicator& c) {
         End end(c);
-        end.transport->prepare(programs_of(plan, 2));
+        end.transport->prepare(routes_of_plan(plan));
         const DeviceBytes bytes(50);
         if (c.rank() == 0) {
             const cuda::Event arrived = cuda::make_event(cuda::Timing::no);

@@ -145,6 +145,14 @@ TEST_P(SeveralPrograms, KeepTheTimelineOfTheirLastStep) {
     });
 }
 
+TEST_P(SeveralPrograms, MustBeOfAsManyRanksAsTheWorldHas) {
+    on_every_rank([&](Rank& rank) {
+        EXPECT_THROW(rank.executor().load(std::vector<Program>(kRanks - 1)), UsageError);
+        EXPECT_THROW(rank.executor().load(Lowered{.mesh = {.pipeline = kRanks, .data = 2}}),
+                     UsageError);
+    });
+}
+
 TEST_P(SeveralPrograms, MustHaveBeenLoaded) {
     World::threads(1, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
         Rank rank(

@@ -550,6 +550,32 @@ TEST(Lowering, RefusesSizesThatDoNotFitTheSchedule) {
     EXPECT_THAT(refusal(uneven, sizes), HasSubstr("tied"));
 }
 
+// Costs of one pipeline, where the world has two: their table ends before the world does.
+TEST(Lowering, RefusesCostsOfAnotherNumberOfRanks) {
+    const Schedule schedule = generated({"1f1b", VocabMode::one_barrier, false}, 2, 2);
+    StepSizes sizes = sizes_for(schedule);
+    TableCosts costs = uneven_costs(schedule);
+    const auto refused = [&] {
+        try {
+            (void)lower(schedule, sizes, costs);
+        } catch (const UsageError& error) {
+            return std::string(error.what());
+        }
+        return std::string("accepted");
+    };
+    sizes.replicas = 2;
+    sizes.buckets.resize(2);
+    EXPECT_THAT(refused(), HasSubstr("costs are given for 2 ranks, the world has 4, 2 replicas of "
+                                     "2 pipeline ranks; set TableCosts::replicas"));
+    costs.replicas = 2;
+    EXPECT_EQ(refused(), "accepted");
+    costs.replicas = 4;
+    EXPECT_THAT(refused(), HasSubstr("costs are given for 8 ranks"));
+    costs.replicas = 2;
+    costs.stage_ns.pop_back();
+    EXPECT_THAT(refused(), HasSubstr("costs: none for 1F0 of rank 2; there are 1 stages"));
+}
+
 TEST(Lowering, RefusesInvalidSchedulesAsTheValidatorDoes) {
     Schedule schedule = generated({"1f1b", VocabMode::one_barrier, false}, 3, 4);
     std::swap(schedule.passes[1].front(), schedule.passes[1].back());

@@ -10,6 +10,9 @@ struct Walker {
     std::vector<std::vector<bool>> done;
 
     const Action& action(size_t rank, size_t index) const { return programs[rank].actions[index]; }
+    const Group& group_of(size_t rank, size_t index) const {
+        return programs[rank].groups[action(rank, index).group];
+    }
 
     /// First in its lane of what is not done, and all its edges done.
     bool stands_at(size_t rank, size_t index) const {
@@ -65,7 +68,7 @@ struct Walker {
         for (const int peer : group) {
             const auto r = static_cast<size_t>(peer);
             for (size_t i = 0; i < programs[r].actions.size(); ++i) {
-                if (action(r, i).order == mine.order && action(r, i).group == mine.group &&
+                if (action(r, i).order == mine.order && group_of(r, i) == group_of(rank, index) &&
                     stands_at(r, i)) {
                     members.emplace_back(r, i);
                     break;

@@ -60,6 +60,7 @@ struct StepCase {
 /// A transformer of `num_layers` layers in which gradients of every tensor are well away from 0.
 [[nodiscard]] ModelConfig tiny_gpt(int num_layers, const StepCase& step, int64_t hidden_size = 16);
 
+using vocabpipe::make_schedule;
 /// The schedule of a cell for one step.
 [[nodiscard]] Schedule schedule_of(const ScheduleCase& c, const StepCase& step);
 

@@ -58,7 +58,7 @@ public:
 
     [[nodiscard]] int rank() const override { return inner_.rank(); }
     [[nodiscard]] int size() const override { return inner_.size(); }
-    void prepare(const std::vector<Program>& programs) override { inner_.prepare(programs); }
+    void prepare(const std::vector<Route>& routes) override { inner_.prepare(routes); }
     void check_health() override { inner_.check_health(); }
     void cancel() noexcept override { inner_.cancel(); }
     void abort(const std::string& reason) noexcept override { inner_.abort(reason); }

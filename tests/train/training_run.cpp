@@ -84,7 +84,7 @@ Training train_on_threads(const TrainingSetup& setup) {
         modules.step = &optimizer;
         Executor executor(communicator, *device, modules, sizes, {.poison_dead_buffers = true});
         model.initialise(executor.context(), setup.seed);
-        executor.load(lower(schedule, sizes, costs));
+        executor.load(lower_world(schedule, sizes, costs));
         std::vector<StepResult> results;
         for (int step = 1; step <= setup.steps; ++step) {
             const Batch batch = toy_batch(setup, step);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/lowered.hpp"
 #include "vocabpipe/program.hpp"
 
 #include <algorithm>
@@ -60,10 +61,10 @@ public:
     virtual ~Transport() = default;
     [[nodiscard]] virtual int rank() const = 0;
     [[nodiscard]] virtual int size() const = 0;
-    /// Before the first step of new programs (of all ranks, the same on every rank): makes the
-    /// communicators and connections that they need, so that no step does. Nothing may be under
-    /// way. Collective.
-    virtual void prepare(const std::vector<Program>& /*programs*/) {}
+    /// Before the first step of new programs: makes the communicators and connections that they
+    /// need, so that no step does. `routes`: of all ranks, the same on every rank. Nothing may be
+    /// under way. Collective.
+    virtual void prepare(const std::vector<Route>& /*routes*/) {}
     /// The spans must stay valid until test() has returned true.
     [[nodiscard]] virtual Ticket start(const Transfer& transfer) = 0;
     /// True once complete, or on a device with streams once enqueued; the ticket is then gone.

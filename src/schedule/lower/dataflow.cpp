@@ -3,6 +3,7 @@
 
 #include "src/schedule/action_costs.hpp"
 #include "src/schedule/lower/end_of_step.hpp"
+#include "src/schedule/lower/slice.hpp"
 #include "src/schedule/lower/step_graph.hpp"
 #include "src/schedule/lower/transformer_flow.hpp"
 #include "src/schedule/lower/vocabulary_flow.hpp"
@@ -38,7 +39,7 @@ public:
             bytes = std::max(bytes, bytes_sent(part.what, operands(part), sizes));
         }
         return costs_.transfer_ns(transfer_kind(first.what),
-                                  group_of_replica(flow_, first.group, mesh_, 0), bytes);
+                                  group_at(flow_.groups[first.group], mesh_, {}), bytes);
     }
 
 private:
@@ -66,7 +67,8 @@ Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes, const 
     }
     if (step.backward) add_end_of_step(step);
     Dataflow flow = step.graph.take();
-    const Durations durations(flow, costs, {schedule.ranks, sizes.replicas}, options.pairs);
+    const Mesh mesh{.pipeline = schedule.ranks, .data = sizes.replicas};
+    const Durations durations(flow, costs, mesh, options.pairs);
     for (Node& node : flow.nodes) node.duration_ns = durations.of(node);
     return flow;
 }

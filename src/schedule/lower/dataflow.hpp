@@ -37,21 +37,15 @@ struct PlannedBuffer {
     uint16_t rank = 0;
     Purpose purpose = Purpose::boundary;
     Buffer::Space space = Buffer::Space::arena;
-    int64_t bytes = 0;  ///< with `block`: the most that any replica needs
+    int64_t bytes = 0;  ///< with `block`: the most that any slice needs
     uint16_t bucket = 0;
-    /// Each replica's own block of a reduction: in its bucket, or from `copies` replicas.
+    /// Each slice's own block of a reduction: in its bucket, or from `copies` members of the axis.
     struct Block {
         uint16_t reduction = 0;
         uint16_t copies = 0;  ///< 0: the buffer is no such block
         uint8_t width = 4;    ///< bytes of an element
+        Axis axis = Axis::data;
     } block;
-};
-
-/// Whom the ranks of a group stand for, when the pipeline that was lowered is one of several.
-enum class Axis : uint8_t {
-    pipeline,  ///< ranks of one and the same replica
-    data,      ///< its one rank and the same rank of all replicas
-    world,     ///< all ranks of all replicas
 };
 
 struct Dataflow {
@@ -62,12 +56,8 @@ struct Dataflow {
         edges;  ///< nodes: first completes before second starts
     std::vector<PlannedBuffer> buffers;
     std::vector<Group> groups;  ///< of pipeline ranks
-    std::vector<Axis> axes;     ///< [group]
     std::vector<Reduction> reductions;
 };
-
-/// A group as the members of `replica` see it: ranks of the world.
-[[nodiscard]] Group group_of_replica(const Dataflow& flow, uint16_t group, Mesh mesh, int replica);
 
 [[nodiscard]] Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes,
                                       const CostModel& costs, const LowerOptions& options);

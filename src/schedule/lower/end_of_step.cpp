@@ -132,7 +132,7 @@ void add_end_of_step(StepGraph& step) {
     std::vector<int> everyone;
     for (int rank = 0; rank < step.schedule.ranks; ++rank) everyone.push_back(rank);
     const uint16_t world =
-        step.graph.group({everyone, -1}, replicated ? Axis::world : Axis::pipeline);
+        step.graph.group({everyone, -1, replicated ? Axis::world : Axis::pipeline});
     const Reports own = add_reports(step);
     const Reports all = alone ? own : gather_reports(step, own, world);
     for (const int rank : everyone) {

@@ -93,12 +93,11 @@ uint32_t Graph::add_buffer(int rank, int64_t bytes, Purpose purpose, Buffer::Spa
     return static_cast<uint32_t>(flow_.buffers.size() - 1);
 }
 
-uint16_t Graph::group(Group wanted, Axis axis) {
+uint16_t Graph::group(Group wanted) {
     for (size_t i = 0; i < flow_.groups.size(); ++i) {
-        if (flow_.axes[i] == axis && flow_.groups[i] == wanted) return static_cast<uint16_t>(i);
+        if (flow_.groups[i] == wanted) return static_cast<uint16_t>(i);
     }
     flow_.groups.push_back(std::move(wanted));
-    flow_.axes.push_back(axis);
     return static_cast<uint16_t>(flow_.groups.size() - 1);
 }
 

@@ -59,7 +59,7 @@ public:
     [[nodiscard]] PlannedBuffer& buffer(uint32_t id) { return flow_.buffers[id]; }
 
     /// Index of a group; equal ones have one.
-    uint16_t group(Group wanted, Axis axis = Axis::pipeline);
+    uint16_t group(Group wanted);
     /// The group of a message: one look-up in place of a search among all groups.
     uint16_t pair(int source, int destination);
     /// Adds a reduction without looking for an equal one.

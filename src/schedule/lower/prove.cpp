@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <map>
 
 namespace vocabpipe {
 
@@ -22,6 +24,7 @@ struct Joint {
     uint64_t each = 0;      ///< bytes that the first participant sends
     uint64_t sent = 0;      ///< bytes, over all participants
     uint64_t received = 0;  ///< bytes, over all participants
+    bool everyone = true;   ///< false: participants of other slices are not looked at
 };
 
 std::string at_order(const Joint& joint) {
@@ -30,6 +33,14 @@ std::string at_order(const Joint& joint) {
 
 uint64_t bytes_of(const Program& program, uint32_t buffer) {
     return buffer == kNoBuffer ? 0 : program.buffers[buffer].bytes;
+}
+
+Joint begun_by(const Program& program, const Action& action) {
+    Joint joint;
+    joint.what = transfer_kind(action.what);
+    joint.order = action.order;
+    joint.first_rank = program.rank;
+    return joint;
 }
 
 /// Adds one rank's action to its node; says what is wrong with it.
@@ -66,6 +77,7 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     if (first) joint.each = sent;
     joint.sent += sent;
     joint.received += received;
+    if (!joint.everyone) return std::nullopt;
     const bool gets_all = row.even && row.received == Received::every_part_at_all;
     if ((row.even && sent != joint.each) ||
         (gets_all && received != joint.each * group->ranks.size())) {
@@ -90,11 +102,19 @@ std::optional<uint64_t> received_by_all(const Joint& joint) {
     return std::nullopt;
 }
 
-/// What is wrong with a node that all programs have added to.
-std::optional<std::string> incomplete(const Joint& joint, const std::vector<Program>& programs) {
+bool has_order(const Program& program, uint32_t order) {
+    return std::any_of(program.actions.begin(), program.actions.end(),
+                       [order](const Action& action) { return action.order == order; });
+}
+
+/// What is wrong with a node that all programs have added to. `takes_part(rank, order)`: the rank's
+/// program has an action there.
+template <typename TakesPart>
+std::optional<std::string> incomplete(const Joint& joint, TakesPart&& takes_part) {
     if (joint.group == nullptr) return std::nullopt;
     if (joint.participants == joint.group->ranks.size()) {
-        const std::optional<uint64_t> wanted = received_by_all(joint);
+        const std::optional<uint64_t> wanted =
+            joint.everyone ? received_by_all(joint) : std::nullopt;
         if (!wanted || joint.received == *wanted) return std::nullopt;
         return "rank " + std::to_string(joint.first_rank) + " and others: the blocks of " +
                at_order(joint) + " are " + std::to_string(joint.received) + " of " +
@@ -102,21 +122,12 @@ std::optional<std::string> incomplete(const Joint& joint, const std::vector<Prog
     }
     std::string absent;
     for (const int rank : joint.group->ranks) {
-        bool there = false;
-        for (const Program& program : programs) {
-            there = there || (program.rank == rank &&
-                              std::any_of(program.actions.begin(), program.actions.end(),
-                                          [&](const Action& a) { return a.order == joint.order; }));
-        }
-        if (!there) absent += (absent.empty() ? "rank " : ", rank ") + std::to_string(rank);
+        if (!takes_part(rank, joint.order))
+            absent += (absent.empty() ? "rank " : ", rank ") + std::to_string(rank);
     }
     return at_order(joint) + " has " + std::to_string(joint.participants) + " of " +
            std::to_string(joint.group->ranks.size()) + " participants; missing: " + absent;
 }
-
-}  // namespace
-
-namespace {
 
 /// Every program lists its actions in the global order and its edges point forward in it: then that
 /// order is one in which everything can run.
@@ -176,26 +187,76 @@ std::optional<std::string> find_cycle(const std::vector<Program>& programs,
     return "some actions wait for each other";
 }
 
-}  // namespace
+/// True where participants of other slices are among those of the action.
+bool spans_slices(const Program& program, const Action& action) {
+    return is_communication(action.what) && program.groups[action.group].axis != Axis::pipeline;
+}
 
-std::optional<std::string> find_deadlock(const std::vector<Program>& programs) {
+/// `alone`: the programs are those of one slice of several.
+std::optional<std::string> prove(const std::vector<Program>& programs, bool alone) {
     const Meetings meetings(programs);
     std::vector<Joint> joints(meetings.count());
     for (const Program& program : programs) {
         for (const Action& action : program.actions) {
             Joint& joint = joints[meetings.of(action)];
             if (joint.first_rank < 0) {
-                joint.what = transfer_kind(action.what);
-                joint.order = action.order;
-                joint.first_rank = program.rank;
+                joint = begun_by(program, action);
+                joint.everyone = !(alone && spans_slices(program, action));
             }
             if (auto fault = join(joint, program, action)) return fault;
         }
     }
+    const auto takes_part = [&](int rank, uint32_t order) {
+        return std::any_of(programs.begin(), programs.end(), [&](const Program& program) {
+            return program.rank == rank && has_order(program, order);
+        });
+    };
     for (const Joint& joint : joints) {
-        if (auto fault = incomplete(joint, programs)) return fault;
+        if (auto fault = incomplete(joint, takes_part)) return fault;
     }
     return follow_one_order(programs) ? std::nullopt : find_cycle(programs, meetings);
+}
+
+/// What slices do together, with all participants and their sizes.
+std::optional<std::string> prove_meetings_of_slices(const Lowered& world) {
+    Lowered meetings = world;
+    for (Program& program : meetings.pipeline) {
+        std::erase_if(program.actions,
+                      [&](const Action& action) { return !spans_slices(program, action); });
+        program.edges = {};
+        program.passes = {};
+    }
+    std::map<uint32_t, Joint> joints;
+    std::deque<Group> groups;  // of the joints
+    for (int rank = 0; rank < world.mesh.size(); ++rank) {
+        const Program program = meetings.of(rank);
+        for (const Action& action : program.actions) {
+            Joint& joint = joints[action.order];
+            const bool first = joint.first_rank < 0;
+            if (first) joint = begun_by(program, action);
+            if (auto fault = join(joint, program, action)) return fault;
+            if (first) joint.group = &groups.emplace_back(*joint.group);
+        }
+    }
+    const auto takes_part = [&](int rank, uint32_t order) {
+        return has_order(meetings.of(rank), order);
+    };
+    for (const auto& [order, joint] : joints) {
+        if (auto fault = incomplete(joint, takes_part)) return fault;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> find_deadlock(const std::vector<Program>& programs) {
+    return prove(programs, /*alone=*/false);
+}
+
+std::optional<std::string> find_deadlock(const Lowered& world) {
+    const bool alone = world.mesh.slices() > 1;
+    if (auto fault = prove(world.pipeline, alone)) return fault;
+    return alone ? prove_meetings_of_slices(world) : std::nullopt;
 }
 
 }  // namespace vocabpipe

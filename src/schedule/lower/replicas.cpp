@@ -36,8 +36,7 @@ public:
         : step_(step),
           graph_(step.graph),
           rank_(rank),
-          buckets_(step.sizes.buckets[static_cast<size_t>(rank)]),
-          replicas_(graph_.group({{rank}, -1}, Axis::data)) {}
+          buckets_(step.sizes.buckets[static_cast<size_t>(rank)]) {}
 
     std::vector<uint32_t> sum() {
         std::vector<uint16_t> order(buckets_.size());
@@ -69,7 +68,7 @@ public:
             const uint32_t node = graph_.add_node(Do::all_gather_v);
             Part& part =
                 graph_.add_part<Do::all_gather_v>(node, rank_, b, {.block = mine, .whole = all});
-            part.group = replicas_;
+            part.group = replicas(b);
             part.reduction = reduction;
             graph_.add_edge(update, node);
         }
@@ -78,14 +77,14 @@ public:
 private:
     void add_piece(uint16_t b, Reduction part) {
         int64_t bytes = 0;
-        for (int i = 0; i < step_.sizes.replicas; ++i) bytes += part.rows(i) * 4;
+        for (int i = 0; i < members(b); ++i) bytes += part.rows(i) * 4;
         const uint16_t reduction = graph_.reduction(std::move(part), kFirstOfReplicas);
         const uint32_t mine = whole(b, Buffer::Space::bucket_gradients, bytes);
-        const uint32_t theirs = blocks(step_.sizes.replicas, Buffer::Space::arena, reduction, 4);
+        const uint32_t theirs = blocks(b, members(b), Buffer::Space::arena, reduction, 4);
         const uint32_t node = graph_.add_node(Do::all_to_all);
         Part& deals =
             graph_.add_part<Do::all_to_all>(node, rank_, b, {.partial = mine, .blocks = theirs});
-        deals.group = replicas_;
+        deals.group = replicas(b);
         deals.reduction = reduction;
         graph_.add_edge(step_.passes.last_gradient(rank_, buckets_[b]), node);
         // Two pieces at a time have room.
@@ -94,7 +93,7 @@ private:
         const uint32_t add = graph_.add_node(Do::ordered_sum);
         Part& adds =
             graph_.add_part<Do::ordered_sum>(add, rank_, b, {.blocks = theirs, .sum = sum});
-        adds.group = replicas_;
+        adds.group = replicas(b);
         adds.reduction = reduction;
         graph_.add_edge(node, add);
         sums_.push_back(add);
@@ -105,21 +104,28 @@ private:
         graph_.buffer(made).bucket = b;
         return made;
     }
-    /// This replica's own block of a reduction, in its bucket.
+    /// What adds up the bucket together.
+    uint16_t replicas(uint16_t b) { return graph_.group({{rank_}, -1, buckets_[b].axis}); }
+    /// As many ranks as the bucket has parts.
+    [[nodiscard]] int members(uint16_t b) const {
+        return static_cast<int>(buckets_[b].first.size()) - 1;
+    }
+    /// This slice's own block of a reduction, in its bucket.
     uint32_t own_block(uint16_t b, Buffer::Space space, uint16_t reduction, int64_t width) {
-        const uint32_t block = blocks(1, space, reduction, width);
+        const uint32_t block = blocks(b, 1, space, reduction, width);
         graph_.buffer(block).bucket = b;
         return block;
     }
-    /// Room for as large a block as any replica has, `copies` times.
-    uint32_t blocks(int copies, Buffer::Space space, uint16_t reduction, int64_t width) {
+    /// Room for as large a block as any member has, `copies` times.
+    uint32_t blocks(uint16_t b, int copies, Buffer::Space space, uint16_t reduction,
+                    int64_t width) {
         const Reduction& parts = graph_.reduction(reduction);
         int64_t largest = 1;
-        for (int i = 0; i < step_.sizes.replicas; ++i) largest = std::max(largest, parts.rows(i));
+        for (int i = 0; i < members(b); ++i) largest = std::max(largest, parts.rows(i));
         const uint32_t made =
             graph_.add_buffer(rank_, largest * width * copies, Purpose::replicas, space);
         graph_.buffer(made).block = {reduction, static_cast<uint16_t>(copies),
-                                     static_cast<uint8_t>(width)};
+                                     static_cast<uint8_t>(width), buckets_[b].axis};
         return made;
     }
 
@@ -127,7 +133,6 @@ private:
     Graph& graph_;
     const int rank_;
     const std::vector<GradientBucket>& buckets_;
-    const uint16_t replicas_;
     std::vector<uint32_t> sums_;
 };
 

@@ -197,20 +197,9 @@ std::unique_ptr<NcclCommunicator> NcclTransport::split(bool member,
     return part;
 }
 
-void NcclTransport::prepare(const std::vector<Program>& programs) {
-    std::set<Route> routes;  // of all ranks, in one order on all of them
-    for (const Program& program : programs) {
-        for (const Action& action : program.actions) {
-            if (!is_communication(action.what) || action.what == Do::receive) continue;
-            const Group& group = program.groups[action.group];
-            const Channel channel = channel_of(action.lane);
-            if (group.ranks.size() > 1) {
-                routes.emplace(action.what, channel, group.ranks, group.root);
-            }
-        }
-    }
+void NcclTransport::prepare(const std::vector<Route>& routes) {
     wait_for_streams("prepare");
-    for (const auto& [what, channel, ranks, root] : routes) {
+    for (const auto& [what, lane, ranks, root] : routes) {
         const bool known = std::any_of(groups_.begin(), groups_.end(),
                                        [&, &r = ranks](auto& g) { return g.ranks == r; });
         if (is_message(what) || known || ranks.size() == static_cast<size_t>(size())) continue;
@@ -226,7 +215,8 @@ void NcclTransport::prepare(const std::vector<Program>& programs) {
 
 /// One byte per member.
 void NcclTransport::connect(const Route& route) {
-    const auto& [what, channel, ranks, root] = route;
+    const auto& [what, lane, ranks, root] = route;
+    const Channel channel = channel_of(lane);
     const int self = member_of(ranks, rank());
     if (self == static_cast<int>(ranks.size())) return;
     std::vector<int64_t> begin(ranks.size() + 1);

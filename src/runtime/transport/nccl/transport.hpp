@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -55,10 +54,10 @@ public:
 
     [[nodiscard]] int rank() const override { return control_.rank(); }
     [[nodiscard]] int size() const override { return control_.size(); }
-    /// Makes the communicators of the programs' groups and sends one byte over every connection:
+    /// Makes the communicators of the routes' groups and sends one byte over every connection:
     /// NCCL connects on first use, which takes long and would happen within a step. Nothing may be
     /// under way. Collective.
-    void prepare(const std::vector<Program>& programs) override;
+    void prepare(const std::vector<Route>& routes) override;
     [[nodiscard]] Ticket start(const Transfer& transfer) override;
     [[nodiscard]] bool test(Ticket ticket) override;
     void check_health() override;
@@ -72,8 +71,6 @@ private:
         std::vector<int> ranks;
         std::vector<int64_t> block_begin, block_end;
     };
-    /// What is connected: kind, channel, ranks, root.
-    using Route = std::tuple<Do, Channel, std::vector<int>, int>;
     struct DeviceFree {
         void operator()(std::byte* memory) const { (void)cudaFree(memory); }
     };

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/schedule/lower/projection.hpp"
+
+#include "src/schedule/lower/memory_plan.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace vocabpipe::lowering {
+
+namespace {
+
+/// One action for every part.
+class Projection {
+public:
+    Projection(const Dataflow& flow, const std::vector<Place>& places)
+        : flow_(flow), places_(places), action_of_part_(flow.parts.size()) {}
+
+    std::vector<Program> project() {
+        const size_t ranks = flow_.passes.size();
+        programs_.resize(ranks);
+        node_of_action_.resize(ranks);
+        for (size_t rank = 0; rank < ranks; ++rank) {
+            Program& program = programs_[rank];
+            program.rank = static_cast<int>(rank);
+            program.passes = flow_.passes[rank];
+        }
+        reserve();
+        add_buffers();
+        add_actions();
+        for (size_t rank = 0; rank < ranks; ++rank) plan(rank);
+        add_data_edges();
+        return std::move(programs_);
+    }
+
+private:
+    void reserve() {
+        std::vector<size_t> actions(programs_.size(), 0);
+        std::vector<size_t> operands(programs_.size(), 0);
+        std::vector<size_t> buffers(programs_.size(), 0);
+        for (const Part& part : flow_.parts) {
+            ++actions[part.rank];
+            operands[part.rank] += part.operand_count;
+        }
+        for (const PlannedBuffer& buffer : flow_.buffers) ++buffers[buffer.rank];
+        for (size_t rank = 0; rank < programs_.size(); ++rank) {
+            programs_[rank].actions.reserve(actions[rank]);
+            programs_[rank].operands.reserve(operands[rank]);
+            programs_[rank].buffers.reserve(buffers[rank]);
+            node_of_action_[rank].reserve(actions[rank]);
+        }
+    }
+
+    void add_buffers() {
+        index_of_buffer_.reserve(flow_.buffers.size());
+        for (const PlannedBuffer& planned : flow_.buffers) {
+            std::vector<Buffer>& buffers = programs_[planned.rank].buffers;
+            index_of_buffer_.push_back(static_cast<uint32_t>(buffers.size()));
+            Buffer buffer;
+            buffer.bytes = static_cast<uint64_t>(planned.bytes);
+            buffer.space = planned.space;
+            buffer.purpose = planned.purpose;
+            buffer.bucket = planned.bucket;
+            buffers.push_back(buffer);
+        }
+    }
+
+    void add_actions() {
+        std::vector<uint32_t> by_order(flow_.nodes.size());
+        for (uint32_t node = 0; node < flow_.nodes.size(); ++node) {
+            by_order[places_[node].order] = node;
+        }
+        for (const uint32_t node : by_order) {
+            const Node& n = flow_.nodes[node];
+            for (uint32_t p = n.first_part; p < n.first_part + n.part_count; ++p) {
+                const Part& part = flow_.parts[p];
+                Program& program = programs_[part.rank];
+                action_of_part_[p] = static_cast<uint32_t>(program.actions.size());
+                node_of_action_[part.rank].push_back(node);
+                Action action;
+                action.what = part.what;
+                action.lane = n.lane;
+                action.operand_count = part.operand_count;
+                action.overwrites = part.overwrites;
+                action.reduction = part.reduction;
+                action.group = part.group;
+                action.item = part.item;
+                action.order = places_[node].order;
+                action.first_operand = static_cast<uint32_t>(program.operands.size());
+                for (uint8_t i = 0; i < part.operand_count; ++i) {
+                    const uint32_t operand = part.operands[i];
+                    program.operands.push_back(operand == kNoBuffer ? kNoBuffer
+                                                                    : index_of_buffer_[operand]);
+                }
+                program.actions.push_back(action);
+            }
+        }
+    }
+
+    // --- memory ----------------------------------------------------------------------------------
+
+    /// Which actions of a rank use a buffer, in order.
+    struct Users {
+        std::vector<uint32_t> first;  ///< [buffer] where its users begin; buffers + 1 entries
+        std::vector<uint32_t> actions;
+
+        explicit Users(const Program& program) : first(program.buffers.size() + 1, 0) {
+            for (const uint32_t operand : program.operands) {
+                if (operand != kNoBuffer) ++first[operand + 1];
+            }
+            for (size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
+            actions.resize(first.back());
+            std::vector<uint32_t> fill(first.begin(), first.end() - 1);
+            for (uint32_t i = 0; i < program.actions.size(); ++i) {
+                for (const uint32_t operand : program.operands_of(program.actions[i])) {
+                    if (operand != kNoBuffer) actions[fill[operand]++] = i;
+                }
+            }
+        }
+        [[nodiscard]] std::span<const uint32_t> of(uint32_t buffer) const {
+            return {actions.data() + first[buffer], first[buffer + 1] - first[buffer]};
+        }
+    };
+
+    void plan(size_t rank) {
+        Program& program = programs_[rank];
+        const Users users(program);
+        const auto place = [&](uint32_t action) -> const Place& {
+            return places_[node_of_action_[rank][action]];
+        };
+        std::vector<Lifetime> lifetimes;
+        std::vector<uint32_t> planned;  // buffer of a lifetime
+        lifetimes.reserve(program.buffers.size());
+        planned.reserve(program.buffers.size());
+        for (uint32_t b = 0; b < program.buffers.size(); ++b) {
+            Buffer& buffer = program.buffers[b];
+            const std::span<const uint32_t> of_buffer = users.of(b);
+            buffer.born = of_buffer.front();
+            buffer.dies = of_buffer.back();
+            if (buffer.space != Buffer::Space::arena) continue;
+            Lifetime life;
+            life.bytes = buffer.bytes;
+            life.born_ns = place(buffer.born).start_ns;
+            life.born_order = place(buffer.born).order;
+            life.last_order = place(buffer.dies).order;
+            life.dies_ns = place(buffer.dies).end_ns;
+            for (const uint32_t user : of_buffer) {
+                life.dies_ns = std::max(life.dies_ns, place(user).end_ns);
+            }
+            lifetimes.push_back(life);
+            planned.push_back(b);
+        }
+        const MemoryPlan plan = plan_memory(lifetimes);
+        program.arena_bytes = plan.arena_bytes;
+        program.live_peak_bytes = plan.live_peak_bytes;
+        program.peak_by_purpose.assign(kPurposes, 0);
+        for (size_t i = 0; i < planned.size(); ++i) {
+            Buffer& buffer = program.buffers[planned[i]];
+            buffer.offset = lifetimes[i].offset;
+            const Lifetime& peak = lifetimes[plan.peak_at];
+            if (lifetimes[i].born_order <= peak.born_order &&
+                (lifetimes[i].dies_ns > peak.born_ns ||
+                 lifetimes[i].last_order >= peak.born_order)) {
+                program.peak_by_purpose[static_cast<size_t>(buffer.purpose)] += buffer.bytes;
+            }
+        }
+        for (const auto& [earlier, later] : plan.reuses) {
+            const uint32_t writer = program.buffers[planned[later]].born;
+            for (const uint32_t user : users.of(planned[earlier])) {
+                const bool in_order = program.actions[user].lane == Lane::compute &&
+                                      program.actions[writer].lane == Lane::compute;
+                if (!in_order) program.edges.push_back({user, writer});
+            }
+        }
+    }
+
+    // --- edges -----------------------------------------------------------------------------------
+
+    /// Edges whose ends are both seen by a rank; the compute lane keeps its own order.
+    void add_data_edges() {
+        for (const auto& [before, after] : flow_.edges) {
+            const Node& a = flow_.nodes[before];
+            const Node& b = flow_.nodes[after];
+            if (a.lane == Lane::compute && b.lane == Lane::compute) continue;
+            if (a.part_count <= b.part_count) {
+                for (uint32_t p = a.first_part; p < a.first_part + a.part_count; ++p) {
+                    add_edge(p, part_on(b, flow_.parts[p].rank));
+                }
+            } else {
+                for (uint32_t p = b.first_part; p < b.first_part + b.part_count; ++p) {
+                    add_edge(part_on(a, flow_.parts[p].rank), p);
+                }
+            }
+        }
+    }
+
+    static constexpr uint32_t kNoPart = UINT32_MAX;
+
+    /// Each rank has at most one part in a node. Groups of all ranks are the rule.
+    [[nodiscard]] uint32_t part_on(const Node& node, uint16_t rank) const {
+        if (rank < node.part_count && flow_.parts[node.first_part + rank].rank == rank) {
+            return node.first_part + rank;
+        }
+        for (uint32_t p = node.first_part; p < node.first_part + node.part_count; ++p) {
+            if (flow_.parts[p].rank == rank) return p;
+        }
+        return kNoPart;
+    }
+
+    void add_edge(uint32_t before, uint32_t after) {
+        if (before == kNoPart || after == kNoPart) return;
+        programs_[flow_.parts[before].rank].edges.push_back(
+            {action_of_part_[before], action_of_part_[after]});
+    }
+
+    const Dataflow& flow_;
+    const std::vector<Place>& places_;
+    std::vector<Program> programs_;
+    std::vector<uint32_t> action_of_part_;  ///< index in its rank's program
+    std::vector<uint32_t> index_of_buffer_;
+    std::vector<std::vector<uint32_t>> node_of_action_;  ///< [rank][action]
+};
+
+/// [pipeline rank] Buffers that differ from slice to slice.
+std::vector<std::vector<SliceBlock>> blocks_of(const Dataflow& flow) {
+    std::vector<std::vector<SliceBlock>> blocks(flow.passes.size());
+    std::vector<uint32_t> next(flow.passes.size(), 0);  // buffers are in the flow's order
+    for (const PlannedBuffer& planned : flow.buffers) {
+        const uint32_t index = next[planned.rank]++;
+        if (planned.block.copies == 0) continue;
+        blocks[planned.rank].push_back({.buffer = index,
+                                        .reduction = planned.block.reduction,
+                                        .copies = planned.block.copies,
+                                        .width = planned.block.width,
+                                        .axis = planned.block.axis});
+    }
+    return blocks;
+}
+
+/// Numbers among all become numbers among those that are kept, in the same order.
+class Kept {
+public:
+    explicit Kept(size_t all) : used_(all, false), number_(all, 0) {}
+    void use(size_t i) { used_[i] = true; }
+    /// After the last use(): copies of what is kept.
+    template <typename T>
+    std::vector<T> of(const std::vector<T>& all) {
+        std::vector<T> kept;
+        for (size_t i = 0; i < all.size(); ++i) {
+            if (!used_[i]) continue;
+            number_[i] = static_cast<uint16_t>(kept.size());
+            kept.push_back(all[i]);
+        }
+        return kept;
+    }
+    [[nodiscard]] uint16_t number(size_t i) const { return number_[i]; }
+
+private:
+    std::vector<bool> used_;
+    std::vector<uint16_t> number_;
+};
+
+}  // namespace
+
+Lowered project(const Dataflow& flow, const std::vector<Place>& places, Mesh mesh) {
+    return {
+        .mesh = mesh, .pipeline = Projection(flow, places).project(), .blocks = blocks_of(flow)};
+}
+
+void take_own(Lowered& world, const Dataflow& flow) {
+    for (size_t k = 0; k < world.pipeline.size(); ++k) {
+        Program& program = world.pipeline[k];
+        Kept groups(flow.groups.size());
+        Kept reductions(flow.reductions.size());
+        for (size_t named = 0; named <= kOutputConversion; ++named) reductions.use(named);
+        for (const Action& action : program.actions) {
+            if (action.what == Do::pass) continue;
+            groups.use(action.group);
+            reductions.use(action.reduction);
+        }
+        program.groups = groups.of(flow.groups);
+        program.reductions = reductions.of(flow.reductions);
+        for (Action& action : program.actions) {
+            if (action.what == Do::pass) continue;
+            action.group = groups.number(action.group);
+            action.reduction = reductions.number(action.reduction);
+        }
+        for (SliceBlock& block : world.blocks[k]) {
+            block.reduction = reductions.number(block.reduction);
+        }
+    }
+}
+
+}  // namespace vocabpipe::lowering

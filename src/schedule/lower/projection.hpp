@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Second half of lowering, part three: the global order, projected on each rank of the pipeline.
+#pragma once
+
+#include "src/schedule/lower/dataflow.hpp"
+#include "src/schedule/lower/ordering.hpp"
+#include "vocabpipe/lowered.hpp"
+
+#include <vector>
+
+namespace vocabpipe::lowering {
+
+/// Passes, actions in the global order, planned buffers and edges of every pipeline rank. Groups
+/// and reductions are still the dataflow's: actions and blocks have their numbers there, which are
+/// the same on every rank, and the programs have none.
+[[nodiscard]] Lowered project(const Dataflow& flow, const std::vector<Place>& places, Mesh mesh);
+
+/// Gives every program the groups and reductions that it uses, and no others, in the order of
+/// their numbers. The first three reductions have names and stay where they are.
+void take_own(Lowered& world, const Dataflow& flow);
+
+}  // namespace vocabpipe::lowering

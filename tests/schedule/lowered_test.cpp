@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Worlds of several slices as one pipeline and a mesh: the programs made from it fit each other,
+// and what is proved of one pipeline is what a look at all programs finds.
+#include "vocabpipe/lowered.hpp"
+
+#include "tests/schedule/program_tools.hpp"
+#include "tests/schedule/rendezvous.hpp"
+#include "tests/support/random_schedule.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/lower.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+/// A bucket per stage and vocabulary shard, in `parts` parts of different sizes.
+void add_buckets(StepSizes& sizes, const Schedule& schedule, int parts) {
+    int64_t part = 32;
+    const auto add = [&](int rank, GradientBucket bucket) {
+        bucket.first = {0};
+        for (int i = 0; i < parts; ++i) {
+            bucket.first.push_back(bucket.first.back() + part);
+            part = part % 96 + 32;
+        }
+        sizes.buckets[static_cast<size_t>(rank)].push_back(std::move(bucket));
+    };
+    using enum GradientBucket::Of;
+    sizes.buckets.resize(static_cast<size_t>(schedule.ranks));
+    for (int s = 0; s < schedule.stages; ++s) {
+        add(schedule.rank_of_stage[static_cast<size_t>(s)], {.of = stage, .stage = s, .first = {}});
+    }
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        if (schedule.input.rows(rank) > 0) add(rank, {.of = input, .first = {}});
+        if (schedule.output.rows(rank) > 0) add(rank, {.of = output, .first = {}});
+    }
+}
+
+Lowered replicated(const Schedule& schedule, int replicas) {
+    StepSizes sizes = sizes_for(schedule);
+    sizes.report_bytes = 40;
+    sizes.replicas = replicas;
+    if (replicas > 1) add_buckets(sizes, schedule, replicas);
+    TableCosts costs = uneven_costs(schedule);
+    costs.replicas = replicas;
+    return lower_world(schedule, sizes, costs);
+}
+
+/// The same ranks as `tensor` tensor ranks per replica: everything that replicas reduced is reduced
+/// over both.
+Lowered with_tensor_ranks(Lowered world, int tensor) {
+    world.mesh.data /= tensor;
+    world.mesh.tensor = tensor;
+    for (Program& program : world.pipeline) {
+        for (Group& group : program.groups) {
+            if (group.axis == Axis::data) group.axis = Axis::data_tensor;
+        }
+    }
+    for (std::vector<SliceBlock>& blocks : world.blocks) {
+        for (SliceBlock& block : blocks) block.axis = Axis::data_tensor;
+    }
+    return world;
+}
+
+/// Everything but the hash.
+bool same(const Program& a, const Program& b) {
+    const auto actions = [](const Program& program) {
+        std::vector<std::tuple<Do, Lane, uint16_t, uint16_t, uint32_t, uint32_t>> all;
+        for (const Action& x : program.actions) {
+            all.emplace_back(x.what, x.lane, x.group, x.reduction, x.item, x.order);
+        }
+        return all;
+    };
+    const auto buffers = [](const Program& program) {
+        std::vector<std::tuple<uint64_t, uint64_t, uint16_t, Buffer::Space>> all;
+        for (const Buffer& x : program.buffers) {
+            all.emplace_back(x.bytes, x.offset, x.bucket, x.space);
+        }
+        return all;
+    };
+    return a.rank == b.rank && a.ranks == b.ranks && a.passes == b.passes && a.groups == b.groups &&
+           a.reductions == b.reductions && a.operands == b.operands && actions(a) == actions(b) &&
+           buffers(a) == buffers(b);
+}
+
+TEST(Lowered, ProgramsOfAWorldFitEachOther) {
+    for (const Kind& kind : every_kind(/*with_evaluation=*/false)) {
+        SCOPED_TRACE(name_of(kind));
+        const Schedule schedule = generated(kind, 3, 3);
+        const Lowered four = replicated(schedule, 4);
+        for (const Lowered& world : {replicated(schedule, 2), four, with_tensor_ranks(four, 2)}) {
+            EXPECT_EQ(find_deadlock(world), std::nullopt);
+            const std::vector<Program> programs = world.all();
+            ASSERT_EQ(static_cast<int>(programs.size()), world.mesh.size());
+            EXPECT_EQ(find_deadlock(programs), std::nullopt);
+            EXPECT_EQ(rendezvous_fault(programs), "");
+        }
+    }
+}
+
+TEST(Lowered, OneProgramIsThatOfAll) {
+    const Schedule schedule = generated({"zb-v", VocabMode::two_barriers, false}, 4, 5);
+    const Lowered world = replicated(schedule, 3);
+    const std::vector<Program> all = world.all();
+    for (int rank = 0; rank < world.mesh.size(); ++rank) {
+        const Program one = world.of(rank);
+        EXPECT_EQ(one.rank, rank);
+        EXPECT_EQ(one.hash, world.hash());
+        EXPECT_TRUE(same(one, all[static_cast<size_t>(rank)]));
+    }
+    const Lowered alone = replicated(schedule, 1);
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        EXPECT_TRUE(same(alone.of(rank), alone.pipeline[static_cast<size_t>(rank)]));
+    }
+}
+
+// Parts of a bucket lie end to end on the members of its axis, each on one of them.
+TEST(Lowered, PartsOfABucketAreSpreadOverItsAxis) {
+    const Schedule schedule = generated({"1f1b", VocabMode::one_barrier, false}, 2, 2);
+    StepSizes sizes = sizes_for(schedule);
+    add_buckets(sizes, schedule, 4);
+    const Lowered four = replicated(schedule, 4);
+    for (const Lowered& world : {four, with_tensor_ranks(four, 2)}) {
+        const std::vector<Program> programs = world.all();
+        for (const Program& program : programs) {
+            const int k = world.mesh.pipeline_rank(program.rank);
+            const auto member = static_cast<size_t>(program.rank % 4);
+            for (const Action& action : program.actions) {
+                if (action.what != Do::all_gather_v) continue;
+                const Buffer& mine = program.buffers[program.operands_of(action)[0]];
+                const GradientBucket& bucket = sizes.buckets[static_cast<size_t>(k)][mine.bucket];
+                EXPECT_EQ(mine.offset, static_cast<uint64_t>(bucket.first[member]) * 4);
+                EXPECT_EQ(mine.offset + mine.bytes,
+                          static_cast<uint64_t>(bucket.first[member + 1]) * 4);
+            }
+        }
+    }
+}
+
+TEST(Lowered, ProgramsHoldTheGroupsOfTheirRankAlone) {
+    for (const Kind& kind : every_kind(/*with_evaluation=*/true)) {
+        SCOPED_TRACE(name_of(kind));
+        for (const Program& program : replicated(generated(kind, 4, 3), 2).all()) {
+            std::set<uint16_t> groups;
+            std::set<uint16_t> reductions{kOutputReduction, kInputReduction, kOutputConversion};
+            for (const Action& action : program.actions) {
+                if (action.what == Do::pass) continue;
+                groups.insert(action.group);
+                reductions.insert(action.reduction);
+            }
+            EXPECT_EQ(groups.size(), program.groups.size());
+            EXPECT_EQ(reductions.size(), program.reductions.size());
+            for (const Group& group : program.groups) {
+                EXPECT_EQ(std::ranges::count(group.ranks, program.rank), 1);
+            }
+        }
+    }
+}
+
+TEST(Lowered, RoutesAreThoseOfAllPrograms) {
+    for (const Kind& kind : every_kind(/*with_evaluation=*/false)) {
+        SCOPED_TRACE(name_of(kind));
+        const Lowered four = replicated(generated(kind, 3, 2), 4);
+        for (const Lowered& world :
+             {replicated(generated(kind, 3, 2), 1), four, with_tensor_ranks(four, 2)}) {
+            std::set<Route> expected;
+            const std::vector<Program> programs = world.all();
+            for (const Program& program : programs) {
+                for (const Action& action : program.actions) {
+                    if (!has_participants(action) || action.what == Do::receive) continue;
+                    const Group& group = program.groups[action.group];
+                    if (group.ranks.size() == 1) continue;
+                    expected.insert({action.what, action.lane, group.ranks, group.root});
+                }
+            }
+            EXPECT_EQ(world.routes(), std::vector<Route>(expected.begin(), expected.end()));
+            EXPECT_EQ(routes_of(programs), world.routes());
+        }
+    }
+}
+
+// --- the proof from one pipeline -----------------------------------------------------------------
+
+std::string verdict(const Lowered& world) {
+    return find_deadlock(world).value_or("");
+}
+
+Lowered usual() {
+    return replicated(generated({"1f1b", VocabMode::one_barrier, false}, 2, 2), 3);
+}
+
+/// The first action of a kind that slices do together.
+Action& together(Program& program, Do what) {
+    return *std::find_if(program.actions.begin(), program.actions.end(), [&](const Action& action) {
+        return action.what == what && program.groups[action.group].axis != Axis::pipeline;
+    });
+}
+
+TEST(Lowered, ProofSeesWhatSlicesDoNotAgreeOn) {
+    ASSERT_EQ(verdict(usual()), "");
+
+    Lowered sizes = usual();
+    const Action& exchange = together(sizes.pipeline[1], Do::all_to_all);
+    const uint32_t received = sizes.pipeline[1].operands_of(exchange)[1];
+    for (SliceBlock& block : sizes.blocks[1]) {
+        if (block.buffer == received) --block.copies;
+    }
+    EXPECT_THAT(verdict(sizes), HasSubstr("the blocks of the all_to_all at order"));
+
+    Lowered reports = usual();
+    const Action& gather = together(reports.pipeline[0], Do::all_gather);
+    reports.pipeline[0].buffers[reports.pipeline[0].operands_of(gather)[1]].bytes -= 40;
+    EXPECT_THAT(verdict(reports), HasSubstr("other sizes"));
+
+    Lowered absent = usual();
+    const uint16_t everyone = together(absent.pipeline[0], Do::all_gather).group;
+    absent.pipeline[0].groups[everyone].ranks = {0};
+    EXPECT_THAT(verdict(absent), AnyOf(HasSubstr("disagree"), HasSubstr("missing")));
+
+    Lowered axes = usual();
+    axes.pipeline[0].groups[everyone].axis = Axis::pipeline;
+    EXPECT_THAT(verdict(axes), HasSubstr("in the all_gather at order"));
+
+    Lowered pieces = usual();
+    together(pieces.pipeline[0], Do::all_to_all).what = Do::all_gather_v;
+    EXPECT_THAT(verdict(pieces), HasSubstr("all_gather_v"));
+}
+
+/// Breaks something that all slices have in common, or changes what makes no difference.
+void mutate(Lowered& world, std::mt19937& random) {
+    const size_t k = random() % world.pipeline.size();
+    Program& program = world.pipeline[k];
+    const auto count = static_cast<uint32_t>(program.actions.size());
+    Action& action = program.actions[random() % count];
+    switch (random() % 6) {
+        case 0:
+            program.edges.push_back(
+                {static_cast<uint32_t>(random() % count), static_cast<uint32_t>(random() % count)});
+            break;
+        case 1:
+            if (!program.edges.empty()) {
+                program.edges.erase(program.edges.begin() +
+                                    static_cast<std::ptrdiff_t>(random() % program.edges.size()));
+            }
+            break;
+        case 2:
+            std::swap(action, program.actions[random() % count]);
+            break;
+        case 3:
+            if (has_participants(action)) {
+                action.group = static_cast<uint16_t>(random() % program.groups.size());
+            }
+            break;
+        case 4: {
+            Buffer& buffer = program.buffers[random() % program.buffers.size()];
+            if (buffer.purpose != Purpose::replicas) buffer.bytes += 4;
+            break;
+        }
+        case 5:
+            if (!world.blocks[k].empty()) {
+                world.blocks[k][random() % world.blocks[k].size()].width =
+                    random() % 2 == 0 ? 2 : 4;
+            }
+            break;
+    }
+}
+
+TEST(Lowered, ProofOfOnePipelineIsThatOfAllPrograms) {
+    std::mt19937 random(23);
+    int refused = 0;
+    int accepted = 0;
+    const auto kinds = every_kind(/*with_evaluation=*/false);
+    for (int i = 0; i < 1500; ++i) {
+        const Kind& kind = kinds[random() % kinds.size()];
+        if (kind.family == "v-search") continue;  // slower to make, and like the other V families
+        const int replicas = 2 + static_cast<int>(random() % 3);
+        Lowered world =
+            replicated(generated(kind, 2, 1 + static_cast<int>(random() % 2)), replicas);
+        if (replicas == 4 && random() % 2 == 0) world = with_tensor_ranks(std::move(world), 2);
+        const int mutations = 1 + static_cast<int>(random() % 2);
+        for (int k = 0; k < mutations; ++k) mutate(world, random);
+        const std::string found = verdict(world);
+        const std::string whole = find_deadlock(world.all()).value_or("");
+        ASSERT_EQ(found.empty(), whole.empty())
+            << "case " << i << " " << name_of(kind) << "\nfrom one pipeline: " << found
+            << "\nfrom all programs: " << whole;
+        ++(found.empty() ? accepted : refused);
+    }
+    EXPECT_GT(refused, 300);
+    EXPECT_GT(accepted, 300);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
