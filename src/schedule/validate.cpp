@@ -7,7 +7,8 @@
 #include <span>
 #include <vector>
 
-// Rules V2 to V8 of the schedules reference, section 9, extended to the vocabulary passes. An
+// Every stage is on one rank and has, per microbatch, one F and either one B or one I and one W, in
+// that order; R, E, S, T and G likewise where they belong; and the lists, run in order, finish. An
 // overlapped pair is one node: it starts when the inputs of both members are there.
 // Everything takes time and memory linear in the number of passes that are there, also when the
 // schedule claims to have many more.

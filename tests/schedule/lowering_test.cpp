@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lowering infers, checked against the rules of design section 6 for every family, vocabulary
-// mode and size, and for random schedules with any placement.
+// What lowering infers, checked against rules written down here for every family, vocabulary mode
+// and size, and for random schedules with any placement.
 #include "vocabpipe/lower.hpp"
 
 #include "tests/schedule/program_tools.hpp"
