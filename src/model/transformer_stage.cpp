@@ -123,12 +123,13 @@ Tensor TransformerStage::narrowed(Tensor rows, int64_t cols) const {
     return {rows.data, rows.rows, cols, rows.dtype};  // dense
 }
 
-TransformerStage::Layers TransformerStage::saved_views(Views& kept, Views& recomputed) const {
+TransformerStage::Layers TransformerStage::saved_views(Views& saved_memory,
+                                                       Views& recomputed_memory) const {
     const DType type = config_.dtype;
     const int64_t h = config_.hidden_size;
     const int64_t norm_stats = config_.normalization == Normalization::layer_norm ? 2 : 1;
-    Views& costly = options_.recompute == Recompute::full ? recomputed : kept;
-    Views& cheap = options_.recompute == Recompute::none ? kept : recomputed;
+    Views& costly = options_.recompute == Recompute::full ? recomputed_memory : saved_memory;
+    Views& cheap = options_.recompute == Recompute::none ? saved_memory : recomputed_memory;
     const auto stats = [&](Views& views, int64_t cols) {
         return views.take(tokens_, cols, DType::fp32);
     };
@@ -168,10 +169,10 @@ TransformerStage::Layers TransformerStage::saved_views(Views& kept, Views& recom
     return saved;
 }
 
-TransformerStage::Layers TransformerStage::saved_views(Saved saved) const {
-    Views kept(saved.kept);
-    Views recomputed(saved.recomputed);
-    return saved_views(kept, recomputed);
+TransformerStage::Layers TransformerStage::saved_views(Activations activations) const {
+    Views saved(activations.saved);
+    Views recomputed(activations.recomputed);
+    return saved_views(saved, recomputed);
 }
 
 TransformerStage::LayerGradients TransformerStage::gradient_views(Views& views) const {
@@ -188,14 +189,14 @@ TransformerStage::LayerGradients TransformerStage::gradient_views(Views& views) 
     return gradients;
 }
 
-TransformerStage::KeptForWeight TransformerStage::kept_views(Views& views) const {
+TransformerStage::ForWeight TransformerStage::weight_views(Views& views) const {
     const int count = options_.layers.count;
-    KeptForWeight kept;
-    for (int i = 0; i < count; ++i) kept.gradients.push_back(gradient_views(views));
-    for (int i = 0; i < count; ++i) kept.layer_dy.push_back(hidden(views));
-    kept.stage_dy = hidden(views);
-    kept.stage_dx = hidden(views);
-    return kept;
+    ForWeight left;
+    for (int i = 0; i < count; ++i) left.gradients.push_back(gradient_views(views));
+    for (int i = 0; i < count; ++i) left.layer_dy.push_back(hidden(views));
+    left.stage_dy = hidden(views);
+    left.stage_dx = hidden(views);
+    return left;
 }
 
 TransformerStage::Scratch TransformerStage::scratch_views(Views& views) const {
@@ -223,7 +224,7 @@ StageBytes TransformerStage::bytes() const {
     bytes.backward_workspace = backward.used();
     bytes.input_gradient_workspace = forward.used();
     Views for_weight;
-    kept_views(for_weight);
+    weight_views(for_weight);
     bytes.for_weight = for_weight.used();
     return bytes;
 }
@@ -278,27 +279,27 @@ void TransformerStage::norm_backward(Context& ctx, ConstTensor dy, ConstTensor x
 
 void TransformerStage::norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x,
                                             const Weights& norm, Statistics statistics,
-                                            bool overwrite) const {
+                                            bool accumulate) const {
     if (config_.normalization == Normalization::rms_norm) {
         ctx.operators().rms_norm_backward_weight(ctx, dy, x, statistics, norm.weight->gradient,
-                                                 !overwrite);
+                                                 accumulate);
     } else {
         ctx.operators().layer_norm_backward_weight(ctx, dy, x, statistics, norm.weight->gradient,
-                                                   norm.bias->gradient, !overwrite);
+                                                   norm.bias->gradient, accumulate);
     }
 }
 
 // --- forward
 
 void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
-                               Saved saved, Bytes workspace) {
+                               Activations activations, Bytes workspace) {
     Views memory(workspace);
-    run(ctx, microbatch, x, y, saved_views(saved), scratch_views(memory));
+    run(ctx, microbatch, x, y, saved_views(activations), scratch_views(memory));
 }
 
 void TransformerStage::recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x,
-                                 Saved saved, Bytes workspace) {
-    const Layers layers = saved_views(saved);
+                                 Activations activations, Bytes workspace) {
+    const Layers layers = saved_views(activations);
     if (options_.recompute == Recompute::full) {
         Views memory(workspace);
         run(ctx, microbatch, x, {}, layers, scratch_views(memory));
@@ -471,17 +472,17 @@ void TransformerStage::layer_backward_input(Context& ctx, const Microbatch& micr
 
 void TransformerStage::layer_backward_weight(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
                                              const LayerSaved& saved,
-                                             const LayerGradients& gradients, bool overwrite,
+                                             const LayerGradients& gradients, bool accumulate,
                                              bool norms) {
     const kernels::Operators& op = ctx.operators();
     const LayerWeights& w = layers_[static_cast<size_t>(layer)];
     const auto linear = [&](ConstTensor gradient, ConstTensor input, const Weights& of) {
         op.linear_backward_weight(ctx, gradient, input, of.weight->gradient, gradient_of(of.bias),
-                                  !overwrite);
+                                  accumulate);
     };
     const auto norm = [&](ConstTensor gradient, ConstTensor input, Statistics statistics,
                           const Weights& of) {
-        if (norms) norm_backward_weight(ctx, gradient, input, of, statistics, overwrite);
+        if (norms) norm_backward_weight(ctx, gradient, input, of, statistics, accumulate);
     };
     if (config_.post_norms) {
         norm(dy, saved.fc_proj, saved.post_mlp_stats, w.post_mlp_norm);
@@ -494,24 +495,24 @@ void TransformerStage::layer_backward_weight(Context& ctx, int layer, ConstTenso
     if (config_.qk_norm) {
         op.head_norm_backward_weight(ctx, gradients.qkv_normed, saved.qkv_before, saved.qk_stats,
                                      attention_of(layer), w.q_norm->gradient, w.k_norm->gradient,
-                                     !overwrite);
+                                     accumulate);
     }
     linear(gradients.qkv, saved.attention_norm, w.qkv);
     norm(gradients.attention_norm, x, saved.attention_norm_stats, w.attention_norm);
 }
 
 void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
-                                ConstTensor x, Saved saved_bytes, Tensor dx, Bytes workspace,
-                                bool overwrite) {
+                                ConstTensor x, Activations activations, Tensor dx, Bytes workspace,
+                                bool accumulate) {
     const kernels::Operators& op = ctx.operators();
     const int count = options_.layers.count;
-    const Layers saved = saved_views(saved_bytes);
+    const Layers saved = saved_views(activations);
     Views memory(workspace);
     const LayerGradients gradients = gradient_views(memory);
     Tensor next = hidden(memory);
     Tensor other = hidden(memory);
     const Scratch scratch = scratch_views(memory);
-    const OfNorms of_norms = overwrite ? OfNorms::overwritten : OfNorms::added;
+    const OfNorms of_norms = accumulate ? OfNorms::added : OfNorms::overwritten;
 
     if (options_.layers.final_norm) {
         const ConstTensor input = final_input(x, saved);
@@ -529,27 +530,27 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
         const Tensor out = i == 0 ? dx : next;
         layer_backward_input(ctx, microbatch, i, dy, input, layer, gradients, out, scratch,
                              of_norms);
-        layer_backward_weight(ctx, i, dy, input, layer, gradients, overwrite, false);
+        layer_backward_weight(ctx, i, dy, input, layer, gradients, accumulate, false);
         dy = out;
         std::swap(next, other);
     }
-    embedding_backward_weight(ctx, microbatch, dx, overwrite);
+    embedding_backward_weight(ctx, microbatch, dx, accumulate);
     embedding_backward_input(ctx, dx);
 }
 
 void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
-                                      ConstTensor x, Saved saved_bytes, Tensor dx, Bytes for_weight,
-                                      Bytes workspace) {
+                                      ConstTensor x, Activations activations, Tensor dx,
+                                      Bytes for_weight, Bytes workspace) {
     const kernels::Operators& op = ctx.operators();
     const int count = options_.layers.count;
-    const Layers saved = saved_views(saved_bytes);
-    Views kept_memory(for_weight);
-    const KeptForWeight kept = kept_views(kept_memory);
+    const Layers saved = saved_views(activations);
+    Views weight_memory(for_weight);
+    const ForWeight left = weight_views(weight_memory);
     Views memory(workspace);
     const Scratch scratch = scratch_views(memory);
 
-    op.convert(ctx, dy, kept.stage_dy);
-    const Tensor first = count == 0 ? dx : kept.layer_dy.back();
+    op.convert(ctx, dy, left.stage_dy);
+    const Tensor first = count == 0 ? dx : left.layer_dy.back();
     if (options_.layers.final_norm) {
         norm_backward(ctx, dy, final_input(x, saved), final_norm_, saved.final_stats, {}, first,
                       OfNorms::left_for_weight);
@@ -559,32 +560,33 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch
     for (int i = count - 1; i >= 0; --i) {
         if (i < count - 1) ctx.poll();
         const auto at = static_cast<size_t>(i);
-        layer_backward_input(ctx, microbatch, i, kept.layer_dy[at], layer_input(i, x, saved),
-                             saved.layers[at], kept.gradients[at],
-                             i == 0 ? dx : kept.layer_dy[at - 1], scratch,
+        layer_backward_input(ctx, microbatch, i, left.layer_dy[at], layer_input(i, x, saved),
+                             saved.layers[at], left.gradients[at],
+                             i == 0 ? dx : left.layer_dy[at - 1], scratch,
                              OfNorms::left_for_weight);
     }
-    op.convert(ctx, dx, kept.stage_dx);
+    op.convert(ctx, dx, left.stage_dx);
     embedding_backward_input(ctx, dx);
 }
 
 void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
-                                       Saved saved_bytes, Bytes for_weight, Bytes, bool overwrite) {
-    const Layers saved = saved_views(saved_bytes);
-    Views kept_memory(for_weight);
-    const KeptForWeight kept = kept_views(kept_memory);
+                                       Activations activations, Bytes for_weight, Bytes,
+                                       bool accumulate) {
+    const Layers saved = saved_views(activations);
+    Views weight_memory(for_weight);
+    const ForWeight left = weight_views(weight_memory);
 
     if (options_.layers.final_norm) {
-        norm_backward_weight(ctx, kept.stage_dy, final_input(x, saved), final_norm_,
-                             saved.final_stats, overwrite);
+        norm_backward_weight(ctx, left.stage_dy, final_input(x, saved), final_norm_,
+                             saved.final_stats, accumulate);
     }
     for (int i = options_.layers.count - 1; i >= 0; --i) {
         if (i < options_.layers.count - 1) ctx.poll();
         const auto at = static_cast<size_t>(i);
-        layer_backward_weight(ctx, i, kept.layer_dy[at], layer_input(i, x, saved), saved.layers[at],
-                              kept.gradients[at], overwrite, true);
+        layer_backward_weight(ctx, i, left.layer_dy[at], layer_input(i, x, saved), saved.layers[at],
+                              left.gradients[at], accumulate, true);
     }
-    embedding_backward_weight(ctx, microbatch, kept.stage_dx, overwrite);
+    embedding_backward_weight(ctx, microbatch, left.stage_dx, accumulate);
 }
 
 /// dx: of what the first layer reads; becomes that of the embedded tokens.
@@ -595,10 +597,10 @@ void TransformerStage::embedding_backward_input(Context& ctx, Tensor dx) const {
 }
 
 void TransformerStage::embedding_backward_weight(Context& ctx, const Microbatch& microbatch,
-                                                 ConstTensor dx, bool overwrite) const {
+                                                 ConstTensor dx, bool accumulate) const {
     if (positions_ == nullptr) return;
     ctx.operators().positions_gradient(ctx, dx, microbatch.seq_length, positions_->gradient,
-                                       !overwrite);
+                                       accumulate);
 }
 
 }  // namespace vocabpipe

@@ -262,8 +262,8 @@ private:
         const RankBucket bucket = modules_.step->bucket(buffer.bucket);
         return buffer.space == Buffer::Space::bucket_gradients ? bucket.gradients : bucket.weights;
     }
-    [[nodiscard]] Saved saved(uint32_t kept, uint32_t recomputed) {
-        return {.kept = bytes_of(kept), .recomputed = bytes_of(recomputed)};
+    [[nodiscard]] Activations activations(uint32_t saved, uint32_t recomputed) {
+        return {.saved = bytes_of(saved), .recomputed = bytes_of(recomputed)};
     }
     [[nodiscard]] Tensor tensor(uint32_t buffer, int64_t rows, int64_t cols, DType dtype) {
         return {bytes_of(buffer).data(), rows, cols, dtype};
@@ -472,30 +472,32 @@ private:
         const auto mb = [&]() -> const Microbatch& { return microbatches_[pass.microbatch]; };
         switch (pass.op) {
             case Op::F:
-                stage->forward(context_, mb(), boundary(o[0]), boundary(o[1]), saved(o[2], o[3]),
-                               bytes_of(o[4]));
+                stage->forward(context_, mb(), boundary(o[0]), boundary(o[1]),
+                               activations(o[2], o[3]), bytes_of(o[4]));
                 break;
             case Op::R:
-                stage->recompute(context_, mb(), boundary(o[0]), saved(o[1], o[2]), bytes_of(o[3]));
+                stage->recompute(context_, mb(), boundary(o[0]), activations(o[1], o[2]),
+                                 bytes_of(o[3]));
                 break;
             case Op::B:
-                stage->backward(context_, mb(), boundary(o[0]), boundary(o[1]), saved(o[2], o[3]),
-                                boundary(o[4]), bytes_of(o[5]), action.overwrites);
+                stage->backward(context_, mb(), boundary(o[0]), boundary(o[1]),
+                                activations(o[2], o[3]), boundary(o[4]), bytes_of(o[5]),
+                                action.accumulate);
                 break;
             case Op::I:
                 stage->backward_input(context_, mb(), boundary(o[0]), boundary(o[1]),
-                                      saved(o[2], o[3]), boundary(o[4]), bytes_of(o[5]),
+                                      activations(o[2], o[3]), boundary(o[4]), bytes_of(o[5]),
                                       bytes_of(o[6]));
                 break;
             case Op::W:
-                stage->backward_weight(context_, mb(), boundary(o[0]), saved(o[1], o[2]),
-                                       bytes_of(o[3]), bytes_of(o[4]), action.overwrites);
+                stage->backward_weight(context_, mb(), boundary(o[0]), activations(o[1], o[2]),
+                                       bytes_of(o[3]), bytes_of(o[4]), action.accumulate);
                 break;
             case Op::E:
                 modules_.input->embed(context_, mb(), boundary(o[0]));
                 break;
             case Op::G:
-                modules_.input->gradient(context_, mb(), boundary(o[0]), action.overwrites);
+                modules_.input->gradient(context_, mb(), boundary(o[0]), action.accumulate);
                 break;
             case Op::S: {
                 const Tensor exp_logits = exp_logits_of(o[1]);
@@ -518,7 +520,7 @@ private:
                                                            input_gradient(o[3]));
                 }
                 modules_.output->weight_gradient(context_, mb(), boundary(o[0]), exp_logits,
-                                                 factors, bytes_of(o[4]), action.overwrites);
+                                                 factors, bytes_of(o[4]), action.accumulate);
                 break;
             }
             case Op::Reduce:

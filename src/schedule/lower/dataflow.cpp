@@ -148,7 +148,8 @@ private:
         }
         for (auto& nodes : of_rank_) nodes.assign(ranks * microbatches_, kNoNode);
         for (int rank = 0; rank < schedule_.ranks; ++rank) {
-            // The first pass of the step that adds to a weight's gradient overwrites what is there.
+            // The first pass of the step that writes a weight's gradient does not add to what is
+            // there.
             std::vector<bool> stage_begun(static_cast<size_t>(schedule_.stages), false);
             bool input_begun = false;
             bool output_begun = false;
@@ -156,14 +157,14 @@ private:
                 const uint32_t node = append_pass(rank, pass);
                 Part& part = flow_.parts.back();
                 if (pass.op == Op::B || pass.op == Op::W) {
-                    part.overwrites = !stage_begun[pass.stage];
+                    part.accumulate = stage_begun[pass.stage];
                     stage_begun[pass.stage] = true;
                     last_of_stage_[pass.stage] = node;
                 } else if (pass.op == Op::G) {
-                    part.overwrites = !std::exchange(input_begun, true);
+                    part.accumulate = std::exchange(input_begun, true);
                     last_of_input_[static_cast<size_t>(rank)] = node;
                 } else if (pass.op == Op::T) {
-                    part.overwrites = !std::exchange(output_begun, true);
+                    part.accumulate = std::exchange(output_begun, true);
                     last_of_output_[static_cast<size_t>(rank)] = node;
                 }
                 (traits(pass.op).has_stage ? stage_node(pass.op, pass.stage, pass.microbatch)

@@ -133,7 +133,7 @@ private:
                 action.what = part.what;
                 action.lane = n.lane;
                 action.operand_count = part.operand_count;
-                action.overwrites = part.overwrites;
+                action.accumulate = part.accumulate;
                 action.reduction = part.reduction;
                 action.group = part.group;
                 action.item = part.item;
@@ -277,7 +277,7 @@ void hash_into(Hash& hash, const Program& program) {
     hash.add(static_cast<int>(program.pairs));
     for (const Action& a : program.actions) {
         hash.add(static_cast<int>(a.what) | static_cast<int>(a.lane) << 8 |
-                 static_cast<int>(a.overwrites) << 12 | a.reduction << 16);
+                 static_cast<int>(!a.accumulate) << 12 | a.reduction << 16);
         hash.add(static_cast<uint64_t>(a.group) << 32 | a.item);
         hash.add(a.order);
     }
