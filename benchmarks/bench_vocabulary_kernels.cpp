@@ -15,8 +15,8 @@
 #include "kernels/host/adamw.hpp"
 #include "kernels/host/elementwise.hpp"
 #include "kernels/host/gemm.hpp"
-#include "kernels/host/norm.hpp"
 #include "kernels/host/random.hpp"
+#include "kernels/host/sum_of_squares.hpp"
 #include "kernels/host/vocabulary.hpp"
 
 namespace {

@@ -33,8 +33,8 @@ struct PublishedRow {
 /// Throws InputFileError.
 [[nodiscard]] std::vector<PublishedRow> read_published_rows(const std::string& path);
 
-/// The reference's pass-level model (vocabulary-parallelism reference, 7.1): a message between
-/// neighbours takes half the median published round trip, collectives and local sums nothing.
+/// The pass-level model of docs/performance.md: a message between neighbours takes half the median
+/// published round trip, collectives and local sums nothing.
 class PublishedCosts final : public CostModel {
 public:
     static constexpr int64_t kHop = 173;  ///< us

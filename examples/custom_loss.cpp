@@ -58,8 +58,8 @@ public:
     }
     void weight_gradient(Context& ctx, const Microbatch& batch, ConstTensor x,
                          ConstTensor exp_logits, ConstTensor factors, Bytes workspace,
-                         bool overwrite) override {
-        base_.weight_gradient(ctx, batch, x, exp_logits, factors, workspace, overwrite);
+                         bool accumulate) override {
+        base_.weight_gradient(ctx, batch, x, exp_logits, factors, workspace, accumulate);
     }
 
 private:

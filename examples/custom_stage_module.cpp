@@ -34,24 +34,24 @@ public:
     }
     [[nodiscard]] std::span<Parameter> parameters() override { return {&parameter_, 1}; }
 
-    void forward(Context&, const Microbatch&, ConstTensor x, Tensor y, Saved saved,
+    void forward(Context&, const Microbatch&, ConstTensor x, Tensor y, Activations activations,
                  Bytes) override {
         for (int64_t i = 0; i < n_ * h_; ++i) {
-            floats(saved.kept)[i] = std::tanh(w()[i % h_] * x.as<float>()[i]);
-            y.as<float>()[i] = x.as<float>()[i] + floats(saved.kept)[i];
+            floats(activations.saved)[i] = std::tanh(w()[i % h_] * x.as<float>()[i]);
+            y.as<float>()[i] = x.as<float>()[i] + floats(activations.saved)[i];
         }
     }
-    void backward_input(Context&, const Microbatch&, ConstTensor dy, ConstTensor, Saved saved,
-                        Tensor dx, Bytes for_weight, Bytes) override {
+    void backward_input(Context&, const Microbatch&, ConstTensor dy, ConstTensor,
+                        Activations activations, Tensor dx, Bytes for_weight, Bytes) override {
         for (int64_t i = 0; i < n_ * h_; ++i) {
-            const float t = floats(saved.kept)[i];
+            const float t = floats(activations.saved)[i];
             floats(for_weight)[i] = dy.as<float>()[i] * (1 - t * t);
             dx.as<float>()[i] = dy.as<float>()[i] + floats(for_weight)[i] * w()[i % h_];
         }
     }
-    void backward_weight(Context&, const Microbatch&, ConstTensor x, Saved, Bytes for_weight, Bytes,
-                         bool overwrite) override {
-        if (overwrite) std::fill_n(dw(), h_, 0.0F);
+    void backward_weight(Context&, const Microbatch&, ConstTensor x, Activations, Bytes for_weight,
+                         Bytes, bool accumulate) override {
+        if (!accumulate) std::fill_n(dw(), h_, 0.0F);
         for (int64_t i = 0; i < n_ * h_; ++i)
             dw()[i % h_] += x.as<float>()[i] * floats(for_weight)[i];
     }

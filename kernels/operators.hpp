@@ -6,9 +6,9 @@
 #include <span>
 
 #include "kernels/attention_shape.hpp"
-#include "kernels/reference/vocabulary.hpp"
 #include "kernels/rms_norm_options.hpp"
 #include "kernels/step_scalars.hpp"
+#include "kernels/vocabulary.hpp"
 #include "vocabpipe/activation.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
@@ -169,14 +169,14 @@ public:
                               std::span<const float> weights, double* sum) const = 0;
     /// *sum += values, in order.
     virtual void add_up(Context& ctx, std::span<const double> values, double* sum) const = 0;
-    /// *sum += squares of all elements of an fp32 tensor (kernels/host/norm.hpp).
+    /// *sum += squares of all elements of an fp32 tensor (kernels/host/sum_of_squares.hpp).
     virtual void sum_of_squares(Context& ctx, ConstTensor values, double* sum) const = 0;
     /// `reports`: of all ranks, `slots` doubles each: sums of squares, then loss, then 1 for a
     /// request to stop. Adds them over the ranks in order and fills in the second half of
     /// `scalars`.
     virtual void finish_report(Context& ctx, std::span<const double> reports, int64_t slots,
                                StepScalars* scalars) const = 0;
-    /// One step of AdamW (kernels/reference/adamw.hpp) over all tensors; nothing if
+    /// One step of AdamW (kernels/adamw_options.hpp) over all tensors; nothing if
     /// !scalars->update.
     virtual void adamw(Context& ctx, std::span<const AdamWTensor> tensors,
                        const AdamWCoefficients& coefficients, const StepScalars* scalars) const = 0;

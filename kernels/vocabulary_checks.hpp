@@ -7,7 +7,7 @@
 #include <span>
 
 #include "kernels/check.hpp"
-#include "kernels/reference/vocabulary.hpp"
+#include "kernels/vocabulary.hpp"
 
 namespace vocabpipe::kernels {
 

@@ -50,7 +50,7 @@ private:
     std::deque<std::pair<int, int>> waiting_;  ///< chunk and microbatch
 };
 
-// DeepSeek-AI 2025 (deepseek-ai/DualPipe); schedules reference 5.15, whose steps the numbers are.
+// DeepSeek-AI 2025 (deepseek-ai/DualPipe), whose eight steps the numbers are.
 //
 //   p=2, m=4, rank 1 (stages 1 and 2):
 //   1F0 2F0 1F1 2F1 | 1F2 2B0 (2F2;1B0) (1F3;2B1) (2F3;1B1) | 2B2 1B2 2I3 1I3 | 2W3 1W3

@@ -12,8 +12,8 @@ namespace {
 
 using enum Op;
 
-// Schedules reference 5.2; D = 2 is JaxPP's eager 1F1B. Rank r runs 1+D(p-1-r) forwards, then every
-// backward makes room for one forward.
+// 1F1B with a deeper warm-up; D = 2 is JaxPP's Eager1F1B. Rank r runs 1+D(p-1-r) forwards, then
+// every backward makes room for one forward.
 //
 //   p=2, D=2, rank 0:  F0 F1 F2 | B0 F3 B1 F4 ... | B(m-3) B(m-2) B(m-1)
 //

@@ -48,7 +48,7 @@ namespace vocabpipe {
 /// every rank.
 [[nodiscard]] Schedule zb_v(const ScheduleOptions& options);
 
-// Two fixed patterns on the V placement (schedules reference, 5.11; zero-bubble V paper).
+// Two fixed patterns on the V placement (Qi et al. 2024, arXiv 2405.15362).
 // Rule: one microbatch every six slots, W where the pattern is free; then passes of the warm-up and
 // of the cool-down move to earlier slots as far as inputs and the peak allow. The slots assume
 // F = I = W: the lists do not depend on the costs. Any p and m; bubbles at unit costs, m >= 2p.
@@ -61,8 +61,7 @@ namespace vocabpipe {
 /// Bubble: 4p - 5 slots; 4p - 7 where 3 divides p. Latency costs idle time for every microbatch.
 [[nodiscard]] Schedule v_min(const ScheduleOptions& options);
 
-/// 1F1B with an unsplit backward on the V placement (schedules reference, 5.13; "v1f1b" in
-/// sail-sg's repository).
+/// 1F1B with an unsplit backward on the V placement ("v1f1b" in sail-sg's zero-bubble repository).
 /// Rule: one microbatch every six slots, whose forwards go down and up the ranks without a pause
 /// and whose backwards of two slots each follow with a pause after every third; then passes move to
 /// earlier slots as far as inputs and the peak allow.
@@ -72,9 +71,10 @@ namespace vocabpipe {
 [[nodiscard]] Schedule v_one_f_one_b(const ScheduleOptions& options);
 
 /// The best of all repeated patterns on the V placement that keep at most memory_limit chunks alive
-/// on any rank, for the given costs (schedules reference, 5.12), refined for them (4.4).
+/// on any rank, for the given costs, refined for them.
 ///
-/// Source: the pattern search of the zero-bubble V paper, "v_auto" in sail-sg's repository.
+/// Source: the V-shaped building blocks of arXiv 2405.15362; the search over them is "v_auto" in
+/// sail-sg's zero-bubble repository.
 /// Rule: rank 0 runs F and I of its two chunks at some four places of an interval of six slots;
 /// from rank to rank the places move by a constant step, which may change once; W takes the free
 /// places. Warm-up and cool-down are laid out anew, holes filled, and the list timed with the

@@ -12,7 +12,7 @@ namespace {
 
 using enum Op;
 
-// Huang et al. 2019; schedules reference 5.1. The last rank runs S_j T_j right after F_j: one
+// Huang et al. 2019. The last rank runs S_j T_j right after F_j: one
 // exp_logits at a time, and a backward phase of nothing but B. Running them before B_j instead
 // takes as long.
 std::vector<Pass> plain(const ScheduleOptions& options, int rank) {

@@ -38,9 +38,8 @@ int64_t minimum_group(const ScheduleOptions& options) {
     return std::max<int64_t>((p + 1) / 2, raised);
 }
 
-// Building blocks of PipeOffload (Wan et al. 2025), all activations kept; schedules reference 5.14.
-// Every pass has a slot in a block that repeats every 3gv slots; the list is the order of the
-// slots.
+// Building blocks of PipeOffload (Wan et al. 2025), all activations kept. Every pass has a slot in
+// a block that repeats every 3gv slots; the list is the order of the slots.
 //
 //   p=2, v=2, g=1, m=2, rank 0 (stages 0 and 2):  0F0 2F0 2I0 2W0 0F1 0I0 0W0 2F1 2I1 2W1 0I1 0W1
 //

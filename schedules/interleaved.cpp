@@ -13,8 +13,8 @@ namespace {
 
 using enum Op;
 
-// Narayanan et al. 2021; schedules reference 5.3. Forwards and backwards follow one table each; the
-// warm-up is long enough for the first microbatch to come back, two forwards per rank.
+// Narayanan et al. 2021. Forwards and backwards follow one table each; the warm-up is long enough
+// for the first microbatch to come back, two forwards per rank.
 //
 //   p=2, v=2, m=4, rank 0 (stages 0 and 2):
 //   0F0 0F1 2F0 2F1 0F2 | 2B0 0F3 2B1 2F2 0B0 2F3 0B1 | 2B2 2B3 0B2 0B3

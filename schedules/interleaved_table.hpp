@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-// What the interleaved families share (schedules reference 5.3): the order in which every rank runs
-// its chunks.
+// What the interleaved families share: the order in which every rank runs its chunks.
 
 namespace vocabpipe {
 

@@ -11,9 +11,8 @@ namespace {
 
 using enum Op;
 
-// torch's ScheduleInterleavedZeroBubble; schedules reference 5.5. A gradient that leaves after I
-// returns in half the time, so one warm-up forward per rank is enough. Rank r keeps r weight
-// gradients for the end.
+// torch's ScheduleInterleavedZeroBubble. A gradient that leaves after I returns in half the time,
+// so one warm-up forward per rank is enough. Rank r keeps r weight gradients for the end.
 //
 //   p=2, v=2, m=4, rank 0 (stages 0 and 2):
 //   0F0 0F1 2F0 | 2F1 2I0 2W0 0F2 2I1 2W1 0F3 0I0 0W0 2F2 0I1 0W1 2F3 2I2 2W2 | 2I3 2W3 0I2 ...

@@ -10,7 +10,7 @@ namespace {
 
 using enum Op;
 
-// Lamy-Poirier 2023; schedules reference 5.4. Backwards run from the last microbatch to the first.
+// Lamy-Poirier 2023. Backwards run from the last microbatch to the first.
 //
 //   p=2, v=2, m=2, rank 0 (stages 0 and 2):  0F0 0F1 2F0 2F1 | 2B1 2B0 0B1 0B0
 //

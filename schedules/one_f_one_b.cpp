@@ -13,9 +13,8 @@ namespace {
 
 using enum Op;
 
-// Narayanan et al. 2021; schedules reference 5.2. Rank r fills the pipeline with p-r forwards, then
-// every backward makes room for one forward. Whole vocabulary layers sit on the first and last
-// rank.
+// Narayanan et al. 2021. Rank r fills the pipeline with p-r forwards, then every backward makes
+// room for one forward. Whole vocabulary layers sit on the first and last rank.
 //
 //   p=4, rank 2:  F0 F1 | B0 F2 B1 F3 ... | B(m-2) B(m-1)
 std::vector<Pass> plain(const ScheduleOptions& options, int rank) {
@@ -40,8 +39,9 @@ std::vector<Pass> plain(const ScheduleOptions& options, int rank) {
     return std::move(list).take();
 }
 
-// The paper's figures 10(a) and 10(b) as its code runs them; vocabulary-parallelism reference 3.4.
-// Every barrier between the last stage's F_j and B_j costs one more microbatch in flight.
+// Figures 10(a) and 10(b) of arXiv 2411.05288 as its authors' code (sail-sg/VocabularyParallelism)
+// runs them. Every barrier between the last stage's F_j and B_j costs one more microbatch in
+// flight.
 //
 //   p=4, one barrier, rank 3:  E0..E4 F0 S0 F1 | B0 T0 S1 F2 | B1 T1 S2 F3 | ...
 std::vector<Pass> with_barriers(const ScheduleOptions& options, int rank, int barriers,
@@ -83,9 +83,9 @@ std::vector<Pass> with_barriers(const ScheduleOptions& options, int rank, int ba
 }
 
 // The vocabulary layers as tensor parallelism over the pipeline ranks: S_j T_j is one synchronous
-// unit on all of them; vocabulary-parallelism reference 3.5. Neighbours run F and B in opposite
-// orders, so that a backward needs one interval per rank and a forward one per two ranks: 3p/2 in
-// flight.
+// unit on all of them, as in the interlaced schedule of sail-sg/VocabularyParallelism. Neighbours
+// run F and B in opposite orders, so that a backward needs one interval per rank and a forward one
+// per two ranks: 3p/2 in flight.
 //
 //   p=4, rank 3:  E0..E4 F0 E5 F1 E6 F2 | ST0 | B0 ST1 B1 ST2 | B2 F3 ST3 E7 | B3 F4 ST4 | ...
 std::vector<Pass> interlaced(const ScheduleOptions& options, int rank) {
@@ -103,9 +103,10 @@ std::vector<Pass> interlaced(const ScheduleOptions& options, int rank) {
         list.emit(S, T);
         if (list.emitted(S) >= p) list.emit(E);
     };
-    // Odd p: rank 0 runs B_j in the slot on which G_j rides. The reference starts the broadcast for
-    // G_j at the beginning of that slot, before there is a gradient, and fails. Here the broadcast
-    // follows from B_j, wherever that stands, so the order itself needs no change to be valid.
+    // Odd p: rank 0 runs B_j in the slot on which G_j rides. The authors' code starts the broadcast
+    // for G_j at the beginning of that slot, before there is a gradient, and fails. Here the
+    // broadcast follows from B_j, wherever that stands, so the order itself needs no change to be
+    // valid.
     const auto gradient = [&] {
         if (list.emitted(S) >= p + 2 - p % 2) list.emit(G);
     };

@@ -10,7 +10,7 @@
 
 namespace vocabpipe {
 
-/// Rank of every stage, v stages per rank (schedules reference, section 2).
+/// Rank of every stage, v stages per rank (rule at Placement).
 [[nodiscard]] std::vector<int> rank_of_stage(Placement placement, int ranks, int chunks);
 
 /// A schedule of transformer passes alone: shard maps of 0 rows, list of rank r from `list_of(r)`.

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-// What the families built from a repeated pattern on the V placement share (schedules reference,
-// 5.11 to 5.13). Rank r holds chunk 0, stage r, and chunk 1, stage 2p-1-r.
+// What the families built from a repeated pattern on the V placement share (arXiv 2405.15362). Rank
+// r holds chunk 0, stage r, and chunk 1, stage 2p-1-r.
 
 namespace vocabpipe::v_pattern {
 

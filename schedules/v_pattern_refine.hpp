@@ -8,7 +8,7 @@
 namespace vocabpipe::v_pattern {
 
 /// What the search minimises: a step that starts and ends everywhere at once lasts the makespan,
-/// one whose ranks may run ahead the largest span (schedules reference, 4.1); both count the same.
+/// one whose ranks may run ahead the largest span; both count the same.
 [[nodiscard]] inline int64_t score(const Clock& clock) {
     return clock.makespan() + clock.largest_span();
 }
@@ -26,9 +26,9 @@ struct RefineOptions {
 }
 
 /// Moves single passes within their rank and keeps what is not worse: patterns are made for
-/// F = I = W, and for other costs a few passes elsewhere are worth a lot (schedules
-/// reference, 4.4). Deterministic: the moves are pseudo-random with a fixed seed, and their number
-/// depends on the size alone. Returns the score.
+/// F = I = W, and for other costs a few passes elsewhere are worth a lot. Deterministic: the moves
+/// are pseudo-random with a fixed seed, and their number depends on the size alone. Returns the
+/// score.
 int64_t refine(Rows& rows, const Costs& costs, const RefineOptions& options);
 
 }  // namespace vocabpipe::v_pattern

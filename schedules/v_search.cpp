@@ -65,8 +65,8 @@ void for_every_seed(int ranks, const std::function<void(const Seed&)>& take) {
     }
 }
 
-/// Steps 1 and 2: places on every rank, W in the first free ones after their I; none if two passes
-/// meet. Microbatch 0 then takes the next place of every kind along the dataflow.
+/// Places on every rank, W in the first free ones after their I; none if two passes meet.
+/// Microbatch 0 then takes the next place of every kind along the dataflow.
 std::optional<Pattern> pattern_of(const Seed& seed, int ranks) {
     Pattern pattern(static_cast<size_t>(ranks));
     std::array<int64_t, 4> places = seed.places;
@@ -236,7 +236,8 @@ private:
         return steady_peak(pattern) <= (steady ? limit_ : 2 * ranks_);
     }
 
-    /// Steps 2 to 6, on the slots of unit costs; none if the rows break or need too much memory.
+    /// Repeats it and lays out both ends, on the slots of unit costs; none if the rows break or
+    /// need too much memory.
     std::optional<Rows> with_ends(const Pattern& pattern, int microbatches) {
         const int enough = with_steady_state(microbatches);
         if (!fits(pattern, microbatches)) return {};
@@ -255,7 +256,7 @@ private:
         return rows;
     }
 
-    /// Steps 7 and 8, timed with the costs; false if the rows break or need too much memory.
+    /// Fills the holes, then times with the costs; false if the rows break or need too much memory.
     bool fill(Rows& rows) {
         fill_holes(rows, limit_);
         order_weights(rows);

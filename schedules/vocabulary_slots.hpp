@@ -7,7 +7,7 @@
 #include <vector>
 
 // What the one-barrier and two-barrier orders share: where a rank runs its output unit, and which
-// input passes ride on it. Section numbers are those of the vocabulary-parallelism reference.
+// input passes ride on it.
 
 namespace vocabpipe {
 
@@ -18,17 +18,18 @@ struct UnitSlot {
     int warm_up_units = 0;  ///< units between the warm-up forwards and the first B
 };
 
-/// The slot rule (3.2) for every rank, in exact integers: equality counts as "fits", and the usual
-/// backward_cost = 2 forward_cost sits exactly on a threshold. The rule needs backward_cost >=
-/// forward_cost: it looks for a slot in a window of length b, and only windows that long are sure
-/// to hold the end of a pass on every rank. A cheaper backward (frozen weights) is treated as equal
-/// to the forward: the order stays valid, as every order of this rule is, and idles for the
-/// difference.
+/// The slot rule for every rank, f and b the costs. The last rank is BSF at offset 0; a rank above
+/// a BSF one is BSF, f earlier, if that is not before -b, else BFS at the same offset; a rank above
+/// a BFS one is BSF, b - f later. In exact integers: equality counts as "fits", and the usual b = 2
+/// f sits exactly on a threshold. The rule needs b >= f: it looks for a slot in a window of length
+/// b, and only windows that long are sure to hold the end of a pass on every rank. A cheaper
+/// backward (frozen weights) is treated as equal to the forward: the order stays valid, as every
+/// order of this rule is, and idles for the difference.
 [[nodiscard]] std::vector<UnitSlot> unit_slots(int ranks, int64_t forward_cost,
                                                int64_t backward_cost);
 
-/// The units of one rank in order, with the riding E and G (3.4). "Unit j" is T_{j-1}, S_j and,
-/// once rank 0 is in its steady state, one E; j is 1-based as in the reference.
+/// The units of one rank in order, with the riding E and G. "Unit j" is T_{j-1}, S_j and, once rank
+/// 0 is in its steady state, one E; j is 1-based.
 class UnitWriter {
 public:
     /// `barriers` is 1 or 2; `warm_up_units_of_rank_0` makes E and G ride on the same units

@@ -20,8 +20,8 @@ namespace {
 
 using enum Op;
 
-// Qi et al. 2023, in the closed form of schedules reference 5.7. The gradient leaves after I, and W
-// fills what would be idle. Extra forwards in the warm-up buy bubble for memory, one each.
+// Qi et al. 2023 (arXiv 2401.10241), in closed form (docs/schedules.md). The gradient leaves after
+// I, and W fills what would be idle. Extra forwards in the warm-up buy bubble for memory, one each.
 //
 //   p=2, k=2, m=4, rank 1:  F0 | I0 F1 | I1 W0 F2 I2 W1 F3 I3 W2 W3
 //
@@ -52,7 +52,7 @@ std::vector<int> closed_form(int p, int k) {
     return warm_up;
 }
 
-/// The same from the costs (5.8, step 1): as many forwards as end before I_0 of the rank below
+/// The same from the costs: as many forwards as end before I_0 of the rank below
 /// arrives, or (`past_arrival`) start before it.
 std::vector<int> by_costs(const ScheduleOptions& options, int k, bool past_arrival) {
     const int p = options.ranks;

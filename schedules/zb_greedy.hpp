@@ -7,8 +7,9 @@
 #include <optional>
 #include <vector>
 
-// ZB(k) made pass by pass for the costs of every stage (Qi et al. 2023; schedules reference, 5.8):
-// what the closed form of zb.cpp does not know is that a hole may be shorter than a W.
+// ZB(k) made pass by pass for the costs of every stage, as the code of Qi et al. 2023 does
+// (sail-sg's zero-bubble repository): what the closed form of zb.cpp does not know is that a hole
+// may be shorter than a W.
 
 namespace vocabpipe {
 

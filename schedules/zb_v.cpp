@@ -20,8 +20,8 @@ using enum Op;
 /// Passes that the search may time: about 20 ms on one core.
 constexpr int64_t kMostRefined = 2'000'000;
 
-// Qi et al. 2023; the list written by hand of schedules reference 5.9, as torch's
-// ScheduleZBVZeroBubble has it.
+// Qi et al. 2023 (arXiv 2401.10241); the list written by hand that torch's ScheduleZBVZeroBubble
+// has.
 //
 //   p=2, m=3, rank 0 (stages 0 and 3):
 //   0F0 0F1 0F2 | 3F0 3I0 3W0 3F1 3I1 3W1 | 0I0 0W0 3F2 3I2 3W2 | 0I1 0W1 0I2 0W2

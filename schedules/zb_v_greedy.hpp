@@ -6,7 +6,8 @@
 #include <array>
 #include <optional>
 
-// ZB-V made pass by pass for the costs (Qi et al. 2023; schedules reference, 5.10).
+// ZB-V made pass by pass for the costs, as the code of Qi et al. 2023 does (sail-sg's zero-bubble
+// repository).
 
 namespace vocabpipe::v_pattern {
 

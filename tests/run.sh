@@ -27,25 +27,19 @@ step "packages"
 if [ $full = 1 ]; then examples/install_packages.sh --full; else examples/install_packages.sh --tests; fi
 
 step "build"
-cmake -G Ninja -B "$build" -DVOCABPIPE_BUILD_TESTS=ON -DVOCABPIPE_BUILD_BENCHMARKS=ON \
-    -DVOCABPIPE_WERROR=ON
+cmake -G Ninja -C tests/config/dev.cmake -B "$build"
 cmake --build "$build"
 cmake --build "$build" --target all_verify_interface_header_sets # every public header alone
 
-# What shares memory between threads or cuts it into buffers, under sanitizers. MPI is not clean under
-# them, so these builds go without it. The fast run takes a slice of the equality matrix, --full all of it.
-sanitize() { # name, sanitizers, targets, ctest pattern
+# What shares memory between threads or cuts it into buffers, under sanitizers. The fast run takes a
+# slice of the equality matrix, --full all of it.
+sanitize() { # name of a file in tests/config, targets, ctest pattern
     step "$1"
-    # Little optimisation, line numbers alone, several files of a library at once: most of these
-    # minutes are the compiler's.
-    cmake -G Ninja -B "$build-$1" -DVOCABPIPE_SANITIZE="$2" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-        -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" -DCMAKE_UNITY_BUILD=ON \
-        -DVOCABPIPE_ENABLE_MPI=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF -DVOCABPIPE_BUILD_TOOLS=OFF \
-        -DVOCABPIPE_BUILD_EXAMPLES=OFF -DVOCABPIPE_INSTALL=OFF >/dev/null
+    cmake -G Ninja -C "tests/config/$1.cmake" -B "$build-$1" >/dev/null
     # Targets left out show as NOT_BUILT.
     # shellcheck disable=SC2086
-    cmake --build "$build-$1" --target $3
-    ctest --test-dir "$build-$1" --output-on-failure --no-tests=error -j 2 -R "$4" -E 'NOT_BUILT|bench_|docs_'
+    cmake --build "$build-$1" --target $2
+    ctest --test-dir "$build-$1" --output-on-failure --no-tests=error -j 2 -R "$3" -E 'NOT_BUILT|bench_|docs_'
 }
 export TSAN_OPTIONS="suppressions=$PWD/tests/config/tsan-suppressions.txt"
 slice='_p3|p4_|RunAgain|Transport|Abort|Deadline'
@@ -66,16 +60,15 @@ if [ $full = 1 ]; then
     # Slow to build for what they find beyond runtime_test.
     on_stand_in="$on_stand_in schedule_test model_test"
 fi
-sanitize tsan thread "runtime_test transport_test mesh_test train_inputs_test $with_streams $stalls" \
+sanitize tsan "runtime_test transport_test mesh_test train_inputs_test $with_streams $stalls" \
     "^([^C]|C[^u]).*($slice|$families)|$loaders|$streams"
-sanitize asan address,undefined "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
+sanitize asan "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
     "$slice|$families|$loaders|Models/Recomputation"
 
 # GPUs: everything compiles and links where there is a toolkit; what needs a GPU is skipped, visibly.
 step "cuda"
 if command -v nvcc >/dev/null; then
-    cmake -G Ninja -B "$build-cuda" -DVOCABPIPE_ENABLE_CUDA=ON -DVOCABPIPE_CUDA_ARCHITECTURES=90-real \
-        -DVOCABPIPE_WERROR=ON -DCMAKE_CXX_FLAGS_RELEASE="-O1" -DCMAKE_UNITY_BUILD=ON >/dev/null
+    cmake -G Ninja -C tests/config/cuda.cmake -B "$build-cuda" >/dev/null
     cmake --build "$build-cuda" --target cuda_programs
     ctest --test-dir "$build-cuda" -L cuda --no-tests=error -j 2 -E NOT_BUILT
 else

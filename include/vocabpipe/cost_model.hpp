@@ -14,7 +14,7 @@ namespace vocabpipe {
 /// wait for the one before it in its lane as a communication does.
 enum class CommunicationOrder : uint8_t {
     /// For the start of the one before it in its lane; it ends on its own. Messages of host threads
-    /// and MPI, and the timing model of the schedules reference.
+    /// and MPI; nearest to time_passes(), where messages wait for nothing but their pass.
     lanes,
     /// For the end of the one before it in its lane: lanes are streams of a GPU.
     streams,
@@ -107,13 +107,13 @@ public:
     double bytes_per_ns = 0;          ///< per link; 0: infinitely fast
     double local_bytes_per_ns = 0;    ///< combine_softmax, ordered_sum; 0: infinitely fast
     CollectiveAlgorithms algorithms;  ///< for transfer_ns()
-    /// Of every pass. The published vocabulary runs show 50 to 70 on F and 25 on B
-    /// (vocabulary-parallelism reference, section 7.3); 0 where pass times were measured in a run
-    /// that communicates.
+    /// Of every pass. The published runs with barriers show 46 to 51 on F and 23 to 29 on B against
+    /// interlaced ones (means of benchmarks/data/published_pass_times.csv); 0 where pass times were
+    /// measured in a run that communicates.
     int64_t slowdown_permille = 0;
     int64_t fixed_ns = 0;  ///< see CostModel::fixed_step_ns
-    /// Hosts' lanes, and what the reference's and the published figures were simulated with; costs
-    /// measured on GPUs bring their own.
+    /// Hosts' lanes, and what the published figures were simulated with; costs measured on GPUs
+    /// bring their own.
     CommunicationOrder communication = CommunicationOrder::lanes;
 
     /// The same costs for every stage and rank: forward, backward = I + W, and one cost for E, G,

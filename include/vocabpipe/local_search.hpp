@@ -24,8 +24,9 @@ inline constexpr int64_t kMostSearchMoves = 100'000'000;
 
 /// Local search for a smaller makespan under `costs`: single passes move within their rank's list,
 /// dependencies and memory limit kept, by simulated annealing. Rules made for equal stages and
-/// F = I = W leave much to gain elsewhere (schedules reference, 4.4). Never returns a longer
-/// schedule, nor keeps more exp_logits of S. Overlapped pairs stay as they are and are timed apart.
+/// F = I = W leave much to gain elsewhere (docs/schedules.md, "Less memory on the V placement").
+/// Never returns a longer schedule, nor keeps more exp_logits of S. Overlapped pairs stay as they
+/// are and are timed apart.
 [[nodiscard]] Schedule local_search(const Schedule& schedule, const PassCosts& costs,
                                     const LocalSearchOptions& options = {});
 

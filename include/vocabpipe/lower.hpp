@@ -64,8 +64,8 @@ struct StepSizes {
     static constexpr int64_t kFactors = 2;  ///< fp32 per token: softmax and label factor
 };
 
-/// LowerOptions::receive_ahead for a message that travels the moment it is made, as in the timing
-/// model of the schedules reference (section 1); its buffer lives from then on.
+/// LowerOptions::receive_ahead for a message that travels the moment it is made, as time_passes()
+/// takes it to; its buffer lives from then on.
 inline constexpr int kAsSoonAsSent = std::numeric_limits<int>::max();
 
 /// How the partial sums of vocabulary shards are added up.

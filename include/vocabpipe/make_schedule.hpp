@@ -40,7 +40,7 @@ struct ScheduleOptions {
 };
 
 /// Where the stages live: stage s of p ranks on rank s; on rank s mod p; or down the ranks and up
-/// again (schedules reference, section 2).
+/// again: chunk s div p of s on rank s mod p where that chunk is even, else on p-1 - s mod p.
 enum class Placement : uint8_t { straight, loop, v_shape };
 
 /// One schedule family. `make` may assume 1 <= ranks, 1 <= microbatches, costs >= 0 and chunks >= 1
@@ -84,7 +84,7 @@ struct Generator {
 /// Transformer layers per stage. Even split (the first num_layers % stages stages take one more),
 /// except VocabMode::redistributed, which moves layers away from the last stage: with q = output
 /// layer / one transformer layer in FLOPs it keeps max(0, ceil((L + q) / p - q)) layers, and the
-/// others share the rest (vocabulary-parallelism reference, "layer redistribution").
+/// others share the rest.
 [[nodiscard]] std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
                                                 double output_layer_in_layers);
 

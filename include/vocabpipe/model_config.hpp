@@ -12,7 +12,7 @@
 namespace vocabpipe {
 
 /// Whose names files and config.json have. What a model computes is said by the options below,
-/// which family_options() sets.
+/// which set_family() sets.
 enum class ModelFamily : uint8_t { gpt2, llama, qwen2, qwen3, gemma2 };
 
 enum class Normalization : uint8_t { layer_norm, rms_norm };

@@ -69,8 +69,8 @@ struct Parameter {
 using Bytes = std::span<std::byte>;
 
 /// What a stage's backward needs of its forward, of one microbatch.
-struct Saved {
-    Bytes kept;        ///< StageBytes::saved: lives from F on
+struct Activations {
+    Bytes saved;       ///< StageBytes::saved: lives from F on
     Bytes recomputed;  ///< StageBytes::recomputed: scratch of F where R makes it again
 };
 
@@ -82,30 +82,32 @@ public:
     [[nodiscard]] virtual StageBytes bytes() const = 0;
     /// All weights of the stage.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
-    /// x, y (N, h) in the run's type; fills all of `saved`.
+    /// x, y (N, h) in the run's type; fills all of `activations`.
     virtual void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
-                         Saved saved, Bytes workspace) = 0;
-    /// R: fills saved.recomputed as F did, to the bit, from x and saved.kept. Workspace as F's.
-    /// Nothing to do for a stage whose bytes().recomputed are 0.
+                         Activations activations, Bytes workspace) = 0;
+    /// R: fills activations.recomputed as F did, to the bit, from x and activations.saved.
+    /// Workspace as F's. Nothing to do for a stage whose bytes().recomputed are 0.
     virtual void recompute(Context& /*ctx*/, const Microbatch& /*microbatch*/, ConstTensor /*x*/,
-                           Saved /*saved*/, Bytes /*workspace*/) {}
-    /// B: dx and the weights' gradients. overwrite: first of the step, else add. Here: I, then W,
-    /// for_weight first in the workspace, which bytes().backward_workspace must have room for.
+                           Activations /*activations*/, Bytes /*workspace*/) {}
+    /// B: dx and the weights' gradients. accumulate: adds to the gradients; false, which sets them,
+    /// in the first pass of the step that writes them. Here: I, then W, for_weight first in the
+    /// workspace, which bytes().backward_workspace must have room for.
     virtual void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
-                          Saved saved, Tensor dx, Bytes workspace, bool overwrite) {
-        const auto kept = static_cast<size_t>(bytes().for_weight);
-        const Bytes for_weight = workspace.first(kept);
-        backward_input(ctx, microbatch, dy, x, saved, dx, for_weight, workspace.subspan(kept));
-        backward_weight(ctx, microbatch, x, saved, for_weight, workspace.subspan(kept), overwrite);
+                          Activations activations, Tensor dx, Bytes workspace, bool accumulate) {
+        const auto of_weight = static_cast<size_t>(bytes().for_weight);
+        const Bytes for_weight = workspace.first(of_weight);
+        const Bytes rest = workspace.subspan(of_weight);
+        backward_input(ctx, microbatch, dy, x, activations, dx, for_weight, rest);
+        backward_weight(ctx, microbatch, x, activations, for_weight, rest, accumulate);
     }
     /// I: dx only; `for_weight` keeps what W needs.
     virtual void backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
-                                ConstTensor x, Saved saved, Tensor dx, Bytes for_weight,
+                                ConstTensor x, Activations activations, Tensor dx, Bytes for_weight,
                                 Bytes workspace) = 0;
     /// W: the weights' gradients.
     virtual void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
-                                 Saved saved, Bytes for_weight, Bytes workspace,
-                                 bool overwrite) = 0;
+                                 Activations activations, Bytes for_weight, Bytes workspace,
+                                 bool accumulate) = 0;
 };
 
 /// The rows of the token embedding that live on this rank.
@@ -116,9 +118,9 @@ public:
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// E: rows of this shard's tokens, 0 for the others. out (N, h).
     virtual void embed(Context& ctx, const Microbatch& microbatch, Tensor out) = 0;
-    /// G: adds dy (N, h) to the rows' gradients.
+    /// G: adds dy (N, h) to the rows' gradients, or sets them (accumulate false) to it.
     virtual void gradient(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
-                          bool overwrite) = 0;
+                          bool accumulate) = 0;
 };
 
 /// The rows of the output projection that live on this rank, with softmax and loss.
@@ -155,10 +157,10 @@ public:
     /// one barrier, else in T.
     virtual void finish_input_gradient(Context& ctx, const Microbatch& microbatch,
                                        ConstTensor factors, Tensor u) = 0;
-    /// T.
+    /// T. accumulate: as in StageModule::backward().
     virtual void weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                  ConstTensor exp_logits, ConstTensor factors, Bytes workspace,
-                                 bool overwrite) = 0;
+                                 bool accumulate) = 0;
 };
 
 /// Memory of StepSizes::buckets[rank][i]: equally many elements, of which replicas own ranges.

@@ -120,7 +120,7 @@ struct Action {
     Do what = Do::pass;         ///< kind
     Lane lane = Lane::compute;  ///< what it runs on
     uint8_t operand_count = 0;  ///< how many of Program::operands
-    bool overwrites = false;    ///< first pass of the step that adds to its weights' gradients
+    bool accumulate = true;     ///< false: first of the step to write its weights' gradients
     uint16_t reduction = 0;     ///< of all_to_all, ordered_sum, gather, all_gather_v, reduce
     uint16_t group = 0;         ///< index into groups; 0 where it has none
     uint32_t item = 0;          ///< index into passes; bucket with replicas; else microbatch

@@ -11,11 +11,11 @@
 #include "kernels/cuda/layer_norm.hpp"
 #include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/memory.hpp"
-#include "kernels/cuda/norm.hpp"
 #include "kernels/cuda/ordered_sum.hpp"
 #include "kernels/cuda/rms_norm.hpp"
 #include "kernels/cuda/rotary.hpp"
 #include "kernels/cuda/step.hpp"
+#include "kernels/cuda/sum_of_squares.hpp"
 #include "kernels/cuda/vocabulary.hpp"
 
 namespace vocabpipe::kernels::cuda {

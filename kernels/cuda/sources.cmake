@@ -19,7 +19,6 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/layer_norm.cu
   kernels/cuda/linear.cpp
   kernels/cuda/memory.cpp
-  kernels/cuda/norm.cu
   kernels/cuda/operators.cpp
   kernels/cuda/product_choices.cpp
   kernels/cuda/product_plan.cpp
@@ -29,6 +28,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/row_additions.cu
   kernels/cuda/row_sums.cu
   kernels/cuda/step.cu
+  kernels/cuda/sum_of_squares.cu
   kernels/cuda/tiled_gemm.cu
   kernels/cuda/time_products.cpp
   kernels/cuda/vocabulary.cu)

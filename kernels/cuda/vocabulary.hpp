@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/reference/vocabulary.hpp"
+#include <cstddef>
+
+#include "kernels/vocabulary.hpp"
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/tensor.hpp"
 
 /// The output layer of one vocabulary shard on a GPU: what kernels/host/vocabulary.hpp says, with
 /// its shapes and numbers, on device memory. Labels are not checked here: whoever uploads them

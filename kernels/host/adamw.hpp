@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/reference/adamw.hpp"
+#include <span>
+
+#include "kernels/adamw_options.hpp"
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/tensor.hpp"
 
 namespace vocabpipe::kernels::host {
 

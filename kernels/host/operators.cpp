@@ -2,7 +2,6 @@
 #include "kernels/operators.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/check.hpp"
 #include "kernels/host/adamw.hpp"
@@ -14,10 +13,11 @@
 #include "kernels/host/head_norm.hpp"
 #include "kernels/host/layer_norm.hpp"
 #include "kernels/host/linear.hpp"
-#include "kernels/host/norm.hpp"
 #include "kernels/host/ordered_sum.hpp"
 #include "kernels/host/rms_norm.hpp"
 #include "kernels/host/rotary.hpp"
+#include "kernels/host/step.hpp"
+#include "kernels/host/sum_of_squares.hpp"
 #include "kernels/host/vocabulary.hpp"
 
 namespace vocabpipe::kernels::host {
@@ -230,39 +230,19 @@ public:
         std::copy(from.begin(), from.end(), to.begin());
     }
 
-    void weighted_sum(Context&, std::span<const float> values, std::span<const float> weights,
+    void weighted_sum(Context& ctx, std::span<const float> values, std::span<const float> weights,
                       double* sum) const override {
-        require(values.size() == weights.size(), "one weight per value");
-        double total = 0;
-        for (size_t i = 0; i < values.size(); ++i) {
-            total += static_cast<double>(values[i]) * static_cast<double>(weights[i]);
-        }
-        *sum = total;
+        host::weighted_sum(ctx, values, weights, sum);
     }
-    void add_up(Context&, std::span<const double> values, double* sum) const override {
-        for (const double value : values) *sum += value;
+    void add_up(Context& ctx, std::span<const double> values, double* sum) const override {
+        host::add_up(ctx, values, sum);
     }
     void sum_of_squares(Context& ctx, ConstTensor values, double* sum) const override {
         *sum += host::sum_of_squares(ctx, values);
     }
-    void finish_report(Context&, std::span<const double> reports, int64_t slots,
+    void finish_report(Context& ctx, std::span<const double> reports, int64_t slots,
                        StepScalars* scalars) const override {
-        const auto count = static_cast<size_t>(slots);
-        const auto total = [&](size_t slot) {
-            double sum = 0;
-            for (size_t at = slot; at < reports.size(); at += count) sum += reports[at];
-            return sum;
-        };
-        double squares = 0;
-        for (size_t slot = 0; slot + 2 < count; ++slot) squares += total(slot);
-        StepScalars& s = *scalars;
-        s.grad_norm = std::sqrt(squares);
-        s.loss = total(count - 2);
-        s.stops = total(count - 1);
-        s.update = s.counted_tokens > 0 && std::isfinite(squares) && std::isfinite(s.loss) ? 1 : 0;
-        s.gradient_scale =
-            s.clip_grad > 0 ? static_cast<float>(std::min(1.0, s.clip_grad / (s.grad_norm + 1e-6)))
-                            : 1.0F;
+        host::finish_report(ctx, reports, slots, scalars);
     }
     void adamw(Context& ctx, std::span<const AdamWTensor> tensors,
                const AdamWCoefficients& coefficients, const StepScalars* scalars) const override {

@@ -2,8 +2,8 @@
 #include "kernels/host/random.hpp"
 
 #include "kernels/check.hpp"
+#include "kernels/counter_rng.hpp"
 #include "kernels/host/parallel.hpp"
-#include "kernels/reference/random.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -20,7 +20,7 @@ void fill_normal(Context& ctx, Tensor out, uint64_t seed, uint64_t parameter_id,
             const auto element = static_cast<uint64_t>(first_element + i);
             if (element / 4 != block) {
                 block = element / 4;
-                normals = reference::normal_block(seed, parameter_id, block);
+                normals = normal_block(seed, parameter_id, block);
             }
             out.as<float>()[row * out.stride + col] =
                 static_cast<float>(std * normals[element % 4]);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/reference/vocabulary.hpp"
+#include <cstddef>
 
-/// The output layer of one vocabulary shard on the host; the method and the signatures are those of
-/// kernels/reference/vocabulary.hpp. x, w and exp_logits share one type, fp32 or bf16; everything
-/// else is fp32. Tensors may have row strides; a shard without rows is legal everywhere (w,
-/// exp_logits and dw then have 0 rows or columns and may be empty views).
+#include "kernels/vocabulary.hpp"
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/tensor.hpp"
+
+/// The output layer of one vocabulary shard on the host, by the method of kernels/vocabulary.hpp.
+/// x, w and exp_logits share one type, fp32 or bf16; everything else is fp32. Tensors may have row
+/// strides; a shard without rows is legal everywhere (w, exp_logits and dw then have 0 rows or
+/// columns and may be empty views).
 ///
 /// Context::poll() is called between chunks of work, a few milliseconds apart at most.
 namespace vocabpipe::kernels::host {

@@ -2,6 +2,7 @@
 #include "kernels/reference/random.hpp"
 
 #include "kernels/check.hpp"
+#include "kernels/counter_rng.hpp"
 
 namespace vocabpipe::kernels::reference {
 

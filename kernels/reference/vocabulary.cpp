@@ -10,21 +10,6 @@
 #include "kernels/reference/elements.hpp"
 #include "vocabpipe/error.hpp"
 
-namespace vocabpipe::kernels {
-
-void check_labels(std::span<const int32_t> labels, const VocabularyShard& shard) {
-    for (size_t n = 0; n < labels.size(); ++n) {
-        if (labels[n] >= shard.vocab_size) {
-            throw UsageError("label " + std::to_string(labels[n]) + " of token " +
-                             std::to_string(n) + " is outside the vocabulary of " +
-                             std::to_string(shard.vocab_size) +
-                             " rows; labels are below it, or negative to be ignored");
-        }
-    }
-}
-
-}  // namespace vocabpipe::kernels
-
 namespace vocabpipe::kernels::reference {
 
 namespace {

@@ -45,7 +45,7 @@ function(vocabpipe_mpi_test name)
   add_executable(${name} ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
   vocabpipe_test_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vocabpipe::runtime_core GTest::gtest GTest::gmock)
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vocabpipe::executor GTest::gtest GTest::gmock)
   foreach(ranks IN LISTS arg_RANKS)
     add_test(NAME ${name}_np${ranks}
              COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe -np ${ranks} $<TARGET_FILE:${name}>

@@ -11,10 +11,10 @@ void ShardedInputLayer::embed(Context& ctx, const Microbatch& microbatch, Tensor
 }
 
 void ShardedInputLayer::gradient(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
-                                 bool overwrite) {
+                                 bool accumulate) {
     Parameter& wte = parameters_.front();
     ctx.operators().embedding_scatter_add(ctx, microbatch.tokens, dy, wte.first_row, wte.gradient,
-                                          !overwrite);
+                                          accumulate);
 }
 
 }  // namespace vocabpipe

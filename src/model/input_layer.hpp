@@ -14,7 +14,7 @@ public:
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
     void embed(Context& ctx, const Microbatch& microbatch, Tensor out) override;
     void gradient(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
-                  bool overwrite) override;
+                  bool accumulate) override;
 
 private:
     std::span<Parameter> parameters_;

@@ -52,7 +52,7 @@ std::vector<float> NextToken::logits(Context& ctx, std::span<const int32_t> toke
     const Tensor x(buffers_.x.data(), length, config.hidden_size, config.dtype);
     const Tensor y(buffers_.y.data(), length, config.hidden_size, config.dtype);
     model_.input()->embed(ctx, context, x);
-    stage.forward(ctx, context, x, y, {.kept = buffers_.saved.bytes(), .recomputed = {}},
+    stage.forward(ctx, context, x, y, {.saved = buffers_.saved.bytes(), .recomputed = {}},
                   buffers_.workspace.bytes());
 
     std::vector<float> logits(static_cast<size_t>(config.vocab_size));

@@ -5,6 +5,8 @@
 
 namespace vocabpipe {
 
+static_assert(StepSizes::kStatistics == kernels::kStatistics);  // buffers as lowering sizes them
+
 ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens, int64_t hidden,
                               int64_t rows, DType dtype) {
     if (rows == 0) return {};
@@ -83,10 +85,10 @@ void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& m
 
 void ShardedOutputLayer::weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                          ConstTensor exp_logits, ConstTensor factors,
-                                         Bytes workspace, bool overwrite) {
+                                         Bytes workspace, bool accumulate) {
     ctx.operators().vocabulary_weight_gradient(
         ctx, x, of_shard(exp_logits), factors, microbatch.labels, microbatch.loss_gradient, shard_,
-        options_, parameters_.front().gradient, !overwrite, workspace);
+        options_, parameters_.front().gradient, accumulate, workspace);
 }
 
 }  // namespace vocabpipe

@@ -44,7 +44,7 @@ public:
                                Tensor u) override;
     void weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                          ConstTensor exp_logits, ConstTensor factors, Bytes workspace,
-                         bool overwrite) override;
+                         bool accumulate) override;
 
 private:
     [[nodiscard]] double* loss_of(size_t part) const {

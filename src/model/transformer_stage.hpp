@@ -52,16 +52,18 @@ public:
 
     [[nodiscard]] StageBytes bytes() const override;
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
-    void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y, Saved saved,
-                 Bytes workspace) override;
-    void recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x, Saved saved,
-                   Bytes workspace) override;
+    void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
+                 Activations activations, Bytes workspace) override;
+    void recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                   Activations activations, Bytes workspace) override;
     void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
-                  Saved saved, Tensor dx, Bytes workspace, bool overwrite) override;
+                  Activations activations, Tensor dx, Bytes workspace, bool accumulate) override;
     void backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
-                        Saved saved, Tensor dx, Bytes for_weight, Bytes workspace) override;
-    void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x, Saved saved,
-                         Bytes for_weight, Bytes workspace, bool overwrite) override;
+                        Activations activations, Tensor dx, Bytes for_weight,
+                        Bytes workspace) override;
+    void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                         Activations activations, Bytes for_weight, Bytes workspace,
+                         bool accumulate) override;
 
 private:
     // --- parameters
@@ -118,8 +120,8 @@ private:
         Tensor fc;              ///< (N, mlp columns)
         Tensor fc_proj;         ///< (N, h) only before a post norm
     };
-    /// What I keeps for W: all that B consumes on the spot.
-    struct KeptForWeight {
+    /// What I leaves for W: all that B consumes on the spot.
+    struct ForWeight {
         std::vector<LayerGradients> gradients;  ///< per layer
         std::vector<Tensor> layer_dy;           ///< per layer (N, h): gradient of its output
         Tensor stage_dy;                        ///< (N, h)
@@ -130,9 +132,9 @@ private:
         Bytes attention;
     };
 
-    Layers saved_views(Views& kept, Views& recomputed) const;
-    [[nodiscard]] Layers saved_views(Saved saved) const;
-    KeptForWeight kept_views(Views& views) const;
+    Layers saved_views(Views& saved_memory, Views& recomputed_memory) const;
+    [[nodiscard]] Layers saved_views(Activations activations) const;
+    ForWeight weight_views(Views& views) const;
     LayerGradients gradient_views(Views& views) const;
     Scratch scratch_views(Views& views) const;
     Tensor hidden(Views& views) const;
@@ -161,11 +163,11 @@ private:
     /// `norms`: those of the norms as well.
     void layer_backward_weight(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
                                const LayerSaved& saved, const LayerGradients& gradients,
-                               bool overwrite, bool norms);
+                               bool accumulate, bool norms);
 
     void embedding_backward_input(Context& ctx, Tensor dx) const;
     void embedding_backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor dx,
-                                   bool overwrite) const;
+                                   bool accumulate) const;
 
     // --- norms of either kind
 
@@ -175,7 +177,7 @@ private:
                        Statistics statistics, ConstTensor residual, Tensor dx,
                        OfNorms of_norms) const;
     void norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, const Weights& norm,
-                              Statistics statistics, bool overwrite) const;
+                              Statistics statistics, bool accumulate) const;
     [[nodiscard]] kernels::RmsNormOptions rms_norm() const;
 
     ModelConfig config_;

@@ -187,7 +187,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
     costs.hop = step.costs.slowest_hop_ns(
         options.gpus, step.sizes.tokens * step.sizes.hidden * size_of(step.sizes.dtype));
     // The paper's lists leave C0 no slack; build them for its latency and one hop
-    // (vocabulary-parallelism reference 3.3), within what a backward and its R can give.
+    // (docs/schedules.md, `--broadcast-margin`), within what a backward and its R can give.
     const PassCosts order = recomputes ? with_recomputation(costs) : costs;
     step.generate.broadcast_margin = std::min(costs.c0 + costs.hop, order.mean(Op::B) / 2);
     return step;

@@ -32,33 +32,34 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
         case Op::F: {
             const auto o = operands<Op::F>(action);
             stage->forward(context_, mb(), m.boundary(o.x), m.boundary(o.y),
-                           saved(o.saved, o.recomputed), m.bytes(o.workspace));
+                           activations(o.saved, o.recomputed), m.bytes(o.workspace));
             break;
         }
         case Op::R: {
             const auto o = operands<Op::R>(action);
-            stage->recompute(context_, mb(), m.boundary(o.x), saved(o.saved, o.recomputed),
+            stage->recompute(context_, mb(), m.boundary(o.x), activations(o.saved, o.recomputed),
                              m.bytes(o.workspace));
             break;
         }
         case Op::B: {
             const auto o = operands<Op::B>(action);
             stage->backward(context_, mb(), m.boundary(o.dy), m.boundary(o.x),
-                            saved(o.saved, o.recomputed), m.boundary(o.dx), m.bytes(o.workspace),
-                            action.overwrites);
+                            activations(o.saved, o.recomputed), m.boundary(o.dx),
+                            m.bytes(o.workspace), action.accumulate);
             break;
         }
         case Op::I: {
             const auto o = operands<Op::I>(action);
             stage->backward_input(context_, mb(), m.boundary(o.dy), m.boundary(o.x),
-                                  saved(o.saved, o.recomputed), m.boundary(o.dx),
+                                  activations(o.saved, o.recomputed), m.boundary(o.dx),
                                   m.bytes(o.for_weight), m.bytes(o.workspace));
             break;
         }
         case Op::W: {
             const auto o = operands<Op::W>(action);
-            stage->backward_weight(context_, mb(), m.boundary(o.x), saved(o.saved, o.recomputed),
-                                   m.bytes(o.for_weight), m.bytes(o.workspace), action.overwrites);
+            stage->backward_weight(context_, mb(), m.boundary(o.x),
+                                   activations(o.saved, o.recomputed), m.bytes(o.for_weight),
+                                   m.bytes(o.workspace), action.accumulate);
             break;
         }
         case Op::E:
@@ -66,13 +67,13 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
             break;
         case Op::G:
             modules_.input->gradient(context_, mb(), m.boundary(operands<Op::G>(action).gradient),
-                                     action.overwrites);
+                                     action.accumulate);
             break;
         case Op::S:
             score(operands<Op::S>(action), mb());
             break;
         case Op::T:
-            output_backward(operands<Op::T>(action), mb(), action.overwrites);
+            output_backward(operands<Op::T>(action), mb(), action.accumulate);
             break;
         case Op::Reduce:
             // Without a step module, gradients only: the two halves stay apart.
@@ -100,7 +101,7 @@ void PassRunner::score(const OperandsOf<Op::S>& o, const Microbatch& microbatch)
 }
 
 void PassRunner::output_backward(const OperandsOf<Op::T>& o, const Microbatch& microbatch,
-                                 bool overwrites) {
+                                 bool accumulate) {
     const Tensor exp_logits = memory_.exp_logits(o.exp_logits);
     const Tensor factors = memory_.per_token(o.factors, StepSizes::kFactors);
     if (o.input_gradient != kNoBuffer) {
@@ -109,7 +110,7 @@ void PassRunner::output_backward(const OperandsOf<Op::T>& o, const Microbatch& m
         modules_.output->finish_input_gradient(context_, microbatch, factors, gradient);
     }
     modules_.output->weight_gradient(context_, microbatch, memory_.boundary(o.x), exp_logits,
-                                     factors, memory_.bytes(o.workspace), overwrites);
+                                     factors, memory_.bytes(o.workspace), accumulate);
 }
 
 // --- local actions -------------------------------------------------------------------------------

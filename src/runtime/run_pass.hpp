@@ -30,7 +30,7 @@ public:
 private:
     void run_pass(const Action& action, const Pass& pass);
     void score(const OperandsOf<Op::S>& o, const Microbatch& microbatch);
-    void output_backward(const OperandsOf<Op::T>& o, const Microbatch& microbatch, bool overwrites);
+    void output_backward(const OperandsOf<Op::T>& o, const Microbatch& microbatch, bool accumulate);
     void combine_softmax(const Action& action);
     void ordered_sum(const Action& action);
 
@@ -38,8 +38,8 @@ private:
     [[nodiscard]] OperandsOf<what> operands(const Action& action) const {
         return operands_of<what>(*program_, action);
     }
-    [[nodiscard]] Saved saved(uint32_t kept, uint32_t recomputed) const {
-        return {.kept = memory_.bytes(kept), .recomputed = memory_.bytes(recomputed)};
+    [[nodiscard]] Activations activations(uint32_t saved, uint32_t recomputed) const {
+        return {.saved = memory_.bytes(saved), .recomputed = memory_.bytes(recomputed)};
     }
 
     Context& context_;

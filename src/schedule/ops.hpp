@@ -165,7 +165,7 @@ inline constexpr auto kActions =
 
 // --- passes --------------------------------------------------------------------------------------
 
-/// Whose weights' gradient a pass adds to. The first one of the step overwrites what is there.
+/// Whose weights' gradient a pass adds to. The first one of the step does not add to what is there.
 enum class AddsTo : uint8_t { nothing, stage, input, output };
 
 /// What kind of pass one is, besides what schedules need to know (OpTraits).

@@ -23,7 +23,7 @@ int64_t scaled(int64_t value, double by) {
 }
 
 /// Part of the output layer's products that S does: scores, and with one barrier also the input
-/// gradient (vocabulary-parallelism reference, sections 4.2 and 4.3).
+/// gradient (arXiv 2411.05288, sections 4.2 and 4.3).
 double score_part(Barriers barriers) {
     return barriers == Barriers::one ? 2.0 / 3 : 1.0 / 3;
 }

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "kernels/bf16.hpp"
+#include "kernels/counter_rng.hpp"
 #include "kernels/host/adamw.hpp"
-#include "kernels/host/norm.hpp"
 #include "kernels/host/random.hpp"
-#include "kernels/reference/norm.hpp"
+#include "kernels/host/sum_of_squares.hpp"
+#include "kernels/reference/adamw.hpp"
 #include "kernels/reference/random.hpp"
+#include "kernels/reference/sum_of_squares.hpp"
 
 namespace vocabpipe::kernels {
 namespace {
@@ -138,8 +140,8 @@ TEST(SumOfSquares, HasTheSameBitsForAnyThreadsStridesAndCutsAtBlocks) {
     EXPECT_EQ(host::sum_of_squares(two, {strided.data(), kRows, kCols, kCols + 9, DType::fp32}),
               expected);
     double parts = 0;  // one block after another, as a shard of whole blocks would
-    for (int64_t begin = 0; begin < kRows * kCols; begin += host::kNormBlock) {
-        const int64_t count = std::min(host::kNormBlock, kRows * kCols - begin);
+    for (int64_t begin = 0; begin < kRows * kCols; begin += host::kSquaresBlock) {
+        const int64_t count = std::min(host::kSquaresBlock, kRows * kCols - begin);
         parts += host::sum_of_squares(one, {dense.data() + begin, 1, count, DType::fp32});
     }
     EXPECT_EQ(parts, expected);
@@ -163,13 +165,11 @@ TEST(SumOfSquares, IsNotFiniteIfAnyElementIsNotAndFiniteForEveryFiniteFloat) {
 TEST(FillNormal, KnowsThePublishedPhiloxVectors) {
     // Known answers of Random123: kat_vectors, philox4x32 10.
     using Words = std::array<uint32_t, 4>;
-    EXPECT_EQ(reference::philox({0, 0, 0, 0}, {0, 0}),
+    EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
               (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-    EXPECT_EQ(reference::philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
-                                {0xffffffff, 0xffffffff}),
+    EXPECT_EQ(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
               (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-    EXPECT_EQ(reference::philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
-                                {0xa4093822, 0x299f31d0}),
+    EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
               (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 

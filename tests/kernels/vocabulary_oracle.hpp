@@ -18,6 +18,8 @@
 
 namespace vocabpipe::kernels::test {
 
+inline constexpr int32_t kIgnoredLabel = -100;
+
 /// || a - b || / || b ||
 [[nodiscard]] inline double relative_error(const Matrix& a, const Matrix& b) {
     double difference = 0;

@@ -169,7 +169,7 @@ OutputGradients sharded_gradients(Problem& p, const ShardMap& map) {
             output_shard_bytes(device->operators(), kTokens, kHidden, rows, DType::bf16)
                 .weight_gradient_workspace));
         layers[k].weight_gradient(ctx, microbatch, p.x.view(), exp_logits, factors, workspace,
-                                  true);
+                                  false);
     }
     std::vector<float> dx(kTokens * kHidden);
     kernels::host::ordered_sum(

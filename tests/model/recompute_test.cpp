@@ -63,18 +63,19 @@ TEST_P(Recomputation, MakesTheBitsOfTheForwardAgain) {
                 const StageBytes bytes = stage->bytes();
                 EXPECT_TRUE(granularity != Recompute::none || bytes.recomputed == 0);
                 EXPECT_TRUE(granularity != Recompute::full || bytes.saved == 0);
-                NanMemory kept(*device, bytes.saved);
+                NanMemory saved(*device, bytes.saved);
                 NanMemory recomputed(*device, bytes.recomputed);
                 NanMemory workspace(*device, bytes.forward_workspace);
-                const Saved saved{.kept = kept.bytes(), .recomputed = recomputed.bytes()};
-                stage->forward(ctx, microbatch, rows(x), rows(y), saved, workspace.bytes());
-                const Memory kept_before = kept.copy();
+                const Activations activations{.saved = saved.bytes(),
+                                              .recomputed = recomputed.bytes()};
+                stage->forward(ctx, microbatch, rows(x), rows(y), activations, workspace.bytes());
+                const Memory saved_before = saved.copy();
                 const Memory made = recomputed.copy();
                 recomputed.clear();
                 workspace.clear();
-                stage->recompute(ctx, microbatch, rows(x), saved, workspace.bytes());
+                stage->recompute(ctx, microbatch, rows(x), activations, workspace.bytes());
                 EXPECT_TRUE(recomputed.copy() == made);
-                EXPECT_TRUE(kept.copy() == kept_before);
+                EXPECT_TRUE(saved.copy() == saved_before);
                 std::swap(x, y);
             }
         }

@@ -38,26 +38,28 @@ public:
         : stage_(stage), interrupt_(std::move(interrupt)) {}
     [[nodiscard]] StageBytes bytes() const override { return stage_.bytes(); }
     [[nodiscard]] std::span<Parameter> parameters() override { return stage_.parameters(); }
-    void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y, Saved saved,
-                 Bytes workspace) override {
+    void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
+                 Activations activations, Bytes workspace) override {
         interrupt_(microbatch);
-        stage_.forward(ctx, microbatch, x, y, saved, workspace);
+        stage_.forward(ctx, microbatch, x, y, activations, workspace);
     }
-    void recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x, Saved saved,
-                   Bytes workspace) override {
-        stage_.recompute(ctx, microbatch, x, saved, workspace);
+    void recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                   Activations activations, Bytes workspace) override {
+        stage_.recompute(ctx, microbatch, x, activations, workspace);
     }
     void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
-                  Saved saved, Tensor dx, Bytes workspace, bool overwrite) override {
-        stage_.backward(ctx, microbatch, dy, x, saved, dx, workspace, overwrite);
+                  Activations activations, Tensor dx, Bytes workspace, bool accumulate) override {
+        stage_.backward(ctx, microbatch, dy, x, activations, dx, workspace, accumulate);
     }
     void backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
-                        Saved saved, Tensor dx, Bytes for_weight, Bytes workspace) override {
-        stage_.backward_input(ctx, microbatch, dy, x, saved, dx, for_weight, workspace);
+                        Activations activations, Tensor dx, Bytes for_weight,
+                        Bytes workspace) override {
+        stage_.backward_input(ctx, microbatch, dy, x, activations, dx, for_weight, workspace);
     }
-    void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x, Saved saved,
-                         Bytes for_weight, Bytes workspace, bool overwrite) override {
-        stage_.backward_weight(ctx, microbatch, x, saved, for_weight, workspace, overwrite);
+    void backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                         Activations activations, Bytes for_weight, Bytes workspace,
+                         bool accumulate) override {
+        stage_.backward_weight(ctx, microbatch, x, activations, for_weight, workspace, accumulate);
     }
 
 private:

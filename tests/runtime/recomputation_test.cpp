@@ -56,50 +56,51 @@ public:
 
     [[nodiscard]] StageBytes bytes() const override { return kBytes; }
     [[nodiscard]] std::span<Parameter> parameters() override { return {}; }
-    void forward(Context&, const Microbatch& mb, ConstTensor x, Tensor y, Saved saved,
+    void forward(Context&, const Microbatch& mb, ConstTensor x, Tensor y, Activations activations,
                  Bytes workspace) override {
         EXPECT_TRUE(holds(x, x_of(mb))) << name(mb);
         EXPECT_EQ(std::ssize(workspace), kBytes.forward_workspace);
-        ASSERT_EQ(std::ssize(saved.kept), kBytes.saved);
-        ASSERT_EQ(std::ssize(saved.recomputed), kBytes.recomputed);
+        ASSERT_EQ(std::ssize(activations.saved), kBytes.saved);
+        ASSERT_EQ(std::ssize(activations.recomputed), kBytes.recomputed);
         fill(y, x_of(mb) + 1);
-        fill(saved.kept, kept_of(mb));
-        fill(saved.recomputed, recomputed_of(mb));
+        fill(activations.saved, saved_of(mb));
+        fill(activations.recomputed, recomputed_of(mb));
         fill(workspace, 0xee);
         calls[mb.index] += "F";
     }
-    void recompute(Context&, const Microbatch& mb, ConstTensor x, Saved saved,
+    void recompute(Context&, const Microbatch& mb, ConstTensor x, Activations activations,
                    Bytes workspace) override {
         EXPECT_TRUE(holds(x, x_of(mb))) << name(mb);
-        EXPECT_TRUE(holds(saved.kept, kBytes.saved, kept_of(mb))) << name(mb);
+        EXPECT_TRUE(holds(activations.saved, kBytes.saved, saved_of(mb))) << name(mb);
         EXPECT_EQ(std::ssize(workspace), kBytes.forward_workspace);
-        ASSERT_EQ(std::ssize(saved.recomputed), kBytes.recomputed);
-        fill(saved.recomputed, recomputed_of(mb));
+        ASSERT_EQ(std::ssize(activations.recomputed), kBytes.recomputed);
+        fill(activations.recomputed, recomputed_of(mb));
         fill(workspace, 0xee);
         calls[mb.index] += "R";
     }
-    void backward(Context&, const Microbatch& mb, ConstTensor dy, ConstTensor x, Saved saved,
-                  Tensor dx, Bytes workspace, bool) override {
-        expect_all(mb, x, saved);
+    void backward(Context&, const Microbatch& mb, ConstTensor dy, ConstTensor x,
+                  Activations activations, Tensor dx, Bytes workspace, bool) override {
+        expect_all(mb, x, activations);
         EXPECT_TRUE(holds(dy, dy_of(mb))) << name(mb);
         EXPECT_EQ(std::ssize(workspace), kBytes.backward_workspace);
         fill(dx, dy_of(mb) + 1);
         calls[mb.index] += "B";
     }
-    void backward_input(Context&, const Microbatch& mb, ConstTensor dy, ConstTensor x, Saved saved,
-                        Tensor dx, Bytes for_weight, Bytes workspace) override {
-        expect_all(mb, x, saved);
+    void backward_input(Context&, const Microbatch& mb, ConstTensor dy, ConstTensor x,
+                        Activations activations, Tensor dx, Bytes for_weight,
+                        Bytes workspace) override {
+        expect_all(mb, x, activations);
         EXPECT_TRUE(holds(dy, dy_of(mb))) << name(mb);
         EXPECT_EQ(std::ssize(workspace), kBytes.input_gradient_workspace);
         ASSERT_EQ(std::ssize(for_weight), kBytes.for_weight);
         fill(dx, dy_of(mb) + 1);
-        fill(for_weight, kept_of(mb) ^ 0x55);
+        fill(for_weight, saved_of(mb) ^ 0x55);
         calls[mb.index] += "I";
     }
-    void backward_weight(Context&, const Microbatch& mb, ConstTensor x, Saved saved,
+    void backward_weight(Context&, const Microbatch& mb, ConstTensor x, Activations activations,
                          Bytes for_weight, Bytes workspace, bool) override {
-        expect_all(mb, x, saved);
-        EXPECT_TRUE(holds(for_weight, kBytes.for_weight, kept_of(mb) ^ 0x55)) << name(mb);
+        expect_all(mb, x, activations);
+        EXPECT_TRUE(holds(for_weight, kBytes.for_weight, saved_of(mb) ^ 0x55)) << name(mb);
         EXPECT_EQ(std::ssize(workspace), kBytes.weight_gradient_workspace);
         calls[mb.index] += "W";
     }
@@ -116,12 +117,13 @@ private:
     [[nodiscard]] float dy_of(const Microbatch& mb) const {
         return last_dy_ * static_cast<float>(mb.index + 1) + static_cast<float>(last_ - stage_);
     }
-    [[nodiscard]] int kept_of(const Microbatch& mb) const { return 16 * stage_ + mb.index; }
-    [[nodiscard]] int recomputed_of(const Microbatch& mb) const { return 255 - kept_of(mb); }
-    void expect_all(const Microbatch& mb, ConstTensor x, Saved saved) const {
+    [[nodiscard]] int saved_of(const Microbatch& mb) const { return 16 * stage_ + mb.index; }
+    [[nodiscard]] int recomputed_of(const Microbatch& mb) const { return 255 - saved_of(mb); }
+    void expect_all(const Microbatch& mb, ConstTensor x, Activations activations) const {
         EXPECT_TRUE(holds(x, x_of(mb))) << name(mb);
-        EXPECT_TRUE(holds(saved.kept, kBytes.saved, kept_of(mb))) << name(mb);
-        EXPECT_TRUE(holds(saved.recomputed, kBytes.recomputed, recomputed_of(mb))) << name(mb);
+        EXPECT_TRUE(holds(activations.saved, kBytes.saved, saved_of(mb))) << name(mb);
+        EXPECT_TRUE(holds(activations.recomputed, kBytes.recomputed, recomputed_of(mb)))
+            << name(mb);
     }
 
     int stage_, last_;

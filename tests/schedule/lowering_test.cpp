@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lowering infers, checked against the rules of design section 6 for every family, vocabulary
-// mode and size, and for random schedules with any placement.
+// What lowering infers, checked against rules written down here for every family, vocabulary mode
+// and size, and for random schedules with any placement.
 #include "vocabpipe/lower.hpp"
 
 #include "tests/schedule/program_tools.hpp"
@@ -257,12 +257,12 @@ void expect_receives_posted_ahead(const Program& program, int ahead) {
     }
 }
 
-/// `overwrites` is set on the first pass of the step that adds to each weight's gradient.
-void expect_first_writers_overwrite(const Program& program) {
+/// `accumulate` is false on the first pass of the step that writes each weight's gradient.
+void expect_first_writers_set(const Program& program) {
     std::set<std::pair<char, int>> begun;
     for (const Action& action : program.actions) {
         if (action.what != Do::pass) {
-            ASSERT_FALSE(action.overwrites);
+            ASSERT_TRUE(action.accumulate);
             continue;
         }
         const Pass& pass = pass_of(program, action);
@@ -270,7 +270,7 @@ void expect_first_writers_overwrite(const Program& program) {
         if (pass.op == Op::B || pass.op == Op::W) weight = {'w', pass.stage};
         if (pass.op == Op::G) weight = {'i', 0};
         if (pass.op == Op::T) weight = {'o', 0};
-        ASSERT_EQ(action.overwrites, weight.first != '-' && begun.insert(weight).second)
+        ASSERT_EQ(!action.accumulate, weight.first != '-' && begun.insert(weight).second)
             << to_string(pass);
     }
 }
@@ -301,7 +301,7 @@ void expect_sound(const Schedule& schedule, const StepSizes& sizes,
         ASSERT_EQ(passes, schedule.passes[static_cast<size_t>(program.rank)]);
         expect_inputs_precede_uses(program);
         expect_receives_posted_ahead(program, receive_ahead);
-        expect_first_writers_overwrite(program);
+        expect_first_writers_set(program);
 
         // Collectives come in one order on all members.
         for (const auto& [group, mine] : collectives_of(program)) {

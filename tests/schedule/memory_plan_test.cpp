@@ -174,7 +174,7 @@ int peak_in_flight(const Program& program) {
     return peak;
 }
 
-// Vocabulary-parallelism reference 3.4: 1F1B p-r, one barrier p-r+1, two p-r+2, interlaced
+// The first table of docs/schedules.md: 1F1B p-r, one barrier p-r+1, two p-r+2, interlaced
 // floor(3p/2)-r; on rank 0 p, p+1, p+2 and floor(3p/2).
 TEST(MemoryPlan, HoldsAsManyMicrobatchesAsThePaperSays) {
     for (int p = 2; p <= 8; ++p) {
@@ -203,7 +203,7 @@ TEST(MemoryPlan, NeedsOneMicrobatchOnOneRank) {
     }
 }
 
-// Design section 1: one [N, v] tensor per microbatch between its S and T, on every rank with rows.
+// One [N, v] tensor per microbatch between its S and T, on every rank with rows.
 TEST(MemoryPlan, KeepsOneNumeratorAndReportsItUnderVocabulary) {
     for (const VocabMode mode : {VocabMode::one_barrier, VocabMode::two_barriers}) {
         const Schedule schedule = generated({"1f1b", mode, false}, 4, 12, 4000);

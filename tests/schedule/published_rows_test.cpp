@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Iteration times of the paper's runs from their published pass times, no constant fitted
-// (vocabulary-parallelism reference, section 7).
+// (docs/performance.md).
 #include "benchmarks/published_rows.hpp"
 #include "vocabpipe/simulate.hpp"
 

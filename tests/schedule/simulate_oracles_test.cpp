@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator on lowered programs against the figures of an independent program (schedules.md,
-// section 14) and against the pass-level clock.
+// The simulator on lowered programs against the figures of an independent program
+// (tests/schedules/data/schedule_oracles.json) and against the pass-level clock.
 #include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/pass_times.hpp"

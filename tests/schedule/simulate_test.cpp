@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of the references: schedules.md sections 3 and 4.2, schedule_oracles.json (`metrics` of
-// the GPipe and 1F1B cases, `formula_tables`), vocabulary-parallelism.md sections 3.2 and 3.3.
+// Against the formulas of docs/schedules.md, `metrics` of the GPipe and 1F1B cases of
+// schedule_oracles.json, and what the slot rule loses for other costs than its own.
 #include "vocabpipe/simulate.hpp"
 
 #include "tests/schedule/program_tools.hpp"
@@ -190,7 +190,7 @@ TEST(Simulator, GivesTheLatencyTermsOfOneFOneBAndGPipe) {
             }
         }
     }
-    // The number that the reference prints: p=4, m=8, costs 10, 12, 8.
+    // As a number: p=4, m=8, costs 10, 12, 8, latency 1.
     EXPECT_EQ(run(plain("1f1b", 4, 8), oracle_costs(4, 10, 20, 1)).makespan_ns, 330 + 16);
 }
 

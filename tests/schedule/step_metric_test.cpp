@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which number is the time of a step: schedules.md, section 4.1.
+// Which number is the time of a step (docs/simulation.md).
 #include "vocabpipe/simulate.hpp"
 
 #include "tests/schedule/program_tools.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formulas of the schedules reference, sections 3 and 4.2.
+// Formulas of docs/schedules.md, `eager-1f1b`.
 #include "vocabpipe/pass_times.hpp"
 
 #include "tests/schedules/notation.hpp"

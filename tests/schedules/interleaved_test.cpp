@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The families that place stages in a loop; formulas of the schedules reference, sections 3
-// and 4.2.
+// The families that place stages in a loop; formulas of docs/schedules.md.
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/validate.hpp"
@@ -106,8 +105,8 @@ TEST(Interleaved, RunsAllMicrobatchesAsOneGroupBelowTheNumberOfRanks) {
                 ::testing::ElementsAre("0F0 2F0 2B0 0B0", "1F0 3F0 3B0 1B0"));
 }
 
-// Megatron's example in the schedules reference, 5.3, for p = 2, N = 3, m = 5, v = 2, rank 0:
-// 1 1 1 2 2 2 -2 1 -2 1 -2 2 -1 2 -1 -1 -2 -2 -1 -1
+// Megatron's order in its own notation, chunks from 1, backwards negative, for p = 2, N = 3, m = 5,
+// v = 2, rank 0: 1 1 1 2 2 2 -2 1 -2 1 -2 2 -1 2 -1 -1 -2 -2 -1 -1
 TEST(Interleaved, IsMegatronsOrderForALargerGroup) {
     EXPECT_EQ(lists_of(transformer_passes_of(
                   "interleaved", {.ranks = 2, .microbatches = 5, .chunks = 2, .group_size = 3}))[0],

@@ -23,7 +23,7 @@ void expect_lists(const Schedule& schedule, const std::vector<std::string>& list
     }
 }
 
-// Vocabulary-parallelism reference, end of 3.4, for enough microbatches to fill the pipeline.
+// The first table of docs/schedules.md, for enough microbatches to fill the pipeline.
 TEST(OneFOneB, HoldsPMinusRMicrobatchesPlusOnePerBarrier) {
     for (int p = 2; p <= 12; ++p) {
         for (int r = 0; r < p; ++r) {

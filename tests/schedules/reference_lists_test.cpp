@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists that other projects generate. The strings are those of schedule_oracles.json of the
-// schedules reference (section 14), unchanged, and those of section 4 of the vocabulary-parallelism
-// reference.
+// Lists that other projects generate, in each project's notation: several for `gpipe` and `1f1b`,
+// sail-sg/VocabularyParallelism for vocabulary and interlaced orders. `worked_...` are those rules
+// for p = 4, m = 8, one-based and with units written as one.
 #include "tests/schedules/notation.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace vocabpipe::testing {
 namespace {
 
 struct ReferenceCase {
-    std::string id;  ///< as in schedule_oracles.json; the section for worked lists
+    std::string id;
     std::string family;
     VocabMode mode;
     int microbatches;
@@ -147,7 +147,7 @@ const std::vector<ReferenceCase> kCases{
       "S6 IB1 F7 B5 S7 IB2 B6 IB3 B7 IB4 IB5 IB6 IB7",
       "IF0 IF1 IF2 IF3 IF4 F0 IF5 F1 IF6 F2 S0 B0 S1 B1 S2 B2 F3 S3 IF7 B3 F4 S4 B4 F5 S5 IB0 B5 "
       "F6 S6 IB1 B6 F7 S7 IB2 B7 IB3 IB4 IB5 IB6 IB7"}},
-    {"section_4_1",
+    {"worked_1f1b",
      "1f1b",
      VocabMode::none,
      8,
@@ -157,7 +157,7 @@ const std::vector<ReferenceCase> kCases{
       "F1 F2 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 F8 B6 B7 B8",
       "F1 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 F8 B7 B8",
       "F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7 F8 B8"}},
-    {"section_4_2",
+    {"worked_two_barriers",
      "1f1b",
      VocabMode::two_barriers,
      8,
@@ -171,7 +171,7 @@ const std::vector<ReferenceCase> kCases{
       "T6+S7 G1 F8 B5 T7+S8 G2 B6 T8 G3 B7 G4 B8 G5 G6 G7 G8",
       "E1 E2 E3 E4 E5 F1 S1 E6 F2 T1+S2 F3 B1 T2+S3 F4 B2 T3+S4 F5 B3 T4+S5 E7 F6 B4 T5+S6 E8 F7 "
       "B5 T6+S7 G1 F8 B6 T7+S8 G2 B7 T8 G3 B8 G4 G5 G6 G7 G8"}},
-    {"section_4_3",
+    {"worked_one_barrier",
      "1f1b",
      VocabMode::one_barrier,
      8,
@@ -185,7 +185,7 @@ const std::vector<ReferenceCase> kCases{
       "F7 B5 T6+S7 G2 F8 B6 T7+S8 G3 B7 G4 B8 G5 G6 G7 G8 T8",
       "E1 E2 E3 E4 E5 F1 S1 F2 B1 T1+S2 F3 B2 T2+S3 F4 B3 T3+S4 E6 F5 B4 T4+S5 E7 F6 B5 T5+S6 E8 "
       "G1 F7 B6 T6+S7 G2 F8 B7 T7+S8 G3 B8 G4 G5 G6 G7 G8 T8"}},
-    {"section_4_4",
+    {"worked_interlaced",
      "1f1b",
      VocabMode::interlaced,
      8,
@@ -226,8 +226,8 @@ TEST_P(ReferenceLists, AreReproducedPassForPass) {
 INSTANTIATE_TEST_SUITE_P(, ReferenceLists, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.id; });
 
-// Section 3.5 for odd p, where the reference project fails and has no lists: written out by hand
-// from the rule for p = 3, m = 8 (one-based, as there).
+// The interlaced rule for odd p, where sail-sg/VocabularyParallelism fails and has no lists:
+// written out by hand for p = 3, m = 8 (one-based, as there).
 TEST(InterlacedOneFOneB, FollowsTheRuleForAnOddNumberOfRanks) {
     const std::vector<std::string> expected{
         "E1 E2 F1 E3 F2 E4 F3 E5 F4 ST1 ST2 ST3 E6 B1 F5 ST4 E7 G1 B2 F6 ST5 E8 G2 B3 F7 ST6 G3 "

@@ -137,7 +137,7 @@ TEST(Registry, SetsPlacementShardMapsAndBarriersOfTheMode) {
     }
 }
 
-// Vocabulary-parallelism reference 3.6: the 8-GPU runs, q = 6V / (72h + 12s).
+// The 8-GPU runs of arXiv 2411.05288, q = 6V / (72h + 12s).
 TEST(LayersPerStage, MovesLayersAwayFromTheOutputLayerAsPublished) {
     const auto last_stage = [](double vocab_size) {
         const double q = 6 * vocab_size / (72 * 3072 + 12 * 2048);

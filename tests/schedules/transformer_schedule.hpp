@@ -10,7 +10,7 @@
 
 namespace vocabpipe::testing {
 
-/// F, I and W per chunk, for the formulas of the schedules reference, section 3.
+/// F, I and W per chunk, for the formulas of docs/schedules.md, "Which family".
 struct UnitCosts {
     int64_t f = 1, i = 1, w = 1;
     int64_t hop = 0;

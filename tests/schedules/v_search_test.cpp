@@ -16,7 +16,7 @@ int least_limit(int ranks) {
     return 2 * ((ranks + 1) / 3) + 2;
 }
 
-/// Bubble within the longest span at unit costs (schedules reference, section 3).
+/// Bubble within the longest span at unit costs (docs/schedules.md, `v-search`).
 int frontier(int ranks, int limit) {
     return 3 * ranks - 1 - 3 * limit + std::max(3 * ranks, ranks - 1 + 2 * (1 + (limit + 1) / 2));
 }
@@ -76,7 +76,8 @@ struct Bound {
     int64_t forward, input_gradient, weight_gradient, latency, makespan;
 };
 
-// p = 4, m = 8: what the pattern search reaches without refinement, of the reference.
+// p = 4, m = 8: what the published search reaches without refinement ("v_auto" of sail-sg's
+// zero-bubble repository).
 constexpr Bound kPatternBounds[] = {
     {4, 10, 12, 8, 1, 702},  {5, 10, 12, 8, 1, 672},  {6, 10, 12, 8, 1, 574},
     {7, 10, 12, 8, 1, 555},  {8, 10, 12, 8, 1, 529},  {4, 10, 20, 10, 1, 1066},
@@ -84,8 +85,8 @@ constexpr Bound kPatternBounds[] = {
     {8, 10, 20, 10, 1, 716}, {4, 10, 14, 6, 4, 892},  {5, 10, 14, 6, 4, 850},
     {6, 10, 14, 6, 4, 674},  {7, 10, 14, 6, 4, 652},  {8, 10, 14, 6, 4, 592},
 };
-// And with it: annealing of single passes by the reference reached 688, 972, 812, 568, 646, 712 and
-// 582; 766 at limit 6 for the second costs.
+// And with it: annealing of single passes by an independent program reached 688, 972, 812, 568,
+// 646, 712 and 582; 766 at limit 6 for the second costs.
 constexpr Bound kRefinedBounds[] = {
     {4, 10, 12, 8, 1, 684},  {4, 10, 20, 10, 1, 952}, {4, 10, 14, 6, 4, 804},
     {6, 10, 12, 8, 1, 568},  {6, 10, 20, 10, 1, 770}, {6, 10, 14, 6, 4, 642},

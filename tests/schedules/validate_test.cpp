@@ -340,7 +340,7 @@ TEST(Validate, RefusesAnOrderThatTheBarriersDoNotAllow) {
 
 TEST(Validate, AcceptsWhatLooksUnusual) {
     // A stage that mixes B with I and W, W out of order, descending backwards, fewer microbatches
-    // than ranks, two stages on one rank (V): schedules reference, end of section 9.
+    // than ranks, two stages on one rank (V).
     const Schedule schedules[] = {
         schedule_from({"0F0 0F1 0F2 0B0 0I1 0I2 0W2 0W1"}, 3, {0}),
         schedule_from({"0F0 0F1 0B1 0B0", "1F0 1F1 1B1 1B0"}, 2, {0, 1}),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expectations are the tables of the vocabulary-parallelism reference, sections 3.2 and 3.3.
+// The rule of vocabulary_slots.hpp as a table for 4 and 8 ranks, and the ratios where it changes.
 #include "schedules/vocabulary_slots.hpp"
 
 #include <gmock/gmock.h>

@@ -43,15 +43,15 @@ std::vector<T> downloaded(Device& device, const T* from, int64_t count) {
 /// Everything one microbatch leaves behind for the weight gradients.
 struct Trace {
     std::vector<Storage> x;           ///< [stage] input, then X
-    std::vector<Storage> kept;        ///< [stage]
+    std::vector<Storage> saved;       ///< [stage]
     std::vector<Storage> recomputed;  ///< [stage]
     std::vector<Storage> for_weight;  ///< [stage]
     std::vector<Storage> exp_logits;  ///< [shard]
     std::vector<Storage> factors;     ///< [shard]
     Storage dx;                       ///< gradient of the embedded tokens
 
-    [[nodiscard]] Saved saved(size_t stage) const {
-        return {.kept = kept[stage], .recomputed = recomputed[stage]};
+    [[nodiscard]] Activations activations(size_t stage) const {
+        return {.saved = saved[stage], .recomputed = recomputed[stage]};
     }
 };
 
@@ -173,12 +173,12 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
         modules.input->embed(ctx, mb, boundary(t.x[0]));
         for (size_t s = 0; s < modules.stages.size(); ++s) {
             const StageBytes& bytes = sizes.stages[s];
-            t.kept.push_back(storage(bytes.saved));
+            t.saved.push_back(storage(bytes.saved));
             t.recomputed.push_back(storage(bytes.recomputed));
             t.x.push_back(storage(boundary_bytes));
             Storage workspace = storage(bytes.forward_workspace);
-            modules.stages[s]->forward(ctx, mb, boundary(t.x[s]), boundary(t.x[s + 1]), t.saved(s),
-                                       workspace);
+            modules.stages[s]->forward(ctx, mb, boundary(t.x[s]), boundary(t.x[s + 1]),
+                                       t.activations(s), workspace);
         }
 
         const Tensor x = boundary(t.x.back());
@@ -224,8 +224,9 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
             t.for_weight[s] = storage(bytes.for_weight);
             t.dx = storage(boundary_bytes);
             Storage workspace = storage(bytes.input_gradient_workspace);
-            modules.stages[s]->backward_input(ctx, mb, boundary(dy), boundary(t.x[s]), t.saved(s),
-                                              boundary(t.dx), t.for_weight[s], workspace);
+            modules.stages[s]->backward_input(ctx, mb, boundary(dy), boundary(t.x[s]),
+                                              t.activations(s), boundary(t.dx), t.for_weight[s],
+                                              workspace);
             std::swap(dy, t.dx);
         }
         std::swap(dy, t.dx);
@@ -246,8 +247,8 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
             if (pass.op == Op::B || pass.op == Op::W) {
                 const size_t s = pass.stage;
                 Storage workspace = storage(sizes.stages[s].weight_gradient_workspace);
-                modules.stages[s]->backward_weight(ctx, mb, boundary(t.x[s]), t.saved(s),
-                                                   t.for_weight[s], workspace, !begun_stage[s]);
+                modules.stages[s]->backward_weight(ctx, mb, boundary(t.x[s]), t.activations(s),
+                                                   t.for_weight[s], workspace, begun_stage[s]);
                 begun_stage[s] = true;
             } else if (pass.op == Op::T) {
                 const auto k = static_cast<size_t>(shard - owners.begin());
@@ -259,7 +260,7 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
                     Tensor(t.exp_logits[k].data(), n,
                            exp_logits_columns(shard_parameters[k].weight.rows), config.dtype),
                     Tensor(t.factors[k].data(), n, StepSizes::kFactors, DType::fp32), workspace,
-                    !begun_output);
+                    begun_output);
                 begun_output = true;
             } else {
                 // Rows of this rank only; a row's gradient comes from its own rank's G passes.
@@ -269,7 +270,7 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
                 part.first_row = first;
                 part.gradient = part.gradient.row_range(first, rows);
                 ShardedInputLayer rows_of_rank(std::span(&part, 1));
-                rows_of_rank.gradient(ctx, mb, boundary(t.dx), !begun_input_rows);
+                rows_of_rank.gradient(ctx, mb, boundary(t.dx), begun_input_rows);
                 begun_input_rows = true;
             }
         }

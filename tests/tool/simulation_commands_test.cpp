@@ -45,8 +45,7 @@ std::string refused(const std::string& arguments, int exit_code) {
     return outcome.error;
 }
 
-// Schedules reference, section 3: with B = 2 F and free vocabulary layers 1F1B takes (m + p - 1) 3
-// F.
+// With B = 2 F and free vocabulary layers 1F1B takes (m + p - 1) 3 F (docs/schedules.md).
 TEST(SimulateCommand, PrintsTimeBubbleAndMemoryPerRank) {
     const TempFolder folder;
     const Outcome outcome = vocabpipe_in(
@@ -112,7 +111,7 @@ TEST(SimulateCommand, MakesTheOutputLayerAsHeavyAsItsRows) {
 }
 
 TEST(SimulateCommand, MovesLayersAwayFromTheOutputLayer) {
-    // 16 layers of 3 + 6, and an output layer of 8 x 9: the reference's rule keeps 0 for the last.
+    // 16 layers of 3 + 6, and an output layer of 8 x 9: layers_per_stage() keeps 0 for the last.
     const Json json = simulated(
         "1f1b --vocab-mode redistributed --pp 4 --microbatches 8 --costs 12,24,9 --num-layers 16");
     EXPECT_EQ(json.at("by_rank").at(3).at("busy"), 8 * 4 * 18);

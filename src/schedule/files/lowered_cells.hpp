@@ -31,12 +31,12 @@ struct TransferFault {
     std::string reason;
 };
 
-/// What is wrong with the transfers of a lowered file (rules V10, V12 and V13 of the schedules
-/// reference, section 9): one SEND after its producer and one RECV before its consumer on every
-/// edge between ranks, in one order at both ends of a channel; where there are WAIT_SEND, one after
-/// every SEND, and no rank waits for ever; passes of a sharded stage between UNSHARD and RESHARD;
-/// REDUCE_GRAD once and last, and its WAIT_REDUCE_GRAD, where there are any, before the next one on
-/// the rank. `schedule` is valid; `cells` are in order per rank.
+/// What is wrong with the transfers of a lowered file. There must be one SEND after its producer
+/// and one RECV before its consumer on every edge between ranks, in one order at both ends of a
+/// channel; where there are WAIT_SEND, one after every SEND, and no rank waits for ever; passes of
+/// a sharded stage between UNSHARD and RESHARD; REDUCE_GRAD once and last, and its
+/// WAIT_REDUCE_GRAD, where there are any, before the next one on the rank. `schedule` is valid;
+/// `cells` are in order per rank.
 [[nodiscard]] std::optional<TransferFault> find_transfer_fault(
     const Schedule& schedule, const std::vector<TransferCell>& cells);
 

@@ -18,7 +18,7 @@ struct Part {
     uint16_t rank = 0;
     Do what = Do::pass;
     uint8_t operand_count = 0;
-    bool overwrites = false;
+    bool accumulate = true;
     uint16_t reduction = 0;
     uint16_t group = 0;
     uint32_t item = 0;

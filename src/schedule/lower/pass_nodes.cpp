@@ -30,8 +30,8 @@ PassNodes::PassNodes(const Schedule& schedule, Graph& graph)
                     break;
             }
             if (last != nullptr) {
-                // The first pass of the step that adds to a weight's gradient overwrites it.
-                graph.pass_part(node).overwrites = *last == kNoNode;
+                // The first pass of the step that writes a weight's gradient does not add to it.
+                graph.pass_part(node).accumulate = *last != kNoNode;
                 *last = node;
             }
             add(rank, pass, node);

@@ -45,7 +45,7 @@ void add_program(Hash& hash, const Program& program, std::span<const SliceBlock>
     for (const Action& a : program.actions) {
         const Axis together = is_communication(a.what) ? flow.groups[a.group].axis : Axis::pipeline;
         hash.add(static_cast<int>(a.what) | static_cast<int>(a.lane) << 8 |
-                 static_cast<int>(a.overwrites) << 12 | a.reduction << 16);
+                 static_cast<int>(!a.accumulate) << 12 | a.reduction << 16);
         hash.add(static_cast<uint64_t>(a.group) << 32 | a.item);
         hash.add(order_at(a.order, together, mesh, slice));
     }

@@ -82,7 +82,7 @@ private:
                 action.what = part.what;
                 action.lane = n.lane;
                 action.operand_count = part.operand_count;
-                action.overwrites = part.overwrites;
+                action.accumulate = part.accumulate;
                 action.reduction = part.reduction;
                 action.group = part.group;
                 action.item = part.item;
@@ -239,9 +239,9 @@ std::vector<std::vector<SliceBlock>> blocks_of(const Dataflow& flow) {
 }
 
 /// Numbers among all become numbers among those that are kept, in the same order.
-class Kept {
+class UsedOnes {
 public:
-    explicit Kept(size_t all) : used_(all, false), number_(all, 0) {}
+    explicit UsedOnes(size_t all) : used_(all, false), number_(all, 0) {}
     void use(size_t i) { used_[i] = true; }
     /// After the last use(): copies of what is kept.
     template <typename T>
@@ -271,8 +271,8 @@ Lowered project(const Dataflow& flow, const std::vector<Place>& places, Mesh mes
 void take_own(Lowered& world, const Dataflow& flow) {
     for (size_t k = 0; k < world.pipeline.size(); ++k) {
         Program& program = world.pipeline[k];
-        Kept groups(flow.groups.size());
-        Kept reductions(flow.reductions.size());
+        UsedOnes groups(flow.groups.size());
+        UsedOnes reductions(flow.reductions.size());
         for (size_t named = 0; named <= kOutputConversion; ++named) reductions.use(named);
         for (const Action& action : program.actions) {
             if (action.what == Do::pass) continue;

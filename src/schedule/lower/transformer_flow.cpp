@@ -22,8 +22,8 @@ uint32_t TransformerFlow::forward(uint32_t j, uint32_t x) {
         const int rank = step_.rank_of(s);
         const uint32_t y =
             step_.add_boundary(rank, s == last ? Purpose::vocabulary : Purpose::boundary);
-        const Kept kept = forward_stage(s, j, x, y);
-        if (step_.backward) kept_.push_back(kept);
+        const Activations made = forward_stage(s, j, x, y);
+        if (step_.backward) activations_.push_back(made);
         if (s == last) return y;
         x = hand_on({rank, y, step_.passes.of_stage(Op::F, s, j)}, step_.rank_of(s + 1),
                     step_.passes.of_stage(Op::F, s + 1, j), Lane::forward, j);
@@ -31,7 +31,8 @@ uint32_t TransformerFlow::forward(uint32_t j, uint32_t x) {
     return x;
 }
 
-TransformerFlow::Kept TransformerFlow::forward_stage(int s, uint32_t j, uint32_t x, uint32_t y) {
+TransformerFlow::Activations TransformerFlow::forward_stage(int s, uint32_t j, uint32_t x,
+                                                            uint32_t y) {
     Graph& graph = step_.graph;
     const StageBytes& bytes = step_.sizes.stages[static_cast<size_t>(s)];
     const int rank = step_.rank_of(s);
@@ -77,32 +78,33 @@ void TransformerFlow::backward_stage(int s, uint32_t j, uint32_t dy, uint32_t dx
     const StageBytes& bytes = step_.sizes.stages[static_cast<size_t>(s)];
     const int rank = step_.rank_of(s);
     const auto stages = static_cast<size_t>(step_.schedule.stages);
-    const Kept& kept = kept_[static_cast<size_t>(j) * stages + static_cast<size_t>(s)];
+    const Activations& made =
+        activations_[static_cast<size_t>(j) * stages + static_cast<size_t>(s)];
     const uint32_t node = step_.passes.backward(s, j);
     if (step_.passes.is_split(s, j)) {
         const uint32_t for_weight = graph.add_buffer(rank, bytes.for_weight, Purpose::activation);
         graph.set_operands<Op::I>(
             node, {.dy = dy,
-                   .x = kept.x,
-                   .saved = kept.saved,
-                   .recomputed = kept.recomputed,
+                   .x = made.x,
+                   .saved = made.saved,
+                   .recomputed = made.recomputed,
                    .dx = dx,
                    .for_weight = for_weight,
                    .workspace = step_.add_workspace(rank, bytes.input_gradient_workspace)});
         const uint32_t weight = step_.passes.of_stage(Op::W, s, j);
         graph.set_operands<Op::W>(
-            weight, {.x = kept.x,
-                     .saved = kept.saved,
-                     .recomputed = kept.recomputed,
+            weight, {.x = made.x,
+                     .saved = made.saved,
+                     .recomputed = made.recomputed,
                      .for_weight = for_weight,
                      .workspace = step_.add_workspace(rank, bytes.weight_gradient_workspace)});
         graph.add_edge(node, weight);
     } else {
         graph.set_operands<Op::B>(
             node, {.dy = dy,
-                   .x = kept.x,
-                   .saved = kept.saved,
-                   .recomputed = kept.recomputed,
+                   .x = made.x,
+                   .saved = made.saved,
+                   .recomputed = made.recomputed,
                    .dx = dx,
                    .workspace = step_.add_workspace(rank, bytes.backward_workspace)});
     }

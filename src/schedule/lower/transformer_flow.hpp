@@ -23,19 +23,19 @@ public:
 
 private:
     /// Buffers that live from F, or R, to the end of the backward.
-    struct Kept {
+    struct Activations {
         uint32_t x = kNoBuffer;
         uint32_t saved = kNoBuffer;
         uint32_t recomputed = kNoBuffer;
     };
-    Kept forward_stage(int stage, uint32_t microbatch, uint32_t x, uint32_t y);
+    Activations forward_stage(int stage, uint32_t microbatch, uint32_t x, uint32_t y);
     void backward_stage(int stage, uint32_t microbatch, uint32_t dy, uint32_t dx);
     /// What a stage has made, as the next one's pass `to` gets it.
     uint32_t hand_on(const Endpoint& made, int to_rank, uint32_t to, Lane lane,
                      uint32_t microbatch);
 
     StepGraph& step_;
-    std::vector<Kept> kept_;  ///< [microbatch * stages + stage]
+    std::vector<Activations> activations_;  ///< [microbatch * stages + stage]
 };
 
 }  // namespace vocabpipe::lowering

@@ -4,10 +4,10 @@
 
 #include "kernels/bf16.hpp"
 #include "kernels/cuda/adamw.hpp"
-#include "kernels/cuda/norm.hpp"
+#include "kernels/cuda/sum_of_squares.hpp"
 #include "kernels/operators.hpp"
 #include "kernels/reference/adamw.hpp"
-#include "kernels/reference/norm.hpp"
+#include "kernels/reference/sum_of_squares.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 
 namespace vocabpipe::kernels::test {

@@ -7,7 +7,7 @@
 namespace vocabpipe::testing {
 namespace {
 
-// The three prefix traps of section 8: PyTorch's reader takes these without an error.
+// Cells of which PyTorch's reader takes a prefix, without an error.
 TEST(BrokenCsv, IsNotReadByPrefixes) {
     EXPECT_EQ(refused_csv("0F3,0BW3\n"),
               "a.csv: row 1, cell 2, \"0BW3\": BW is the full backward of PyTorch's old dialect: "

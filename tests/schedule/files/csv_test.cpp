@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examples of the schedules reference, section 8, and what the dialects mean.
+// Files as PyTorch writes them, and what the dialects mean.
 #include "tests/schedule/files/parse.hpp"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/norm.hpp"
+#include "kernels/host/sum_of_squares.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
-/// Adds the squares of `count` elements to lanes[(lane + i) % kLanes]; count + lane <= kNormBlock.
+/// Adds the squares of `count` elements to lanes[(lane + i) % kLanes]; count + lane <=
+/// kSquaresBlock.
 void add_squares(std::array<double, kLanes>& lanes, int64_t lane, const float* x, int64_t count) {
     int64_t i = 0;
     for (; i < count && (lane + i) % kLanes != 0; ++i) {
@@ -54,15 +55,15 @@ double sum_of_squares(Context& ctx, ConstTensor values) {
     }
     constexpr int64_t kBlocksAtOnce = 1024;
     std::array<double, kBlocksAtOnce> sums;
-    const int64_t blocks = (values.size() + kNormBlock - 1) / kNormBlock;
+    const int64_t blocks = (values.size() + kSquaresBlock - 1) / kSquaresBlock;
     double total = 0;
     for (int64_t first = 0; first < blocks; first += kBlocksAtOnce) {
         const int64_t now = std::min(kBlocksAtOnce, blocks - first);
-        parallel_ranges(ctx, now, now * kNormBlock, [&](int64_t from, int64_t to) {
+        parallel_ranges(ctx, now, now * kSquaresBlock, [&](int64_t from, int64_t to) {
             for (int64_t block = from; block < to; ++block) {
-                const int64_t begin = (first + block) * kNormBlock;
+                const int64_t begin = (first + block) * kSquaresBlock;
                 sums[static_cast<size_t>(block)] =
-                    block_sum(values, begin, std::min(begin + kNormBlock, values.size()));
+                    block_sum(values, begin, std::min(begin + kSquaresBlock, values.size()));
             }
         });
         for (int64_t block = 0; block < now; ++block) total += sums[static_cast<size_t>(block)];

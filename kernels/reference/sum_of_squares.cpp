@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/norm.hpp"
+#include "kernels/reference/sum_of_squares.hpp"
 
 #include "kernels/bf16.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/check.hpp"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/norm.hpp"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/sum_of_squares.hpp"
 
 namespace vocabpipe::kernels::cuda {
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/step.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "kernels/check.hpp"
+
+namespace vocabpipe::kernels::host {
+
+void weighted_sum(Context&, std::span<const float> values, std::span<const float> weights,
+                  double* sum) {
+    require(values.size() == weights.size(), "one weight per value");
+    double total = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+        total += static_cast<double>(values[i]) * static_cast<double>(weights[i]);
+    }
+    *sum = total;
+}
+
+void add_up(Context&, std::span<const double> values, double* sum) {
+    for (const double value : values) *sum += value;
+}
+
+void finish_report(Context&, std::span<const double> reports, int64_t slots, StepScalars* scalars) {
+    const auto count = static_cast<size_t>(slots);
+    const auto total = [&](size_t slot) {
+        double sum = 0;
+        for (size_t at = slot; at < reports.size(); at += count) sum += reports[at];
+        return sum;
+    };
+    double squares = 0;
+    for (size_t slot = 0; slot + 2 < count; ++slot) squares += total(slot);
+    StepScalars& s = *scalars;
+    s.grad_norm = std::sqrt(squares);
+    s.loss = total(count - 2);
+    s.stops = total(count - 1);
+    s.update = s.counted_tokens > 0 && std::isfinite(squares) && std::isfinite(s.loss) ? 1 : 0;
+    s.gradient_scale = s.clip_grad > 0
+                           ? static_cast<float>(std::min(1.0, s.clip_grad / (s.grad_norm + 1e-6)))
+                           : 1.0F;
+}
+
+}  // namespace vocabpipe::kernels::host
