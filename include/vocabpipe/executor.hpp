@@ -56,12 +56,11 @@ public:
     [[nodiscard]] uint64_t arena_bytes() const;
     /// For what is to run on this rank's device between steps.
     [[nodiscard]] Context& context();
-    /// What moves the device's memory between the ranks; not within a step.
-    [[nodiscard]] Transport& transport();
     /// For messages: which step runs.
     void set_step(int64_t step);
 
 private:
+    friend struct ExecutorInternals;  ///< src/runtime/executor_internals.hpp
     class Implementation;
     std::unique_ptr<Implementation> implementation_;
 };

@@ -13,10 +13,10 @@ namespace vocabpipe {
 /// UsageError for anything but "auto" and whole numbers from 1 to 2^30.
 [[nodiscard]] int receive_ahead_from(std::string_view text);
 
-/// What lower_receiving_early() made.
+/// What lower_step() made.
 struct EarlyReceives {
     std::vector<Program> programs;  ///< [rank of the world]
-    int receive_ahead = 1;          ///< LowerOptions::receive_ahead that was chosen
+    int receive_ahead = 1;          ///< LowerOptions::receive_ahead that was taken
 };
 
 /// lower() with the receives as early as it pays and memory allows: with 1 pass ahead, as soon as
@@ -28,5 +28,10 @@ struct EarlyReceives {
                                                   const CostModel& costs,
                                                   const LowerOptions& options = {},
                                                   const SimulateOptions& simulation = {});
+
+/// lower(), or lower_receiving_early() where LowerOptions::receive_ahead is 0.
+[[nodiscard]] EarlyReceives lower_step(const Schedule& schedule, const StepSizes& sizes,
+                                       const CostModel& costs, const LowerOptions& options,
+                                       const SimulateOptions& simulation = {});
 
 }  // namespace vocabpipe

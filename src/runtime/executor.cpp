@@ -4,6 +4,7 @@
 #include "kernels/operators.hpp"
 #include "src/runtime/clock_alignment.hpp"
 #include "src/runtime/device_batch.hpp"
+#include "src/runtime/executor_internals.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/loaded_program.hpp"
 #include "src/runtime/transport/transport.hpp"
@@ -715,8 +716,8 @@ uint64_t Executor::arena_bytes() const {
 Context& Executor::context() {
     return implementation_->context();
 }
-Transport& Executor::transport() {
-    return implementation_->transport();
+Transport& ExecutorInternals::transport(Executor& executor) {
+    return executor.implementation_->transport();
 }
 void Executor::set_step(int64_t step) {
     implementation_->set_step(step);

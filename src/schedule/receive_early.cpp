@@ -68,4 +68,12 @@ EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& s
     return {std::move(best.programs), best.receive_ahead};
 }
 
+EarlyReceives lower_step(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
+                         const LowerOptions& options, const SimulateOptions& simulation) {
+    if (options.receive_ahead == 0) {
+        return lower_receiving_early(schedule, sizes, costs, options, simulation);
+    }
+    return {lower(schedule, sizes, costs, options), options.receive_ahead};
+}
+
 }  // namespace vocabpipe

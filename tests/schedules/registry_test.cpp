@@ -72,8 +72,8 @@ TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
         change(options);
         return refusal("1f1b", options);
     };
-    EXPECT_EQ(refused([](auto& o) { o.ranks = 0; }), "--ranks 0: must be at least 1");
-    EXPECT_EQ(refused([](auto& o) { o.ranks = 65536; }), "--ranks 65536: must be at most 65535");
+    EXPECT_EQ(refused([](auto& o) { o.ranks = 0; }), "--pp 0: must be at least 1");
+    EXPECT_EQ(refused([](auto& o) { o.ranks = 65536; }), "--pp 65536: must be at most 65535");
     EXPECT_EQ(refused([](auto& o) { o.microbatches = -3; }),
               "--microbatches -3: must be at least 1");
     EXPECT_EQ(refused([](auto& o) { o.microbatches = std::numeric_limits<int>::max(); }),
