@@ -17,8 +17,8 @@ int main(int argc, char** argv) {
     return World::mpi().run_program("custom_trainer", [&](Communicator& world) {
         const ModelConfig model{.num_layers = 4, .vocab_size = 256};  // tokens are bytes
         // What every rank runs, in which order; all communication and memory, proved safe.
-        const StepPlan plan =
-            plan_step(model, {.ranks = world.size()}, {.name = "1f1b"}, {.microbatches = 8});
+        const StepPlan plan = plan_step(model, {.ranks = world.size()}, {.name = "1f1b"},
+                                        {.microbatches = 8, .micro_batch_size = 2});
         // This rank's layers, its shard of the vocabulary, and its optimizer.
         const auto device = make_host_device();
         TrainedRank rank(world, *device, plan);

@@ -118,6 +118,15 @@ TEST(StepPlan, TakesPassesThatExist) {
     EXPECT_EQ(plan.schedule.output, gpipe.output);
 }
 
+TEST(StepPlan, LeavesRoomForStagesOfOnesOwn) {
+    const ModelConfig model = tiny_gpt(0, {.vocab_size = 53});
+    const StageBytes mine{.saved = 640, .for_weight = 320, .backward_workspace = 320};
+    const StepPlan plan =
+        plan_step(model, {.ranks = kRanks}, {.name = "zb-h1", .stage_bytes = {3, mine}}, kWork);
+    EXPECT_EQ(plan.partition.layers_per_stage, std::vector<int>(3, 0));
+    for (const StageBytes& stage : plan.sizes.stages) EXPECT_EQ(stage.saved, 640);
+}
+
 TEST(StepPlan, RefusesWhatDoesNotFitTheStages) {
     const ModelConfig model = six_layers();
     EXPECT_THAT(

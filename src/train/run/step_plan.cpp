@@ -53,8 +53,10 @@ std::vector<int> even_layers(const ModelConfig& model, const StepSchedule& sched
     const auto trained = static_cast<double>(costs.mean(Op::F) + costs.mean(Op::B));
     const double again =
         schedule.recompute == Recompute::none ? 0 : static_cast<double>(costs.mean(Op::R));
-    return layers_per_stage(model.num_layers, placed.rank_of_stage, schedule.vocab_mode,
-                            output_layer_in_layers(model) * trained / (trained + again));
+    // A model without layers is one with stages of your own.
+    const double output =
+        model.num_layers == 0 ? 0 : output_layer_in_layers(model) * trained / (trained + again);
+    return layers_per_stage(model.num_layers, placed.rank_of_stage, schedule.vocab_mode, output);
 }
 
 /// The only place of the library's own trainers where programs are made.
