@@ -183,8 +183,8 @@ TEST_F(EvaluatedTraining, PlansAnArenaForTheLargestOfItsPrograms) {
     EXPECT_GE(planned(growing), planned(alone));
     const TrainingPlan plan(growing, std::vector<RankPlacement>(2));
     ASSERT_EQ(plan.steps().size(), 3U);
-    EXPECT_EQ(plan.steps()[plan.slot_of(4)].schedule.microbatches, 4);
-    EXPECT_EQ(plan.slot_of(6), 0U);
+    EXPECT_EQ(plan.steps()[plan.index_of(4)].schedule.microbatches, 4);
+    EXPECT_EQ(plan.index_of(6), 0U);
 }
 
 // --- batches that grow: sizes 2, 2, 4, 6, 6, 6

@@ -94,7 +94,7 @@ EvaluationMetrics EvaluationResult::metrics() const {
 Evaluation::Evaluation(const TrainingPlan& plan, TrainedRank& rank, EvaluationData data)
     : options_(plan.options()),
       data_(std::move(data)),
-      losses_(rank, plan.evaluation_slot(), shape_of(plan, data_)) {}
+      losses_(rank, plan.evaluation_index(), shape_of(plan, data_)) {}
 
 bool Evaluation::due(int64_t step) const {
     return step % options_.evaluation.interval == 0 || step == options_.train_iters;

@@ -67,7 +67,7 @@ public:
                    {.first_loss = first_loss_,
                     .last_loss = last_loss_,
                     .tokens_per_step = batch_size_ * options_.model.seq_length,
-                    .plan = slot_,
+                    .plan = index_,
                     .start_memory = start_memory_,
                     .snapshot_bytes =
                         saver_ ? static_cast<int64_t>(saver_->snapshot_bytes()) : int64_t{0}});
@@ -198,7 +198,7 @@ private:
     StepResult take_step() {
         const int64_t begin = now_ns();
         use_batch_size();
-        const StepPlan& plan = plan_->steps()[slot_];
+        const StepPlan& plan = plan_->steps()[index_];
         const StepBatch& batch =
             data_->batches().load(trained_->position().consumed_samples, plan.microbatches());
         batch_size_ = batch.global_batch_size();
@@ -208,13 +208,13 @@ private:
         }
         const double lr = learning_rate_.at(step() + 1);
         trained_->train_step(batch, lr,
-                             {.plan = slot_, .stop_request = limits_.request(log_.failed())});
+                             {.plan = index_, .stop_request = limits_.request(log_.failed())});
         const int64_t duration = now_ns() - begin;
 
         const StepResult result = trained_->report();
         const double seconds = static_cast<double>(duration) * 1e-9;
         limits_.step_took(seconds);
-        meter_.add_step(*trained_, slot_, plan.programs[static_cast<size_t>(rank_)], duration);
+        meter_.add_step(*trained_, index_, plan.programs[static_cast<size_t>(rank_)], duration);
         if (step() == start_.step + 1) first_loss_ = result.loss;
         last_loss_ = result.loss;
         const auto tokens = static_cast<double>(batch_size_ * options_.model.seq_length);
@@ -235,10 +235,10 @@ private:
 
     /// Chooses the plan of the next step.
     void use_batch_size() {
-        const size_t slot = plan_->slot_of(
+        const size_t index = plan_->index_of(
             plan_->batch_sizes().microbatches(trained_->position().consumed_samples));
-        if (slot == slot_) return;
-        slot_ = slot;
+        if (index == index_) return;
+        index_ = index;
         meter_.forget_durations();
     }
 
@@ -333,7 +333,7 @@ private:
     std::unique_ptr<const Checkpoint> checkpoint_;  ///< until its weights are in place
     std::optional<SaveFolder> save_folder_;         ///< on rank 0
     TrainingPosition start_;                        ///< before the first step of this run
-    size_t slot_ = 0;                               ///< of the plan, of the last step of training
+    size_t index_ = 0;  ///< of the plan's steps, the last one that trained
     RunLimits limits_;
     LearningRateSchedule learning_rate_;
     RunLog log_;

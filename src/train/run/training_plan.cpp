@@ -124,7 +124,7 @@ StepSchedule TrainingPlan::order() const {
             .reductions = options_.reductions};
 }
 
-size_t TrainingPlan::slot_of(int microbatches) const {
+size_t TrainingPlan::index_of(int microbatches) const {
     const auto found = std::find_if(steps_.begin(), steps_.end(), [&](const StepPlan& step) {
         return step.microbatches() == microbatches;
     });

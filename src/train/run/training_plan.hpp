@@ -47,10 +47,10 @@ public:
     /// Training with the full batch, with the smaller ones of a warm-up, then evaluation if there
     /// is any; with --skip-train evaluation alone. TrainedRank numbers them alike.
     [[nodiscard]] const std::vector<StepPlan>& steps() const { return steps_; }
-    /// Of a training step with that many microbatches.
-    [[nodiscard]] size_t slot_of(int microbatches) const;
+    /// In steps(), of the training step with that many microbatches.
+    [[nodiscard]] size_t index_of(int microbatches) const;
     /// The last one, of a run that evaluates.
-    [[nodiscard]] size_t evaluation_slot() const { return steps_.size() - 1; }
+    [[nodiscard]] size_t evaluation_index() const { return steps_.size() - 1; }
     // Of the full batch, or of the evaluation where nothing is trained.
     [[nodiscard]] const Schedule& schedule() const { return steps_.front().schedule; }
     [[nodiscard]] const ModelPartition& partition() const { return steps_.front().partition; }
