@@ -19,8 +19,8 @@
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/run/training_plan.hpp"
+#include "vocabpipe/context.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/executor.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -151,11 +151,8 @@ int64_t run(Communicator& communicator, const Options& o) {
     const TrainingPlan plan(t, find_placements(communicator));
     const std::unique_ptr<Device> device = make_host_device();
     ModelRank model(t.model, plan.partition(), plan.schedule(), rank, *device);
-    RankModules modules = model.modules();
-    StepSizes sizes = plan.sizes();
-    sizes.report_bytes = 0;  // nothing is trained
-    Executor executor(communicator, *device, modules, sizes, {.threads = 1});
-    model.initialise(executor.context(), 1234);
+    Context ctx({.threads = 1, .poll = {}, .operators = &device->operators()});
+    model.initialise(ctx, 1234);
 
     const std::string dd_file = o.folder + "/dd.bin";
     std::optional<SaveFolder> folder;
@@ -255,7 +252,7 @@ int64_t run(Communicator& communicator, const Options& o) {
             [&] {
                 const Checkpoint checkpoint(find_checkpoint(saved, false));
                 checkpoint.verify(communicator);
-                checkpoint.fill(model, executor.context());
+                checkpoint.fill(model, ctx);
             },
             [&] {
                 on_first([&] {

@@ -9,7 +9,7 @@
 // Model FLOPs of a step = 3 * tokens * (2 per weight of a matrix + attention, counted half).
 // step: by the host's clock. device: from the first action's begin to the last one's end, on GPUs
 // by their clock. aim: what the ratio of medians shall reach, where it was set.
-#include "benchmarks/step_bench.hpp"
+#include "benchmarks/timed_steps.hpp"
 #include "src/tool/devices.hpp"
 #include "vocabpipe/error.hpp"
 

@@ -6,7 +6,7 @@
 //
 // kept: model FLOP/s over those at the first vocabulary size, same mode. speedup: over the first
 // mode (plain). ideal: busiest rank's FLOPs in the plain pipeline over the mean rank's.
-#include "benchmarks/step_bench.hpp"
+#include "benchmarks/timed_steps.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/error.hpp"
 

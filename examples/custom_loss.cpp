@@ -5,12 +5,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "vocabpipe/executor.hpp"
-#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/open_tokens.hpp"
-#include "vocabpipe/optimizer_step.hpp"
-#include "vocabpipe/step_batch.hpp"
 #include "vocabpipe/token_dataset.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 using namespace vocabpipe;
 
@@ -86,28 +83,21 @@ private:
 /// On two ranks of this process.
 void train(const char* text, double gamma) {
     const ModelConfig model{.seq_length = 64};
-    const Schedule schedule = make_schedule("1f1b", {.ranks = 2,
-                                                     .microbatches = 4,
-                                                     .vocab_mode = VocabMode::two_barriers,
-                                                     .vocab_size = model.vocab_size});
-    const ModelPartition partition{.layers_per_stage = {1, 1}};
-    const StepSizes sizes = step_sizes(model, partition, schedule);
-    const auto programs = lower(schedule, sizes, TableCosts::uniform(2, 2, 1000, 2000, 500));
+    const StepPlan plan =
+        plan_step(model, {.ranks = 2}, {.name = "1f1b", .vocab_mode = VocabMode::two_barriers},
+                  {.microbatches = 4});
     const TokenDataset data(open_tokens(text, DataFormat::raw_u8), {.seq_length = 64});
     World::threads(2).run([&](Communicator& world) {
         const auto device = make_host_device();
-        ModelRank rank(model, partition, schedule, world.rank(), *device);
-        rank.replace_output(std::make_unique<FocalLoss>(*rank.output(), gamma));
-        OptimizerStep optimizer(rank, schedule, world.rank(), {});
-        Executor executor(world, *device, rank.modules(&optimizer), sizes);
-        executor.load(programs);
-        rank.initialise(executor.context(), 1234);
-        StepBatch batch(data, {.micro_batch_size = partition.micro_batch_size});
+        TrainedRank rank(
+            world, *device, plan, {.change_model = [&](ModelRank& mine) {
+                mine.replace_output(std::make_unique<FocalLoss>(*mine.output(), gamma));
+            }});
+        StepBatch batch(data, {.micro_batch_size = plan.partition.micro_batch_size});
         for (int step = 1; step <= 10; ++step) {
-            batch.load((step - 1) * batch.global_batch_size(), schedule.microbatches);
-            optimizer.begin_step(step, 3e-3F, batch.counted_tokens(), false);
-            executor.run_step(batch.microbatches());
-            const double loss = optimizer.result().loss;
+            batch.load(rank.position().consumed_samples, plan.microbatches());
+            rank.train_step(batch, 3e-3);
+            const double loss = rank.report().loss;
             if (world.rank() != 0 || step % 3 != 1) continue;
             std::printf("gamma %.0f   step %2d   loss %.4f\n", gamma, step, loss);
         }

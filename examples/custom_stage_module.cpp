@@ -7,20 +7,17 @@
 #include <numeric>
 #include <vector>
 
-#include "vocabpipe/executor.hpp"
-#include "vocabpipe/make_schedule.hpp"
-#include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/open_tokens.hpp"
-#include "vocabpipe/step_batch.hpp"
 #include "vocabpipe/token_dataset.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 using namespace vocabpipe;
 
 /// For x (N, h) in fp32 on the host; w (1, h).
 class TanhStage final : public StageModule {
 public:
-    explicit TanhStage(const StepSizes& sizes)
-        : n_(sizes.tokens), h_(sizes.hidden), memory_(2 * h_, 0.5F) {
+    explicit TanhStage(const ModelConfig& model)
+        : n_(model.seq_length), h_(model.hidden_size), memory_(2 * h_, 0.5F) {
         parameter_.weight = Tensor(memory_.data(), 1, h_, DType::fp32);
         parameter_.gradient = Tensor(memory_.data() + h_, 1, h_, DType::fp32);
     }
@@ -67,35 +64,28 @@ private:
 /// Between the library's embedding and output layer stand two stages of ours; ZB-H1 runs I and W.
 void check_gradients(const char* text) {
     const ModelConfig model{.num_layers = 0, .seq_length = 16, .init_std = 0.2F};
-    const Schedule schedule = make_schedule("zb-h1", {.ranks = 2,
-                                                      .microbatches = 4,
-                                                      .vocab_mode = VocabMode::one_barrier,
-                                                      .vocab_size = model.vocab_size});
-    const ModelPartition partition{.layers_per_stage = {0, 0}, .optimizer = false};
-    StepSizes sizes = step_sizes(model, partition, schedule);
-    for (StageBytes& stage : sizes.stages) stage = TanhStage(sizes).bytes();
-    const auto programs = lower(schedule, sizes, TableCosts::uniform(2, 2, 1000, 2000, 500));
+    const StepPlan plan = plan_step(model, {.ranks = 2},
+                                    {.name = "zb-h1", .stage_bytes = {2, TanhStage(model).bytes()}},
+                                    {.microbatches = 4, .optimizer = false});
     const TokenDataset data(open_tokens(text, DataFormat::raw_u8), {.seq_length = 16});
 
     World::threads(2).run([&](Communicator& world) {
         const auto device = make_host_device();
-        ModelRank rank(model, partition, schedule, world.rank(), *device);
-        TanhStage mine(sizes);
-        RankModules modules = rank.modules();
-        modules.stages[static_cast<size_t>(world.rank())] = &mine;
-        Executor executor(world, *device, modules, sizes);
-        executor.load(programs);
-        rank.initialise(executor.context(), 1234);
-        StepBatch batch(data, {.micro_batch_size = partition.micro_batch_size});
-        batch.load(0, schedule.microbatches);
+        auto owned = std::make_unique<TanhStage>(model);
+        TanhStage& mine = *owned;
+        TrainedRank rank(world, *device, plan, {.change_model = [&](ModelRank& of_rank) {
+                             of_rank.replace_stage(world.rank(), std::move(owned));
+                         }});
+        StepBatch batch(data, {.micro_batch_size = plan.partition.micro_batch_size});
+        batch.load(0, plan.microbatches());
         const auto loss = [&] {
-            executor.run_step(batch.microbatches());
+            rank.run(batch.microbatches());
             const auto losses = rank.output()->losses();
             return std::accumulate(losses.begin(), losses.end(), 0.0);
         };
         loss();
         // Along its gradient g the loss must grow at the rate |g|.
-        const std::vector<float> g(mine.dw(), mine.dw() + sizes.hidden);
+        const std::vector<float> g(mine.dw(), mine.dw() + model.hidden_size);
         const double length = std::sqrt(std::inner_product(g.begin(), g.end(), g.begin(), 0.0));
         for (int stage = 0; stage < world.size(); ++stage) {
             const auto loss_after = [&](double way) {  // every rank runs the step, one moves

@@ -10,14 +10,10 @@
 #include <cstdio>
 #include <vector>
 
-#include "vocabpipe/executor.hpp"
-#include "vocabpipe/flop_costs.hpp"
-#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/open_tokens.hpp"
-#include "vocabpipe/optimizer_step.hpp"
-#include "vocabpipe/step_batch.hpp"
 #include "vocabpipe/token_dataset.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 using namespace vocabpipe;
 
@@ -29,33 +25,20 @@ struct Run {
 Run train(const TokenDataset& data, const Mesh& mesh) {
     const int microbatches = 8 / mesh.data;  // of each replica
     const ModelConfig model{.num_layers = 2};
-    const Schedule schedule = make_schedule("1f1b", {.ranks = mesh.pipeline,
-                                                     .microbatches = microbatches,
-                                                     .vocab_mode = VocabMode::one_barrier,
-                                                     .vocab_size = model.vocab_size});
-    const ModelPartition partition{
-        .layers_per_stage =
-            layers_per_stage(model.num_layers, schedule.stages, VocabMode::one_barrier, 0),
-        .replicas = mesh.data};
-    const StepSizes sizes = step_sizes(model, partition, schedule);
-    const auto programs = lower(schedule, sizes, flop_costs(model, partition, schedule));
+    const StepPlan plan = plan_step(model, {.ranks = mesh.pipeline, .replicas = mesh.data},
+                                    {.name = "1f1b"}, {.microbatches = microbatches});
 
-    Run run{.optimizer_bytes = persistent_bytes(model, partition, schedule, 0).optimizer};
+    Run run{.optimizer_bytes = persistent_bytes(model, plan.partition, plan.schedule, 0).optimizer};
     World::threads(mesh.size()).run([&](Communicator& world) {
         const auto device = make_host_device();
-        ModelRank rank(model, partition, schedule, world.rank(), *device);
-        OptimizerStep optimizer(rank, schedule, world.rank(), {});
-        Executor executor(world, *device, rank.modules(&optimizer), sizes);
-        executor.load(programs);
-        rank.initialise(executor.context(), 1234);
-        StepBatch batch(data, {.micro_batch_size = partition.micro_batch_size,
+        TrainedRank rank(world, *device, plan);
+        StepBatch batch(data, {.micro_batch_size = plan.partition.micro_batch_size,
                                .replica = mesh.replica(world.rank()),
                                .replicas = mesh.data});
-        for (int step = 1; step <= 8; ++step) {
-            batch.load((step - 1) * batch.global_batch_size(), microbatches);
-            optimizer.begin_step(step, 1e-3F, batch.counted_tokens(), false);
-            executor.run_step(batch.microbatches());
-            if (world.rank() == 0) run.losses.push_back(optimizer.result().loss);
+        while (rank.position().step < 8) {
+            batch.load(rank.position().consumed_samples, microbatches);
+            rank.train_step(batch, 1e-3);
+            if (world.rank() == 0) run.losses.push_back(rank.report().loss);
         }
     });
     return run;

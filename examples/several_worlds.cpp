@@ -9,13 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "vocabpipe/executor.hpp"
-#include "vocabpipe/flop_costs.hpp"
-#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/open_tokens.hpp"
-#include "vocabpipe/optimizer_step.hpp"
-#include "vocabpipe/step_batch.hpp"
 #include "vocabpipe/token_dataset.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 using namespace vocabpipe;
 
@@ -25,29 +21,18 @@ constexpr int kMicrobatches = 4;
 /// Losses of the steps, on `ranks` threads of this process.
 std::vector<double> train(const TokenDataset& data, int ranks) {
     const ModelConfig model{.num_layers = 3};
-    const Schedule schedule = make_schedule("1f1b", {.ranks = ranks,
-                                                     .microbatches = kMicrobatches,
-                                                     .vocab_mode = VocabMode::one_barrier,
-                                                     .vocab_size = model.vocab_size});
-    const ModelPartition partition{
-        .layers_per_stage = layers_per_stage(model.num_layers, ranks, VocabMode::one_barrier, 0)};
-    const StepSizes sizes = step_sizes(model, partition, schedule);
-    const auto programs = lower(schedule, sizes, flop_costs(model, partition, schedule));
+    const StepPlan plan =
+        plan_step(model, {.ranks = ranks}, {.name = "1f1b"}, {.microbatches = kMicrobatches});
 
     std::vector<double> losses;
     World::threads(ranks).run([&](Communicator& world) {
         const auto device = make_host_device();
-        ModelRank rank(model, partition, schedule, world.rank(), *device);
-        OptimizerStep optimizer(rank, schedule, world.rank(), {});
-        Executor executor(world, *device, rank.modules(&optimizer), sizes);
-        executor.load(programs);
-        rank.initialise(executor.context(), 1234);  // the same weights for any number of ranks
-        StepBatch batch(data, {.micro_batch_size = partition.micro_batch_size});
-        for (int step = 1; step <= kSteps; ++step) {
-            batch.load((step - 1) * batch.global_batch_size(), kMicrobatches);
-            optimizer.begin_step(step, 1e-3F, batch.counted_tokens(), false);
-            executor.run_step(batch.microbatches());
-            if (world.rank() == 0) losses.push_back(optimizer.result().loss);
+        TrainedRank rank(world, *device, plan);  // the same weights for any number of ranks
+        StepBatch batch(data, {.micro_batch_size = plan.partition.micro_batch_size});
+        while (rank.position().step < kSteps) {
+            batch.load(rank.position().consumed_samples, kMicrobatches);
+            rank.train_step(batch, 1e-3);
+            if (world.rank() == 0) losses.push_back(rank.report().loss);
         }
     });
     return losses;

@@ -118,9 +118,9 @@ void require_at_most(std::string_view option, int64_t value, int64_t most) {
 }
 
 void check(const ScheduleOptions& options) {
-    require_at_least("--ranks", options.ranks, 1);
+    require_at_least("--pp", options.ranks, 1);
     // Stage numbers have 16 bits (Pass::stage).
-    require_at_most("--ranks", options.ranks, std::numeric_limits<uint16_t>::max());
+    require_at_most("--pp", options.ranks, std::numeric_limits<uint16_t>::max());
     require_at_least("--microbatches", options.microbatches, 1);
     // Far above any batch; keeps every count of the rules within an int.
     require_at_most("--microbatches", options.microbatches, 1 << 24);
@@ -141,7 +141,7 @@ void check(const ScheduleOptions& options) {
 void check_size(const ScheduleOptions& options) {
     constexpr int64_t kMostPasses = int64_t{1} << 25;  // F and B
     const int64_t of_microbatch = int64_t{2} * options.ranks * options.chunks;
-    require_at_most("--ranks x --chunks", of_microbatch / 2, kMostPasses / 2);
+    require_at_most("--pp x --chunks", of_microbatch / 2, kMostPasses / 2);
     const int64_t most = kMostPasses / of_microbatch;
     if (options.microbatches <= most) return;
     throw UsageError("--microbatches " + std::to_string(options.microbatches) + ": " +
@@ -308,8 +308,11 @@ Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options) {
 
 std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
                                   double output_layer_in_layers) {
-    require_at_least("--layers", num_layers, 0);
-    require_at_least("--stages", stages, 1);
+    require_at_least("--num-layers", num_layers, 0);
+    if (stages < 1) {
+        throw UsageError("a schedule of " + std::to_string(stages) +
+                         " stages: must have at least 1");
+    }
     const double q = output_layer_in_layers;
     if (!std::isfinite(q) || q < 0) {
         throw UsageError("output layer of " + std::to_string(q) +

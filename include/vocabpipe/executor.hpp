@@ -55,16 +55,17 @@ public:
     /// rank 0's host: ranks of other hosts are moved by what their clocks differ, found within half
     /// a round trip (src/runtime/clock_alignment.hpp). Collective.
     [[nodiscard]] Timeline gather_timeline(ProgramId id = 0);
+    /// This rank's, as it was loaded.
+    [[nodiscard]] const Program& program(ProgramId id = 0) const;
     /// Bytes allocated for the buffers of the programs loaded so far.
     [[nodiscard]] uint64_t arena_bytes() const;
     /// For what is to run on this rank's device between steps.
     [[nodiscard]] Context& context();
-    /// What moves the device's memory between the ranks; not within a step.
-    [[nodiscard]] Transport& transport();
     /// For messages: which step runs.
     void set_step(int64_t step);
 
 private:
+    friend struct ExecutorInternals;  ///< src/runtime/executor_internals.hpp
     class Implementation;
     std::unique_ptr<Implementation> implementation_;
 };

@@ -31,6 +31,8 @@ struct ModelPartition {
     bool training = true;                   ///< false: no gradients and moments either
     /// Of the device, which decide how large workspaces are; null: the host's.
     const kernels::Operators* operators = nullptr;
+    /// [global stage] of stages of your own (ModelRank::replace_stage); empty: the model's.
+    std::vector<StageBytes> stage_bytes = {};
 };
 
 /// Doubles that every rank reports at the end of a step: a sum of squares per logical parameter,
@@ -65,19 +67,18 @@ public:
     /// now on. It has the parameters of the layer that it replaces, which lives on, so that `layer`
     /// may build on it. UsageError where the rank has no output rows.
     void replace_output(std::unique_ptr<OutputLayer> layer);
+    /// Another module in place of a stage of this rank, which modules() gives from now on;
+    /// ModelPartition::stage_bytes must be those of all ranks' stages. Its parameters are its own:
+    /// neither parameters() nor the optimizer knows them. UsageError for a stage of another rank.
+    void replace_stage(int stage, std::unique_ptr<StageModule> module);
     /// Weights from the seed, the same for every number of ranks.
     void initialise(Context& ctx, uint64_t seed);
-    /// The layers of a model that is one stage, for one sequence of another length, at most
-    /// seq_length.
-    [[nodiscard]] TransformerStage whole_stage(int64_t length);
     /// What its tensors are kept on.
     [[nodiscard]] Device& device() { return device_; }
     /// Of the whole model.
     [[nodiscard]] const ModelConfig& config() const { return config_; }
     /// All parameters of this rank, by stage, then the input layer's and the output layer's rows.
     [[nodiscard]] std::span<Parameter> parameters();
-    /// For the library's own checkpoints and optimizer.
-    [[nodiscard]] ParameterStore& store() { return *store_; }
     [[nodiscard]] InputLayer* input() { return input_.get(); }  ///< null without input rows
     /// Null without output rows.
     [[nodiscard]] OutputLayer* output() {
@@ -89,6 +90,8 @@ public:
     [[nodiscard]] RankBucket bucket(size_t index) const;
 
 private:
+    friend struct ModelRankInternals;  ///< src/model/model_rank_internals.hpp
+
     /// Empty with learned positions.
     [[nodiscard]] ConstTensor rotary() const;
 
@@ -99,6 +102,7 @@ private:
     int threads_;
     DeviceMemory rotary_;                                    ///< rotary_table(), for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
+    std::vector<std::unique_ptr<StageModule>> replaced_;     ///< [global stage], mostly null
     std::unique_ptr<InputLayer> input_;
     std::vector<std::unique_ptr<OutputLayer>> outputs_;  ///< the last one counts
 };

@@ -26,6 +26,14 @@ struct OptimizerOptions {
     std::vector<ParameterGroup> groups;  ///< the first with a tensor counts
 };
 
+/// What a step begins with.
+struct StepStart {
+    int64_t step = 1;  ///< from 1, for the bias correction
+    float learning_rate = 0;
+    int64_t counted_tokens = 0;  ///< of all replicas; 0 skips the update
+    double stop_request = 0;     ///< what this rank adds to StepResult::stop_requests
+};
+
 /// What a step came to; equal on every rank.
 struct StepResult {
     double loss = 0;           ///< mean over the counted tokens
@@ -44,10 +52,8 @@ public:
     OptimizerStep(ModelRank& model, const Schedule& schedule, int rank, OptimizerOptions options);
     ~OptimizerStep() override;
 
-    /// Before every step. `step` counts from 1 (bias correction); counted_tokens 0 skips the
-    /// update.
-    /// `stop_request`: 0, or what this rank adds to StepResult::stop_requests.
-    void begin_step(int64_t step, float learning_rate, int64_t counted_tokens, double stop_request);
+    /// Before every step.
+    void begin_step(const StepStart& start);
     /// Of the last step; waits for the device.
     [[nodiscard]] StepResult result() const;
 

@@ -88,6 +88,9 @@ public:
     /// ranks of the process are woken with a CommunicationError and the first exception is
     /// rethrown.
     void run(const std::function<void(Communicator&)>& body);
+    /// run() for main(): prints what is thrown as "PROGRAM: error: ...", once where all ranks agree
+    /// on it, and ends the other processes where this one fails alone. Returns the exit code.
+    int run_program(const char* program, const std::function<void(Communicator&)>& body);
     /// Tells the launcher that this process failed alone, so that it ends the others (MPI_Abort);
     /// in a world of threads it does nothing. Errors that all ranks agreed on need no abort.
     void abort(int exit_code) noexcept;

@@ -3,6 +3,7 @@
 
 #include "kernels/operators.hpp"
 #include "src/model/input_layer.hpp"
+#include "src/model/model_rank_internals.hpp"
 #include "src/model/output_layer.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/parameters.hpp"
@@ -115,7 +116,9 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     sizes.tokens = partition.micro_batch_size * config.seq_length;
     sizes.hidden = config.hidden_size;
     sizes.dtype = config.dtype;
+    sizes.stages = partition.stage_bytes;
     for (const StageLayers& stage : stages_of(config, partition)) {
+        if (!partition.stage_bytes.empty()) break;
         sizes.stages.push_back(TransformerStage(config, stage_options(partition, stage),
                                                 operators_of(partition), {}, {})
                                    .bytes());
@@ -224,18 +227,28 @@ void ModelRank::replace_output(std::unique_ptr<OutputLayer> layer) {
     outputs_.push_back(std::move(layer));
 }
 
+void ModelRank::replace_stage(int stage, std::unique_ptr<StageModule> module) {
+    const auto s = static_cast<size_t>(stage);
+    if (s >= stages_.size() || stages_[s] == nullptr) {
+        throw UsageError("replace_stage: stage " + std::to_string(stage) +
+                         " is not on this rank; give one of its own");
+    }
+    replaced_.resize(stages_.size());
+    replaced_[s] = std::move(module);
+}
+
 RankBucket ModelRank::bucket(size_t index) const {
     return store_->bucket(index);
 }
 
-TransformerStage ModelRank::whole_stage(int64_t length) {
-    ModelConfig config = config_;
+TransformerStage ModelRankInternals::whole_stage(ModelRank& model, int64_t length) {
+    ModelConfig config = model.config_;
     config.seq_length = length;
     const ModelPartition alone{.layers_per_stage = {config.num_layers},
-                               .threads_per_rank = threads_};
+                               .threads_per_rank = model.threads_};
     return TransformerStage(config, stage_options(alone, stages_of(config, alone).front()),
-                            device_.operators(), stages_.front()->parameters(),
-                            rotary().row_range(0, length));
+                            model.device_.operators(), model.stages_.front()->parameters(),
+                            model.rotary().row_range(0, length));
 }
 
 ConstTensor ModelRank::rotary() const {
@@ -245,7 +258,10 @@ ConstTensor ModelRank::rotary() const {
 
 RankModules ModelRank::modules(StepModule* step) {
     RankModules modules;
-    for (const auto& stage : stages_) modules.stages.push_back(stage.get());
+    for (size_t s = 0; s < stages_.size(); ++s) {
+        StageModule* const other = replaced_.empty() ? nullptr : replaced_[s].get();
+        modules.stages.push_back(other != nullptr ? other : stages_[s].get());
+    }
     modules.input = input();
     modules.output = output();
     modules.step = step;

@@ -2,7 +2,7 @@
 #include "src/model/next_token.hpp"
 
 #include "kernels/operators.hpp"
-#include "src/model/transformer_stage.hpp"
+#include "src/model/model_rank_internals.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::vector<float> NextToken::logits(Context& ctx, std::span<const int32_t> toke
                              .labels = {},
                              .loss_gradient = {}};
 
-    TransformerStage stage = model_.whole_stage(length);
+    TransformerStage stage = ModelRankInternals::whole_stage(model_, length);
     if (buffers_.length != length) {
         buffers_ = {};  // frees the old ones first
         const StageBytes bytes = stage.bytes();

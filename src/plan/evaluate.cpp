@@ -3,9 +3,9 @@
 
 #include "src/plan/list_memory.hpp"
 #include "src/plan/step_model.hpp"
+#include "vocabpipe/make_order.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/simulate.hpp"
-#include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -100,14 +100,9 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
 }  // namespace
 
 Schedule order_passes(const PlanOptions& options, const Candidate& candidate, int microbatches) {
-    ScheduleOptions wanted =
-        step_model(options, unit_costs(options), candidate, microbatches).generate;
-    if (options.recompute == Recompute::none) return make_schedule(candidate.schedule, wanted);
-    const PassCosts costs = wanted.costs;
-    return with_recomputation(costs, [&](const PassCosts& longer) {
-        wanted.costs = longer;
-        return make_schedule(candidate.schedule, wanted);
-    });
+    return make_order(
+        {.name = candidate.schedule, .recompute = options.recompute != Recompute::none},
+        step_model(options, unit_costs(options), candidate, microbatches).generate);
 }
 
 PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,

@@ -2,6 +2,7 @@
 #include "vocabpipe/executor.hpp"
 
 #include "src/runtime/clock_alignment.hpp"
+#include "src/runtime/executor_internals.hpp"
 #include "src/runtime/run_step.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -77,6 +78,7 @@ public:
         }
     }
 
+    [[nodiscard]] const Program& program(ProgramId id) const { return loaded(id).program; }
     [[nodiscard]] const Timeline& timeline(ProgramId id) const { return loaded(id).timeline; }
 
     [[nodiscard]] Timeline gather_timeline(ProgramId id) {
@@ -151,6 +153,9 @@ void Executor::load(const std::vector<Program>& programs, ProgramId id) {
 void Executor::run_step(std::span<const Microbatch> microbatches, ProgramId id) {
     implementation_->run_step(microbatches, id);
 }
+const Program& Executor::program(ProgramId id) const {
+    return implementation_->program(id);
+}
 const Timeline& Executor::timeline(ProgramId id) const {
     return implementation_->timeline(id);
 }
@@ -163,8 +168,8 @@ uint64_t Executor::arena_bytes() const {
 Context& Executor::context() {
     return implementation_->context();
 }
-Transport& Executor::transport() {
-    return implementation_->transport();
+Transport& ExecutorInternals::transport(Executor& executor) {
+    return executor.implementation_->transport();
 }
 void Executor::set_step(int64_t step) {
     implementation_->set_step(step);

@@ -3,6 +3,10 @@
 
 #include "vocabpipe/error.hpp"
 
+#include <atomic>
+#include <cstdio>
+#include <new>
+
 namespace vocabpipe {
 
 World::World(std::unique_ptr<Implementation> implementation)
@@ -43,6 +47,36 @@ int World::size() const {
 }
 void World::run(const std::function<void(Communicator&)>& body) {
     implementation_->run(body);
+}
+int World::run_program(const char* program, const std::function<void(Communicator&)>& body) {
+    std::atomic<bool> owns_first = false;
+    const auto report = [&](const char* what, ExitCode code) {
+        std::fflush(stdout);
+        std::fprintf(stderr, "%s: error: %s\n", program, what);
+        return static_cast<int>(code);
+    };
+    const auto fail = [&](const char* what, ExitCode code) {
+        const int reported = report(what, code);
+        abort(reported);
+        return reported;
+    };
+    try {
+        run([&](Communicator& communicator) {
+            if (communicator.rank() == 0) owns_first = true;
+            body(communicator);
+        });
+    } catch (const AgreedError& error) {
+        if (owns_first) return report(error.what(), error.exit_code());
+        return static_cast<int>(error.exit_code());
+    } catch (const Error& error) {
+        return fail(error.what(), error.exit_code());
+    } catch (const std::bad_alloc&) {
+        return fail("out of memory; use a smaller model or microbatch, or fewer ranks per host",
+                    ExitCode::out_of_memory);
+    } catch (const std::exception& error) {
+        return fail(error.what(), ExitCode::failed);
+    }
+    return 0;
 }
 void World::abort(int exit_code) noexcept {
     implementation_->abort(exit_code);

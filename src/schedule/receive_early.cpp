@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<int, 4> kBetween{2, 3, 4, 8};
 
 struct Candidate {
-    std::vector<Program> programs;
+    Lowered lowered;
     int receive_ahead = 1;
     int64_t step_ns = 0;
     uint64_t arena_bytes = 0;  ///< of the fullest rank
@@ -43,10 +43,10 @@ EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& s
     const auto lowered = [&](int receive_ahead) {
         LowerOptions with = options;
         with.receive_ahead = receive_ahead;
-        Candidate made{.programs = lower(schedule, sizes, costs, with),
+        Candidate made{.lowered = lower_world(schedule, sizes, costs, with),
                        .receive_ahead = receive_ahead};
-        made.step_ns = simulate(made.programs, costs, simulation).summary.step_ns;
-        for (const Program& program : made.programs) {
+        made.step_ns = simulate(made.lowered.all(), costs, simulation).summary.step_ns;
+        for (const Program& program : made.lowered.pipeline) {
             made.arena_bytes = std::max(made.arena_bytes, program.arena_bytes);
         }
         return made;
@@ -65,7 +65,15 @@ EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& s
         }
         take(std::move(soonest));
     }
-    return {std::move(best.programs), best.receive_ahead};
+    return {std::move(best.lowered), best.receive_ahead};
+}
+
+EarlyReceives lower_step(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
+                         const LowerOptions& options, const SimulateOptions& simulation) {
+    if (options.receive_ahead == 0) {
+        return lower_receiving_early(schedule, sizes, costs, options, simulation);
+    }
+    return {lower_world(schedule, sizes, costs, options), options.receive_ahead};
 }
 
 }  // namespace vocabpipe

@@ -9,7 +9,7 @@
 #include "src/tool/usage_text.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/local_search.hpp"
-#include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/make_order.hpp"
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/with_recomputation.hpp"
@@ -318,28 +318,23 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
         step.title += ", " + std::string(to_string(recompute)) + " recomputation";
     }
     // Costs depend on stages and shards alone, and the order of the passes on the costs.
-    step.schedule = is_file ? from_file : placement_of(name, options);
+    const OrderSource source{.name = name,
+                             .passes = is_file ? &from_file : nullptr,
+                             .recompute = recompute != Recompute::none && !own_recomputation};
+    step.schedule = placement_of(source, options);
     check_size(step.schedule, most_passes);
-    if (is_file && !complete_file) {
-        place_vocabulary(step.schedule, options.vocab_mode, options.vocab_size);
-    }
     set_costs(step, flags, options.vocab_mode, recompute, profile);
     if (step.costs.communication != CommunicationOrder::lanes) {
         step.title += ", communication order " + std::string(to_string(step.costs.communication));
     }
-    const PassCosts costs = PassCosts::of(step.costs, step.sizes, step.schedule);
+    options.costs = PassCosts::of(step.costs, step.sizes, step.schedule);
     options.search_moves = flags.search_moves;
     ProgressLine line(/*everywhere=*/true);
     options.search_progress = [&](int64_t done) {
         line.show("searched " + std::to_string(done) + " of " +
                   std::to_string(options.search_moves) + " moves");
     };
-    const auto order = [&](const PassCosts& under) {
-        options.costs = under;
-        return is_file ? finish_schedule(from_file, options) : make_schedule(name, options);
-    };
-    const bool inserts = recompute != Recompute::none && !own_recomputation;
-    step.schedule = inserts ? with_recomputation(costs, order) : order(costs);
+    step.schedule = make_order(source, options);
     return step;
 }
 
@@ -347,16 +342,11 @@ SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& fl
     SimulatedStep result;
     result.step = make_step(schedule, flags, kMostPassesToLower);
     const ScheduledStep& step = result.step;
-    result.receive_ahead = receive_ahead_from(flags.receive_ahead);
-    if (result.receive_ahead == 0) {
-        EarlyReceives early =
-            lower_receiving_early(step.schedule, step.sizes, step.costs, {}, step.options);
-        result.programs = std::move(early.programs);
-        result.receive_ahead = early.receive_ahead;
-    } else {
-        result.programs =
-            lower(step.schedule, step.sizes, step.costs, {.receive_ahead = result.receive_ahead});
-    }
+    const EarlyReceives made =
+        lower_step(step.schedule, step.sizes, step.costs,
+                   {.receive_ahead = receive_ahead_from(flags.receive_ahead)}, step.options);
+    result.programs = made.lowered.all();
+    result.receive_ahead = made.receive_ahead;
     result.simulation = simulate(result.programs, step.costs, step.options);
     return result;
 }

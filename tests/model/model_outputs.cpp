@@ -17,14 +17,15 @@
 #include <string>
 #include <vector>
 
+#include "src/model/model_rank_internals.hpp"
 #include "src/model/next_token.hpp"
-#include "src/model/parameter_store.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 namespace {
 
@@ -70,7 +71,8 @@ struct Results {
         const std::lock_guard lock(mutex);
         for (size_t i = 0; i < model.parameters().size(); ++i) {
             const Parameter& p = model.parameters()[i];
-            for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
+            for (const ModelTensor& t :
+                 stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])]) {
                 const HeldRows held = held_rows(p, t);
                 const Tensor rows = held.of(p.gradient);
                 std::vector<float>& whole = gradients[t.name];
@@ -96,15 +98,15 @@ void run_ranks(const Arguments& a, const Checkpoint& checkpoint, const ModelConf
                                .vocab_mode = a.ranks > 1 ? VocabMode::one_barrier : VocabMode::none,
                                .vocab_size = config.vocab_size});
     const ModelPartition partition = testing::even_partition(config, schedule, 1);
-    const StepSizes sizes = step_sizes(config, partition, schedule);
-    const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
+    const StepPlan plan =
+        plan_step(config, partition, schedule,
+                  TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500));
     World::threads(a.ranks).run([&](Communicator& communicator) {
         const std::unique_ptr<Device> device = make_host_device();
-        ModelRank model(config, partition, schedule, communicator.rank(), *device);
-        Executor executor(communicator, *device, model.modules(), sizes, {});
-        checkpoint.fill(model, executor.context());
-        executor.load(lower(schedule, sizes, costs));
-        executor.run_step(batch.microbatches());
+        TrainedRank rank(communicator, *device, plan, {.initialise = false});
+        ModelRank& model = rank.model();
+        checkpoint.fill(model, rank.context());
+        rank.run(batch.microbatches());
         results.add(model);
         if (a.save.empty()) return;
         std::optional<SaveFolder> folder;

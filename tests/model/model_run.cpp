@@ -9,6 +9,7 @@
 
 #include "kernels/bf16.hpp"
 #include "src/model/parameters.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 namespace vocabpipe::testing {
 
@@ -65,18 +66,18 @@ Tensors random_weights(const ModelConfig& config, uint64_t seed) {
 Gradients run_with_weights(const ModelConfig& config, const Schedule& schedule, const Batch& batch,
                            const Tensors& weights) {
     const ModelPartition partition = even_partition(config, schedule, batch.sequences);
-    const StepSizes sizes = step_sizes(config, partition, schedule);
-    const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
+    const StepPlan plan =
+        plan_step(config, partition, schedule,
+                  TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500));
     Gradients result;
     std::mutex mutex;
     World::threads(schedule.ranks, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
         const std::unique_ptr<Device> device = make_host_device();
-        ModelRank model(config, partition, schedule, communicator.rank(), *device);
-        Executor executor(communicator, *device, model.modules(), sizes,
-                          {.poison_dead_buffers = true});
+        TrainedRank rank(communicator, *device, plan,
+                         {.initialise = false, .poison_dead_buffers = true});
+        ModelRank& model = rank.model();
         set_weights(model, weights);
-        executor.load(lower(schedule, sizes, costs));
-        executor.run_step(batch.microbatches());
+        rank.run(batch.microbatches());
         const std::lock_guard lock(mutex);
         for (const Parameter& p : model.parameters()) {
             const bool output_side = config.tied && p.counted_elsewhere;

@@ -6,6 +6,7 @@
 #include "tests/support/schedule_cases.hpp"
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/step_plan.hpp"
 
 #include <functional>
 #include <memory>
@@ -55,14 +56,13 @@ inline void CudaPipeline::run() const {
             make_device ? make_device(rank, options) : make_cuda_device(options);
         ModelPartition partition = even_partition(config, schedule, 1);
         partition.operators = &device->operators();
-        const StepSizes sizes = step_sizes(config, partition, schedule);
-        const std::vector<Program> programs = lower(schedule, sizes, costs);
+        const StepPlan plan = plan_step(config, partition, schedule, costs);
         ModelRank model(config, partition, schedule, rank, *device);
         RankModules modules = model.modules();
         if (change_modules) change_modules(rank, modules);
-        Executor executor(communicator, *device, modules, sizes);
+        Executor executor(communicator, *device, modules, plan.sizes);
         model.initialise(executor.context(), 7);
-        executor.load(programs);
+        executor.load(plan.lowered);
         const std::vector<Microbatch> microbatches_of_step = batch.microbatches();
         for (int step = 1; step <= steps; ++step) {
             executor.set_step(step);
@@ -71,7 +71,7 @@ inline void CudaPipeline::run() const {
             if (after_step) after_step(rank, step);
             if (later_timeout_seconds > 0) communicator.set_timeout(later_timeout_seconds);
         }
-        if (at_end) at_end(communicator, executor, programs);
+        if (at_end) at_end(communicator, executor, plan.lowered.all());
     };
     World world = World::threads(ranks, {.timeout_seconds = timeout_seconds});
     world.run([&](Communicator& communicator) {

@@ -3,8 +3,8 @@
 // steps nothing large is allocated any more: malloc() and its relatives are this program's own.
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/make_schedule.hpp"
-#include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/simulate.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 #include <gtest/gtest.h>
 
@@ -186,10 +186,9 @@ protected:
         partition_.threads_per_rank = s.threads;
         partition_.optimizer = true;
         // From the configuration alone: no model, no world, no tensor.
-        sizes_ = step_sizes(config_, partition_, schedule_);
         TableCosts costs = TableCosts::uniform(kRanks, kRanks, 1000, 2000, 500);
         costs.latency_ns = 10;
-        programs_ = lower(schedule_, sizes_, costs);
+        plan_ = plan_step(config_, partition_, schedule_, costs);
     }
 
     /// Calls `between` on every rank before each step, once all ranks are there.
@@ -199,33 +198,24 @@ protected:
         const Batch batch = random_batch(config_, kMicrobatches, 4, 1);
         world.run([&](Communicator& communicator) {
             const std::unique_ptr<Device> device = make_host_device();
-            ModelRank model(config_, partition_, schedule_, communicator.rank(), *device);
-            OptimizerStep optimizer(model, schedule_, communicator.rank(), {});
-            RankModules modules = model.modules();
-            modules.step = &optimizer;
-            Executor executor(communicator, *device, modules, sizes_,
-                              {.threads = GetParam().threads});
-            model.initialise(executor.context(), 7);
-            executor.load(programs_);
+            TrainedRank rank(communicator, *device, plan_, {.seed = 7});
             const std::vector<Microbatch> microbatches = batch.microbatches();
             for (int step = 0; step < steps; ++step) {
                 communicator.barrier();
                 if (communicator.rank() == 0) between(step);
                 communicator.barrier();
-                optimizer.begin_step(step + 1, 1e-3F, batch.counted_tokens, false);
-                executor.run_step(microbatches);
+                rank.train_step(microbatches, batch.counted_tokens, 1e-3);
             }
             communicator.barrier();
             const std::lock_guard lock(mutex_);
-            after(communicator.rank(), executor, optimizer);
+            after(communicator.rank(), rank);
         });
     }
 
     ModelConfig config_;
     Schedule schedule_;
     ModelPartition partition_;
-    StepSizes sizes_;
-    std::vector<Program> programs_;
+    StepPlan plan_;
     std::mutex mutex_;
 };
 
@@ -237,9 +227,9 @@ TEST_P(StepMemory, HasNoLargeAllocationAfterTheFirstTwoSteps) {
         [&](int step) {
             if (step == 2) watch = std::make_unique<Watch>();
         },
-        [&](int /*rank*/, Executor& /*executor*/, OptimizerStep& optimizer) {
+        [&](int /*rank*/, TrainedRank& trained) {
             EXPECT_EQ(g_large.allocations, 0U) << "the largest has " << g_large.largest << " bytes";
-            EXPECT_TRUE(optimizer.result().updated);  // the optimizer was in it
+            EXPECT_TRUE(trained.report().updated);  // the optimizer was in it
         });
     watch.reset();
     if (g_large_onednn.allocations > 0) {
@@ -251,11 +241,11 @@ TEST_P(StepMemory, HasNoLargeAllocationAfterTheFirstTwoSteps) {
 TEST_P(StepMemory, TakesAnArenaOfThePlannedSizeAndNotMore) {
     run(
         1, [](int) {},
-        [&](int rank, Executor& executor, OptimizerStep&) {
-            const Program& program = programs_[static_cast<size_t>(rank)];
-            EXPECT_EQ(executor.arena_bytes(), program.arena_bytes);
+        [&](int rank, TrainedRank& trained) {
+            const Program program = plan_.lowered.of(rank);
+            EXPECT_EQ(trained.executor().arena_bytes(), program.arena_bytes);
             // And that figure is of the size that the model's largest tensors ask for.
-            const int64_t n = sizes_.tokens;
+            const int64_t n = plan_.sizes.tokens;
             const int64_t rows = schedule_.output.rows(rank);
             EXPECT_GT(program.arena_bytes,
                       static_cast<uint64_t>(n * rows * size_of(config_.dtype)));
@@ -265,12 +255,12 @@ TEST_P(StepMemory, TakesAnArenaOfThePlannedSizeAndNotMore) {
 TEST_P(StepMemory, NeverHasTwoBuffersAliveInOnePlaceByTheClock) {
     run(
         2, [](int) {},
-        [&](int rank, Executor& executor, OptimizerStep&) {
+        [&](int rank, TrainedRank& trained) {
             // Alive from the begin of the first to the end of the last span that uses it.
-            const Program& program = programs_[static_cast<size_t>(rank)];
+            const Program program = plan_.lowered.of(rank);
             std::vector<int64_t> born(program.buffers.size(), INT64_MAX);
             std::vector<int64_t> dead(program.buffers.size(), INT64_MIN);
-            for (const Span& span : executor.timeline().spans) {
+            for (const Span& span : trained.executor().timeline().spans) {
                 for (const uint32_t b : program.operands_of(program.actions[span.action])) {
                     if (b == kNoBuffer) continue;
                     born[b] = std::min(born[b], span.begin_ns);

@@ -606,6 +606,31 @@ TEST(WorldOfThreads, WorldIsOfUseAgainAfterAFailedRun) {
     }
 }
 
+TEST(WorldOfThreads, RunProgramPrintsAnErrorOnceAndReturnsItsExitCode) {
+    World world = World::threads(3, {.timeout_seconds = 10});
+    const auto outcome = [&](const std::function<void(Communicator&)>& body) {
+        ::testing::internal::CaptureStderr();
+        const int code = world.run_program("me", body);
+        return std::pair(code, ::testing::internal::GetCapturedStderr());
+    };
+    EXPECT_EQ(outcome([](Communicator&) {}), std::pair(0, std::string()));
+    const auto agreed = [](Communicator& c) {
+        c.agree([&] {
+            if (c.rank() == 2) throw InputFileError("x: is damaged");
+        });
+    };
+    EXPECT_EQ(outcome(agreed), std::pair(3, std::string("me: error: x: is damaged\n")));
+    const auto alone = [](Communicator& c) {
+        if (c.rank() == 1) throw UsageError("--flag: is wrong");
+        c.barrier();
+    };
+    EXPECT_EQ(outcome(alone), std::pair(2, std::string("me: error: --flag: is wrong\n")));
+    const auto other = [](Communicator&) { throw std::runtime_error("odd"); };
+    EXPECT_EQ(outcome(other), std::pair(1, std::string("me: error: odd\n")));
+    const auto memory = [](Communicator&) { throw std::bad_alloc(); };
+    EXPECT_EQ(outcome(memory).first, 4);
+}
+
 TEST(WorldOfThreads, RefusesImpossibleNumbersOfRanks) {
     EXPECT_THROW((void)World::threads(0), UsageError);
     EXPECT_THROW((void)World::threads(-3), UsageError);

@@ -6,6 +6,7 @@
 #include "vocabpipe/explain.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/simulate.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 #include <gtest/gtest.h>
 
@@ -34,25 +35,22 @@ Executed execute(const std::string& family, VocabMode mode, int p, int m) {
     const Schedule schedule = make_schedule(
         family, {.ranks = p, .microbatches = m, .vocab_mode = mode, .vocab_size = 53});
     const ModelPartition partition = even_partition(config, schedule, 2);
-    const StepSizes sizes = step_sizes(config, partition, schedule);
     const Batch batch = random_batch(config, m, 2, 1);
     Executed result;
     result.costs = TableCosts::uniform(p, p, 1000, 2000, 500);
     result.costs.latency_ns = 10;
-    result.programs = lower(schedule, sizes, result.costs);
+    const StepPlan plan = plan_step(config, partition, schedule, result.costs);
+    result.programs = plan.lowered.all();
     std::mutex mutex;
     World world = World::threads(p, {.timeout_seconds = 30});
     world.run([&](Communicator& communicator) {
         const std::unique_ptr<Device> device = make_host_device();
-        ModelRank model(config, partition, schedule, communicator.rank(), *device);
-        Executor executor(communicator, *device, model.modules(), sizes);
-        model.initialise(executor.context(), 7);
-        executor.load(result.programs);
+        TrainedRank rank(communicator, *device, plan, {.seed = 7});
         const std::vector<Microbatch> microbatches = batch.microbatches();
         for (int step = 0; step < 2; ++step) {
-            executor.run_step(microbatches);
+            rank.run(microbatches);
         }
-        Timeline all = executor.gather_timeline();
+        Timeline all = rank.gather_timeline();
         const std::lock_guard lock(mutex);
         result.timeline = std::move(all);
     });

@@ -47,10 +47,10 @@ TEST(ReceiveEarly, IsNeverSlowerAndTakesHardlyMoreMemory) {
                 const StepSizes sizes = sizes_for(schedule);
                 const Made before = made_by(lower(schedule, sizes, costs), costs);
                 const EarlyReceives early = lower_receiving_early(schedule, sizes, costs);
-                const Made after = made_by(early.programs, costs);
+                const Made after = made_by(early.lowered.all(), costs);
                 EXPECT_LE(after.step_ns, before.step_ns);
                 EXPECT_LE(after.arena_bytes, before.arena_bytes + before.arena_bytes / 100);
-                EXPECT_EQ(find_deadlock(early.programs), std::nullopt);
+                EXPECT_EQ(find_deadlock(early.lowered), std::nullopt);
                 EXPECT_EQ(after.step_ns<before.step_ns, early.receive_ahead> 1);
                 if (latency == 0 && mode == VocabMode::none) {
                     EXPECT_EQ(early.receive_ahead, 1);
@@ -75,7 +75,7 @@ TEST(ReceiveEarly, HidesTheWaitOfGPipe) {
     const int64_t listed = time_passes(schedule, options.costs).makespan;
     const int64_t before = simulate(lower(schedule, sizes, costs), costs).summary.makespan_ns;
     const EarlyReceives early = lower_receiving_early(schedule, sizes, costs);
-    const int64_t after = simulate(early.programs, costs).summary.makespan_ns;
+    const int64_t after = simulate(early.lowered.all(), costs).summary.makespan_ns;
     EXPECT_GT(before, listed + listed / 20);
     EXPECT_LE(after, listed + 50);  // and the reports at the end of the step
 }

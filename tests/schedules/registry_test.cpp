@@ -16,6 +16,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using ::testing::ThrowsMessage;
 
 std::string refusal(std::string_view name, const ScheduleOptions& options) {
     try {
@@ -72,8 +73,8 @@ TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
         change(options);
         return refusal("1f1b", options);
     };
-    EXPECT_EQ(refused([](auto& o) { o.ranks = 0; }), "--ranks 0: must be at least 1");
-    EXPECT_EQ(refused([](auto& o) { o.ranks = 65536; }), "--ranks 65536: must be at most 65535");
+    EXPECT_EQ(refused([](auto& o) { o.ranks = 0; }), "--pp 0: must be at least 1");
+    EXPECT_EQ(refused([](auto& o) { o.ranks = 65536; }), "--pp 65536: must be at most 65535");
     EXPECT_EQ(refused([](auto& o) { o.microbatches = -3; }),
               "--microbatches -3: must be at least 1");
     EXPECT_EQ(refused([](auto& o) { o.microbatches = std::numeric_limits<int>::max(); }),
@@ -170,8 +171,10 @@ TEST(LayersPerStage, DoesNotRoundUpWhatIsWhole) {
 }
 
 TEST(LayersPerStage, RefusesWhatIsNoNumberOfLayers) {
-    EXPECT_THROW((void)layers_per_stage(-1, 2, VocabMode::none, 0), UsageError);
-    EXPECT_THROW((void)layers_per_stage(4, 0, VocabMode::none, 0), UsageError);
+    EXPECT_THAT([] { (void)layers_per_stage(-1, 2, VocabMode::none, 0); },
+                ThrowsMessage<UsageError>("--num-layers -1: must be at least 0"));
+    EXPECT_THAT([] { (void)layers_per_stage(4, 0, VocabMode::none, 0); },
+                ThrowsMessage<UsageError>("a schedule of 0 stages: must have at least 1"));
     EXPECT_THROW((void)layers_per_stage(4, 2, VocabMode::redistributed, -1), UsageError);
     EXPECT_THROW((void)layers_per_stage(4, 2, VocabMode::redistributed,
                                         std::numeric_limits<double>::infinity()),

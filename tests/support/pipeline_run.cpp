@@ -2,6 +2,7 @@
 #include "tests/support/pipeline_run.hpp"
 
 #include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 #include <cstring>
 #include <mutex>
@@ -96,18 +97,15 @@ Gradients run_pipeline(World& world, const ModelConfig& config, const ModelParti
             options.make_device ? options.make_device(communicator.rank()) : make_host_device();
         ModelPartition of_device = partition;
         of_device.operators = &device->operators();
-        const StepSizes sizes = step_sizes(config, of_device, schedule);
-        const std::vector<Program> programs =
-            lower(schedule, sizes, costs,
-                  {.receive_ahead = options.receive_ahead, .reductions = options.reductions});
-        ModelRank model(config, of_device, schedule, communicator.rank(), *device);
-        Executor executor(communicator, *device, model.modules(), sizes,
-                          {.poison_dead_buffers = options.poison});
-        model.initialise(executor.context(), seed);
-        executor.load(programs);
+        const StepPlan plan =
+            plan_step(config, of_device, schedule, costs,
+                      {.receive_ahead = options.receive_ahead, .reductions = options.reductions});
+        TrainedRank rank(communicator, *device, plan,
+                         {.seed = seed, .poison_dead_buffers = options.poison});
+        ModelRank& model = rank.model();
         const std::vector<Microbatch> microbatches = batch.microbatches();
         for (int step = 0; step < options.steps; ++step) {
-            executor.run_step(microbatches);
+            rank.run(microbatches);
         }
         Gradients mine;
         for (const auto& part : communicator.all_gather(serialise(model, config.tied))) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that evaluate, and runs whose batches grow, through train().
 #include "src/train/checkpoint/checkpoint_folder.hpp"
-#include "src/train/run/training_plan.hpp"
+#include "src/train/measure/planned_memory.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/choice_file.hpp"
 #include "tests/train/data/expect_error.hpp"
@@ -170,7 +170,7 @@ TEST_F(EvaluatedTraining, RefusesFlagsThatMakeNoSense) {
 
 TEST_F(EvaluatedTraining, PlansAnArenaForTheLargestOfItsPrograms) {
     const auto planned = [](const TrainOptions& o) {
-        return TrainingPlan(o, std::vector<RankPlacement>(2)).planned_bytes(0);
+        return planned_bytes(TrainingPlan(o, std::vector<RankPlacement>(2)), 0);
     };
     const TrainOptions o = options();
     TrainOptions alone = runs_.options();
@@ -183,8 +183,8 @@ TEST_F(EvaluatedTraining, PlansAnArenaForTheLargestOfItsPrograms) {
     EXPECT_GE(planned(growing), planned(alone));
     const TrainingPlan plan(growing, std::vector<RankPlacement>(2));
     ASSERT_EQ(plan.steps().size(), 3U);
-    EXPECT_EQ(plan.steps()[plan.program_of(4)].schedule.microbatches, 4);
-    EXPECT_EQ(plan.program_of(6), 0U);
+    EXPECT_EQ(plan.steps()[plan.index_of(4)].schedule.microbatches, 4);
+    EXPECT_EQ(plan.index_of(6), 0U);
 }
 
 // --- batches that grow: sizes 2, 2, 4, 6, 6, 6

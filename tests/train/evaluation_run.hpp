@@ -32,19 +32,17 @@ auto evaluate_on_threads(const EvaluationSetup& setup, const Body& body) {
                                                          .vocab_size = setup.config.vocab_size}));
     ModelPartition partition = even_partition(setup.config, schedule, setup.micro_batch_size);
     partition.training = false;
-    const StepSizes sizes = step_sizes(setup.config, partition, schedule);
-    const auto programs = lower(
-        schedule, sizes, TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500));
+    // The second of the rank's plans, as in a run that trains.
+    const std::vector<StepPlan> plans(
+        2, plan_step(setup.config, partition, schedule,
+                     TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500)));
     std::invoke_result_t<Body, SequenceLosses&> result{};
     std::mutex mutex;
     World::threads(setup.ranks, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
         const std::unique_ptr<Device> device = make_host_device();
-        ModelRank model(setup.config, partition, schedule, communicator.rank(), *device);
-        Executor executor(communicator, *device, model.modules(), sizes,
-                          {.poison_dead_buffers = true});
-        model.initialise(executor.context(), setup.seed);
-        executor.load(programs, 1);
-        SequenceLosses losses(communicator, executor, 1, *device, model.output(),
+        TrainedRank rank(communicator, *device, plans,
+                         {.seed = setup.seed, .poison_dead_buffers = true});
+        SequenceLosses losses(rank, 1,
                               {.micro_batch_size = setup.micro_batch_size,
                                .seq_length = setup.config.seq_length,
                                .microbatches = setup.microbatches,

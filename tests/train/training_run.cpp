@@ -8,6 +8,7 @@
 
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 namespace vocabpipe::testing {
 
@@ -77,25 +78,20 @@ Training train_on_threads(const TrainingSetup& setup) {
             setup.make_device ? setup.make_device(rank) : make_host_device();
         ModelPartition of_device = partition;
         of_device.operators = &device->operators();
-        const StepSizes sizes = step_sizes(setup.config, of_device, schedule);
-        ModelRank model(setup.config, of_device, schedule, rank, *device);
-        OptimizerStep optimizer(model, schedule, rank, setup.optimizer);
-        RankModules modules = model.modules();
-        modules.step = &optimizer;
-        Executor executor(communicator, *device, modules, sizes, {.poison_dead_buffers = true});
-        model.initialise(executor.context(), setup.seed);
-        executor.load(lower_world(schedule, sizes, costs));
+        const StepPlan plan = plan_step(setup.config, of_device, schedule, costs);
+        TrainedRank trained(
+            communicator, *device, plan,
+            {.optimizer = setup.optimizer, .seed = setup.seed, .poison_dead_buffers = true});
         std::vector<StepResult> results;
         for (int step = 1; step <= setup.steps; ++step) {
             const Batch batch = toy_batch(setup, step);
-            optimizer.begin_step(step, static_cast<float>(setup.learning_rate.at(step)),
-                                 batch.counted_tokens, false);
             const Batch mine = part_of(batch, mesh.replica(rank), mesh.data);
-            executor.run_step(mine.microbatches());
-            results.push_back(optimizer.result());
+            trained.train_step(mine.microbatches(), batch.counted_tokens,
+                               setup.learning_rate.at(step));
+            results.push_back(trained.report());
         }
         const std::lock_guard lock(mutex);
-        for (const Parameter& p : model.parameters()) {
+        for (const Parameter& p : trained.parameters()) {
             if (!p.exp_avg) continue;  // shares a weight
             place(result.weights, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.master,
                   *device);

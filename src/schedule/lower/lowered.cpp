@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/lowered.hpp"
 
-#include "src/schedule/action_costs.hpp"
 #include "src/schedule/lower/slice.hpp"
+#include "src/schedule/ops.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -14,13 +14,12 @@ namespace {
 /// Communication of a program, each kind with each group once; a group of one needs no connection.
 template <typename Visit>
 void each_route(const Program& program, Visit&& visit) {
-    constexpr size_t kKinds = static_cast<size_t>(Do::reduce) + 1;
-    std::vector<bool> seen(program.groups.size() * kLanes * kKinds, false);
+    std::vector<bool> seen(program.groups.size() * kLanes * kActions.size(), false);
     for (const Action& action : program.actions) {
         if (!is_communication(action.what)) continue;
         const Do what = transfer_kind(action.what);
         const size_t lane = action.group * size_t{kLanes} + static_cast<size_t>(action.lane);
-        const size_t key = lane * kKinds + static_cast<size_t>(what);
+        const size_t key = lane * kActions.size() + static_cast<size_t>(what);
         if (!seen[key]) visit(what, action.lane, program.groups[action.group]);
         seen[key] = true;
     }

@@ -2,7 +2,7 @@
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
 #include "kernels/operators.hpp"
-#include "src/model/parameter_store.hpp"
+#include "src/model/model_rank_internals.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
@@ -339,17 +339,18 @@ void Checkpoint::verify(const std::function<void()>& poll) const {
 void Checkpoint::fill(ModelRank& model, Context& ctx) const {
     Device& device = model.device();
     const std::vector<std::vector<ModelTensor>> stored = model_tensors(config_);
-    std::vector<Parameter>& parameters = model.store().parameters();
+    std::vector<Parameter>& parameters = ModelRankInternals::store(model).parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         Parameter& p = parameters[i];
-        if (model.store().shares_weight(i)) continue;
-        const auto& tensors = stored[static_cast<size_t>(model.store().ids()[i])];
+        if (ModelRankInternals::store(model).shares_weight(i)) continue;
+        const auto& tensors =
+            stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])];
         for (const ModelTensor& t : tensors) {
             const HeldRows held = held_rows(p, t);
             read_rows(device, weight(t.name), t.transposed, t.rows, held.first,
-                      held.of(model.store().values_of(i)));
+                      held.of(ModelRankInternals::store(model).values_of(i)));
         }
-        model.store().take_values(ctx, i);
+        ModelRankInternals::store(model).take_values(ctx, i);
         if (!optimizer_) continue;
         for (const ModelTensor& t : tensors) {
             const HeldRows owned = owned_rows(p, t);

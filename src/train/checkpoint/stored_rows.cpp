@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/stored_rows.hpp"
 
-#include "src/model/parameter_store.hpp"
+#include "src/model/model_rank_internals.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 
@@ -54,11 +54,12 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
                        .offset = plans[file].at(name).begin + before});
     };
     const std::vector<std::vector<ModelTensor>> stored = model_tensors(model.config());
-    const std::vector<Parameter>& parameters = model.store().parameters();
+    const std::vector<Parameter>& parameters = ModelRankInternals::store(model).parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         const Parameter& p = parameters[i];
         if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
-        for (const ModelTensor& t : stored[static_cast<size_t>(model.store().ids()[i])]) {
+        for (const ModelTensor& t :
+             stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])]) {
             const HeldRows owned = owned_rows(p, t);
             if (!t.transposed) {
                 add(t.name, owned, p.owned.of(p.weight), false);

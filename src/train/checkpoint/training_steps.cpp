@@ -11,14 +11,15 @@
 
 namespace vocabpipe {
 
-void save_step(Communicator& communicator, ModelRank& model, const std::string& folder,
-               const TrainingPosition& position) {
+void save_step(TrainedRank& rank, const std::string& folder) {
+    Communicator& communicator = rank.communicator();
+    const TrainingPosition& position = rank.position();
     std::optional<SaveFolder> held;  // on one rank
     communicator.agree([&] {
         if (communicator.rank() == 0) held.emplace(folder, position.step - 1, std::string());
     });
-    CheckpointSaver saver(communicator, model, held ? &*held : nullptr, {.root = folder});
-    const ModelConfig& config = model.config();
+    CheckpointSaver saver(communicator, rank.model(), held ? &*held : nullptr, {.root = folder});
+    const ModelConfig& config = rank.model().config();
     saver.begin({.step = position.step,
                  .consumed_samples = position.consumed_samples,
                  .seq_length = config.seq_length,
@@ -29,8 +30,9 @@ void save_step(Communicator& communicator, ModelRank& model, const std::string& 
     static_cast<void>(saver.finish());
 }
 
-std::optional<TrainingPosition> load_step(Communicator& communicator, ModelRank& model,
-                                          Context& ctx, const std::string& folder) {
+bool load_step(TrainedRank& rank, const std::string& folder) {
+    Communicator& communicator = rank.communicator();
+    ModelRank& model = rank.model();
     std::string found;  // by one rank: another may look while a step is being saved
     communicator.agree([&] {
         if (communicator.rank() != 0 || is_before_first_step(folder)) return;
@@ -43,7 +45,7 @@ std::optional<TrainingPosition> load_step(Communicator& communicator, ModelRank&
     const std::vector<std::byte> first =
         communicator.all_gather(std::as_bytes(std::span(found))).front();
     found.assign(reinterpret_cast<const char*>(first.data()), first.size());
-    if (found.empty()) return std::nullopt;
+    if (found.empty()) return false;
     std::optional<Checkpoint> checkpoint;
     communicator.agree([&] {
         checkpoint.emplace(CheckpointSource{.folder = found, .training = true});
@@ -56,10 +58,11 @@ std::optional<TrainingPosition> load_step(Communicator& communicator, ModelRank&
                              std::to_string(config.seq_length) + "; give the same length");
     });
     checkpoint->verify(communicator);
-    communicator.agree([&] { checkpoint->fill(model, ctx); });
+    communicator.agree([&] { checkpoint->fill(model, rank.context()); });
     const TrainingState& state = *checkpoint->state();
-    return TrainingPosition{
-        .step = state.step, .consumed_samples = state.consumed_samples, .seed = state.seed};
+    rank.set_position(
+        {.step = state.step, .consumed_samples = state.consumed_samples, .seed = state.seed});
+    return true;
 }
 
 }  // namespace vocabpipe

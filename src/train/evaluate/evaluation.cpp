@@ -12,10 +12,9 @@ namespace vocabpipe {
 
 namespace {
 
-EvaluationShape shape_of(const TrainOptions& options, const TrainingPlan& plan,
-                         const EvaluationData& data) {
-    return {.micro_batch_size = options.micro_batch_size,
-            .seq_length = options.model.seq_length,
+EvaluationShape shape_of(const TrainingPlan& plan, const EvaluationData& data) {
+    return {.micro_batch_size = plan.options().micro_batch_size,
+            .seq_length = plan.options().model.seq_length,
             .microbatches = plan.microbatches(),
             .mesh = plan.mesh(),
             .loss_rank = plan.schedule().output.owners().front(),
@@ -92,12 +91,10 @@ EvaluationMetrics EvaluationResult::metrics() const {
     return found;
 }
 
-Evaluation::Evaluation(Communicator& world, const TrainOptions& options, const TrainingPlan& plan,
-                       TrainedRank& trained, Device& device, EvaluationData data)
-    : options_(options),
+Evaluation::Evaluation(const TrainingPlan& plan, TrainedRank& rank, EvaluationData data)
+    : options_(plan.options()),
       data_(std::move(data)),
-      losses_(world, *trained.executor, plan.evaluation_program(), device, trained.model->output(),
-              shape_of(options, plan, data_)) {}
+      losses_(rank, plan.evaluation_index(), shape_of(plan, data_)) {}
 
 bool Evaluation::due(int64_t step) const {
     return step % options_.evaluation.interval == 0 || step == options_.train_iters;

@@ -7,9 +7,8 @@
 #include "src/train/evaluate/validation_loss.hpp"
 #include "src/train/log/metrics_file.hpp"
 #include "src/train/options/train_options.hpp"
-#include "src/train/run/trained_rank.hpp"
-#include "vocabpipe/mesh.hpp"
-#include "vocabpipe/world.hpp"
+#include "src/train/run/training_plan.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -54,9 +53,8 @@ struct EvaluationResult {
 /// The evaluations of a run: of the same samples every time, so that their results compare.
 class Evaluation {
 public:
-    /// All must outlive it but the data.
-    Evaluation(Communicator& world, const TrainOptions& options, const TrainingPlan& plan,
-               TrainedRank& trained, Device& device, EvaluationData data);
+    /// Plan and rank must outlive it.
+    Evaluation(const TrainingPlan& plan, TrainedRank& rank, EvaluationData data);
 
     /// Every --eval-interval steps, and after the last one.
     [[nodiscard]] bool due(int64_t step) const;

@@ -8,14 +8,8 @@
 
 namespace vocabpipe {
 
-SequenceLosses::SequenceLosses(Communicator& world, Executor& executor, ProgramId program,
-                               Device& device, OutputLayer* output, const EvaluationShape& shape)
-    : world_(world),
-      executor_(executor),
-      program_(program),
-      device_(device),
-      output_(output),
-      shape_(shape) {
+SequenceLosses::SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationShape& shape)
+    : rank_(rank), plan_(plan), world_(rank.communicator()), output_(rank.output()), shape_(shape) {
     const auto per_microbatch = static_cast<size_t>(shape.micro_batch_size * shape.seq_length);
     const size_t total = per_microbatch * static_cast<size_t>(shape.microbatches);
     tokens_.resize(total);
@@ -87,7 +81,7 @@ void SequenceLosses::load(int64_t first_microbatch, int64_t count, const Fill& f
 
 void SequenceLosses::run(std::vector<SequenceLoss>& mine) {
     if (output_ != nullptr) output_->evaluate_sequences(shape_.micro_batch_size);
-    executor_.run_step(microbatches_, program_);
+    rank_.run(microbatches_, plan_);
     if (output_ != nullptr) output_->evaluate_sequences(0);
     if (shape_.mesh.pipeline_rank(world_.rank()) != shape_.loss_rank) return;
     if (output_->losses().size() != sums_.size()) {
@@ -95,8 +89,8 @@ void SequenceLosses::run(std::vector<SequenceLoss>& mine) {
             "evaluation: the output layer has no losses by sequence; implement "
             "OutputLayer::evaluate_sequences()");
     }
-    device_.download(reinterpret_cast<const std::byte*>(output_->losses().data()),
-                     std::as_writable_bytes(std::span(sums_)));
+    rank_.device().download(reinterpret_cast<const std::byte*>(output_->losses().data()),
+                            std::as_writable_bytes(std::span(sums_)));
     const auto length = static_cast<std::ptrdiff_t>(shape_.seq_length);
     for (size_t row = 0; row < sums_.size(); ++row) {
         const auto labels = labels_.begin() + static_cast<std::ptrdiff_t>(row) * length;

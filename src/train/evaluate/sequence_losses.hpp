@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/device.hpp"
-#include "vocabpipe/executor.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/modules.hpp"
-#include "vocabpipe/world.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +37,7 @@ struct SequenceRow {
         first_visible;  ///< Microbatch's, 0 at first; empty unless separate_documents
 };
 
-/// Runs the evaluation program of a run (`program` of the executor) over sequences: the plain
+/// Runs the evaluation plan of a rank over sequences: the plain
 /// cross-entropy of each, without label smoothing and z-loss, whatever the schedule. Sequence i is
 /// in microbatch i / micro batch of the evaluation, and microbatch j * d + r is replica r's:
 /// losses depend on neither d nor the order of the passes.
@@ -48,9 +46,8 @@ public:
     /// Writes a sequence.
     using Fill = std::function<void(int64_t sequence, const SequenceRow& row)>;
 
-    /// All must outlive it; `output` is null without output rows.
-    SequenceLosses(Communicator& world, Executor& executor, ProgramId program, Device& device,
-                   OutputLayer* output, const EvaluationShape& shape);
+    /// `plan`: of those that the rank holds. The rank must outlive it.
+    SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationShape& shape);
 
     /// Of sequences 0 .. count - 1, on every rank. `fill` is called for this replica's sequences,
     /// and may throw: all ranks then end alike. Collective.
@@ -60,11 +57,10 @@ private:
     void load(int64_t first_microbatch, int64_t count, const Fill& fill);
     void run(std::vector<SequenceLoss>& mine);
 
+    TrainedRank& rank_;
+    size_t plan_;
     Communicator& world_;
-    Executor& executor_;
-    ProgramId program_;
-    Device& device_;
-    OutputLayer* output_;
+    OutputLayer* output_;  ///< null without output rows
     EvaluationShape shape_;
     std::vector<int32_t> tokens_, labels_;  ///< of a step, sequence by sequence
     std::vector<int32_t> first_visible_;

@@ -2,11 +2,20 @@
 #include "src/train/log/run_outputs.hpp"
 
 #include "src/support/output_check.hpp"
+#include "src/support/output_file.hpp"
 
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
 namespace vocabpipe {
+
+std::string trace_path(const TrainOptions& options, const Mesh& mesh) {
+    const std::string schedule = std::filesystem::path(options.schedule).stem().string();
+    return options.trace_dir + "/" + schedule + "-" + std::string(to_string(options.vocab_mode)) +
+           "-p" + std::to_string(mesh.pipeline) +
+           (mesh.data == 1 ? "" : "d" + std::to_string(mesh.data));
+}
 
 void check_outputs(const TrainOptions& options, std::vector<std::string> inputs,
                    const std::string& trace_path) {
@@ -22,6 +31,19 @@ void check_outputs(const TrainOptions& options, std::vector<std::string> inputs,
     add("--report", options.report, report_output());
     add("--profile", options.profile, profile_output());
     add("--time-products", options.time_products, product_choices_output());
+}
+
+void probe_outputs(const TrainOptions& options, const std::string& trace_path) {
+    const auto probe = [](const std::string& path) {
+        if (path.empty()) return;
+        const OutputFile file(path);
+    };
+    if (!options.trace_dir.empty()) {
+        make_directories(options.trace_dir, "--trace-dir");
+        probe(trace_path);
+    }
+    probe(options.report);
+    probe(options.profile);
 }
 
 }  // namespace vocabpipe

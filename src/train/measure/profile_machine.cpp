@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/measure/profile_machine.hpp"
 
+#include "src/runtime/executor_internals.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/train/measure/measure_links.hpp"
 #include "src/train/measure/pass_meter.hpp"
+#include "src/train/measure/plan_profile.hpp"
+#include "src/train/measure/planned_memory.hpp"
 #include "src/train/options/check_options.hpp"
+#include "src/train/run/random_batch.hpp"
 #include "src/train/run/run_limits.hpp"
-#include "src/train/run/trained_rank.hpp"
+#include "src/train/run/run_rank.hpp"
 #include "src/train/run/training_plan.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/executor.hpp"
-#include "vocabpipe/model_rank.hpp"
-#include "vocabpipe/optimizer_step.hpp"
 
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <memory>
 #include <optional>
-#include <random>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -44,38 +45,6 @@ Schedule with_backwards(Schedule schedule, bool split) {
     return schedule;
 }
 
-/// One step's random tokens, the same on every rank; every token is the label of the one before.
-class RandomBatch {
-public:
-    RandomBatch(const ModelConfig& model, int64_t sequences, int microbatches, uint64_t seed) {
-        const auto length = static_cast<size_t>(sequences * model.seq_length);
-        const size_t total = length * static_cast<size_t>(microbatches);
-        std::mt19937_64 random(seed);
-        std::uniform_int_distribution<int32_t> id(0, static_cast<int32_t>(model.vocab_size) - 1);
-        tokens_.resize(total + 1);
-        std::generate(tokens_.begin(), tokens_.end(), [&] { return id(random); });
-        loss_gradient_.assign(length, 1.0F / static_cast<float>(total));
-        for (int j = 0; j < microbatches; ++j) {
-            const size_t at = static_cast<size_t>(j) * length;
-            microbatches_.push_back({.index = j,
-                                     .sequences = sequences,
-                                     .seq_length = model.seq_length,
-                                     .tokens = std::span(tokens_).subspan(at, length),
-                                     .labels = std::span(tokens_).subspan(at + 1, length),
-                                     .loss_gradient = loss_gradient_});
-        }
-    }
-    [[nodiscard]] const std::vector<Microbatch>& microbatches() const { return microbatches_; }
-    [[nodiscard]] int64_t counted_tokens() const {
-        return static_cast<int64_t>(tokens_.size()) - 1;
-    }
-
-private:
-    std::vector<int32_t> tokens_;
-    std::vector<float> loss_gradient_;
-    std::vector<Microbatch> microbatches_;
-};
-
 class Profiler {
 public:
     Profiler(Communicator& communicator, const TrainOptions& options)
@@ -92,17 +61,18 @@ public:
         communicator_.agree([&] {
             plan_.emplace(options_, std::move(placements), device_->operators(),
                           device_->communication_order());
-            plan_->check_memory(rank_);
+            check_memory(*plan_, rank_);
             for (const bool split : {false, true}) {
-                programs_[split] = lower(with_backwards(plan_->schedule(), split), plan_->sizes(),
-                                         plan_->costs(), {.reductions = options_.reductions});
+                steps_[split] = plan_step(options_.model, plan_->partition(),
+                                          with_backwards(plan_->schedule(), split), plan_->costs(),
+                                          {.reductions = options_.reductions});
             }
         });
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
         batch_.emplace(options_.model, options_.micro_batch_size, plan_->microbatches(),
                        options_.seed);
-        const TableCosts whole = time_passes(programs_[false]);
-        TableCosts costs = time_passes(programs_[true]);
+        const TableCosts whole = time_passes(steps_[false]);
+        TableCosts costs = time_passes(steps_[true]);
         for (size_t stage = 0; stage < costs.stage_ns.size(); ++stage) {
             for (const Op op : {Op::F, Op::B}) {
                 costs.stage_ns[stage][static_cast<size_t>(op)] =
@@ -115,21 +85,19 @@ public:
         costs.local_bytes_per_ns = whole.local_bytes_per_ns;
         std::vector<LinkSample> links = time_links(costs);
         derive_missing(costs);  // nothing is missing, but stages without layers may have cost 0
-        return plan_->profile(costs, {}, std::move(links));
+        return profile_of(*plan_, costs, {}, std::move(links));
     }
 
 private:
     /// The step is the trainer's but for the data, which is there already.
-    TableCosts time_passes(const std::vector<Program>& programs) {
-        trained_.executor->load(programs);
+    TableCosts time_passes(const StepPlan& plan) {
+        trained_->load(std::span(&plan, 1));
         PassMeter meter;
         for (int64_t step = 0; step <= options_.train_iters; ++step) {
             const int64_t begin = now_ns();
-            trained_.optimizer->begin_step(++steps_, static_cast<float>(options_.lr),
-                                           batch_->counted_tokens(), limits_.request(false));
-            trained_.executor->set_step(steps_);
-            trained_.executor->run_step(batch_->microbatches());
-            meter.add_step(trained_.executor->timeline(), programs[static_cast<size_t>(rank_)],
+            trained_->train_step(batch_->microbatches(), batch_->counted_tokens(), options_.lr,
+                                 {.stop_request = limits_.request(false)});
+            meter.add_step(trained_->executor().timeline(), trained_->executor().program(),
                            now_ns() - begin);
             end_if_told();
         }
@@ -138,12 +106,13 @@ private:
 
     /// All ranks after the same step, whichever of them got the signal.
     void end_if_told() {
-        const double requests = trained_.optimizer->result().stop_requests;
-        if (limits_.reason(steps_, requests) != StopReason::terminated) return;
+        const int64_t step = trained_->position().step;
+        const double requests = trained_->report().stop_requests;
+        if (limits_.reason(step, requests) != StopReason::terminated) return;
         const int own = options_.terminated ? options_.terminated() : 0;
         const int signal = own != 0 ? own : SIGTERM;
         throw AgreedError(exit_code_of(signal), name_of_signal(signal) + ": ended after step " +
-                                                    std::to_string(steps_) +
+                                                    std::to_string(step) +
                                                     "; no profile was written");
     }
 
@@ -154,7 +123,8 @@ private:
         std::sort(bytes.begin(), bytes.end());
         bytes.erase(std::unique(bytes.begin(), bytes.end()), bytes.end());
         std::vector<LinkSample> links =
-            measure_links(communicator_, *device_, trained_.executor->transport(),
+            measure_links(communicator_, *device_,
+                          ExecutorInternals::transport(trained_->executor()),
                           {.bytes = bytes, .collectives = true})
                 .median;
         fit_links(links, boundary, costs);
@@ -164,12 +134,11 @@ private:
     Communicator& communicator_;
     const TrainOptions& options_;
     int rank_;
-    int64_t steps_ = 0;
     RunLimits limits_;
     std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
-    std::array<std::vector<Program>, 2> programs_;  ///< [backwards are split]
-    TrainedRank trained_;
+    std::array<StepPlan, 2> steps_;  ///< [backwards are split]
+    std::unique_ptr<TrainedRank> trained_;
     std::optional<RandomBatch> batch_;
 };
 

@@ -2,7 +2,7 @@
 #include "src/train/optimizer/non_finite.hpp"
 
 #include "kernels/operators.hpp"
-#include "src/model/parameter_store.hpp"
+#include "src/model/model_rank_internals.hpp"
 #include "src/model/parameters.hpp"
 
 #include <algorithm>
@@ -43,11 +43,11 @@ std::vector<bool> not_finite(ModelRank& model, Context& ctx,
 std::vector<Finding> on_this_rank(ModelRank& model, int rank, Context& ctx) {
     std::vector<Finding> findings;
     std::vector<ConstTensor> weights, gradients;
-    for (const Parameter& p : model.store().parameters()) {
+    for (const Parameter& p : ModelRankInternals::store(model).parameters()) {
         weights.emplace_back(p.master);
         gradients.emplace_back(p.gradient);
     }
-    const std::vector<int>& ids = model.store().ids();
+    const std::vector<int>& ids = ModelRankInternals::store(model).ids();
     const auto add = [&](Kind kind, const std::vector<ConstTensor>& tensors) {
         const std::vector<bool> bad = not_finite(model, ctx, tensors);
         for (size_t i = 0; i < bad.size(); ++i) {

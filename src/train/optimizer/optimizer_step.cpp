@@ -3,7 +3,7 @@
 
 #include "kernels/operators.hpp"
 #include "kernels/step_scalars.hpp"
-#include "src/model/parameter_store.hpp"
+#include "src/model/model_rank_internals.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
 
 #include <cmath>
@@ -52,15 +52,14 @@ StepScalars* OptimizerStep::scalars() const {
     return reinterpret_cast<StepScalars*>(memory_.data());
 }
 
-void OptimizerStep::begin_step(int64_t step, float learning_rate, int64_t counted_tokens,
-                               double stop_request) {
-    const auto t = static_cast<double>(step);
-    const StepScalars given{.lr = learning_rate,
+void OptimizerStep::begin_step(const StepStart& start) {
+    const auto t = static_cast<double>(start.step);
+    const StepScalars given{.lr = start.learning_rate,
                             .bias_correction1 = static_cast<float>(1 - std::pow(options_.beta1, t)),
                             .bias_correction2 = static_cast<float>(1 - std::pow(options_.beta2, t)),
                             .clip_grad = options_.clip_grad,
-                            .counted_tokens = counted_tokens,
-                            .stop_requested = stop_request};
+                            .counted_tokens = start.counted_tokens,
+                            .stop_requested = start.stop_request};
     model_.device().upload(std::as_bytes(std::span(&given, 1)), memory_.data());
 }
 
@@ -88,13 +87,13 @@ void OptimizerStep::report(Context& ctx, Bytes mine) {
     const kernels::Operators& op = ctx.operators();
     op.set_zero(ctx, mine);
     auto* const slots = reinterpret_cast<double*>(mine.data());
-    const std::vector<Parameter>& parameters = model_.store().parameters();
+    const std::vector<Parameter>& parameters = ModelRankInternals::store(model_).parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         if (i > 0 && i % kTensorsBetweenPolls == 0) ctx.poll();
         if (parameters[i].counted_elsewhere) continue;
         const Tensor gradient = parameters[i].owned.of(parameters[i].gradient);
         if (gradient.size() == 0) continue;
-        op.sum_of_squares(ctx, gradient, slots + model_.store().ids()[i]);
+        op.sum_of_squares(ctx, gradient, slots + ModelRankInternals::store(model_).ids()[i]);
     }
     const int64_t count = report_slots(model_.config());
     if (reports_loss_) op.add_up(ctx, model_.output()->losses(), slots + count - 2);

@@ -1,73 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/run/trained_rank.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 #include "vocabpipe/error.hpp"
 
-#include <cstdio>
-#include <string>
-
 namespace vocabpipe {
 
-std::unique_ptr<Device> open_device(Communicator& communicator, const TrainOptions& options,
-                                    std::vector<RankPlacement>& placements) {
-    std::unique_ptr<Device> device;
-    communicator.agree([&] {
-        device = options.make_device
-                     ? options.make_device(placements[static_cast<size_t>(communicator.rank())])
-                     : make_host_device();
-    });
-    describe_devices(communicator, *device, placements);
-    return device;
-}
+TrainedRank::TrainedRank(Communicator& communicator, Device& device, const StepPlan& plan,
+                         const TrainedRankOptions& options)
+    : TrainedRank(communicator, device, std::span(&plan, 1), options) {}
 
-namespace {
-
-std::string planned_by_rank(const TrainingPlan& plan) {
-    std::string text;
-    for (int rank = 0; rank < plan.ranks(); ++rank) {
-        char one[64];
-        std::snprintf(one, sizeof one, "%s rank %d %.1f MiB", rank == 0 ? "" : ",", rank,
-                      static_cast<double>(plan.planned_bytes(rank)) / (1 << 20));
-        text += one;
-    }
-    return text;
-}
-
-}  // namespace
-
-void load_steps(Executor& executor, const TrainingPlan& plan) {
-    for (ProgramId id = plan.steps().size(); id-- > 0;) {
-        executor.load(plan.steps()[id].programs, id);
-    }
-}
-
-TrainedRank allocate_rank(Communicator& communicator, const TrainOptions& options,
-                          const TrainingPlan& plan, Device& device) {
+TrainedRank::TrainedRank(Communicator& communicator, Device& device,
+                         std::span<const StepPlan> plans, const TrainedRankOptions& options)
+    : communicator_(communicator), replicas_(plans.front().partition.replicas) {
+    const StepPlan& plan = plans.front();
     const int rank = communicator.rank();
-    TrainedRank made;
-    try {
-        communicator.agree([&] {
-            made.model = std::make_unique<ModelRank>(options.model, plan.partition(),
-                                                     plan.schedule(), rank, device);
-            made.optimizer = std::make_unique<OptimizerStep>(*made.model, plan.schedule(), rank,
-                                                             options.optimizer);
-        });
-        RankModules modules = made.model->modules();
-        modules.step = made.optimizer.get();
-        // Collective by itself, so not within the agreement.
-        made.executor = std::make_unique<Executor>(communicator, device, modules, plan.sizes(),
-                                                   ExecutorOptions{.threads = plan.threads()});
-        load_steps(*made.executor, plan);
-        communicator.agree([&] {
-            if (!options.load.empty()) return;
-            made.model->initialise(made.executor->context(), options.seed);
-        });
-    } catch (const AgreedError& error) {
-        if (error.exit_code() != ExitCode::out_of_memory) throw;
-        throw AgreedError(error.exit_code(),
-                          error.what() + std::string("; planned were") + planned_by_rank(plan));
-    }
-    return made;
+    communicator.agree([&] {
+        model_ =
+            std::make_unique<ModelRank>(plan.model, plan.partition, plan.schedule, rank, device);
+        if (options.change_model) options.change_model(*model_);
+        if (!plan.partition.optimizer) return;
+        optimizer_ =
+            std::make_unique<OptimizerStep>(*model_, plan.schedule, rank, options.optimizer);
+    });
+    // Collective by itself, so not within the agreement.
+    executor_ = std::make_unique<Executor>(
+        communicator, device, model_->modules(optimizer_.get()), plan.sizes,
+        ExecutorOptions{.threads = plan.partition.threads_per_rank,
+                        .poison_dead_buffers = options.poison_dead_buffers});
+    load(plans);
+    communicator.agree([&] {
+        if (options.initialise) model_->initialise(executor_->context(), options.seed);
+    });
+}
+
+void TrainedRank::load(std::span<const StepPlan> plans) {
+    for (size_t i = plans.size(); i-- > 0;) executor_->load(plans[i].lowered, i);
+}
+
+void TrainedRank::train_step(const StepBatch& batch, double learning_rate,
+                             const TrainStepOptions& options) {
+    train_step(batch.microbatches(), batch.counted_tokens(), learning_rate, options);
+}
+
+void TrainedRank::train_step(std::span<const Microbatch> microbatches, int64_t counted_tokens,
+                             double learning_rate, const TrainStepOptions& options) {
+    ++position_.step;
+    optimizer().begin_step({.step = position_.step,
+                            .learning_rate = static_cast<float>(learning_rate),
+                            .counted_tokens = counted_tokens,
+                            .stop_request = options.stop_request});
+    executor_->set_step(position_.step);
+    executor_->run_step(microbatches, options.plan);
+    for (const Microbatch& m : microbatches) position_.consumed_samples += m.sequences * replicas_;
+}
+
+StepResult TrainedRank::report() const {
+    return optimizer().result();
+}
+
+OptimizerStep& TrainedRank::optimizer() const {
+    if (optimizer_ != nullptr) return *optimizer_;
+    throw UsageError("train_step: the plan has no optimizer; leave StepWork::optimizer true");
+}
+
+void TrainedRank::run(std::span<const Microbatch> microbatches, size_t plan) {
+    executor_->run_step(microbatches, plan);
 }
 
 }  // namespace vocabpipe

@@ -17,7 +17,7 @@
 #include "src/runtime/transport/transport.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
-#include "src/train/run/training_plan.hpp"
+#include "src/train/measure/planned_memory.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/file_size_limit.hpp"
@@ -169,12 +169,12 @@ TEST_F(AsyncSave, KeepsASnapshotOfExactlyWhatIsStoredAndPlansIt) {
                     ModelRank model(o.model, plan.partition(), plan.schedule(), rank, *device);
                     const CheckpointSaver saver(communicator, model, nullptr, {.async = true});
                     EXPECT_EQ(static_cast<int64_t>(saver.snapshot_bytes()),
-                              plan.snapshot_bytes(rank));
+                              snapshot_bytes(plan, rank));
                     TrainOptions synchronous = o;
                     synchronous.async_save = false;
                     const TrainingPlan without(synchronous, find_placements(communicator));
-                    EXPECT_EQ(plan.planned_bytes(rank),
-                              without.planned_bytes(rank) + plan.snapshot_bytes(rank));
+                    EXPECT_EQ(planned_bytes(plan, rank),
+                              planned_bytes(without, rank) + snapshot_bytes(plan, rank));
                     total += saver.snapshot_bytes();
                 });
                 const auto parameters = parameters_of(o.model);

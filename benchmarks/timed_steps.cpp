@@ -1,76 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "benchmarks/step_bench.hpp"
+#include "benchmarks/timed_steps.hpp"
 
 #include "kernels/host/elementwise.hpp"
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/random.hpp"
 #include "src/runtime/wait.hpp"
-#include "vocabpipe/executor.hpp"
-#include "vocabpipe/flop_costs.hpp"
-#include "vocabpipe/make_schedule.hpp"
-#include "vocabpipe/optimizer_step.hpp"
+#include "src/train/run/random_batch.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 #include <algorithm>
 #include <memory>
-#include <random>
 #include <thread>
 #include <vector>
 
 namespace vocabpipe::bench {
 
-namespace {
-
-/// The same random tokens on every rank.
-struct RandomBatch {
-    RandomBatch(const StepCase& which) {
-        const auto per_microbatch =
-            static_cast<size_t>(which.micro_batch_size * which.model.seq_length);
-        const size_t total = per_microbatch * static_cast<size_t>(which.microbatches);
-        std::mt19937 random(7);
-        std::uniform_int_distribution<int32_t> id(0,
-                                                  static_cast<int32_t>(which.model.vocab_size) - 1);
-        tokens.resize(total + 1);
-        for (int32_t& token : tokens) token = id(random);
-        g.assign(total, 1.0F / static_cast<float>(total));
-        for (int j = 0; j < which.microbatches; ++j) {
-            const size_t at = static_cast<size_t>(j) * per_microbatch;
-            microbatches.push_back({.index = j,
-                                    .sequences = which.micro_batch_size,
-                                    .seq_length = which.model.seq_length,
-                                    .tokens = std::span(tokens).subspan(at, per_microbatch),
-                                    .labels = std::span(tokens).subspan(at + 1, per_microbatch),
-                                    .loss_gradient = std::span(g).subspan(at, per_microbatch)});
-        }
-    }
-    std::vector<int32_t> tokens;
-    std::vector<float> g;
-    std::vector<Microbatch> microbatches;
-};
-
-}  // namespace
-
 StepTiming time_steps(Communicator& communicator, Device& device, const StepCase& which) {
     const ModelConfig& model = which.model;
-    const Schedule schedule = make_schedule(which.schedule, {.ranks = communicator.size(),
-                                                             .microbatches = which.microbatches,
-                                                             .vocab_mode = which.vocab_mode,
-                                                             .vocab_size = model.vocab_size});
-    const ModelPartition partition{
-        .layers_per_stage = layers_per_stage(model.num_layers, schedule.stages, which.vocab_mode,
-                                             output_layer_in_layers(model)),
-        .micro_batch_size = which.micro_batch_size,
-        .threads_per_rank = which.threads};
-    const StepSizes sizes = step_sizes(model, partition, schedule);
-    const std::vector<Program> programs =
-        lower(schedule, sizes, flop_costs(model, partition, schedule));
-    ModelRank rank(model, partition, schedule, communicator.rank(), device);
-    OptimizerStep optimizer(rank, schedule, communicator.rank(), {});
-    RankModules modules = rank.modules();
-    modules.step = &optimizer;
-    Executor executor(communicator, device, modules, sizes, {.threads = which.threads});
-    rank.initialise(executor.context(), 1);
-    executor.load(programs);
-    const RandomBatch batch(which);
+    const StepPlan plan =
+        plan_step(model,
+                  {.ranks = communicator.size(),
+                   .threads_per_rank = which.threads,
+                   .operators = &device.operators(),
+                   .communication = device.communication_order()},
+                  {.name = which.schedule, .vocab_mode = which.vocab_mode, .receive_ahead = 1},
+                  {.microbatches = which.microbatches, .micro_batch_size = which.micro_batch_size});
+    TrainedRank rank(communicator, device, plan, {.seed = 1});
+    const RandomBatch batch(model, which.micro_batch_size, which.microbatches, 7);
 
     StepTiming timing;
     std::vector<double> seconds;
@@ -80,16 +36,15 @@ StepTiming time_steps(Communicator& communicator, Device& device, const StepCase
     for (int step = 0; step < which.warmup + which.steps; ++step) {
         communicator.barrier();
         const int64_t begin = now_ns();
-        optimizer.begin_step(step + 1, 1e-4F, static_cast<int64_t>(batch.g.size()), false);
-        executor.run_step(batch.microbatches);
+        rank.train_step(batch.microbatches(), batch.counted_tokens(), 1e-4);
         const int64_t duration = now_ns() - begin;
-        if (step == 0) timing.first_loss = optimizer.result().loss;
+        if (step == 0) timing.first_loss = rank.report().loss;
         if (step < which.warmup) continue;
         seconds.push_back(static_cast<double>(duration) * 1e-9);
         wall_ns += duration;
         int64_t first = INT64_MAX;
         int64_t last = 0;
-        for (const Span& span : executor.timeline().spans) {
+        for (const Span& span : rank.executor().timeline().spans) {
             busy_ns += span.cpu_ns;
             first = std::min(first, span.begin_ns);
             last = std::max(last, span.end_ns);
@@ -102,7 +57,7 @@ StepTiming time_steps(Communicator& communicator, Device& device, const StepCase
     timing.device_seconds = on_device[on_device.size() / 2];
     timing.fastest_seconds = seconds.front();
     timing.mean_seconds = static_cast<double>(wall_ns) * 1e-9 / static_cast<double>(which.steps);
-    timing.flops = 3 * forward_flops_per_token(model) * static_cast<double>(batch.g.size());
+    timing.flops = 3 * forward_flops_per_token(model) * static_cast<double>(batch.counted_tokens());
     timing.busy_share = static_cast<double>(busy_ns) / static_cast<double>(wall_ns);
     return timing;
 }

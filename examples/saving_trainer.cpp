@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// custom_trainer with a checkpoint: goes on from the newest step in a folder, at any number of
+// ranks, and saves its last one there, in the files of train_gpt and of transformers.
+//
+//   mpirun -np 2 saving_trainer README.md 30 steps
+#include <cstdio>
+#include <cstdlib>
+
+#include "vocabpipe/checkpoint.hpp"
+#include "vocabpipe/open_tokens.hpp"
+#include "vocabpipe/token_dataset.hpp"
+#include "vocabpipe/trained_rank.hpp"
+
+using namespace vocabpipe;
+
+int main(int argc, char** argv) {
+    const char* text = argc > 1 ? argv[1] : argv[0];
+    const int steps = argc > 2 ? std::atoi(argv[2]) : 30;
+    const char* folder = argc > 3 ? argv[3] : "steps";
+    return World::mpi().run_program("saving_trainer", [&](Communicator& world) {
+        const ModelConfig model{.num_layers = 4, .vocab_size = 256};  // tokens are bytes
+        // What every rank runs, in which order; all communication and memory, proved safe.
+        const StepPlan plan = plan_step(model, {.ranks = world.size()}, {.name = "1f1b"},
+                                        {.microbatches = 8, .micro_batch_size = 2});
+        // This rank's layers, its shard of the vocabulary, and its optimizer.
+        const auto device = make_host_device();
+        TrainedRank rank(world, *device, plan);
+        load_step(rank, folder);  // nothing yet: the weights stay as they began
+        const int64_t first = rank.position().step;
+        const TokenDataset data(open_tokens(text, DataFormat::raw_u8),
+                                {.seq_length = model.seq_length});
+        StepBatch batch(data, {.micro_batch_size = plan.partition.micro_batch_size});
+        while (rank.position().step < steps) {
+            batch.load(rank.position().consumed_samples, plan.microbatches());
+            rank.train_step(batch, 1e-3);
+            if (world.rank() != 0) continue;
+            std::printf("step %3d   loss %.4f\n", int(rank.position().step), rank.report().loss);
+        }
+        if (rank.position().step > first) save_step(rank, folder);
+    });
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/log/plan_table.hpp"
+
+#include "src/model/parameters.hpp"
+#include "src/support/text_layout.hpp"
+#include "src/train/measure/planned_memory.hpp"
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace vocabpipe {
+
+namespace {
+
+double parameter_count(const ModelConfig& config) {
+    double count = 0;
+    for (const LogicalParameter& p : logical_parameters(config)) {
+        count += static_cast<double>(p.rows * p.cols);
+    }
+    return count;
+}
+
+}  // namespace
+
+void print_plan(const TrainingPlan& plan) {
+    const TrainOptions& options = plan.options();
+    const Mesh& mesh = plan.mesh();
+    const Schedule& schedule = plan.schedule();
+    const std::string recomputation =
+        plan.recompute() == Recompute::none
+            ? ""
+            : ", " + std::string(to_string(plan.recompute())) + " recomputation";
+    const std::string ranks_text = mesh.data == 1 ? std::to_string(mesh.pipeline) + " ranks"
+                                                  : std::to_string(mesh.data) + " replicas x " +
+                                                        std::to_string(mesh.pipeline) + " ranks";
+    std::array<char, 64> parameters;
+    std::snprintf(parameters.data(), parameters.size(), "%.2f M parameters",
+                  parameter_count(options.model) / 1e6);
+    const std::string head =
+        options.schedule + ", vocab mode " + std::string(to_string(options.vocab_mode)) + ", " +
+        ranks_text + " x " + counted(plan.threads(), "thread") + ", " +
+        counted(plan.microbatches(), "microbatch", "microbatches") + " of " +
+        std::to_string(options.micro_batch_size) + " x " +
+        std::to_string(options.model.seq_length) + " tokens" + (mesh.data == 1 ? "" : " each") +
+        ", " + (options.model.dtype == DType::bf16 ? "bf16" : "fp32") + ", " + parameters.data() +
+        recomputation;
+    std::printf("%s\n", wrap_text(head, 2).c_str());
+    TextTable table;
+    // What a thread takes of its process cannot be measured, and is not predicted.
+    table.row({"rank", "stages", "layers", "embedding", "output",
+               plan.one_process() ? "planned" : "predicted", "device", "host"},
+              {false, true, false, false, false, false, true, true});
+    table.row({"", "", "", "rows", "rows", "MiB", "", ""});
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+        const int in_pipeline = mesh.pipeline_rank(rank);
+        int layers = 0;
+        std::string stages;
+        for (size_t s = 0; s < plan.partition().layers_per_stage.size(); ++s) {
+            if (schedule.rank_of_stage[s] != in_pipeline) continue;
+            layers += plan.partition().layers_per_stage[s];
+            stages += (stages.empty() ? "" : ",") + std::to_string(s);
+        }
+        std::array<char, 32> bytes;
+        std::snprintf(bytes.data(), bytes.size(), "%.1f",
+                      static_cast<double>(plan.one_process() ? planned_bytes(plan, rank)
+                                                             : predicted_bytes(plan, rank)) /
+                          (1 << 20));
+        table.row({std::to_string(rank), stages, std::to_string(layers),
+                   std::to_string(schedule.input.rows(in_pipeline)),
+                   std::to_string(schedule.output.rows(in_pipeline)), bytes.data(),
+                   plan.placement(rank).device, plan.placement(rank).host});
+    }
+    std::printf("%s", table.text().c_str());
+    if (plan.one_process()) {
+        std::printf("process of all ranks: predicted %.1f MiB\n",
+                    static_cast<double>(predicted_bytes(plan, 0)) / (1 << 20));
+    }
+    if (options.async_save) {
+        std::string text;
+        for (int rank = 0; rank < plan.ranks(); ++rank) {
+            text += (rank == 0 ? " rank " : ", rank ") + std::to_string(rank) + " " +
+                    mib_text(snapshot_bytes(plan, rank));
+        }
+        text = "copies for --async-save, in host memory" +
+               std::string(plan.placement(0).memory ? "" : " and in the plan") + ":" + text;
+        std::printf("%s\n", wrap_text(text, 2).c_str());
+    }
+    for (const std::string& note : plan.notes()) {
+        std::printf("%s\n", wrap_text(options.schedule + ": " + note, 2).c_str());
+    }
+    std::fflush(stdout);
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/measure/run_meter.hpp"
+#include "src/train/run/training_plan.hpp"
+#include "vocabpipe/trained_rank.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vocabpipe {
+
+/// What a run came to, as far as its trainer alone knows.
+struct RunEnd {
+    double first_loss = 0;
+    double last_loss = 0;
+    int64_t tokens_per_step = 0;  ///< of the last step
+    size_t plan = 0;              ///< of the rank's plans, the last one that trained
+    int64_t start_memory = 0;     ///< bytes of the process before the run took any
+    int64_t snapshot_bytes = 0;   ///< of host memory, for --async-save
+};
+
+/// Prints the report of a run, and writes what --report, --profile and --trace-dir ask for.
+/// Collective; OutputFileError is agreed on.
+void report_run(const TrainingPlan& plan, TrainedRank& rank, RunMeter& meter, const RunEnd& end);
+
+}  // namespace vocabpipe

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/run/run_data.hpp"
+
+#include <utility>
+
+namespace vocabpipe {
+
+RunData::RunData(const TrainOptions& options, const Mesh& mesh, int rank) : options_(options) {
+    const bool trains = !options.evaluation.skip_train;
+    if (trains || validates(options)) {
+        data_.emplace(options.data);
+        // One rank scans; agree() tells the others.
+        if (rank == 0) data_->check(options.model.vocab_size);
+    }
+    evaluation_ = open_evaluation_data(options, data_ ? &*data_ : nullptr);
+    if (rank == 0) watched_.emplace(files());
+    if (!trains) return;
+    samples_ = data_->samples(DataSplit::train, {.seq_length = options.model.seq_length,
+                                                 .seed = options.seed,
+                                                 .vocab_size = options.model.vocab_size});
+    batches_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options.micro_batch_size,
+                                                 .replica = mesh.replica(rank),
+                                                 .replicas = mesh.data,
+                                                 .masks = data_->masks()});
+}
+
+std::vector<std::string> RunData::fingerprint() const {
+    std::vector<std::string> lines = evaluation_.fingerprint();
+    if (data_) {
+        for (std::string& line : data_->fingerprint()) lines.push_back(std::move(line));
+    }
+    return lines;
+}
+
+std::vector<std::string> RunData::flags() const {
+    std::vector<std::string> flags;
+    if (data_) flags = data_->flags();
+    if (samples_) {
+        flags.push_back("samples-per-epoch " + std::to_string(samples_->samples_per_epoch()));
+    }
+    return flags;
+}
+
+std::vector<std::string> RunData::files() const {
+    std::vector<std::string> files = data_ ? data_->files() : std::vector<std::string>();
+    if (const std::string& set = options_.evaluation.multiple_choice_path; !set.empty()) {
+        files.push_back(set);
+    }
+    return files;
+}
+
+std::vector<std::string> RunData::changes() {
+    return watched_ ? watched_->changes() : std::vector<std::string>();
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/data/training_data.hpp"
+#include "src/train/data/watched_files.hpp"
+#include "src/train/evaluate/evaluation.hpp"
+#include "src/train/options/train_options.hpp"
+#include "src/train/run/batch_loader.hpp"
+#include "vocabpipe/mesh.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What a run reads: data to train on, batch by batch, and data to evaluate on.
+class RunData {
+public:
+    /// Opens all files; rank 0 also scans the tokens and watches the files. Throws InputFileError,
+    /// UsageError. `rank`: of the world.
+    RunData(const TrainOptions& options, const Mesh& mesh, int rank);
+
+    /// What must be the same on every rank.
+    [[nodiscard]] std::vector<std::string> fingerprint() const;
+    /// "--flag value" of what decides which samples a step sees.
+    [[nodiscard]] std::vector<std::string> flags() const;
+    [[nodiscard]] std::vector<std::string> files() const;
+    /// Of files that somebody touched since they were opened or since the last call, a line each: a
+    /// later start would read something else. On rank 0.
+    [[nodiscard]] std::vector<std::string> changes();
+
+    /// Not with --skip-train.
+    [[nodiscard]] BatchLoader& batches() { return *batches_; }
+    /// Once.
+    [[nodiscard]] EvaluationData take_evaluation_data() { return std::move(evaluation_); }
+
+private:
+    const TrainOptions& options_;
+    std::optional<TrainingData> data_;
+    EvaluationData evaluation_;
+    std::optional<WatchedFiles> watched_;          ///< on rank 0
+    std::unique_ptr<const SampleSource> samples_;  ///< to train on
+    std::optional<BatchLoader> batches_;
+};
+
+}  // namespace vocabpipe

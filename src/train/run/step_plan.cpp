@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/step_plan.hpp"
+
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/flop_costs.hpp"
+#include "vocabpipe/make_order.hpp"
+#include "vocabpipe/receive_early.hpp"
+#include "vocabpipe/with_recomputation.hpp"
+
+#include <string>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Before anything was measured.
+PassCosts nominal_costs(const StepSchedule& schedule) {
+    if (schedule.costs) return *schedule.costs;
+    PassCosts costs;
+    if (schedule.recompute == Recompute::selective) {
+        costs.stage.front()[static_cast<size_t>(Op::R)] = 1;  // next to nothing
+    }
+    return costs;
+}
+
+OrderSource source_of(const StepSchedule& schedule) {
+    const bool own = schedule.passes != nullptr && has_recomputation(*schedule.passes);
+    return {.name = schedule.name,
+            .passes = schedule.passes,
+            .recompute = schedule.recompute != Recompute::none && !own};
+}
+
+ScheduleOptions order_options(const ModelConfig& model, const StepCluster& cluster,
+                              const StepSchedule& schedule, const StepWork& work) {
+    return {.ranks = cluster.ranks,
+            .microbatches = work.microbatches,
+            .vocab_mode = schedule.vocab_mode,
+            .vocab_size = model.vocab_size,
+            .chunks = schedule.chunks,
+            .warm_up_depth = schedule.warm_up_depth,
+            .group_size = schedule.group_size,
+            .memory_limit = schedule.memory_limit,
+            .costs = nominal_costs(schedule),
+            .broadcast_margin = schedule.broadcast_margin,
+            .search_moves = schedule.search_moves};
+}
+
+/// By what the output layer costs in transformer layers, whose R comes on top.
+std::vector<int> even_layers(const ModelConfig& model, const StepSchedule& schedule,
+                             const Schedule& placed) {
+    const PassCosts costs = nominal_costs(schedule);
+    const auto trained = static_cast<double>(costs.mean(Op::F) + costs.mean(Op::B));
+    const double again =
+        schedule.recompute == Recompute::none ? 0 : static_cast<double>(costs.mean(Op::R));
+    // A model without layers is one with stages of your own.
+    const double output =
+        model.num_layers == 0 ? 0 : output_layer_in_layers(model) * trained / (trained + again);
+    return layers_per_stage(model.num_layers, placed.rank_of_stage, schedule.vocab_mode, output);
+}
+
+/// The only place of the library's own trainers where programs are made.
+void make_programs(StepPlan& plan, const LowerOptions& options) {
+    EarlyReceives made = lower_step(plan.schedule, plan.sizes, plan.costs, options);
+    plan.lowered = std::move(made.lowered);
+    plan.receive_ahead = made.receive_ahead;
+}
+
+void check_stages(const char* what, size_t given, int stages) {
+    if (given == 0 || given == static_cast<size_t>(stages)) return;
+    throw UsageError(std::string(what) + " are given for " + std::to_string(given) +
+                     " stages, the schedule has " + std::to_string(stages) +
+                     "; both must be the same");
+}
+
+}  // namespace
+
+StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
+                    const StepSchedule& schedule, const StepWork& work) {
+    StepPlan plan{.model = model,
+                  .schedule = placement_of(source_of(schedule),
+                                           order_options(model, cluster, schedule, work))};
+    check_stages("layers_per_stage", schedule.layers_per_stage.size(), plan.schedule.stages);
+    check_stages("stage_bytes", schedule.stage_bytes.size(), plan.schedule.stages);
+    plan.partition = {.layers_per_stage = schedule.layers_per_stage.empty()
+                                              ? even_layers(model, schedule, plan.schedule)
+                                              : schedule.layers_per_stage,
+                      .micro_batch_size = work.micro_batch_size,
+                      .replicas = cluster.replicas,
+                      .threads_per_rank = cluster.threads_per_rank,
+                      .recompute = schedule.recompute,
+                      .optimizer = work.optimizer,
+                      .training = work.training,
+                      .operators = cluster.operators,
+                      .stage_bytes = schedule.stage_bytes};
+    plan.sizes = step_sizes(model, plan.partition, plan.schedule);
+    plan.costs = cluster.costs ? *cluster.costs : flop_costs(model, plan.partition, plan.schedule);
+    plan.costs.communication = cluster.communication;  // of this cluster, whatever was measured
+    plan.order_costs = nominal_costs(schedule);
+    if (cluster.costs) {
+        plan.costs.replicas = 1;  // the order is one pipeline's
+        plan.order_costs = PassCosts::of(plan.costs, plan.sizes, plan.schedule);
+    }
+    plan.costs.replicas = cluster.replicas;
+    return plan;
+}
+
+StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
+                   const StepSchedule& schedule, const StepWork& work) {
+    StepPlan plan = place_step(model, cluster, schedule, work);
+    ScheduleOptions options = order_options(model, cluster, schedule, work);
+    options.costs = plan.order_costs;
+    Schedule order = make_order(source_of(schedule), options);
+    plan.schedule = work.evaluation ? evaluation_schedule(std::move(order)) : std::move(order);
+    make_programs(plan,
+                  {.receive_ahead = schedule.receive_ahead, .reductions = schedule.reductions});
+    return plan;
+}
+
+StepPlan plan_step(const ModelConfig& model, const ModelPartition& partition, Schedule schedule,
+                   const TableCosts& costs, const LowerOptions& options) {
+    StepPlan plan{
+        .model = model, .partition = partition, .schedule = std::move(schedule), .costs = costs};
+    plan.sizes = step_sizes(model, partition, plan.schedule);
+    make_programs(plan, options);
+    return plan;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/step_plan.hpp"
+
+#include "tests/support/schedule_cases.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/flop_costs.hpp"
+#include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/receive_early.hpp"
+#include "vocabpipe/with_recomputation.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int kRanks = 3;
+constexpr int kMicrobatches = 5;
+
+/// More layers than stages, so that none is empty.
+ModelConfig six_layers() {
+    return tiny_gpt(6, {.vocab_size = 53});
+}
+
+ScheduleOptions asked(const ModelConfig& model, VocabMode mode) {
+    return {.ranks = kRanks,
+            .microbatches = kMicrobatches,
+            .vocab_mode = mode,
+            .vocab_size = model.vocab_size};
+}
+
+const StepWork kWork{.microbatches = kMicrobatches, .micro_batch_size = 2};
+
+class StepPlans : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(StepPlans, AreWhatThePartsOneAfterTheOtherMake) {
+    const ModelConfig model = six_layers();
+    for (const VocabMode mode : {VocabMode::none, VocabMode::redistributed, VocabMode::interlaced,
+                                 VocabMode::one_barrier, VocabMode::two_barriers}) {
+        SCOPED_TRACE(to_string(mode));
+        for (const int replicas : {1, 2}) {
+            const Schedule schedule = make_schedule(GetParam(), asked(model, mode));
+            const ModelPartition partition{
+                .layers_per_stage = layers_per_stage(model.num_layers, schedule.rank_of_stage, mode,
+                                                     output_layer_in_layers(model)),
+                .micro_batch_size = 2,
+                .replicas = replicas};
+            const StepSizes sizes = step_sizes(model, partition, schedule);
+            const TableCosts costs = flop_costs(model, partition, schedule);
+            const StepPlan plan =
+                plan_step(model, {.ranks = kRanks, .replicas = replicas},
+                          {.name = GetParam(), .vocab_mode = mode, .receive_ahead = 1}, kWork);
+            EXPECT_EQ(plan.schedule.passes, schedule.passes);
+            EXPECT_EQ(plan.partition.layers_per_stage, partition.layers_per_stage);
+            EXPECT_EQ(plan.mesh(), (Mesh{kRanks, replicas}));
+            EXPECT_EQ(plan.microbatches(), kMicrobatches);
+            EXPECT_EQ(plan.lowered.hash(), lower(schedule, sizes, costs).front().hash);
+            const EarlyReceives early = lower_receiving_early(schedule, sizes, costs);
+            const StepPlan by_default = plan_step(model, {.ranks = kRanks, .replicas = replicas},
+                                                  {.name = GetParam(), .vocab_mode = mode}, kWork);
+            EXPECT_EQ(by_default.lowered.hash(), early.lowered.hash());
+            EXPECT_EQ(by_default.receive_ahead, early.receive_ahead);
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(, StepPlans, ::testing::Values("1f1b", "interleaved", "zb-h1", "v-half"),
+                         [](const auto& info) {
+                             std::string name = info.param;
+                             std::replace(name.begin(), name.end(), '-', '_');
+                             return name;
+                         });
+
+TEST(StepPlan, IsMadeForMeasuredCosts) {
+    const ModelConfig model = six_layers();
+    const Schedule schedule = make_schedule("zb-h1", asked(model, VocabMode::one_barrier));
+    TableCosts measured = TableCosts::uniform(kRanks, kRanks, 100, 700, 90);
+    measured.latency_ns = 30;
+    const StepPlan plan = plan_step(
+        model, {.ranks = kRanks, .communication = CommunicationOrder::streams, .costs = measured},
+        {.name = "zb-h1"}, kWork);
+    measured.communication = CommunicationOrder::streams;
+    ScheduleOptions options = asked(model, VocabMode::one_barrier);
+    options.costs = PassCosts::of(measured, plan.sizes, schedule);
+    EXPECT_EQ(plan.schedule.passes, make_schedule("zb-h1", options).passes);
+    EXPECT_EQ(plan.order_costs.hop, options.costs.hop);
+    EXPECT_EQ(plan.costs.stage_ns, measured.stage_ns);
+    EXPECT_EQ(plan.costs.communication, CommunicationOrder::streams);
+}
+
+TEST(StepPlan, RecomputesAndEvaluates) {
+    const ModelConfig model = six_layers();
+    const StepPlan full =
+        plan_step(model, {.ranks = kRanks}, {.recompute = Recompute::full}, kWork);
+    EXPECT_TRUE(has_recomputation(full.schedule));
+    EXPECT_EQ(full.sizes.stages.front().saved, 0);
+    StepWork work = kWork;
+    work.evaluation = true;
+    work.optimizer = work.training = false;
+    const StepPlan evaluation = plan_step(model, {.ranks = kRanks}, {}, work);
+    EXPECT_TRUE(evaluation.schedule.forward_only());
+    EXPECT_EQ(evaluation.schedule.passes,
+              evaluation_schedule(plan_step(model, {.ranks = kRanks}, {}, kWork).schedule).passes);
+}
+
+TEST(StepPlan, TakesPassesThatExist) {
+    const ModelConfig model = six_layers();
+    const Schedule gpipe = make_schedule("gpipe", asked(model, VocabMode::two_barriers));
+    const StepPlan plan = plan_step(model, {.ranks = kRanks}, {.passes = &gpipe}, kWork);
+    EXPECT_EQ(plan.schedule.passes, gpipe.passes);
+    EXPECT_EQ(plan.schedule.output, gpipe.output);
+}
+
+TEST(StepPlan, LeavesRoomForStagesOfOnesOwn) {
+    const ModelConfig model = tiny_gpt(0, {.vocab_size = 53});
+    const StageBytes mine{.saved = 640, .for_weight = 320, .backward_workspace = 320};
+    const StepPlan plan =
+        plan_step(model, {.ranks = kRanks}, {.name = "zb-h1", .stage_bytes = {3, mine}}, kWork);
+    EXPECT_EQ(plan.partition.layers_per_stage, std::vector<int>(3, 0));
+    for (const StageBytes& stage : plan.sizes.stages) EXPECT_EQ(stage.saved, 640);
+}
+
+TEST(StepPlan, RefusesWhatDoesNotFitTheStages) {
+    const ModelConfig model = six_layers();
+    EXPECT_THAT(
+        [&] {
+            (void)plan_step(model, {.ranks = kRanks}, {.layers_per_stage = {3, 3}}, kWork);
+        },
+        ThrowsMessage<UsageError>("layers_per_stage are given for 2 stages, the schedule has 3; "
+                                  "both must be the same"));
+    EXPECT_THAT(
+        [&] {
+            (void)plan_step(model, {.ranks = kRanks}, {.layers_per_stage = {3, 3, 3}}, kWork);
+        },
+        ThrowsMessage<UsageError>(HasSubstr("the stages hold 9 layers, --num-layers is 6")));
+    EXPECT_THAT(
+        [&] {
+            (void)plan_step(model, {.ranks = kRanks}, {.stage_bytes = std::vector<StageBytes>(4)},
+                            kWork);
+        },
+        ThrowsMessage<UsageError>(HasSubstr("stage_bytes are given for 4 stages")));
+    EXPECT_THAT([&] { (void)plan_step(model, {.ranks = 0}, {}, kWork); },
+                ThrowsMessage<UsageError>("--pp 0: must be at least 1"));
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/trained_rank.hpp"
+
+#include "src/train/run/random_batch.hpp"
+#include "tests/support/schedule_cases.hpp"
+#include "vocabpipe/checkpoint.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Throws;
+using ::testing::ThrowsMessage;
+
+const ModelConfig& model() {
+    static const ModelConfig config = tiny_gpt(4, {.vocab_size = 53});
+    return config;
+}
+
+StepPlan plan(int ranks, StepWork work = {.microbatches = 4, .micro_batch_size = 2}) {
+    return plan_step(model(), {.ranks = ranks}, {}, work);
+}
+
+/// Calls `body` with every rank of a world of threads.
+void on_ranks(const StepPlan& plan, const TrainedRankOptions& options,
+              const std::function<void(TrainedRank&)>& body) {
+    World::threads(plan.mesh().size(), {.timeout_seconds = 30}).run([&](Communicator& world) {
+        const std::unique_ptr<Device> device = make_host_device();
+        TrainedRank rank(world, *device, plan, options);
+        body(rank);
+    });
+}
+
+/// Losses of the steps up to `last`, each of which has a batch of its own.
+std::vector<double> train(TrainedRank& rank, int64_t last) {
+    std::vector<double> losses;
+    while (rank.position().step < last) {
+        const RandomBatch batch(model(), 2, 4, static_cast<uint64_t>(rank.position().step) + 1);
+        rank.train_step(batch.microbatches(), batch.counted_tokens(), 1e-2);
+        losses.push_back(rank.report().loss);
+    }
+    return losses;
+}
+
+TEST(TrainedRank, LearnsOneBatch) {
+    on_ranks(plan(2), {}, [](TrainedRank& rank) {
+        const RandomBatch batch(model(), 2, 4, 1);
+        std::vector<double> losses;
+        for (int step = 0; step < 20; ++step) {
+            rank.train_step(batch.microbatches(), batch.counted_tokens(), 1e-2);
+            losses.push_back(rank.report().loss);
+        }
+        EXPECT_LT(losses.back(), losses.front() - 1);
+        EXPECT_EQ(rank.position().step, 20);
+        EXPECT_EQ(rank.position().consumed_samples, 20 * 8);
+        EXPECT_FALSE(rank.parameters().empty());
+    });
+}
+
+TEST(TrainedRank, GoesOnFromASavedStepAtAnotherNumberOfRanks) {
+    const std::string folder = ::testing::TempDir() + "/trained_rank_steps";
+    std::filesystem::remove_all(folder);
+    std::vector<double> whole;
+    on_ranks(plan(2), {}, [&](TrainedRank& rank) {
+        const std::vector<double> losses = train(rank, 6);
+        if (rank.communicator().rank() == 0) whole = losses;
+    });
+    on_ranks(plan(2), {}, [&](TrainedRank& rank) {
+        EXPECT_FALSE(load_step(rank, folder));
+        EXPECT_EQ(rank.position().step, 0);
+        (void)train(rank, 3);
+        save_step(rank, folder);
+    });
+    for (const bool initialise : {true, false}) {
+        on_ranks(plan(1), {.initialise = initialise}, [&](TrainedRank& rank) {
+            EXPECT_TRUE(load_step(rank, folder));
+            EXPECT_EQ(rank.position().step, 3);
+            EXPECT_EQ(rank.position().consumed_samples, 3 * 8);
+            const std::vector<double> rest = train(rank, 6);
+            ASSERT_EQ(rest.size(), 3U);
+            for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(rest[i], whole[i + 3], 1e-5);
+        });
+    }
+}
+
+TEST(TrainedRank, RunsSeveralPlansOfTheSameModel) {
+    const StepPlan training = plan(2);
+    const StepPlan smaller = plan(2, {.microbatches = 2, .micro_batch_size = 2});
+    World::threads(2, {.timeout_seconds = 30}).run([&](Communicator& world) {
+        const std::unique_ptr<Device> device = make_host_device();
+        const std::vector<StepPlan> plans{training, smaller};
+        TrainedRank rank(world, *device, plans);
+        const RandomBatch two(model(), 2, 2, 1);
+        rank.train_step(two.microbatches(), two.counted_tokens(), 1e-2, {.plan = 1});
+        const RandomBatch four(model(), 2, 4, 1);
+        rank.train_step(four.microbatches(), four.counted_tokens(), 1e-2, {.stop_request = 0.5});
+        EXPECT_EQ(rank.report().stop_requests, 1);  // of both ranks
+        EXPECT_EQ(rank.position().consumed_samples, 4 + 8);
+    });
+}
+
+TEST(TrainedRank, HasNoOptimizerWherePlansHaveNone) {
+    const StepPlan gradients =
+        plan(1, {.microbatches = 4, .micro_batch_size = 2, .optimizer = false});
+    on_ranks(gradients, {}, [](TrainedRank& rank) {
+        const RandomBatch batch(model(), 2, 4, 1);
+        rank.run(batch.microbatches());
+        EXPECT_EQ(rank.output()->losses().size(), 4U);
+        EXPECT_THAT([&] { rank.train_step(batch.microbatches(), 1, 1e-3); },
+                    ThrowsMessage<UsageError>(HasSubstr("leave StepWork::optimizer true")));
+        EXPECT_THAT([&] { (void)rank.report(); }, Throws<UsageError>());
+    });
+}
+
+TEST(TrainedRank, TellsAllRanksWhatFailsOnOne) {
+    const StepPlan of_two = plan(2);
+    for (const char* what : {"replace_stage: stage 0 is not on this rank", "stage 7 is not"}) {
+        const int stage = std::string(what).find('7') == std::string::npos ? 0 : 7;
+        World::threads(2, {.timeout_seconds = 30}).run([&](Communicator& world) {
+            const std::unique_ptr<Device> device = make_host_device();
+            EXPECT_THAT(
+                [&] {
+                    TrainedRank(world, *device, of_two, {.change_model = [&](ModelRank& model) {
+                                    if (world.rank() == 1) model.replace_stage(stage, nullptr);
+                                }});
+                },
+                ThrowsMessage<AgreedError>(HasSubstr(what)));
+        });
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
