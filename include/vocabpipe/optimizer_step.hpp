@@ -28,8 +28,8 @@ struct OptimizerOptions {
 
 /// What a step begins with.
 struct StepStart {
-    int64_t step = 1;  ///< from 1, for the bias correction
-    float learning_rate = 0;
+    int64_t step = 1;            ///< from 1, for the bias correction
+    float learning_rate = 0;     ///< before the multipliers of parameter groups
     int64_t counted_tokens = 0;  ///< of all replicas; 0 skips the update
     double stop_request = 0;     ///< what this rank adds to StepResult::stop_requests
 };

@@ -21,9 +21,10 @@ struct StepCluster {
     int ranks = 1;             ///< p, of one pipeline; 1 needs no other
     int replicas = 1;          ///< d, pipelines side by side (Mesh::data); 1 needs no other
     int threads_per_rank = 1;  ///< ranks x threads beyond the cores is a cliff
-    /// Device::operators() and Device::communication_order() of the ranks' devices, which decide
-    /// how large workspaces are and what a communication waits for. The defaults are the host's.
+    /// Device::operators() of the ranks' devices, which decide how large workspaces are; null: the
+    /// host's.
     const kernels::Operators* operators = nullptr;
+    /// Device::communication_order() of them; the host's.
     CommunicationOrder communication = CommunicationOrder::lanes;
     /// What passes and messages were measured to take there (profile.hpp). None: from FLOPs, which
     /// needs no measurement.
@@ -36,13 +37,12 @@ struct StepSchedule {
     /// Passes that exist already, as from a file, in place of the family's rule. Not owned.
     const Schedule* passes = nullptr;
     VocabMode vocab_mode = VocabMode::one_barrier;  ///< least memory of the balanced ones
-    // As in ScheduleOptions; 0: the family's own.
-    int chunks = 0;
-    int warm_up_depth = 0;
-    int group_size = 0;
-    int memory_limit = 0;
-    int64_t broadcast_margin = 0;  ///< as in ScheduleOptions; 0: the paper's lists
-    int64_t search_moves = 0;      ///< as in ScheduleOptions; 0: the family's rule alone is fast
+    int chunks = 0;                                 ///< as in ScheduleOptions; 0: the family's own
+    int warm_up_depth = 0;                          ///< as in ScheduleOptions; 0: the family's own
+    int group_size = 0;                             ///< as in ScheduleOptions; 0: the family's own
+    int memory_limit = 0;                           ///< as in ScheduleOptions; 0: the family's own
+    int64_t broadcast_margin = 0;                   ///< as in ScheduleOptions; 0: the paper's lists
+    int64_t search_moves = 0;  ///< as in ScheduleOptions; 0: the family's rule alone is fast
     Recompute recompute = Recompute::none;  ///< what R makes again; none: time before memory
     /// Transformer layers of every stage. Empty: layers_per_stage().
     std::vector<int> layers_per_stage;
@@ -66,7 +66,7 @@ struct StepWork {
 
 /// A step before anything is allocated, equal on every rank: what TrainedRank runs, and simulate().
 struct StepPlan {
-    ModelConfig model;
+    ModelConfig model;         ///< as given
     ModelPartition partition;  ///< layers, replicas, threads: how the model is cut
     Schedule schedule;         ///< of one pipeline
     StepSizes sizes;           ///< of its buffers
