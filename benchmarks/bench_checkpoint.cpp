@@ -18,7 +18,7 @@
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
-#include "src/train/training_plan.hpp"
+#include "src/train/run/training_plan.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/executor.hpp"
 

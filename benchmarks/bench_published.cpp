@@ -5,7 +5,7 @@
 //   build/bin/bench_published [FILE]
 #include "benchmarks/published_rows.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/simulate.hpp"
 
@@ -67,12 +67,12 @@ BestOfOurs best_of_ours(const PublishedRow& row, const Result& own) {
             for (int limit = family.memory_limit ? most : 0; limit >= 0; limit -= family.chunks) {
                 try {
                     const Schedule schedule =
-                        generate(family.name, {.ranks = row.ranks,
-                                               .microbatches = row.microbatches,
-                                               .vocab_mode = mode,
-                                               .vocab_size = row.vocab,
-                                               .memory_limit = limit,
-                                               .costs = pass_costs(costs)});
+                        make_schedule(family.name, {.ranks = row.ranks,
+                                                    .microbatches = row.microbatches,
+                                                    .vocab_mode = mode,
+                                                    .vocab_size = row.vocab,
+                                                    .memory_limit = limit,
+                                                    .costs = pass_costs(costs)});
                     const Result result =
                         simulated(std::string(family.name) + " " + std::string(to_string(mode)),
                                   row, schedule, costs);

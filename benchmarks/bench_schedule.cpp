@@ -6,8 +6,8 @@
 // One line per case and phase: seconds of CPU time (one thread; the fastest of three runs), passes
 // or actions per second.
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/simulate.hpp"
 #include "vocabpipe/validate.hpp"
 
@@ -52,7 +52,7 @@ StepSizes sizes_of(const Schedule& schedule) {
                                                                .forward_workspace = boundary,
                                                                .backward_workspace = 2 * boundary});
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        sizes.shards.push_back({.numerator = sizes.tokens * schedule.output.rows(rank) * 2});
+        sizes.shards.push_back({.exp_logits = sizes.tokens * schedule.output.rows(rank) * 2});
     }
     return sizes;
 }
@@ -78,12 +78,12 @@ void run(const Case& c) {
         std::vector<Program> programs;
         Simulation simulation;
         const double g = seconds([&] {
-            schedule = generate(c.family, {.ranks = c.ranks,
-                                           .microbatches = c.microbatches,
-                                           .vocab_mode = c.mode,
-                                           .vocab_size = 256'000,
-                                           .chunks = c.chunks,
-                                           .costs = PassCosts::uniform(11, 22, 2)});
+            schedule = make_schedule(c.family, {.ranks = c.ranks,
+                                                .microbatches = c.microbatches,
+                                                .vocab_mode = c.mode,
+                                                .vocab_size = 256'000,
+                                                .chunks = c.chunks,
+                                                .costs = PassCosts::uniform(11, 22, 2)});
         });
         const TableCosts costs = costs_of(schedule);
         const StepSizes sizes = sizes_of(schedule);

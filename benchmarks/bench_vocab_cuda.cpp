@@ -6,10 +6,10 @@
 //
 // FLOPs: 2 N h v for the logits, the same for e W and for e^T (c X): 6 N h v per microbatch.
 // cuBLASLt: the three products alone, each with the fastest of the eight algorithms that the
-// library asks the heuristic for, the logits rounded to the numerator's type. gemm(): the same
-// products as the library calls them, with the first of the eight. ratio: rate of S + combine + T
-// over that of cuBLASLt. memory: numerator and the larger of the two workspaces, over the
-// numerator. wrong: tokens whose numerators do not add up to their statistic.
+// library asks the heuristic for, the logits rounded to the exp_logits's type. gemm(): the same
+// products as the library calls them, with the first of the eight. ratio: rate of S +
+// combine_softmax + T over that of cuBLASLt. memory: exp_logits and the larger of the two
+// workspaces, over the exp_logits. wrong: tokens whose exp_logits do not add up to their statistic.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -160,7 +160,7 @@ struct Layer {
         : shard{.first_row = 0, .rows = v, .vocab_size = v},
           x(o.tokens, o.hidden, o.type),
           w(v, o.hidden, o.type),
-          numerator(o.tokens, v, o.type),
+          exp_logits(o.tokens, v, o.type),
           statistics(o.tokens, kernels::kStatistics, DType::fp32),
           factors(o.tokens, 2, DType::fp32),
           u(o.tokens, o.hidden, DType::fp32),
@@ -176,42 +176,42 @@ struct Layer {
     }
 
     void score(Context& ctx) const {
-        kernels::cuda::vocabulary_score(ctx, x, w, labels, shard, {}, numerator, statistics,
+        kernels::cuda::vocabulary_score(ctx, x, w, labels, shard, {}, exp_logits, statistics,
                                         workspace.bytes());
     }
-    void combine(Context& ctx) const {
+    void combine_softmax(Context& ctx) const {
         kernels::cuda::combine_statistics(ctx, statistics, labels, g, shard, 0, {}, factors, {});
     }
     void gradients(Context& ctx) const {
-        kernels::cuda::vocabulary_input_product(ctx, numerator, w, u);
+        kernels::cuda::vocabulary_input_product(ctx, exp_logits, w, u);
         kernels::cuda::vocabulary_input_gradient(ctx, u, factors, w, labels, g, shard, {},
                                                  workspace.bytes());
-        kernels::cuda::vocabulary_weight_gradient(ctx, x, numerator, factors, labels, g, shard, {},
+        kernels::cuda::vocabulary_weight_gradient(ctx, x, exp_logits, factors, labels, g, shard, {},
                                                   dw, true, workspace.bytes());
     }
     void products(Context& ctx) const {
-        kernels::cuda::gemm(ctx, x, false, w, true, numerator, false);
-        kernels::cuda::gemm(ctx, numerator, false, w, false, u, false);
-        kernels::cuda::gemm(ctx, numerator, true, x, false, dw, true);
+        kernels::cuda::gemm(ctx, x, false, w, true, exp_logits, false);
+        kernels::cuda::gemm(ctx, exp_logits, false, w, false, u, false);
+        kernels::cuda::gemm(ctx, exp_logits, true, x, false, dw, true);
     }
 
     kernels::VocabularyShard shard;
-    Matrix x, w, numerator, statistics, factors, u, dw;
+    Matrix x, w, exp_logits, statistics, factors, u, dw;
     Array<int32_t> labels;
     Array<float> g;
     Buffer workspace;
 };
 
-/// Of the first and last few tokens: how many have numerators that are not those of the statistics.
+/// Of the first and last few tokens: how many have exp_logits that are not those of the statistics.
 int wrong_tokens(const Layer& layer) {
-    const Tensor e = layer.numerator;
+    const Tensor e = layer.exp_logits;
     std::vector<float> statistics(static_cast<size_t>(e.rows * kernels::kStatistics));
     layer.statistics.buffer().download(statistics.data(), statistics.size() * sizeof(float));
     std::vector<std::byte> row(static_cast<size_t>(e.cols * size_of(e.dtype)));
     int wrong = 0;
     for (int64_t n = 0; n < e.rows; n = n == 3 ? std::max<int64_t>(e.rows - 4, 4) : n + 1) {
-        layer.numerator.buffer().download(row.data(), row.size(),
-                                          static_cast<size_t>(n) * row.size());
+        layer.exp_logits.buffer().download(row.data(), row.size(),
+                                           static_cast<size_t>(n) * row.size());
         double sum = 0;
         for (int64_t j = 0; j < e.cols; ++j) {
             sum += e.dtype == DType::bf16
@@ -237,14 +237,14 @@ int measure(Gpu& gpu, const Options& o, int64_t v) {
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // what was uploaded
     layer.score(ctx);  // so that the products have numbers of the real kind
     using bench::BestProduct;
-    BestProduct input(ctx, {.a = layer.numerator, .b = layer.w, .c = layer.u});
-    BestProduct weight(ctx, {.a = layer.numerator,
+    BestProduct input(ctx, {.a = layer.exp_logits, .b = layer.w, .c = layer.u});
+    BestProduct weight(ctx, {.a = layer.exp_logits,
                              .transpose_a = true,
                              .b = layer.x,
                              .c = layer.dw,
                              .addend = layer.dw});
     BestProduct logits(ctx,
-                       {.a = layer.x, .b = layer.w, .transpose_b = true, .c = layer.numerator});
+                       {.a = layer.x, .b = layer.w, .transpose_b = true, .c = layer.exp_logits});
 
     // All of a round is enqueued before the host waits, so that the GPU does not run dry within it.
     std::array<bench::DeviceTimer, 5> timers;
@@ -262,7 +262,7 @@ int measure(Gpu& gpu, const Options& o, int64_t v) {
         });
         timed(timers[1], [&] { layer.products(ctx); });
         timed(timers[2], [&] { layer.score(ctx); });
-        timed(timers[3], [&] { layer.combine(ctx); });
+        timed(timers[3], [&] { layer.combine_softmax(ctx); });
         timed(timers[4], [&] { layer.gradients(ctx); });
         for (size_t i = 0; i < timers.size(); ++i) {
             const float ms = timers[i].milliseconds();
@@ -280,7 +280,7 @@ int measure(Gpu& gpu, const Options& o, int64_t v) {
     const double combine = median(times[3]);
     const double t = median(times[4]);
     const double all = s + combine + t;
-    const auto bytes = static_cast<double>(layer.numerator.view().bytes());
+    const auto bytes = static_cast<double>(layer.exp_logits.view().bytes());
     const double memory = (bytes + static_cast<double>(layer.workspace.bytes().size())) / bytes;
     std::printf("  %8lld %9.3f %8.1f %9.3f %9.3f %8.3f %9.3f %9.3f %8.1f %6.3f %7.3f %6d\n",
                 static_cast<long long>(v), alone, rate(alone), median(times[1]), s, combine, t, all,

@@ -51,7 +51,7 @@ struct Layer {
           shard{.first_row = 0, .rows = rows, .vocab_size = rows},
           x(normal(ctx, tokens, hidden, type, 1, 1)),
           w(normal(ctx, rows, hidden, type, 2, 0.02F)),
-          numerator(tokens, rows, type),
+          exp_logits(tokens, rows, type),
           statistics(tokens, kStatistics, DType::fp32),
           factors(tokens, 2, DType::fp32),
           u(tokens, hidden, DType::fp32),
@@ -70,27 +70,27 @@ struct Layer {
     }
 
     void score() {
-        host::vocabulary_score(ctx, x.tensor, w.tensor, labels, shard, options, numerator.tensor,
+        host::vocabulary_score(ctx, x.tensor, w.tensor, labels, shard, options, exp_logits.tensor,
                                statistics.tensor, score_workspace);
     }
-    void combine() {
+    void combine_softmax() {
         host::combine_statistics(ctx, statistics.tensor, labels, g, shard, 0, options,
                                  factors.tensor, {});
     }
     void input_gradient() {
-        host::vocabulary_input_product(ctx, numerator.tensor, w.tensor, u.tensor);
+        host::vocabulary_input_product(ctx, exp_logits.tensor, w.tensor, u.tensor);
         host::vocabulary_input_gradient(ctx, u.tensor, factors.tensor, w.tensor, labels, g, shard,
                                         options, input_workspace);
     }
     void weight_gradient() {
-        host::vocabulary_weight_gradient(ctx, x.tensor, numerator.tensor, factors.tensor, labels, g,
-                                         shard, options, dw.tensor, true, gradient_workspace);
+        host::vocabulary_weight_gradient(ctx, x.tensor, exp_logits.tensor, factors.tensor, labels,
+                                         g, shard, options, dw.tensor, true, gradient_workspace);
     }
 
     Context ctx;
     VocabularyShard shard;
     LossOptions options;
-    Buffer x, w, numerator, statistics, factors, u, dw;
+    Buffer x, w, exp_logits, statistics, factors, u, dw;
     std::vector<int32_t> labels;
     std::vector<float> g;
     std::vector<std::byte> score_workspace, gradient_workspace, input_workspace;
@@ -106,7 +106,7 @@ template <DType type>
 void logits_gemm(benchmark::State& state) {
     Layer layer(state.range(0), state.range(1), state.range(2), type);
     for (auto _ : state) {
-        host::gemm(layer.ctx, layer.x.tensor, false, layer.w.tensor, true, layer.numerator.tensor,
+        host::gemm(layer.ctx, layer.x.tensor, false, layer.w.tensor, true, layer.exp_logits.tensor,
                    false);
     }
     report(state, 1);
@@ -117,7 +117,7 @@ void input_gemm(benchmark::State& state) {
     Layer layer(state.range(0), state.range(1), state.range(2), type);
     layer.score();
     for (auto _ : state) {
-        host::gemm(layer.ctx, layer.numerator.tensor, false, layer.w.tensor, false, layer.u.tensor,
+        host::gemm(layer.ctx, layer.exp_logits.tensor, false, layer.w.tensor, false, layer.u.tensor,
                    false);
     }
     report(state, 1);
@@ -128,7 +128,7 @@ void weight_gemm(benchmark::State& state) {
     Layer layer(state.range(0), state.range(1), state.range(2), type);
     layer.score();
     for (auto _ : state) {
-        host::gemm(layer.ctx, layer.numerator.tensor, true, layer.x.tensor, false, layer.dw.tensor,
+        host::gemm(layer.ctx, layer.exp_logits.tensor, true, layer.x.tensor, false, layer.dw.tensor,
                    true);
     }
     report(state, 1);
@@ -142,9 +142,9 @@ void all_gemms(benchmark::State& state) {
     Buffer z(state.range(0), state.range(2), type);
     for (auto _ : state) {
         host::gemm(layer.ctx, layer.x.tensor, false, layer.w.tensor, true, z.tensor, false);
-        host::gemm(layer.ctx, layer.numerator.tensor, false, layer.w.tensor, false, layer.u.tensor,
+        host::gemm(layer.ctx, layer.exp_logits.tensor, false, layer.w.tensor, false, layer.u.tensor,
                    false);
-        host::gemm(layer.ctx, layer.numerator.tensor, true, layer.x.tensor, false, layer.dw.tensor,
+        host::gemm(layer.ctx, layer.exp_logits.tensor, true, layer.x.tensor, false, layer.dw.tensor,
                    true);
     }
     report(state, 3);
@@ -161,7 +161,7 @@ template <DType type>
 void input_gradient(benchmark::State& state) {
     Layer layer(state.range(0), state.range(1), state.range(2), type);
     layer.score();
-    layer.combine();
+    layer.combine_softmax();
     for (auto _ : state) layer.input_gradient();
     report(state, 1);
 }
@@ -170,7 +170,7 @@ template <DType type>
 void weight_gradient(benchmark::State& state) {
     Layer layer(state.range(0), state.range(1), state.range(2), type);
     layer.score();
-    layer.combine();
+    layer.combine_softmax();
     for (auto _ : state) layer.weight_gradient();
     report(state, 1);
 }
@@ -180,7 +180,7 @@ void score_and_gradients(benchmark::State& state) {
     Layer layer(state.range(0), state.range(1), state.range(2), type);
     for (auto _ : state) {
         layer.score();
-        layer.combine();
+        layer.combine_softmax();
         layer.input_gradient();
         layer.weight_gradient();
     }

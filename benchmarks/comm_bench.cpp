@@ -36,7 +36,7 @@ public:
         block_ = one_block() ? which.bytes : which.bytes / size_;
         block_ = std::max<int64_t>(block_, 1);
         for (int i = 0; i <= size_; ++i) block_begin_.push_back(block_ * i);
-        const bool sends_all = operation_ == Operation::exchange;
+        const bool sends_all = operation_ == Operation::all_to_all;
         out_ = allocate(sends_all ? block_ * size_ : block_);
         in_ = allocate(one_block() ? block_ : block_ * size_);
         std::vector<std::byte> data(out_.size());
@@ -97,7 +97,7 @@ public:
             case Operation::all_gather:
                 for (int i = 0; i < size_; ++i) check(block_ * i, i, 0);
                 break;
-            case Operation::exchange:
+            case Operation::all_to_all:
                 for (int i = 0; i < size_; ++i) check(block_ * i, i, block_ * rank_);
                 break;
             case Operation::gather:
@@ -137,8 +137,8 @@ private:
             case Operation::all_gather:
                 transfer.what = Do::all_gather;
                 break;
-            case Operation::exchange:
-                transfer.what = Do::exchange;
+            case Operation::all_to_all:
+                transfer.what = Do::all_to_all;
                 break;
             case Operation::gather:
                 transfer.what = Do::gather;

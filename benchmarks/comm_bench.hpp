@@ -15,10 +15,10 @@ enum class Operation : uint8_t {
     sendrecv,    ///< every rank to the next one, in a ring
     broadcast,   ///< from rank 0
     all_gather,  ///< every rank's block to all
-    exchange,    ///< a block from every rank to every rank: reduce-scatter without the sum
+    all_to_all,  ///< a block from every rank to every rank: reduce-scatter without the sum
     gather,      ///< every rank's block to rank 0
 };
-inline constexpr std::array kOperationNames{"sendrecv", "broadcast", "all_gather", "exchange",
+inline constexpr std::array kOperationNames{"sendrecv", "broadcast", "all_gather", "all_to_all",
                                             "gather"};
 
 struct CommCase {

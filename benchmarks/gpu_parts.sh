@@ -29,7 +29,7 @@ rows_vocab() {
     [ -e "$work/vocab.log" ] || return 0
     grep -v '^#' "$work/vocab.log" | awk 'NF == 12 {
         printf "| S and T, v = %s | %s of %s TFLOP/s | 0.90 | %s |\n", $1, $9, $3, $10
-        printf "| memory of S and T over the numerator, v = %s | %s | 1.25 | |\n", $1, $11 }'
+        printf "| memory of S and T over the exp_logits, v = %s | %s | 1.25 | |\n", $1, $11 }'
 }
 
 # The large model takes long to initialise: few steps of it.
@@ -132,7 +132,7 @@ rows_copies() { comm_rows comm-copies "copies, 2 ranks"; }
 comm_rows() { # log, label
     [ -e "$work/$1.log" ] || return 0
     awk -v label="$2" '
-        /^# (sendrecv|broadcast|all_gather|exchange|gather)$/ { operation = $2; first = 1; next }
+        /^# (sendrecv|broadcast|all_gather|all_to_all|gather)$/ { operation = $2; first = 1; next }
         /^#/ || NF != 9 { next }
         first { latency[operation] = $6; order[++count] = operation; first = 0 }
         { bandwidth[operation] = $8; bytes[operation] = $1 }

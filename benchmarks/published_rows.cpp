@@ -2,7 +2,7 @@
 #include "benchmarks/published_rows.hpp"
 
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <fstream>
 #include <sstream>
@@ -32,11 +32,11 @@ VocabMode PublishedRow::mode() const {
 }
 
 Schedule PublishedRow::schedule() const {
-    return generate("1f1b", {.ranks = ranks,
-                             .microbatches = microbatches,
-                             .vocab_mode = mode(),
-                             .vocab_size = vocab,
-                             .costs = pass_costs(costs)});
+    return make_schedule("1f1b", {.ranks = ranks,
+                                  .microbatches = microbatches,
+                                  .vocab_mode = mode(),
+                                  .vocab_size = vocab,
+                                  .costs = pass_costs(costs)});
 }
 
 std::vector<PublishedRow> read_published_rows(const std::string& path) {
@@ -112,7 +112,7 @@ StepSizes published_sizes(const PublishedRow& row, int stages) {
     sizes.stages.assign(static_cast<size_t>(stages),
                         {.saved = 34 * layer, .for_weight = 22 * layer});
     sizes.shards.assign(static_cast<size_t>(row.ranks),
-                        {.numerator = 2 * kTokens * (row.vocab / row.ranks)});
+                        {.exp_logits = 2 * kTokens * (row.vocab / row.ranks)});
     return sizes;
 }
 

@@ -20,7 +20,7 @@ struct PublishedStep {
         double step_ms = 0;      ///< that this MFU implies
         double memory_gib = 0;   ///< allocated, of the rank that allocated most
     };
-    std::string schedule;  ///< a family of generate()
+    std::string schedule;  ///< a family of make_schedule()
     VocabMode mode = VocabMode::none;
     int gpus = 0;
     int64_t seq_length = 0, vocab = 0, hidden = 0, heads = 0;

@@ -7,7 +7,7 @@
 #include "src/runtime/wait.hpp"
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/flop_costs.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 
 #include <algorithm>
@@ -51,10 +51,10 @@ struct RandomBatch {
 
 StepTiming time_steps(Communicator& communicator, Device& device, const StepCase& which) {
     const ModelConfig& model = which.model;
-    const Schedule schedule = generate(which.schedule, {.ranks = communicator.size(),
-                                                        .microbatches = which.microbatches,
-                                                        .vocab_mode = which.vocab_mode,
-                                                        .vocab_size = model.vocab_size});
+    const Schedule schedule = make_schedule(which.schedule, {.ranks = communicator.size(),
+                                                             .microbatches = which.microbatches,
+                                                             .vocab_mode = which.vocab_mode,
+                                                             .vocab_size = model.vocab_size});
     const ModelPartition partition{
         .layers_per_stage = layers_per_stage(model.num_layers, schedule.stages, which.vocab_mode,
                                              output_layer_in_layers(model)),

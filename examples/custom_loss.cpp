@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "vocabpipe/executor.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/step_batch.hpp"
@@ -27,9 +27,9 @@ public:
     [[nodiscard]] std::span<const double> losses() const override { return losses_; }
 
     /// After the statistics of all shards are there, on every rank alike.
-    void combine(Context& ctx, const Microbatch& batch, ConstTensor statistics, int member,
-                 Tensor factors) override {
-        base_.combine(ctx, batch, statistics, member, factors);
+    void combine_softmax(Context& ctx, const Microbatch& batch, ConstTensor statistics, int member,
+                         Tensor factors) override {
+        base_.combine_softmax(ctx, batch, statistics, member, factors);
         for (int64_t n = 0; n < batch.size(); ++n) {
             const float g = batch.loss_gradient[static_cast<size_t>(n)];
             if (g == 0) continue;  // the token does not count
@@ -45,21 +45,21 @@ public:
     }
 
     [[nodiscard]] std::span<Parameter> parameters() override { return base_.parameters(); }
-    void score(Context& ctx, const Microbatch& batch, ConstTensor x, Tensor numerator,
+    void score(Context& ctx, const Microbatch& batch, ConstTensor x, Tensor exp_logits,
                Tensor statistics, Bytes workspace) override {
-        base_.score(ctx, batch, x, numerator, statistics, workspace);
+        base_.score(ctx, batch, x, exp_logits, statistics, workspace);
     }
-    void input_product(Context& ctx, ConstTensor numerator, Tensor u) override {
-        base_.input_product(ctx, numerator, u);
+    void input_product(Context& ctx, ConstTensor exp_logits, Tensor u) override {
+        base_.input_product(ctx, exp_logits, u);
     }
     void finish_input_gradient(Context& ctx, const Microbatch& batch, ConstTensor factors,
                                Tensor u) override {
         base_.finish_input_gradient(ctx, batch, factors, u);
     }
     void weight_gradient(Context& ctx, const Microbatch& batch, ConstTensor x,
-                         ConstTensor numerator, ConstTensor factors, Bytes workspace,
+                         ConstTensor exp_logits, ConstTensor factors, Bytes workspace,
                          bool overwrite) override {
-        base_.weight_gradient(ctx, batch, x, numerator, factors, workspace, overwrite);
+        base_.weight_gradient(ctx, batch, x, exp_logits, factors, workspace, overwrite);
     }
 
 private:
@@ -86,10 +86,10 @@ private:
 /// On two ranks of this process.
 void train(const char* text, double gamma) {
     const ModelConfig model{.seq_length = 64};
-    const Schedule schedule = generate("1f1b", {.ranks = 2,
-                                                .microbatches = 4,
-                                                .vocab_mode = VocabMode::two_barriers,
-                                                .vocab_size = model.vocab_size});
+    const Schedule schedule = make_schedule("1f1b", {.ranks = 2,
+                                                     .microbatches = 4,
+                                                     .vocab_mode = VocabMode::two_barriers,
+                                                     .vocab_size = model.vocab_size});
     const ModelPartition partition{.layers_per_stage = {1, 1}};
     const StepSizes sizes = step_sizes(model, partition, schedule);
     const auto programs = lower(schedule, sizes, TableCosts::uniform(2, 2, 1000, 2000, 500));

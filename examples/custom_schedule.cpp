@@ -54,7 +54,7 @@ StepSizes example_sizes(const Schedule& schedule) {
     sizes.stages.assign(static_cast<size_t>(schedule.stages),
                         {.saved = 34 * boundary, .for_weight = 8 * boundary});
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        sizes.shards.push_back({.numerator = sizes.tokens * schedule.output.rows(rank) * 2});
+        sizes.shards.push_back({.exp_logits = sizes.tokens * schedule.output.rows(rank) * 2});
     }
     return sizes;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "vocabpipe/executor.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/model_rank.hpp"
 #include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/step_batch.hpp"
@@ -67,10 +67,10 @@ private:
 /// Between the library's embedding and output layer stand two stages of ours; ZB-H1 runs I and W.
 void check_gradients(const char* text) {
     const ModelConfig model{.num_layers = 0, .seq_length = 16, .init_std = 0.2F};
-    const Schedule schedule = generate("zb-h1", {.ranks = 2,
-                                                 .microbatches = 4,
-                                                 .vocab_mode = VocabMode::one_barrier,
-                                                 .vocab_size = model.vocab_size});
+    const Schedule schedule = make_schedule("zb-h1", {.ranks = 2,
+                                                      .microbatches = 4,
+                                                      .vocab_mode = VocabMode::one_barrier,
+                                                      .vocab_size = model.vocab_size});
     const ModelPartition partition{.layers_per_stage = {0, 0}, .optimizer = false};
     StepSizes sizes = step_sizes(model, partition, schedule);
     for (StageBytes& stage : sizes.stages) stage = TanhStage(sizes).bytes();

@@ -9,7 +9,7 @@
 #include "vocabpipe/checkpoint.hpp"
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/flop_costs.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/step_batch.hpp"
@@ -22,10 +22,10 @@ void train(Communicator& world, const char* text, int steps, const char* folder)
     const ModelConfig model{.num_layers = 4, .vocab_size = 256};  // tokens are bytes
 
     // What every rank runs, in which order; then all communication and memory, proved safe.
-    const Schedule schedule = generate("1f1b", {.ranks = world.size(),
-                                                .microbatches = microbatches,
-                                                .vocab_mode = VocabMode::one_barrier,
-                                                .vocab_size = model.vocab_size});
+    const Schedule schedule = make_schedule("1f1b", {.ranks = world.size(),
+                                                     .microbatches = microbatches,
+                                                     .vocab_mode = VocabMode::one_barrier,
+                                                     .vocab_size = model.vocab_size});
     const ModelPartition partition{
         .layers_per_stage =
             layers_per_stage(model.num_layers, schedule.stages, VocabMode::one_barrier, 0),

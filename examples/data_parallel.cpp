@@ -12,7 +12,7 @@
 
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/flop_costs.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/optimizer_step.hpp"
@@ -29,10 +29,10 @@ struct Run {
 Run train(const TokenDataset& data, const Mesh& mesh) {
     const int microbatches = 8 / mesh.data;  // of each replica
     const ModelConfig model{.num_layers = 2};
-    const Schedule schedule = generate("1f1b", {.ranks = mesh.pipeline,
-                                                .microbatches = microbatches,
-                                                .vocab_mode = VocabMode::one_barrier,
-                                                .vocab_size = model.vocab_size});
+    const Schedule schedule = make_schedule("1f1b", {.ranks = mesh.pipeline,
+                                                     .microbatches = microbatches,
+                                                     .vocab_mode = VocabMode::one_barrier,
+                                                     .vocab_size = model.vocab_size});
     const ModelPartition partition{
         .layers_per_stage =
             layers_per_stage(model.num_layers, schedule.stages, VocabMode::one_barrier, 0),

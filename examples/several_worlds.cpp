@@ -11,7 +11,7 @@
 
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/flop_costs.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/open_tokens.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/step_batch.hpp"
@@ -25,10 +25,10 @@ constexpr int kMicrobatches = 4;
 /// Losses of the steps, on `ranks` threads of this process.
 std::vector<double> train(const TokenDataset& data, int ranks) {
     const ModelConfig model{.num_layers = 3};
-    const Schedule schedule = generate("1f1b", {.ranks = ranks,
-                                                .microbatches = kMicrobatches,
-                                                .vocab_mode = VocabMode::one_barrier,
-                                                .vocab_size = model.vocab_size});
+    const Schedule schedule = make_schedule("1f1b", {.ranks = ranks,
+                                                     .microbatches = kMicrobatches,
+                                                     .vocab_mode = VocabMode::one_barrier,
+                                                     .vocab_size = model.vocab_size});
     const ModelPartition partition{
         .layers_per_stage = layers_per_stage(model.num_layers, ranks, VocabMode::one_barrier, 0)};
     const StepSizes sizes = step_sizes(model, partition, schedule);

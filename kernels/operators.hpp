@@ -112,11 +112,11 @@ public:
                                            std::span<const int32_t> first_visible, Tensor dqkv,
                                            std::span<std::byte> workspace) const = 0;
 
-    // kernels/host/elementwise.hpp, kernels/host/fold.hpp
+    // kernels/host/elementwise.hpp, kernels/host/ordered_sum.hpp
     virtual void add(Context& ctx, ConstTensor a, ConstTensor b, Tensor out) const = 0;
     virtual void convert(Context& ctx, ConstTensor from, Tensor to) const = 0;
     virtual void scale(Context& ctx, ConstTensor x, float factor, Tensor y) const = 0;
-    virtual void fold_rows(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) const = 0;
+    virtual void ordered_sum(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) const = 0;
     virtual void set_zero(Context& ctx, std::span<std::byte> bytes) const = 0;
     /// Equally long, not overlapping.
     virtual void copy(Context& ctx, std::span<const std::byte> from,
@@ -137,9 +137,9 @@ public:
                                                                    DType type) const = 0;
     virtual void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w,
                                   std::span<const int32_t> labels, const VocabularyShard& shard,
-                                  const LossOptions& options, Tensor numerator, Tensor statistics,
+                                  const LossOptions& options, Tensor exp_logits, Tensor statistics,
                                   std::span<std::byte> workspace) const = 0;
-    virtual void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w,
+    virtual void vocabulary_input_product(Context& ctx, ConstTensor exp_logits, ConstTensor w,
                                           Tensor u) const = 0;
     virtual void combine_statistics(Context& ctx, ConstTensor by_shard,
                                     std::span<const int32_t> labels, std::span<const float> g,
@@ -156,7 +156,7 @@ public:
     [[nodiscard]] virtual int64_t vocabulary_weight_gradient_workspace_bytes(int64_t tokens,
                                                                              int64_t hidden,
                                                                              DType type) const = 0;
-    virtual void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
+    virtual void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_logits,
                                             ConstTensor factors, std::span<const int32_t> labels,
                                             std::span<const float> g, const VocabularyShard& shard,
                                             const LossOptions& options, Tensor dw, bool accumulate,

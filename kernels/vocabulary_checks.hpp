@@ -21,15 +21,16 @@ inline void require_options(const LossOptions& options) {
 }
 
 inline void require_score(ConstTensor x, ConstTensor w, int64_t tokens,
-                          const VocabularyShard& shard, ConstTensor numerator,
+                          const VocabularyShard& shard, ConstTensor exp_logits,
                           ConstTensor statistics) {
     require(x.rows == tokens && statistics.rows == tokens, "one row of x and statistics per label");
     require(statistics.cols == kStatistics && statistics.dtype == DType::fp32,
             "fp32 statistics of kStatistics columns");
     if (shard.rows == 0) return;
     require(has_shape(w, shard.rows, x.cols), "w of shape (rows of the shard, h)");
-    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
-    require(x.dtype == w.dtype && x.dtype == numerator.dtype, "x, w and numerator of one type");
+    require(has_shape(exp_logits, tokens, shard.rows),
+            "exp_logits of shape (N, rows of the shard)");
+    require(x.dtype == w.dtype && x.dtype == exp_logits.dtype, "x, w and exp_logits of one type");
 }
 
 inline void require_combination(ConstTensor by_shard, int64_t tokens, std::span<const float> g,
@@ -56,11 +57,12 @@ inline void require_input_gradient(ConstTensor u, ConstTensor factors, ConstTens
             "w of shape (rows of the shard, h)");
 }
 
-inline void require_weight_gradient(ConstTensor x, ConstTensor numerator, ConstTensor factors,
+inline void require_weight_gradient(ConstTensor x, ConstTensor exp_logits, ConstTensor factors,
                                     int64_t tokens, const VocabularyShard& shard, ConstTensor dw) {
     require(x.rows == tokens, "one row of x per label");
     require(has_shape(factors, tokens, 2) && factors.dtype == DType::fp32, "fp32 factors (N, 2)");
-    require(has_shape(numerator, tokens, shard.rows), "numerator of shape (N, rows of the shard)");
+    require(has_shape(exp_logits, tokens, shard.rows),
+            "exp_logits of shape (N, rows of the shard)");
     require(has_shape(dw, shard.rows, x.cols) && dw.dtype == DType::fp32,
             "fp32 dw of shape (rows of the shard, h)");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/dualpipe_v.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/chunk_list.hpp"
 #include "schedules/placement.hpp"
@@ -59,7 +59,7 @@ private:
 // - min(F, (p-1)(I-F)) for I >= F. Memory 2p+1 chunks on every rank. Worth it only where a runtime
 // really interleaves the members of a pair. The rule needs m >= 2p; below that its list for 2p
 // microbatches is cut.
-std::vector<Pass> list_of(const GenerateOptions& options, int rank) {
+std::vector<Pass> list_of(const ScheduleOptions& options, int rank) {
     const int p = options.ranks;
     const int m = std::max(options.microbatches, 2 * p);
     const int below = p - 1 - rank;
@@ -101,7 +101,7 @@ std::vector<Pass> list_of(const GenerateOptions& options, int rank) {
 
 }  // namespace
 
-Schedule dualpipe_v(const GenerateOptions& options) {
+Schedule dualpipe_v(const ScheduleOptions& options) {
     return transformer_schedule(options, Placement::v_shape, 2,
                                 [&](int rank) { return list_of(options, rank); });
 }

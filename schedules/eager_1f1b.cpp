@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/eager_1f1b.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/placement.hpp"
 #include "schedules/rank_list.hpp"
@@ -19,7 +19,7 @@ using enum Op;
 //
 // Bubble (p-1)(F+B) for every D; a hop of c adds 2c(p-1) to a step while 2c <= (D-1)(F+B), where
 // D = 1 pays 2c per microbatch and more. Memory min(m, 1+D(p-1-r)) microbatches on rank r.
-std::vector<Pass> list_of(const GenerateOptions& options, int depth, int rank) {
+std::vector<Pass> list_of(const ScheduleOptions& options, int depth, int rank) {
     const int m = options.microbatches;
     RankList list(rank, m, m);
     const int64_t warm_up = 1 + int64_t{depth} * (options.ranks - 1 - rank);
@@ -30,7 +30,7 @@ std::vector<Pass> list_of(const GenerateOptions& options, int depth, int rank) {
 
 }  // namespace
 
-Schedule eager_1f1b(const GenerateOptions& options) {
+Schedule eager_1f1b(const ScheduleOptions& options) {
     const int depth = options.warm_up_depth == 0 ? 2 : options.warm_up_depth;
     return transformer_schedule(options, Placement::straight, 1,
                                 [&](int rank) { return list_of(options, depth, rank); });

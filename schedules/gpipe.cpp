@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/gpipe.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/rank_list.hpp"
 #include "schedules/straight.hpp"
@@ -13,9 +13,9 @@ namespace {
 using enum Op;
 
 // Huang et al. 2019; schedules reference 5.1. The last rank runs S_j T_j right after F_j: one
-// numerator at a time, and a backward phase of nothing but B. Running them before B_j instead takes
-// as long.
-std::vector<Pass> plain(const GenerateOptions& options, int rank) {
+// exp_logits at a time, and a backward phase of nothing but B. Running them before B_j instead
+// takes as long.
+std::vector<Pass> plain(const ScheduleOptions& options, int rank) {
     const int m = options.microbatches;
     RankList list(rank, m, m);
     for (int i = 0; i < m; ++i) {
@@ -33,7 +33,7 @@ std::vector<Pass> plain(const GenerateOptions& options, int rank) {
 // Vocabulary layers on every rank. The whole output layer belongs to the forward phase, because no
 // backward waits in between: rank r runs p-r forwards, which is when the last stage has ended F_0,
 // then one unit after every forward. With one or two barriers a unit is T_{j-1} S_j, so the
-// statistics of j-1 have a whole F to be combined and one numerator is alive at a time; interlaced
+// statistics of j-1 have a whole F to be combined and one exp_logits is alive at a time; interlaced
 // it is S_j T_j.
 //
 // E runs r+1 microbatches ahead of F and G r+1 behind B, so that all ranks meet at the same
@@ -42,7 +42,7 @@ std::vector<Pass> plain(const GenerateOptions& options, int rank) {
 //
 //   p=4, rank 2:  E0 E1 E2 | E3 F0 E4 F1 S0 E5 F2 T0 S1 ... F7 T5 S6 | T6 S7 T7 | B0 B1 B2 B3 G0
 //   ...
-std::vector<Pass> with_vocabulary(const GenerateOptions& options, int rank) {
+std::vector<Pass> with_vocabulary(const ScheduleOptions& options, int rank) {
     const int p = options.ranks;
     const int m = options.microbatches;
     const bool in_line = options.vocab_mode == VocabMode::interlaced;
@@ -71,7 +71,7 @@ std::vector<Pass> with_vocabulary(const GenerateOptions& options, int rank) {
 
 }  // namespace
 
-Schedule gpipe(const GenerateOptions& options) {
+Schedule gpipe(const ScheduleOptions& options) {
     const auto list_of = sharded(options.vocab_mode) ? with_vocabulary : plain;
     return straight_schedule(options, [&](int rank) { return list_of(options, rank); });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/group_interleaved.hpp"
+#include "schedules/families.hpp"
 
 #include "vocabpipe/error.hpp"
 
@@ -18,7 +18,7 @@ using enum Op;
 
 /// The least group for which the forwards and the input gradients of all ranks fit into the time
 /// that a rank takes for the group: p/2 for equal stages.
-int64_t minimum_group(const GenerateOptions& options) {
+int64_t minimum_group(const ScheduleOptions& options) {
     const int p = options.ranks;
     int64_t longest = 0;  // F + I + W of a stage
     int64_t needed = 0;   // F, or I, of one chunk on all ranks
@@ -47,7 +47,7 @@ int64_t minimum_group(const GenerateOptions& options) {
 // For p/2 <= g <= p and m mod g = 0: step 3mv+2(p-1)+(v-1)(p-g) at F = I = W = 1 per chunk, memory
 // p+(v-1)g-r chunks: less of both than interleaved 1F1B for v = 2 and g > 1. W follows its I
 // directly.
-std::vector<Pass> list_of(const GenerateOptions& options, int64_t g, int64_t blocks, int rank) {
+std::vector<Pass> list_of(const ScheduleOptions& options, int64_t g, int64_t blocks, int rank) {
     const int64_t p = options.ranks;
     const int64_t v = options.chunks;
     const int64_t turn =
@@ -78,7 +78,7 @@ std::vector<Pass> list_of(const GenerateOptions& options, int64_t g, int64_t blo
 
 }  // namespace
 
-Schedule group_interleaved(const GenerateOptions& options) {
+Schedule group_interleaved(const ScheduleOptions& options) {
     const int g = options.group_size == 0 ? options.ranks : options.group_size;
     if (g > options.ranks) {
         throw UsageError("--group-size " + std::to_string(g) +

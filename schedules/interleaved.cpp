@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/interleaved.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/chunk_list.hpp"
 #include "schedules/interleaved_table.hpp"
@@ -23,7 +23,7 @@ using enum Op;
 // the boundary traffic of 1F1B. D = `warm_up_depth` runs D-1 more forwards on every rank before the
 // first backward, for as many chunks of memory: with D = 2 neighbours in a list are independent and
 // can be overlapped (JaxPP's KimiK2, Megatron with the all-to-all of experts overlapped).
-std::vector<Pass> list_of(const GenerateOptions& options, const InterleavedTable& table, int rank) {
+std::vector<Pass> list_of(const ScheduleOptions& options, const InterleavedTable& table, int rank) {
     ChunkList list(table.stages(rank), options.microbatches);
     const int64_t extra = std::max(1, options.warm_up_depth) - 1;
     const int64_t warm_up = std::min(table.warm_up(rank, 2) + extra, table.size());
@@ -44,7 +44,7 @@ std::vector<Pass> list_of(const GenerateOptions& options, const InterleavedTable
 
 }  // namespace
 
-Schedule interleaved(const GenerateOptions& options) {
+Schedule interleaved(const ScheduleOptions& options) {
     const InterleavedTable table(options);
     return transformer_schedule(options, Placement::loop, options.chunks,
                                 [&](int rank) { return list_of(options, table, rank); });

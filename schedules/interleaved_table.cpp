@@ -5,7 +5,7 @@
 
 namespace vocabpipe {
 
-InterleavedTable::InterleavedTable(const GenerateOptions& options)
+InterleavedTable::InterleavedTable(const ScheduleOptions& options)
     : ranks_(options.ranks),
       chunks_(options.chunks),
       group_(std::min(options.group_size == 0 ? options.ranks : options.group_size,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -19,7 +19,7 @@ public:
     /// N is `group_size`, or p, and never more than m (one group, as torch does for m < p). A last
     /// group below min(N, p) is filled up with microbatches that do not exist, which callers drop:
     /// on ranks that wait for a group to come round, a shorter one would close a cycle.
-    explicit InterleavedTable(const GenerateOptions& options);
+    explicit InterleavedTable(const ScheduleOptions& options);
 
     struct Entry {
         int chunk;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/interleaved_zb.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/chunk_list.hpp"
 #include "schedules/interleaved_table.hpp"
@@ -19,7 +19,7 @@ using enum Op;
 //   0F0 0F1 2F0 | 2F1 2I0 2W0 0F2 2I1 2W1 0F3 0I0 0W0 2F2 0I1 0W1 2F3 2I2 2W2 | 2I3 2W3 0I2 ...
 //
 // Step 3mv+p-1 at F = I = W = 1 per chunk for m mod p = 0; memory vp chunks on every rank.
-std::vector<Pass> list_of(const GenerateOptions& options, const InterleavedTable& table, int rank) {
+std::vector<Pass> list_of(const ScheduleOptions& options, const InterleavedTable& table, int rank) {
     ChunkList list(table.stages(rank), options.microbatches);
     int64_t forwards = 0;
     int64_t weights = 0;
@@ -44,7 +44,7 @@ std::vector<Pass> list_of(const GenerateOptions& options, const InterleavedTable
 
 }  // namespace
 
-Schedule interleaved_zb(const GenerateOptions& options) {
+Schedule interleaved_zb(const ScheduleOptions& options) {
     const InterleavedTable table(options);
     return transformer_schedule(options, Placement::loop, options.chunks,
                                 [&](int rank) { return list_of(options, table, rank); });

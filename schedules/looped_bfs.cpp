@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/looped_bfs.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/chunk_list.hpp"
 #include "schedules/placement.hpp"
@@ -15,7 +15,7 @@ using enum Op;
 //   p=2, v=2, m=2, rank 0 (stages 0 and 2):  0F0 0F1 2F0 2F1 | 2B1 2B0 0B1 0B0
 //
 // Step (mv+p-1)(F+B) per chunk for m mod p = 0, memory mv chunks.
-std::vector<Pass> list_of(const GenerateOptions& options, int rank) {
+std::vector<Pass> list_of(const ScheduleOptions& options, int rank) {
     const int m = options.microbatches;
     std::vector<int> stages;
     for (int chunk = 0; chunk < options.chunks; ++chunk) {
@@ -33,7 +33,7 @@ std::vector<Pass> list_of(const GenerateOptions& options, int rank) {
 
 }  // namespace
 
-Schedule looped_bfs(const GenerateOptions& options) {
+Schedule looped_bfs(const ScheduleOptions& options) {
     return transformer_schedule(options, Placement::loop, options.chunks,
                                 [&](int rank) { return list_of(options, rank); });
 }

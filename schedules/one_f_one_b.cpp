@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/one_f_one_b.hpp"
+#include "schedules/families.hpp"
 
-#include "schedules/eager_1f1b.hpp"
 #include "schedules/rank_list.hpp"
 #include "schedules/straight.hpp"
 #include "schedules/vocabulary_slots.hpp"
@@ -19,7 +18,7 @@ using enum Op;
 // rank.
 //
 //   p=4, rank 2:  F0 F1 | B0 F2 B1 F3 ... | B(m-2) B(m-1)
-std::vector<Pass> plain(const GenerateOptions& options, int rank) {
+std::vector<Pass> plain(const ScheduleOptions& options, int rank) {
     const int m = options.microbatches;
     const bool first = rank == 0;
     const bool last = rank == options.ranks - 1;
@@ -45,7 +44,7 @@ std::vector<Pass> plain(const GenerateOptions& options, int rank) {
 // Every barrier between the last stage's F_j and B_j costs one more microbatch in flight.
 //
 //   p=4, one barrier, rank 3:  E0..E4 F0 S0 F1 | B0 T0 S1 F2 | B1 T1 S2 F3 | ...
-std::vector<Pass> with_barriers(const GenerateOptions& options, int rank, int barriers,
+std::vector<Pass> with_barriers(const ScheduleOptions& options, int rank, int barriers,
                                 const std::vector<UnitSlot>& slots) {
     const int p = options.ranks;
     const int warm_up_forwards = p - rank;
@@ -89,7 +88,7 @@ std::vector<Pass> with_barriers(const GenerateOptions& options, int rank, int ba
 // flight.
 //
 //   p=4, rank 3:  E0..E4 F0 E5 F1 E6 F2 | ST0 | B0 ST1 B1 ST2 | B2 F3 ST3 E7 | B3 F4 ST4 | ...
-std::vector<Pass> interlaced(const GenerateOptions& options, int rank) {
+std::vector<Pass> interlaced(const ScheduleOptions& options, int rank) {
     const int p = options.ranks;
     const int depth = 3 * p / 2;
     const int m = std::max(options.microbatches, depth + 1);
@@ -135,7 +134,7 @@ std::vector<Pass> interlaced(const GenerateOptions& options, int rank) {
 
 }  // namespace
 
-Schedule one_f_one_b(const GenerateOptions& options) {
+Schedule one_f_one_b(const ScheduleOptions& options) {
     // The orders below, vocabulary passes included, are made for a depth of 1.
     if (options.warm_up_depth > 1) return eager_1f1b(options);
     // On one rank there is nobody to wait for: every mode is E F S T B G, one microbatch in flight.
@@ -147,8 +146,8 @@ Schedule one_f_one_b(const GenerateOptions& options) {
         return straight_schedule(options, [&](int rank) { return interlaced(options, rank); });
     }
     const int barriers = options.vocab_mode == VocabMode::two_barriers ? 2 : 1;
-    const std::vector<UnitSlot> slots =
-        unit_slots(options.ranks, options.costs.mean(F), options.costs.mean(B) - options.c0_margin);
+    const std::vector<UnitSlot> slots = unit_slots(
+        options.ranks, options.costs.mean(F), options.costs.mean(B) - options.broadcast_margin);
     return straight_schedule(
         options, [&](int rank) { return with_barriers(options, rank, barriers, slots); });
 }

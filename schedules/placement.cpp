@@ -15,7 +15,7 @@ std::vector<int> rank_of_stage(Placement placement, int ranks, int chunks) {
     return result;
 }
 
-Schedule transformer_schedule(const GenerateOptions& options, Placement placement, int chunks,
+Schedule transformer_schedule(const ScheduleOptions& options, Placement placement, int chunks,
                               const std::function<std::vector<Pass>(int)>& list_of) {
     const auto no_rows = ShardMap::even(0, options.ranks);
     Schedule schedule{.ranks = options.ranks,

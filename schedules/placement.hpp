@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <functional>
 #include <vector>
@@ -14,7 +14,7 @@ namespace vocabpipe {
 [[nodiscard]] std::vector<int> rank_of_stage(Placement placement, int ranks, int chunks);
 
 /// A schedule of transformer passes alone: shard maps of 0 rows, list of rank r from `list_of(r)`.
-[[nodiscard]] Schedule transformer_schedule(const GenerateOptions& options, Placement placement,
+[[nodiscard]] Schedule transformer_schedule(const ScheduleOptions& options, Placement placement,
                                             int chunks,
                                             const std::function<std::vector<Pass>(int)>& list_of);
 

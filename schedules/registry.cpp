@@ -1,24 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
-#include "vocabpipe/improve.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
+#include "vocabpipe/local_search.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/stage_layout.hpp"
 
-#include "schedules/dualpipe_v.hpp"
-#include "schedules/eager_1f1b.hpp"
-#include "schedules/gpipe.hpp"
-#include "schedules/group_interleaved.hpp"
-#include "schedules/interleaved.hpp"
-#include "schedules/interleaved_zb.hpp"
-#include "schedules/looped_bfs.hpp"
-#include "schedules/one_f_one_b.hpp"
+#include "schedules/families.hpp"
 #include "schedules/placement.hpp"
-#include "schedules/v_half.hpp"
-#include "schedules/v_one_f_one_b.hpp"
-#include "schedules/v_search.hpp"
-#include "schedules/zb.hpp"
-#include "schedules/zb_v.hpp"
 
 #include "src/support/nearest_name.hpp"
 
@@ -129,7 +117,7 @@ void require_at_most(std::string_view option, int64_t value, int64_t most) {
                      std::to_string(most));
 }
 
-void check(const GenerateOptions& options) {
+void check(const ScheduleOptions& options) {
     require_at_least("--ranks", options.ranks, 1);
     // Stage numbers have 16 bits (Pass::stage).
     require_at_most("--ranks", options.ranks, std::numeric_limits<uint16_t>::max());
@@ -139,7 +127,7 @@ void check(const GenerateOptions& options) {
     require_at_least("--vocab-size", options.vocab_size, 1);
     // Keeps vocab_size * ranks within 64 bits (ShardMap::even).
     require_at_most("--vocab-size", options.vocab_size, int64_t{1} << 40);
-    require_at_least("--c0-margin", options.c0_margin, 0);
+    require_at_least("--broadcast-margin", options.broadcast_margin, 0);
     require_at_least("--chunks", options.chunks, 0);
     require_at_least("--warm-up-depth", options.warm_up_depth, 0);
     require_at_least("--group-size", options.group_size, 0);
@@ -150,7 +138,7 @@ void check(const GenerateOptions& options) {
 
 /// A list takes 16 bytes per pass, and what is made of it many times that: a mistyped number is
 /// refused before it fills the memory.
-void check_size(const GenerateOptions& options) {
+void check_size(const ScheduleOptions& options) {
     constexpr int64_t kMostPasses = int64_t{1} << 25;  // F and B
     const int64_t of_microbatch = int64_t{2} * options.ranks * options.chunks;
     require_at_most("--ranks x --chunks", of_microbatch / 2, kMostPasses / 2);
@@ -250,9 +238,9 @@ const Generator& generator(std::string_view name) {
 namespace {
 
 /// The options with the family's own where none are given. Throws UsageError for impossible ones.
-GenerateOptions resolve(const Generator& family, const GenerateOptions& asked) {
+ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
     check(asked);
-    GenerateOptions options = asked;
+    ScheduleOptions options = asked;
     if (options.chunks == 0) options.chunks = family.chunks;
     if (options.chunks != family.chunks && !family.any_chunks) {
         throw UsageError("--chunks " + std::to_string(options.chunks) + ": " +
@@ -280,15 +268,15 @@ GenerateOptions resolve(const Generator& family, const GenerateOptions& asked) {
 
 }  // namespace
 
-Schedule generate(std::string_view name, const GenerateOptions& asked) {
+Schedule make_schedule(std::string_view name, const ScheduleOptions& asked) {
     const Generator& family = generator(name);
-    const GenerateOptions options = resolve(family, asked);
-    return complete(family.make(options), options);
+    const ScheduleOptions options = resolve(family, asked);
+    return finish_schedule(family.make(options), options);
 }
 
-Schedule placement_of(std::string_view name, const GenerateOptions& asked) {
+Schedule placement_of(std::string_view name, const ScheduleOptions& asked) {
     const Generator& family = generator(name);
-    const GenerateOptions options = resolve(family, asked);
+    const ScheduleOptions options = resolve(family, asked);
     Schedule schedule;
     schedule.ranks = options.ranks;
     schedule.stages = options.ranks * options.chunks;
@@ -298,7 +286,7 @@ Schedule placement_of(std::string_view name, const GenerateOptions& asked) {
     return schedule;
 }
 
-Schedule complete(Schedule schedule, const GenerateOptions& options) {
+Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options) {
     if (schedule.output.vocab_size() == 0) {
         if (options.forward_only) keep_forwards(schedule);
         const int barriers = extra_microbatches(options.vocab_mode) * options.chunks;
@@ -311,8 +299,9 @@ Schedule complete(Schedule schedule, const GenerateOptions& options) {
     drop_passes_on_empty_shards(schedule);
     if (options.search_moves > 0) {
         check_moves(schedule, options.search_moves);
-        schedule = improve(schedule, options.costs,
-                           {.moves = options.search_moves, .progress = options.search_progress});
+        schedule =
+            local_search(schedule, options.costs,
+                         {.moves = options.search_moves, .progress = options.search_progress});
     }
     return schedule;
 }

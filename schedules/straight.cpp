@@ -7,7 +7,7 @@
 
 namespace vocabpipe {
 
-Schedule straight_schedule(const GenerateOptions& options,
+Schedule straight_schedule(const ScheduleOptions& options,
                            const std::function<std::vector<Pass>(int)>& list_of) {
     const int p = options.ranks;
     Schedule schedule;
@@ -26,7 +26,7 @@ Schedule straight_schedule(const GenerateOptions& options,
 // p-r forwards and S and F alternate from there on. E is p+1 microbatches deep in the pipeline:
 // rank r runs E_{i+r+1} before F_i, so that all ranks look up the same microbatch at about the same
 // time and rank 0 has one interval to sum it (vocabulary-parallelism reference, section 2).
-std::vector<Pass> evaluation_list(const GenerateOptions& options, int rank) {
+std::vector<Pass> evaluation_list(const ScheduleOptions& options, int rank) {
     using enum Op;
     const int p = options.ranks;
     const int m = options.microbatches;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <functional>
 #include <vector>
@@ -11,10 +11,10 @@ namespace vocabpipe {
 /// A schedule with stage s on rank s and the shard maps and barriers of the vocabulary mode. The
 /// list of rank r is `list_of(r)`, or the list of `evaluation_list` when only forwards are asked
 /// for.
-[[nodiscard]] Schedule straight_schedule(const GenerateOptions& options,
+[[nodiscard]] Schedule straight_schedule(const ScheduleOptions& options,
                                          const std::function<std::vector<Pass>(int)>& list_of);
 
 /// E, F and S of one rank, each as early as its input is there; the same in every family.
-[[nodiscard]] std::vector<Pass> evaluation_list(const GenerateOptions& options, int rank);
+[[nodiscard]] std::vector<Pass> evaluation_list(const ScheduleOptions& options, int rank);
 
 }  // namespace vocabpipe

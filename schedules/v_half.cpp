@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/v_half.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/v_pattern.hpp"
 #include "schedules/v_pattern_ends.hpp"
@@ -162,7 +162,7 @@ void squeeze(Rows& rows) {
     }
 }
 
-Schedule from_pattern(const GenerateOptions& options, const Pattern& pattern) {
+Schedule from_pattern(const ScheduleOptions& options, const Pattern& pattern) {
     Rows rows = repeat(pattern, kDataflow, options.microbatches);
     const auto fill = [&](bool shared) {
         for (Row& row : rows) fill_in_weights(row, shared);
@@ -181,7 +181,7 @@ Schedule from_pattern(const GenerateOptions& options, const Pattern& pattern) {
 
 }  // namespace
 
-Schedule v_half(const GenerateOptions& options) {
+Schedule v_half(const ScheduleOptions& options) {
     const int64_t p = options.ranks;
     const int64_t pause = p % 2 == 0 ? 3 : 0;  // keeps I1 off the slots of the forwards
     Pattern pattern;
@@ -191,7 +191,7 @@ Schedule v_half(const GenerateOptions& options) {
     return from_pattern(options, pattern);
 }
 
-Schedule v_min(const GenerateOptions& options) {
+Schedule v_min(const ScheduleOptions& options) {
     const int64_t p = options.ranks;
     const int64_t pause = p % 3 == 0 ? 2 : 0;
     Pattern pattern;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/v_one_f_one_b.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/v_pattern.hpp"
 
@@ -115,7 +115,7 @@ Rows pull_in(const Rows& rows) {
 
 }  // namespace
 
-Schedule v_one_f_one_b(const GenerateOptions& options) {
+Schedule v_one_f_one_b(const ScheduleOptions& options) {
     const Rows rows = repeat(pattern_of(options.ranks), kDataflow, options.microbatches);
     return schedule_of(pull_in(rows), options, false);
 }

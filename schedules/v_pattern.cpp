@@ -53,7 +53,7 @@ Costs Costs::unit(int ranks) {
     return costs;
 }
 
-Costs Costs::of(const GenerateOptions& options) {
+Costs Costs::of(const ScheduleOptions& options) {
     Costs costs;
     costs.hop = options.costs.hop;
     for (const Kind kind : kEveryKind) {
@@ -160,7 +160,7 @@ void drop_microbatches(Rows& rows, int kept) {
     }
 }
 
-Schedule schedule_of(const Rows& rows, const GenerateOptions& options, bool split) {
+Schedule schedule_of(const Rows& rows, const ScheduleOptions& options, bool split) {
     const auto list_of = [&](int rank) {
         std::vector<Pass> list;
         std::array<uint32_t, kKinds> next{};

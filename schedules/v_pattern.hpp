@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <array>
 #include <cstddef>
@@ -75,7 +75,7 @@ struct Costs {
 
     /// Every pass lasts one slot, messages take no time.
     [[nodiscard]] static Costs unit(int ranks);
-    [[nodiscard]] static Costs of(const GenerateOptions& options);
+    [[nodiscard]] static Costs of(const ScheduleOptions& options);
     /// All passes last the same and messages take no time, as the slots of a pattern assume.
     [[nodiscard]] bool alike() const;
 };
@@ -114,6 +114,6 @@ private:
 void drop_microbatches(Rows& rows, int kept);
 
 /// The rows as a schedule of transformer passes; `split`: I and W, otherwise B.
-[[nodiscard]] Schedule schedule_of(const Rows& rows, const GenerateOptions& options, bool split);
+[[nodiscard]] Schedule schedule_of(const Rows& rows, const ScheduleOptions& options, bool split);
 
 }  // namespace vocabpipe::v_pattern

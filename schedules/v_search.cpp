@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/v_search.hpp"
+#include "schedules/families.hpp"
 
 #include "vocabpipe/error.hpp"
 
@@ -123,7 +123,7 @@ int64_t steady_peak(const Pattern& pattern) {
 
 class Search {
 public:
-    Search(const GenerateOptions& options, int limit)
+    Search(const ScheduleOptions& options, int limit)
         : ranks_(options.ranks),
           microbatches_(options.microbatches),
           limit_(limit),
@@ -285,7 +285,7 @@ private:
 
 }  // namespace
 
-Schedule v_search(const GenerateOptions& options) {
+Schedule v_search(const ScheduleOptions& options) {
     const int most = 2 * options.ranks;
     const int limit = options.memory_limit == 0 ? most : std::min(options.memory_limit, most);
     if (const std::optional<Rows> rows = Search(options, limit).run()) {

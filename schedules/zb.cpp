@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/zb.hpp"
+#include "schedules/families.hpp"
 
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/pass_times.hpp"
@@ -30,7 +30,7 @@ using enum Op;
 // it is ZB(m), and below p the list for p microbatches is cut.
 //
 // `warm_up` forwards never fewer than on the next rank: its I_i comes after its F_{warm_up+i-1}.
-std::vector<Pass> list_of(const GenerateOptions& options, int k, int warm_up, int rank) {
+std::vector<Pass> list_of(const ScheduleOptions& options, int k, int warm_up, int rank) {
     const int m = std::max(options.microbatches, k);
     RankList list(rank, m, options.microbatches);
     for (int i = 0; i < warm_up; ++i) list.emit(F);
@@ -54,7 +54,7 @@ std::vector<int> closed_form(int p, int k) {
 
 /// The same from the costs (5.8, step 1): as many forwards as end before I_0 of the rank below
 /// arrives, or (`past_arrival`) start before it.
-std::vector<int> by_costs(const GenerateOptions& options, int k, bool past_arrival) {
+std::vector<int> by_costs(const ScheduleOptions& options, int k, bool past_arrival) {
     const int p = options.ranks;
     const PassCosts& costs = options.costs;
     const auto cost = [&](int rank, Op op) {
@@ -86,7 +86,7 @@ std::vector<int> by_costs(const GenerateOptions& options, int k, bool past_arriv
 /// The fastest of what rules make; the one that came first wins ties.
 class Fastest {
 public:
-    explicit Fastest(const GenerateOptions& options) : options_(options) {}
+    explicit Fastest(const ScheduleOptions& options) : options_(options) {}
 
     void consider(Schedule schedule) {
         const PassTimes times = time_passes(schedule, options_.costs);
@@ -98,19 +98,19 @@ public:
     [[nodiscard]] Schedule take() && { return std::move(best_); }
 
 private:
-    const GenerateOptions& options_;
+    const ScheduleOptions& options_;
     Schedule best_;
     std::pair<int64_t, int64_t> times_;
 };
 
-Schedule straight(const GenerateOptions& options,
+Schedule straight(const ScheduleOptions& options,
                   const std::function<std::vector<Pass>(int)>& list_of) {
     return transformer_schedule(options, Placement::straight, 1, list_of);
 }
 
 /// The fastest of the closed form, the two warm-ups by costs and the greedy rule; the closed form
 /// wins ties, and so does 2p-1, which is all that equal costs need, over more.
-Schedule with_cap(const GenerateOptions& options, int limit) {
+Schedule with_cap(const ScheduleOptions& options, int limit) {
     const int p = options.ranks;
     const int cap = std::min(limit, std::max(options.microbatches, p));
     std::vector<std::pair<int, std::vector<int>>> candidates;  // k, warm-up per rank
@@ -140,7 +140,7 @@ Schedule with_cap(const GenerateOptions& options, int limit) {
 
 }  // namespace
 
-Schedule zb(const GenerateOptions& options) {
+Schedule zb(const ScheduleOptions& options) {
     const int p = options.ranks;
     const int k = options.memory_limit == 0 ? p : options.memory_limit;
     if (k < p) {
@@ -151,11 +151,11 @@ Schedule zb(const GenerateOptions& options) {
     return with_cap(options, k);
 }
 
-Schedule zb_h1(const GenerateOptions& options) {
+Schedule zb_h1(const ScheduleOptions& options) {
     return with_cap(options, options.ranks);
 }
 
-Schedule zb_h2(const GenerateOptions& options) {
+Schedule zb_h2(const ScheduleOptions& options) {
     return with_cap(options, 2 * options.ranks);
 }
 

@@ -29,7 +29,7 @@ struct Rank {
 
 class Greedy {
 public:
-    Greedy(const GenerateOptions& options, int limit, const GreedyChoice& choice)
+    Greedy(const ScheduleOptions& options, int limit, const GreedyChoice& choice)
         : microbatches_(options.microbatches),
           limit_(limit),
           hop_(options.costs.hop),
@@ -190,7 +190,7 @@ private:
 
 }  // namespace
 
-std::optional<std::vector<std::vector<Pass>>> greedy_zero_bubble(const GenerateOptions& options,
+std::optional<std::vector<std::vector<Pass>>> greedy_zero_bubble(const ScheduleOptions& options,
                                                                  int limit,
                                                                  const GreedyChoice& choice) {
     return Greedy(options, limit, choice).run();

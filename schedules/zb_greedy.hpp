@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <array>
 #include <optional>
@@ -32,6 +32,6 @@ inline constexpr std::array<GreedyChoice, 8> kGreedyChoices{{{true, true, true},
 /// The lists of all ranks, at most `limit` microbatches alive on each; none where the rule gets
 /// stuck with so little memory.
 [[nodiscard]] std::optional<std::vector<std::vector<Pass>>> greedy_zero_bubble(
-    const GenerateOptions& options, int limit, const GreedyChoice& choice);
+    const ScheduleOptions& options, int limit, const GreedyChoice& choice);
 
 }  // namespace vocabpipe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/zb_v.hpp"
+#include "schedules/families.hpp"
 
 #include "schedules/chunk_list.hpp"
 #include "schedules/placement.hpp"
@@ -28,7 +28,7 @@ constexpr int64_t kMostRefined = 2'000'000;
 //
 // At F = I = W = 1: largest span 6m, step 6m+p-1, memory 2p chunks on every rank. The rule needs
 // m >= 2p-1; below that its list for 2p-1 microbatches is cut.
-std::vector<Pass> list_of(const GenerateOptions& options, int rank) {
+std::vector<Pass> list_of(const ScheduleOptions& options, int rank) {
     constexpr int kDown = 0;  // the chunk on the way down the ranks, holding stage r
     constexpr int kUp = 1;    // on the way up again, stage 2p-1-r
     const int p = options.ranks;
@@ -102,7 +102,7 @@ private:
 
 }  // namespace
 
-Schedule zb_v(const GenerateOptions& options) {
+Schedule zb_v(const ScheduleOptions& options) {
     const int p = options.ranks;
     const int limit = 2 * p;
     const Costs costs = Costs::of(options);

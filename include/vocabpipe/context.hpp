@@ -38,9 +38,10 @@ public:
     Context& operator=(const Context&) = delete;
 
     /// Lets communication advance; long passes call it between operators (Open MPI has no progress
-    /// of its own). May run a `combine` or `fold` of another microbatch, never a pass. On a device
-    /// with streams it also waits until the device is at most one such part of the pass behind: a
-    /// stream takes about a thousand launches, so there are to be fewer than 500 between two calls.
+    /// of its own). May run a `combine_softmax` or `ordered_sum` of another microbatch, never a
+    /// pass. On a device with streams it also waits until the device is at most one such part of
+    /// the pass behind: a stream takes about a thousand launches, so there are to be fewer than 500
+    /// between two calls.
     void poll() {
         if (options_.poll) options_.poll();
     }

@@ -10,8 +10,8 @@
 
 namespace vocabpipe {
 
-/// What a communication of a rank waits for, besides its edges. A combine or fold waits for the one
-/// before it in its lane as a communication does.
+/// What a communication of a rank waits for, besides its edges. combine_softmax and ordered_sum
+/// wait for the one before it in its lane as a communication does.
 enum class CommunicationOrder : uint8_t {
     /// For the start of the one before it in its lane; it ends on its own. Messages of host threads
     /// and MPI, and the timing model of the schedules reference.
@@ -43,7 +43,7 @@ public:
     /// Time from the moment every participant is ready to the moment every participant is done;
     /// `bytes` is what the busiest participant sends.
     [[nodiscard]] virtual int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const = 0;
-    /// combine and fold; `bytes` is what they read and write.
+    /// combine_softmax and ordered_sum; `bytes` is what they read and write.
     [[nodiscard]] virtual int64_t local_ns(Do what, int64_t bytes) const = 0;
     /// How much longer the pass takes while its rank communicates, in thousandths of its own time:
     /// communication kernels take compute units and memory bandwidth. 0: not at all.
@@ -61,10 +61,10 @@ public:
 
 // clang-format off
 /// How k ranks do a collective. With a the latency, b the time of the bytes that the busiest rank
-/// sends to one peer (broadcast: the message; all_gather, gather: one rank's part; exchange: the
+/// sends to one peer (broadcast: the message; all_gather, gather: one rank's part; all_to_all: the
 /// whole partial sum), l = ceil(log2 k):
 ///
-///   |                                                    | broadcast   | all_gather, gather | exchange            |
+///   |                                                    | broadcast   | all_gather, gather | all_to_all          |
 ///   |----------------------------------------------------|-------------|--------------------|---------------------|
 ///   | linear: one peer after the other, messages pipelined | a + (k-1) b | a + (k-1) b      | a + b (k-1)/k       |
 ///   | ring: from neighbour to neighbour, in pieces       | (k-1) a + b | (k-1) (a + b)      | (k-1) a + b (k-1)/k |
@@ -84,7 +84,7 @@ struct CollectiveAlgorithms {
     CollectiveAlgorithm all_gather = CollectiveAlgorithm::linear;
     CollectiveAlgorithm gather = CollectiveAlgorithm::linear;  ///< of partial sums to their root
     /// Of partial sums, a part to every member.
-    CollectiveAlgorithm exchange = CollectiveAlgorithm::direct;
+    CollectiveAlgorithm all_to_all = CollectiveAlgorithm::direct;
 };
 
 /// Cost of a pass from its row of a table. An R without a cost of its own does all that F did.
@@ -99,11 +99,11 @@ class TableCosts final : public CostModel {
 public:
     using OpCosts = std::array<int64_t, kOpTraits.size()>;  ///< [op], as in kOpTraits
     std::vector<OpCosts> stage_ns;                          ///< [stage][op]: F, B, I, W, R
-    std::vector<OpCosts> rank_ns;     ///< [pipeline rank][op]: E, G, S, T, Reduce, Norm, Update
+    std::vector<OpCosts> rank_ns;     ///< [pipeline rank][op]: E, G, S, T, Reduce, Report, Update
     int replicas = 1;                 ///< Mesh::data: so many ranks of the world share a row
     int64_t latency_ns = 0;           ///< per message
     double bytes_per_ns = 0;          ///< per link; 0: infinitely fast
-    double local_bytes_per_ns = 0;    ///< combine and fold; 0: infinitely fast
+    double local_bytes_per_ns = 0;    ///< combine_softmax, ordered_sum; 0: infinitely fast
     CollectiveAlgorithms algorithms;  ///< for transfer_ns()
     /// Of every pass. The published vocabulary runs show 50 to 70 on F and 25 on B
     /// (vocabulary-parallelism reference, section 7.3); 0 where pass times were measured in a run

@@ -14,9 +14,9 @@ namespace vocabpipe {
 /// What time is spent on.
 enum class Cause : uint8_t {
     compute,     ///< a pass
-    local,       ///< combine or fold
+    local,       ///< combine_softmax or ordered_sum
     transfer,    ///< send and receive
-    collective,  ///< broadcast, all_gather, exchange, gather
+    collective,  ///< broadcast, all_gather, all_to_all, gather
     memory,      ///< everything else was there, but memory was still in use (write after read)
     posting,     ///< a receive that could have been posted earlier (LowerOptions::receive_ahead)
     overhead,    ///< all there, yet not begun: executed runs only

@@ -26,7 +26,7 @@ struct StageBytes {
 
 /// Bytes that the output shard of one rank needs per microbatch.
 struct ShardBytes {
-    int64_t numerator = 0;  ///< N * v * size of the run's type: the only tensor of shape [N, v]
+    int64_t exp_logits = 0;  ///< N * v * size of the run's type: the only tensor of shape [N, v]
     int64_t score_workspace = 0;            ///< scratch of S
     int64_t weight_gradient_workspace = 0;  ///< scratch of T
 };
@@ -47,7 +47,7 @@ struct GradientBucket {
 struct StepSizes {
     int64_t tokens = 0;              ///< N, tokens per microbatch
     int64_t hidden = 0;              ///< h
-    DType dtype = DType::fp32;       ///< of activations, boundaries and numerators
+    DType dtype = DType::fp32;       ///< of activations, boundaries and exp_logits
     std::vector<StageBytes> stages;  ///< [global stage]
     std::vector<ShardBytes> shards;  ///< [rank]
     bool tied = false;               ///< input and output layer share their weight

@@ -18,7 +18,7 @@ enum class MemoryUse : uint8_t {
     optimizer,
     activations,    ///< Purpose::boundary and Purpose::activation
     vocabulary,     ///< Purpose::vocabulary
-    communication,  ///< Purpose::exchange, report and tied
+    communication,  ///< Purpose::partial_sums, report and tied
     workspace,      ///< Purpose::workspace
 };
 inline constexpr size_t kMemoryUses = 7;

@@ -137,27 +137,27 @@ public:
     /// tokens its share of the mean loss. Equal on every rank with output rows. Memory of the
     /// device; empty where a layer counts none.
     [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
-    /// S. x (N, h); numerator (N, columns), all of ShardBytes::numerator; statistics (N,
+    /// S. x (N, h); exp_logits (N, columns), all of ShardBytes::exp_logits; statistics (N,
     /// StepSizes::kStatistics) fp32, of this shard's logits z: a reference m near their maximum;
     /// sum of exp(z - m) over all rows but the label's; the label's z, 0 if another shard has it;
     /// sum of z, with label smoothing.
-    virtual void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
+    virtual void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor exp_logits,
                        Tensor statistics, Bytes workspace) = 0;
-    /// The un-normalised input gradient u (N, h) fp32 = numerator W: in S with one barrier, else in
-    /// T.
-    virtual void input_product(Context& ctx, ConstTensor numerator, Tensor u) = 0;
+    /// The un-normalised input gradient u (N, h) fp32 = exp_logits W: in S with one barrier, else
+    /// in T.
+    virtual void input_product(Context& ctx, ConstTensor exp_logits, Tensor u) = 0;
     /// After C1. statistics (K N, kStatistics): of all shards in order, this one is `member`.
-    /// factors (N, kFactors) fp32, or empty in evaluation: what the numerator's row is multiplied
+    /// factors (N, kFactors) fp32, or empty in evaluation: what the exp_logits's row is multiplied
     /// by, and the gradient of the label's logit. Records the microbatch's loss.
-    virtual void combine(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
-                         int member, Tensor factors) = 0;
-    /// Scales u in place and adds the label rows: this shard's part of dX. In combine with one
-    /// barrier, else in T.
+    virtual void combine_softmax(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
+                                 int member, Tensor factors) = 0;
+    /// Scales u in place and adds the label rows: this shard's part of dX. In combine_softmax with
+    /// one barrier, else in T.
     virtual void finish_input_gradient(Context& ctx, const Microbatch& microbatch,
                                        ConstTensor factors, Tensor u) = 0;
     /// T.
     virtual void weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
-                                 ConstTensor numerator, ConstTensor factors, Bytes workspace,
+                                 ConstTensor exp_logits, ConstTensor factors, Bytes workspace,
                                  bool overwrite) = 0;
 };
 
@@ -167,18 +167,19 @@ struct RankBucket {
     Bytes weights;    ///< in the run's type
 };
 
-/// Norm and Update: what happens once per step when all gradients are there.
+/// Report and Update: what happens once per step when all gradients are there.
 class StepModule {
 public:
     virtual ~StepModule() = default;
     /// Needed with data parallelism: the sum over the replicas goes into the own range of the
-    /// gradients before Norm; what Update makes of the own range of the weights goes to the others.
+    /// gradients before Report; what Update makes of the own range of the weights goes to the
+    /// others.
     [[nodiscard]] virtual RankBucket bucket(size_t /*index*/) { return {}; }
     [[nodiscard]] virtual int64_t report_bytes() const = 0;  ///< equal on every rank
     /// Reduce: adds the two halves of tied gradients; `received` is the other rank's half, or
     /// empty.
     virtual void reduce_tied(Context& ctx, Bytes received) = 0;
-    /// Norm: this rank's part of the report.
+    /// Report: this rank's part of the report.
     virtual void report(Context& ctx, Bytes mine) = 0;
     /// Update: all ranks' reports by rank; optimizer step.
     virtual void update(Context& ctx, std::span<const std::byte> all) = 0;

@@ -37,7 +37,7 @@ struct StepResult {
     [[nodiscard]] bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 };
 
-/// Reduce, Norm and Update of the GPT: tied gradients, global norm, clipping, AdamW.
+/// Reduce, Report and Update of the GPT: tied gradients, global norm, clipping, AdamW.
 class OptimizerStep final : public StepModule {
 public:
     /// Both model and its device must outlive it. `rank`: of the world.

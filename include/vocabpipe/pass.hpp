@@ -21,7 +21,7 @@ enum class Op : uint8_t {
     S,       ///< output layer forward on this rank's vocabulary shard
     T,       ///< output layer backward on this rank's vocabulary shard
     Reduce,  ///< adds up the gradients of a weight that lives on two ranks (tied embeddings)
-    Norm,    ///< this rank's part of the gradient norm
+    Report,  ///< this rank's part of the gradient norm
     Update,  ///< optimizer step
 };
 
@@ -44,7 +44,7 @@ inline constexpr std::array<OpTraits, 12> kOpTraits{{
     {"S", false, true, false},
     {"T", false, true, false},
     {"Reduce", false, false, true},
-    {"Norm", false, false, true},
+    {"Report", false, false, true},
     {"Update", false, false, true},
 }};
 

@@ -71,7 +71,7 @@ struct PlannedMemory {
     int64_t gradients = 0;      ///< bytes
     int64_t optimizer = 0;      ///< bytes of moments and masters
     int64_t activations = 0;    ///< saved for the backward, stage boundaries, workspace
-    int64_t vocabulary = 0;     ///< X, numerators, statistics, input gradients
+    int64_t vocabulary = 0;     ///< X, exp_logits, statistics, input gradients
     int64_t communication = 0;  ///< partial sums and reports on their way
     int64_t reserve = 0;        ///< the device's
     /// Bytes of all purposes.
@@ -88,11 +88,11 @@ struct MemoryPurpose {
 
 /// One way to train the model.
 struct Candidate {
-    std::string schedule;                    ///< A family of generate()
+    std::string schedule;                    ///< A family of make_schedule()
     VocabMode vocab_mode = VocabMode::none;  ///< what happens to the vocabulary layers
     LayerSplit split = LayerSplit::front;    ///< of layers over stages
     int chunks = 1;                          ///< stages per rank
-    int memory_limit = 0;  ///< GenerateOptions::memory_limit, in chunks; 0: the family's own
+    int memory_limit = 0;  ///< ScheduleOptions::memory_limit, in chunks; 0: the family's own
     std::vector<int> layers_per_stage;  ///< [global stage]
 };
 /// "1f1b", "v-search k=6": the schedule and its memory limit, if any.

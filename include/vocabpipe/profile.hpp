@@ -31,7 +31,7 @@ struct ProfiledModel {
 
 /// One measured transfer.
 struct LinkSample {
-    Do what = Do::send;  ///< send, broadcast, all_gather, exchange or gather
+    Do what = Do::send;  ///< send, broadcast, all_gather, all_to_all or gather
     int ranks = 2;       ///< that took part
     int64_t bytes = 0;   ///< what the busiest participant sends
     int64_t ns = 0;      ///< from the moment all are ready to the moment all are done
@@ -54,7 +54,7 @@ struct Profile {
     Barriers barriers = Barriers::one;  ///< decides what S and T do
 
     TableCosts costs;  ///< F, B, I, W, R (0: not measured) of every stage; E, G, S, T, Reduce,
-                       ///< Norm, Update of every rank (0 on empty shards)
+                       ///< Report, Update of every rank (0 on empty shards)
     std::vector<Op> derived;  ///< costs of these were not measured: B = I + W, or I = W = B / 2
     StepSizes sizes;          ///< of the run that was measured
     std::vector<PersistentBytes> persistent;  ///< [rank]
@@ -70,8 +70,8 @@ struct Profile {
 [[nodiscard]] Recompute recomputed_in(const Profile& profile);
 
 /// What R takes per layer, mean over all: as measured with this granularity; else as much as F, or
-/// for selective what reading and writing these elements per token takes at the rate of combine and
-/// fold, if that was measured and is less. 0 for none.
+/// for selective what reading and writing these elements per token takes at the rate of
+/// combine_softmax and ordered_sum, if that was measured and is less. 0 for none.
 [[nodiscard]] double recompute_ns_per_layer(const Profile& profile, Recompute recompute,
                                             double selective_elements);
 

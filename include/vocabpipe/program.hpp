@@ -19,27 +19,28 @@ enum class Do : uint8_t {
            ///< B [dy, x, saved, recomputed, dx, workspace];
            ///< I [dy, x, saved, recomputed, dx, for_weight, workspace];
            ///< W [x, saved, recomputed, for_weight, workspace];
-           ///< E [embedded]; G [gradient]; S [x, numerator, statistics, input_gradient, workspace];
-           ///< T [x, numerator, factors, input_gradient, workspace];
-           ///< Reduce [received]; Norm [report]; Update [reports]
-    send,  ///< [message] to the second rank of the group
-    receive,     ///< [message] from the first rank of the group
-    broadcast,   ///< [message] from the group's root
-    all_gather,  ///< [mine, all]: all = the members' parts, in group order
-    exchange,    ///< [partial, blocks]: rows of block i of every member's partial go to member i
-    gather,      ///< [block, whole]: the members' row blocks go to the root, in group order
-    all_gather_blocks,  ///< [block, whole]: the members' row blocks go to every member
-    combine,  ///< [statistics, factors, input_gradient]: softmax factors of all shards' statistics;
-              ///< with one barrier also completes the input gradient in place
-    fold,     ///< [blocks, sum]: adds the blocks in group order and converts to the sum's type
-    reduce,   ///< [partial, sum]: the members' partials, added up in their type and whatever order
-              ///< the transport likes, go to the root, which alone has a sum
+           ///< E [embedded]; G [gradient]; S [x, exp_logits, statistics, input_gradient,
+           ///< workspace]; T [x, exp_logits, factors, input_gradient, workspace]; Reduce
+           ///< [received]; Report [report]; Update [reports]
+    send,          ///< [message] to the second rank of the group
+    receive,       ///< [message] from the first rank of the group
+    broadcast,     ///< [message] from the group's root
+    all_gather,    ///< [mine, all]: all = the members' parts, in group order
+    all_to_all,    ///< [partial, blocks]: rows of block i of every member's partial go to member i
+    gather,        ///< [block, whole]: the members' row blocks go to the root, in group order
+    all_gather_v,  ///< [block, whole]: the members' row blocks go to every member
+    combine_softmax,  ///< [statistics, factors, input_gradient]: softmax factors of all shards'
+                      ///< statistics; with one barrier also completes the input gradient in place
+    ordered_sum,  ///< [blocks, sum]: adds the blocks in group order and converts to the sum's type
+    reduce,  ///< [partial, sum]: the members' partials, added up in their type and whatever order
+             ///< the transport likes, go to the root, which alone has a sum
 };
 
 /// Ordered queues of a rank. Compute actions run to completion one after the other; communication
-/// actions of a lane start in order and complete on their own; combine and fold have a lane of
-/// their own so that one that still waits for a slow peer does not hold up the next broadcast.
-enum class Lane : uint8_t { compute, forward, backward, collective, combine };
+/// actions of a lane start in order and complete on their own; combine_softmax and ordered_sum have
+/// a lane of their own so that one that still waits for a slow peer does not hold up the next
+/// broadcast.
+enum class Lane : uint8_t { compute, forward, backward, collective, local };
 inline constexpr int kLanes = 5;
 
 [[nodiscard]] std::string_view to_string(Do what);
@@ -49,14 +50,14 @@ inline constexpr uint32_t kNoBuffer = UINT32_MAX;
 
 /// What a buffer's bytes are for; the rows of the memory report.
 enum class Purpose : uint8_t {
-    boundary,    ///< stage inputs, outputs and their gradients
-    activation,  ///< saved by F or made again by R for the backward, saved by I for W
-    vocabulary,  ///< X, numerator, statistics, factors, input gradient of the output layer
-    exchange,    ///< partial sums on their way
-    workspace,   ///< of one pass
-    report,      ///< norms and loss of the step
-    tied,        ///< gradient of a tied weight on its way
-    replicas,    ///< gradients of the replicas on their way
+    boundary,      ///< stage inputs, outputs and their gradients
+    activation,    ///< saved by F or made again by R for the backward, saved by I for W
+    vocabulary,    ///< X, exp_logits, statistics, factors, input gradient of the output layer
+    partial_sums,  ///< of vocabulary shards, on their way
+    workspace,     ///< of one pass
+    report,        ///< norms and loss of the step
+    tied,          ///< gradient of a tied weight on its way
+    replicas,      ///< gradients of the replicas on their way
 };
 inline constexpr int kPurposes = 8;
 [[nodiscard]] std::string_view to_string(Purpose purpose);
@@ -90,8 +91,8 @@ struct Group {
 
 /// An ordered reduction over a group: partial rows go to the owners of row blocks, are folded in
 /// group order, and go on to the root. Same volume as reduce-scatter + gather, same bits on every
-/// transport. A native one is a `reduce` of all rows at once, and a fold at the root where the
-/// result has another type.
+/// transport. A native one is a `reduce` of all rows at once, and an ordered_sum at the root where
+/// the result has another type.
 struct Reduction {
     std::vector<int64_t> first_row;  ///< group size + 1 entries: rows of block i
     int64_t cols = 0;                ///< columns of what is added up
@@ -122,7 +123,7 @@ struct Action {
     Lane lane = Lane::compute;  ///< what it runs on
     uint8_t operand_count = 0;  ///< how many of Program::operands
     bool overwrites = false;    ///< first pass of the step that adds to its weights' gradients
-    uint16_t reduction = 0;     ///< of exchange, fold, gather, all_gather_blocks, reduce
+    uint16_t reduction = 0;     ///< of all_to_all, ordered_sum, gather, all_gather_v, reduce
     uint16_t group = 0;         ///< index into groups; 0 where it has none
     uint32_t item = 0;          ///< index into passes; bucket with replicas; else microbatch
     uint32_t order = 0;  ///< position in the global order; equal on all ranks of one communication

@@ -33,9 +33,9 @@ struct Timeline {
     bool early_update = false;
 };
 
-/// What a timeline says about one rank. Busy counts passes, combines and folds.
+/// What a timeline says about one rank. Busy counts passes, local actions.
 struct RankSummary {
-    int64_t busy_ns = 0;  ///< time of its passes, combines and folds
+    int64_t busy_ns = 0;  ///< time of its passes, local actions
     int64_t span_ns = 0;  ///< first start to last end of its compute lane
     double bubble = 0;    ///< 1 - busy / makespan
 };

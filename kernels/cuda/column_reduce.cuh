@@ -15,7 +15,7 @@ inline constexpr int kReduceLanes = 32;    // threads along the columns of a blo
 inline constexpr int kReduceRows = 8;      // threads along its rows
 inline constexpr int kReduceRowsEach = 8;  // rows worth a thread's start
 inline constexpr int kReduceBlocksPerSm = 4;
-inline constexpr int kFoldRows = 32;  // threads along the pieces of a fold
+inline constexpr int kFoldRows = 32;  // threads along the pieces of an ordered sum
 
 /// Where kSums results of `cols` columns go.
 template <int kSums>

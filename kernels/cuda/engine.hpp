@@ -14,7 +14,7 @@ namespace vocabpipe::kernels::cuda {
 
 /// Workspace of the lane that runs passes: what NVIDIA recommends for cuBLASLt on Hopper.
 inline constexpr int64_t kPassWorkspaceBytes = int64_t{32} << 20;
-/// Workspace of the lane that combines and folds.
+/// Workspace of the local lane.
 inline constexpr int64_t kCombineWorkspaceBytes = int64_t{1} << 20;
 
 /// What the CUDA kernels keep for one rank between calls: the cuBLASLt handle, chosen algorithms,

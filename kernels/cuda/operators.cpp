@@ -5,7 +5,6 @@
 #include "kernels/cuda/attention.hpp"
 #include "kernels/cuda/elementwise.hpp"
 #include "kernels/cuda/embedding.hpp"
-#include "kernels/cuda/fold.hpp"
 #include "kernels/cuda/gated.hpp"
 #include "kernels/cuda/gelu.hpp"
 #include "kernels/cuda/head_norm.hpp"
@@ -13,6 +12,7 @@
 #include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/memory.hpp"
 #include "kernels/cuda/norm.hpp"
+#include "kernels/cuda/ordered_sum.hpp"
 #include "kernels/cuda/rms_norm.hpp"
 #include "kernels/cuda/rotary.hpp"
 #include "kernels/cuda/step.hpp"
@@ -142,8 +142,8 @@ public:
     void convert(Context& ctx, ConstTensor from, Tensor to) const override {
         cuda::convert(ctx, from, to);
     }
-    void fold_rows(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) const override {
-        cuda::fold_rows(ctx, blocks, count, out);
+    void ordered_sum(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) const override {
+        cuda::ordered_sum(ctx, blocks, count, out);
     }
     void embedding_gather(Context& ctx, std::span<const int32_t> ids, ConstTensor shard,
                           int64_t first_row, Tensor out) const override {
@@ -167,13 +167,14 @@ public:
     }
     void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w,
                           std::span<const int32_t> labels, const VocabularyShard& shard,
-                          const LossOptions& options, Tensor numerator, Tensor statistics,
+                          const LossOptions& options, Tensor exp_logits, Tensor statistics,
                           std::span<std::byte> workspace) const override {
-        cuda::vocabulary_score(ctx, x, w, labels, shard, options, numerator, statistics, workspace);
+        cuda::vocabulary_score(ctx, x, w, labels, shard, options, exp_logits, statistics,
+                               workspace);
     }
-    void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w,
+    void vocabulary_input_product(Context& ctx, ConstTensor exp_logits, ConstTensor w,
                                   Tensor u) const override {
-        cuda::vocabulary_input_product(ctx, numerator, w, u);
+        cuda::vocabulary_input_product(ctx, exp_logits, w, u);
     }
     void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
                             std::span<const float> g, const VocabularyShard& mine, int my_shard,
@@ -194,12 +195,12 @@ public:
                                                                      DType type) const override {
         return cuda::vocabulary_weight_gradient_workspace_bytes(tokens, hidden, type);
     }
-    void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
+    void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_logits,
                                     ConstTensor factors, std::span<const int32_t> labels,
                                     std::span<const float> g, const VocabularyShard& shard,
                                     const LossOptions& options, Tensor dw, bool accumulate,
                                     std::span<std::byte> workspace) const override {
-        cuda::vocabulary_weight_gradient(ctx, x, numerator, factors, labels, g, shard, options, dw,
+        cuda::vocabulary_weight_gradient(ctx, x, exp_logits, factors, labels, g, shard, options, dw,
                                          accumulate, workspace);
     }
 

@@ -11,7 +11,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/elementwise.cu
   kernels/cuda/embedding.cu
   kernels/cuda/engine.cpp
-  kernels/cuda/fold.cu
+  kernels/cuda/ordered_sum.cu
   kernels/cuda/gated.cu
   kernels/cuda/gelu.cu
   kernels/cuda/gemm.cpp

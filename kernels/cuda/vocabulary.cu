@@ -6,7 +6,7 @@
 // in bf16, the products are 6 N h v FLOPs. Besides them, memory moves
 //
 //     S   logits written by their product and read again, fp32       8 N v bytes
-//         numerator written (the two products that read it are not counted)   2 N v
+//         exp_logits written (the two products that read it are not counted)   2 N v
 //     T   u = c u + d W_y, read and written                          8 N h (+ 2 N h for W_y)
 //         X read, c X written, label rows of dW read and written      <= 12 N h
 //
@@ -50,7 +50,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-constexpr int64_t kChunks = 8;                       ///< of 1/4 of the bf16 numerator's bytes
+constexpr int64_t kChunks = 8;                       ///< of 1/4 of the bf16 exp_logits's bytes
 constexpr int64_t kFewestLogits = int64_t{8} << 20;  ///< of a chunk, 32 MiB
 constexpr int64_t kColumnMultiple = 256;             ///< of a chunk: whole tiles of the product
 
@@ -237,11 +237,11 @@ int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType /*t
 }
 
 void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
-                      const VocabularyShard& shard, const LossOptions& options, Tensor numerator,
+                      const VocabularyShard& shard, const LossOptions& options, Tensor exp_logits,
                       Tensor statistics, std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
     require_options(options);
-    require_score(x, w, tokens, shard, numerator, statistics);
+    require_score(x, w, tokens, shard, exp_logits, statistics);
     if (tokens == 0) return;
     if (shard.rows == 0) {
         launch(ctx, no_statistics_kernel, blocks_for(tokens, kThreads), kThreads,
@@ -269,15 +269,15 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                           .want_logit_sum = options.label_smoothing > 0};
         // Chunks begin at multiples of 256 columns, so the alignment of column 0 decides.
         const bool fours = four_fit(xw.data, xw.stride, size_of(DType::fp32)) &&
-                           four_fit(numerator.data, numerator.stride, size_of(numerator.dtype));
-        with_element_type(numerator.dtype, [&]<typename T>() {
+                           four_fit(exp_logits.data, exp_logits.stride, size_of(exp_logits.dtype));
+        with_element_type(exp_logits.dtype, [&]<typename T>() {
             const auto launch_with = [&]<int kRowThreads>(auto logit_of) {
                 using Cap = decltype(logit_of);
                 launch(ctx,
                        fours ? score_kernel<T, kRowThreads, 4, Cap>
                              : score_kernel<T, kRowThreads, 1, Cap>,
                        blocks_for(tokens, kScoreThreads / kRowThreads), kScoreThreads, chunk,
-                       logit_of, numerator.as<T>(), numerator.stride);
+                       logit_of, exp_logits.as<T>(), exp_logits.stride);
             };
             const auto score = [&](auto logit_of) {
                 if (tokens >= int64_t{kScoreWarpsPerSm} * ctx.cuda().multiprocessors()) {
@@ -295,8 +295,8 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
     }
 }
 
-void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w, Tensor u) {
-    gemm(ctx, numerator, false, w, false, u, false);
+void vocabulary_input_product(Context& ctx, ConstTensor exp_logits, ConstTensor w, Tensor u) {
+    gemm(ctx, exp_logits, false, w, false, u, false);
 }
 
 void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
@@ -356,14 +356,14 @@ int64_t vocabulary_weight_gradient_workspace_bytes(int64_t tokens, int64_t hidde
     return tokens * hidden * size_of(type);
 }
 
-void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
+void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_logits,
                                 ConstTensor factors, std::span<const int32_t> labels,
                                 std::span<const float> g, const VocabularyShard& shard,
                                 const LossOptions& options, Tensor dw, bool accumulate,
                                 std::span<std::byte> workspace) {
     if (shard.rows == 0) return;
     const int64_t tokens = token_count(labels);
-    require_weight_gradient(x, numerator, factors, tokens, shard, dw);
+    require_weight_gradient(x, exp_logits, factors, tokens, shard, dw);
     require(static_cast<int64_t>(g.size()) == tokens, "one g per label");
     require(static_cast<int64_t>(workspace.size()) >=
                 vocabulary_weight_gradient_workspace_bytes(tokens, x.cols, x.dtype),
@@ -388,7 +388,7 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerat
             with_vectors(run, x, scaled);
         });
     }
-    gemm(ctx, numerator, true, scaled, false, dw, accumulate);
+    gemm(ctx, exp_logits, true, scaled, false, dw, accumulate);
     // The product used the lane's workspace; what follows may use it, too.
     if (options.label_smoothing > 0 && dw.size() > 0) {
         const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);

@@ -9,13 +9,13 @@
 ///
 /// Bytes of a microbatch in flight, N tokens, v rows of the shard, h columns, bf16 (fp32):
 ///
-///     S to T      numerator                      2 N v (4 N v)
+///     S to T      exp_logits                      2 N v (4 N v)
 ///                 statistics, factors            24 N
 ///                 u                              4 N h, from S on with one barrier, else within T
 ///     within S    workspace: a chunk of logits   N v / 2, but not below 32 MiB
 ///     within T    workspace: c X                 2 N h (4 N h)
 ///
-/// So S and T take at most 1.25 times the bf16 numerator where that is 128 MiB or more and h <=
+/// So S and T take at most 1.25 times the bf16 exp_logits where that is 128 MiB or more and h <=
 /// v / 4, next to the lane's 32 MiB that all operators share.
 namespace vocabpipe::kernels::cuda {
 
@@ -28,10 +28,10 @@ namespace vocabpipe::kernels::cuda {
 /// m is a reference point near max_j z_j: the maximum over the first 2048 columns, raised only when
 /// a later logit exceeds it by more than 30; then what was stored is scaled.
 void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
-                      const VocabularyShard& shard, const LossOptions& options, Tensor numerator,
+                      const VocabularyShard& shard, const LossOptions& options, Tensor exp_logits,
                       Tensor statistics, std::span<std::byte> workspace);
 
-void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w, Tensor u);
+void vocabulary_input_product(Context& ctx, ConstTensor exp_logits, ConstTensor w, Tensor u);
 
 /// Runs on the lane that combines; no workspace.
 void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
@@ -49,7 +49,7 @@ void vocabulary_input_gradient(Context& ctx, Tensor u, ConstTensor factors, Cons
 [[nodiscard]] int64_t vocabulary_weight_gradient_workspace_bytes(int64_t tokens, int64_t hidden,
                                                                  DType type);
 
-void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
+void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_logits,
                                 ConstTensor factors, std::span<const int32_t> labels,
                                 std::span<const float> g, const VocabularyShard& shard,
                                 const LossOptions& options, Tensor dw, bool accumulate,

@@ -184,18 +184,18 @@ __device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ 
     return part;
 }
 
-/// kThreads of a block's threads per token: the numerator's columns of this chunk, and the
-/// statistics so far. `numerator` is that of the shard, from column 0.
+/// kThreads of a block's threads per token: the exp_logits's columns of this chunk, and the
+/// statistics so far. `exp_logits` is that of the shard, from column 0.
 template <typename T, int kThreads, int kCount, typename Cap>
 __global__ void __launch_bounds__(kScoreThreads)
-    score_kernel(Chunk chunk, Cap logit_of, T* __restrict__ numerator, int64_t numerator_stride) {
+    score_kernel(Chunk chunk, Cap logit_of, T* __restrict__ exp_logits, int64_t exp_logits_stride) {
     using Row = RowThreads<kThreads>;
     constexpr int kRows = kScoreThreads / kThreads;
     const int thread = Row::thread();
     const int64_t n = int64_t{blockIdx.x} * kRows + threadIdx.x / kThreads;
     if (n >= chunk.tokens) return;  // a whole warp, or none of the block
     const float* const products = chunk.products + n * chunk.product_stride;
-    T* const row = numerator + n * numerator_stride;
+    T* const row = exp_logits + n * exp_logits_stride;
     float* const statistics = chunk.statistics + n * chunk.statistics_stride;
     const int64_t column = chunk.labels[n] - chunk.first_row - chunk.begin;
     const bool has_label = chunk.labels[n] >= 0 && column >= 0 && column < chunk.count;

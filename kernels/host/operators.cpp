@@ -9,13 +9,13 @@
 #include "kernels/host/attention.hpp"
 #include "kernels/host/elementwise.hpp"
 #include "kernels/host/embedding.hpp"
-#include "kernels/host/fold.hpp"
 #include "kernels/host/gated.hpp"
 #include "kernels/host/gelu.hpp"
 #include "kernels/host/head_norm.hpp"
 #include "kernels/host/layer_norm.hpp"
 #include "kernels/host/linear.hpp"
 #include "kernels/host/norm.hpp"
+#include "kernels/host/ordered_sum.hpp"
 #include "kernels/host/rms_norm.hpp"
 #include "kernels/host/rotary.hpp"
 #include "kernels/host/vocabulary.hpp"
@@ -144,8 +144,8 @@ public:
     void convert(Context& ctx, ConstTensor from, Tensor to) const override {
         host::convert(ctx, from, to);
     }
-    void fold_rows(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) const override {
-        host::fold_rows(ctx, blocks, count, out);
+    void ordered_sum(Context& ctx, ConstTensor blocks, int64_t count, Tensor out) const override {
+        host::ordered_sum(ctx, blocks, count, out);
     }
     void embedding_gather(Context& ctx, std::span<const int32_t> ids, ConstTensor shard,
                           int64_t first_row, Tensor out) const override {
@@ -169,13 +169,14 @@ public:
     }
     void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w,
                           std::span<const int32_t> labels, const VocabularyShard& shard,
-                          const LossOptions& options, Tensor numerator, Tensor statistics,
+                          const LossOptions& options, Tensor exp_logits, Tensor statistics,
                           std::span<std::byte> workspace) const override {
-        host::vocabulary_score(ctx, x, w, labels, shard, options, numerator, statistics, workspace);
+        host::vocabulary_score(ctx, x, w, labels, shard, options, exp_logits, statistics,
+                               workspace);
     }
-    void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w,
+    void vocabulary_input_product(Context& ctx, ConstTensor exp_logits, ConstTensor w,
                                   Tensor u) const override {
-        host::vocabulary_input_product(ctx, numerator, w, u);
+        host::vocabulary_input_product(ctx, exp_logits, w, u);
     }
     void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
                             std::span<const float> g, const VocabularyShard& mine, int my_shard,
@@ -196,12 +197,12 @@ public:
                                                                      DType type) const override {
         return host::vocabulary_weight_gradient_workspace_bytes(tokens, hidden, type);
     }
-    void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
+    void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_logits,
                                     ConstTensor factors, std::span<const int32_t> labels,
                                     std::span<const float> g, const VocabularyShard& shard,
                                     const LossOptions& options, Tensor dw, bool accumulate,
                                     std::span<std::byte> workspace) const override {
-        host::vocabulary_weight_gradient(ctx, x, numerator, factors, labels, g, shard, options, dw,
+        host::vocabulary_weight_gradient(ctx, x, exp_logits, factors, labels, g, shard, options, dw,
                                          accumulate, workspace);
     }
 

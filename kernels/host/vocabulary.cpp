@@ -130,7 +130,7 @@ struct RowState {
 /// Adds the columns [begin, begin + count) of x w^T to a row. `label` counts from column 0 of the
 /// shard.
 template <typename T>
-void add_columns(RowState& state, float* z, T* numerator, int64_t begin, int64_t count,
+void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_t count,
                  int64_t label, const LossOptions& options) {
     const float cap = options.logit_softcap;
     if (cap > 0) soft_cap(z, count, 1, cap);
@@ -139,7 +139,7 @@ void add_columns(RowState& state, float* z, T* numerator, int64_t begin, int64_t
         state = {.m = max};
     } else if (max > state.m + kSlack) {
         const double factor = std::exp(static_cast<double>(state.m) - max);
-        scale(numerator, static_cast<float>(factor), begin);
+        scale(exp_logits, static_cast<float>(factor), begin);
         state.sum *= factor;
         state.m = max;
     }
@@ -148,7 +148,7 @@ void add_columns(RowState& state, float* z, T* numerator, int64_t begin, int64_t
         state.label_logit = z[label - begin];
         z[label - begin] = -kInfinity;  // whose exponential is exactly 0
     }
-    T* const e = numerator + begin;
+    T* const e = exp_logits + begin;
     state.sum += cap > 0 ? exponentials<true>(z, state.m, cap, e, count)
                          : exponentials<false>(z, state.m, cap, e, count);
 }
@@ -226,10 +226,10 @@ int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType typ
 }
 
 void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
-                      const VocabularyShard& shard, const LossOptions& options, Tensor numerator,
+                      const VocabularyShard& shard, const LossOptions& options, Tensor exp_logits,
                       Tensor statistics, std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
-    require_score(x, w, tokens, shard, numerator, statistics);
+    require_score(x, w, tokens, shard, exp_logits, statistics);
     require_options(options);
     check_labels(labels, shard);
     if (shard.rows == 0) {
@@ -250,11 +250,11 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
         const int64_t rows = std::min(kTileRows, tokens - first);
         for (int64_t begin = 0; begin < shard.rows; begin += columns) {
             const int64_t count = std::min(columns, shard.rows - begin);
-            const Tensor stored = numerator.row_range(first, rows);
+            const Tensor stored = exp_logits.row_range(first, rows);
             const Tensor z = logits ? Tensor(logits, rows, count, DType::fp32)
                                     : stored.column_range(begin, count);
             gemm(ctx, x.row_range(first, rows), false, w.row_range(begin, count), true, z, false);
-            with_type(numerator.dtype, [&]<typename T>() {
+            with_type(exp_logits.dtype, [&]<typename T>() {
                 parallel_ranges(ctx, rows, z.size(), [&](int64_t from, int64_t to) {
                     for (int64_t n = from; n < to; ++n) {
                         add_columns(states[n], row(z, n), stored.as<T>() + n * stored.stride, begin,
@@ -275,12 +275,12 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
     }
 }
 
-void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w, Tensor u) {
-    if (numerator.cols == 0) {
+void vocabulary_input_product(Context& ctx, ConstTensor exp_logits, ConstTensor w, Tensor u) {
+    if (exp_logits.cols == 0) {
         for (int64_t n = 0; n < u.rows; ++n) std::fill_n(row(u, n), u.cols, 0.0F);
         return;
     }
-    gemm(ctx, numerator, false, w, false, u, false);
+    gemm(ctx, exp_logits, false, w, false, u, false);
 }
 
 void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
@@ -370,14 +370,14 @@ int64_t vocabulary_weight_gradient_workspace_bytes(int64_t tokens, int64_t hidde
     return hidden * static_cast<int64_t>(sizeof(double)) + tokens * hidden * size_of(type);
 }
 
-void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
+void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_logits,
                                 ConstTensor factors, std::span<const int32_t> labels,
                                 std::span<const float> g, const VocabularyShard& shard,
                                 const LossOptions& options, Tensor dw, bool accumulate,
                                 std::span<std::byte> workspace) {
     if (shard.rows == 0) return;
     const int64_t tokens = token_count(labels);
-    require_weight_gradient(x, numerator, factors, tokens, shard, dw);
+    require_weight_gradient(x, exp_logits, factors, tokens, shard, dw);
     const int64_t hidden = x.cols;
     auto* const row_sum = take<double>(workspace, hidden);
 
@@ -403,7 +403,7 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerat
         for (int64_t begin = 0; begin < shard.rows; begin += tile_rows) {
             const int64_t count = std::min(tile_rows, shard.rows - begin);
             const Tensor tile = dw.row_range(begin, count);
-            gemm(ctx, numerator.column_range(begin, count), true, scaled, false, tile, accumulate);
+            gemm(ctx, exp_logits.column_range(begin, count), true, scaled, false, tile, accumulate);
             if (smooth) {
                 parallel_ranges(ctx, count, tile.size(), [&](int64_t from, int64_t to) {
                     for (int64_t j = from; j < to; ++j) {

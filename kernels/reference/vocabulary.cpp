@@ -103,7 +103,7 @@ int64_t vocabulary_score_workspace_bytes(int64_t /*tokens*/, int64_t /*rows*/, D
 
 void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
                       std::span<const int32_t> labels, const VocabularyShard& shard,
-                      const LossOptions& options, Tensor numerator, Tensor statistics,
+                      const LossOptions& options, Tensor exp_logits, Tensor statistics,
                       std::span<std::byte> /*workspace*/) {
     check_labels(labels, shard);
     const auto cap = static_cast<double>(options.logit_softcap);
@@ -124,7 +124,7 @@ void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
         for (int64_t j = 0; j < shard.rows; ++j) {
             const double e = std::exp(z[static_cast<size_t>(j)] - max);
             if (j != label) sum += e;
-            set(numerator, n, j,
+            set(exp_logits, n, j,
                 j == label ? 0.0 : e * softcap_slope(z[static_cast<size_t>(j)], cap));
         }
         set(statistics, n, 0, max);
@@ -134,11 +134,12 @@ void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
     }
 }
 
-void vocabulary_input_product(Context& /*ctx*/, ConstTensor numerator, ConstTensor w, Tensor u) {
+void vocabulary_input_product(Context& /*ctx*/, ConstTensor exp_logits, ConstTensor w, Tensor u) {
     for (int64_t n = 0; n < u.rows; ++n) {
         for (int64_t i = 0; i < u.cols; ++i) {
             double sum = 0;
-            for (int64_t j = 0; j < numerator.cols; ++j) sum += get(numerator, n, j) * get(w, j, i);
+            for (int64_t j = 0; j < exp_logits.cols; ++j)
+                sum += get(exp_logits, n, j) * get(w, j, i);
             set(u, n, i, sum);
         }
     }
@@ -219,7 +220,7 @@ int64_t vocabulary_weight_gradient_workspace_bytes(int64_t /*tokens*/, int64_t /
     return 0;
 }
 
-void vocabulary_weight_gradient(Context& /*ctx*/, ConstTensor x, ConstTensor numerator,
+void vocabulary_weight_gradient(Context& /*ctx*/, ConstTensor x, ConstTensor exp_logits,
                                 ConstTensor factors, std::span<const int32_t> labels,
                                 std::span<const float> g, const VocabularyShard& shard,
                                 const LossOptions& options, Tensor dw, bool accumulate,
@@ -235,7 +236,7 @@ void vocabulary_weight_gradient(Context& /*ctx*/, ConstTensor x, ConstTensor num
         for (int64_t n = 0; n < tokens; ++n) {
             const double scaled = rounded_to(x.dtype, get(factors, n, 0) * get(x, n, i));
             for (int64_t j = 0; j < shard.rows; ++j) {
-                column[static_cast<size_t>(j)] += get(numerator, n, j) * scaled;
+                column[static_cast<size_t>(j)] += get(exp_logits, n, j) * scaled;
             }
             weighted_sum += weight_of(labels, g, n) * get(x, n, i);
         }

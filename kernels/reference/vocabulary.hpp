@@ -69,7 +69,7 @@ void check_labels(std::span<const int32_t> labels, const VocabularyShard& shard)
 
 }  // namespace vocabpipe::kernels
 
-/// Plain loops in double arithmetic for every DType, fp64 numerators, statistics and factors
+/// Plain loops in double arithmetic for every DType, fp64 exp_logits, statistics and factors
 /// included: the oracle of the tests. Results are rounded to the type of the tensor they go to.
 /// Workspaces are not used and may be empty. The shapes are those of kernels/host/vocabulary.hpp.
 namespace vocabpipe::kernels::reference {
@@ -78,10 +78,10 @@ namespace vocabpipe::kernels::reference {
 
 /// Here m is exactly max_j z_j.
 void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
-                      const VocabularyShard& shard, const LossOptions& options, Tensor numerator,
+                      const VocabularyShard& shard, const LossOptions& options, Tensor exp_logits,
                       Tensor statistics, std::span<std::byte> workspace);
 
-void vocabulary_input_product(Context& ctx, ConstTensor numerator, ConstTensor w, Tensor u);
+void vocabulary_input_product(Context& ctx, ConstTensor exp_logits, ConstTensor w, Tensor u);
 
 void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
                         std::span<const float> g, const VocabularyShard& mine, int my_shard,
@@ -101,7 +101,7 @@ void vocabulary_input_gradient(Context& ctx, Tensor u, ConstTensor factors, Cons
 [[nodiscard]] int64_t vocabulary_weight_gradient_workspace_bytes(int64_t tokens, int64_t hidden,
                                                                  DType type);
 
-void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor numerator,
+void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_logits,
                                 ConstTensor factors, std::span<const int32_t> labels,
                                 std::span<const float> g, const VocabularyShard& shard,
                                 const LossOptions& options, Tensor dw, bool accumulate,

@@ -8,7 +8,7 @@ namespace vocabpipe {
 ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens, int64_t hidden,
                               int64_t rows, DType dtype) {
     if (rows == 0) return {};
-    return {.numerator = tokens * numerator_columns(rows) * size_of(dtype),
+    return {.exp_logits = tokens * exp_logits_columns(rows) * size_of(dtype),
             .score_workspace = operators.vocabulary_score_workspace_bytes(tokens, rows, dtype),
             .weight_gradient_workspace =
                 operators.vocabulary_weight_gradient_workspace_bytes(tokens, hidden, dtype)};
@@ -48,18 +48,18 @@ void ShardedOutputLayer::begin_step(int microbatches) {
 }
 
 void ShardedOutputLayer::score(Context& ctx, const Microbatch& microbatch, ConstTensor x,
-                               Tensor numerator, Tensor statistics, Bytes workspace) {
+                               Tensor exp_logits, Tensor statistics, Bytes workspace) {
     ctx.operators().vocabulary_score(ctx, x, parameters_.front().weight, microbatch.labels, shard_,
-                                     options_, of_shard(numerator), statistics, workspace);
+                                     options_, of_shard(exp_logits), statistics, workspace);
 }
 
-void ShardedOutputLayer::input_product(Context& ctx, ConstTensor numerator, Tensor u) {
-    ctx.operators().vocabulary_input_product(ctx, of_shard(numerator), parameters_.front().weight,
+void ShardedOutputLayer::input_product(Context& ctx, ConstTensor exp_logits, Tensor u) {
+    ctx.operators().vocabulary_input_product(ctx, of_shard(exp_logits), parameters_.front().weight,
                                              u);
 }
 
-void ShardedOutputLayer::combine(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
-                                 int member, Tensor factors) {
+void ShardedOutputLayer::combine_softmax(Context& ctx, const Microbatch& microbatch,
+                                         ConstTensor statistics, int member, Tensor factors) {
     const std::span<float> losses(reinterpret_cast<float*>(token_losses_.data()),
                                   static_cast<size_t>(microbatch.size()));
     const kernels::Operators& op = ctx.operators();
@@ -82,10 +82,10 @@ void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& m
 }
 
 void ShardedOutputLayer::weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
-                                         ConstTensor numerator, ConstTensor factors,
+                                         ConstTensor exp_logits, ConstTensor factors,
                                          Bytes workspace, bool overwrite) {
     ctx.operators().vocabulary_weight_gradient(
-        ctx, x, of_shard(numerator), factors, microbatch.labels, microbatch.loss_gradient, shard_,
+        ctx, x, of_shard(exp_logits), factors, microbatch.labels, microbatch.loss_gradient, shard_,
         options_, parameters_.front().gradient, !overwrite, workspace);
 }
 

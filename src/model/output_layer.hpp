@@ -9,14 +9,14 @@
 
 namespace vocabpipe {
 
-/// Columns of a numerator in memory: every row begins at a multiple of 16 bytes, as tensor cores
+/// Columns of a exp_logits in memory: every row begins at a multiple of 16 bytes, as tensor cores
 /// ask for, also where a vocabulary like GPT-2's 50257 makes shards of any size.
-[[nodiscard]] constexpr int64_t numerator_columns(int64_t rows) {
+[[nodiscard]] constexpr int64_t exp_logits_columns(int64_t rows) {
     return (rows + 7) / 8 * 8;
 }
 
 /// Bytes that one microbatch in flight keeps on a rank with v output rows, between S and T: the
-/// numerator, N v padded, in the run's type and, of size N only, statistics and factors; with one
+/// exp_logits, N v padded, in the run's type and, of size N only, statistics and factors; with one
 /// barrier also the fp32 input gradient N h until it is reduced.
 [[nodiscard]] ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens,
                                             int64_t hidden, int64_t rows, DType dtype);
@@ -35,15 +35,15 @@ public:
     [[nodiscard]] std::span<const double> losses() const override {
         return {loss_of(0), losses_of_step_};
     }
-    void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor numerator,
+    void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor exp_logits,
                Tensor statistics, Bytes workspace) override;
-    void input_product(Context& ctx, ConstTensor numerator, Tensor u) override;
-    void combine(Context& ctx, const Microbatch& microbatch, ConstTensor statistics, int member,
-                 Tensor factors) override;
+    void input_product(Context& ctx, ConstTensor exp_logits, Tensor u) override;
+    void combine_softmax(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
+                         int member, Tensor factors) override;
     void finish_input_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor factors,
                                Tensor u) override;
     void weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
-                         ConstTensor numerator, ConstTensor factors, Bytes workspace,
+                         ConstTensor exp_logits, ConstTensor factors, Bytes workspace,
                          bool overwrite) override;
 
 private:
@@ -52,8 +52,8 @@ private:
     }
     /// Without the columns that only pad.
     template <typename Pointer>
-    [[nodiscard]] BasicTensor<Pointer> of_shard(BasicTensor<Pointer> numerator) const {
-        return numerator.column_range(0, shard_.rows);
+    [[nodiscard]] BasicTensor<Pointer> of_shard(BasicTensor<Pointer> exp_logits) const {
+        return exp_logits.column_range(0, shard_.rows);
     }
 
     Device& device_;

@@ -5,7 +5,7 @@
 #include "src/plan/unit_costs.hpp"
 #include "src/support/nearest_name.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -37,12 +37,12 @@ Outcome simulated(const Schedule& schedule, const StepModel& step) {
         outcome.live.push_back(
             {.activations = bytes({Purpose::boundary, Purpose::activation, Purpose::workspace}),
              .vocabulary = bytes({Purpose::vocabulary}),
-             .communication = bytes({Purpose::exchange, Purpose::report, Purpose::tied})});
+             .communication = bytes({Purpose::partial_sums, Purpose::report, Purpose::tied})});
     }
     return outcome;
 }
 
-/// Norm, its all-gather and the optimizer step come after the passes on every rank, and a tied
+/// Report, its all-gather and the optimizer step come after the passes on every rank, and a tied
 /// weight's gradients from two ranks before them.
 Outcome timed(const Schedule& schedule, const StepModel& step) {
     const PassTimes times = time_passes(schedule, step.generate.costs);
@@ -79,8 +79,8 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         const auto r = static_cast<size_t>(rank);
-        busy[r] += rank_pass(rank, Norm) + rank_pass(rank, Update);
-        gathered = std::max(gathered, ends[r] + rank_pass(rank, Norm));
+        busy[r] += rank_pass(rank, Report) + rank_pass(rank, Update);
+        gathered = std::max(gathered, ends[r] + rank_pass(rank, Report));
     }
     if (schedule.ranks > 1) {
         std::vector<int> everyone(static_cast<size_t>(schedule.ranks));
@@ -100,13 +100,13 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
 }  // namespace
 
 Schedule order_passes(const PlanOptions& options, const Candidate& candidate, int microbatches) {
-    GenerateOptions wanted =
+    ScheduleOptions wanted =
         step_model(options, unit_costs(options), candidate, microbatches).generate;
-    if (options.recompute == Recompute::none) return generate(candidate.schedule, wanted);
+    if (options.recompute == Recompute::none) return make_schedule(candidate.schedule, wanted);
     const PassCosts costs = wanted.costs;
     return with_recomputation(costs, [&](const PassCosts& longer) {
         wanted.costs = longer;
-        return generate(candidate.schedule, wanted);
+        return make_schedule(candidate.schedule, wanted);
     });
 }
 

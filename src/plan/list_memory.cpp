@@ -83,7 +83,7 @@ private:
     int64_t kept_for_weight() const {
         const int64_t statistics = sizes_.tokens * StepSizes::kStatistics * 4;
         const int64_t factors = sizes_.tokens * StepSizes::kFactors * 4;
-        return sizes_.shards[static_cast<size_t>(rank_)].numerator + boundary_ +
+        return sizes_.shards[static_cast<size_t>(rank_)].exp_logits + boundary_ +
                statistics * (shards_ > 1 ? shards_ + 1 : 1) + (train_ ? factors : 0);
     }
     /// The shard's part of X's gradient in fp32, alive until it is reduced.
@@ -93,7 +93,7 @@ private:
         switch (pass.op) {
             case F:
                 alive_.activations += stage(pass).saved + born(pass);
-                // The first stage's input was summed up by E's exchange already.
+                // The first stage's input was summed up by the all-to-all after E already.
                 if (!(pass.stage == 0 && holds_embedded())) alive_.activations += boundary_;
                 break;
             case R:

@@ -45,7 +45,7 @@ int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const
         case Do::reduce:
             sent *= members - 1;
             break;
-        case Do::exchange:
+        case Do::all_to_all:
             sent *= (members - 1) / members;
             break;
         default:

@@ -19,7 +19,7 @@ public:
     explicit StepCosts(TableCosts links);
 
     std::vector<TableCosts::OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W, R
-    std::vector<TableCosts::OpCosts> rank_ns;   ///< [rank][op]: E, G, S, T, Reduce, Norm, Update
+    std::vector<TableCosts::OpCosts> rank_ns;   ///< [rank][op]: E, G, S, T, Reduce, Report, Update
 
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
     /// Latency and bytes over bandwidth: broadcasts are pipelined along a ring, so the message

@@ -111,7 +111,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
             input_share > 0 ? units.vocabulary_pass + input_share * units.embedding_gradient : 0);
         const double byte = units.per_parameter_byte;
         set(rank, Reduce, 3 * kGradient * static_cast<double>(own.embedding) * byte);
-        set(rank, Norm, kNormTraffic * static_cast<double>(own.differentiated()) * byte);
+        set(rank, Report, kNormTraffic * static_cast<double>(own.differentiated()) * byte);
         set(rank, Update, kUpdateTraffic * static_cast<double>(own.stored()) * byte);
         step.costs.rank_ns.push_back(rank);
     }
@@ -148,8 +148,8 @@ StepSizes sizes_of(const PlanOptions& options, const Schedule& placement,
     }
     for (int rank = 0; rank < placement.ranks; ++rank) {
         const int64_t logits = sizes.tokens * placement.output.rows(rank);
-        // Numerators stay from S to T; fp32 logits live within S.
-        sizes.shards.push_back({.numerator = logits * element, .score_workspace = logits * 4});
+        // Exponentials stay from S to T; fp32 logits live within S.
+        sizes.shards.push_back({.exp_logits = logits * element, .score_workspace = logits * 4});
     }
     return sizes;
 }
@@ -189,7 +189,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
     // The paper's lists leave C0 no slack; build them for its latency and one hop
     // (vocabulary-parallelism reference 3.3), within what a backward and its R can give.
     const PassCosts order = recomputes ? with_recomputation(costs) : costs;
-    step.generate.c0_margin = std::min(costs.c0 + costs.hop, order.mean(Op::B) / 2);
+    step.generate.broadcast_margin = std::min(costs.c0 + costs.hop, order.mean(Op::B) / 2);
     return step;
 }
 

@@ -3,8 +3,8 @@
 
 #include "src/plan/step_costs.hpp"
 #include "src/plan/unit_costs.hpp"
-#include "vocabpipe/generate.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/plan.hpp"
 
 #include <vector>
@@ -14,7 +14,7 @@ namespace vocabpipe {
 /// Everything about one candidate except the order of its passes: where stages and vocabulary rows
 /// live, what passes cost and what buffers and parameters weigh.
 struct StepModel {
-    GenerateOptions generate;
+    ScheduleOptions generate;
     Schedule placement;  ///< no passes: ranks, stages, rank_of_stage, shard maps
     StepCosts costs;
     StepSizes sizes;

@@ -110,7 +110,7 @@ UnitCosts from_profile(const Profile& profile, const PlanOptions& options) {
         bytes += static_cast<double>(rank.gradients / 4 * kNormTraffic +
                                      rank.optimizer / optimizer_bytes * kUpdateTraffic);
     }
-    const double step = sum(profile.costs.rank_ns, Norm) + sum(profile.costs.rank_ns, Update);
+    const double step = sum(profile.costs.rank_ns, Report) + sum(profile.costs.rank_ns, Update);
     costs.per_parameter_byte = bytes > 0 ? step / bytes : 0;
     return costs;
 }

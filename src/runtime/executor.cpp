@@ -104,18 +104,18 @@ private:
     }
 
     void use(size_t slot) {
-        now_ = &loaded(slot);
+        active_ = &loaded(slot);
         slot_ = slot;
     }
 
     void run(std::span<const Microbatch> microbatches) {
-        missing_ = now_->successors.missing;
-        users_left_ = now_->users;
-        waited_for_.assign(now_->program.actions.size(), UINT32_MAX);
+        missing_ = active_->successors.missing;
+        users_left_ = active_->users;
+        waited_for_.assign(active_->program.actions.size(), UINT32_MAX);
         head_.fill(0);
         in_flight_.clear();
         started_.clear();
-        now_->timeline.spans.clear();
+        active_->timeline.spans.clear();
         done_ = settled_ = 0;
         enqueues_pass_ = false;
         if (options_.poison_dead_buffers) poison_arena();
@@ -126,7 +126,7 @@ private:
         lanes_->begin_step(slot_);
         microbatches_ = batch_.load(device_, microbatches);
         IdleWait idle(communicator_.wait_options());
-        while (done_ < now_->program.actions.size() || settled_ < started_.size()) {
+        while (done_ < active_->program.actions.size() || settled_ < started_.size()) {
             if (advance()) {
                 idle.reset();
                 continue;
@@ -136,7 +136,7 @@ private:
         }
         running_ = false;
         if (device_.asynchronous()) {
-            lanes_->read_times(now_->timeline.spans);
+            lanes_->read_times(active_->timeline.spans);
             find_what_was_waited_for();
         }
     }
@@ -182,7 +182,7 @@ private:
             tell_where([this] { progress(); });
             return;
         }
-        if (!enqueues_pass_) return;  // a combine, or operators between steps
+        if (!enqueues_pass_) return;  // a combine_softmax, or operators between steps
         lanes_->end_part();
         IdleWait idle(communicator_.wait_options());
         do {
@@ -216,11 +216,11 @@ private:
     /// Where each member's row block begins and ends, in bytes. A root without rows has an empty
     /// block.
     void cut_blocks(const Action& action, Transfer& transfer) {
-        const Group& group = now_->program.groups[action.group];
-        const Reduction& reduction = now_->program.reductions[action.reduction];
+        const Group& group = active_->program.groups[action.group];
+        const Reduction& reduction = active_->program.reductions[action.reduction];
         const int64_t row_bytes =
             reduction.cols *
-            size_of(action.what == Do::exchange ? reduction.partial : reduction.result);
+            size_of(action.what == Do::all_to_all ? reduction.partial : reduction.result);
         const int owners =
             static_cast<int>(reduction.first_row.size()) - (reduction.last_row.empty() ? 1 : 0);
         block_begin_.clear();
@@ -243,7 +243,7 @@ private:
 
     [[nodiscard]] Bytes bytes_of(uint32_t buffer) {
         if (buffer == kNoBuffer) return {};
-        const Buffer& b = now_->program.buffers[buffer];
+        const Buffer& b = active_->program.buffers[buffer];
         switch (b.space) {
             case Buffer::Space::arena:
                 return {arena_.data() + b.offset, b.bytes};
@@ -276,7 +276,7 @@ private:
 
     /// Advances everything but passes. Called while idle, between passes and by passes that poll.
     void progress() {
-        if (in_progress_) return;  // a combine inside polls as well
+        if (in_progress_) return;  // a combine_softmax inside polls as well
         in_progress_ = true;
         const struct Leave {
             bool& flag;
@@ -291,8 +291,8 @@ private:
                     continue;
                 }
                 const uint32_t action = in_flight_[i].action;
-                lanes_->end(now_->program.actions[action].lane, action);
-                now_->timeline.spans[in_flight_[i].span].end_ns = now_ns();
+                lanes_->end(active_->program.actions[action].lane, action);
+                active_->timeline.spans[in_flight_[i].span].end_ns = now_ns();
                 in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(i));
                 complete(action);
                 again = true;
@@ -305,9 +305,9 @@ private:
                     again = true;
                 }
             }
-            while (const uint32_t* next = ready_head(Lane::combine)) {
+            while (const uint32_t* next = ready_head(Lane::local)) {
                 const uint32_t action = *next;
-                ++head_[static_cast<size_t>(Lane::combine)];
+                ++head_[static_cast<size_t>(Lane::local)];
                 run_local(action);
                 again = true;
             }
@@ -316,7 +316,7 @@ private:
 
     [[nodiscard]] const uint32_t* ready_head(Lane lane) const {
         const auto l = static_cast<size_t>(lane);
-        if (head_[l] == now_->queues[l].size()) return nullptr;
+        if (head_[l] == active_->queues[l].size()) return nullptr;
         // A communication that is not enqueued yet (its peer's memory is not known, its connection
         // not made) keeps its place on the stream.
         if (device_.asynchronous() && lane == Lane::collective && !in_flight_.empty()) {
@@ -327,7 +327,7 @@ private:
             started_.size() - settled_ >= kMostEnqueued) {
             return nullptr;
         }
-        const uint32_t* action = &now_->queues[l][head_[l]];
+        const uint32_t* action = &active_->queues[l][head_[l]];
         return missing_[*action] == 0 ? action : nullptr;
     }
 
@@ -341,17 +341,17 @@ private:
     }
 
     size_t open_span(uint32_t action) {
-        const Lane lane = now_->program.actions[action].lane;
-        if (!now_->waits.empty()) {
-            for (const uint32_t before : now_->waits[action]) lanes_->wait(lane, before);
+        const Lane lane = active_->program.actions[action].lane;
+        if (!active_->waits.empty()) {
+            for (const uint32_t before : active_->waits[action]) lanes_->wait(lane, before);
         }
         lanes_->begin(lane, action);
         const int64_t now = now_ns();
-        now_->timeline.spans.push_back({action, waited_for_[action],
-                                        static_cast<uint16_t>(communicator_.rank()), lane, now, now,
-                                        0});
+        active_->timeline.spans.push_back({action, waited_for_[action],
+                                           static_cast<uint16_t>(communicator_.rank()), lane, now,
+                                           now, 0});
         started_.push_back(action);
-        return now_->timeline.spans.size() - 1;
+        return active_->timeline.spans.size() - 1;
     }
 
     /// Counts the actions that have run on the device, in the order they were started.
@@ -361,24 +361,24 @@ private:
 
     /// On a device that runs by itself the host saw the order of its own calls only.
     void find_what_was_waited_for() {
-        std::vector<int64_t> end(now_->program.actions.size(), 0);
-        for (const Span& span : now_->timeline.spans) end[span.action] = span.end_ns;
-        waited_for_.assign(now_->program.actions.size(), UINT32_MAX);
-        for (const Edge& edge : now_->program.edges) {
+        std::vector<int64_t> end(active_->program.actions.size(), 0);
+        for (const Span& span : active_->timeline.spans) end[span.action] = span.end_ns;
+        waited_for_.assign(active_->program.actions.size(), UINT32_MAX);
+        for (const Edge& edge : active_->program.edges) {
             uint32_t& last = waited_for_[edge.after];
             if (last == UINT32_MAX || end[edge.before] > end[last]) last = edge.before;
         }
-        for (Span& span : now_->timeline.spans) span.waited_for = waited_for_[span.action];
+        for (Span& span : active_->timeline.spans) span.waited_for = waited_for_[span.action];
     }
 
     void complete(uint32_t action) {
         ++done_;
-        for (const uint32_t next : now_->successors.of(action)) {
+        for (const uint32_t next : active_->successors.of(action)) {
             waited_for_[next] = action;
             --missing_[next];
         }
         if (options_.poison_dead_buffers && !device_.asynchronous())
-            poison_dead(now_->program.operands_of(now_->program.actions[action]));
+            poison_dead(active_->program.operands_of(active_->program.actions[action]));
     }
 
     /// Before a step nothing in the arena may be of use.
@@ -391,23 +391,23 @@ private:
     void poison_dead(std::span<const uint32_t> operands) {
         for (const uint32_t operand : operands) {
             if (operand == kNoBuffer || --users_left_[operand] > 0) continue;
-            if (now_->program.buffers[operand].space != Buffer::Space::arena) continue;
+            if (active_->program.buffers[operand].space != Buffer::Space::arena) continue;
             const Bytes bytes = bytes_of(operand);
             std::memset(bytes.data(), 0xff, bytes.size());  // NaN in every type
         }
     }
 
     void start_transfer(uint32_t index) {
-        const Action& action = now_->program.actions[index];
-        const auto operands = now_->program.operands_of(action);
-        const Group& group = now_->program.groups[action.group];
+        const Action& action = active_->program.actions[index];
+        const auto operands = active_->program.operands_of(action);
+        const Group& group = active_->program.groups[action.group];
         Transfer transfer{.what = action.what,
                           .channel = channel_of(action.lane),
                           .ranks = group.ranks,
                           .root = group.root,
-                          .type = now_->program.reductions.empty()
+                          .type = active_->program.reductions.empty()
                                       ? DType::fp32
-                                      : now_->program.reductions[action.reduction].partial,
+                                      : active_->program.reductions[action.reduction].partial,
                           .send = {},
                           .receive = {},
                           .block_begin = {},
@@ -426,13 +426,13 @@ private:
                 transfer.send = bytes_of(operands[0]);
                 transfer.receive = bytes_of(operands[1]);
         }
-        if (action.what == Do::exchange || action.what == Do::gather ||
-            action.what == Do::all_gather_blocks) {
+        if (action.what == Do::all_to_all || action.what == Do::gather ||
+            action.what == Do::all_gather_v) {
             cut_blocks(action, transfer);
         }
-        if (action.what == Do::exchange) {
+        if (action.what == Do::all_to_all) {
             // Pieces of a bucket lie apart, so its blocks are cut from all of it.
-            const Buffer& partial = now_->program.buffers[operands[0]];
+            const Buffer& partial = active_->program.buffers[operands[0]];
             if (partial.space == Buffer::Space::bucket_gradients)
                 transfer.send = bucket_of(partial);
         }
@@ -442,31 +442,32 @@ private:
     }
 
     void run_local(uint32_t index) {
-        const Action& action = now_->program.actions[index];
+        const Action& action = active_->program.actions[index];
         const size_t span = open_span(index);
         const int64_t cpu = thread_cpu_ns();
-        const int64_t nested = local_cpu_ns_;  // a pass that polls may run a combine in its midst
+        const int64_t nested =
+            local_cpu_ns_;  // a pass that polls may run a combine_softmax in its midst
         if (action.what == Do::pass) {
             enqueues_pass_ = device_.asynchronous();
-            run_pass(now_->program.passes[action.item], action);
+            run_pass(active_->program.passes[action.item], action);
             enqueues_pass_ = false;
-        } else if (action.what == Do::combine) {
-            run_combine(action);
+        } else if (action.what == Do::combine_softmax) {
+            run_combine_softmax(action);
         } else {
-            run_fold(action);
+            run_ordered_sum(action);
         }
         const int64_t own = thread_cpu_ns() - cpu - (local_cpu_ns_ - nested);
         local_cpu_ns_ += own;
         lanes_->end(action.lane, index);
-        now_->timeline.spans[span].cpu_ns = own;
-        now_->timeline.spans[span].end_ns = now_ns();
+        active_->timeline.spans[span].cpu_ns = own;
+        active_->timeline.spans[span].end_ns = now_ns();
         complete(index);
     }
 
     // --- what actions do -------------------------------------------------------------------------
 
     void run_pass(const Pass& pass, const Action& action) {
-        const auto o = now_->program.operands_of(action);
+        const auto o = active_->program.operands_of(action);
         StageModule* stage = traits(pass.op).has_stage ? modules_.stages[pass.stage] : nullptr;
         const auto mb = [&]() -> const Microbatch& { return microbatches_[pass.microbatch]; };
         switch (pass.op) {
@@ -497,27 +498,27 @@ private:
                 modules_.input->gradient(context_, mb(), boundary(o[0]), action.overwrites);
                 break;
             case Op::S: {
-                const Tensor numerator = numerator_of(o[1]);
+                const Tensor exp_logits = exp_logits_of(o[1]);
                 modules_.output->score(
-                    context_, mb(), boundary(o[0]), numerator,
+                    context_, mb(), boundary(o[0]), exp_logits,
                     tensor(o[2], sizes_.tokens, StepSizes::kStatistics, DType::fp32),
                     bytes_of(o[4]));
                 if (o[3] != kNoBuffer) {
-                    modules_.output->input_product(context_, numerator, input_gradient(o[3]));
+                    modules_.output->input_product(context_, exp_logits, input_gradient(o[3]));
                 }
                 break;
             }
             case Op::T: {
-                const Tensor numerator = numerator_of(o[1]);
+                const Tensor exp_logits = exp_logits_of(o[1]);
                 const Tensor factors =
                     tensor(o[2], sizes_.tokens, StepSizes::kFactors, DType::fp32);
                 if (o[3] != kNoBuffer) {
-                    modules_.output->input_product(context_, numerator, input_gradient(o[3]));
+                    modules_.output->input_product(context_, exp_logits, input_gradient(o[3]));
                     modules_.output->finish_input_gradient(context_, mb(), factors,
                                                            input_gradient(o[3]));
                 }
-                modules_.output->weight_gradient(context_, mb(), boundary(o[0]), numerator, factors,
-                                                 bytes_of(o[4]), action.overwrites);
+                modules_.output->weight_gradient(context_, mb(), boundary(o[0]), exp_logits,
+                                                 factors, bytes_of(o[4]), action.overwrites);
                 break;
             }
             case Op::Reduce:
@@ -526,7 +527,7 @@ private:
                     modules_.step->reduce_tied(context_, bytes_of(o[0]));
                 }
                 break;
-            case Op::Norm:
+            case Op::Report:
                 modules_.step->report(context_, bytes_of(o[0]));
                 break;
             case Op::Update:
@@ -535,25 +536,26 @@ private:
         }
     }
 
-    void run_combine(const Action& action) {
-        const auto o = now_->program.operands_of(action);
+    void run_combine_softmax(const Action& action) {
+        const auto o = active_->program.operands_of(action);
         const Microbatch& microbatch = microbatches_[action.item];
-        const std::vector<int>& members = now_->program.groups[action.group].ranks;
+        const std::vector<int>& members = active_->program.groups[action.group].ranks;
         const Tensor factors = tensor(o[1], sizes_.tokens, StepSizes::kFactors, DType::fp32);
-        modules_.output->combine(context_, microbatch,
-                                 tensor(o[0], static_cast<int64_t>(members.size()) * sizes_.tokens,
-                                        StepSizes::kStatistics, DType::fp32),
-                                 member_of(members, communicator_.rank()), factors);
+        modules_.output->combine_softmax(
+            context_, microbatch,
+            tensor(o[0], static_cast<int64_t>(members.size()) * sizes_.tokens,
+                   StepSizes::kStatistics, DType::fp32),
+            member_of(members, communicator_.rank()), factors);
         if (o[2] != kNoBuffer) {
             modules_.output->finish_input_gradient(context_, microbatch, factors,
                                                    input_gradient(o[2]));
         }
     }
 
-    void run_fold(const Action& action) {
-        const auto o = now_->program.operands_of(action);
-        const Reduction& reduction = now_->program.reductions[action.reduction];
-        const std::vector<int>& members = now_->program.groups[action.group].ranks;
+    void run_ordered_sum(const Action& action) {
+        const auto o = active_->program.operands_of(action);
+        const Reduction& reduction = active_->program.reductions[action.reduction];
+        const std::vector<int>& members = active_->program.groups[action.group].ranks;
         const auto count = static_cast<int64_t>(members.size());
         int64_t rows = reduction.rows(member_of(members, communicator_.rank()));
         if (rows == 0) return;
@@ -564,11 +566,12 @@ private:
                 cols *= 2;
             }
         }
-        device_.operators().fold_rows(context_, tensor(o[0], count * rows, cols, reduction.partial),
-                                      count, tensor(o[1], rows, cols, reduction.result));
+        device_.operators().ordered_sum(context_,
+                                        tensor(o[0], count * rows, cols, reduction.partial), count,
+                                        tensor(o[1], rows, cols, reduction.result));
     }
 
-    [[nodiscard]] Tensor numerator_of(uint32_t buffer) {
+    [[nodiscard]] Tensor exp_logits_of(uint32_t buffer) {
         const int64_t cols =
             static_cast<int64_t>(bytes_of(buffer).size()) / size_of(sizes_.dtype) / sizes_.tokens;
         return tensor(buffer, sizes_.tokens, cols, sizes_.dtype);
@@ -583,10 +586,10 @@ private:
     [[nodiscard]] std::string where() {
         std::string text = "rank " + std::to_string(communicator_.rank()) + ": step " +
                            std::to_string(step_) + ": ";
-        const auto& compute = now_->queues[static_cast<size_t>(Lane::compute)];
+        const auto& compute = active_->queues[static_cast<size_t>(Lane::compute)];
         const size_t head = head_[static_cast<size_t>(Lane::compute)] - (enqueues_pass_ ? 1 : 0);
         if (head < compute.size()) {
-            text += "waits at " + now_->program.name_of(now_->program.actions[compute[head]]);
+            text += "waits at " + active_->program.name_of(active_->program.actions[compute[head]]);
         } else if (device_.asynchronous() && in_flight_.empty()) {
             text += "has started all its passes and waits";
         } else {
@@ -594,10 +597,10 @@ private:
         }
         std::string open;
         for (const uint32_t index : unfinished_transfers()) {
-            const Action& action = now_->program.actions[index];
+            const Action& action = active_->program.actions[index];
             if (!open.empty()) open += ", ";
-            open += now_->program.name_of(action);
-            const auto& ranks = now_->program.groups[action.group].ranks;
+            open += active_->program.name_of(action);
+            const auto& ranks = active_->program.groups[action.group].ranks;
             if (action.lane == Lane::collective) {
                 open += " (ranks";
                 for (const int rank : ranks) {
@@ -608,7 +611,7 @@ private:
         }
         if (open.empty() && device_.asynchronous() && settled_ < started_.size()) {
             open = "the device to run " +
-                   now_->program.name_of(now_->program.actions[started_[settled_]]);
+                   active_->program.name_of(active_->program.actions[started_[settled_]]);
         }
         return text + " for " + (open.empty() ? std::string("nothing that was started") : open);
     }
@@ -634,8 +637,8 @@ private:
         }
         std::array<bool, kLanes> seen{};
         for (size_t i = settled_; i < started_.size(); ++i) {
-            const Lane lane = now_->program.actions[started_[i]].lane;
-            if (lane == Lane::compute || lane == Lane::combine) continue;
+            const Lane lane = active_->program.actions[started_[i]].lane;
+            if (lane == Lane::compute || lane == Lane::local) continue;
             if (seen[static_cast<size_t>(lane)] || lanes_->finished(started_[i])) continue;
             seen[static_cast<size_t>(lane)] = true;
             open.push_back(started_[i]);
@@ -643,7 +646,7 @@ private:
         return open;
     }
 
-    static constexpr int64_t kLongestRow = 1024;  // a strip of fold_rows
+    static constexpr int64_t kLongestRow = 1024;  // a strip of ordered_sum
     /// NCCL hands a launch of a non-blocking communicator to a thread, which takes tens of
     /// microseconds: guessed, not measured.
     static constexpr int64_t kLaunchNs = 100'000;
@@ -667,8 +670,8 @@ private:
     ExecutorOptions options_;
     DeviceMemory arena_;  ///< of all programs, which run one at a time
     std::vector<std::unique_ptr<LoadedProgram>> loaded_;  ///< [slot]
-    LoadedProgram* now_ = nullptr;                        ///< of the running or the last step
-    size_t slot_ = 0;                                     ///< of now_
+    LoadedProgram* active_ = nullptr;                     ///< of the running or the last step
+    size_t slot_ = 0;                                     ///< of active_
 
     // Of the running step.
     DeviceBatch batch_;
@@ -683,7 +686,7 @@ private:
     bool running_ = false;
     bool enqueues_pass_ = false;  ///< a pass is between its begin and its end
     int64_t last_start_ns_ = 0;   ///< of a transfer
-    int64_t local_cpu_ns_ = 0;    ///< of all passes, combines and folds so far
+    int64_t local_cpu_ns_ = 0;    ///< of all passes, local actions so far
     bool in_progress_ = false;
     int64_t step_ = 0;
     Context context_;

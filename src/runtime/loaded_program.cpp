@@ -12,7 +12,7 @@ LoadedProgram::LoadedProgram(const Program& of_rank, bool asynchronous)
       users(program.buffers.size(), 0) {
     for (uint32_t i = 0; i < actions(); ++i) {
         const Lane lane = program.actions[i].lane;
-        const bool communicates = lane != Lane::compute && lane != Lane::combine;
+        const bool communicates = lane != Lane::compute && lane != Lane::local;
         const Lane queue = asynchronous && communicates ? Lane::collective : lane;
         queues[static_cast<size_t>(queue)].push_back(i);
     }

@@ -32,7 +32,7 @@ template <typename BytesOf>
     return operands.empty() || operands[0] == kNoBuffer ? 0 : bytes_of(operands[0]);
 }
 
-/// What combine and fold read and write: every operand once.
+/// What combine_softmax and ordered_sum read and write: every operand once.
 template <typename BytesOf>
 [[nodiscard]] int64_t bytes_touched(std::span<const uint32_t> operands, BytesOf&& bytes_of) {
     int64_t bytes = 0;

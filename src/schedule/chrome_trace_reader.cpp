@@ -23,6 +23,7 @@ const std::string kRemedy = "; " + std::string(kAdvice);
 constexpr uint64_t kMostFileBytes = uint64_t{8} << 30;  // of 40 million slices
 
 std::optional<Lane> lane_of(const std::string& name) {
+    if (name == "combine") return Lane::local;  // in files of former versions
     for (int lane = 0; lane < kLanes; ++lane) {
         if (to_string(static_cast<Lane>(lane)) == name) return static_cast<Lane>(lane);
     }
@@ -113,7 +114,7 @@ private:
         found.slice.end_ns = found.slice.begin_ns + ns(event.at("dur"));
         const Json& args = event.at("args");
         found.slice.cpu_ns = ns(args.at("cpu_us"));
-        if (*lane != Lane::compute && *lane != Lane::combine) {
+        if (*lane != Lane::compute && *lane != Lane::local) {
             found.slice.order = index(args.at("order"));
         }
         found.action = index(args.at("action"));

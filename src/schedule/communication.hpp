@@ -5,9 +5,10 @@
 
 namespace vocabpipe {
 
-/// True for actions that several ranks meet in; passes, combine and fold are a rank's own.
+/// True for actions that several ranks meet in; passes, combine_softmax and ordered_sum are a
+/// rank's own.
 [[nodiscard]] constexpr bool is_communication(Do what) {
-    return what != Do::pass && what != Do::combine && what != Do::fold;
+    return what != Do::pass && what != Do::combine_softmax && what != Do::ordered_sum;
 }
 
 }  // namespace vocabpipe

@@ -72,12 +72,12 @@ int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) cons
     const int64_t whole = time(bytes);
     CollectiveAlgorithm algorithm = direct;
     if (what == Do::broadcast) algorithm = algorithms.broadcast;
-    if (what == Do::all_gather || what == Do::all_gather_blocks) algorithm = algorithms.all_gather;
+    if (what == Do::all_gather || what == Do::all_gather_v) algorithm = algorithms.all_gather;
     // Messages to one rank; NCCL's own reduction is faster, and no transport has been measured.
     if (what == Do::gather || what == Do::reduce) algorithm = algorithms.gather;
-    if (what == Do::exchange) algorithm = algorithms.exchange;
+    if (what == Do::all_to_all) algorithm = algorithms.all_to_all;
     if (algorithm == direct) return latency_ns + whole;
-    if (what == Do::exchange) {
+    if (what == Do::all_to_all) {
         if (algorithm == tree) return rounds * (latency_ns + time(bytes / 2));
         return (algorithm == ring ? peers : 1) * latency_ns + time(bytes * peers / members);
     }

@@ -89,7 +89,7 @@ private:
         std::array<std::deque<Pass>, kKinds> fillers;
         uint64_t decisions = 0;
         int alive = 0;       ///< chunks
-        int numerators = 0;  ///< S without T
+        int exp_logits = 0;  ///< S without T
         std::vector<Pass> result;
     };
 
@@ -170,7 +170,7 @@ private:
             return state.alive < options_.chunk_limit[static_cast<size_t>(rank)] ||
                    schedule_.forward_only();
         }
-        return pass.op != S || !is_filler(T) || state.numerators < options_.numerator_limit;
+        return pass.op != S || !is_filler(T) || state.exp_logits < options_.exp_logits_limit;
     }
 
     /// When the first filler of a kind could start; kUnknown if that is not known or there is none.
@@ -213,8 +213,8 @@ private:
         state.done[i] = true;
         if (pass.op == F) ++state.alive;
         if (pass.op == B) --state.alive;
-        if (pass.op == S) ++state.numerators;
-        if (pass.op == T) --state.numerators;
+        if (pass.op == S) ++state.exp_logits;
+        if (pass.op == T) --state.exp_logits;
         start(rank, pass, now);
         if (pass.op == I) state.fillers[kW].push_back({W, pass.stage, pass.microbatch});
     }
@@ -224,7 +224,7 @@ private:
         const Pass pass = state.fillers[kind].front();
         state.fillers[kind].pop_front();
         if (kind == kW) --state.alive;
-        if (kind == kT) --state.numerators;
+        if (kind == kT) --state.exp_logits;
         start(rank, pass, now);
     }
 

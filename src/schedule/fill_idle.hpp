@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 struct FillOptions {
     std::vector<int> chunk_limit;  ///< [rank] activations that may be alive, in chunks
-    int numerator_limit = 2;       ///< numerators of S that may wait for their T on one rank
+    int exp_logits_limit = 2;      ///< exp_logits of S that may wait for their T on one rank
     /// A filler that is longer than the hole runs if this share of it fits (in percent): 0 always
     /// runs one, 100 never delays the pass that is waited for.
     int overrun_percent = 50;

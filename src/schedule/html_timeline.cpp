@@ -40,12 +40,12 @@ private:
 };
 
 /// What colours a slice: an index into kKinds of html/draw.js. Passes by their letter, the passes
-/// of the step together, combines and folds, communication.
+/// of the step together, local actions, communication.
 int kind_of(std::string_view name, Lane lane) {
     constexpr int kStep = 9;
     constexpr int kCombine = 10;
     constexpr int kCommunication = 11;
-    if (lane == Lane::combine) return kCombine;
+    if (lane == Lane::local) return kCombine;
     if (lane != Lane::compute) return kCommunication;
     name.remove_prefix(std::min(name.find_first_not_of("0123456789"), name.size()));
     for (size_t op = 0; op < kOpTraits.size(); ++op) {

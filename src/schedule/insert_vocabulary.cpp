@@ -24,8 +24,8 @@ bool is_backward_part(Op op) {
 
 /// Passes that all placements together may have: a fraction of a second.
 constexpr size_t kBudget = 1'000'000;
-/// Numerators that may wait for their T: a second one lets T fill holes, more gains little.
-constexpr int kNumerators = 2;
+/// ExpLogits that may wait for their T: a second one lets T fill holes, more gains little.
+constexpr int kExpLogitss = 2;
 /// How fillers are placed: share of a filler that must fit into a hole, whether later passes of the
 /// list may run in it. Which is best depends on the costs; trying is cheap.
 constexpr std::pair<int, bool> kFills[] = {{0, false}, {50, false},  {0, true},
@@ -166,7 +166,7 @@ private:
                     if (tried++ >= affordable) break;
                     const FillOptions fill{
                         .chunk_limit = std::vector<int>(base_.passes.size(), limit),
-                        .numerator_limit = kNumerators,
+                        .exp_logits_limit = kExpLogitss,
                         .overrun_percent = overrun,
                         .look_ahead = look_ahead};
                     if (auto filled = fill_idle(lists, costs_, fill)) {
@@ -226,7 +226,7 @@ private:
             const int64_t after_score = score_[j] + longest_ + costs_.c1;
             if (mode_ == VocabMode::one_barrier) {
                 // Nothing but the optimizer waits for T: just before the next S, so that one
-                // numerator is alive, but not before every rank can have run S.
+                // exp_logits is alive, but not before every rank can have run S.
                 const int64_t next = j + 1 < head_.size() ? score_[j + 1] : score_[j] + interval_;
                 weight_[j] = std::max(next, after_score);
             } else if (mode_ == VocabMode::two_barriers && !tail_.empty()) {

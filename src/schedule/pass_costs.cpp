@@ -46,22 +46,22 @@ PassCosts PassCosts::of(const CostModel& costs, const StepSizes& sizes, const Sc
         const auto count = static_cast<int64_t>(owners.size());
         const int64_t row = sizes.hidden * size_of(sizes.dtype);
         const int64_t rows = (sizes.tokens + count - 1) / count;  // of the largest block
-        return costs.transfer_ns(Do::exchange, {owners, -1},
+        return costs.transfer_ns(Do::all_to_all, {owners, -1},
                                  sizes.tokens * sizes.hidden * element) +
-               costs.local_ns(Do::fold, rows * sizes.hidden * element * count + rows * row) +
+               costs.local_ns(Do::ordered_sum, rows * sizes.hidden * element * count + rows * row) +
                costs.transfer_ns(Do::gather, with_root(owners, root), rows * row);
     };
     const int first = schedule.rank_of_stage.front();
     const int last = schedule.rank_of_stage.back();
     if (const std::vector<int> out = schedule.output.owners(); out.size() > 1) {
         const int64_t statistics = sizes.tokens * StepSizes::kStatistics * 4;
-        // With one barrier the combine also completes the gradient of X.
+        // With one barrier combine_softmax also completes the gradient of X.
         const int64_t completed = schedule.barriers == Barriers::one ? sizes.hidden : 0;
         result.c0 = costs.transfer_ns(Do::broadcast, with_root(out, last), boundary);
-        result.c1 =
-            costs.transfer_ns(Do::all_gather, {out, -1}, statistics) +
-            costs.local_ns(Do::combine, statistics * static_cast<int64_t>(out.size()) +
-                                            sizes.tokens * (StepSizes::kFactors + completed) * 4);
+        result.c1 = costs.transfer_ns(Do::all_gather, {out, -1}, statistics) +
+                    costs.local_ns(Do::combine_softmax,
+                                   statistics * static_cast<int64_t>(out.size()) +
+                                       sizes.tokens * (StepSizes::kFactors + completed) * 4);
         result.reduce = sum_to_root(out, last, 4);
     }
     if (const std::vector<int> in = schedule.input.owners(); in.size() > 1) {

@@ -7,22 +7,21 @@ namespace vocabpipe {
 
 std::string_view to_string(Do what) {
     constexpr std::array<std::string_view, 11> names{
-        "pass",       "send",     "receive", "broadcast",
-        "all_gather", "exchange", "gather",  "all_gather_blocks",
-        "combine",    "fold",     "reduce"};
+        "pass",   "send",         "receive",         "broadcast",   "all_gather", "all_to_all",
+        "gather", "all_gather_v", "combine_softmax", "ordered_sum", "reduce"};
     return names[static_cast<size_t>(what)];
 }
 
 std::string_view to_string(Lane lane) {
     constexpr std::array<std::string_view, kLanes> names{"compute", "forward", "backward",
-                                                         "collective", "combine"};
+                                                         "collective", "local"};
     return names[static_cast<size_t>(lane)];
 }
 
 std::string_view to_string(Purpose purpose) {
-    constexpr std::array<std::string_view, kPurposes> names{"boundary", "activation", "vocabulary",
-                                                            "exchange", "workspace",  "report",
-                                                            "tied",     "replicas"};
+    constexpr std::array<std::string_view, kPurposes> names{
+        "boundary",  "activation", "vocabulary", "partial_sums",
+        "workspace", "report",     "tied",       "replicas"};
     return names[static_cast<size_t>(purpose)];
 }
 
@@ -42,15 +41,15 @@ std::string Program::name_of(const Action& action) const {
     if (!operands_of(action).empty()) {
         for (const uint32_t operand : operands_of(action)) {
             if (operand == kNoBuffer || buffers[operand].purpose != Purpose::replicas) continue;
-            const bool weights = action.what == Do::all_gather_blocks;
+            const bool weights = action.what == Do::all_gather_v;
             return name + (weights ? " weights" : " gradients") + " of bucket " +
                    std::to_string(action.item) + " over the replicas";
         }
     }
     if (action.lane == Lane::forward) name += " activation";
     if (action.lane == Lane::backward) name += " gradient";
-    if (action.what == Do::exchange || action.what == Do::fold || action.what == Do::gather ||
-        action.what == Do::reduce) {
+    if (action.what == Do::all_to_all || action.what == Do::ordered_sum ||
+        action.what == Do::gather || action.what == Do::reduce) {
         name += action.reduction == kInputReduction ? " embedding" : " output-gradient";
     }
     return name + " of microbatch " + std::to_string(action.item);

@@ -142,7 +142,7 @@ private:
         }
     }
 
-    /// From the exchange of reports to the optimizer step.
+    /// From the all-gather of reports to the optimizer step.
     static bool is_report(const Program& program, const Edge& edge) {
         const Action& after = program.actions[edge.after];
         return after.what == Do::pass && program.passes[after.item].op == Op::Update &&

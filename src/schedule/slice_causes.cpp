@@ -12,9 +12,9 @@ constexpr uint32_t kNoSlice = RecordedRun::kNone;
 
 using Slice = RecordedRun::Slice;
 
-/// Passes, combines and folds run one after the other; communication starts in order and overlaps.
+/// Passes, local actions run one after the other; communication starts in order and overlaps.
 bool runs_to_completion(Lane lane) {
-    return lane == Lane::compute || lane == Lane::combine;
+    return lane == Lane::compute || lane == Lane::local;
 }
 
 /// By rank alone: what its dependencies and its lane let begin.
@@ -29,7 +29,8 @@ std::vector<uint32_t> own_causes(const RecordedRun& run) {
             continue;
         }
         const uint32_t before = runs_to_completion(slices[i].lane) ? i - 1 : cause[i - 1];
-        // A combine may run within a pass that polls: then the one before may end later than this.
+        // A combine_softmax may run within a pass that polls: then the one before may end later
+        // than this.
         if (end_of(before) > end_of(cause[i]) && end_of(before) <= slices[i].begin_ns) {
             cause[i] = before;
         }

@@ -27,7 +27,7 @@ TimelineSummary summarize(const Timeline& timeline, const std::vector<Program>& 
     for (const Span& span : timeline.spans) {
         first = std::min(first, span.begin_ns);
         last = std::max(last, span.end_ns);
-        if (span.lane != Lane::compute && span.lane != Lane::combine) continue;
+        if (span.lane != Lane::compute && span.lane != Lane::local) continue;
         summary.ranks[span.rank].busy_ns += span.cpu_ns;
         if (span.lane == Lane::compute) {
             auto& [begin, end] = compute[span.rank];
@@ -45,7 +45,8 @@ TimelineSummary summarize(const Timeline& timeline, const std::vector<Program>& 
             of_rank.span_ns = compute[rank].second - compute[rank].first;
         }
         if (summary.makespan_ns > 0) {
-            // In simulated time a combine runs beside a pass, so that busy can exceed the makespan.
+            // In simulated time combine_softmax runs beside a pass, so that busy can exceed the
+            // makespan.
             of_rank.bubble = std::max(0.0, 1.0 - static_cast<double>(of_rank.busy_ns) /
                                                      static_cast<double>(summary.makespan_ns));
         }

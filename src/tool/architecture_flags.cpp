@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/architecture_flags.hpp"
 
-#include "src/train/check_options.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/options/check_options.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>

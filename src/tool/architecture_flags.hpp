@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/train_flags.hpp"
+#include "src/train/options/train_flags.hpp"
 #include "vocabpipe/model_config.hpp"
 
 #include <CLI/CLI.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/product_options.hpp"
-#include "src/train/rank_placement.hpp"
+#include "src/train/options/product_options.hpp"
+#include "src/train/run/rank_placement.hpp"
 #include "vocabpipe/world.hpp"
 
 #include <functional>

@@ -18,7 +18,7 @@
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/data/byte_tokenizer.hpp"
 #include "src/train/data/sentencepiece_tokenizer.hpp"
-#include "src/train/process_memory.hpp"
+#include "src/train/measure/process_memory.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {

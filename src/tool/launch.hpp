@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/support/flag.hpp"
-#include "src/train/train_options.hpp"
+#include "src/train/options/train_options.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/world.hpp"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/tool/architecture_flags.hpp"
-#include "src/train/train_options.hpp"
+#include "src/train/options/train_options.hpp"
 
 #include <CLI/CLI.hpp>
 #include <string>

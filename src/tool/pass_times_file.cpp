@@ -64,6 +64,7 @@ private:
     }
 
     Op op_of(std::string_view text) const {
+        if (text == "Norm") return Op::Report;  // its name in files of former versions
         std::string known;
         for (size_t op = 0; op < kOpTraits.size(); ++op) {
             if (kOpTraits[op].name == text) return static_cast<Op>(op);
@@ -142,7 +143,7 @@ void set_pass_times(ScheduledStep& step, const std::string& path, bool keep) {
         }
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        for (const Op op : {E, G, S, T, Reduce, Norm, Update}) {
+        for (const Op op : {E, G, S, T, Reduce, Report, Update}) {
             const auto found = times.find({rank, op, 0});
             if (found == times.end()) continue;
             step.costs.rank_ns[static_cast<size_t>(rank)][static_cast<size_t>(op)] = found->second;

@@ -9,7 +9,7 @@
 #include "src/tool/model_flags.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/tool/text.hpp"
-#include "src/train/profile_machine.hpp"
+#include "src/train/measure/profile_machine.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <cstdio>

@@ -5,7 +5,7 @@
 
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 namespace vocabpipe::tool {
 

@@ -8,8 +8,8 @@
 #include "src/tool/step_costs.hpp"
 #include "src/tool/usage_text.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
-#include "vocabpipe/improve.hpp"
+#include "vocabpipe/local_search.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/with_recomputation.hpp"
@@ -293,7 +293,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
         static_cast<void>(generator(name));  // an unknown name is the first thing to say
     }
     flags.pp = needed("--pp", flags.pp, profile ? profile->ranks() : 0);
-    GenerateOptions options;
+    ScheduleOptions options;
     options.ranks = flags.pp;
     options.microbatches = needed("--microbatches", flags.microbatches, 0);
     options.vocab_mode =
@@ -336,7 +336,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
     };
     const auto order = [&](const PassCosts& under) {
         options.costs = under;
-        return is_file ? complete(from_file, options) : generate(name, options);
+        return is_file ? finish_schedule(from_file, options) : make_schedule(name, options);
     };
     const bool inserts = recompute != Recompute::none && !own_recomputation;
     step.schedule = inserts ? with_recomputation(costs, order) : order(costs);

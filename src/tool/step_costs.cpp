@@ -56,7 +56,7 @@ double recompute_ns_per_layer(const Profile& profile, Recompute recompute) {
 }
 
 StageCosts parse_stage_costs(const std::string& text, int ticks) {
-    constexpr int64_t kMost = int64_t{1} << 36;  // a sixteenth of what generate() allows
+    constexpr int64_t kMost = int64_t{1} << 36;  // a sixteenth of what make_schedule() allows
     StageCosts costs;
     int used = 0;
     int count = 0;
@@ -136,7 +136,7 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
             of(pass, Op::E) = of(pass, Op::G) = costs.vocabulary / 4;  // rows of all tokens
         }
         step.costs.rank_ns.push_back(pass);
-        step.sizes.shards.push_back({.numerator = tokens * schedule.output.rows(rank) * kBytes});
+        step.sizes.shards.push_back({.exp_logits = tokens * schedule.output.rows(rank) * kBytes});
     }
     step.costs.latency_ns = flags.latency * std::max(step.ticks_per_unit, 1);
 }
@@ -198,7 +198,7 @@ void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<in
             const bool adds = static_cast<Op>(op) == Op::S || static_cast<Op>(op) == Op::T;
             sum[op] = adds ? sum[op] + cost : std::max(sum[op], cost);
         }
-        bytes.numerator += profile.sizes.shards[r].numerator;
+        bytes.exp_logits += profile.sizes.shards[r].exp_logits;
         bytes.score_workspace += profile.sizes.shards[r].score_workspace;
         bytes.weight_gradient_workspace += profile.sizes.shards[r].weight_gradient_workspace;
     }
@@ -214,7 +214,7 @@ void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<in
         if (schedule.input.rows(rank) == 0) of(pass, Op::E) = of(pass, Op::G) = 0;
         step.costs.rank_ns.push_back(pass);
         step.sizes.shards.push_back(
-            {.numerator = scaled(bytes.numerator, share),
+            {.exp_logits = scaled(bytes.exp_logits, share),
              .score_workspace = scaled(bytes.score_workspace, share),
              .weight_gradient_workspace = scaled(bytes.weight_gradient_workspace, share)});
     }

@@ -7,7 +7,7 @@
 #include "src/tool/text.hpp"
 #include "src/tool/train_program.hpp"
 #include "src/tool/usage_text.hpp"
-#include "src/train/trainer.hpp"
+#include "src/train/run/trainer.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <CLI/CLI.hpp>

@@ -5,7 +5,7 @@
 #include "src/tool/flag_parser.hpp"
 #include "src/tool/flag_values.hpp"
 #include "src/tool/help_format.hpp"
-#include "src/train/train_flags.hpp"
+#include "src/train/options/train_flags.hpp"
 
 #include <string>
 

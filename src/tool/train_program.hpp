@@ -5,7 +5,7 @@
 #include "src/tool/config_file.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/model_flags.hpp"
-#include "src/train/train_options.hpp"
+#include "src/train/options/train_options.hpp"
 
 #include <CLI/CLI.hpp>
 #include <memory>

@@ -2,7 +2,7 @@
 #include "src/tool/value_names.hpp"
 
 #include "src/tool/flag_parser.hpp"
-#include "src/train/train_flags.hpp"
+#include "src/train/options/train_flags.hpp"
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/device_spec.hpp"
 #include "vocabpipe/plan.hpp"

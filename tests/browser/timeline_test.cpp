@@ -2,9 +2,9 @@
 // The timeline page in a real browser: Chromium without a window. Only the full run has one;
 // the others skip these tests.
 #include "tests/tool/run_program.hpp"
-#include "vocabpipe/generate.hpp"
 #include "vocabpipe/html_timeline.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/simulate.hpp"
 
 #include <gmock/gmock.h>
@@ -23,16 +23,16 @@ using testing::TempFolder;
 using Json = nlohmann::json;
 
 RecordedRun run_of(VocabMode mode, int ranks, int microbatches) {
-    GenerateOptions options{
+    ScheduleOptions options{
         .ranks = ranks, .microbatches = microbatches, .vocab_mode = mode, .vocab_size = 32000};
     options.costs = PassCosts::uniform(1'000'000, 2'000'000, 300'000);
-    const Schedule schedule = generate("1f1b", options);
+    const Schedule schedule = make_schedule("1f1b", options);
     TableCosts costs = TableCosts::uniform(ranks, ranks, 1'000'000, 2'000'000, 300'000);
     costs.latency_ns = 10'000;
     StepSizes sizes{.tokens = 2048, .hidden = 1024};
     sizes.stages.assign(static_cast<size_t>(ranks), {.saved = 64 << 20});
     for (int rank = 0; rank < ranks; ++rank) {
-        sizes.shards.push_back({.numerator = 2048 * 4 * schedule.output.rows(rank)});
+        sizes.shards.push_back({.exp_logits = 2048 * 4 * schedule.output.rows(rank)});
     }
     const std::vector<Program> programs = lower(schedule, sizes, costs);
     return record(simulate(programs, costs).timeline, programs,

@@ -52,7 +52,7 @@ protected:
             EXPECT_THAT(lines.front(), AnyOf(HasSubstr(": waits at "),
                                              HasSubstr(": has run all its passes and waits")));
             EXPECT_THAT(lines.front(),
-                        ContainsRegex(" for (send|receive|broadcast|all_gather|exchange|gather) "
+                        ContainsRegex(" for (send|receive|broadcast|all_gather|all_to_all|gather) "
                                       ".*rank.* for [0-9.]+ s; "));
         }
     }

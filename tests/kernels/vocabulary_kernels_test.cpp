@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "kernels/host/fold.hpp"
+#include "kernels/host/ordered_sum.hpp"
 #include "kernels/host/vocabulary.hpp"
-#include "kernels/reference/fold.hpp"
+#include "kernels/reference/ordered_sum.hpp"
 #include "tests/kernels/vocabulary_oracle.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -38,7 +38,7 @@ struct Host {
 enum class Order { two_barriers, one_barrier };
 
 struct Mode {
-    DType type = DType::fp32;   ///< of the numerators; x and w have it already
+    DType type = DType::fp32;   ///< of the exp_logits; x and w have it already
     DType exact = DType::fp32;  ///< of statistics, factors and gradients
     Order order = Order::one_barrier;
     int threads = 1;
@@ -47,7 +47,7 @@ struct Mode {
 
 /// Everything a sequence of calls over all shards leaves behind.
 struct Outputs {
-    std::vector<Matrix> numerators;
+    std::vector<Matrix> exp_logits;
     Matrix statistics;
     std::vector<Matrix> factors;
     Result result;
@@ -77,20 +77,20 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
     for (const int64_t rows : shard_rows) {
         shard.push_back({.first_row = first, .rows = rows, .vocab_size = problem.vocab()});
         w.push_back(rows_of(problem.w, first, rows, run.gap));
-        out.numerators.emplace_back(tokens, rows, run.type, run.gap);
+        out.exp_logits.emplace_back(tokens, rows, run.type, run.gap);
         out.factors.emplace_back(tokens, 2, run.exact, run.gap);
         u.emplace_back(tokens, hidden, run.exact, run.gap);
         first += rows;
     }
     const auto product = [&](size_t k) {
-        Kernels::vocabulary_input_product(ctx, out.numerators[k].view(), w[k].view(), u[k].view());
+        Kernels::vocabulary_input_product(ctx, out.exp_logits[k].view(), w[k].view(), u[k].view());
     };
     for (size_t k = 0; k < shard.size(); ++k) {
         auto space =
             workspace(Kernels::vocabulary_score_workspace_bytes(tokens, shard[k].rows, run.type));
         Kernels::vocabulary_score(
             ctx, problem.x.view(), w[k].view(), problem.labels, shard[k], problem.options,
-            out.numerators[k].view(),
+            out.exp_logits[k].view(),
             out.statistics.view().row_range(static_cast<int64_t>(k) * tokens, tokens), space);
         if (run.order == Order::one_barrier) product(k);
     }
@@ -110,7 +110,7 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
         auto space = workspace(
             Kernels::vocabulary_weight_gradient_workspace_bytes(tokens, hidden, run.type));
         Matrix dw(shard[k].rows, hidden, run.exact, run.gap);
-        Kernels::vocabulary_weight_gradient(ctx, problem.x.view(), out.numerators[k].view(),
+        Kernels::vocabulary_weight_gradient(ctx, problem.x.view(), out.exp_logits[k].view(),
                                             out.factors[k].view(), problem.labels, problem.g,
                                             shard[k], problem.options, dw.view(), false, space);
         EXPECT_TRUE(dw.gaps_are_intact());
@@ -125,7 +125,7 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
                                            problem.labels, problem.g, shard[k], problem.options,
                                            sums);
         EXPECT_TRUE(u[k].gaps_are_intact());
-        EXPECT_TRUE(out.numerators[k].gaps_are_intact());
+        EXPECT_TRUE(out.exp_logits[k].gaps_are_intact());
     }
     for (int64_t n = 0; n < tokens; ++n) {
         for (int64_t i = 0; i < hidden; ++i) {
@@ -204,7 +204,7 @@ TEST_P(Sharded, HostInBf16MatchesTheReferenceInBf16) {
     const Mode run{.type = DType::bf16, .gap = 2};
     const Outputs actual = run_shards<Host>(problem, c.rows, run);
     const Outputs expected = run_shards<Reference>(problem, c.rows, run);
-    // Equal but for single numerators on the other side of a rounding boundary.
+    // Equal but for single exp_logits on the other side of a rounding boundary.
     EXPECT_LT(relative_error(actual.result.dx, expected.result.dx), 3e-4);
     EXPECT_LT(relative_error(actual.result.dw, expected.result.dw), 3e-4);
 }
@@ -304,7 +304,7 @@ TEST(VocabularyScore, StoresAnExactZeroForTheLabelAndSumsUnroundedExponentials) 
         for (const DType type : {DType::fp32, DType::bf16}) {
             const Problem problem = random_problem(14, 33, 16, 3000, type, 2, options);
             const Outputs out = run_shards<Host>(problem, {1500, 1500}, {.type = type});
-            expect_exact_statistics_of_halves(problem, out.numerators, out.statistics);
+            expect_exact_statistics_of_halves(problem, out.exp_logits, out.statistics);
         }
     }
 }
@@ -340,7 +340,7 @@ TEST(Vocabulary, BitsDoNotDependOnTheNumberOfThreads) {
             const Outputs two =
                 run_shards<Host>(problem, {5000, 4000}, {.type = type, .threads = 2});
             for (size_t k = 0; k < 2; ++k) {
-                EXPECT_TRUE(one.numerators[k].same_bits(two.numerators[k]));
+                EXPECT_TRUE(one.exp_logits[k].same_bits(two.exp_logits[k]));
             }
             EXPECT_TRUE(one.statistics.same_bits(two.statistics));
             EXPECT_EQ(one.result.loss, two.result.loss);
@@ -372,7 +372,7 @@ TEST(VocabularyWeightGradient, AddsToWhatIsThere) {
         for (int64_t i = 0; i < 8; ++i) dw.set(j, i, static_cast<double>(j));
     }
     auto space = workspace(host::vocabulary_weight_gradient_workspace_bytes(16, 8, DType::fp32));
-    host::vocabulary_weight_gradient(ctx, problem.x.view(), out.numerators[0].view(),
+    host::vocabulary_weight_gradient(ctx, problem.x.view(), out.exp_logits[0].view(),
                                      out.factors[0].view(), problem.labels, problem.g,
                                      {.first_row = 0, .rows = 64, .vocab_size = 64},
                                      problem.options, dw.view(), true, space);
@@ -393,8 +393,8 @@ TEST(FoldRows, AddsTheBlocksInOrder) {
                 Matrix expected(7, 1300, to, 3);
                 for (const int threads : {1, 2}) {
                     Context ctx({.threads = threads, .poll = {}});
-                    host::fold_rows(ctx, blocks.view(), count, actual.view());
-                    reference::fold_rows(ctx, blocks.view(), count, expected.view());
+                    host::ordered_sum(ctx, blocks.view(), count, actual.view());
+                    reference::ordered_sum(ctx, blocks.view(), count, expected.view());
                     EXPECT_TRUE(actual.same_bits(expected));
                 }
                 float sum = 0;

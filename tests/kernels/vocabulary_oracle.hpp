@@ -316,7 +316,7 @@ inline void expect_within(const Matrix& actual, const Matrix& expected, const Ma
 /// Of an untouched loss and two shards of 1500 rows: the label's entry is exactly 0, its logit is a
 /// statistic of its own, and the sums are of exponentials that were not rounded.
 inline void expect_exact_statistics_of_halves(const Problem& problem,
-                                              const std::vector<Matrix>& numerators,
+                                              const std::vector<Matrix>& exp_logits,
                                               const Matrix& statistics) {
     for (int64_t n = 0; n < problem.tokens(); ++n) {
         const Row row = softmax_row(problem, n);
@@ -326,7 +326,7 @@ inline void expect_exact_statistics_of_halves(const Problem& problem,
             sum += statistics.get(at, 1) * std::exp(statistics.get(at, 0) - row.log_z);
             const int64_t label = problem.labels[static_cast<size_t>(n)] - k * 1500;
             if (label >= 0 && label < 1500) {
-                EXPECT_EQ(numerators[static_cast<size_t>(k)].get(n, label), 0.0);
+                EXPECT_EQ(exp_logits[static_cast<size_t>(k)].get(n, label), 0.0);
                 const double p = row.p[static_cast<size_t>(label + k * 1500)];
                 EXPECT_NEAR(statistics.get(at, 2) - row.log_z, std::log(p), 1e-5);
                 sum += p;

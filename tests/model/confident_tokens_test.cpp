@@ -7,11 +7,11 @@
 #include <random>
 
 #include "kernels/bf16.hpp"
-#include "kernels/host/fold.hpp"
+#include "kernels/host/ordered_sum.hpp"
 #include "src/model/output_layer.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 namespace vocabpipe::testing {
 namespace {
@@ -114,7 +114,7 @@ OutputGradients exact_gradients(const Problem& p, bool round_softmax = false) {
     return out;
 }
 
-/// Through ShardedOutputLayer, one per shard, and the fold of the reduction.
+/// Through ShardedOutputLayer, one per shard, and the ordered sum of the reduction.
 OutputGradients sharded_gradients(Problem& p, const ShardMap& map) {
     Context ctx({.threads = 1, .poll = {}});
     const Microbatch microbatch{.index = 0,
@@ -144,34 +144,35 @@ OutputGradients sharded_gradients(Problem& p, const ShardMap& map) {
     std::vector<float> statistics(shards * kTokens * StepSizes::kStatistics);
     const Tensor all(statistics.data(), static_cast<int64_t>(shards) * kTokens,
                      StepSizes::kStatistics, DType::fp32);
-    std::vector<std::vector<Bf16>> numerators;
+    std::vector<std::vector<Bf16>> all_exp_logits;
     for (size_t k = 0; k < shards; ++k) {
         const int64_t rows = parameters[k].weight.rows;
-        numerators.emplace_back(kTokens * rows);
+        all_exp_logits.emplace_back(kTokens * rows);
         std::vector<std::byte> workspace(static_cast<size_t>(
             output_shard_bytes(device->operators(), kTokens, kHidden, rows, DType::bf16)
                 .score_workspace));
         layers[k].score(ctx, microbatch, p.x.view(),
-                        Tensor(numerators[k].data(), kTokens, rows, DType::bf16),
+                        Tensor(all_exp_logits[k].data(), kTokens, rows, DType::bf16),
                         all.row_range(static_cast<int64_t>(k) * kTokens, kTokens), workspace);
     }
     std::vector<float> u(shards * kTokens * kHidden);
     for (size_t k = 0; k < shards; ++k) {
         const int64_t rows = parameters[k].weight.rows;
-        const Tensor numerator(numerators[k].data(), kTokens, rows, DType::bf16);
+        const Tensor exp_logits(all_exp_logits[k].data(), kTokens, rows, DType::bf16);
         std::vector<float> factor(kTokens * StepSizes::kFactors);
         const Tensor factors(factor.data(), kTokens, StepSizes::kFactors, DType::fp32);
         const Tensor mine(&u[k * kTokens * kHidden], kTokens, kHidden, DType::fp32);
-        layers[k].combine(ctx, microbatch, all, static_cast<int>(k), factors);
-        layers[k].input_product(ctx, numerator, mine);
+        layers[k].combine_softmax(ctx, microbatch, all, static_cast<int>(k), factors);
+        layers[k].input_product(ctx, exp_logits, mine);
         layers[k].finish_input_gradient(ctx, microbatch, factors, mine);
         std::vector<std::byte> workspace(static_cast<size_t>(
             output_shard_bytes(device->operators(), kTokens, kHidden, rows, DType::bf16)
                 .weight_gradient_workspace));
-        layers[k].weight_gradient(ctx, microbatch, p.x.view(), numerator, factors, workspace, true);
+        layers[k].weight_gradient(ctx, microbatch, p.x.view(), exp_logits, factors, workspace,
+                                  true);
     }
     std::vector<float> dx(kTokens * kHidden);
-    kernels::host::fold_rows(
+    kernels::host::ordered_sum(
         ctx, Tensor(u.data(), static_cast<int64_t>(shards) * kTokens, kHidden, DType::fp32),
         static_cast<int64_t>(shards), Tensor(dx.data(), kTokens, kHidden, DType::fp32));
     return {{dx.begin(), dx.end()}, {dw.begin(), dw.end()}};
@@ -221,7 +222,7 @@ const std::vector<ShardMap>& shard_maps() {
 
 class Lead : public ::testing::TestWithParam<int> {};
 
-TEST_P(Lead, EveryTokensInputGradientIsAsExactAsBf16Numerators) {
+TEST_P(Lead, EveryTokensInputGradientIsAsExactAsBf16ExpLogits) {
     const int lead = GetParam();
     Problem p = leading([&](int64_t) { return lead; });
     const OutputGradients exact = exact_gradients(p);
@@ -288,10 +289,10 @@ TEST(ConfidentTokens, WholePipelineGradientsAreAsExactAtLead12AsAtLead0) {
         const Fp64Step expected = fp64_step(c.config, batch, weights);
         for (const VocabMode mode : {VocabMode::interlaced, VocabMode::one_barrier,
                                      VocabMode::two_barriers, VocabMode::none}) {
-            const Schedule schedule = generate("1f1b", {.ranks = 4,
-                                                        .microbatches = 3,
-                                                        .vocab_mode = mode,
-                                                        .vocab_size = c.config.vocab_size});
+            const Schedule schedule = make_schedule("1f1b", {.ranks = 4,
+                                                             .microbatches = 3,
+                                                             .vocab_mode = mode,
+                                                             .vocab_size = c.config.vocab_size});
             const Gradients actual = run_with_weights(c.config, schedule, batch, weights);
             const auto error = [&](const char* name) {
                 return relative_error(actual.by_name.at(name), expected.gradients.at(name));
@@ -299,7 +300,7 @@ TEST(ConfidentTokens, WholePipelineGradientsAreAsExactAtLead12AsAtLead0) {
             std::cout << "lead " << lead << " " << to_string(mode) << ": ln_f.bias "
                       << error("transformer.ln_f.bias") << ", lm_head " << error("lm_head.weight")
                       << "\n";
-            // All tokens are alike and so are their roundings: that of the numerators and, of dX
+            // All tokens are alike and so are their roundings: that of the exp_logits and, of dX
             // and of c X, that of the result: 2^-9 each.
             EXPECT_LT(error("transformer.ln_f.bias"), 2 * kRowBound) << lead;
             EXPECT_LT(error("lm_head.weight"), 2 * kRowBound) << lead;

@@ -3,7 +3,7 @@
 // sequences of their own.
 #include "tests/model/model_cases.hpp"
 #include "tests/support/pipeline_run.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ Batch apart(const Batch& together) {
 Gradients run(ModelFamily family, const Batch& batch, bool windows) {
     ModelConfig config = small_family(family, 2, batch.seq_length, kVocabulary, false);
     if (!windows) config.sliding_window = 0;
-    const Schedule schedule = generate(
+    const Schedule schedule = make_schedule(
         "1f1b",
         {.ranks = 1, .microbatches = 1, .vocab_mode = VocabMode::none, .vocab_size = kVocabulary});
     return run_single_rank(config, even_partition(config, schedule, batch.sequences), schedule,

@@ -24,7 +24,7 @@
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 namespace {
 
@@ -91,10 +91,10 @@ struct Results {
 void run_ranks(const Arguments& a, const Checkpoint& checkpoint, const ModelConfig& config,
                const Batch& batch, Results& results) {
     const Schedule schedule =
-        generate("1f1b", {.ranks = a.ranks,
-                          .microbatches = static_cast<int>(a.sequences),
-                          .vocab_mode = a.ranks > 1 ? VocabMode::one_barrier : VocabMode::none,
-                          .vocab_size = config.vocab_size});
+        make_schedule("1f1b", {.ranks = a.ranks,
+                               .microbatches = static_cast<int>(a.sequences),
+                               .vocab_mode = a.ranks > 1 ? VocabMode::one_barrier : VocabMode::none,
+                               .vocab_size = config.vocab_size});
     const ModelPartition partition = testing::even_partition(config, schedule, 1);
     const StepSizes sizes = step_sizes(config, partition, schedule);
     const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);

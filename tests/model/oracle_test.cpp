@@ -8,7 +8,7 @@
 #include "tests/model/fp64_model.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 namespace vocabpipe::testing {
 namespace {
@@ -24,10 +24,10 @@ constexpr double kFp32Bound = 5e-6;
 constexpr double kFp32LossBound = 2e-6;
 
 Schedule schedule_of(const ModelCase& c, VocabMode mode) {
-    return generate("1f1b", {.ranks = c.ranks,
-                             .microbatches = c.microbatches,
-                             .vocab_mode = mode,
-                             .vocab_size = c.config.vocab_size});
+    return make_schedule("1f1b", {.ranks = c.ranks,
+                                  .microbatches = c.microbatches,
+                                  .vocab_mode = mode,
+                                  .vocab_size = c.config.vocab_size});
 }
 
 void expect_agreement(const Gradients& actual, const Fp64Step& expected, double bound,

@@ -5,7 +5,7 @@
 #include "src/plan/candidates.hpp"
 #include "tests/plan/plan_cases.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -38,9 +38,9 @@ TEST(StepCosts, CollectivesBetweenNodesHaveARateOfTheirOwn) {
     const DeviceSpec a100 = load_device("a100");
     const StepCosts costs(a100);
     const double rate = a100.network_gb_per_s.value * a100.network_efficiency.value;
-    EXPECT_EQ(costs.transfer_ns(Do::exchange, {{7, 8}, 7}, kMessage),
+    EXPECT_EQ(costs.transfer_ns(Do::all_to_all, {{7, 8}, 7}, kMessage),
               std::llround(20e3 + kMessage / 2.0 / rate));
-    EXPECT_EQ(costs.transfer_ns(Do::exchange, {{6, 7}, 7}, kMessage),
+    EXPECT_EQ(costs.transfer_ns(Do::all_to_all, {{6, 7}, 7}, kMessage),
               std::llround(10e3 + kMessage / 2.0 / (300.0 * 0.8)));
 }
 

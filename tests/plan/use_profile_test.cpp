@@ -38,7 +38,7 @@ Profile measured() {
     for (TableCosts::OpCosts& rank : profile.costs.rank_ns) {
         at(rank, Op::S) = 8'000;
         at(rank, Op::T) = 10'000;
-        at(rank, Op::Norm) = 500;
+        at(rank, Op::Report) = 500;
         at(rank, Op::Update) = 3'000;
     }
     profile.costs.latency_ns = 700;
@@ -80,7 +80,7 @@ TEST(UseProfile, TheProfiledSplitHasTheMeasuredCosts) {
             << traits(op).name;
     }
     EXPECT_EQ(step.costs.transfer_ns(Do::send, {{0, 1}, -1}, 3000), 1700);
-    EXPECT_EQ(step.costs.local_ns(Do::fold, 3000), 300);
+    EXPECT_EQ(step.costs.local_ns(Do::ordered_sum, 3000), 300);
     EXPECT_EQ(step.sizes.dtype, DType::fp32);
     EXPECT_EQ(step.persistent[0].optimizer, 2 * step.persistent[0].weights);
 }
@@ -122,9 +122,9 @@ TEST(UseProfile, SelectiveRecomputationThatWasNotMeasuredTakesItsBytes) {
 TEST(UseProfile, ABackwardAndItsRecomputationGiveTheMarginOfC0) {
     PlanOptions options = profiled();
     options.profile->costs.latency_ns = 1'000'000;
-    EXPECT_EQ(two_barriers(options, {2, 2}).generate.c0_margin, 44'000 / 2);
+    EXPECT_EQ(two_barriers(options, {2, 2}).generate.broadcast_margin, 44'000 / 2);
     options.recompute = Recompute::full;
-    EXPECT_EQ(two_barriers(options, {2, 2}).generate.c0_margin, (44'000 + 20'000) / 2);
+    EXPECT_EQ(two_barriers(options, {2, 2}).generate.broadcast_margin, (44'000 + 20'000) / 2);
 }
 
 TEST(UseProfile, APlanFromAProfileHasTimesAndMemoryButNoMfu) {

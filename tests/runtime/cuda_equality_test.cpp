@@ -4,7 +4,7 @@
 #include "tests/runtime/cuda_devices.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST_P(CudaEquality, LossAndGradientsHaveTheBitsOfASingleRankOnTheDevice) {
     const auto& [c, transport] = GetParam();
     for (const StepCase& step : step_cases(c, 1)) {
         SCOPED_TRACE(::testing::Message() << step);
-        const Schedule schedule = make_schedule(c, step);
+        const Schedule schedule = schedule_of(c, step);
         const int layers = std::max(1, schedule.stages + (step.microbatches % 2 == 0 ? 1 : -1));
         const ModelConfig config = tiny_gpt(layers, step);
         const Batch batch = random_batch(config, schedule.microbatches, step.sequences, 5);
@@ -105,7 +105,7 @@ protected:
 TEST_P(CudaAgainstHost, AWholeModelDiffersByTheRoundingOfItsSumsOnly) {
     const ModelConfig config =
         tiny_gpt(4, {.vocab_size = 53, .dtype = GetParam(), .tied = true, .loss_terms = true}, 32);
-    const Schedule schedule = generate(
+    const Schedule schedule = make_schedule(
         "1f1b",
         {.ranks = 2, .microbatches = 5, .vocab_mode = VocabMode::one_barrier, .vocab_size = 53});
     const Batch batch = random_batch(config, 5, 2, 5);
@@ -129,7 +129,7 @@ TEST_P(CudaAgainstHost, NativeReductionsDifferByTheOrderOfTheirSumsOnly) {
         tiny_gpt(6, {.vocab_size = 53, .dtype = GetParam(), .tied = true, .loss_terms = true}, 32);
     for (const VocabMode mode : kShardedModes) {
         // The last stage is on rank 0: a ring that ends there does not add in rank order.
-        const Schedule schedule = generate(
+        const Schedule schedule = make_schedule(
             "v-half", {.ranks = 3, .microbatches = 4, .vocab_mode = mode, .vocab_size = 53});
         const Batch batch = random_batch(config, 4, 2, 5);
         const ModelPartition partition = even_partition(config, schedule, 2);

@@ -5,7 +5,7 @@
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "vocabpipe/executor.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <functional>
 #include <memory>
@@ -41,7 +41,7 @@ struct CudaPipeline {
 
 inline void CudaPipeline::run() const {
     const ModelConfig config = tiny_gpt(4, {.vocab_size = 53});
-    const Schedule schedule = generate(
+    const Schedule schedule = make_schedule(
         "1f1b",
         {.ranks = ranks, .microbatches = microbatches, .vocab_mode = mode, .vocab_size = 53});
     const auto costs = TableCosts::uniform(ranks, schedule.stages, 1000, 2000, 500);

@@ -97,8 +97,8 @@ TEST_P(CudaStep, HasTheSameBitsHoweverItsStreamsAreDelayed) {
     for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier, VocabMode::interlaced}) {
         const bool recompute = mode == VocabMode::none;
         Schedule schedule =
-            generate(recompute ? "zb-h1" : "1f1b",
-                     {.ranks = 3, .microbatches = 4, .vocab_mode = mode, .vocab_size = 53});
+            make_schedule(recompute ? "zb-h1" : "1f1b",
+                          {.ranks = 3, .microbatches = 4, .vocab_mode = mode, .vocab_size = 53});
         const Batch batch = random_batch(config, 4, 1, 5);
         ModelPartition partition = even_partition(config, schedule, 1);
         if (recompute) {

@@ -3,7 +3,7 @@
 // and runs that only differ in when things happen equal each other.
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <gtest/gtest.h>
 
@@ -32,14 +32,14 @@ World threads(int ranks) {
 struct RunSetup {
     ModelConfig config;
     std::string family = "1f1b";
-    GenerateOptions generate{};  ///< vocab_size is filled in
+    ScheduleOptions generate{};  ///< vocab_size is filled in
     int64_t sequences = 2;
     PipelineOptions run{};
 
     [[nodiscard]] Schedule schedule() const {
-        GenerateOptions options = generate;
+        ScheduleOptions options = generate;
         options.vocab_size = config.vocab_size;
-        return vocabpipe::generate(family, options);
+        return vocabpipe::make_schedule(family, options);
     }
     [[nodiscard]] Batch batch() const {
         return random_batch(config, generate.microbatches, sequences,
@@ -98,7 +98,7 @@ TEST_P(Equality, LossAndGradientsHaveTheBitsOfTheSingleRankOracle) {
     const ScheduleCase& c = GetParam();
     for (const StepCase& step : step_cases(c, c.ranks <= 4 ? 5 : 2)) {
         SCOPED_TRACE(::testing::Message() << step);
-        const Schedule schedule = make_schedule(c, step);
+        const Schedule schedule = schedule_of(c, step);
         // One layer too few and one too many for the stages, in turn: stages without layers.
         const int layers = std::max(1, schedule.stages + (step.microbatches % 2 == 0 ? 1 : -1));
         RunSetup s{.config = tiny_gpt(layers, step),
@@ -332,7 +332,7 @@ TEST_P(SameBits, ForOrdersBuiltFromOtherCosts) {
                 if (skipped(turn++)) continue;
                 RunSetup other = s;
                 other.generate.costs = PassCosts::uniform(c.forward, c.backward, 1);
-                other.generate.c0_margin = c.margin;
+                other.generate.broadcast_margin = c.margin;
                 const Schedule reordered = other.schedule();
                 if (accumulation_order(reordered) != accumulation_order(schedule)) continue;
                 other.run.costs =

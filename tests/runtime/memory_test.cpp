@@ -2,7 +2,7 @@
 // A step takes its memory from the arena, the arena is as large as planned, and after the first
 // steps nothing large is allocated any more: malloc() and its relatives are this program's own.
 #include "tests/support/pipeline_run.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/simulate.hpp"
 
@@ -143,7 +143,7 @@ TEST(OwnMalloc, SeesEveryWayToAllocate) {
 }
 
 /// Large enough for every kind of buffer to be far above 64 KiB: 256 tokens, boundaries of 64 KiB,
-/// numerators of 1 MiB and more.
+/// exp_logits of 1 MiB and more.
 ModelConfig model(DType dtype, bool tied) {
     ModelConfig config;
     config.num_layers = 4;
@@ -178,10 +178,10 @@ protected:
     void SetUp() override {
         const Setting& s = GetParam();
         config_ = model(s.dtype, s.tied);
-        schedule_ = generate(s.family, {.ranks = kRanks,
-                                        .microbatches = kMicrobatches,
-                                        .vocab_mode = s.mode,
-                                        .vocab_size = config_.vocab_size});
+        schedule_ = make_schedule(s.family, {.ranks = kRanks,
+                                             .microbatches = kMicrobatches,
+                                             .vocab_mode = s.mode,
+                                             .vocab_size = config_.vocab_size});
         partition_ = even_partition(config_, schedule_, 4);
         partition_.threads_per_rank = s.threads;
         partition_.optimizer = true;

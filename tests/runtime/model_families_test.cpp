@@ -4,7 +4,7 @@
 #include "tests/model/model_cases.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
@@ -53,7 +53,7 @@ TEST_P(ModelFamilies, PipelinesHaveTheBitsOfTheSingleRankOracle) {
                 SCOPED_TRACE(::testing::Message()
                              << "p=" << ranks << " " << to_string(mode) << " " << size_of(dtype)
                              << " bytes, recompute " << static_cast<int>(recompute));
-                Schedule schedule = generate(
+                Schedule schedule = make_schedule(
                     schedule_name,
                     {.ranks = ranks, .microbatches = 4, .vocab_mode = mode, .vocab_size = 29});
                 ModelConfig config =
@@ -92,10 +92,11 @@ TEST(ModelFamiliesWithDocuments, PipelinesHaveTheBitsOfTheSingleRankOracle) {
                              << to_string(family) << " " << schedule_name << " p=" << ranks << " "
                              << size_of(dtype) << " bytes, recompute "
                              << static_cast<int>(recompute));
-                Schedule schedule = generate(schedule_name, {.ranks = ranks,
-                                                             .microbatches = 4,
-                                                             .vocab_mode = VocabMode::one_barrier,
-                                                             .vocab_size = 29});
+                Schedule schedule =
+                    make_schedule(schedule_name, {.ranks = ranks,
+                                                  .microbatches = 4,
+                                                  .vocab_mode = VocabMode::one_barrier,
+                                                  .vocab_size = 29});
                 ModelConfig config = small_family(family, schedule.stages + 1, 7, 29, false);
                 config.dtype = dtype;
                 Batch batch = random_batch(config, 4, 2, 3);

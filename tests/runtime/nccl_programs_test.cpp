@@ -38,7 +38,7 @@ HostBytes pattern(int rank, uint32_t action, size_t operand, size_t size) {
 std::vector<int64_t> block_begins(const Program& program, const Action& action) {
     const Reduction& r = program.reductions[action.reduction];
     const Group& group = program.groups[action.group];
-    const int64_t size = size_of(action.what == Do::exchange ? r.partial : r.result);
+    const int64_t size = size_of(action.what == Do::all_to_all ? r.partial : r.result);
     const size_t owners = r.first_row.size() - 1;
     std::vector<int64_t> begins{0};
     size_t owner = 0;
@@ -148,7 +148,7 @@ private:
                 for (const int member : group.ranks) everything(member);
                 content(part_of(group.root), 1) = all;
                 break;
-            default: {  // exchange
+            default: {  // all_to_all
                 const std::vector<int64_t> begin = block_begins(program, action);
                 for (size_t m = 0; m < group.ranks.size(); ++m) {
                     all.clear();
@@ -213,7 +213,7 @@ public:
         } catch (const std::exception&) {
             end_.transport->cancel();
             for (const Lane lane :
-                 {Lane::compute, Lane::forward, Lane::backward, Lane::collective, Lane::combine}) {
+                 {Lane::compute, Lane::forward, Lane::backward, Lane::collective, Lane::local}) {
                 cudaStreamSynchronize(stream_of(lane));
             }
             throw;
@@ -242,7 +242,7 @@ private:
                 return end_.streams.backward;
             case Lane::collective:
                 return end_.streams.collective;
-            case Lane::combine:
+            case Lane::local:
                 return own_[1].get();
             default:
                 return own_[0].get();
@@ -286,7 +286,7 @@ private:
                                                   : bytes_of(operands[operand]);
         };
         std::vector<int64_t> begin;
-        if (action.what == Do::exchange || action.what == Do::gather) {
+        if (action.what == Do::all_to_all || action.what == Do::gather) {
             begin = block_begins(program_, action);
         }
         Transfer t{.what = action.what,
@@ -307,7 +307,7 @@ private:
     const Expectation& expectation_;
     DeviceBytes arena_;
     std::vector<std::unique_ptr<DeviceBytes>> lasting_;  ///< [buffer] null: in the arena
-    std::array<cuda::Stream, 2> own_;                    ///< compute, combine
+    std::array<cuda::Stream, 2> own_;                    ///< compute, local
     std::vector<cuda::Event> done_;                      ///< [action]
     std::vector<std::vector<uint32_t>> before_;          ///< [action]
     std::vector<std::vector<HostBytes>> found_, made_;   ///< [action][operand]

@@ -49,7 +49,7 @@ struct Planned {
     Channel channel = Channel::forward;
     std::vector<int> ranks;
     int root = -1;
-    std::vector<int64_t> begin;  ///< of blocks; all but exchange and gather have one
+    std::vector<int64_t> begin;  ///< of blocks; all but all_to_all and gather have one
     [[nodiscard]] size_t bytes(size_t member) const {
         return static_cast<size_t>(begin[member + 1] - begin[member]);
     }
@@ -61,7 +61,7 @@ std::vector<Planned> random_plan(unsigned seed, int size, int count) {
     const auto below = [&](size_t limit) { return random() % limit; };
     std::vector<Planned> plan;
     for (int i = 0; i < count; ++i) {
-        constexpr std::array kinds{Do::send, Do::broadcast, Do::all_gather, Do::exchange,
+        constexpr std::array kinds{Do::send, Do::broadcast, Do::all_gather, Do::all_to_all,
                                    Do::gather};
         Planned t{.what = kinds[below(kinds.size())]};
         if (t.what == Do::send && size == 1) continue;
@@ -72,7 +72,7 @@ std::vector<Planned> random_plan(unsigned seed, int size, int count) {
         if (t.what != Do::send) std::sort(t.ranks.begin(), t.ranks.end());
         t.channel = t.what == Do::send ? static_cast<Channel>(1 + below(3)) : Channel::collective;
         t.root = t.ranks[below(t.ranks.size())];
-        const bool blocks = t.what == Do::exchange || t.what == Do::gather;
+        const bool blocks = t.what == Do::all_to_all || t.what == Do::gather;
         t.begin = {0};
         for (size_t m = 0; m < (blocks ? t.ranks.size() : 1); ++m) {
             t.begin.push_back(t.begin.back() +
@@ -140,7 +140,7 @@ struct Part {
                 sent = content(rank, id, whole);
                 for (const int from : t.ranks) append(content(from, id, whole));
                 break;
-            case Do::exchange:
+            case Do::all_to_all:
                 sent = content(rank, id, whole);
                 for (const int from : t.ranks) append(part_of(from, self));
                 break;

@@ -142,7 +142,7 @@ public:
     [[nodiscard]] std::span<Parameter> parameters() override { return {}; }
     void score(Context&, const Microbatch&, ConstTensor, Tensor, Tensor, Bytes) override {}
     void input_product(Context&, ConstTensor, Tensor) override {}
-    void combine(Context&, const Microbatch&, ConstTensor, int, Tensor) override {}
+    void combine_softmax(Context&, const Microbatch&, ConstTensor, int, Tensor) override {}
     void finish_input_gradient(Context&, const Microbatch& mb, ConstTensor, Tensor u) override {
         fill(u, static_cast<float>(mb.index + 1));
     }
@@ -168,7 +168,7 @@ void run_and_check(World& world, const Schedule& schedule) {
     sizes.hidden = kHidden;
     sizes.stages.assign(static_cast<size_t>(schedule.stages), kBytes);
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        sizes.shards.push_back({.numerator = kTokens * 4 * schedule.output.rows(rank)});
+        sizes.shards.push_back({.exp_logits = kTokens * 4 * schedule.output.rows(rank)});
     }
     // Every shard adds the same.
     const auto inputs = static_cast<float>(schedule.input.owners().size());
@@ -215,8 +215,8 @@ class EveryScheduleOnThreads : public ::testing::TestWithParam<ScheduleCase> {};
 TEST_P(EveryScheduleOnThreads, GivesItsStagesWhatTheyKeptAndWhatTheyMadeAgain) {
     World world = World::threads(GetParam().ranks, {.timeout_seconds = 30});
     for (const int microbatches : {1, 5}) {
-        run_and_check(
-            world, with_recomputation(make_schedule(GetParam(), {.microbatches = microbatches})));
+        run_and_check(world,
+                      with_recomputation(schedule_of(GetParam(), {.microbatches = microbatches})));
     }
 }
 

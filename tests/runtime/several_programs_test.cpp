@@ -76,10 +76,10 @@ private:
 class SeveralPrograms : public ::testing::TestWithParam<VocabMode> {
 protected:
     [[nodiscard]] Schedule schedule(int microbatches) const {
-        return generate("zb-v", {.ranks = kRanks,
-                                 .microbatches = microbatches,
-                                 .vocab_mode = GetParam(),
-                                 .vocab_size = config_.vocab_size});
+        return make_schedule("zb-v", {.ranks = kRanks,
+                                      .microbatches = microbatches,
+                                      .vocab_mode = GetParam(),
+                                      .vocab_size = config_.vocab_size});
     }
     template <typename Body>
     void on_every_rank(const Body& body) const {
@@ -147,8 +147,9 @@ TEST_P(SeveralPrograms, KeepTheTimelineOfTheirLastStep) {
 
 TEST_P(SeveralPrograms, MustHaveBeenLoaded) {
     World::threads(1, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
-        Rank rank(communicator, config_,
-                  generate("1f1b", {.vocab_mode = GetParam(), .vocab_size = config_.vocab_size}));
+        Rank rank(
+            communicator, config_,
+            make_schedule("1f1b", {.vocab_mode = GetParam(), .vocab_size = config_.vocab_size}));
         EXPECT_THROW((void)rank.step(two_, 0), UsageError);
     });
 }

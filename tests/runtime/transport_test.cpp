@@ -204,7 +204,7 @@ std::vector<RandomTransfer> random_program(unsigned seed, int size, int count) {
     std::vector<RandomTransfer> program;
     for (int i = 0; i < count; ++i) {
         RandomTransfer t{};
-        constexpr std::array kinds{Do::send, Do::broadcast, Do::all_gather, Do::exchange,
+        constexpr std::array kinds{Do::send, Do::broadcast, Do::all_gather, Do::all_to_all,
                                    Do::gather};
         t.what = kinds[static_cast<size_t>(below(kinds.size()))];
         t.channel = static_cast<Channel>(1 + below(3));
@@ -256,7 +256,7 @@ Part part_of(const RandomTransfer& t, int id, int rank) {
             part.send = content(rank, id, bytes);
             for (const int r : t.ranks) append(part.expected, content(r, id, bytes));
             break;
-        case Do::exchange:
+        case Do::all_to_all:
             part.send = content(rank, id, whole);
             for (const int r : t.ranks) append(part.expected, block(content(r, id, whole), member));
             break;

@@ -38,10 +38,10 @@ TEST(TableCosts, ChargeLatencyAndRatePerLink) {
     costs.bytes_per_ns = 2;
     EXPECT_EQ(costs.transfer_ns(Do::send, pair, 1000), 507);
     EXPECT_EQ(costs.transfer_ns(Do::broadcast, all, 1000), 7 + 3 * 500);  // root to one by one
-    EXPECT_EQ(costs.transfer_ns(Do::exchange, all, 1000), 507);
-    EXPECT_EQ(costs.local_ns(Do::fold, 1000), 0);
+    EXPECT_EQ(costs.transfer_ns(Do::all_to_all, all, 1000), 507);
+    EXPECT_EQ(costs.local_ns(Do::ordered_sum, 1000), 0);
     costs.local_bytes_per_ns = 4;
-    EXPECT_EQ(costs.local_ns(Do::fold, 1000), 250);
+    EXPECT_EQ(costs.local_ns(Do::ordered_sum, 1000), 250);
 }
 
 // A message of 1000 bytes takes 500, a latency 7; the table of CollectiveAlgorithm for 5 ranks.
@@ -56,7 +56,7 @@ TEST(TableCosts, ChargeCollectivesByAlgorithm) {
         return std::array{costs.transfer_ns(Do::broadcast, five, 1000),
                           costs.transfer_ns(Do::all_gather, five, 1000),
                           costs.transfer_ns(Do::gather, five, 1000),
-                          costs.transfer_ns(Do::exchange, five, 1000)};
+                          costs.transfer_ns(Do::all_to_all, five, 1000)};
     };
     using Times = std::array<int64_t, 4>;
     EXPECT_EQ(all(linear), (Times{7 + 4 * 500, 7 + 4 * 500, 7 + 4 * 500, 7 + 400}));
@@ -117,18 +117,18 @@ TEST(CostModel, IsAskedForTheBytesThatAreSentOrTouched) {
     const int64_t sum = 24 * 8 * 4;
     const int64_t factors = 24 * 2 * 4;
     const std::multiset<Question> expected{
-        {"exchange", 2, boundary},             // E: rows in the run's type
-        {"fold", 0, boundary + boundary / 2},  // two blocks of 12 rows into one
-        {"fold", 0, boundary + boundary / 2},
+        {"all_to_all", 2, boundary},                  // E: rows in the run's type
+        {"ordered_sum", 0, boundary + boundary / 2},  // two blocks of 12 rows into one
+        {"ordered_sum", 0, boundary + boundary / 2},
         {"gather", 2, boundary / 2},
         {"send", 2, boundary},          // activation
         {"broadcast", 2, boundary},     // C0
         {"all_gather", 2, statistics},  // C1
-        {"combine", 0, 2 * statistics + factors + sum},
-        {"combine", 0, 2 * statistics + factors + sum},
-        {"exchange", 2, sum},
-        {"fold", 0, sum + boundary / 2},
-        {"fold", 0, sum + boundary / 2},
+        {"combine_softmax", 0, 2 * statistics + factors + sum},
+        {"combine_softmax", 0, 2 * statistics + factors + sum},
+        {"all_to_all", 2, sum},
+        {"ordered_sum", 0, sum + boundary / 2},
+        {"ordered_sum", 0, sum + boundary / 2},
         {"gather", 2, boundary / 2},
         {"send", 2, boundary},       // gradient
         {"broadcast", 2, boundary},  // G

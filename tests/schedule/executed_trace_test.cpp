@@ -4,7 +4,7 @@
 #include "tests/schedule/trace_reader.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/explain.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/simulate.hpp"
 
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ Executed execute(const std::string& family, VocabMode mode, int p, int m) {
     config.seq_length = config.max_position_embeddings = 6;
     config.vocab_size = 53;
     config.tied = false;
-    const Schedule schedule =
-        generate(family, {.ranks = p, .microbatches = m, .vocab_mode = mode, .vocab_size = 53});
+    const Schedule schedule = make_schedule(
+        family, {.ranks = p, .microbatches = m, .vocab_mode = mode, .vocab_size = 53});
     const ModelPartition partition = even_partition(config, schedule, 2);
     const StepSizes sizes = step_sizes(config, partition, schedule);
     const Batch batch = random_batch(config, m, 2, 1);

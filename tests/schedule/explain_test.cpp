@@ -150,8 +150,8 @@ TEST(Explanation, OfACollectiveGoesOnAtItsLastParticipant) {
     const std::vector<Program> programs =
         lower(schedule, sizes_for(schedule), costs, {.receive_ahead = kAsSoonAsSent});
     const Timeline timeline = simulate(programs, costs).timeline;
-    // E exchange 0-1, gather 1-2, F 2-12, 13-23, 24-34, C0 34-35, S on 0 and 1 from 35, on 2 from
-    // 34; S on rank 1 until 44, C1 44-45, exchange 45-46, gather 46-47, B on rank 2 from 47.
+    // E all_to_all 0-1, gather 1-2, F 2-12, 13-23, 24-34, C0 34-35, S on 0 and 1 from 35, on 2 from
+    // 34; S on rank 1 until 44, C1 44-45, all_to_all 45-46, gather 46-47, B on rank 2 from 47.
     const Explanation idle = explain(timeline, programs, 2, 40);
     EXPECT_EQ(idle.begin_ns, 39);
     // T needs C1 alone and B the sum as well, whichever comes first in rank 2's list.

@@ -5,7 +5,7 @@
 #include "tests/support/brute_force_checker.hpp"
 #include "tests/support/random_schedule.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/validate.hpp"
 #include "vocabpipe/with_recomputation.hpp"
@@ -93,10 +93,10 @@ TEST(InsertVocabulary, MakesEveryValidBaseAValidScheduleInEveryMode) {
 }
 
 Schedule base_1f1b(int ranks, int microbatches) {
-    Schedule base = generate("1f1b", {.ranks = ranks,
-                                      .microbatches = microbatches,
-                                      .vocab_mode = VocabMode::none,
-                                      .vocab_size = 100});
+    Schedule base = make_schedule("1f1b", {.ranks = ranks,
+                                           .microbatches = microbatches,
+                                           .vocab_mode = VocabMode::none,
+                                           .vocab_size = 100});
     for (auto& list : base.passes) {
         std::erase_if(list, [](const Pass& pass) { return traits(pass.op).vocabulary; });
     }
@@ -128,11 +128,11 @@ TEST(InsertVocabulary, ComesWithinOnePercentOfTheSlotRuleOnPlain1F1B) {
             for (const VocabMode mode : {VocabMode::one_barrier, VocabMode::two_barriers}) {
                 const Schedule made = insert_vocabulary(
                     base_1f1b(p, 64), {.mode = mode, .vocab_size = 100, .costs = costs});
-                const Schedule rule = generate("1f1b", {.ranks = p,
-                                                        .microbatches = 64,
-                                                        .vocab_mode = mode,
-                                                        .vocab_size = 100,
-                                                        .costs = costs});
+                const Schedule rule = make_schedule("1f1b", {.ranks = p,
+                                                             .microbatches = 64,
+                                                             .vocab_mode = mode,
+                                                             .vocab_size = 100,
+                                                             .costs = costs});
                 EXPECT_LE(static_cast<double>(time_passes(made, costs).makespan),
                           1.01 * static_cast<double>(time_passes(rule, costs).makespan))
                     << p << " " << unit << " " << to_string(mode);
@@ -200,7 +200,7 @@ TEST(FillIdle, KeepsEveryLimitAndEveryPass) {
         const Schedule lists = insert_vocabulary(
             base, {.mode = kModes[i % 5], .vocab_size = 9, .costs = costs, .chunk_limit = 1000});
         FillOptions options{.chunk_limit = peak_chunks(lists),
-                            .numerator_limit = 1 + i % 3,
+                            .exp_logits_limit = 1 + i % 3,
                             .overrun_percent = 50 * (i % 3),
                             .look_ahead = i % 2 == 0};
         const auto made = fill_idle(lists, costs, options);

@@ -69,12 +69,12 @@ Counts expected_counts(const Schedule& s, const StepSizes& sizes) {
     }
     if (ranks_with(out, last) > 1) n[Do::broadcast] += m * ranks_with(out, last);
     if (out.size() > 1) n[Do::all_gather] += m * size(out);
-    n[Do::combine] += m * size(out);
-    if (in.size() > 1) n[Do::exchange] += m * size(in), n[Do::fold] += m * size(in);
+    n[Do::combine_softmax] += m * size(out);
+    if (in.size() > 1) n[Do::all_to_all] += m * size(in), n[Do::ordered_sum] += m * size(in);
     if (ranks_with(in, first) > 1) n[Do::gather] += m * ranks_with(in, first);
     if (backward) {
-        n[Do::fold] += m * size(out);
-        if (out.size() > 1) n[Do::exchange] += m * size(out);
+        n[Do::ordered_sum] += m * size(out);
+        if (out.size() > 1) n[Do::all_to_all] += m * size(out);
         if (ranks_with(out, last) > 1) n[Do::gather] += m * ranks_with(out, last);
         if (ranks_with(in, first) > 1) n[Do::broadcast] += m * ranks_with(in, first);
         if (sizes.report_bytes > 0) {
@@ -403,9 +403,11 @@ TEST(Lowering, SendsNothingBetweenStagesOfOneRank) {
                         pass(Op::T, 0), pass(Op::B, 3), pass(Op::B, 0), pass(Op::G, 0)},
                        {pass(Op::F, 1), pass(Op::F, 2), pass(Op::B, 2), pass(Op::B, 1)}};
     const std::vector<Program> programs = lowered(schedule);
-    EXPECT_EQ(
-        counted(programs),
-        (Counts{{Do::pass, 12}, {Do::send, 4}, {Do::receive, 4}, {Do::combine, 1}, {Do::fold, 1}}));
+    EXPECT_EQ(counted(programs), (Counts{{Do::pass, 12},
+                                         {Do::send, 4},
+                                         {Do::receive, 4},
+                                         {Do::combine_softmax, 1},
+                                         {Do::ordered_sum, 1}}));
     // 1F hands its output to 2F in the same buffer.
     const Program& middle = programs[1];
     std::map<std::string, std::vector<uint32_t>> operands;
@@ -460,7 +462,7 @@ TEST(Lowering, AddsNormReportAndUpdateOncePerRankAfterAllPasses) {
     for (const Program& program : lower(schedule, sizes, uneven_costs(schedule))) {
         const size_t count = program.passes.size();
         ASSERT_GE(count, 2U);
-        EXPECT_EQ(to_string(program.passes[count - 2]), "Norm");
+        EXPECT_EQ(to_string(program.passes[count - 2]), "Report");
         EXPECT_EQ(to_string(program.passes[count - 1]), "Update");
         EXPECT_EQ(to_string(pass_of(program, program.actions.back())), "Update");
         const auto reports = program.operands_of(program.actions.back());

@@ -210,11 +210,11 @@ TEST(MemoryPlan, KeepsOneNumeratorAndReportsItUnderVocabulary) {
         StepSizes sizes = sizes_for(schedule);
         for (StageBytes& stage : sizes.stages) stage = {.saved = 256};
         for (const Program& program : lower(schedule, sizes, uneven_costs(schedule))) {
-            const uint64_t numerator = 24 * 1000 * 4;
+            const uint64_t exp_logits = 24 * 1000 * 4;
             const auto vocabulary =
                 program.peak_by_purpose[static_cast<size_t>(Purpose::vocabulary)];
-            EXPECT_GE(vocabulary, numerator);
-            EXPECT_LT(vocabulary, 2 * numerator);
+            EXPECT_GE(vocabulary, exp_logits);
+            EXPECT_LT(vocabulary, 2 * exp_logits);
         }
     }
 }
@@ -224,7 +224,7 @@ TEST(MemoryPlan, IsTheSmallestOneThatHoldsASingleMicrobatch) {
     const Schedule schedule = generated({"1f1b", VocabMode::none, false}, 1, 1, 64);
     StepSizes sizes = sizes_for(schedule, 16, 16);
     sizes.stages = {{.saved = 4096, .backward_workspace = 8192}};
-    sizes.shards = {{.numerator = 16 * 64 * 4}};
+    sizes.shards = {{.exp_logits = 16 * 64 * 4}};
     const Program program = lower(schedule, sizes, uneven_costs(schedule)).front();
     const uint64_t boundary = 16 * 16 * 4;
     EXPECT_EQ(program.live_peak_bytes, 3 * boundary + 4096 + 8192);  // x, dy, dx; saved; workspace

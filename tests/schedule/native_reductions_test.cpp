@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LowerOptions::reductions = native: one operation in place of exchange, folds and gather.
+// LowerOptions::reductions = native: one operation in place of all_to_all, ordered_sums and gather.
 #include "tests/schedule/program_tools.hpp"
 #include "tests/schedule/rendezvous.hpp"
 #include "vocabpipe/simulate.hpp"
@@ -47,7 +47,7 @@ TEST_P(NativeReductions, ReplaceExchangeFoldAndGatherWhereTheRootOwnsRows) {
             }
             std::map<Do, int64_t> counts = counted(programs);
             EXPECT_EQ(counts[Do::reduce], native);
-            EXPECT_EQ(counts[Do::exchange], ordered);
+            EXPECT_EQ(counts[Do::all_to_all], ordered);
         }
     }
 }
@@ -61,9 +61,9 @@ TEST(NativeReductionsOfBf16, ConvertTheSumAtTheRootOnly) {
     sizes.dtype = DType::bf16;
     const auto programs =
         lower(schedule, sizes, uneven_costs(schedule), {.reductions = Reductions::native});
-    EXPECT_EQ(counted(programs)[Do::fold], 4);
+    EXPECT_EQ(counted(programs)[Do::ordered_sum], 4);
     for (const Action& action : programs[2].actions) {
-        if (action.what != Do::fold) continue;
+        if (action.what != Do::ordered_sum) continue;
         const auto operands = programs[2].operands_of(action);
         EXPECT_EQ(programs[2].buffers[operands[0]].bytes,
                   2 * programs[2].buffers[operands[1]].bytes);

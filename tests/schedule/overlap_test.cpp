@@ -53,7 +53,7 @@ TEST(Overlap, SlowsPassesDownAsDerivedByHand) {
 int64_t overlapped(const Timeline& timeline, int rank, int64_t begin, int64_t end) {
     std::vector<std::pair<int64_t, int64_t>> busy;
     for (const Span& span : timeline.spans) {
-        if (span.rank != rank || span.lane == Lane::compute || span.lane == Lane::combine) continue;
+        if (span.rank != rank || span.lane == Lane::compute || span.lane == Lane::local) continue;
         busy.emplace_back(std::max(begin, span.begin_ns), std::min(end, span.end_ns));
     }
     std::sort(busy.begin(), busy.end());

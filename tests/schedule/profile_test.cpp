@@ -46,7 +46,7 @@ Profile some_profile() {
     p.costs.algorithms = {.broadcast = CollectiveAlgorithm::tree,
                           .all_gather = CollectiveAlgorithm::ring,
                           .gather = CollectiveAlgorithm::direct,
-                          .exchange = CollectiveAlgorithm::linear};
+                          .all_to_all = CollectiveAlgorithm::linear};
     p.costs.slowdown_permille = 25;
     p.costs.fixed_ns = 12345;
     p.derived = {Op::I, Op::W};
@@ -63,7 +63,7 @@ Profile some_profile() {
                          .backward_workspace = 4,
                          .input_gradient_workspace = 5,
                          .weight_gradient_workspace = 6};
-    p.sizes.shards = {{}, {.numerator = 7, .score_workspace = 8, .weight_gradient_workspace = 9}};
+    p.sizes.shards = {{}, {.exp_logits = 7, .score_workspace = 8, .weight_gradient_workspace = 9}};
     p.persistent = {{.weights = 10, .gradients = 11, .optimizer = 12}, {}};
     p.links = {{.what = Do::send, .ranks = 2, .bytes = 1 << 20, .ns = 300000},
                {.what = Do::all_gather, .ranks = 2, .bytes = 0, .ns = 1000}};
@@ -116,7 +116,7 @@ void expect_equal(const StepSizes& a, const StepSizes& b) {
     }
     ASSERT_EQ(a.shards.size(), b.shards.size());
     for (size_t i = 0; i < a.shards.size(); ++i) {
-        EXPECT_EQ(a.shards[i].numerator, b.shards[i].numerator);
+        EXPECT_EQ(a.shards[i].exp_logits, b.shards[i].exp_logits);
         EXPECT_EQ(a.shards[i].score_workspace, b.shards[i].score_workspace);
         EXPECT_EQ(a.shards[i].weight_gradient_workspace, b.shards[i].weight_gradient_workspace);
     }
@@ -144,7 +144,7 @@ TEST(Profile, ComesBackAsItWasWritten) {
     EXPECT_EQ(read.costs.algorithms.broadcast, written.costs.algorithms.broadcast);
     EXPECT_EQ(read.costs.algorithms.all_gather, written.costs.algorithms.all_gather);
     EXPECT_EQ(read.costs.algorithms.gather, written.costs.algorithms.gather);
-    EXPECT_EQ(read.costs.algorithms.exchange, written.costs.algorithms.exchange);
+    EXPECT_EQ(read.costs.algorithms.all_to_all, written.costs.algorithms.all_to_all);
     EXPECT_EQ(read.costs.slowdown_permille, written.costs.slowdown_permille);
     EXPECT_EQ(read.costs.fixed_ns, written.costs.fixed_ns);
     EXPECT_EQ(read.derived, written.derived);
@@ -161,8 +161,8 @@ TEST(Profile, WithoutAKeyIsRefusedWithTheKey) {
     }
     EXPECT_EQ(refusal_after([](auto& d) { d["costs"]["stage_ns"][2].erase("F"); }),
               "p.json: costs.stage_ns[2]: \"F\" is missing; add it");
-    EXPECT_EQ(refusal_after([](auto& d) { d["sizes"]["shards"][1].erase("numerator"); }),
-              "p.json: sizes.shards[1]: \"numerator\" is missing; add it");
+    EXPECT_EQ(refusal_after([](auto& d) { d["sizes"]["shards"][1].erase("exp_logits"); }),
+              "p.json: sizes.shards[1]: \"exp_logits\" is missing; add it");
 }
 
 TEST(Profile, WithAnUnknownKeyIsRefusedWithTheKnownOnes) {
@@ -183,6 +183,26 @@ TEST(Profile, FromBeforeThereWasRecomputationIsRead) {
         EXPECT_EQ(profile.costs.pass_ns(0, {Op::R, stage, 0}),
                   profile.costs.pass_ns(0, {Op::F, stage, 0}));
     }
+}
+
+TEST(Profile, WithTheNamesOfFormerVersionsIsRead) {
+    std::string older = some_text();
+    for (const auto& [name, then] : {std::pair<std::string, std::string>{"all_to_all", "exchange"},
+                                     {"exp_logits", "numerator"},
+                                     {"Report", "Norm"}}) {
+        ASSERT_NE(older.find('"' + name + '"'), std::string::npos) << name;
+        for (size_t at = 0; (at = older.find('"' + name + '"', at)) != std::string::npos;) {
+            older.replace(at, name.size() + 2, '"' + then + '"');
+        }
+    }
+    const Profile read = parse_profile(older, "p.json");
+    const Profile written = some_profile();
+    EXPECT_EQ(read.costs.rank_ns, written.costs.rank_ns);
+    EXPECT_EQ(read.costs.algorithms.all_to_all, written.costs.algorithms.all_to_all);
+    expect_equal(read.sizes, written.sizes);
+    EXPECT_EQ(read.links, written.links);
+    EXPECT_THAT(refusal_after([](auto& d) { d["sizes"]["shards"][1]["numerator"] = 1; }),
+                HasSubstr("\"numerator\" is given twice"));
 }
 
 TEST(Profile, OfGpusKeepsTheirCommunicationOrder) {
@@ -237,8 +257,8 @@ TEST(Profile, WhosePartsDoNotFitTogetherIsRefused) {
                 HasSubstr("layers_per_stage: adds up to 4 layers, model.layers is 5"));
     EXPECT_THAT(refusal_after([](auto& d) { d["barriers"] = "three"; }),
                 HasSubstr("barriers: \"three\" is not one of in_line, one, two"));
-    EXPECT_THAT(refusal_after([](auto& d) { d["links"][0]["what"] = "fold"; }),
-                HasSubstr("links[0].what: \"fold\" is not one of send, broadcast"));
+    EXPECT_THAT(refusal_after([](auto& d) { d["links"][0]["what"] = "ordered_sum"; }),
+                HasSubstr("links[0].what: \"ordered_sum\" is not one of send, broadcast"));
     EXPECT_THAT(refusal_after([](auto& d) { d["derived"] = {"F"}; }),
                 HasSubstr("derived[0]: \"F\" is not one of B, I, W"));
 }

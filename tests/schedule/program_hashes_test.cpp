@@ -47,11 +47,11 @@ constexpr std::array kVariants{
 
 std::string hash_of(const std::string& family, VocabMode mode, const Variant& variant) {
     constexpr int64_t kVocabulary = 53;
-    Schedule schedule = generate(family, {.ranks = variant.ranks,
-                                          .microbatches = variant.microbatches,
-                                          .vocab_mode = mode,
-                                          .vocab_size = kVocabulary,
-                                          .forward_only = variant.forward_only});
+    Schedule schedule = make_schedule(family, {.ranks = variant.ranks,
+                                               .microbatches = variant.microbatches,
+                                               .vocab_mode = mode,
+                                               .vocab_size = kVocabulary,
+                                               .forward_only = variant.forward_only});
     if (variant.recompute) schedule = with_recomputation(std::move(schedule));
     const ModelConfig config = tiny_gpt(
         schedule.stages, {.vocab_size = kVocabulary, .dtype = DType::bf16, .tied = variant.tied});

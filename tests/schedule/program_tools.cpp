@@ -32,11 +32,11 @@ std::vector<Kind> every_kind(bool with_evaluation) {
 }
 
 Schedule generated(const Kind& kind, int ranks, int microbatches, int64_t vocab_size) {
-    return generate(kind.family, {.ranks = ranks,
-                                  .microbatches = microbatches,
-                                  .vocab_mode = kind.mode,
-                                  .vocab_size = vocab_size,
-                                  .forward_only = kind.forward_only});
+    return make_schedule(kind.family, {.ranks = ranks,
+                                       .microbatches = microbatches,
+                                       .vocab_mode = kind.mode,
+                                       .vocab_size = vocab_size,
+                                       .forward_only = kind.forward_only});
 }
 
 StepSizes sizes_for(const Schedule& schedule, int64_t tokens, int64_t hidden) {
@@ -53,7 +53,7 @@ StepSizes sizes_for(const Schedule& schedule, int64_t tokens, int64_t hidden) {
                                                                .weight_gradient_workspace = 8192});
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         const int64_t rows = schedule.output.rows(rank);
-        sizes.shards.push_back({.numerator = tokens * rows * 4,
+        sizes.shards.push_back({.exp_logits = tokens * rows * 4,
                                 .score_workspace = rows > 0 ? 512 : 0,
                                 .weight_gradient_workspace = rows * 16});
     }
@@ -101,16 +101,16 @@ std::vector<Program> lowered(const Schedule& schedule) {
 bool has_participants(const Action& action) {
     switch (action.what) {
         case Do::pass:
-        case Do::combine:
-        case Do::fold:
+        case Do::combine_softmax:
+        case Do::ordered_sum:
             return false;
         case Do::send:
         case Do::receive:
         case Do::broadcast:
         case Do::all_gather:
-        case Do::exchange:
+        case Do::all_to_all:
         case Do::gather:
-        case Do::all_gather_blocks:
+        case Do::all_gather_v:
         case Do::reduce:
             return true;
     }

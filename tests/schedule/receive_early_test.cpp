@@ -2,7 +2,7 @@
 #include "vocabpipe/receive_early.hpp"
 
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/pass_times.hpp"
 
 #include "tests/schedule/program_tools.hpp"
@@ -36,11 +36,11 @@ TEST(ReceiveEarly, IsNeverSlowerAndTakesHardlyMoreMemory) {
             for (const int64_t latency : {0, 10, 50}) {
                 SCOPED_TRACE(std::string(family.name) + " " + std::string(to_string(mode)) +
                              " latency " + std::to_string(latency));
-                GenerateOptions options{
+                ScheduleOptions options{
                     .ranks = 4, .microbatches = 8, .vocab_mode = mode, .vocab_size = 64};
                 options.costs = PassCosts::uniform(200, 400, 20);
                 options.costs.hop = latency;
-                const Schedule schedule = generate(family.name, options);
+                const Schedule schedule = make_schedule(family.name, options);
                 TableCosts costs =
                     TableCosts::uniform(schedule.ranks, schedule.stages, 200, 400, 20);
                 costs.latency_ns = latency;
@@ -65,10 +65,10 @@ TEST(ReceiveEarly, IsNeverSlowerAndTakesHardlyMoreMemory) {
 // Without vocabulary passes, messages of no size: what simulate() finds with receives posted as
 // soon as sent is what time_passes() says, which knows no receives.
 TEST(ReceiveEarly, HidesTheWaitOfGPipe) {
-    GenerateOptions options{.ranks = 8, .microbatches = 16, .vocab_size = 1};
+    ScheduleOptions options{.ranks = 8, .microbatches = 16, .vocab_size = 1};
     options.costs = PassCosts::uniform(200, 400, 0);
     options.costs.hop = 50;
-    const Schedule schedule = generate("gpipe", options);
+    const Schedule schedule = make_schedule("gpipe", options);
     TableCosts costs = TableCosts::uniform(schedule.ranks, schedule.stages, 200, 400, 0);
     costs.latency_ns = 50;
     const StepSizes sizes = sizes_for(schedule);

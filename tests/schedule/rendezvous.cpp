@@ -35,7 +35,7 @@ struct Walker {
         uint64_t first_operands = 0;
         uint64_t second_operands = 0;
         for (const auto& [rank, index] : members) {
-            const bool uneven = what == Do::gather || what == Do::all_gather_blocks;
+            const bool uneven = what == Do::gather || what == Do::all_gather_v;
             if (!uneven && bytes(rank, index, 0) != first) return false;
             first_operands += bytes(rank, index, 0);
             if (what == Do::send || what == Do::receive || what == Do::broadcast) continue;
@@ -44,9 +44,9 @@ struct Walker {
                 return false;
             }
         }
-        if (what == Do::exchange) return second_operands == members.size() * first;
+        if (what == Do::all_to_all) return second_operands == members.size() * first;
         if (what == Do::reduce) return second_operands == first;
-        if (what == Do::all_gather_blocks) {
+        if (what == Do::all_gather_v) {
             return second_operands == members.size() * first_operands;
         }
         return what != Do::gather || first_operands == second_operands;
@@ -55,7 +55,8 @@ struct Walker {
     bool completes(size_t rank, size_t index) {
         if (!stands_at(rank, index)) return false;
         const Action& mine = action(rank, index);
-        if (mine.what == Do::pass || mine.what == Do::combine || mine.what == Do::fold) {
+        if (mine.what == Do::pass || mine.what == Do::combine_softmax ||
+            mine.what == Do::ordered_sum) {
             done[rank][index] = true;
             return true;
         }

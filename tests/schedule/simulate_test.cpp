@@ -195,11 +195,11 @@ TEST(Simulator, GivesTheLatencyTermsOfOneFOneBAndGPipe) {
 }
 
 /// Time per microbatch once the pipeline is full, in hundredths of a percent over f + b.
-double loss_in_percent(const GenerateOptions& options, const TableCosts& costs, int64_t interval) {
+double loss_in_percent(const ScheduleOptions& options, const TableCosts& costs, int64_t interval) {
     const auto makespan = [&](int m) {
-        GenerateOptions with_m = options;
+        ScheduleOptions with_m = options;
         with_m.microbatches = m;
-        return run(generate("1f1b", with_m), costs, {}).makespan_ns;
+        return run(make_schedule("1f1b", with_m), costs, {}).makespan_ns;
     };
     const int p = options.ranks;
     const int first = 6 * p;
@@ -289,7 +289,7 @@ TEST(Simulator, IsExactAboutWhatEachKindOfPassCosts) {
             }
         }
         for (const Span& span : simulation.timeline.spans) {
-            if (span.lane == Lane::combine) busy[span.rank] += span.end_ns - span.begin_ns;
+            if (span.lane == Lane::local) busy[span.rank] += span.end_ns - span.begin_ns;
         }
         int64_t largest = 0;
         for (size_t rank = 0; rank < programs.size(); ++rank) {
@@ -451,7 +451,7 @@ TEST(Timeline, SummaryTellsMakespanFromTheLargestSpan) {
                     .cpu_ns = cpu};
     };
     timeline.spans = {span(0, Lane::compute, 100, 110, 10), span(0, Lane::forward, 110, 125, 0),
-                      span(1, Lane::compute, 125, 145, 15), span(1, Lane::combine, 145, 150, 5)};
+                      span(1, Lane::compute, 125, 145, 15), span(1, Lane::local, 145, 150, 5)};
     const TimelineSummary summary = summarize(timeline, std::vector<Program>(2));
     EXPECT_EQ(summary.makespan_ns, 50);
     EXPECT_EQ(summary.largest_span_ns, 20);

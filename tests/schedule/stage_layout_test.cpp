@@ -3,7 +3,7 @@
 
 #include "schedules/placement.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -66,9 +66,10 @@ TEST(EagerOneFOneB, PaysForLatencyOnlyInFillAndDrain) {
 
 TEST(EagerOneFOneB, IsWhatADeeperOneFOneBIs) {
     for (const VocabMode mode : kEveryMode) {
-        const GenerateOptions options{
+        const ScheduleOptions options{
             .ranks = 3, .microbatches = 7, .vocab_mode = mode, .vocab_size = 9, .warm_up_depth = 2};
-        EXPECT_EQ(generate("1f1b", options).passes, generate("eager-1f1b", options).passes);
+        EXPECT_EQ(make_schedule("1f1b", options).passes,
+                  make_schedule("eager-1f1b", options).passes);
     }
     EXPECT_EQ(lists_of(eager(3, 7, 1)),
               lists_of(transformer_passes_of("1f1b", {.ranks = 3, .microbatches = 7})));

@@ -55,7 +55,7 @@ protected:
         for (int p = 1; p <= most_ranks; ++p) {
             for (int m = 1; m <= 3 * p; ++m) {
                 SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m));
-                check(GenerateOptions{.ranks = p,
+                check(ScheduleOptions{.ranks = p,
                                       .microbatches = m,
                                       .vocab_mode = GetParam().mode,
                                       .vocab_size = 1000,
@@ -69,14 +69,14 @@ protected:
     void for_each_size(const Check& check) {
         for_each_size(places_the_vocabulary(GetParam().family) ? 8 : 3, check);
     }
-    Schedule generated(const GenerateOptions& options) {
-        return generate(GetParam().family, options);
+    Schedule generated(const ScheduleOptions& options) {
+        return make_schedule(GetParam().family, options);
     }
 };
 
 TEST_P(EverySchedule, IsAcceptedByTheValidator) {
     const bool searches = GetParam().family == "v-search";
-    for_each_size(searches ? 4 : 8, [&](const GenerateOptions& options) {
+    for_each_size(searches ? 4 : 8, [&](const ScheduleOptions& options) {
         const int p = options.ranks;
         const int m = options.microbatches;
         // Around the minima of the rules; the insertion takes most of the time of this program.
@@ -88,24 +88,24 @@ TEST_P(EverySchedule, IsAcceptedByTheValidator) {
 }
 
 TEST_P(EverySchedule, IsAcceptedByBruteForce) {
-    for_each_size([&](const GenerateOptions& options) {
+    for_each_size([&](const ScheduleOptions& options) {
         ASSERT_EQ(brute_force_fault(generated(options)), "");
     });
 }
 
 TEST_P(EverySchedule, IsValidForEveryRatioOfCosts) {
     const std::pair<int64_t, int64_t> costs[] = {{1, 1}, {20, 37}, {1, 3}, {3, 1}, {1, 100}};
-    for_each_size([&](GenerateOptions options) {
+    for_each_size([&](ScheduleOptions options) {
         for (const auto& [forward, backward] : costs) {
             options.costs = PassCosts::uniform(forward, backward, 1);
-            options.c0_margin = backward / 4;
+            options.broadcast_margin = backward / 4;
             ASSERT_EQ(brute_force_fault(generated(options)), "") << forward << ":" << backward;
         }
     });
 }
 
 TEST_P(EverySchedule, IsValidWithFewerRowsThanRanks) {
-    for_each_size([&](GenerateOptions options) {
+    for_each_size([&](ScheduleOptions options) {
         for (const int64_t rows : {1, 2, 5}) {
             options.vocab_size = rows;
             const Schedule schedule = generated(options);
@@ -116,12 +116,12 @@ TEST_P(EverySchedule, IsValidWithFewerRowsThanRanks) {
     });
 }
 
-// The numerator of S_j is the largest buffer of the output layer and is freed by T_j. The general
+// The exp_logits of S_j is the largest buffer of the output layer and is freed by T_j. The general
 // insertion promises no such thing.
 TEST_P(EverySchedule, KeepsAtMostOneNumeratorAlivePerRankWhereTheFamilyPlacesIt) {
     if (!places_the_vocabulary(GetParam().family)) return;
-    for_each_size([&](const GenerateOptions& options) {
-        if (options.forward_only) return;  // evaluation keeps no numerators
+    for_each_size([&](const ScheduleOptions& options) {
+        if (options.forward_only) return;  // evaluation keeps no exp_logits
         for (const auto& list : generated(options).passes) {
             int alive = 0;
             for (const Pass& pass : list) {
@@ -136,7 +136,7 @@ TEST_P(EverySchedule, KeepsAtMostOneNumeratorAlivePerRankWhereTheFamilyPlacesIt)
 }
 
 TEST_P(EverySchedule, OnlyEvaluationHasNoBackward) {
-    for_each_size([&](const GenerateOptions& options) {
+    for_each_size([&](const ScheduleOptions& options) {
         ASSERT_EQ(generated(options).forward_only(), GetParam().forward_only);
     });
 }
@@ -144,7 +144,7 @@ TEST_P(EverySchedule, OnlyEvaluationHasNoBackward) {
 // The general insertion moves T into gaps: only the optimizer waits for it.
 TEST_P(EverySchedule, RunsSAndTBackToBackWithoutBarriersWhereTheFamilyPlacesThem) {
     if (!places_the_vocabulary(GetParam().family)) return;
-    for_each_size([&](const GenerateOptions& options) {
+    for_each_size([&](const ScheduleOptions& options) {
         const Schedule schedule = generated(options);
         if (schedule.barriers != Barriers::in_line || options.forward_only) return;
         for (const auto& list : schedule.passes) {

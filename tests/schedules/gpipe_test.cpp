@@ -6,8 +6,8 @@
 namespace vocabpipe::testing {
 namespace {
 
-void expect_lists(const GenerateOptions& options, const std::vector<std::string>& lists) {
-    const Schedule schedule = generate("gpipe", options);
+void expect_lists(const ScheduleOptions& options, const std::vector<std::string>& lists) {
+    const Schedule schedule = make_schedule("gpipe", options);
     ASSERT_EQ(schedule.passes.size(), lists.size());
     for (size_t rank = 0; rank < lists.size(); ++rank) {
         EXPECT_EQ(text_of(schedule.passes[rank]),
@@ -53,7 +53,7 @@ TEST(GPipe, EvaluatesWithoutBackwards) {
 TEST(GPipe, HoldsEveryMicrobatch) {
     for (const VocabMode mode : kEveryMode) {
         for (int p = 1; p <= 6; ++p) {
-            const Schedule schedule = generate(
+            const Schedule schedule = make_schedule(
                 "gpipe", {.ranks = p, .microbatches = 7, .vocab_mode = mode, .vocab_size = 1000});
             for (const auto& list : schedule.passes) EXPECT_EQ(peak_in_flight(list), 7);
         }

@@ -25,7 +25,7 @@ void for_each_size(int most_ranks, const Check& check) {
             for (int v = 1; v <= 4; ++v) {
                 SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m) +
                              " v=" + std::to_string(v));
-                check(GenerateOptions{.ranks = p, .microbatches = m, .chunks = v});
+                check(ScheduleOptions{.ranks = p, .microbatches = m, .chunks = v});
                 if (::testing::Test::HasFatalFailure()) return;
             }
         }
@@ -34,7 +34,7 @@ void for_each_size(int most_ranks, const Check& check) {
 
 TEST(Interleaved, IsValidForEveryGroupSizeAndDepth) {
     for (const char* family : {"interleaved", "interleaved-zb"}) {
-        for_each_size(6, [&](GenerateOptions options) {
+        for_each_size(6, [&](ScheduleOptions options) {
             for (int group = 1; group <= 2 * options.ranks; ++group) {
                 const int deepest = generator(family).warm_up_depth ? 3 : 0;
                 for (int depth = 0; depth <= deepest; ++depth) {
@@ -55,7 +55,7 @@ TEST(Interleaved, IsValidForEveryGroupSizeAndDepth) {
 
 TEST(Interleaved, HasTheBubbleOfOneFOneBInChunks) {
     for (const UnitCosts& costs : kCosts) {
-        for_each_size(6, [&](const GenerateOptions& options) {
+        for_each_size(6, [&](const ScheduleOptions& options) {
             const int p = options.ranks;
             if (options.microbatches % p != 0) return;
             const int64_t passes = options.microbatches * options.chunks + p - 1;
@@ -68,7 +68,7 @@ TEST(Interleaved, HasTheBubbleOfOneFOneBInChunks) {
 
 TEST(Interleaved, PaysForLatencyOnlyInFillAndDrain) {
     for (int64_t hop = 0; hop <= 10; ++hop) {
-        for_each_size(5, [&](const GenerateOptions& options) {
+        for_each_size(5, [&](const ScheduleOptions& options) {
             const int p = options.ranks;
             const int v = options.chunks;
             if (options.microbatches % p != 0 || p == 1) return;
@@ -81,7 +81,7 @@ TEST(Interleaved, PaysForLatencyOnlyInFillAndDrain) {
 }
 
 TEST(Interleaved, HoldsWhatTheFormulaSays) {
-    for_each_size(6, [](GenerateOptions options) {
+    for_each_size(6, [](ScheduleOptions options) {
         const int p = options.ranks;
         const int m = options.microbatches;
         const int v = options.chunks;
@@ -115,7 +115,7 @@ TEST(Interleaved, IsMegatronsOrderForALargerGroup) {
 }
 
 TEST(InterleavedZeroBubble, HasAThirdOfTheBubbleAndHoldsVpChunks) {
-    for_each_size(6, [](const GenerateOptions& options) {
+    for_each_size(6, [](const ScheduleOptions& options) {
         const int p = options.ranks;
         const int m = options.microbatches;
         const int v = options.chunks;
@@ -128,7 +128,7 @@ TEST(InterleavedZeroBubble, HasAThirdOfTheBubbleAndHoldsVpChunks) {
 
 TEST(LoopedBfs, HasTheBubbleOfInterleavedAndHoldsEverything) {
     for (const UnitCosts& costs : kCosts) {
-        for_each_size(6, [&](const GenerateOptions& options) {
+        for_each_size(6, [&](const ScheduleOptions& options) {
             const int p = options.ranks;
             const int m = options.microbatches;
             const int v = options.chunks;
@@ -144,7 +144,7 @@ TEST(LoopedBfs, HasTheBubbleOfInterleavedAndHoldsEverything) {
 TEST(GroupInterleaved, IsValidForEveryGroupSizeAndCost) {
     for (const UnitCosts& costs : {UnitCosts{1, 1, 1}, UnitCosts{1, 9, 1}, UnitCosts{9, 1, 1},
                                    UnitCosts{1, 1, 9}, UnitCosts{0, 0, 0}}) {
-        for_each_size(6, [&](GenerateOptions options) {
+        for_each_size(6, [&](ScheduleOptions options) {
             options.costs = pass_costs(costs);
             for (int group = 1; group <= options.ranks; ++group) {
                 options.group_size = group;

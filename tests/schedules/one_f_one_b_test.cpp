@@ -10,7 +10,7 @@ namespace vocabpipe::testing {
 namespace {
 
 Schedule one_f_one_b(int ranks, int microbatches, VocabMode mode) {
-    return generate(
+    return make_schedule(
         "1f1b",
         {.ranks = ranks, .microbatches = microbatches, .vocab_mode = mode, .vocab_size = 1000});
 }
@@ -84,7 +84,7 @@ TEST(OneFOneB, DropsMicrobatchesBelowTheLeastNumberOfTheRule) {
 
 TEST(OneFOneB, RunsNoVocabularyPassesOnRanksWithoutRows) {
     // 2 rows over 4 ranks: floor(2k/4) = 0 0 1 1 2, so ranks 1 and 3 hold one row each.
-    const Schedule schedule = generate(
+    const Schedule schedule = make_schedule(
         "1f1b",
         {.ranks = 4, .microbatches = 8, .vocab_mode = VocabMode::one_barrier, .vocab_size = 2});
     for (size_t rank = 0; rank < 4; ++rank) {
@@ -97,12 +97,12 @@ TEST(OneFOneB, RunsNoVocabularyPassesOnRanksWithoutRows) {
 // unit (just below b = 2f) with two warm-up units; written out by hand from 3.4.
 TEST(OneFOneB, BuildsTheOrderForTheBackwardLessTheMargin) {
     const auto list = [](int64_t margin) {
-        const Schedule schedule = generate("1f1b", {.ranks = 4,
-                                                    .microbatches = 8,
-                                                    .vocab_mode = VocabMode::one_barrier,
-                                                    .vocab_size = 1000,
-                                                    .costs = PassCosts::uniform(100, 200, 30),
-                                                    .c0_margin = margin});
+        const Schedule schedule = make_schedule("1f1b", {.ranks = 4,
+                                                         .microbatches = 8,
+                                                         .vocab_mode = VocabMode::one_barrier,
+                                                         .vocab_size = 1000,
+                                                         .costs = PassCosts::uniform(100, 200, 30),
+                                                         .broadcast_margin = margin});
         return text_of(schedule.passes[1]);
     };
     EXPECT_THAT(list(0), ::testing::StartsWith("E0 E1 E2 1F0 E3 1F1 E4 1F2 S0 1F3 T0 S1 T1 S2 1B0 "

@@ -2,7 +2,7 @@
 // Every deterministic list of the oracle file, exactly. Not in the file, because nothing here could
 // run them: two-copy DualPipe (two models per rank), Seq1F1B (pieces of sequences) and the lists
 // with recomputation. JaxPP's DualPipeV and the lists of searches only feed metrics.
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/validate.hpp"
 
 #include "tests/schedules/oracles.hpp"
@@ -43,12 +43,12 @@ Family family_of(const std::string& schedule) {
 }
 
 void expect_generated(const nlohmann::json& oracle, const std::string& name,
-                      GenerateOptions options) {
+                      ScheduleOptions options) {
     SCOPED_TRACE(oracle.at("id").get<std::string>());
     options.ranks = oracle.at("p").get<int>();
     options.microbatches = oracle.at("m").get<int>();
     options.vocab_size = 1;
-    const Schedule made = without_vocabulary(generate(name, options));
+    const Schedule made = without_vocabulary(make_schedule(name, options));
     const Schedule wanted = schedule_of(oracle);
     EXPECT_EQ(lists_of(made), lists_of(wanted));
     EXPECT_EQ(made.rank_of_stage, wanted.rank_of_stage);

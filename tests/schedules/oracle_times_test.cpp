@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // time_passes() and peak_chunks() against the figures of an independent program, for the lists of
 // the oracle file, also of families that only have figures there.
-#include "vocabpipe/generate.hpp"
-#include "vocabpipe/improve.hpp"
+#include "vocabpipe/local_search.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/pass_times.hpp"
 
 #include "tests/schedules/oracles.hpp"
@@ -90,8 +90,8 @@ TEST(OracleTimes, OfSearchedListsAreReproduced) {
     }
 }
 
-// Our rule for the row's family, then the local search (improve.hpp), starts where the published
-// lists started and must come out no longer, with no more memory.
+// Our rule for the row's family, then the local search (local_search.hpp), starts where the
+// published lists started and must come out no longer, with no more memory.
 TEST(OracleTimes, OfSearchedListsAreMetOrBeatenByTheLocalSearch) {
     const std::vector<std::pair<std::string, std::string>> families{
         {"zbv_", "zb-v"}, {"vhalf_", "v-half"}, {"vmin_", "v-min"}, {"zb_", "zb-h1"}};
@@ -105,14 +105,14 @@ TEST(OracleTimes, OfSearchedListsAreMetOrBeatenByTheLocalSearch) {
             families, [&](const auto& named) { return id.starts_with(named.first); });
         ASSERT_NE(family, families.end());
         const Schedule start =
-            without_vocabulary(generate(family->second, {.ranks = theirs.ranks,
-                                                         .microbatches = theirs.microbatches,
-                                                         .vocab_size = 1,
-                                                         .costs = costs}));
+            without_vocabulary(make_schedule(family->second, {.ranks = theirs.ranks,
+                                                              .microbatches = theirs.microbatches,
+                                                              .vocab_size = 1,
+                                                              .costs = costs}));
         int64_t best = std::numeric_limits<int64_t>::max();
         for (uint64_t seed = 1; seed <= 6; ++seed) {
             const Schedule found =
-                improve(start, costs, {.moves = 700'000, .chunk_limit = cap, .seed = seed});
+                local_search(start, costs, {.moves = 700'000, .chunk_limit = cap, .seed = seed});
             EXPECT_THAT(peak_chunks(found), ::testing::Each(::testing::Le(cap)));
             best = std::min(best, time_passes(found, costs).makespan);
             if (best <= oracle.at("found_makespan").get<int64_t>()) break;
@@ -132,7 +132,7 @@ TEST(OracleTimes, OfZeroBubbleHeuristicsAreMetOrBeaten) {
         const std::vector<int> theirs = oracle.at("peak_chunks_per_rank");
         for (const auto& figures : oracle.at("metrics")) {
             const PassCosts costs = costs_of(figures.at("cost"), figures.at("latency"));
-            const Schedule ours = without_vocabulary(generate(
+            const Schedule ours = without_vocabulary(make_schedule(
                 schedule.starts_with("ZB-H1") ? "zb-h1" : "zb-h2", {.ranks = oracle.at("p"),
                                                                     .microbatches = oracle.at("m"),
                                                                     .vocab_size = 1,
@@ -155,7 +155,7 @@ TEST(OracleTimes, OfZeroBubbleHeuristicsInAVAreMetAtEqualCosts) {
     for (const auto& oracle : oracles().at("cases")) {
         if (oracle.at("schedule") != "ZB-V (heuristic)") continue;
         SCOPED_TRACE(oracle.at("id").get<std::string>());
-        const Schedule ours = without_vocabulary(generate(
+        const Schedule ours = without_vocabulary(make_schedule(
             "zb-v", {.ranks = oracle.at("p"), .microbatches = oracle.at("m"), .vocab_size = 1}));
         EXPECT_EQ(peak_chunks(ours), oracle.at("peak_chunks_per_rank").get<std::vector<int>>());
         for (const auto& figures : oracle.at("metrics")) {
@@ -174,20 +174,20 @@ TEST(OracleTimes, OfZbAtEveryCapAreReproduced) {
     for (const auto& row : oracles().at("zb_k_versus_heuristic")) {
         SCOPED_TRACE(row.dump());
         const Schedule schedule =
-            without_vocabulary(generate("zb", {.ranks = row.at("p"),
-                                               .microbatches = row.at("m"),
-                                               .vocab_size = 1,
-                                               .memory_limit = row.at("memory_cap_chunks")}));
+            without_vocabulary(make_schedule("zb", {.ranks = row.at("p"),
+                                                    .microbatches = row.at("m"),
+                                                    .vocab_size = 1,
+                                                    .memory_limit = row.at("memory_cap_chunks")}));
         const PassTimes times = time_passes(schedule, costs_of(row.at("cost"), row.at("latency")));
         EXPECT_EQ(times.makespan, row.at("closed_form").at("makespan").get<int64_t>());
         EXPECT_EQ(times.largest_span, row.at("closed_form").at("max_span").get<int64_t>());
         const PassCosts costs = costs_of(row.at("cost"), row.at("latency"));
         const PassTimes for_costs = time_passes(
-            without_vocabulary(generate("zb", {.ranks = row.at("p"),
-                                               .microbatches = row.at("m"),
-                                               .vocab_size = 1,
-                                               .memory_limit = row.at("memory_cap_chunks"),
-                                               .costs = costs})),
+            without_vocabulary(make_schedule("zb", {.ranks = row.at("p"),
+                                                    .microbatches = row.at("m"),
+                                                    .vocab_size = 1,
+                                                    .memory_limit = row.at("memory_cap_chunks"),
+                                                    .costs = costs})),
             costs);
         EXPECT_LE(for_costs.makespan, times.makespan);
     }

@@ -206,10 +206,11 @@ class ReferenceLists : public ::testing::TestWithParam<ReferenceCase> {};
 TEST_P(ReferenceLists, AreReproducedPassForPass) {
     const ReferenceCase& reference = GetParam();
     const int ranks = static_cast<int>(reference.lists.size());
-    const Schedule schedule = generate(reference.family, {.ranks = ranks,
-                                                          .microbatches = reference.microbatches,
-                                                          .vocab_mode = reference.mode,
-                                                          .vocab_size = 1000});
+    const Schedule schedule =
+        make_schedule(reference.family, {.ranks = ranks,
+                                         .microbatches = reference.microbatches,
+                                         .vocab_mode = reference.mode,
+                                         .vocab_size = 1000});
     ASSERT_EQ(schedule.passes.size(), reference.lists.size());
     for (int rank = 0; rank < ranks; ++rank) {
         Notation notation = reference.notation;
@@ -235,7 +236,7 @@ TEST(InterlacedOneFOneB, FollowsTheRuleForAnOddNumberOfRanks) {
         "F7 B5 ST7 G4 F8 B6 ST8 G5 B7 G6 B8 G7 G8",
         "E1 E2 E3 E4 F1 E5 F2 ST1 B1 ST2 B2 F3 ST3 E6 B3 F4 ST4 E7 G1 B4 F5 ST5 E8 G2 B5 F6 ST6 "
         "G3 B6 F7 ST7 G4 B7 F8 ST8 G5 B8 G6 G7 G8"};
-    const Schedule schedule = generate(
+    const Schedule schedule = make_schedule(
         "1f1b",
         {.ranks = 3, .microbatches = 8, .vocab_mode = VocabMode::interlaced, .vocab_size = 1000});
     for (int rank = 0; rank < 3; ++rank) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/schedules/notation.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,16 +17,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
-std::string refusal(std::string_view name, const GenerateOptions& options) {
+std::string refusal(std::string_view name, const ScheduleOptions& options) {
     try {
-        (void)generate(name, options);
+        (void)make_schedule(name, options);
     } catch (const UsageError& error) {
         return error.what();
     }
     return "accepted";
 }
 
-GenerateOptions usual() {
+ScheduleOptions usual() {
     return {.ranks = 2, .microbatches = 4, .vocab_size = 100};
 }
 
@@ -48,7 +48,7 @@ TEST(Registry, RefusesSizesThatFillTheMemoryAndSearchesThatDoNotEnd) {
     EXPECT_EQ(
         refusal("1f1b", {.ranks = 1000, .microbatches = 100'000, .vocab_size = 1}),
         "--microbatches 100000: 1000 stages make 200000000 passes of that; give at most 16777");
-    GenerateOptions options = usual();
+    ScheduleOptions options = usual();
     options.search_moves = int64_t{1} << 40;
     EXPECT_EQ(refusal("1f1b", options), "--search-moves 1099511627776: must be at most 100000000");
     options = {.ranks = 16, .microbatches = 256, .vocab_size = 1, .search_moves = 100'000'000};
@@ -68,7 +68,7 @@ TEST(Registry, SaysWhatToUseInPlaceOfTwoCopies) {
 
 TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
     const auto refused = [](auto change) {
-        GenerateOptions options = usual();
+        ScheduleOptions options = usual();
         change(options);
         return refusal("1f1b", options);
     };
@@ -85,11 +85,12 @@ TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
               "costs are given for 3 stages, the schedule has 2");
     EXPECT_EQ(refused([](auto& o) { o.costs.rank.clear(); }),
               "costs are given for 0 ranks, the schedule has 2");
-    EXPECT_EQ(refused([](auto& o) { o.c0_margin = -1; }), "--c0-margin -1: must be at least 0");
+    EXPECT_EQ(refused([](auto& o) { o.broadcast_margin = -1; }),
+              "--broadcast-margin -1: must be at least 0");
 }
 
 TEST(Registry, RefusesOptionsThatTheFamilyWouldIgnore) {
-    GenerateOptions options = usual();
+    ScheduleOptions options = usual();
     options.group_size = 3;
     EXPECT_EQ(refusal("1f1b", options),
               "--group-size 3: 1f1b has no use for it; interleaved, group-interleaved, "
@@ -106,18 +107,18 @@ TEST(Registry, RefusesOptionsThatTheFamilyWouldIgnore) {
 }
 
 TEST(Registry, AcceptsTheLargestCosts) {
-    GenerateOptions options = usual();
+    ScheduleOptions options = usual();
     options.vocab_mode = VocabMode::one_barrier;
     const int64_t largest = int64_t{1} << 40;
     options.costs = PassCosts::uniform(largest, largest, largest);
-    options.c0_margin = std::numeric_limits<int64_t>::max();
+    options.broadcast_margin = std::numeric_limits<int64_t>::max();
     EXPECT_EQ(refusal("1f1b", options), "accepted");
 }
 
 TEST(Registry, SetsPlacementShardMapsAndBarriersOfTheMode) {
     const auto made = [](VocabMode mode) {
-        return generate("gpipe",
-                        {.ranks = 3, .microbatches = 2, .vocab_mode = mode, .vocab_size = 10});
+        return make_schedule("gpipe",
+                             {.ranks = 3, .microbatches = 2, .vocab_mode = mode, .vocab_size = 10});
     };
     for (const VocabMode mode : {VocabMode::none, VocabMode::redistributed}) {
         const Schedule whole = made(mode);
@@ -180,10 +181,10 @@ TEST(LayersPerStage, RefusesWhatIsNoNumberOfLayers) {
 TEST(Registry, SaysThePlacementWithoutMakingThePasses) {
     for (const Generator& family : generators()) {
         for (const VocabMode mode : kEveryMode) {
-            GenerateOptions options = usual();
+            ScheduleOptions options = usual();
             options.ranks = 4;
             options.vocab_mode = mode;
-            const Schedule made = generate(family.name, options);
+            const Schedule made = make_schedule(family.name, options);
             const Schedule placed = placement_of(family.name, options);
             EXPECT_EQ(placed.stages, made.stages) << family.name;
             EXPECT_EQ(placed.microbatches, made.microbatches);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/pass_costs.hpp"
 
 #include "tests/schedules/oracles.hpp"
@@ -21,9 +21,9 @@ inline PassCosts pass_costs(const UnitCosts& costs) {
 }
 
 /// The transformer passes of a family, made without knowing any costs but equal ones.
-inline Schedule transformer_passes_of(std::string_view family, GenerateOptions options) {
+inline Schedule transformer_passes_of(std::string_view family, ScheduleOptions options) {
     options.vocab_size = 1;
-    return without_vocabulary(generate(family, options));
+    return without_vocabulary(make_schedule(family, options));
 }
 
 }  // namespace vocabpipe::testing

@@ -11,10 +11,10 @@
 
 namespace vocabpipe::testing {
 
-Schedule v_schedule(std::string_view family, const GenerateOptions& options) {
-    GenerateOptions with_rows = options;
+Schedule v_schedule(std::string_view family, const ScheduleOptions& options) {
+    ScheduleOptions with_rows = options;
     with_rows.vocab_size = 1;
-    const Schedule schedule = generate(family, with_rows);
+    const Schedule schedule = make_schedule(family, with_rows);
     validate(schedule);
     return without_vocabulary(schedule);
 }
@@ -47,7 +47,7 @@ int expect_oracles_met(const std::string& schedule, std::string_view family) {
         const std::vector<int> theirs = oracle.at("peak_chunks_per_rank");
         for (const auto& figures : oracle.at("metrics")) {
             SCOPED_TRACE(figures.dump());
-            GenerateOptions options{.ranks = oracle.at("p"), .microbatches = oracle.at("m")};
+            ScheduleOptions options{.ranks = oracle.at("p"), .microbatches = oracle.at("m")};
             options.costs = costs_of(figures.at("cost"), figures.at("latency"));
             if (oracle.contains("params") && oracle.at("params").is_object()) {
                 options.memory_limit = oracle.at("params").value("memory_cap_chunks", 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/pass_times.hpp"
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace vocabpipe::testing {
 
 /// The transformer passes of a family. Throws ScheduleError if they are no valid schedule.
-[[nodiscard]] Schedule v_schedule(std::string_view family, const GenerateOptions& options);
+[[nodiscard]] Schedule v_schedule(std::string_view family, const ScheduleOptions& options);
 
 /// F = I = W = 1, B = 2, no latency: the slots of the patterns.
 [[nodiscard]] PassCosts unit_costs();

@@ -59,11 +59,11 @@ TEST(VHalf, WithVocabularyPassesHasEqualWorkAndMemoryOnEveryRank) {
         for (const auto& [mode, barriers] :
              {std::pair{VocabMode::one_barrier, 1}, std::pair{VocabMode::two_barriers, 2}}) {
             const PassCosts costs = PassCosts::uniform(12, 24, 4);
-            const Schedule schedule = generate("v-half", {.ranks = p,
-                                                          .microbatches = 4 * p,
-                                                          .vocab_mode = mode,
-                                                          .vocab_size = 1024,
-                                                          .costs = costs});
+            const Schedule schedule = make_schedule("v-half", {.ranks = p,
+                                                               .microbatches = 4 * p,
+                                                               .vocab_mode = mode,
+                                                               .vocab_size = 1024,
+                                                               .costs = costs});
             SCOPED_TRACE("p=" + std::to_string(p) + " " + std::string(to_string(mode)));
             EXPECT_LE(highest_peak(schedule), p + 2 + 2 * barriers);
             EXPECT_GE(lowest_peak(schedule), highest_peak(schedule) - 2);
@@ -87,8 +87,8 @@ TEST(VHalf, IsValidForEveryNumberOfMicrobatches) {
 }
 
 TEST(VHalf, DoesNotDependOnTheCosts) {
-    const GenerateOptions unit{.ranks = 4, .microbatches = 8, .costs = unit_costs()};
-    GenerateOptions other = unit;
+    const ScheduleOptions unit{.ranks = 4, .microbatches = 8, .costs = unit_costs()};
+    ScheduleOptions other = unit;
     other.costs = v_costs(3, 20, 1, 7);
     for (const char* family : {"v-half", "v-min"}) {
         EXPECT_EQ(v_schedule(family, unit).passes, v_schedule(family, other).passes);

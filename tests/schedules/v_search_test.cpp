@@ -120,7 +120,7 @@ TEST(VSearch, IsNoWorseThanTheFixedPatternsAtTheirPeaks) {
                 SCOPED_TRACE(std::string(family) + " p=" + std::to_string(p) +
                              " F=" + std::to_string(costs.mean(Op::F)) +
                              " I=" + std::to_string(costs.mean(Op::I)));
-                GenerateOptions options{.ranks = p, .microbatches = 2 * p + 3, .costs = costs};
+                ScheduleOptions options{.ranks = p, .microbatches = 2 * p + 3, .costs = costs};
                 const Schedule fixed = v_schedule(family, options);
                 options.memory_limit = highest_peak(fixed);
                 EXPECT_LE(time_passes(v_schedule("v-search", options), costs).makespan,
@@ -134,8 +134,8 @@ TEST(VSearch, KnowsTheCostsOfEveryStage) {
     PassCosts costs = v_costs(10, 12, 8, 1);
     costs.stage.assign(8, costs.stage.at(0));
     costs.stage[7][static_cast<size_t>(Op::W)] = 30;
-    const GenerateOptions uneven{.ranks = 4, .microbatches = 8, .costs = costs};
-    GenerateOptions even = uneven;
+    const ScheduleOptions uneven{.ranks = 4, .microbatches = 8, .costs = costs};
+    ScheduleOptions even = uneven;
     even.costs = v_costs(10, 12, 8, 1);
     EXPECT_LE(time_passes(v_schedule("v-search", uneven), costs).makespan,
               time_passes(v_schedule("v-search", even), costs).makespan);
@@ -167,7 +167,7 @@ TEST(VSearch, AcceptsPassesThatTakeNoTime) {
 }
 
 TEST(VSearch, MakesTheSameListEveryTime) {
-    const GenerateOptions options{
+    const ScheduleOptions options{
         .ranks = 4, .microbatches = 9, .memory_limit = 6, .costs = v_costs(10, 14, 6, 4)};
     EXPECT_EQ(v_schedule("v-search", options).passes, v_schedule("v-search", options).passes);
 }

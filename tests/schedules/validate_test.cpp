@@ -387,11 +387,11 @@ std::vector<Schedule> valid_schedules(std::mt19937& random) {
         for (const VocabMode mode : kEveryMode) {
             for (int p = 1; p <= 3; ++p) {
                 for (int m = 1; m <= 3; ++m) {
-                    schedules.push_back(generate(family, {.ranks = p,
-                                                          .microbatches = m,
-                                                          .vocab_mode = mode,
-                                                          .vocab_size = 100,
-                                                          .forward_only = m == 2 && p == 2}));
+                    schedules.push_back(make_schedule(family, {.ranks = p,
+                                                               .microbatches = m,
+                                                               .vocab_mode = mode,
+                                                               .vocab_size = 100,
+                                                               .forward_only = m == 2 && p == 2}));
                 }
             }
         }

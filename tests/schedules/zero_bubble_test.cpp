@@ -70,7 +70,7 @@ TEST(ZeroBubble, MakesItsWarmUpForTheCosts) {
         const auto below = [&](int limit) { return static_cast<int>(random() % unsigned(limit)); };
         const int p = 2 + below(4);
         const int k = p + below(2 * p);
-        GenerateOptions options{.ranks = p, .microbatches = 1 + below(4 * p), .memory_limit = k};
+        ScheduleOptions options{.ranks = p, .microbatches = 1 + below(4 * p), .memory_limit = k};
         const Schedule closed_form = transformer_passes_of("zb", options);
         options.costs.stage.resize(static_cast<size_t>(p));
         for (auto& stage : options.costs.stage) {

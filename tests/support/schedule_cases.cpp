@@ -109,12 +109,12 @@ ModelConfig tiny_gpt(int num_layers, const StepCase& step, int64_t hidden_size) 
     return config;
 }
 
-Schedule make_schedule(const ScheduleCase& c, const StepCase& step) {
-    return generate(c.family, {.ranks = c.ranks,
-                               .microbatches = step.microbatches,
-                               .vocab_mode = c.mode,
-                               .vocab_size = step.vocab_size,
-                               .chunks = step.chunks});
+Schedule schedule_of(const ScheduleCase& c, const StepCase& step) {
+    return make_schedule(c.family, {.ranks = c.ranks,
+                                    .microbatches = step.microbatches,
+                                    .vocab_mode = c.mode,
+                                    .vocab_size = step.vocab_size,
+                                    .chunks = step.chunks});
 }
 
 }  // namespace vocabpipe::testing

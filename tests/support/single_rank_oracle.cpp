@@ -46,7 +46,7 @@ struct Trace {
     std::vector<Storage> kept;        ///< [stage]
     std::vector<Storage> recomputed;  ///< [stage]
     std::vector<Storage> for_weight;  ///< [stage]
-    std::vector<Storage> numerator;   ///< [shard]
+    std::vector<Storage> exp_logits;  ///< [shard]
     std::vector<Storage> factors;     ///< [shard]
     Storage dx;                       ///< gradient of the embedded tokens
 
@@ -185,9 +185,9 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
         const auto count = static_cast<int64_t>(shards.size());
         Storage statistics = storage(count * n * StepSizes::kStatistics * 4);
         const Tensor all(statistics.data(), count * n, StepSizes::kStatistics, DType::fp32);
-        const auto numerator = [&](size_t k) {
-            return Tensor(t.numerator[k].data(), n,
-                          numerator_columns(shard_parameters[k].weight.rows), config.dtype);
+        const auto exp_logits = [&](size_t k) {
+            return Tensor(t.exp_logits[k].data(), n,
+                          exp_logits_columns(shard_parameters[k].weight.rows), config.dtype);
         };
         const auto factors = [&](size_t k) {
             return Tensor(t.factors[k].data(), n, StepSizes::kFactors, DType::fp32);
@@ -195,18 +195,18 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
         for (size_t k = 0; k < shards.size(); ++k) {
             const ShardBytes bytes = output_shard_bytes(
                 device.operators(), n, h, shard_parameters[k].weight.rows, config.dtype);
-            t.numerator.push_back(storage(bytes.numerator));
+            t.exp_logits.push_back(storage(bytes.exp_logits));
             t.factors.push_back(storage(n * StepSizes::kFactors * 4));
             Storage workspace = storage(bytes.score_workspace);
-            shards[k].score(ctx, mb, x, numerator(k), all.row_range(static_cast<int64_t>(k) * n, n),
-                            workspace);
+            shards[k].score(ctx, mb, x, exp_logits(k),
+                            all.row_range(static_cast<int64_t>(k) * n, n), workspace);
         }
         std::vector<float> sum(static_cast<size_t>(n * h));
         const Storage partial_memory = storage(n * h * 4);
         const Tensor u(partial_memory.data(), n, h, DType::fp32);
         for (size_t k = 0; k < shards.size(); ++k) {
-            shards[k].combine(ctx, mb, all, static_cast<int>(k), factors(k));
-            shards[k].input_product(ctx, numerator(k), u);
+            shards[k].combine_softmax(ctx, mb, all, static_cast<int>(k), factors(k));
+            shards[k].input_product(ctx, exp_logits(k), u);
             shards[k].finish_input_gradient(ctx, mb, factors(k), u);
             const std::vector<float> partial = downloaded(device, u.as<float>(), n * h);
             for (size_t i = 0; i < sum.size(); ++i) {
@@ -256,8 +256,8 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
                 Storage workspace = storage(bytes.weight_gradient_workspace);
                 shards[k].weight_gradient(
                     ctx, mb, boundary(t.x.back()),
-                    Tensor(t.numerator[k].data(), n,
-                           numerator_columns(shard_parameters[k].weight.rows), config.dtype),
+                    Tensor(t.exp_logits[k].data(), n,
+                           exp_logits_columns(shard_parameters[k].weight.rows), config.dtype),
                     Tensor(t.factors[k].data(), n, StepSizes::kFactors, DType::fp32), workspace,
                     !begun_output);
                 begun_output = true;

@@ -9,7 +9,7 @@
 
 #include "tests/tool/run_program.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/schedule_file.hpp"
 

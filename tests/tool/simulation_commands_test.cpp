@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe simulate, timeline and explain, run as programs.
 #include "tests/tool/run_program.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/recorded_run.hpp"
@@ -233,7 +233,7 @@ Profile small_profile() {
     profile.sizes.hidden = 8;
     profile.sizes.report_bytes = 64;
     profile.sizes.stages.assign(2, {.saved = 4096, .for_weight = 1024});
-    profile.sizes.shards.assign(2, {.numerator = 3200});
+    profile.sizes.shards.assign(2, {.exp_logits = 3200});
     profile.persistent.assign(2, {.weights = 1 << 20, .gradients = 1 << 20, .optimizer = 2 << 20});
     return profile;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/check_options.hpp"
+#include "src/train/options/check_options.hpp"
 
 #include <gtest/gtest.h>
 

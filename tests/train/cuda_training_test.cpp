@@ -5,8 +5,8 @@
 #include "src/runtime/transport/transport.hpp"
 #include "src/schedule/slice_causes.hpp"
 #include "src/train/data/megatron_writer.hpp"
-#include "src/train/profile_machine.hpp"
-#include "src/train/trainer.hpp"
+#include "src/train/measure/profile_machine.hpp"
+#include "src/train/run/trainer.hpp"
 #include "tests/runtime/cuda_devices.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "tests/train/training_run.hpp"
@@ -455,7 +455,7 @@ TEST_F(CudaTraining, ProfilesPassesAndLinks) {
             }
         }
         for (const TableCosts::OpCosts& costs : profile.costs.rank_ns) {
-            for (const Op op : {Op::E, Op::G, Op::S, Op::T, Op::Norm, Op::Update}) {
+            for (const Op op : {Op::E, Op::G, Op::S, Op::T, Op::Report, Op::Update}) {
                 EXPECT_GT(costs[static_cast<size_t>(op)], 0) << traits(op).name;
             }
         }

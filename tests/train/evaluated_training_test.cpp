@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that evaluate, and runs whose batches grow, through train().
 #include "src/train/checkpoint/checkpoint_folder.hpp"
-#include "src/train/training_plan.hpp"
+#include "src/train/run/training_plan.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/choice_file.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/schedule_file.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -251,7 +251,8 @@ TEST_F(GrowingBatches, AreRefusedWhereTheyCannotBe) {
                 HasSubstr("--rampup-batch-size 2 3 8"));
     o = growing();
     o.schedule = runs_.path("six.csv");
-    write_schedule(o.schedule, generate("1f1b", {.ranks = 1, .microbatches = 6, .vocab_size = 61}));
+    write_schedule(o.schedule,
+                   make_schedule("1f1b", {.ranks = 1, .microbatches = 6, .vocab_size = 61}));
     EXPECT_THAT(message_of<AgreedError>([&] { (void)run(1, o); }),
                 HasSubstr("has 6 microbatches, --rampup-batch-size needs"));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/sequence_losses.hpp"
+#include "src/train/evaluate/sequence_losses.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
 
@@ -26,10 +26,10 @@ struct EvaluationSetup {
 template <typename Body>
 auto evaluate_on_threads(const EvaluationSetup& setup, const Body& body) {
     const Schedule schedule =
-        evaluation_schedule(generate(setup.family, {.ranks = setup.ranks,
-                                                    .microbatches = setup.microbatches,
-                                                    .vocab_mode = setup.mode,
-                                                    .vocab_size = setup.config.vocab_size}));
+        evaluation_schedule(make_schedule(setup.family, {.ranks = setup.ranks,
+                                                         .microbatches = setup.microbatches,
+                                                         .vocab_mode = setup.mode,
+                                                         .vocab_size = setup.config.vocab_size}));
     ModelPartition partition = even_partition(setup.config, schedule, setup.micro_batch_size);
     partition.training = false;
     const StepSizes sizes = step_sizes(setup.config, partition, schedule);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Event files, read by a reader of its own: frames, checksums bit by bit, protobuf fields.
-#include "src/train/event_file.hpp"
+#include "src/train/log/event_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

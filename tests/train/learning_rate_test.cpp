@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "src/train/check_options.hpp"
-#include "src/train/train_options.hpp"
+#include "src/train/options/check_options.hpp"
+#include "src/train/options/train_options.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/measure_links.hpp"
+#include "src/train/measure/measure_links.hpp"
 
 #include <gtest/gtest.h>
 

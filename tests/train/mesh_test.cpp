@@ -4,7 +4,7 @@
 #include "tests/model/model_cases.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/training_run.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <gtest/gtest.h>
 
@@ -46,10 +46,10 @@ std::vector<Cell> cells() {
 }
 
 TrainingSetup setup_of(const Cell& cell, DType dtype, bool tied, int steps) {
-    const Schedule schedule = generate(cell.schedule, {.ranks = cell.mesh.pipeline,
-                                                       .microbatches = 2,
-                                                       .vocab_mode = cell.mode,
-                                                       .vocab_size = 29});
+    const Schedule schedule = make_schedule(cell.schedule, {.ranks = cell.mesh.pipeline,
+                                                            .microbatches = 2,
+                                                            .vocab_mode = cell.mode,
+                                                            .vocab_size = 29});
     TrainingSetup setup{.config = small_family(ModelFamily::gpt2, schedule.stages + 1, 7, 29, tied),
                         .family = cell.schedule,
                         .ranks = cell.mesh.pipeline,
@@ -63,10 +63,10 @@ TrainingSetup setup_of(const Cell& cell, DType dtype, bool tied, int steps) {
 
 /// The oracle's gradients of every replica's microbatches, added up in the order of the replicas.
 std::map<std::string, std::vector<float>> expected_gradients(const TrainingSetup& setup) {
-    const Schedule schedule = generate(setup.family, {.ranks = setup.ranks,
-                                                      .microbatches = setup.microbatches,
-                                                      .vocab_mode = setup.mode,
-                                                      .vocab_size = setup.config.vocab_size});
+    const Schedule schedule = make_schedule(setup.family, {.ranks = setup.ranks,
+                                                           .microbatches = setup.microbatches,
+                                                           .vocab_mode = setup.mode,
+                                                           .vocab_size = setup.config.vocab_size});
     ModelPartition partition = even_partition(setup.config, schedule, setup.sequences);
     const Batch batch = toy_batch(setup, 1);
     std::map<std::string, std::vector<float>> sum;

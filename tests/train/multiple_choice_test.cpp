@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/multiple_choice.hpp"
+#include "src/train/evaluate/multiple_choice.hpp"
 #include "tests/model/model_run.hpp"
 #include "tests/train/data/choice_file.hpp"
 #include "tests/train/data/temp_folder.hpp"

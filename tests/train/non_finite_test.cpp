@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NaN and infinity in a weight, or only in what a step makes of good weights.
-#include "src/train/non_finite.hpp"
+#include "src/train/optimizer/non_finite.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/parameter_groups.hpp"
+#include "src/train/optimizer/parameter_groups.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/train/check_options.hpp"
+#include "src/train/options/check_options.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "vocabpipe/error.hpp"
 

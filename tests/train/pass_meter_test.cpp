@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/pass_meter.hpp"
+#include "src/train/measure/pass_meter.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,12 +12,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// F and B of stage 1, S of the shard, each for two microbatches, and a combine of 64 bytes.
+/// F and B of stage 1, S of the shard, each for two microbatches, and a combine_softmax of 64
+/// bytes.
 Program some_program() {
     Program program;
     program.passes = {{Op::F, 1, 0}, {Op::F, 1, 1}, {Op::S, 0, 0}, {Op::B, 1, 0}};
     for (uint32_t i = 0; i < 4; ++i) program.actions.push_back({.what = Do::pass, .item = i});
-    program.actions.push_back({.what = Do::combine, .lane = Lane::combine, .operand_count = 1});
+    program.actions.push_back(
+        {.what = Do::combine_softmax, .lane = Lane::local, .operand_count = 1});
     program.operands = {0};
     program.buffers = {{.bytes = 64}};
     return program;
@@ -26,12 +28,9 @@ Program some_program() {
 Span pass(uint32_t action, int64_t begin, int64_t end) {
     return {.action = action, .begin_ns = begin, .end_ns = end, .cpu_ns = (end - begin) / 2};
 }
-Span combine(int64_t begin, int64_t end) {
-    return {.action = 4,
-            .lane = Lane::combine,
-            .begin_ns = begin,
-            .end_ns = end,
-            .cpu_ns = end - begin};
+Span combine_softmax(int64_t begin, int64_t end) {
+    return {
+        .action = 4, .lane = Lane::local, .begin_ns = begin, .end_ns = end, .cpu_ns = end - begin};
 }
 
 MeasuredCosts measured(const PassMeter& meter, bool cpu_time = true) {
@@ -78,9 +77,9 @@ TEST(PassMeter, LeavesOutCombinesInTheMidstOfAPass) {
     PassMeter meter;
     const Program program = some_program();
     for (int step = 0; step < 2; ++step) {
-        meter.add_step(
-            {{pass(2, 0, 1000), combine(300, 400), combine(500, 550), combine(1100, 1110)}},
-            program, 2000);
+        meter.add_step({{pass(2, 0, 1000), combine_softmax(300, 400), combine_softmax(500, 550),
+                         combine_softmax(1100, 1110)}},
+                       program, 2000);
     }
     const MeasuredCosts costs = measured(meter);
     EXPECT_EQ(cost(costs.wall.rank_ns[0], Op::S), 850);

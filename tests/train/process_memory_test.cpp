@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/process_memory.hpp"
+#include "src/train/measure/process_memory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Profiles of this machine under a tiny model: complete, and fit for what they are made for.
-#include "src/train/profile_machine.hpp"
+#include "src/train/measure/profile_machine.hpp"
 
-#include "src/train/training_plan.hpp"
+#include "src/train/run/training_plan.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/simulate.hpp"
 
@@ -64,7 +64,7 @@ TEST(ProfileMachine, MeasuresEveryPassOfEveryStageAndShard) {
         }
         ASSERT_EQ(p.costs.rank_ns.size(), 2U);
         for (const TableCosts::OpCosts& costs : p.costs.rank_ns) {
-            for (const Op op : {Op::E, Op::G, Op::S, Op::T, Op::Norm, Op::Update}) {
+            for (const Op op : {Op::E, Op::G, Op::S, Op::T, Op::Report, Op::Update}) {
                 EXPECT_GT(costs[static_cast<size_t>(op)], 0) << family << traits(op).name;
             }
         }

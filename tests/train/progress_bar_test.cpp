@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/progress_bar.hpp"
+#include "src/train/log/progress_bar.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

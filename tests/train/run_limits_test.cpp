@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/run_limits.hpp"
+#include "src/train/run/run_limits.hpp"
 
 #include <gtest/gtest.h>
 

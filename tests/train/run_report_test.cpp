@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/run_report.hpp"
+#include "src/train/measure/run_report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

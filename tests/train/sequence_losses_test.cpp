@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses by sequence: against a model in double, and the same bits whatever the schedule.
-#include "src/train/validation_loss.hpp"
+#include "src/train/evaluate/validation_loss.hpp"
 #include "tests/model/model_run.hpp"
 #include "tests/train/evaluation_run.hpp"
 #include "vocabpipe/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/step_log.hpp"
+#include "src/train/log/step_log.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <random>
 
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
 
 namespace vocabpipe::testing {
@@ -58,10 +58,10 @@ Batch part_of(const Batch& batch, int replica, int replicas) {
 }
 
 Training train_on_threads(const TrainingSetup& setup) {
-    const Schedule schedule = generate(setup.family, {.ranks = setup.ranks,
-                                                      .microbatches = setup.microbatches,
-                                                      .vocab_mode = setup.mode,
-                                                      .vocab_size = setup.config.vocab_size});
+    const Schedule schedule = make_schedule(setup.family, {.ranks = setup.ranks,
+                                                           .microbatches = setup.microbatches,
+                                                           .vocab_mode = setup.mode,
+                                                           .vocab_size = setup.config.vocab_size});
     ModelPartition partition = even_partition(setup.config, schedule, setup.sequences);
     partition.optimizer = true;
     partition.replicas = setup.replicas;

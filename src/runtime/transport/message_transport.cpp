@@ -102,7 +102,7 @@ Ticket MessageTransport::start(const Transfer& t) {
                 }
             }
             break;
-        case Do::exchange: {
+        case Do::all_to_all: {
             const size_t mine = t.block(t.send, self).size();
             for (size_t i = 0; i < members; ++i) {
                 const auto part = t.receive.subspan(i * mine, mine);
@@ -131,7 +131,7 @@ Ticket MessageTransport::start(const Transfer& t) {
                 }
             }
             break;
-        case Do::all_gather_blocks:
+        case Do::all_gather_v:
             for (size_t i = 0; i < members; ++i) {
                 const auto part = t.block(t.receive, i);
                 if (i == self) {
@@ -146,8 +146,8 @@ Ticket MessageTransport::start(const Transfer& t) {
             start_reduce(ticket, t);
             break;
         case Do::pass:
-        case Do::combine:
-        case Do::fold:
+        case Do::combine_softmax:
+        case Do::ordered_sum:
             break;
     }
     return ticket;

@@ -35,8 +35,8 @@ struct Transfer {
     DType type = DType::fp32;  ///< of the elements; for reduce
     std::span<const std::byte> send;
     std::span<std::byte> receive;
-    /// Bytes where each member's block begins, in `send` (exchange) or in `receive` (gather: the
-    /// root's; all_gather_blocks). Group size + 1 entries.
+    /// Bytes where each member's block begins, in `send` (all_to_all) or in `receive` (gather: the
+    /// root's; all_gather_v). Group size + 1 entries.
     std::span<const int64_t> block_begin;
     /// Where it ends; empty: where the next one begins.
     std::span<const int64_t> block_end;
@@ -54,7 +54,7 @@ struct Transfer {
 using Ticket = uint32_t;
 
 /// Moves bytes. Starts never block; completion is seen by test(). Ordered reductions are built by
-/// lowering from exchange, fold and gather, so that every transport gives the same bits.
+/// lowering from all_to_all, ordered_sum and gather, so that every transport gives the same bits.
 class Transport {
 public:
     virtual ~Transport() = default;

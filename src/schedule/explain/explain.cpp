@@ -37,7 +37,7 @@ std::string_view to_string(Cause cause) {
         case Cause::compute:
             return "compute";
         case Cause::local:
-            return "combine and fold";
+            return "combine_softmax, ordered_sum";
         case Cause::transfer:
             return "transfer";
         case Cause::collective:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/files/cell.hpp"
 #include "src/schedule/files/csv_header.hpp"
-#include "src/schedule/files/strict_json.hpp"
 #include "src/schedule/files/tokens.hpp"
 #include "src/schedule/files/user_schedule.hpp"
+#include "src/support/strict_json.hpp"
 #include "vocabpipe/schedule_file.hpp"
 
 #include <utility>

@@ -4,9 +4,9 @@
 // that costs nothing.
 #include "vocabpipe/profile.hpp"
 
-#include "src/schedule/files/strict_json.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
+#include "src/support/strict_json.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -29,16 +29,20 @@ constexpr int64_t kMostBytes = int64_t{1} << 50;  // sums over a step stay in 64
 constexpr int64_t kMostCount = int64_t{1} << 40;
 
 constexpr std::array kStageOps{Op::F, Op::B, Op::I, Op::W, Op::R};
-constexpr std::array kRankOps{Op::E, Op::G, Op::S, Op::T, Op::Reduce, Op::Norm, Op::Update};
-constexpr std::array kLinks{Do::send, Do::broadcast, Do::all_gather, Do::exchange, Do::gather};
+constexpr std::array kRankOps{Op::E, Op::G, Op::S, Op::T, Op::Reduce, Op::Report, Op::Update};
+constexpr std::array kLinks{Do::send, Do::broadcast, Do::all_gather, Do::all_to_all, Do::gather};
 constexpr int64_t kMostSlowdown = 1'000'000;  // a thousand times as long
 constexpr std::array kAlgorithms{
     std::pair{CollectiveAlgorithm::linear, "linear"}, std::pair{CollectiveAlgorithm::ring, "ring"},
     std::pair{CollectiveAlgorithm::tree, "tree"}, std::pair{CollectiveAlgorithm::direct, "direct"}};
+/// Keys of files that were written before these had the names that others use.
+constexpr std::array kOlderNames{StrictJson::OlderName{"exchange", "all_to_all"},
+                                 StrictJson::OlderName{"numerator", "exp_logits"},
+                                 StrictJson::OlderName{"Norm", "Report"}};
 constexpr std::array kCollectives{std::pair{"broadcast", &CollectiveAlgorithms::broadcast},
                                   std::pair{"all_gather", &CollectiveAlgorithms::all_gather},
                                   std::pair{"gather", &CollectiveAlgorithms::gather},
-                                  std::pair{"exchange", &CollectiveAlgorithms::exchange}};
+                                  std::pair{"all_to_all", &CollectiveAlgorithms::all_to_all}};
 constexpr std::array kBarriers{std::pair{Barriers::in_line, "in_line"},
                                std::pair{Barriers::one, "one"}, std::pair{Barriers::two, "two"}};
 
@@ -64,7 +68,7 @@ constexpr std::array kStageBytes{
                                kMostBytes},
 };
 constexpr std::array kShardBytes{
-    Field<ShardBytes, int64_t>{"numerator", &ShardBytes::numerator, kMostBytes},
+    Field<ShardBytes, int64_t>{"exp_logits", &ShardBytes::exp_logits, kMostBytes},
     Field<ShardBytes, int64_t>{"score_workspace", &ShardBytes::score_workspace, kMostBytes},
     Field<ShardBytes, int64_t>{"weight_gradient_workspace", &ShardBytes::weight_gradient_workspace,
                                kMostBytes},
@@ -205,7 +209,7 @@ json to_json(const CollectiveAlgorithms& algorithms) {
 }
 
 CollectiveAlgorithms read_algorithms(const StrictJson& from) {
-    from.only({"broadcast", "all_gather", "gather", "exchange"});
+    from.only({"broadcast", "all_gather", "gather", "all_to_all"});
     CollectiveAlgorithms algorithms;
     for (const auto& [key, member] : kCollectives) {
         algorithms.*member =
@@ -350,7 +354,7 @@ double recompute_ns_per_layer(const Profile& profile, Recompute recompute,
 }
 
 Profile parse_profile(std::string_view text, const std::string& name) {
-    const StrictJson root = StrictJson::parse(text, name);
+    const StrictJson root = StrictJson::parse(text, name, kOlderNames);
     if (!root.has("vocabpipe_profile")) {
         root.fail(
             "is not a profile: \"vocabpipe_profile\" is missing; make one with vocabpipe "
@@ -390,7 +394,10 @@ Profile parse_profile(std::string_view text, const std::string& name) {
     for (const StrictJson& entry : root.at("links").items(kMostLinks)) {
         entry.only({"what", "ranks", "bytes", "ns"});
         LinkSample& link = p.links.emplace_back();
-        link.what = read_name(entry.at("what"), kLinks, [](Do what) { return to_string(what); });
+        const StrictJson what = entry.at("what");
+        link.what = what.text() == "exchange"
+                        ? Do::all_to_all
+                        : read_name(what, kLinks, [](Do one) { return to_string(one); });
         link.ranks = static_cast<int>(entry.at("ranks").integer(2, INT32_MAX));
         link.bytes = entry.at("bytes").integer(0, kMostBytes);
         link.ns = entry.at("ns").integer(0, kMostNs);

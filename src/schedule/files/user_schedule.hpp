@@ -9,7 +9,7 @@
 namespace vocabpipe::files {
 
 /// The highest numbers that a pass can have: stages as in Pass::stage and validate(), microbatches
-/// as in generate().
+/// as in make_schedule().
 inline constexpr uint32_t kLastStage = 65534;
 inline constexpr uint32_t kLastMicrobatch = (1U << 24) - 1;
 

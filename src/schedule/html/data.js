@@ -2,7 +2,7 @@
 // The runs: columns of integers, one entry per slice, sorted by rank, lane and begin.
 'use strict';
 
-const kLanes = ['compute', 'forward', 'backward', 'collective', 'combine'];
+const kLanes = ['compute', 'forward', 'backward', 'collective', 'local'];
 const kCompute = 0, kCombine = 4;
 
 function decodeRun(raw) {

@@ -14,7 +14,7 @@ const kKinds = [
   {text: 'S output layer forward', colour: [149, 108, 200]},
   {text: 'T output layer backward', colour: [214, 103, 163]},
   {text: 'end of step', colour: [140, 97, 60]},
-  {text: 'combine, fold', colour: [214, 188, 60]},
+  {text: 'combine_softmax, ordered_sum', colour: [214, 188, 60]},
   {text: 'communication', colour: [130, 142, 160]},
 ];
 const kPurposeColours = [[114, 147, 203], [225, 151, 76], [177, 126, 200], [132, 186, 91],

@@ -271,7 +271,7 @@ private:
         const bool converts = reduction.partial != reduction.result;
         const uint32_t total =
             converts ? buffer(root, sizes_.tokens * reduction.cols * size_of(reduction.partial),
-                              Purpose::exchange)
+                              Purpose::partial_sums)
                      : sum;
         const uint16_t members = group({owners, root});
         const uint32_t node = add_node(Lane::collective);
@@ -284,8 +284,8 @@ private:
         }
         if (!converts) return node;
         const uint16_t alone = group({{root}, -1});
-        const uint32_t conversion = add_node(Lane::combine);
-        Part& part = add_part(conversion, root, Do::fold, microbatch, {total, sum});
+        const uint32_t conversion = add_node(Lane::local);
+        Part& part = add_part(conversion, root, Do::ordered_sum, microbatch, {total, sum});
         part.group = alone;
         part.reduction = kOutputConversion;
         edge(node, conversion);
@@ -310,9 +310,9 @@ private:
                 blocks[i] = buffer(owners[i],
                                    static_cast<int64_t>(owners.size()) * rows * reduction.cols *
                                        size_of(reduction.partial),
-                                   Purpose::exchange);
+                                   Purpose::partial_sums);
                 Part& part =
-                    add_part(node, owners[i], Do::exchange, microbatch, {partial[i], blocks[i]});
+                    add_part(node, owners[i], Do::all_to_all, microbatch, {partial[i], blocks[i]});
                 part.group = members;
                 part.reduction = which;
                 edge(producer[i], node);
@@ -325,9 +325,10 @@ private:
                 const int64_t bytes = reduction.rows(static_cast<int>(i)) * reduction.cols *
                                       size_of(reduction.result);
                 const uint32_t out =
-                    at_root_only ? sum : buffer(owners[i], bytes, Purpose::exchange);
-                const uint32_t node = add_node(Lane::combine);
-                Part& part = add_part(node, owners[i], Do::fold, microbatch, {blocks[i], out});
+                    at_root_only ? sum : buffer(owners[i], bytes, Purpose::partial_sums);
+                const uint32_t node = add_node(Lane::local);
+                Part& part =
+                    add_part(node, owners[i], Do::ordered_sum, microbatch, {blocks[i], out});
                 part.group = members;
                 part.reduction = which;
                 edge(ready[i], node);
@@ -363,7 +364,7 @@ private:
         std::vector<uint32_t> partial;
         std::vector<uint32_t> producer;
         for (const int rank : input_owners_) {
-            partial.push_back(direct ? x : buffer(rank, boundary_bytes_, Purpose::exchange));
+            partial.push_back(direct ? x : buffer(rank, boundary_bytes_, Purpose::partial_sums));
             producer.push_back(rank_node(Op::E, rank, j));
             set_operands(producer.back(), {partial.back()});
         }
@@ -423,7 +424,7 @@ private:
         const int64_t gradient_bytes = sizes_.tokens * sizes_.hidden * 4;
 
         struct Shard {
-            uint32_t score, numerator, statistics, all, gradient, factors, combine;
+            uint32_t score, exp_logits, statistics, all, gradient, factors, combine;
         };
         std::vector<Shard> shards(owners);
         for (size_t i = 0; i < owners; ++i) {
@@ -431,12 +432,12 @@ private:
             const ShardBytes& bytes = sizes_.shards[static_cast<size_t>(rank)];
             Shard& shard = shards[i];
             shard.score = rank_node(Op::S, rank, j);
-            shard.numerator = buffer(rank, bytes.numerator, Purpose::vocabulary);
+            shard.exp_logits = buffer(rank, bytes.exp_logits, Purpose::vocabulary);
             shard.statistics = buffer(rank, statistics_bytes, Purpose::vocabulary);
             shard.gradient =
                 backward_ ? buffer(rank, gradient_bytes, Purpose::vocabulary) : kNoBuffer;
             edge(rank == last_rank_ ? last_forward : c0, shard.score);
-            set_operands(shard.score, {copies[i], shard.numerator, shard.statistics,
+            set_operands(shard.score, {copies[i], shard.exp_logits, shard.statistics,
                                        one_barrier ? shard.gradient : kNoBuffer,
                                        buffer(rank, bytes.score_workspace, Purpose::workspace)});
             shard.all = shard.statistics;
@@ -466,8 +467,9 @@ private:
             shard.factors =
                 backward_ ? buffer(rank, factors_bytes, Purpose::vocabulary) : kNoBuffer;
             const uint32_t in_combine = one_barrier ? shard.gradient : kNoBuffer;
-            shard.combine = add_node(Lane::combine);
-            add_part(shard.combine, rank, Do::combine, j, {shard.all, shard.factors, in_combine})
+            shard.combine = add_node(Lane::local);
+            add_part(shard.combine, rank, Do::combine_softmax, j,
+                     {shard.all, shard.factors, in_combine})
                 .group = members;
             edge(owners > 1 ? c1 : shard.score, shard.combine);
             if (!backward_) continue;
@@ -475,7 +477,7 @@ private:
             edge(shard.combine, backward);
             set_operands(
                 backward,
-                {copies[i], shard.numerator, shard.factors,
+                {copies[i], shard.exp_logits, shard.factors,
                  one_barrier ? kNoBuffer : shard.gradient,
                  buffer(rank, sizes_.shards[static_cast<size_t>(rank)].weight_gradient_workspace,
                         Purpose::workspace)});
@@ -565,9 +567,9 @@ private:
             reports.push_back(buffer(rank, sizes_.report_bytes, Purpose::report));
             const std::vector<uint32_t> reduced =
                 sizes_.replicas == 1 ? std::vector<uint32_t>{} : reduce_over_replicas(rank);
-            norms.push_back(append_pass(rank, {.op = Op::Norm}));
+            norms.push_back(append_pass(rank, {.op = Op::Report}));
             set_operands(norms.back(), {reports.back()});
-            for (const uint32_t fold : reduced) edge(fold, norms.back());
+            for (const uint32_t sum : reduced) edge(sum, norms.back());
         }
         uint32_t gathered = kNoNode;
         std::vector<uint32_t> all = reports;
@@ -661,7 +663,7 @@ private:
         std::stable_sort(order.begin(), order.end(), [&](uint16_t a, uint16_t b) {
             return last_gradient_of(rank, buckets[a]) < last_gradient_of(rank, buckets[b]);
         });
-        std::vector<uint32_t> folds;
+        std::vector<uint32_t> sums;
         for (const uint16_t b : order) {
             const GradientBucket& bucket = buckets[b];
             const int64_t elements = bucket.first.back() - bucket.first.front();
@@ -677,23 +679,23 @@ private:
                 const uint32_t theirs =
                     blocks_buffer(rank, sizes_.replicas, Buffer::Space::arena, reduction, 4);
                 const uint32_t node = add_node(Lane::collective);
-                Part& exchange = add_part(node, rank, Do::exchange, b, {mine, theirs});
-                exchange.group = replicas;
-                exchange.reduction = reduction;
+                Part& blocks = add_part(node, rank, Do::all_to_all, b, {mine, theirs});
+                blocks.group = replicas;
+                blocks.reduction = reduction;
                 edge(last_gradient_of(rank, bucket), node);
                 // Two pieces at a time have room.
-                if (folds.size() >= 2) edge(folds[folds.size() - 2], node);
+                if (sums.size() >= 2) edge(sums[sums.size() - 2], node);
                 const uint32_t sum =
                     own_block(rank, b, Buffer::Space::bucket_gradients, reduction, 4);
-                const uint32_t fold = add_node(Lane::combine);
-                Part& adds = add_part(fold, rank, Do::fold, b, {theirs, sum});
+                const uint32_t add = add_node(Lane::local);
+                Part& adds = add_part(add, rank, Do::ordered_sum, b, {theirs, sum});
                 adds.group = replicas;
                 adds.reduction = reduction;
-                edge(node, fold);
-                folds.push_back(fold);
+                edge(node, add);
+                sums.push_back(add);
             }
         }
-        return folds;
+        return sums;
     }
 
     /// What every replica has updated, to all of them.
@@ -710,7 +712,7 @@ private:
             const uint32_t mine =
                 own_block(rank, b, Buffer::Space::bucket_weights, reduction, width);
             const uint32_t node = add_node(Lane::collective);
-            Part& part = add_part(node, rank, Do::all_gather_blocks, b, {mine, all});
+            Part& part = add_part(node, rank, Do::all_gather_v, b, {mine, all});
             part.group = replicas;
             part.reduction = reduction;
             edge(update, node);

@@ -24,7 +24,7 @@ struct Part {
     std::array<uint32_t, 7> operands{};
 };
 
-/// A pass, a local combine or fold, or a communication with all its participants.
+/// A pass, a local combine_softmax or ordered_sum, or a communication with all its participants.
 struct Node {
     uint32_t first_part = 0;
     uint32_t part_count = 0;

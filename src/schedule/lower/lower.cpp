@@ -19,7 +19,7 @@ using lowering::Node;
 using lowering::Part;
 using lowering::Place;
 
-/// Mixes the numbers that make up a program, in order (multiply and fold, 64 bits at a time).
+/// Mixes the numbers that make up a program, in order (multiply and shift, 64 bits at a time).
 class Hash {
 public:
     template <typename T>

@@ -34,7 +34,7 @@ private:
     template <typename Visit>
     void each(const Node& node, Visit&& visit) {
         if (node.lane == Lane::compute || order_ == CommunicationOrder::lanes) return;
-        const bool shares = order_ == CommunicationOrder::serial && node.lane != Lane::combine;
+        const bool shares = order_ == CommunicationOrder::serial && node.lane != Lane::local;
         const auto lane = static_cast<size_t>(shares ? Lane::collective : node.lane);
         for (uint32_t p = node.first_part; p < node.first_part + node.part_count; ++p) {
             visit(until_ns_[flow_.parts[p].rank * static_cast<size_t>(kLanes) + lane]);

@@ -65,7 +65,7 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     if (first) joint.each = bytes;
     joint.first_operands += bytes;
     joint.second_operands += all;
-    const bool uneven = joint.what == Do::gather || joint.what == Do::all_gather_blocks;
+    const bool uneven = joint.what == Do::gather || joint.what == Do::all_gather_v;
     if ((!uneven && bytes != joint.each) ||
         (joint.what == Do::all_gather && all != joint.each * group->ranks.size())) {
         return rank + " has other sizes than rank " + std::to_string(joint.first_rank) + " in " +
@@ -78,13 +78,13 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
 std::optional<uint64_t> received_by_all(const Joint& joint) {
     const auto members = static_cast<uint64_t>(joint.group->ranks.size());
     switch (joint.what) {
-        case Do::exchange:
+        case Do::all_to_all:
             return joint.each * members;
         case Do::reduce:
             return joint.each;
         case Do::gather:
             return joint.first_operands;
-        case Do::all_gather_blocks:
+        case Do::all_gather_v:
             return joint.first_operands * members;
         default:
             return std::nullopt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/model_config_file.hpp"
 
-#include "src/schedule/files/strict_json.hpp"
+#include "src/support/strict_json.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/input_file.hpp"
 #include "src/train/checkpoint/model_config_keys.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/schedule/files/strict_json.hpp"
+#include "src/support/strict_json.hpp"
 #include "vocabpipe/rope.hpp"
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/tensor_folder.hpp"
 
-#include "src/schedule/files/strict_json.hpp"
+#include "src/support/strict_json.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <filesystem>

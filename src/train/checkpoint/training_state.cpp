@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/training_state.hpp"
 
-#include "src/schedule/files/strict_json.hpp"
+#include "src/support/strict_json.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
 #include "vocabpipe/error.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/embedding.hpp"
 
-#include "kernels/cuda/fold.hpp"
 #include "kernels/cuda/memory.hpp"
+#include "kernels/cuda/ordered_sum.hpp"
 #include "kernels/reference/embedding.hpp"
-#include "kernels/reference/fold.hpp"
+#include "kernels/reference/ordered_sum.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 
 namespace vocabpipe::kernels::test {
@@ -185,8 +185,8 @@ TEST_P(FoldRows, AddsTheBlocksInOrder) {
             const DeviceMatrix device_blocks(device, blocks);
             const DeviceMatrix out(device, Matrix(7, c.width, to, c.gap));
             Matrix expected(7, c.width, to, c.gap);
-            cuda::fold_rows(device.context(), device_blocks, count, out);
-            reference::fold_rows(host, blocks.view(), count, expected.view());
+            cuda::ordered_sum(device.context(), device_blocks, count, out);
+            reference::ordered_sum(host, blocks.view(), count, expected.view());
             const Matrix actual = out.download();
             EXPECT_TRUE(actual.same_bits(expected));
             EXPECT_TRUE(actual.gaps_are_intact());

@@ -5,7 +5,7 @@
 // and bounds follow from the two tensors that are stored in it.
 #include "kernels/cuda/vocabulary.hpp"
 
-#include "kernels/host/fold.hpp"
+#include "kernels/host/ordered_sum.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/vocabulary_oracle.hpp"
 #include "vocabpipe/error.hpp"
@@ -21,7 +21,7 @@ struct Mode {
 };
 
 struct Outputs {
-    std::vector<Matrix> numerators;
+    std::vector<Matrix> exp_logits;
     Matrix statistics;
     std::vector<Matrix> factors;
     Result result;
@@ -47,12 +47,12 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
     const DeviceMatrix statistics(device, Matrix(static_cast<int64_t>(shard_rows.size()) * tokens,
                                                  kStatistics, DType::fp32, mode.gap));
     std::vector<VocabularyShard> shards;
-    std::vector<DeviceMatrix> w, numerators, u, factors;
+    std::vector<DeviceMatrix> w, exp_logits, u, factors;
     int64_t first = 0;
     for (const int64_t rows : shard_rows) {
         shards.push_back({.first_row = first, .rows = rows, .vocab_size = problem.vocab()});
         w.emplace_back(device, rows_of(problem.w, first, rows, mode.gap));
-        numerators.emplace_back(device, Matrix(tokens, rows, mode.type, mode.gap));
+        exp_logits.emplace_back(device, Matrix(tokens, rows, mode.type, mode.gap));
         factors.emplace_back(device, Matrix(tokens, 2, DType::fp32, mode.gap));
         u.emplace_back(device, Matrix(tokens, hidden, DType::fp32, mode.gap));
         first += rows;
@@ -60,9 +60,9 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
     for (size_t k = 0; k < shards.size(); ++k) {
         const DeviceBytes space = workspace_for_score(tokens, shards[k].rows, mode);
         cuda::vocabulary_score(
-            ctx, x, w[k], labels, shards[k], problem.options, numerators[k],
+            ctx, x, w[k], labels, shards[k], problem.options, exp_logits[k],
             statistics.view().row_range(static_cast<int64_t>(k) * tokens, tokens), space);
-        if (!mode.two_barriers) cuda::vocabulary_input_product(ctx, numerators[k], w[k], u[k]);
+        if (!mode.two_barriers) cuda::vocabulary_input_product(ctx, exp_logits[k], w[k], u[k]);
         device.finish();
     }
     Outputs out{
@@ -86,7 +86,7 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
         const DeviceBytes space(static_cast<size_t>(
             cuda::vocabulary_weight_gradient_workspace_bytes(tokens, hidden, mode.type)));
         const DeviceMatrix dw(device, Matrix(shards[k].rows, hidden, DType::fp32, mode.gap));
-        cuda::vocabulary_weight_gradient(ctx, x, numerators[k], factors[k], labels, g, shards[k],
+        cuda::vocabulary_weight_gradient(ctx, x, exp_logits[k], factors[k], labels, g, shards[k],
                                          problem.options, dw, false, space);
         const Matrix rows = dw.download();
         EXPECT_TRUE(rows.gaps_are_intact());
@@ -95,7 +95,7 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
                 out.result.dw.set(shards[k].first_row + j, i, rows.get(j, i));
             }
         }
-        if (mode.two_barriers) cuda::vocabulary_input_product(ctx, numerators[k], w[k], u[k]);
+        if (mode.two_barriers) cuda::vocabulary_input_product(ctx, exp_logits[k], w[k], u[k]);
         const DeviceBytes sums(
             static_cast<size_t>(cuda::vocabulary_input_gradient_workspace_bytes(hidden)));
         cuda::vocabulary_input_gradient(ctx, u[k], factors[k], w[k], labels, g, shards[k],
@@ -112,9 +112,9 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
                 out.result.dx.set(n, i, dx[static_cast<size_t>(n * hidden + i)]);
             }
         }
-        out.numerators.push_back(numerators[k].download());
+        out.exp_logits.push_back(exp_logits[k].download());
         out.factors.push_back(factors[k].download());
-        EXPECT_TRUE(out.numerators[k].gaps_are_intact());
+        EXPECT_TRUE(out.exp_logits[k].gaps_are_intact());
         EXPECT_TRUE(out.factors[k].gaps_are_intact());
     }
     EXPECT_TRUE(out.statistics.gaps_are_intact());
@@ -181,15 +181,15 @@ class VocabularyWorkspace : public OnDevice {};
 TEST_F(VocabularyWorkspace, IsAtMostAQuarterOfALargeBf16NumeratorInSAndInT) {
     for (const int64_t tokens : {1, 512, 4096, 5000, 32768}) {
         for (const int64_t rows : {16384, 32768, 50257, 131072, 151936}) {
-            const int64_t numerator = 2 * tokens * rows;
+            const int64_t exp_logits = 2 * tokens * rows;
             const int64_t score = cuda::vocabulary_score_workspace_bytes(tokens, rows, DType::bf16);
             constexpr int64_t kLeast = int64_t{32} << 20;
-            EXPECT_LE(score, std::max(numerator / 4, kLeast)) << tokens << " tokens, " << rows;
+            EXPECT_LE(score, std::max(exp_logits / 4, kLeast)) << tokens << " tokens, " << rows;
             // No smaller than needed: halving it would cost efficiency.
-            EXPECT_GE(2 * score, std::min(std::max(numerator / 4, kLeast), 2 * numerator));
+            EXPECT_GE(2 * score, std::min(std::max(exp_logits / 4, kLeast), 2 * exp_logits));
             EXPECT_LE(
                 cuda::vocabulary_weight_gradient_workspace_bytes(tokens, rows / 4, DType::bf16),
-                numerator / 4);
+                exp_logits / 4);
         }
     }
     EXPECT_EQ(cuda::vocabulary_input_gradient_workspace_bytes(4096), 0);
@@ -295,7 +295,7 @@ TEST_F(VocabularyScore, StoresAnExactZeroForTheLabelAndSumsUnroundedExponentials
         for (const DType type : {DType::fp32, DType::bf16}) {
             const Problem problem = random_problem(14, 7, 16, 3000, type, 2, options);
             const Outputs out = run_shards(problem, {1500, 1500}, {.type = type});
-            expect_exact_statistics_of_halves(problem, out.numerators, out.statistics);
+            expect_exact_statistics_of_halves(problem, out.exp_logits, out.statistics);
         }
     }
 }
@@ -355,7 +355,7 @@ TEST_F(Vocabulary, WeightGradientAddsToWhatIsThereAndRepeatedLabelsInOrder) {
     Device device;
     const int64_t tokens = 40, rows = 10, hidden = 9;
     Matrix x = Matrix::random(tokens, hidden, DType::fp32, 5, 0.5, 1.0);
-    const Matrix numerator = Matrix::random(tokens, rows, DType::fp32, 6, 0.0, 1.0);
+    const Matrix exp_logits = Matrix::random(tokens, rows, DType::fp32, 6, 0.0, 1.0);
     const Matrix factors = Matrix::random(tokens, 2, DType::fp32, 7, 0.1, 1.0);
     std::vector<int32_t> labels;
     std::vector<float> g(static_cast<size_t>(tokens), 1.0F);
@@ -365,16 +365,16 @@ TEST_F(Vocabulary, WeightGradientAddsToWhatIsThereAndRepeatedLabelsInOrder) {
     const VocabularyShard shard{.first_row = 100, .rows = rows, .vocab_size = 200};
     const Matrix before = Matrix::random(rows, hidden, DType::fp32, 8, 0.0, 1.0);
     const DeviceMatrix dw(device, before);
-    const DeviceMatrix xs(device, x), numerators(device, numerator), row_factors(device, factors);
+    const DeviceMatrix xs(device, x), on_device(device, exp_logits), row_factors(device, factors);
     const DeviceArray<int32_t> device_labels(device, labels);
     const DeviceArray<float> device_g(device, g);
     const DeviceBytes space(static_cast<size_t>(
         cuda::vocabulary_weight_gradient_workspace_bytes(tokens, hidden, DType::fp32)));
-    cuda::vocabulary_weight_gradient(device.context(), xs, numerators, row_factors, device_labels,
+    cuda::vocabulary_weight_gradient(device.context(), xs, on_device, row_factors, device_labels,
                                      device_g, shard, {}, dw, true, space);
     Context host({.poll = {}});
     Matrix expected = before.as(DType::fp64);
-    reference::vocabulary_weight_gradient(host, x.as(DType::fp64).view(), numerator.view(),
+    reference::vocabulary_weight_gradient(host, x.as(DType::fp64).view(), exp_logits.view(),
                                           factors.view(), labels, g, shard, {}, expected.view(),
                                           true, {});
     expect_close(dw.download(), expected,

@@ -3,13 +3,14 @@
 #include <cstdio>
 
 #include "vocabpipe/device_spec.hpp"
-#include "vocabpipe/generate.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/simulate.hpp"
 
 int main() {
     using namespace vocabpipe;
-    const Schedule schedule = generate("zb-h1", {.ranks = 4, .microbatches = 8, .vocab_size = 64});
+    const Schedule schedule =
+        make_schedule("zb-h1", {.ranks = 4, .microbatches = 8, .vocab_size = 64});
     StepSizes sizes{.tokens = 64, .hidden = 16};
     sizes.stages.resize(4);
     sizes.shards.resize(4);

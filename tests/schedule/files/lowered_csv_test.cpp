@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's lowered files (compute_comms): communication is checked, then inferred anew.
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include "tests/schedule/files/parse.hpp"
 
@@ -155,7 +155,7 @@ TEST(LoweredCsv, OfPyTorchAreReadAndWrittenCellByCell) {
         text << std::ifstream(path).rdbuf();
         const Schedule schedule = read_schedule(path).schedule;
         EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::lowered), text.str());
-        const Schedule ours = generate(
+        const Schedule ours = make_schedule(
             torch.family, {.ranks = 2, .microbatches = torch.microbatches, .vocab_size = 2});
         EXPECT_EQ(print_schedule_csv(ours, CsvDialect::lowered), text.str());
     }

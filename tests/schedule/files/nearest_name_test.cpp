@@ -2,7 +2,7 @@
 #include "src/support/nearest_name.hpp"
 
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

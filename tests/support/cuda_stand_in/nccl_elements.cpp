@@ -29,7 +29,7 @@ struct Bf16 {
 };
 
 template <typename Number>
-Number combine(Number a, Number b, ncclRedOp_t op) {
+Number combine_softmax(Number a, Number b, ncclRedOp_t op) {
     switch (op) {
         case ncclProd:
             return static_cast<Number>(a * b);
@@ -117,9 +117,9 @@ void accumulate(void* into, const void* from, size_t count, ncclDataType_t type,
             const T other = element<T>(from, i);
             if constexpr (std::is_same_v<T, Bf16>) {
                 return Bf16::round(
-                    combine(static_cast<float>(value), static_cast<float>(other), op));
+                    combine_softmax(static_cast<float>(value), static_cast<float>(other), op));
             } else {
-                return combine(value, other, op);
+                return combine_softmax(value, other, op);
             }
         });
     });

@@ -17,7 +17,7 @@
 #include "src/runtime/transport/transport.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
-#include "src/train/training_plan.hpp"
+#include "src/train/run/training_plan.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/file_size_limit.hpp"

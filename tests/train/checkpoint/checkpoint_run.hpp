@@ -2,7 +2,7 @@
 // Training runs on threads of the test, through train(), that save and load.
 #pragma once
 
-#include "src/train/trainer.hpp"
+#include "src/train/run/trainer.hpp"
 #include "tests/train/data/temp_folder.hpp"
 
 #include <map>

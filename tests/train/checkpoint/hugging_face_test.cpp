@@ -15,7 +15,7 @@
 #include "tests/train/checkpoint/hugging_face_models.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 namespace vocabpipe::testing {
 namespace {
@@ -41,7 +41,7 @@ std::pair<std::string, int64_t> stored_row(const ModelConfig& c, std::string nam
 /// A rank of a world of two that holds what it loaded, and where that must have been in the file.
 void expect_loaded(const std::string& folder, ModelConfig config, DType dtype, VocabMode mode) {
     config.dtype = dtype;
-    const Schedule schedule = generate(
+    const Schedule schedule = make_schedule(
         "1f1b",
         {.ranks = 2, .microbatches = 2, .vocab_mode = mode, .vocab_size = config.vocab_size});
     const std::unique_ptr<Device> device = make_host_device();

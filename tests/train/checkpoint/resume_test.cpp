@@ -16,7 +16,7 @@
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/generate.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 namespace vocabpipe::testing {
 namespace {

@@ -35,7 +35,7 @@ public:
         check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
         name_ = std::string(properties.name) + " (cuda:" + std::to_string(ordinal_) + ")";
         queues_[static_cast<size_t>(Lane::compute)] = queue(Lane::compute, pass_workspace_);
-        queues_[static_cast<size_t>(Lane::combine)] = queue(Lane::combine, combine_workspace_);
+        queues_[static_cast<size_t>(Lane::local)] = queue(Lane::local, combine_workspace_);
         engine_.use(queues_[static_cast<size_t>(Lane::compute)]);
         engine_.leave_multiprocessors(options_.left_multiprocessors.value_or(0));
         if (!options_.product_choices.empty()) {

@@ -91,7 +91,7 @@ void CudaLanes::read_times(std::span<Span> spans) {
     for (Span& span : spans) {
         span.begin_ns = ns(marks_[span.action].begin);
         span.end_ns = ns(marks_[span.action].end);
-        const bool computes = span.lane == Lane::compute || span.lane == Lane::combine;
+        const bool computes = span.lane == Lane::compute || span.lane == Lane::local;
         span.cpu_ns = computes ? span.end_ns - span.begin_ns : 0;
     }
 }

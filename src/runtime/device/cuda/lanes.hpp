@@ -12,8 +12,8 @@
 
 namespace vocabpipe::cuda {
 
-/// A stream per lane. Passes have the lowest priority: a message or a combine that is ready goes
-/// first, because other ranks wait for it and it takes few multiprocessors.
+/// A stream per lane. Passes have the lowest priority: a message or a combine_softmax that is ready
+/// goes first, because other ranks wait for it and it takes few multiprocessors.
 struct LaneStreams {
     LaneStreams();
     [[nodiscard]] cudaStream_t of(Lane lane) const {

@@ -200,8 +200,8 @@ void NcclTransport::prepare(const std::vector<Program>& programs) {
     std::set<Route> routes;  // of all ranks, in one order on all of them
     for (const Program& program : programs) {
         for (const Action& action : program.actions) {
-            if (action.what == Do::pass || action.what == Do::combine || action.what == Do::fold ||
-                action.what == Do::receive) {
+            if (action.what == Do::pass || action.what == Do::combine_softmax ||
+                action.what == Do::ordered_sum || action.what == Do::receive) {
                 continue;
             }
             const Group& group = program.groups[action.group];
@@ -223,7 +223,7 @@ void NcclTransport::prepare(const std::vector<Program>& programs) {
     for (const Route& route : routes) {
         if (connected_.insert(route).second) connect(route);
     }
-    wait_for_streams("the first exchange over every connection");
+    wait_for_streams("the first message over every connection");
 }
 
 /// One byte per member.
@@ -251,7 +251,7 @@ void NcclTransport::connect(const Route& route) {
         t.receive = theirs.first(1);
     } else if (what == Do::broadcast) {
         t.receive = one;
-    } else if (what == Do::exchange) {
+    } else if (what == Do::all_to_all) {
         t.send = mine;
     } else if (what == Do::reduce) {
         t.type = DType::fp32;
@@ -328,7 +328,7 @@ void NcclTransport::launch(const Transfer& t) {
         if (t.what != Do::broadcast) copy(t.send, t.receive, stream);
         return;
     }
-    if (t.what == Do::exchange || t.what == Do::gather || t.what == Do::all_gather_blocks) {
+    if (t.what == Do::all_to_all || t.what == Do::gather || t.what == Do::all_gather_v) {
         launch_blocks(t, communicator_of(t.channel, t.ranks, false));
         return;
     }
@@ -362,12 +362,12 @@ void NcclTransport::launch(const Transfer& t) {
                                    member_of(t.ranks, t.root), comm, stream),
                         "ncclReduce", rank(), comm);
             break;
-        case Do::exchange:
+        case Do::all_to_all:
         case Do::gather:
-        case Do::all_gather_blocks:
+        case Do::all_gather_v:
         case Do::pass:
-        case Do::combine:
-        case Do::fold:
+        case Do::combine_softmax:
+        case Do::ordered_sum:
             return;
     }
     in_progress_ = &communicator;
@@ -398,7 +398,7 @@ void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communica
             ncclRecv(bytes.data(), bytes.size(), ncclUint8, static_cast<int>(from), comm, stream),
             "ncclRecv", rank(), comm);
     };
-    if (t.what == Do::exchange) {
+    if (t.what == Do::all_to_all) {
         const size_t mine = t.block(t.send, self).size();
         for (size_t i = 0; i < t.ranks.size(); ++i) {
             const auto theirs = t.block(t.send, i);
@@ -418,7 +418,7 @@ void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communica
             if (i == self) {
                 copy(t.send, part, stream);
             } else {
-                if (t.what == Do::all_gather_blocks) send(t.send, i);
+                if (t.what == Do::all_gather_v) send(t.send, i);
                 receive(part, i);
             }
         }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/pass_costs.hpp"
+#include "vocabpipe/schedule.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+
+namespace vocabpipe {
+
+/// What make_schedule() is to make.
+struct ScheduleOptions {
+    int ranks = 1;                           ///< p
+    int microbatches = 1;                    ///< m, of one step
+    VocabMode vocab_mode = VocabMode::none;  ///< what happens to the vocabulary layers
+    int64_t vocab_size = 0;  ///< rows to shard; with fewer rows than ranks some shards stay empty
+    int chunks = 0;          ///< v, stages per rank; 0: what the family is made for
+    int warm_up_depth = 0;   ///< D of 1F1B; 0: the family's own (1, eager 2)
+    int group_size = 0;      ///< N of interleaved families; 0: one microbatch per rank (p)
+    /// Cap on the activations alive on any rank, in chunks, of families that trade memory for
+    /// bubble (zb, v-search); vocabulary barriers add their microbatches on top. 0: the family's
+    /// own.
+    int memory_limit = 0;
+    /// What passes take; only ratios matter. Orders are made for these costs where a family's rule
+    /// depends on them, and vocabulary passes are placed by them.
+    PassCosts costs;
+    /// Latency to hide between the last stage's F and the earliest S, in the unit of the costs:
+    /// 1F1B's orders are built for B - broadcast_margin. 0 keeps the paper's lists.
+    int64_t broadcast_margin = 0;
+    /// Moves of a local search for a smaller makespan under `costs`, after the family's rule
+    /// (local_search.hpp); 0: the rule as it is. At most kMostSearchMoves.
+    int64_t search_moves = 0;
+    /// Told from time to time how many of them were tried; may throw, which ends the search.
+    std::function<void(int64_t done)> search_progress;
+    bool forward_only =
+        false;  ///< evaluation: E, F, S and the loss, no limit from passes in flight
+};
+
+/// Where the stages live: stage s of p ranks on rank s; on rank s mod p; or down the ranks and up
+/// again (schedules reference, section 2).
+enum class Placement : uint8_t { straight, loop, v_shape };
+
+/// One schedule family. `make` may assume 1 <= ranks, 1 <= microbatches, costs >= 0 and chunks >= 1
+/// (the family's own where the caller gave none). It returns the transformer passes alone, with
+/// shard maps of 0 rows, and make_schedule() inserts the vocabulary passes; or all passes, where
+/// the family has an order of its own for them.
+struct Generator {
+    std::string_view name;                      ///< as typed after --schedule
+    std::string_view summary;                   ///< one line for listings
+    Placement placement = Placement::straight;  ///< of its stages
+    int chunks = 1;                             ///< v when none is asked for
+    bool any_chunks = false;                    ///< whether other v are possible
+    // Options that the rule reads; make_schedule() refuses those that it would ignore.
+    bool warm_up_depth = false;  ///< reads ScheduleOptions::warm_up_depth
+    bool group_size = false;     ///< reads ScheduleOptions::group_size
+    bool memory_limit = false;   ///< reads ScheduleOptions::memory_limit
+    /// The rule.
+    Schedule (*make)(const ScheduleOptions&) = nullptr;
+};
+
+/// Every built-in family, in the order in which listings show them.
+[[nodiscard]] std::span<const Generator> generators();
+
+/// The family of that name. Throws UsageError naming the known ones.
+[[nodiscard]] const Generator& generator(std::string_view name);
+
+/// The schedule of family `name`; passes on empty shards are left out. Throws UsageError for an
+/// unknown name (naming the known ones) or impossible options.
+[[nodiscard]] Schedule make_schedule(std::string_view name, const ScheduleOptions& options);
+
+/// Stages, shard maps and barriers of what make_schedule() returns, without passes: all that costs
+/// and sizes of the passes depend on. Throws UsageError as make_schedule() does for the options.
+[[nodiscard]] Schedule placement_of(std::string_view name, const ScheduleOptions& options);
+
+/// What make_schedule() does after the family's rule, for any schedule: adds E, S, T and G as the
+/// mode wants if the output layer has no rows yet, then searches if moves are asked for. Of the
+/// options it reads vocab_mode, vocab_size, chunks (with memory_limit), memory_limit, costs,
+/// search_moves and forward_only. Throws as insert_vocabulary().
+[[nodiscard]] Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options);
+
+/// Transformer layers per stage. Even split (the first num_layers % stages stages take one more),
+/// except VocabMode::redistributed, which moves layers away from the last stage: with q = output
+/// layer / one transformer layer in FLOPs it keeps max(0, ceil((L + q) / p - q)) layers, and the
+/// others share the rest (vocabulary-parallelism reference, "layer redistribution").
+[[nodiscard]] std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
+                                                double output_layer_in_layers);
+
+/// The same for stages on any ranks, rank_of_stage[stage]. Redistributed, where a rank has several
+/// stages, the paper's rule does not hold (on a V the rank of the last stage has the first one,
+/// too): then the partition in which the busiest rank has least to do (balanced_layers()).
+[[nodiscard]] std::vector<int> layers_per_stage(int num_layers, std::span<const int> rank_of_stage,
+                                                VocabMode mode, double output_layer_in_layers);
+
+}  // namespace vocabpipe

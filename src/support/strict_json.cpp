@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/support/strict_json.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Deeper than any file of ours; keeps a file of brackets from filling the memory.
+constexpr int kMostDepth = 32;
+
+/// nlohmann's "[json.exception.parse_error.101] parse error at line 1, column 2: ..." without its
+/// own label.
+std::string without_label(const std::string& message) {
+    const size_t label = message.find("] ");
+    return label == std::string::npos ? message : message.substr(label + 2);
+}
+
+/// A key as it goes into a message, which is one line.
+std::string one_line(const std::string& key) {
+    constexpr size_t kLongest = 120;
+    const bool plain = std::none_of(key.begin(), key.end(), [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    });
+    return (plain ? key : nlohmann::json(key).dump(-1, ' ', true)).substr(0, kLongest);
+}
+
+std::string todays_name(const std::string& key,
+                        std::span<const StrictJson::OlderName> older_names) {
+    for (const StrictJson::OlderName& one : older_names) {
+        if (key == one.older) return std::string(one.name);
+    }
+    return key;
+}
+
+void use_todays_names(nlohmann::json& value, std::span<const StrictJson::OlderName> older_names) {
+    if (value.is_object()) {
+        for (const StrictJson::OlderName& one : older_names) {
+            const auto found = value.find(one.older);
+            if (found == value.end()) continue;
+            nlohmann::json moved = std::move(*found);
+            value.erase(found);
+            value[std::string(one.name)] = std::move(moved);
+        }
+    }
+    if (value.is_structured()) {
+        for (nlohmann::json& inner : value) use_todays_names(inner, older_names);
+    }
+}
+
+}  // namespace
+
+StrictJson::StrictJson(std::shared_ptr<const std::string> file,
+                       std::shared_ptr<const nlohmann::json> root, const nlohmann::json* value,
+                       std::string path)
+    : file_(std::move(file)), root_(std::move(root)), value_(value), path_(std::move(path)) {}
+
+StrictJson StrictJson::parse(std::string_view text, std::string name,
+                             std::span<const OlderName> older_names) {
+    using nlohmann::json;
+    std::vector<std::set<std::string>> keys;  // of the objects that are open
+    const auto refuse = [&](const std::string& what) { throw InputFileError(name + ": " + what); };
+    const json::parser_callback_t watch = [&](int depth, json::parse_event_t event, json& parsed) {
+        if (depth > kMostDepth) {
+            refuse("nested deeper than " + std::to_string(kMostDepth) + " levels");
+        }
+        if (event == json::parse_event_t::object_start) keys.emplace_back();
+        if (event == json::parse_event_t::object_end) keys.pop_back();
+        if (event == json::parse_event_t::key &&
+            !keys.back().insert(todays_name(parsed.get<std::string>(), older_names)).second) {
+            refuse(parsed.dump(-1, ' ', true, json::error_handler_t::replace) +
+                   " is given twice in one object; keep one");
+        }
+        return true;
+    };
+    std::shared_ptr<json> root;
+    try {
+        root = std::make_shared<json>(json::parse(text, watch));
+    } catch (const json::exception& error) {
+        refuse("not valid JSON: " + without_label(error.what()));
+    }
+    if (!older_names.empty()) use_todays_names(*root, older_names);
+    const json* value = root.get();
+    return {std::make_shared<const std::string>(std::move(name)), std::move(root), value, ""};
+}
+
+void StrictJson::fail(const std::string& what) const {
+    throw InputFileError(*file_ + ": " + (path_.empty() ? "" : path_ + ": ") + what);
+}
+
+void StrictJson::only(std::initializer_list<std::string_view> keys) const {
+    if (!value_->is_object()) fail("must be an object {...}");
+    for (const auto& [key, ignored] : value_->items()) {
+        if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+        std::string known;
+        for (const std::string_view k : keys) {
+            known += (known.empty() ? "" : ", ") + std::string(k);
+        }
+        fail("unknown key \"" + one_line(key).substr(0, 60) + "\"; known are " + known);
+    }
+}
+
+bool StrictJson::has(std::string_view key) const {
+    return value_->is_object() && value_->contains(key);
+}
+
+StrictJson StrictJson::at(std::string_view key) const {
+    if (!value_->is_object()) fail("must be an object {...}");
+    const auto found = value_->find(key);
+    if (found == value_->end()) fail("\"" + std::string(key) + "\" is missing; add it");
+    return {file_, root_, &*found, (path_.empty() ? "" : path_ + ".") + std::string(key)};
+}
+
+std::vector<std::pair<std::string, StrictJson>> StrictJson::members() const {
+    if (!value_->is_object()) fail("must be an object {...}");
+    std::vector<std::pair<std::string, StrictJson>> result;
+    for (const auto& [key, value] : value_->items()) {
+        result.emplace_back(key, StrictJson{file_, root_, &value,
+                                            (path_.empty() ? "" : path_ + ".") + one_line(key)});
+    }
+    return result;
+}
+
+std::vector<StrictJson> StrictJson::items(size_t most) const {
+    if (!value_->is_array()) fail("must be a list [...]");
+    if (value_->size() > most) {
+        fail("has " + std::to_string(value_->size()) + " entries, at most " + std::to_string(most) +
+             " are possible");
+    }
+    std::vector<StrictJson> result;
+    result.reserve(value_->size());
+    for (size_t i = 0; i < value_->size(); ++i) {
+        result.push_back(
+            StrictJson{file_, root_, &(*value_)[i], path_ + "[" + std::to_string(i) + "]"});
+    }
+    return result;
+}
+
+int64_t StrictJson::integer(int64_t least, int64_t most) const {
+    const std::string range =
+        "must be an integer from " + std::to_string(least) + " to " + std::to_string(most);
+    if (!value_->is_number_integer()) fail(range);
+    const bool too_large =
+        value_->is_number_unsigned() && value_->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+    if (too_large || value_->get<int64_t>() < least || value_->get<int64_t>() > most) {
+        fail(value_->dump() + ": " + range);
+    }
+    return value_->get<int64_t>();
+}
+
+double StrictJson::number(double least, double most) const {
+    const auto text = [](double limit) { return nlohmann::json(limit).dump(); };
+    const std::string range = most == kAnyNumber
+                                  ? "must be a finite number of at least " + text(least)
+                                  : "must be a number from " + text(least) + " to " + text(most);
+    if (!value_->is_number()) fail(range);
+    const double number = value_->get<double>();
+    if (!(number >= least && number <= most) || !std::isfinite(number))
+        fail(value_->dump() + ": " + range);
+    return number;
+}
+
+bool StrictJson::boolean() const {
+    if (!value_->is_boolean()) fail("must be true or false");
+    return value_->get<bool>();
+}
+
+std::string StrictJson::text() const {
+    if (!value_->is_string()) fail("must be a text in quotes");
+    return value_->get<std::string>();
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A value of a JSON document that knows its place. Reading is strict: a wrong type, a value out of
+/// range, a key that is missing, unknown or given twice is an InputFileError "FILE: KEY.PATH: what
+/// is wrong; remedy".
+class StrictJson {
+public:
+    /// A key's name in files of former versions, and its name today.
+    struct OlderName {
+        std::string_view older, name;
+    };
+
+    /// The whole document. `name` stands for the file in messages. Keys with an older name are read
+    /// as if they had today's.
+    [[nodiscard]] static StrictJson parse(std::string_view text, std::string name,
+                                          std::span<const OlderName> older_names = {});
+
+    /// Refuses keys that are not among these. The value must be an object.
+    void only(std::initializer_list<std::string_view> keys) const;
+    [[nodiscard]] bool has(std::string_view key) const;
+    /// The value of a key that must be there.
+    [[nodiscard]] StrictJson at(std::string_view key) const;
+    /// Keys and values of an object.
+    [[nodiscard]] std::vector<std::pair<std::string, StrictJson>> members() const;
+    [[nodiscard]] bool is_null() const { return value_->is_null(); }
+    /// The values of an array of at most `most`.
+    [[nodiscard]] std::vector<StrictJson> items(size_t most) const;
+
+    [[nodiscard]] int64_t integer(int64_t least, int64_t most) const;
+    static constexpr double kAnyNumber = std::numeric_limits<double>::max();
+    /// Finite, from `least` to `most`.
+    [[nodiscard]] double number(double least, double most = kAnyNumber) const;
+    [[nodiscard]] bool boolean() const;
+    [[nodiscard]] std::string text() const;
+
+    /// Throws the InputFileError of this place.
+    [[noreturn]] void fail(const std::string& what) const;
+
+private:
+    StrictJson(std::shared_ptr<const std::string> file, std::shared_ptr<const nlohmann::json> root,
+               const nlohmann::json* value, std::string path);
+
+    std::shared_ptr<const std::string> file_;
+    std::shared_ptr<const nlohmann::json> root_;  ///< keeps value_ alive
+    const nlohmann::json* value_;
+    std::string path_;  ///< "costs.stage_ns[3].F"; empty: the document
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/evaluate/evaluation.hpp"
+
+#include "src/runtime/wait.hpp"
+#include "src/train/checkpoint/crc32c.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+EvaluationShape shape_of(const TrainOptions& options, const TrainingPlan& plan,
+                         const EvaluationData& data) {
+    return {.micro_batch_size = options.micro_batch_size,
+            .seq_length = options.model.seq_length,
+            .microbatches = plan.microbatches(),
+            .mesh = plan.mesh(),
+            .loss_rank = plan.schedule().output.owners().front(),
+            .separate_documents = data.masks.separate};
+}
+
+}  // namespace
+
+bool validates(const TrainOptions& options) {
+    const DataOptions& data = options.data;
+    if (options.evaluation.iters == 0) return false;
+    return !data.valid_path.empty() ||
+           (!data.split.empty() && SplitProportions(data.split)[DataSplit::valid] > 0);
+}
+
+bool evaluates(const TrainOptions& options) {
+    return validates(options) || !options.evaluation.multiple_choice_path.empty();
+}
+
+EvaluationData open_evaluation_data(const TrainOptions& options, const TrainingData* data) {
+    EvaluationData opened;
+    if (validates(options)) {
+        opened.valid = data->samples(DataSplit::valid, {.seq_length = options.model.seq_length,
+                                                        .seed = options.seed,
+                                                        .shuffle = false,
+                                                        .vocab_size = options.model.vocab_size});
+        opened.masks = data->masks();
+    }
+    if (const std::string& path = options.evaluation.multiple_choice_path; !path.empty()) {
+        opened.choices.emplace(path, ChoiceLimits{.vocab_size = options.model.vocab_size,
+                                                  .seq_length = options.model.seq_length});
+    }
+    return opened;
+}
+
+std::vector<std::string> EvaluationData::fingerprint() const {
+    if (!choices) return {};
+    return {"multiple choice: " + std::to_string(choices->examples().size()) +
+            " examples, checksum " + std::to_string(crc32c(std::as_bytes(choices->stream())))};
+}
+
+std::string EvaluationResult::line() const {
+    char text[256];
+    std::snprintf(text, sizeof text, " validation loss at iteration %lld |",
+                  static_cast<long long>(step));
+    std::string line = text;
+    if (validation) {
+        std::snprintf(text, sizeof text, " lm loss value: %.6f | PPL: %.6g | %lld tokens |",
+                      validation->loss, validation->perplexity(),
+                      static_cast<long long>(validation->tokens));
+        line += text;
+    }
+    if (choices) {
+        std::snprintf(text, sizeof text, " multiple choice: %lld/%lld = %.4f |",
+                      static_cast<long long>(choices->right),
+                      static_cast<long long>(choices->examples), choices->accuracy());
+        line += text;
+    }
+    std::snprintf(text, sizeof text, " %.2f s", seconds);
+    return line + text;
+}
+
+EvaluationMetrics EvaluationResult::metrics() const {
+    EvaluationMetrics found{.step = step,
+                            .eval_loss = {},
+                            .eval_ppl = {},
+                            .choice_accuracy = {},
+                            .eval_seconds = seconds};
+    if (validation) {
+        found.eval_loss = validation->loss;
+        found.eval_ppl = validation->perplexity();
+    }
+    if (choices) found.choice_accuracy = choices->accuracy();
+    return found;
+}
+
+Evaluation::Evaluation(Communicator& world, const TrainOptions& options, const TrainingPlan& plan,
+                       TrainedRank& trained, Device& device, EvaluationData data)
+    : options_(options),
+      data_(std::move(data)),
+      losses_(world, *trained.executor, plan.evaluation_slot(), device, trained.model->output(),
+              shape_of(options, plan, data_)) {}
+
+bool Evaluation::due(int64_t step) const {
+    return step % options_.evaluation.interval == 0 || step == options_.train_iters;
+}
+
+EvaluationResult Evaluation::run(int64_t step) {
+    const int64_t begin = now_ns();
+    EvaluationResult result{.step = step, .validation = {}, .choices = {}};
+    if (data_.valid) {
+        const int64_t batch = options_.global_batch_size;
+        // No more than there are, so that the product stays small, too.
+        const int64_t batches =
+            std::min(options_.evaluation.iters, data_.valid->samples_per_epoch() / batch + 1);
+        result.validation = validation_loss(losses_, *data_.valid, data_.masks, batches * batch);
+    }
+    if (data_.choices) result.choices = choice_accuracy(losses_, *data_.choices);
+    result.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+    return result;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/evaluate/validation_loss.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+namespace vocabpipe {
+
+double ValidationLoss::perplexity() const {
+    return std::exp(loss);
+}
+
+ValidationLoss validation_loss(SequenceLosses& losses, const SampleSource& source,
+                               const DocumentMasks& masks, int64_t samples) {
+    std::vector<int32_t> sample(static_cast<size_t>(source.seq_length()) + 1);
+    const auto fill = [&](int64_t i, const SequenceRow& row) {
+        source.sample(i, sample);
+        std::copy(sample.begin(), sample.end() - 1, row.tokens.begin());
+        std::copy(sample.begin() + 1, sample.end(), row.labels.begin());
+        if (masks.ignore_next) ignore_after_ends(row.tokens, masks.end_of_document, row.labels);
+        if (masks.separate) {
+            find_document_starts(row.tokens, masks.end_of_document, row.first_visible);
+        }
+    };
+    ValidationLoss all;
+    double sum = 0;
+    for (const SequenceLoss& one : losses.of(std::min(samples, source.samples_per_epoch()), fill)) {
+        sum += one.sum;
+        all.tokens += one.tokens;
+    }
+    if (all.tokens > 0) all.loss = sum / static_cast<double>(all.tokens);
+    return all;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/log/step_log.hpp"
+
+#include "src/support/output_file.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace vocabpipe {
+
+StepLog::StepLog(const TrainOptions& options, int64_t first_step)
+    : options_(options), bar_(options.terminal_columns, options.train_iters) {
+    if (!options.metrics.empty()) metrics_.emplace(options.metrics, first_step - 1);
+    if (options.tensorboard_dir.empty()) return;
+    make_directories(options.tensorboard_dir, "--tensorboard-dir");
+    events_.emplace(options.tensorboard_dir, first_step);
+}
+
+std::string step_line(const StepMetrics& m, int64_t last_step) {
+    const auto plain = [](double value) {
+        return std::isnan(value) ? std::abs(value) : value;  // "nan", never "-nan"
+    };
+    std::array<char, 256> text;
+    std::snprintf(text.data(), text.size(),
+                  " iteration %lld/%lld | lm loss %.6f | grad norm %.3f | lr %.3e | %.1f ms | "
+                  "%.0f tokens/s%s",
+                  static_cast<long long>(m.step), static_cast<long long>(last_step), plain(m.loss),
+                  plain(m.grad_norm), m.lr, m.step_seconds * 1e3, m.tokens_per_second,
+                  m.updated ? "" : " | update skipped");
+    return text.data();
+}
+
+void StepLog::add(StepMetrics m, bool ends) {
+    if (!m.updated) ++skipped_;
+    m.skipped_steps = skipped_;
+    m.elapsed_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const bool asked = !options_.terminal_columns || options_.log_interval_given;
+    if (ends || (asked && m.step % options_.log_interval == 0)) {
+        bar_.clear();
+        print(m);
+    }
+    if (!ends) bar_.show(m);
+    if (metrics_) metrics_->add(m);
+    if (events_ && (ends || m.step % options_.tensorboard_log_interval == 0)) {
+        // Megatron's names.
+        const ScalarSummary scalars[] = {
+            {"lm loss", static_cast<float>(m.loss)},
+            {"learning-rate", static_cast<float>(m.lr)},
+            {"grad-norm", static_cast<float>(m.grad_norm)},
+            {"batch-size", static_cast<float>(m.global_batch_size)},
+            {"iteration-time", static_cast<float>(m.step_seconds)},
+            {"tokens-per-second", static_cast<float>(m.tokens_per_second)},
+            {"consumed-tokens", static_cast<float>(m.consumed_tokens)},
+            {"skipped-steps", static_cast<float>(m.skipped_steps)}};
+        events_->add(m.step, scalars);
+    }
+}
+
+void StepLog::add(const EvaluationMetrics& m) {
+    if (metrics_) metrics_->add(m);
+    if (!events_) return;
+    const auto put = [&](const char* tag, const std::optional<double>& value) {
+        if (!value) return;
+        const ScalarSummary scalar{tag, static_cast<float>(*value)};
+        events_->add(m.step, {&scalar, 1});
+    };
+    put("lm loss validation", m.eval_loss);  // Megatron's names
+    put("lm loss validation ppl", m.eval_ppl);
+    put("multiple choice accuracy", m.choice_accuracy);
+}
+
+void StepLog::print(const StepMetrics& m) const {
+    std::printf("%s\n", step_line(m, options_.train_iters).c_str());
+    std::fflush(stdout);
+}
+
+void StepLog::close() {
+    bar_.clear();
+    if (metrics_) metrics_->close();
+    if (events_) events_->close();
+}
+
+}  // namespace vocabpipe

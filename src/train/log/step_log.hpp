@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/log/event_file.hpp"
+#include "src/train/log/metrics_file.hpp"
+#include "src/train/log/progress_bar.hpp"
+#include "src/train/options/train_options.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace vocabpipe {
+
+/// " iteration 12/100 | lm loss 5.397012 | grad norm 1.973 | ...", without a line break: at most
+/// 120 characters, but for numbers beyond those of any run today.
+[[nodiscard]] std::string step_line(const StepMetrics& metrics, int64_t last_step);
+
+/// What rank 0 tells of every step, to whom: standard output (a line in Megatron's words, or a
+/// progress bar on a terminal), the metrics file, TensorBoard.
+class StepLog {
+public:
+    /// Opens the files, which lose what they have of `first_step` and later ones. Throws
+    /// OutputFileError.
+    StepLog(const TrainOptions& options, int64_t first_step);
+
+    /// `metrics` without skipped_steps and elapsed_seconds, which are counted here. Throws
+    /// OutputFileError when a file cannot be written; the line is printed all the same.
+    /// `ends`: no other step follows.
+    void add(StepMetrics metrics, bool ends);
+    /// In the metrics file and for TensorBoard; the line is the caller's.
+    void add(const EvaluationMetrics& metrics);
+    /// Before anything else is printed between steps.
+    void clear_bar() { bar_.clear(); }
+    void close();
+
+private:
+    void print(const StepMetrics& metrics) const;
+
+    const TrainOptions& options_;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    int64_t skipped_ = 0;
+    ProgressBar bar_;
+    std::optional<MetricsFile> metrics_;
+    std::optional<EventFile> events_;
+};
+
+}  // namespace vocabpipe

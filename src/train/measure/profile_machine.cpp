@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/measure/profile_machine.hpp"
+
+#include "src/runtime/wait.hpp"
+#include "src/train/measure/measure_links.hpp"
+#include "src/train/measure/pass_meter.hpp"
+#include "src/train/options/check_options.hpp"
+#include "src/train/run/run_limits.hpp"
+#include "src/train/run/trained_rank.hpp"
+#include "src/train/run/training_plan.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/executor.hpp"
+#include "vocabpipe/model_rank.hpp"
+#include "vocabpipe/optimizer_step.hpp"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Whole backwards, or halves one right after the other, whatever the family would have chosen.
+/// Either is valid where the other was: W then runs as early as it can, or not by itself.
+Schedule with_backwards(Schedule schedule, bool split) {
+    for (std::vector<Pass>& list : schedule.passes) {
+        std::vector<Pass> result;
+        for (Pass pass : list) {
+            pass.with_next = false;  // pairs may have come apart
+            const bool backward = pass.op == Op::B || pass.op == Op::I;
+            if (pass.op == Op::W) continue;
+            if (backward) pass.op = split ? Op::I : Op::B;
+            result.push_back(pass);
+            if (backward && split) result.push_back({Op::W, pass.stage, pass.microbatch});
+        }
+        list = std::move(result);
+    }
+    return schedule;
+}
+
+/// One step's random tokens, the same on every rank; every token is the label of the one before.
+class RandomBatch {
+public:
+    RandomBatch(const ModelConfig& model, int64_t sequences, int microbatches, uint64_t seed) {
+        const auto length = static_cast<size_t>(sequences * model.seq_length);
+        const size_t total = length * static_cast<size_t>(microbatches);
+        std::mt19937_64 random(seed);
+        std::uniform_int_distribution<int32_t> id(0, static_cast<int32_t>(model.vocab_size) - 1);
+        tokens_.resize(total + 1);
+        std::generate(tokens_.begin(), tokens_.end(), [&] { return id(random); });
+        loss_gradient_.assign(length, 1.0F / static_cast<float>(total));
+        for (int j = 0; j < microbatches; ++j) {
+            const size_t at = static_cast<size_t>(j) * length;
+            microbatches_.push_back({.index = j,
+                                     .sequences = sequences,
+                                     .seq_length = model.seq_length,
+                                     .tokens = std::span(tokens_).subspan(at, length),
+                                     .labels = std::span(tokens_).subspan(at + 1, length),
+                                     .loss_gradient = loss_gradient_});
+        }
+    }
+    [[nodiscard]] const std::vector<Microbatch>& microbatches() const { return microbatches_; }
+    [[nodiscard]] int64_t counted_tokens() const {
+        return static_cast<int64_t>(tokens_.size()) - 1;
+    }
+
+private:
+    std::vector<int32_t> tokens_;
+    std::vector<float> loss_gradient_;
+    std::vector<Microbatch> microbatches_;
+};
+
+class Profiler {
+public:
+    Profiler(Communicator& communicator, const TrainOptions& options)
+        : communicator_(communicator),
+          options_(options),
+          rank_(communicator.rank()),
+          limits_(options, rank_) {}
+
+    Profile run() {
+        check_same_options(communicator_, options_);
+        communicator_.agree([this] { check_options(options_, communicator_.size()); });
+        std::vector<RankPlacement> placements = find_placements(communicator_);
+        device_ = open_device(communicator_, options_, placements);
+        communicator_.agree([&] {
+            plan_.emplace(options_, std::move(placements), device_->operators(),
+                          device_->communication_order());
+            plan_->check_memory(rank_);
+            for (const bool split : {false, true}) {
+                programs_[split] = lower(with_backwards(plan_->schedule(), split), plan_->sizes(),
+                                         plan_->costs(), {.reductions = options_.reductions});
+            }
+        });
+        trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
+        batch_.emplace(options_.model, options_.micro_batch_size, plan_->microbatches(),
+                       options_.seed);
+        const TableCosts whole = time_passes(programs_[false]);
+        TableCosts costs = time_passes(programs_[true]);
+        for (size_t stage = 0; stage < costs.stage_ns.size(); ++stage) {
+            for (const Op op : {Op::F, Op::B}) {
+                costs.stage_ns[stage][static_cast<size_t>(op)] =
+                    whole.stage_ns[stage][static_cast<size_t>(op)];
+            }
+        }
+        costs.rank_ns = whole.rank_ns;
+        costs.fixed_ns = whole.fixed_ns;
+        costs.communication = plan_->costs().communication;
+        costs.local_bytes_per_ns = whole.local_bytes_per_ns;
+        std::vector<LinkSample> links = time_links(costs);
+        derive_missing(costs);  // nothing is missing, but stages without layers may have cost 0
+        return plan_->profile(costs, {}, std::move(links));
+    }
+
+private:
+    /// The step is the trainer's but for the data, which is there already.
+    TableCosts time_passes(const std::vector<Program>& programs) {
+        trained_.executor->load(programs);
+        PassMeter meter;
+        for (int64_t step = 0; step <= options_.train_iters; ++step) {
+            const int64_t begin = now_ns();
+            trained_.optimizer->begin_step(++steps_, static_cast<float>(options_.lr),
+                                           batch_->counted_tokens(), limits_.request(false));
+            trained_.executor->set_step(steps_);
+            trained_.executor->run_step(batch_->microbatches());
+            meter.add_step(trained_.executor->timeline(), programs[static_cast<size_t>(rank_)],
+                           now_ns() - begin);
+            end_if_told();
+        }
+        return meter.gather(communicator_, plan_->mesh(), plan_->schedule().stages, false).wall;
+    }
+
+    /// All ranks after the same step, whichever of them got the signal.
+    void end_if_told() {
+        const double requests = trained_.optimizer->result().stop_requests;
+        if (limits_.reason(steps_, requests) != StopReason::terminated) return;
+        const int own = options_.terminated ? options_.terminated() : 0;
+        const int signal = own != 0 ? own : SIGTERM;
+        throw AgreedError(exit_code_of(signal), name_of_signal(signal) + ": ended after step " +
+                                                    std::to_string(steps_) +
+                                                    "; no profile was written");
+    }
+
+    std::vector<LinkSample> time_links(TableCosts& costs) {
+        const int64_t boundary = plan_->boundary_bytes();
+        const int64_t statistics = plan_->sizes().tokens * StepSizes::kStatistics * 4;
+        std::vector<int64_t> bytes{8, 4096, 65536, int64_t{1} << 20, boundary, statistics};
+        std::sort(bytes.begin(), bytes.end());
+        bytes.erase(std::unique(bytes.begin(), bytes.end()), bytes.end());
+        std::vector<LinkSample> links =
+            measure_links(communicator_, *device_, trained_.executor->transport(),
+                          {.bytes = bytes, .collectives = true})
+                .median;
+        fit_links(links, boundary, costs);
+        return links;
+    }
+
+    Communicator& communicator_;
+    const TrainOptions& options_;
+    int rank_;
+    int64_t steps_ = 0;
+    RunLimits limits_;
+    std::unique_ptr<Device> device_;
+    std::optional<TrainingPlan> plan_;
+    std::array<std::vector<Program>, 2> programs_;  ///< [backwards are split]
+    TrainedRank trained_;
+    std::optional<RandomBatch> batch_;
+};
+
+}  // namespace
+
+Profile profile_machine(Communicator& communicator, const TrainOptions& options) {
+    return Profiler(communicator, options).run();
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/options/train_options.hpp"
+#include "vocabpipe/profile.hpp"
+#include "vocabpipe/world.hpp"
+
+namespace vocabpipe {
+
+/// Measures passes and links of the machine under the ranks for the model and the split that
+/// `options` describe (data, learning rate and output files do not matter): `options.train_iters`
+/// steps on random tokens with whole backwards, as many with backwards split into I and W, then
+/// messages and collectives of several sizes between idle ranks. Durations, not CPU time: give
+/// every rank a core. Collective; the same on every rank. Ends with AgreedError on all ranks for
+/// flags that cannot work.
+[[nodiscard]] Profile profile_machine(Communicator& communicator, const TrainOptions& options);
+
+}  // namespace vocabpipe

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/timeline.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// How one rank spent its steps. The first step, in which kernels are compiled, counts only as long
+/// as it is the only one.
+class RankUsage {
+public:
+    void add_step(const Timeline& timeline, int64_t duration_ns);
+    /// Steps have another size from now on: the median is of theirs.
+    void forget_durations() { durations_.clear(); }
+    /// CPU time of passes, local actions over the steps' duration.
+    [[nodiscard]] double busy_share() const;
+    /// 1 - busy time / time of the compute lane from its first to its last pass.
+    [[nodiscard]] double bubble() const;
+    [[nodiscard]] int64_t median_step_ns() const;
+
+private:
+    int64_t steps_ = 0;
+    int64_t busy_ns_ = 0;
+    int64_t wall_ns_ = 0;
+    int64_t span_ns_ = 0;
+    std::vector<int64_t> durations_;
+};
+
+/// oneDNN's compiled kernels, its primitive cache, stacks and the allocator's slack, once per
+/// process after a step of a transformer (docs/memory.md, "measured constants").
+inline constexpr int64_t kHostKernelBytes = int64_t{16} << 20;
+
+struct RankReport {
+    double busy_share = 0;
+    double bubble = 0;
+    int64_t median_step_ns = 0;
+    int64_t live_peak_bytes = 0;   ///< planned
+    int64_t arena_bytes = 0;       ///< packed
+    int64_t persistent_bytes = 0;  ///< weights, gradients, optimizer
+    /// Taken before anything was allocated: by MPI and libraries, or on the GPU for workspaces.
+    int64_t start_bytes = 0;
+    int64_t snapshot_bytes = 0;  ///< for --async-save, where it is in the same memory
+    int64_t kernel_bytes = 0;    ///< what kernels take besides; kHostKernelBytes
+    /// Of the process, or what the rank allocated on its GPU: without the driver's own memory and
+    /// what it rounds up, and without NCCL's buffers.
+    int64_t measured_peak_bytes = 0;
+    /// The first of the ranks that share its process, of which the measured figures are.
+    int memory_of = 0;
+
+    /// arena + persistent + snapshot + start + kernels.
+    [[nodiscard]] int64_t predicted_peak_bytes() const;
+};
+
+struct RunReport {
+    std::string schedule, vocab_mode;
+    bool one_process = false;          ///< ranks are threads that compute on the host
+    std::vector<std::string> devices;  ///< by rank
+    int64_t tokens_per_step = 0;
+    double first_loss = 0;
+    double last_loss = 0;
+    int64_t simulated_step_ns = 0;  ///< from measured pass costs, one core per rank
+    double simulated_bubble = 0;
+    /// Simulated from measured durations with the fixed cost per step, and the median step over the
+    /// same steps.
+    int64_t predicted_step_ns = 0;
+    int64_t measured_step_ns = 0;
+    int64_t fixed_step_ns = 0;
+    /// That these ranks share, whose threads are more; 0: every thread has a core, or a device.
+    int shared_cores = 0;
+    int ranks_sharing = 0;
+    /// The last step's program, simulated with every pass's own duration, and as it ran.
+    int64_t replayed_ns = 0;
+    int64_t executed_ns = 0;
+    std::vector<RankReport> ranks;
+
+    [[nodiscard]] double tokens_per_second() const;
+    [[nodiscard]] double simulated_tokens_per_second() const;
+    [[nodiscard]] double bubble() const;  ///< mean over ranks
+    /// Predicted over measured step, less 1; 0 where there is no step to compare.
+    [[nodiscard]] double step_error() const;
+    /// Replayed over executed program, less 1: what the simulator leaves out.
+    [[nodiscard]] double replay_error() const;
+    /// Predicted over measured peak of a process, or of a rank on a GPU, less 1: of the one where
+    /// it is largest in size.
+    [[nodiscard]] double memory_error() const;
+};
+
+/// Every rank's report, by rank. Collective.
+[[nodiscard]] std::vector<RankReport> gather_rank_reports(Communicator& communicator,
+                                                          const RankReport& mine);
+
+/// Per rank: busy, idle, bubble; planned and measured memory.
+void print_report(const RunReport& report);
+
+/// One JSON object. Throws OutputFileError.
+void write_report(const std::string& path, const RunReport& report);
+
+}  // namespace vocabpipe

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/options/check_options.hpp"
+
+#include "src/model/parameters.hpp"
+#include "src/train/checkpoint/crc32c.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/evaluate/evaluation.hpp"
+#include "src/train/optimizer/parameter_groups.hpp"
+#include "src/train/options/train_flags.hpp"
+#include "src/train/run/same_on_every_rank.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Programs list every pass of a step on every rank: beyond this they fill the memory by
+/// themselves.
+constexpr int64_t kMostMicrobatches = int64_t{1} << 16;
+
+template <typename T>
+std::string text(T value) {
+    std::ostringstream out;
+    out << value;
+    return out.str();
+}
+
+void at_most(const char* flag, int64_t value, int64_t most) {
+    if (value <= most) return;
+    throw UsageError(std::string(flag) + " " + text(value) + ": must be at most " + text(most));
+}
+
+/// Written so that NaN fails as well.
+void demand(bool good, const char* flag, double value, const char* limit) {
+    if (!good || !std::isfinite(value)) {
+        throw UsageError(std::string(flag) + " " + text(value) + ": must be " + limit);
+    }
+}
+
+/// What a path stands for, and what --model and --load say of a model besides: positions, biases,
+/// windows by layer, caps.
+std::vector<std::string> contents_of(const TrainOptions& o) {
+    const auto checksum = [](const std::string& contents) {
+        return text(crc32c(std::as_bytes(std::span(contents))));
+    };
+    std::vector<std::string> lines{"config.json with the checksum " +
+                                   checksum(print_model_config(o.model))};
+    if (!o.products.choices.empty()) {
+        lines.push_back("--product-choices with the checksum " + checksum(o.products.choices));
+    }
+    return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> shared_flags(const TrainOptions& options) {
+    TrainOptions o = options;  // rows could set it
+    UnresolvedFlags unresolved;
+    std::vector<std::string> flags = o.program_flags;
+    for (std::string& line : compared_flags(train_flags(o, unresolved))) {
+        flags.push_back(std::move(line));
+    }
+    for (std::string& line : contents_of(o)) flags.push_back(std::move(line));
+    return flags;
+}
+
+std::vector<std::string> bit_flags(const TrainOptions& options) {
+    TrainOptions o = options;
+    UnresolvedFlags unresolved;
+    std::vector<std::string> flags = bit_flags(train_flags(o, unresolved));
+    for (std::string& line : contents_of(o)) flags.push_back(std::move(line));
+    return flags;
+}
+
+void check_sizes(const ModelConfig& model) {
+    ModelConfig m = model;
+    UnresolvedFlags unresolved;
+    check_ranges({architecture_flags(m, unresolved)});
+    const int64_t columns = m.num_attention_heads * m.kv_channels;
+    if (columns > kLargestSize) {
+        throw UsageError("--kv-channels " + text(m.kv_channels) + ": times --num-attention-heads " +
+                         text(m.num_attention_heads) + " is " + text(columns) +
+                         ", must be at most " + text(kLargestSize));
+    }
+    demand(m.norm_epsilon > 0, "--norm-epsilon", m.norm_epsilon, "a finite positive number");
+    demand(m.rope.theta > 1, "--rotary-base", m.rope.theta, "a finite number above 1");
+}
+
+Mesh mesh_of(const TrainOptions& o, int ranks) {
+    const int pipeline = o.pipeline_model_parallel_size;
+    if (pipeline == 0) return {ranks, 1};
+    if (pipeline < 0 || ranks % pipeline != 0) {
+        throw UsageError("--pipeline-model-parallel-size " + text(pipeline) + ": there are " +
+                         text(ranks) + " ranks, which must be a multiple of it");
+    }
+    return {pipeline, ranks / pipeline};
+}
+
+void check_options(const TrainOptions& options, int ranks) {
+    TrainOptions o = options;  // rows could set it
+    UnresolvedFlags unresolved;
+    check_sizes(o.model);
+    check_ranges(train_flags(o, unresolved));
+    const ModelConfig& m = o.model;
+    const Mesh mesh = mesh_of(o, ranks);
+    m.check();
+    if (o.global_batch_size % o.micro_batch_size != 0) {
+        throw UsageError("--global-batch-size " + text(o.global_batch_size) +
+                         ": must be a multiple of --micro-batch-size " + text(o.micro_batch_size));
+    }
+    if (o.global_batch_size / o.micro_batch_size % mesh.data != 0) {
+        throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": is " +
+                         text(o.global_batch_size / o.micro_batch_size) + " microbatches, which " +
+                         text(mesh.data) +
+                         " replicas of the pipeline must share evenly; use a multiple of " +
+                         text(o.micro_batch_size * mesh.data));
+    }
+    if (o.global_batch_size / o.micro_batch_size / mesh.data > kMostMicrobatches) {
+        throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": is " +
+                         text(o.global_batch_size / o.micro_batch_size / mesh.data) +
+                         " microbatches, at most " + text(kMostMicrobatches) +
+                         " fit into a step; use a larger --micro-batch-size");
+    }
+    (void)learning_rate_schedule(o);
+    check_parameter_groups(o.optimizer.groups, logical_parameters(m));
+    if (o.reductions == Reductions::native && o.device != "host" && o.ranks_are_threads) {
+        throw UsageError(
+            "--reduction native: copies between GPUs of one process add nothing up; use "
+            "--reduction "
+            "ordered, or NCCL (mpirun, a GPU per rank)");
+    }
+    if (o.evaluation.skip_train && !evaluates(o)) {
+        throw UsageError(
+            "--skip-train: evaluates, but there is nothing to evaluate on; give --valid-data-path, "
+            "--split with a part for it, or --multiple-choice-path");
+    }
+    for (const auto& [flag, value] :
+         {std::pair("--save", &o.save), std::pair("--report", &o.report),
+          std::pair("--profile", &o.profile), std::pair("--trace-dir", &o.trace_dir),
+          std::pair("--time-products", &o.time_products)}) {
+        if (!o.evaluation.skip_train || value->empty()) continue;
+        throw UsageError(std::string(flag) + " " + *value +
+                         ": is written by training; leave it out with --skip-train");
+    }
+    if (o.save.empty() && o.save_interval > 0) {
+        throw UsageError("--save-interval " + text(o.save_interval) +
+                         ": says when, --save DIR must say where");
+    }
+    if (o.save.empty() && o.save_total_limit > 0) {
+        throw UsageError("--save-total-limit " + text(o.save_total_limit) +
+                         ": limits the steps in --save DIR, which is not given");
+    }
+    if (o.save.empty() && o.async_save) {
+        throw UsageError("--async-save: says how, --save DIR must say where");
+    }
+    if (o.load.empty() && o.finetune) {
+        throw UsageError("--finetune: needs --load DIR, the weights to begin with");
+    }
+    at_most("--decoder-first-pipeline-num-layers", o.end_layers.first, m.num_layers);
+    at_most("--decoder-last-pipeline-num-layers", o.end_layers.last, m.num_layers);
+    if (o.end_layers.given() && (!o.layout.empty() || o.vocab_mode == VocabMode::redistributed)) {
+        throw UsageError(
+            "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers: " +
+            (o.layout.empty() ? std::string("--vocab-mode redistributed")
+                              : "--pipeline-model-parallel-layout " + o.layout) +
+            " says where layers are already; leave one of them out");
+    }
+    const bool may_be_empty = o.end_layers.given() || !o.layout.empty();
+    if (m.num_layers < mesh.pipeline && o.vocab_mode != VocabMode::redistributed && !may_be_empty) {
+        throw UsageError("--num-layers " + text(m.num_layers) +
+                         ": must be at least the number of ranks, " + text(mesh.pipeline) +
+                         "; use more layers or fewer ranks");
+    }
+}
+
+void check_same_options(Communicator& communicator, const TrainOptions& options) {
+    check_same_on_every_rank(communicator, shared_flags(options), ExitCode::usage,
+                             "start every rank with the same flags and the same program");
+}
+
+}  // namespace vocabpipe

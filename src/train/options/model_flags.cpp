@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows about what runs: the model, its steps, the schedule, the device.
+#include "src/train/options/train_flags.hpp"
+#include "vocabpipe/make_schedule.hpp"
+
+#include <climits>
+#include <initializer_list>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr double kMostHeads = 1 << 16;
+
+template <typename Name>
+std::vector<std::string> names_of(std::initializer_list<Name> all) {
+    std::vector<std::string> names;
+    for (const Name one : all) names.emplace_back(to_string(one));
+    return names;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    return all;
+}
+
+}  // namespace
+
+std::vector<std::string> recompute_names() {
+    return names_of({Recompute::none, Recompute::selective, Recompute::full});
+}
+
+std::vector<std::string> schedule_names() {
+    std::vector<std::string> names;
+    for (const Generator& generator : generators()) names.emplace_back(generator.name);
+    return names;
+}
+
+std::vector<std::string> vocab_mode_names() {
+    return names_of({VocabMode::none, VocabMode::redistributed, VocabMode::interlaced,
+                     VocabMode::one_barrier, VocabMode::two_barriers});
+}
+
+FlagGroup architecture_flags(ModelConfig& m, UnresolvedFlags& u) {
+    return {.title = "Model",
+            .flags = {
+                {.names = "--model",
+                 .value = &u.config,
+                 .help = "Folder with a config.json, or such a file: in place of the flags of this "
+                         "group",
+                 .unit = "PATH",
+                 .ranks = RanksCompare::nothing},
+                {.names = "--model-type",
+                 .value = &u.model_type,
+                 .help = "Family of the model",
+                 .unit = "NAME",
+                 .choices = names_of({ModelFamily::gpt2, ModelFamily::llama, ModelFamily::qwen2,
+                                      ModelFamily::qwen3, ModelFamily::gemma2}),
+                 .unset = "as the parts below say",
+                 .meaning = [&m] { return std::string(to_string(m.family)); }},
+                {.names = "--num-layers",
+                 .value = &m.num_layers,
+                 .help = "Transformer layers",
+                 .unit = "LAYERS",
+                 .range = between(1, UINT16_MAX)},
+                {.names = "--hidden-size",
+                 .value = &m.hidden_size,
+                 .help = "Hidden size h",
+                 .unit = "N",
+                 .range = between(1, kLargestSize)},
+                {.names = "--ffn-hidden-size",
+                 .value = &m.ffn_hidden_size,
+                 .help = "Feed-forward size",
+                 .unit = "N",
+                 .range = between(1, kLargestSize),
+                 .unset = "4 h; with a gate 8 h / 3 in whole 64s"},
+                {.names = "--num-attention-heads",
+                 .value = &m.num_attention_heads,
+                 .help = "Attention heads",
+                 .unit = "HEADS",
+                 .range = between(1, kMostHeads)},
+                {.names = "--num-query-groups",
+                 .value = &m.num_query_groups,
+                 .help = "Heads of keys and values",
+                 .unit = "HEADS",
+                 .range = between(1, kMostHeads),
+                 .unset = "as many as of queries",
+                 .absent = 0},
+                {.names = "--group-query-attention",
+                 .value = &u.group_query_attention,
+                 .help = "Needs --num-query-groups, which says it by itself",
+                 .ranks = RanksCompare::nothing},
+                {.names = "--kv-channels",
+                 .value = &m.kv_channels,
+                 .help = "Size of a head",
+                 .unit = "N",
+                 .range = between(1, kMostHeads),
+                 .unset = "hidden size / attention heads",
+                 .absent = 0},
+                {.names = "--sliding-window",
+                 .value = &m.sliding_window,
+                 .help = "What Gemma 2's windowed layers see",
+                 .unit = "TOKENS",
+                 .range = between(1, INT32_MAX),
+                 .unset = "4096",
+                 .absent = 0},
+                {.names = "--max-position-embeddings",
+                 .value = &m.max_position_embeddings,
+                 .help = "Positions the model is made for",
+                 .unit = "TOKENS",
+                 .range = between(1, INT32_MAX),
+                 .unset = "the sequence length"},
+                {.names = "--vocab-size",
+                 .value = &m.vocab_size,
+                 .help = "Vocabulary rows V, unpadded",
+                 .unit = "ROWS",
+                 .range = between(1, INT32_MAX)},
+                {.names = "--swiglu",
+                 .value = &u.swiglu,
+                 .help = "With RMSNorm and rope: the same as --model-type llama",
+                 .ranks = RanksCompare::nothing},
+                {.names = "--normalization",
+                 .value = &u.normalization,
+                 .help = "Norms of layers",
+                 .unit = "NAME",
+                 .choices = {"LayerNorm", "RMSNorm"},
+                 .unset = "the family's",
+                 .ranks = RanksCompare::nothing},
+                {.names = "--position-embedding-type",
+                 .value = &u.positions,
+                 .help = "How tokens know where they are",
+                 .unit = "NAME",
+                 .choices = {"learned_absolute", "rope"},
+                 .unset = "the family's",
+                 .ranks = RanksCompare::nothing},
+                {.names = "--norm-epsilon",
+                 .value = &u.norm_epsilon,
+                 .help = "Added to the variance by norms",
+                 .unit = "X",
+                 .range = above(0),
+                 .unset = "the family's",
+                 .meaning = [&m] { return shortest_text(m.norm_epsilon); }},
+                {.names = "--rotary-base",
+                 .value = &u.rotary_base,
+                 .help = "Theta of rotary positions",
+                 .unit = "X",
+                 .range = above(1),
+                 .unset = "10000",
+                 .meaning = [&m] { return shortest_text(m.rope.theta); }},
+                {.names = "--untie-embeddings-and-output-weights",
+                 .value = &u.untie,
+                 .help = "Give the output layer a weight of its own",
+                 .meaning = [&m] { return std::string(m.tied ? "" : "given"); }}}};
+}
+
+FlagGroup step_flags(TrainOptions& o, UnresolvedFlags& u) {
+    ModelConfig& m = o.model;
+    return {
+        .title = "Steps and numbers",
+        .flags = {
+            {.names = "--seq-length",
+             .value = &m.seq_length,
+             .help = "Length of a sequence",
+             .unit = "TOKENS",
+             .range = between(1, kLargestSize),
+             .decides = Decides::samples},
+            {.names = "--micro-batch-size",
+             .value = &o.micro_batch_size,
+             .help = "Size of a microbatch",
+             .unit = "SEQUENCES",
+             .range = between(1, kLargestSize)},
+            {.names = "--global-batch-size",
+             .value = &o.global_batch_size,
+             .help = "All microbatches of a step together",
+             .unit = "SEQUENCES",
+             .range = at_least(1)},
+            {.names = "--seed",
+             .value = &o.seed,
+             .help = "Of weights and data order",
+             .unit = "N",
+             .decides = Decides::samples},
+            {.names = "--dtype",
+             .value = FlagText{
+                 .set =
+                     [&m](const auto& words) {
+                         m.dtype = words.back() == "bf16" ? DType::bf16 : DType::fp32;
+                     },
+                 .get = [&m] { return std::string(m.dtype == DType::bf16 ? "bf16" : "fp32"); }},
+             .help = "Of weights and activations; sums and moments are fp32",
+             .unit = "NAME",
+             .choices = {"fp32", "bf16"}},
+            {.names = "--bf16",
+             .value = &u.bf16,
+             .help = "Same as --dtype bf16",
+             .ranks = RanksCompare::nothing},
+            {.names = "--init-method-std",
+             .value = &m.init_std,
+             .help = "Standard deviation of initial weights",
+             .unit = "X",
+             .range = at_least(0)},
+            {.names = "--label-smoothing",
+             .value = &m.label_smoothing,
+             .help = "Part of the loss that goes to all tokens alike, in [0, 1)",
+             .unit = "X",
+             .range = fraction_below_1()},
+            {.names = "--z-loss",
+             .value = &m.z_loss,
+             .help = "Weight of the squared log partition function in the loss",
+             .unit = "X",
+             .range = at_least(0)},
+            {.names = "--recompute-granularity",
+             .value = FlagText{
+                 .set = [&o](const auto& words) { o.recompute = recompute_from(words.back()); },
+                 .get = [&o] { return std::string(o.recompute ? to_string(*o.recompute) : ""); }},
+             .help = "Activations that are made again before the backward instead of kept; "
+                     "selective: outputs of norms and activation functions",
+             .unit = "NAME",
+             .choices = recompute_names(),
+             .unset = "none, or as a schedule's file has it"},
+            {.names = "--recompute-activations",
+             .value = &u.recompute_activations,
+             .help = "Same as --recompute-granularity selective",
+             .ranks = RanksCompare::nothing},
+        }};
+}
+
+FlagGroup schedule_flags(TrainOptions& o) {
+    return {
+        .title = "Schedule",
+        .flags = {
+            {.names = "--pipeline-model-parallel-size",
+             .value = &o.pipeline_model_parallel_size,
+             .help = "Ranks of a pipeline; with several times as many ranks its replicas train on "
+                     "different data",
+             .unit = "RANKS",
+             .range = at_least(1),
+             .unset = "all ranks",
+             .absent = 0,
+             .decides = Decides::nothing},  // "ranks" and "replicas" of a saved step say it
+            {.names = "--schedule",
+             .value = &o.schedule,
+             .help = "A .csv or .json file, or " + joined(schedule_names()),
+             .unit = "SCHEDULE",
+             .choices = schedule_names(),
+             .free = true},
+            {.names = "--vocab-mode",
+             .value = FlagText{
+                 .set = [&o](const auto& words) { o.vocab_mode = vocab_mode_from(words.back()); },
+                 .get = [&o] { return std::string(to_string(o.vocab_mode)); }},
+             .help = "What is done about the vocabulary layers",
+             .unit = "NAME",
+             .choices = vocab_mode_names()},
+            {.names = "--pipeline-model-parallel-layout",
+             .value = &o.layout,
+             .help = "Layers of every stage, such as Et*3|(tt|)*2,t|L; V in place of E and L: "
+                     "sharded",
+             .unit = "LAYOUT",
+             .unset = "even",
+             .decides = Decides::nothing},
+            {.names = "--decoder-first-pipeline-num-layers",
+             .value = &o.end_layers.first,
+             .help = "Of the rank with the first stage",
+             .unit = "LAYERS",
+             .range = at_least(0),
+             .unset = "as many as the others",
+             .absent = -1},
+            {.names = "--decoder-last-pipeline-num-layers",
+             .value = &o.end_layers.last,
+             .help = "Of the rank with the last stage",
+             .unit = "LAYERS",
+             .range = at_least(0),
+             .unset = "as many as the others",
+             .absent = -1},
+            {.names = "--chunks,--num-virtual-stages-per-pipeline-rank",
+             .value = &o.chunks,
+             .help = "Stages per rank v",
+             .unit = "STAGES",
+             .range = between(0, UINT16_MAX),
+             .unset = "the schedule's own"},
+            {.names = "--num-layers-per-virtual-pipeline-stage",
+             .value = &o.layers_per_chunk,
+             .help = "The same, from the layers of one stage",
+             .unit = "LAYERS",
+             .range = between(0, UINT16_MAX),
+             .unset = "by --chunks"},
+            {.names = "--group-size,--microbatch-group-size-per-virtual-pipeline-stage",
+             .value = &o.group_size,
+             .help = "Of interleaved schedules, in a row per stage",
+             .unit = "MICROBATCHES",
+             .range = between(0, INT32_MAX),
+             .unset = "the ranks"},
+            {.names = "--memory-limit,--schedule-memory-limit",
+             .value = &o.memory_limit,
+             .help = "Most activations alive on a rank, in chunks, of schedules that trade memory "
+                     "for bubble",
+             .unit = "CHUNKS",
+             .range = between(0, INT32_MAX),
+             .unset = "the schedule's own"},
+            {.names = "--warm-up-depth",
+             .value = &o.warm_up_depth,
+             .help = "Between the stages of 1F1B",
+             .unit = "MICROBATCHES",
+             .range = between(0, INT32_MAX),
+             .unset = "1, eager 2"},
+            {.names = "--search-moves",
+             .value = &o.search_moves,
+             .help = "Moves of a local search for a shorter step under --schedule-costs; 0: the "
+                     "schedule's own order",
+             .unit = "N",
+             .range = between(0, 0x1p40)},
+        }};
+}
+
+FlagGroup device_flags(TrainOptions& o) {
+    return {
+        .title = "Devices",
+        .flags = {
+            {.names = "--device",
+             .value = &o.device,
+             .help =
+                 "host, or cuda: one GPU per rank; with --transport threads ranks may share one",
+             .unit = "NAME",
+             .choices = {"host", "cuda"}},
+            {.names = "--threads-per-rank",
+             .value = &o.threads_per_rank,
+             .help = "OpenMP threads per rank",
+             .unit = "N",
+             .range = between(1, 1024),
+             .unset = "the rank's share of the cores",
+             .absent = 0},
+            {.names = "--left-multiprocessors",
+             .value = &o.products.left_multiprocessors,
+             .help = "Of a GPU, that matrix products leave to NCCL; bits depend on it",
+             .unit = "N",
+             .range = at_least(0),
+             .unset = "as many as NCCL may hold where it joins several ranks, else 0"},
+            {.names = "--product-choices",
+             .value = &o.products.choices_file,
+             .help = "What --time-products wrote: which algorithms matrix products on GPUs run "
+                     "with",
+             .unit = "FILE",
+             .ranks = RanksCompare::presence,
+             .decides = Decides::nothing},  // the checksum of its contents does
+        }};
+}
+
+std::vector<FlagGroup> train_flags(TrainOptions& options, UnresolvedFlags& unresolved) {
+    std::vector<FlagGroup> groups{architecture_flags(options.model, unresolved),
+                                  step_flags(options, unresolved), schedule_flags(options),
+                                  device_flags(options)};
+    for (FlagGroup& group : training_flags(options)) groups.push_back(std::move(group));
+    return groups;
+}
+
+}  // namespace vocabpipe

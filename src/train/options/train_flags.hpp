@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/support/flag.hpp"
+#include "src/train/options/train_options.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Keeps every product of two sizes far inside 64 bits; no real model comes near.
+inline constexpr int64_t kLargestSize = int64_t{1} << 24;
+
+/// What flags say that is no option by itself: it is resolved, together, when all are read.
+struct UnresolvedFlags {
+    std::string config;                    // --model, a config.json or its folder; empty: none
+    std::string model_type;                // --model-type; empty: as the parts below say
+    bool swiglu = false;                   // --swiglu
+    std::string normalization, positions;  // --normalization, --position-embedding-type
+    bool group_query_attention = false;    // --group-query-attention
+    std::optional<float> norm_epsilon;     // --norm-epsilon; none: the family's
+    std::optional<double> rotary_base;     // --rotary-base
+    bool untie = false;                    // --untie-embeddings-and-output-weights
+    bool bf16 = false;                     // --bf16
+    bool recompute_activations = false;    // --recompute-activations
+};
+
+// The table of the flags of a training run, in parts. Values are kept in the arguments, which must
+// outlive the rows.
+
+/// What a config.json says, too; the first row is --model, which takes the place of the others.
+[[nodiscard]] FlagGroup architecture_flags(ModelConfig& model, UnresolvedFlags& unresolved);
+/// What else there is to say of a model and its steps.
+[[nodiscard]] FlagGroup step_flags(TrainOptions& options, UnresolvedFlags& unresolved);
+[[nodiscard]] FlagGroup schedule_flags(TrainOptions& options);
+[[nodiscard]] FlagGroup device_flags(TrainOptions& options);
+/// Of training alone: data, learning rate, optimizer, evaluation, saved steps, outputs, the end.
+[[nodiscard]] std::vector<FlagGroup> training_flags(TrainOptions& options);
+
+// All names that some flags may have.
+[[nodiscard]] std::vector<std::string> schedule_names();
+[[nodiscard]] std::vector<std::string> vocab_mode_names();
+[[nodiscard]] std::vector<std::string> recompute_names();
+
+/// All rows.
+[[nodiscard]] std::vector<FlagGroup> train_flags(TrainOptions& options,
+                                                 UnresolvedFlags& unresolved);
+
+}  // namespace vocabpipe

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/data/data_options.hpp"
+#include "src/train/evaluate/evaluation_options.hpp"
+#include "src/train/options/product_options.hpp"
+#include "src/train/run/batch_size_schedule.hpp"
+#include "src/train/run/rank_placement.hpp"
+#include "vocabpipe/learning_rate.hpp"
+#include "vocabpipe/lower.hpp"
+#include "vocabpipe/model_config.hpp"
+#include "vocabpipe/optimizer_step.hpp"
+#include "vocabpipe/recompute.hpp"
+#include "vocabpipe/schedule.hpp"
+#include "vocabpipe/stage_layout.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A training run; the comments name the flags of train_gpt.
+struct TrainOptions {
+    ModelConfig model;
+    DataOptions data;
+    int64_t micro_batch_size = 1;            // --micro-batch-size, sequences
+    int64_t global_batch_size = 8;           // --global-batch-size, sequences
+    std::optional<BatchSizeRampUp> ramp_up;  // --rampup-batch-size
+    int64_t train_iters = 100;               // --train-iters
+    double lr = 3e-4;                        // --lr; suits models of this size with AdamW
+    double min_lr = 0;                       // --min-lr
+    int64_t lr_warmup_iters = 0;             // --lr-warmup-iters
+    LearningRateOptions learning_rate;
+    OptimizerOptions optimizer;
+    uint64_t seed = 1234;  // --seed; Megatron's default
+
+    int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are
+    std::string schedule = "1f1b";         // --schedule, a name or a .csv or .json file
+    std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
+    EndLayers end_layers;      // --decoder-first-, --decoder-last-pipeline-num-layers
+    int chunks = 0;            // --chunks, stages per rank; 0: the family's own
+    int layers_per_chunk = 0;  // --num-layers-per-virtual-pipeline-stage; 0: by chunks
+    int group_size = 0;        // --group-size; 0: as many as ranks
+    int memory_limit = 0;      // --memory-limit, chunks per rank; 0: the family's own
+    int warm_up_depth = 0;     // --warm-up-depth; 0: the family's own
+    int64_t search_moves = 0;  // --search-moves; 0: the order of the schedule's own rule
+    std::optional<Recompute> recompute;  // --recompute-granularity; none given: as a file says
+    VocabMode vocab_mode =
+        VocabMode::one_barrier;  // --vocab-mode; least memory of the balanced ones
+    /// --schedule-costs F,B; none: auto, measured in the first steps, or cost_file.
+    std::optional<std::pair<int64_t, int64_t>> schedule_costs = std::pair<int64_t, int64_t>{1, 2};
+    std::string cost_file;                        // --schedule-costs FILE, a profile; empty: none
+    int receive_ahead = 0;                        // --receive-ahead; 0: auto
+    Reductions reductions = Reductions::ordered;  // --reduction; the same bits on every transport
+    int64_t broadcast_margin =
+        0;                     // --broadcast-margin, in the unit of F,B; nanoseconds where measured
+    int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores
+
+    EvaluationOptions evaluation;
+
+    std::string load;              // --load, a folder of steps, a step, or a model; empty: none
+    bool finetune = false;         // --finetune, of a step its weights only
+    std::string save;              // --save, folder for steps; empty: none
+    int64_t save_interval = 0;     // --save-interval; 0: after the last step only
+    int64_t save_total_limit = 0;  // --save-total-limit; 0: all are kept
+    uint64_t max_shard_bytes = 5'000'000'000;  // --max-shard-size; transformers' default
+    bool async_save = false;                   // --async-save; takes memory for a copy
+
+    std::string trace_dir;                 // --trace-dir; empty: none
+    std::string metrics;                   // --metrics, JSON lines; empty: none
+    std::string tensorboard_dir;           // --tensorboard-dir; empty: none
+    int64_t tensorboard_log_interval = 1;  // --tensorboard-log-interval, steps
+    std::string report;                    // --report, one JSON object at the end; empty: none
+    std::string profile;                   // --profile, measured costs; empty: none
+    std::string time_products;             // --time-products, by after_training; empty: none
+    std::vector<std::string> files_read;   // by the program itself, such as --config
+    std::string command, date;             // for the profile: who measured it, and when
+    int64_t log_interval = 1;              // --log-interval
+    bool log_interval_given = false;       // on a terminal there are lines only then
+    /// Of the terminal that standard output is, for a progress bar; empty: it is none.
+    std::function<int()> terminal_columns;
+    std::string device = "host";  // --device
+    /// The rank's device, made by its thread; empty: the host.
+    std::function<std::unique_ptr<Device>(const RankPlacement&)> make_device;
+    ProductOptions products;  // for CUDA
+    /// Called on every rank after the last step, with what ran it: --time-products.
+    std::function<void(Communicator&, Device&)> after_training;
+    bool ranks_are_threads = false;        // memory is the process's, not the rank's
+    std::function<bool()> stop_requested;  // SIGUSR1; empty: never
+    std::function<int()> terminated;       // the signal that ends the run, 0: none; empty: never
+    int64_t exit_interval = 0;             // --exit-interval, steps; 0: none
+    std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins
+    bool stop_at_non_finite = false;  // --check-for-nan-in-loss-and-grad; else the step is skipped
+    /// "--flag value" of the program's own flags, which must be the same on every rank, too.
+    std::vector<std::string> program_flags;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/run/batch_size_schedule.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <string>
+
+namespace vocabpipe {
+
+namespace {
+
+using std::to_string;
+
+/// Keeps every product within 64 bits.
+constexpr int64_t kMostSamples = int64_t{1} << 46;
+
+}  // namespace
+
+BatchSizeSchedule::BatchSizeSchedule(int64_t full, const std::optional<BatchSizeRampUp>& ramp_up,
+                                     int64_t unit)
+    : full_(full), unit_(unit), ramp_up_(ramp_up) {
+    if (!ramp_up) return;
+    const std::string flag = "--rampup-batch-size " + to_string(ramp_up->start) + " " +
+                             to_string(ramp_up->increment) + " " + to_string(ramp_up->samples);
+    const auto refuse = [&](const std::string& what) { throw UsageError(flag + ": " + what); };
+    const auto positive = [&](const char* name, int64_t value) {
+        if (value < 1) {
+            refuse(std::string(name) + " is " + to_string(value) + ", must be at least 1");
+        }
+    };
+    positive("START", ramp_up->start);
+    positive("INCREMENT", ramp_up->increment);
+    positive("SAMPLES", ramp_up->samples);
+    if (ramp_up->samples > kMostSamples)
+        refuse("SAMPLES must be at most " + to_string(kMostSamples));
+    if (ramp_up->start >= full) {
+        refuse("START must be below --global-batch-size " + to_string(full) +
+               "; leave the flag out for batches of one size");
+    }
+    if ((full - ramp_up->start) % ramp_up->increment != 0) {
+        refuse("from START to --global-batch-size " + to_string(full) + " it is " +
+               to_string(full - ramp_up->start) +
+               " sequences, which must be a multiple of INCREMENT");
+    }
+    for (const int64_t size : {ramp_up->start, ramp_up->increment}) {
+        if (size % unit == 0) continue;
+        refuse(to_string(size) + " is no multiple of " + to_string(unit) +
+               ", the sequences of one microbatch on every data-parallel replica");
+    }
+    increments_ = (full - ramp_up->start) / ramp_up->increment;
+}
+
+int64_t BatchSizeSchedule::at(int64_t consumed) const {
+    if (!ramp_up_ || consumed >= ramp_up_->samples) return full_;
+    return ramp_up_->start + consumed * increments_ / ramp_up_->samples * ramp_up_->increment;
+}
+
+std::vector<int> BatchSizeSchedule::smaller() const {
+    std::vector<int> sizes;
+    for (int64_t i = 0; i < increments_; ++i) {
+        sizes.push_back(static_cast<int>((ramp_up_->start + i * ramp_up_->increment) / unit_));
+    }
+    return sizes;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/run/rank_placement.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace vocabpipe {
+
+namespace {
+
+struct Wire {
+    std::array<char, 256> host{};
+    cpu_set_t cores{};
+    int64_t resident_bytes = 0;
+};
+
+struct DeviceWire {
+    std::array<char, 256> name{};
+    bool has_memory = false;
+    Device::Memory memory;
+};
+
+}  // namespace
+
+std::vector<RankPlacement> find_placements(Communicator& communicator, int64_t resident_bytes) {
+    Wire mine;
+    mine.resident_bytes = resident_bytes;
+    gethostname(mine.host.data(), mine.host.size() - 1);
+    sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+    const auto parts = communicator.all_gather(std::as_bytes(std::span(&mine, 1)));
+    std::vector<Wire> all(parts.size());
+    for (size_t i = 0; i < parts.size(); ++i) std::memcpy(&all[i], parts[i].data(), sizeof(Wire));
+    std::vector<RankPlacement> placements;
+    for (const Wire& wire : all) {
+        RankPlacement placement{.host = wire.host.data(),
+                                .cores = std::max(CPU_COUNT(&wire.cores), 1),
+                                .ranks_sharing = 0,
+                                .ranks_on_host = 0,
+                                .local_rank = 0,
+                                .ranks = static_cast<int>(all.size()),
+                                .resident_bytes = wire.resident_bytes};
+        for (const Wire& other : all) {
+            if (std::strcmp(other.host.data(), wire.host.data()) != 0) continue;
+            if (&other < &wire) ++placement.local_rank;
+            ++placement.ranks_on_host;
+            if (CPU_EQUAL(&other.cores, &wire.cores)) ++placement.ranks_sharing;
+        }
+        placements.push_back(placement);
+    }
+    return placements;
+}
+
+void describe_devices(Communicator& communicator, const Device& mine,
+                      std::vector<RankPlacement>& placements) {
+    DeviceWire wire;
+    mine.name().copy(wire.name.data(), wire.name.size() - 1);
+    const std::optional<Device::Memory> memory = mine.memory();
+    wire.has_memory = memory.has_value();
+    wire.memory = memory.value_or(Device::Memory{});
+    const auto parts = communicator.all_gather(std::as_bytes(std::span(&wire, 1)));
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+        DeviceWire one;
+        std::memcpy(&one, parts[rank].data(), sizeof one);
+        placements[rank].device = one.name.data();
+        if (one.has_memory) placements[rank].memory = one.memory;
+    }
+}
+
+}  // namespace vocabpipe

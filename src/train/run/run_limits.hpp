@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/options/train_options.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace vocabpipe {
+
+/// Why a run ends after a step that is not its last.
+enum class StopReason : uint8_t {
+    none,
+    requested,   ///< SIGUSR1, or a file that cannot be written
+    duration,    ///< --exit-duration-in-mins
+    interval,    ///< --exit-interval
+    terminated,  ///< SIGTERM, SIGINT or SIGHUP
+};
+
+/// When a run ends before --train-iters. One rank may know what the others do not: what it asks for
+/// travels in the step's report, so that all end after the same step.
+class RunLimits {
+public:
+    /// The duration counts from here, on rank 0 only. `clock`: seconds that go by.
+    RunLimits(const TrainOptions& options, int rank,
+              std::function<double()> clock = steady_seconds);
+
+    /// What this rank asks for in the step that begins, to be added up over the ranks: once per
+    /// step. `failed`: it cannot go on.
+    [[nodiscard]] double request(bool failed);
+    /// After each step, of which the next one may take as long.
+    void step_took(double seconds) { last_step_ = seconds; }
+    /// Of the step's sum over the ranks; equal on all.
+    [[nodiscard]] StopReason reason(int64_t step, double requests) const;
+
+private:
+    [[nodiscard]] static double steady_seconds();
+    [[nodiscard]] bool time_is_up();
+
+    const TrainOptions& options_;
+    bool keeps_time_;
+    std::function<double()> clock_;
+    double start_;
+    double last_step_ = 0;  ///< seconds
+};
+
+/// "SIGINT"; ExitCode of 128 + its number.
+[[nodiscard]] std::string name_of_signal(int signal);
+[[nodiscard]] ExitCode exit_code_of(int signal);
+
+/// What the log says.
+[[nodiscard]] const char* to_string(StopReason reason);
+
+}  // namespace vocabpipe
