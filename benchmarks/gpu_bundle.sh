@@ -111,9 +111,10 @@ version_in() { # header, macros of the major number, minor, patch
         paste -sd.
 }
 
-cached() { # CMake variable
-    [ -f "$build_dir/CMakeCache.txt" ] || return 0 # programs that were given
-    sed -n "s/^$1:[A-Z]*=//p" "$build_dir/CMakeCache.txt" 2>/dev/null
+cached() { # CMake variable, build folder
+    local cache=${2:-$build_dir}/CMakeCache.txt
+    [ -f "$cache" ] || return 0 # programs that were given
+    sed -n "s/^$1:[A-Z]*=//p" "$cache"
 }
 
 newest() { # prefix of symbol versions, such as GLIBC_
@@ -128,7 +129,7 @@ cuda=$(cached CUDAToolkit_INCLUDE_DIR)
     [ -n "$given" ] || echo "built against: nvcc $("$(cached CMAKE_CUDA_COMPILER)" --version |
         sed -n 's/.*V\([0-9.]*\)$/\1/p'), NCCL $(version_in "$(cached NCCL_INCLUDE_DIR)/nccl.h" NCCL_MAJOR NCCL_MINOR NCCL_PATCH), cuBLAS(Lt) $(
         version_in "$cuda/cublas_api.h" CUBLAS_VER_MAJOR CUBLAS_VER_MINOR CUBLAS_VER_PATCH), cuDNN $(
-        [ $cudnn = 1 ] && version_in "$cuda/cudnn_version.h" CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL || echo none)"
+        [ $cudnn = 1 ] && version_in "$(cached CUDNN_INCLUDE_DIR "$build_dir-cudnn")/cudnn_version.h" CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL || echo none)"
     echo "needs: $(newest GLIBC_), $(newest GLIBCXX_); not packed: $(
         ldd "${elves[@]}" | awk '$2 == "=>" { print $1 }' | sort -u | grep -E "$left_there" | paste -sd' ')"
 } >"$stage/manifest.txt"

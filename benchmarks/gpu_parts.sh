@@ -19,8 +19,11 @@ part_kernels() {
 
 rows_kernels() { tests_row kernels "operators against fp64"; }
 
+# A million rows take 34 GB; 128256 are those for which others have published times.
 part_vocab() {
-    local rows=16384,32768,131072
+    local rows=16384,32768,128256 memory
+    memory=$(head -n 1 <<<"$smi" | cut -d, -f4 | tr -cd 0-9) # MiB
+    [ "${memory:-0}" -lt 45000 ] || rows=$rows,1048576
     [ "$quick" = 1 ] && rows=16384
     attempt vocab 90 "$programs/bin/bench_vocab_cuda" --rows $rows
 }
@@ -28,8 +31,17 @@ part_vocab() {
 rows_vocab() {
     [ -e "$work/vocab.log" ] || return 0
     grep -v '^#' "$work/vocab.log" | awk 'NF == 12 {
-        printf "| S and T, v = %s | %s of %s TFLOP/s | 0.90 | %s |\n", $1, $9, $3, $10
-        printf "| memory of S and T over the exp_logits, v = %s | %s | 1.25 | |\n", $1, $11 }'
+        printf "| S and T, v = %s | %s of %s TFLOP/s | %s | %s |\n", $1, $9, $3, $1 < 32768 ? "0.92" : "0.95", $10
+        printf "| memory of S and T over the exp_logits, v = %s | %s | 1.25 | |\n", $1, $11
+        if ($1 == 128256) printf "| S to T, v = %s | %s ms | 18.3 ms | %.2f |\n", $1, $8, 18.3 / $8
+        if ($1 < 32768) next
+        of_a_row = $8 / $1
+        if (!least || of_a_row < least) least = of_a_row
+        if (of_a_row > most) most = of_a_row
+        if (!first) first = $1
+        last = $1 }
+        END { if (last != first)
+            printf "| time per row, v = %s to %s, most over least | %.3f | 1.02 | |\n", first, last, most / least }'
 }
 
 # The large model takes long to initialise: few steps of it.
@@ -41,13 +53,18 @@ part_step() {
 
 rows_step() { step_rows step ""; }
 
+# An H100 and an H200 do 989 TFLOP/s of bf16 by their data sheet.
 step_rows() { # prefix of the logs, prefix of the rows
-    local log
+    local log peak=0
+    [[ $smi =~ H[12]00 ]] && peak=989
     for log in "$work/$1"-gpt2-*.log; do
         [ -e "$log" ] || continue
-        grep -v '^#' "$log" | awk -v model="$(basename "$log" .log | sed "s/^$1-//")" -v prefix="$2" 'NF == 10 {
+        grep -v '^#' "$log" | awk -v model="$(basename "$log" .log | sed "s/^$1-//")" -v prefix="$2" -v peak=$peak 'NF == 10 {
             printf "| %sstep, %s, %s: %.0f ms (%.0f on the GPU), %.0f tokens/s | %.1f of %.1f TFLOP/s | %s | %s |\n",
-                prefix, model, $1, $2, $3, $4, $5 / 1e3, $6 / 1e3, $9, $7 }'
+                prefix, model, $1, $2, $3, $4, $5 / 1e3, $6 / 1e3, $9, $7
+            aim = model == "gpt2-124m" ? 0.45 : 0.55
+            if (peak) printf "| %sMFU, of %d TFLOP/s, %s | %.3f | %.2f | %.2f |\n", prefix, peak, model,
+                $5 / 1e3 / peak, aim, $5 / 1e3 / peak / aim }'
     done
 }
 
@@ -107,6 +124,11 @@ part_loss() {
         train "loss-cuda-$ranks" --device cuda --ranks "$ranks" &&
             attempt "loss-compared-$ranks" 10 compare_losses "$ranks"
     done
+    # The step of part step again, with data, metrics and losses that the host reads.
+    [ "$quick" = 1 ] || attempt training-gpt2-124m 90 "$programs/bin/train_gpt" --data-path "$work/text" \
+        --vocab-size 50257 --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 \
+        --dtype bf16 --micro-batch-size 16 --global-batch-size 64 --train-iters 25 --lr 1e-4 --log-interval 1 \
+        --transport threads --device cuda --ranks 1 --metrics "$work/training-gpt2-124m.jsonl"
 }
 
 rows_loss() {
@@ -118,6 +140,19 @@ rows_loss() {
                 printf "| loss, fp32, %d ranks on a GPU against the host, %d steps | %s apart | <= %s | %.2f |\n",
                     ranks, $1, $2, b, $2 / b }'
     done
+    overheads_row
+}
+
+# Medians: of train_gpt's steps but the first five, and of bench_step's.
+overheads_row() {
+    local metrics=$work/training-gpt2-124m.jsonl bare
+    [ -e "$metrics" ] && [ -e "$work/step-gpt2-124m.log" ] || return 0
+    bare=$(grep -v '^#' "$work/step-gpt2-124m.log" | awk '$1 == "bf16" && NF == 10 { print $2 }')
+    sed -n 's/.*"step_seconds":\([^,}]*\).*/\1/p' "$metrics" | tail -n +6 | sort -g |
+        awk -v bare="$bare" '{ seconds[NR] = $1 }
+            END { if (NR && bare) { ms = 1e3 * seconds[int((NR + 1) / 2)]
+                printf "| training step, gpt2-124m: %.1f ms with data, metrics and losses, %.1f without | %.3f | 1.02 | |\n",
+                    ms, bare, ms / bare } }'
 }
 
 part_copies() {
