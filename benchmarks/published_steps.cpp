@@ -61,6 +61,9 @@ PlanRow PublishedStep::predict(const DeviceSpec& a100) const {
     options.schedules = {schedule};
     options.vocab_modes = {mode};
     options.sensitivity_rows = 0;
+    // The published 1F1B is Megatron-LM's, which posts a receive when it is about to wait for it
+    // (p2p_communication.py); the published V-Half posts it a pass earlier where it can.
+    if (schedule == "1f1b") options.receive_ahead = 1;
     return make_plan(options).rows.front();
 }
 

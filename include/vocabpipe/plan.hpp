@@ -50,8 +50,11 @@ struct PlanOptions {
     int64_t global_batch_size = 0;          ///< sequences per step; a multiple of micro_batch_size
     double memory_gib = 0;                  ///< per GPU; 0: the device's
     Recompute recompute = Recompute::none;  ///< of every candidate, before each of its backwards
-    std::vector<std::string> schedules;     ///< empty: every built-in family
-    std::vector<VocabMode> vocab_modes;     ///< empty: every mode
+    /// LowerOptions::receive_ahead of what is simulated; 0: as early as it pays and memory allows
+    /// (lower_receiving_early()), which is what a run does.
+    int receive_ahead = 0;
+    std::vector<std::string> schedules;  ///< empty: every built-in family
+    std::vector<VocabMode> vocab_modes;  ///< empty: every mode
     std::vector<int> chunks;  ///< empty: the family's own, and 2 and 4 where it takes any number
     Evaluation evaluation = Evaluation::automatic;  ///< how step times are found
     int threads = 0;                                ///< 0: as many as the machine runs at once

@@ -4,6 +4,7 @@
 #include "src/plan/list_memory.hpp"
 #include "src/plan/step_model.hpp"
 #include "vocabpipe/pass_times.hpp"
+#include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/simulate.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
@@ -22,8 +23,11 @@ struct Outcome {
     std::vector<LiveBytes> live;  ///< [rank]
 };
 
-Outcome simulated(const Schedule& schedule, const StepModel& step) {
-    const std::vector<Program> programs = lower(schedule, step.sizes, step.costs);
+Outcome simulated(const Schedule& schedule, const StepModel& step, int receive_ahead) {
+    const std::vector<Program> programs =
+        receive_ahead == 0
+            ? lower_receiving_early(schedule, step.sizes, step.costs).programs
+            : lower(schedule, step.sizes, step.costs, {.receive_ahead = receive_ahead});
     const Simulation simulation = simulate(programs, step.costs);
     Outcome outcome{.step_ns = simulation.summary.step_ns, .bubble = simulation.summary.bubble};
     for (const Program& program : programs) {
@@ -113,8 +117,9 @@ Schedule order_passes(const PlanOptions& options, const Candidate& candidate, in
 PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,
                  Evaluation evaluation) {
     const StepModel step = step_model(options, unit_costs(options), candidate, order.microbatches);
-    const Outcome outcome =
-        evaluation == Evaluation::simulation ? simulated(order, step) : timed(order, step);
+    const Outcome outcome = evaluation == Evaluation::simulation
+                                ? simulated(order, step, options.receive_ahead)
+                                : timed(order, step);
     PlanRow row{.candidate = candidate, .step_ns = outcome.step_ns, .bubble = outcome.bubble};
     const double seconds = static_cast<double>(outcome.step_ns) * 1e-9;
     const double tokens =
