@@ -144,21 +144,21 @@ OutputGradients sharded_gradients(Problem& p, const ShardMap& map) {
     std::vector<float> statistics(shards * kTokens * StepSizes::kStatistics);
     const Tensor all(statistics.data(), static_cast<int64_t>(shards) * kTokens,
                      StepSizes::kStatistics, DType::fp32);
-    std::vector<std::vector<Bf16>> exp_logits;
+    std::vector<std::vector<Bf16>> all_exp_logits;
     for (size_t k = 0; k < shards; ++k) {
         const int64_t rows = parameters[k].weight.rows;
-        exp_logits.emplace_back(kTokens * rows);
+        all_exp_logits.emplace_back(kTokens * rows);
         std::vector<std::byte> workspace(static_cast<size_t>(
             output_shard_bytes(device->operators(), kTokens, kHidden, rows, DType::bf16)
                 .score_workspace));
         layers[k].score(ctx, microbatch, p.x.view(),
-                        Tensor(exp_logits[k].data(), kTokens, rows, DType::bf16),
+                        Tensor(all_exp_logits[k].data(), kTokens, rows, DType::bf16),
                         all.row_range(static_cast<int64_t>(k) * kTokens, kTokens), workspace);
     }
     std::vector<float> u(shards * kTokens * kHidden);
     for (size_t k = 0; k < shards; ++k) {
         const int64_t rows = parameters[k].weight.rows;
-        const Tensor exp_logits(exp_logits[k].data(), kTokens, rows, DType::bf16);
+        const Tensor exp_logits(all_exp_logits[k].data(), kTokens, rows, DType::bf16);
         std::vector<float> factor(kTokens * StepSizes::kFactors);
         const Tensor factors(factor.data(), kTokens, StepSizes::kFactors, DType::fp32);
         const Tensor mine(&u[k * kTokens * kHidden], kTokens, kHidden, DType::fp32);

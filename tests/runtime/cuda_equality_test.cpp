@@ -49,7 +49,7 @@ TEST_P(CudaEquality, LossAndGradientsHaveTheBitsOfASingleRankOnTheDevice) {
     const auto& [c, transport] = GetParam();
     for (const StepCase& step : step_cases(c, 1)) {
         SCOPED_TRACE(::testing::Message() << step);
-        const Schedule schedule = make_schedule(c, step);
+        const Schedule schedule = schedule_of(c, step);
         const int layers = std::max(1, schedule.stages + (step.microbatches % 2 == 0 ? 1 : -1));
         const ModelConfig config = tiny_gpt(layers, step);
         const Batch batch = random_batch(config, schedule.microbatches, step.sequences, 5);

@@ -86,7 +86,7 @@ protected:
 TEST_P(CudaModelFamilies, HaveTheBitsOfASingleRankOnTheDevice) {
     const FamilyRun& run = GetParam();
     Schedule schedule =
-        make_schedule(run.schedule, {.microbatches = run.schedule.ranks + 1, .vocab_size = 29});
+        schedule_of(run.schedule, {.microbatches = run.schedule.ranks + 1, .vocab_size = 29});
     ModelConfig config = small_family(run.model, schedule.stages + 1, 7, 29, run.tied);
     config.dtype = run.dtype;
     if (run.vectors) config.kv_channels = 16;
@@ -115,7 +115,7 @@ class CudaDocuments : public CudaModelFamilies {};
 TEST_P(CudaDocuments, StayApartWithTheBitsOfASingleRankOnTheDevice) {
     const FamilyRun& run = GetParam();
     Schedule schedule =
-        make_schedule(run.schedule, {.microbatches = run.schedule.ranks + 1, .vocab_size = 29});
+        schedule_of(run.schedule, {.microbatches = run.schedule.ranks + 1, .vocab_size = 29});
     ModelConfig config = small_family(run.model, schedule.stages + 1, 7, 29, run.tied);
     config.dtype = run.dtype;
     Batch batch = random_batch(config, schedule.microbatches, 2, 3);

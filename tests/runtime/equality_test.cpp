@@ -39,7 +39,7 @@ struct RunSetup {
     [[nodiscard]] Schedule schedule() const {
         ScheduleOptions options = generate;
         options.vocab_size = config.vocab_size;
-        return vocabpipe::generate(family, options);
+        return vocabpipe::make_schedule(family, options);
     }
     [[nodiscard]] Batch batch() const {
         return random_batch(config, generate.microbatches, sequences,
@@ -98,7 +98,7 @@ TEST_P(Equality, LossAndGradientsHaveTheBitsOfTheSingleRankOracle) {
     const ScheduleCase& c = GetParam();
     for (const StepCase& step : step_cases(c, c.ranks <= 4 ? 5 : 2)) {
         SCOPED_TRACE(::testing::Message() << step);
-        const Schedule schedule = make_schedule(c, step);
+        const Schedule schedule = schedule_of(c, step);
         // One layer too few and one too many for the stages, in turn: stages without layers.
         const int layers = std::max(1, schedule.stages + (step.microbatches % 2 == 0 ? 1 : -1));
         RunSetup s{.config = tiny_gpt(layers, step),

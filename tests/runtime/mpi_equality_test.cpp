@@ -31,7 +31,7 @@ protected:
         };
         const auto setup_of = [&](const StepCase& step) {
             Setup s;
-            s.schedule = make_schedule(c, step);
+            s.schedule = schedule_of(c, step);
             s.config = tiny_gpt(s.schedule.stages, step, hidden_size);
             s.partition = even_partition(s.config, s.schedule, step.sequences);
             s.batch = random_batch(s.config, step.microbatches, step.sequences,

@@ -20,7 +20,7 @@ TEST(NativeReductions, GiveTheBitsOfOrderedOnesBetweenHosts) {
                     const StepCase step{
                         .microbatches = 4, .vocab_size = vocab_size, .dtype = type, .tied = true};
                     const Schedule schedule =
-                        make_schedule({.family = family, .mode = mode, .ranks = 3}, step);
+                        schedule_of({.family = family, .mode = mode, .ranks = 3}, step);
                     const ModelConfig config = tiny_gpt(schedule.stages, step);
                     const Batch batch = random_batch(config, 4, 2, 5);
                     const ModelPartition partition = even_partition(config, schedule, 2);

@@ -14,7 +14,7 @@ TEST(ReceiveAhead, LeavesTheBits) {
     for (const char* family : {"gpipe", "1f1b", "zb-v", "interleaved"}) {
         for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
             const Schedule schedule =
-                make_schedule({.family = family, .mode = mode, .ranks = 3}, step);
+                schedule_of({.family = family, .mode = mode, .ranks = 3}, step);
             const ModelConfig config = tiny_gpt(schedule.stages, step);
             const Batch batch = random_batch(config, step.microbatches, 2, 5);
             const ModelPartition partition = even_partition(config, schedule, 2);

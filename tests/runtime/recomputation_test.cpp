@@ -215,8 +215,8 @@ class EveryScheduleOnThreads : public ::testing::TestWithParam<ScheduleCase> {};
 TEST_P(EveryScheduleOnThreads, GivesItsStagesWhatTheyKeptAndWhatTheyMadeAgain) {
     World world = World::threads(GetParam().ranks, {.timeout_seconds = 30});
     for (const int microbatches : {1, 5}) {
-        run_and_check(
-            world, with_recomputation(make_schedule(GetParam(), {.microbatches = microbatches})));
+        run_and_check(world,
+                      with_recomputation(schedule_of(GetParam(), {.microbatches = microbatches})));
     }
 }
 

@@ -109,7 +109,7 @@ ModelConfig tiny_gpt(int num_layers, const StepCase& step, int64_t hidden_size) 
     return config;
 }
 
-Schedule make_schedule(const ScheduleCase& c, const StepCase& step) {
+Schedule schedule_of(const ScheduleCase& c, const StepCase& step) {
     return make_schedule(c.family, {.ranks = c.ranks,
                                     .microbatches = step.microbatches,
                                     .vocab_mode = c.mode,

@@ -61,6 +61,6 @@ struct StepCase {
 [[nodiscard]] ModelConfig tiny_gpt(int num_layers, const StepCase& step, int64_t hidden_size = 16);
 
 /// The schedule of a cell for one step.
-[[nodiscard]] Schedule make_schedule(const ScheduleCase& c, const StepCase& step);
+[[nodiscard]] Schedule schedule_of(const ScheduleCase& c, const StepCase& step);
 
 }  // namespace vocabpipe::testing

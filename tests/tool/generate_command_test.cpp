@@ -33,7 +33,7 @@ protected:
     static Outcome in_folder(const std::string& command) {
         return run_shell("cd '" + (*folder_ / "") + "' && " + command);
     }
-    static Outcome make_schedule(const std::string& arguments) {
+    static Outcome generate(const std::string& arguments) {
         return in_folder("'" VOCABPIPE_PROGRAM "' generate " + arguments);
     }
 
@@ -43,11 +43,11 @@ TempFolder* GenerateCommand::folder_ = nullptr;
 
 TEST_F(GenerateCommand, GoesOnAsTheModelWasTrained) {
     const Outcome greedy =
-        make_schedule("--load steps --prompt cdab --temperature 0 --max-new-tokens 8");
+        generate("--load steps --prompt cdab --temperature 0 --max-new-tokens 8");
     EXPECT_EQ(greedy.exit_code, 0) << greedy.error;
     EXPECT_EQ(greedy.output, "cdabcdabcdab\n");
     const Outcome beyond_the_positions =
-        make_schedule("--load steps --prompt abc --top-k 1 --max-new-tokens 40");
+        generate("--load steps --prompt abc --top-k 1 --max-new-tokens 40");
     EXPECT_THAT(beyond_the_positions.output,
                 StartsWith("abcdabcdabcdabcdabcdabcdabcdabcdabcdabcd"));
 }
@@ -55,25 +55,25 @@ TEST_F(GenerateCommand, GoesOnAsTheModelWasTrained) {
 TEST_F(GenerateCommand, SaysTheSameWithTheSameSeed) {
     const std::string arguments =
         "--load steps --prompt ab --temperature 3 --max-new-tokens 20 --seed ";
-    EXPECT_EQ(make_schedule(arguments + "1").output, make_schedule(arguments + "1").output);
-    EXPECT_NE(make_schedule(arguments + "1").output, make_schedule(arguments + "2").output);
+    EXPECT_EQ(generate(arguments + "1").output, generate(arguments + "1").output);
+    EXPECT_NE(generate(arguments + "1").output, generate(arguments + "2").output);
 }
 
 TEST_F(GenerateCommand, RefusesInOneLineWhatItCannotRead) {
-    const Outcome nowhere = make_schedule("--load nowhere --prompt a");
+    const Outcome nowhere = generate("--load nowhere --prompt a");
     EXPECT_EQ(nowhere.exit_code, 3);
     EXPECT_THAT(nowhere.error, HasSubstr("nowhere"));
-    const Outcome no_model = make_schedule("--load steps --prompt a --tokenizer-model text.txt");
+    const Outcome no_model = generate("--load steps --prompt a --tokenizer-model text.txt");
     EXPECT_EQ(no_model.exit_code, 3);
     EXPECT_THAT(no_model.error, HasSubstr("text.txt"));
-    const Outcome hot = make_schedule("--load steps --prompt a --temperature -1");
+    const Outcome hot = generate("--load steps --prompt a --temperature -1");
     EXPECT_EQ(hot.exit_code, 2);
     EXPECT_THAT(hot.error, HasSubstr("--temperature"));
     const Outcome endless =
         in_folder("'" VOCABPIPE_PROGRAM "' generate --load steps --prompt - < /dev/zero");
     EXPECT_EQ(endless.exit_code, 2);
     EXPECT_THAT(endless.error, HasSubstr("--prompt -: standard input has more than 1048576 bytes"));
-    const Outcome beyond = make_schedule("--load steps --prompt a --seq-length 33");
+    const Outcome beyond = generate("--load steps --prompt a --seq-length 33");
     EXPECT_EQ(beyond.exit_code, 2);
     EXPECT_THAT(beyond.error, HasSubstr("--seq-length 33: the model has 32 positions"));
 }
@@ -85,7 +85,7 @@ TEST_F(GenerateCommand, EndsWithSevenWhereTheModelHasDiverged) {
         "size=$(stat -c %s model.safetensors) && head -c 256 /dev/zero | tr '\\0' '\\377' | "
         "dd of=model.safetensors bs=1 seek=$((size - 256)) conv=notrunc status=none");
     ASSERT_EQ(made.exit_code, 0) << made.error;
-    const Outcome ended = make_schedule("--load diverged --prompt a --tokenizer bytes");
+    const Outcome ended = generate("--load diverged --prompt a --tokenizer bytes");
     EXPECT_EQ(ended.exit_code, 7) << ended.error;
     EXPECT_THAT(ended.error, HasSubstr("logits are not all finite"));
 }

@@ -365,12 +365,12 @@ TEST_F(Vocabulary, WeightGradientAddsToWhatIsThereAndRepeatedLabelsInOrder) {
     const VocabularyShard shard{.first_row = 100, .rows = rows, .vocab_size = 200};
     const Matrix before = Matrix::random(rows, hidden, DType::fp32, 8, 0.0, 1.0);
     const DeviceMatrix dw(device, before);
-    const DeviceMatrix xs(device, x), exp_logits(device, exp_logits), row_factors(device, factors);
+    const DeviceMatrix xs(device, x), on_device(device, exp_logits), row_factors(device, factors);
     const DeviceArray<int32_t> device_labels(device, labels);
     const DeviceArray<float> device_g(device, g);
     const DeviceBytes space(static_cast<size_t>(
         cuda::vocabulary_weight_gradient_workspace_bytes(tokens, hidden, DType::fp32)));
-    cuda::vocabulary_weight_gradient(device.context(), xs, exp_logits, row_factors, device_labels,
+    cuda::vocabulary_weight_gradient(device.context(), xs, on_device, row_factors, device_labels,
                                      device_g, shard, {}, dw, true, space);
     Context host({.poll = {}});
     Matrix expected = before.as(DType::fp64);
