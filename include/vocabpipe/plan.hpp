@@ -35,6 +35,17 @@ enum class LayerSplit : uint8_t {
 };
 [[nodiscard]] std::string_view to_string(LayerSplit split);
 
+/// Measured times of passes, for candidates whose stages and shards of the vocabulary are on the
+/// same ranks; the other candidates are skipped.
+struct PlannedPassTimes {
+    std::string name;                ///< of their file, for messages
+    std::vector<int> rank_of_stage;  ///< [stage]
+    /// [stage][op] ns of F, B, I and W; of R, 0 where it was not measured.
+    std::vector<TableCosts::OpCosts> stage_ns;
+    /// [rank][op] ns of E, G, S, T, Reduce, Report and Update; -1 where it was not measured.
+    std::vector<TableCosts::OpCosts> rank_ns;
+};
+
 /// A step of pure pipeline parallelism: every GPU is one rank, tensor and data parallel sizes
 /// are 1.
 struct PlanOptions {
@@ -44,6 +55,8 @@ struct PlanOptions {
     /// device's: model, sequence and microbatch are then those that were profiled
     /// (use_profile()), memory_gib must be given, and there is neither MFU nor sensitivity.
     std::optional<Profile> profile;
+    /// Instead of what device or profile say of these passes. Whatever the layers of a stage.
+    std::optional<PlannedPassTimes> pass_times;
     int gpus = 1;                           ///< ranks of the pipeline
     int64_t seq_length = 0;                 ///< s, tokens per sequence
     int64_t micro_batch_size = 1;           ///< sequences per microbatch

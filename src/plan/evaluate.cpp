@@ -23,12 +23,14 @@ struct Outcome {
     std::vector<LiveBytes> live;  ///< [rank]
 };
 
-Outcome simulated(const Schedule& schedule, const StepModel& step, int receive_ahead) {
+Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options) {
+    const SimulateOptions how{.cores = options.profile ? options.profile->cores : 0};
+    const LowerOptions ahead{.receive_ahead = options.receive_ahead};
     const std::vector<Program> programs =
-        receive_ahead == 0
-            ? lower_receiving_early(schedule, step.sizes, step.costs).programs
-            : lower(schedule, step.sizes, step.costs, {.receive_ahead = receive_ahead});
-    const Simulation simulation = simulate(programs, step.costs);
+        options.receive_ahead == 0
+            ? lower_receiving_early(schedule, step.sizes, step.costs, {}, how).programs
+            : lower(schedule, step.sizes, step.costs, ahead);
+    const Simulation simulation = simulate(programs, step.costs, how);
     Outcome outcome{.step_ns = simulation.summary.step_ns, .bubble = simulation.summary.bubble};
     for (const Program& program : programs) {
         const auto bytes = [&](std::initializer_list<Purpose> purposes) {
@@ -117,9 +119,8 @@ Schedule order_passes(const PlanOptions& options, const Candidate& candidate, in
 PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,
                  Evaluation evaluation) {
     const StepModel step = step_model(options, unit_costs(options), candidate, order.microbatches);
-    const Outcome outcome = evaluation == Evaluation::simulation
-                                ? simulated(order, step, options.receive_ahead)
-                                : timed(order, step);
+    const Outcome outcome =
+        evaluation == Evaluation::simulation ? simulated(order, step, options) : timed(order, step);
     PlanRow row{.candidate = candidate, .step_ns = outcome.step_ns, .bubble = outcome.bubble};
     const double seconds = static_cast<double>(outcome.step_ns) * 1e-9;
     const double tokens =
