@@ -29,8 +29,10 @@ struct PublishedStep {
 
     /// "v-half sharded", "1f1b whole": rows whose errors have one bound.
     [[nodiscard]] std::string group() const;
-    /// Predicts the step from sizes and the built-in figures of an A100 alone. The planned memory
-    /// has no reserve: published are bytes that tensors took.
+    /// The step from sizes and the built-in figures of an A100 alone. The planned memory has no
+    /// reserve: published are bytes that tensors took.
+    [[nodiscard]] PlanOptions plan(const DeviceSpec& a100) const;
+    /// What is planned.
     [[nodiscard]] PlanRow predict(const DeviceSpec& a100) const;
     /// predict() over what was measured; `measured` must be set.
     [[nodiscard]] double time_ratio(const PlanRow& predicted) const;

@@ -133,21 +133,23 @@ void check(const ScheduleOptions& options) {
     require_at_least("--group-size", options.group_size, 0);
     require_at_least("--memory-limit", options.memory_limit, 0);
     require_at_least("--search-moves", options.search_moves, 0);
-    require_at_most("--search-moves", options.search_moves, kMostSearchMoves);
 }
 
-/// A list takes 16 bytes per pass, and what is made of it many times that: a mistyped number is
-/// refused before it fills the memory.
+/// Making a list takes some 70 bytes per pass: a mistyped number is refused before it fills the
+/// memory.
 void check_size(const ScheduleOptions& options) {
-    constexpr int64_t kMostPasses = int64_t{1} << 25;  // F and B
-    const int64_t of_microbatch = int64_t{2} * options.ranks * options.chunks;
-    require_at_most("--pp x --chunks", of_microbatch / 2, kMostPasses / 2);
+    constexpr int64_t kMostPasses = 20'000'000;
+    const int64_t stages = int64_t{options.ranks} * options.chunks;
+    // F, I and W of every stage, S, T, E and G of every rank, at most.
+    const int64_t of_microbatch = 3 * stages + int64_t{4} * options.ranks;
+    require_at_most("--pp x --chunks", of_microbatch, kMostPasses);
     const int64_t most = kMostPasses / of_microbatch;
     if (options.microbatches <= most) return;
-    throw UsageError("--microbatches " + std::to_string(options.microbatches) + ": " +
-                     std::to_string(of_microbatch / 2) + " stages make " +
+    throw UsageError("--microbatches " + std::to_string(options.microbatches) + ": with " +
+                     std::to_string(stages) + " stages up to " +
                      std::to_string(of_microbatch * options.microbatches) +
-                     " passes of that; give at most " + std::to_string(most));
+                     " passes, and at most " + std::to_string(kMostPasses) +
+                     " are made; give at most " + std::to_string(most));
 }
 
 /// A search times every pass in every move, about 10 ns each.
@@ -155,7 +157,7 @@ void check_moves(const Schedule& schedule, int64_t moves) {
     constexpr int64_t kMostTimed = int64_t{1} << 38;  // three quarters of an hour
     int64_t passes = 0;
     for (const std::vector<Pass>& list : schedule.passes) passes += std::ssize(list);
-    const int64_t most = kMostTimed / std::max<int64_t>(passes, 1);
+    const int64_t most = std::min(kMostSearchMoves, kMostTimed / std::max<int64_t>(passes, 1));
     if (moves <= most) return;
     throw UsageError("--search-moves " + std::to_string(moves) + ": with " +
                      std::to_string(passes) + " passes they would take hours; give at most " +

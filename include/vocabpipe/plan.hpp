@@ -35,6 +35,17 @@ enum class LayerSplit : uint8_t {
 };
 [[nodiscard]] std::string_view to_string(LayerSplit split);
 
+/// Measured times of passes, for candidates whose stages and shards of the vocabulary are on the
+/// same ranks; the other candidates are skipped.
+struct PlannedPassTimes {
+    std::string name;                ///< of their file, for messages
+    std::vector<int> rank_of_stage;  ///< [stage]
+    /// [stage][op] ns of F, B, I and W; of R, 0 where it was not measured.
+    std::vector<TableCosts::OpCosts> stage_ns;
+    /// [rank][op] ns of E, G, S, T, Reduce, Report and Update; -1 where it was not measured.
+    std::vector<TableCosts::OpCosts> rank_ns;
+};
+
 /// A step of pure pipeline parallelism: every GPU is one rank, tensor and data parallel sizes
 /// are 1.
 struct PlanOptions {
@@ -44,14 +55,19 @@ struct PlanOptions {
     /// device's: model, sequence and microbatch are then those that were profiled
     /// (use_profile()), memory_gib must be given, and there is neither MFU nor sensitivity.
     std::optional<Profile> profile;
+    /// Instead of what device or profile say of these passes. Whatever the layers of a stage.
+    std::optional<PlannedPassTimes> pass_times;
     int gpus = 1;                           ///< ranks of the pipeline
     int64_t seq_length = 0;                 ///< s, tokens per sequence
     int64_t micro_batch_size = 1;           ///< sequences per microbatch
     int64_t global_batch_size = 0;          ///< sequences per step; a multiple of micro_batch_size
     double memory_gib = 0;                  ///< per GPU; 0: the device's
     Recompute recompute = Recompute::none;  ///< of every candidate, before each of its backwards
-    std::vector<std::string> schedules;     ///< empty: every built-in family
-    std::vector<VocabMode> vocab_modes;     ///< empty: every mode
+    /// LowerOptions::receive_ahead of what is simulated; 0: as early as it pays and memory allows
+    /// (lower_receiving_early()), which is what a run does.
+    int receive_ahead = 0;
+    std::vector<std::string> schedules;  ///< empty: every built-in family
+    std::vector<VocabMode> vocab_modes;  ///< empty: every mode
     std::vector<int> chunks;  ///< empty: the family's own, and 2 and 4 where it takes any number
     Evaluation evaluation = Evaluation::automatic;  ///< how step times are found
     int threads = 0;                                ///< 0: as many as the machine runs at once

@@ -59,6 +59,7 @@ struct Profile {
     StepSizes sizes;          ///< of the run that was measured
     std::vector<PersistentBytes> persistent;  ///< [rank]
     std::vector<LinkSample> links;            ///< what latency and rates of `costs` were fitted to
+    int cores = 0;  ///< that all ranks are to share when simulated; 0: one or more for each
 
     /// p.
     [[nodiscard]] int ranks() const { return static_cast<int>(costs.rank_ns.size()); }

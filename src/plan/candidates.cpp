@@ -4,13 +4,16 @@
 #include "schedules/placement.hpp"
 #include "src/plan/unit_costs.hpp"
 #include "src/support/nearest_name.hpp"
+#include "src/support/text_layout.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_schedule.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <limits>
 #include <span>
+#include <tuple>
 
 namespace vocabpipe {
 
@@ -91,6 +94,38 @@ std::string refusal(const PlanOptions& options, const Generator& family, int chu
     return {};
 }
 
+/// Why measured times are not of the passes that a candidate would have; empty: they are.
+std::string other_passes(const PlannedPassTimes& times, const std::vector<int>& ranks,
+                         VocabMode mode) {
+    const std::string those = "the passes of " + times.name + " ";
+    if (times.rank_of_stage.size() != ranks.size()) {
+        return those + "are of " + counted(std::ssize(times.rank_of_stage), "stage");
+    }
+    if (times.rank_of_stage != ranks) return those + "have their stages on other ranks";
+    Schedule placement;
+    placement.ranks = static_cast<int>(times.rank_ns.size());
+    placement.rank_of_stage = ranks;
+    place_vocabulary(placement, mode, placement.ranks);
+    for (const auto& [layer, shards, ops] :
+         {std::tuple{"input", &placement.input, std::array{Op::E, Op::G}},
+          std::tuple{"output", &placement.output, std::array{Op::S, Op::T}}}) {
+        bool measured = false, missing = false, beyond = false;
+        for (int rank = 0; rank < placement.ranks; ++rank) {
+            const bool holds = shards->rows(rank) > 0;
+            for (const Op op : ops) {
+                const int64_t ns = cost_in(times.rank_ns[static_cast<size_t>(rank)], op);
+                measured = measured || ns > 0;
+                missing = missing || (holds && ns < 0);
+                beyond = beyond || (!holds && ns > 0);
+            }
+        }
+        if (measured && (missing || beyond)) {
+            return those + "have the " + layer + " layer on other ranks";
+        }
+    }
+    return {};
+}
+
 }  // namespace
 
 Candidates list_candidates(const PlanOptions& options) {
@@ -112,6 +147,13 @@ Candidates list_candidates(const PlanOptions& options) {
                 const int stages = options.gpus * chunks;
                 const std::vector<int> ranks =
                     rank_of_stage(family->placement, options.gpus, chunks);
+                if (options.pass_times) {
+                    if (std::string why = other_passes(*options.pass_times, ranks, mode);
+                        !why.empty()) {
+                        result.skipped.emplace_back(candidate, std::move(why));
+                        continue;
+                    }
+                }
                 for (const LayerSplit split : splits_of(mode, options.model.num_layers, stages)) {
                     candidate.split = split;
                     candidate.layers_per_stage = split_layers(options, split, ranks);

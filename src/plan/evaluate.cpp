@@ -5,6 +5,7 @@
 #include "src/plan/step_model.hpp"
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/pass_times.hpp"
+#include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/simulate.hpp"
 
 #include <algorithm>
@@ -22,9 +23,12 @@ struct Outcome {
     std::vector<LiveBytes> live;  ///< [rank]
 };
 
-Outcome simulated(const Schedule& schedule, const StepModel& step) {
-    const std::vector<Program> programs = lower(schedule, step.sizes, step.costs);
-    const Simulation simulation = simulate(programs, step.costs);
+Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options) {
+    const SimulateOptions how{.cores = options.profile ? options.profile->cores : 0};
+    const LowerOptions ahead{.receive_ahead = options.receive_ahead};
+    const std::vector<Program> programs =
+        lower_step(schedule, step.sizes, step.costs, ahead, how).lowered.all();
+    const Simulation simulation = simulate(programs, step.costs, how);
     Outcome outcome{.step_ns = simulation.summary.step_ns, .bubble = simulation.summary.bubble};
     for (const Program& program : programs) {
         const auto bytes = [&](std::initializer_list<Purpose> purposes) {
@@ -109,7 +113,7 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const S
                  Evaluation evaluation) {
     const StepModel step = step_model(options, unit_costs(options), candidate, order.microbatches);
     const Outcome outcome =
-        evaluation == Evaluation::simulation ? simulated(order, step) : timed(order, step);
+        evaluation == Evaluation::simulation ? simulated(order, step, options) : timed(order, step);
     PlanRow row{.candidate = candidate, .step_ns = outcome.step_ns, .bubble = outcome.bubble};
     const double seconds = static_cast<double>(outcome.step_ns) * 1e-9;
     const double tokens =

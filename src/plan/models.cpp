@@ -22,6 +22,9 @@ struct ModelType {
     int windowed_layers_in = 0;  ///< where a sliding_window is given
 };
 
+// Between what single precision holds, as train_gpt reads the same files.
+constexpr double kLeastEpsilon = 1e-30, kMostEpsilon = 1e30;
+
 constexpr ModelType kTypes[] = {
     {.name = "gpt2", .gpt2_keys = true, .gated_mlp = false, .qkv_biases = true, .tied = true},
     {.name = "llama"},
@@ -83,6 +86,7 @@ TransformerShape load_model(const std::string& name_or_path) {
                                            : file.integer("intermediate_size", 1);
     shape.vocab_size = file.integer("vocab_size", 1);
     shape.tied = file.flag("tie_word_embeddings", type.tied);
+    file.check_number(key("rms_norm_eps", "layer_norm_epsilon"), kLeastEpsilon, kMostEpsilon);
     shape.gated_mlp = type.gated_mlp;
     shape.layer_norm = type.gpt2_keys;
     shape.norms_per_layer = type.norms_per_layer;

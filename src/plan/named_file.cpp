@@ -6,6 +6,8 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -116,6 +118,16 @@ int64_t NamedFile::integer(const char* key, int64_t least, std::optional<int64_t
                         std::to_string(least) + " and at most 2^40");
     }
     return value;
+}
+
+void NamedFile::check_number(const char* key, double least, double most) const {
+    const nlohmann::json* found = find(key);
+    if (found == nullptr) return;
+    const double value = found->is_number() ? found->get<double>() : -1;
+    if (value >= least && value <= most) return;
+    std::array<char, 64> range;
+    std::snprintf(range.data(), range.size(), " must be a number from %g to %g", least, most);
+    refuse(key, found->dump().substr(0, 40) + range.data());
 }
 
 std::string names_of(std::span<const embedded::File> files) {

@@ -31,6 +31,8 @@ public:
     /// An integer of at least `least`; `otherwise` where the key is missing or null.
     [[nodiscard]] int64_t integer(const char* key, int64_t least,
                                   std::optional<int64_t> otherwise = std::nullopt) const;
+    /// Throws InputFileError if the key is there and no number from `least` to `most`.
+    void check_number(const char* key, double least, double most) const;
     /// Throws InputFileError "FILE: KEY: REASON".
     [[noreturn]] void refuse(const std::string& key, const std::string& reason) const;
 

@@ -3,12 +3,14 @@
 
 #include "src/plan/candidates.hpp"
 #include "src/plan/evaluate.hpp"
+#include "src/support/text_layout.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -39,6 +41,12 @@ int check(const PlanOptions& options) {
     }
     if (options.profile && options.memory_gib == 0) {
         throw UsageError("--memory-gib: missing; a profile does not say how much memory there is");
+    }
+    if (options.pass_times &&
+        options.pass_times->rank_ns.size() != static_cast<size_t>(options.gpus)) {
+        throw UsageError("--gpus " + std::to_string(options.gpus) + ": the passes of " +
+                         options.pass_times->name + " are of " +
+                         counted(std::ssize(options.pass_times->rank_ns), "rank"));
     }
     for (const int chunks : options.chunks) require("--chunks", chunks, 1, 1 << 10);
     require("--threads", options.threads, 0, 1 << 10);
@@ -172,8 +180,13 @@ std::string schedule_text(const Candidate& candidate) {
 }
 
 std::string to_string(const Candidate& candidate) {
-    return schedule_text(candidate) + " " + std::string(to_string(candidate.vocab_mode)) + " " +
-           std::string(to_string(candidate.split)) + " v=" + std::to_string(candidate.chunks);
+    std::string text =
+        schedule_text(candidate) + " " + std::string(to_string(candidate.vocab_mode));
+    // The one way to redistribute has the name of its vocabulary mode.
+    if (candidate.split != LayerSplit::redistributed) {
+        text += " " + std::string(to_string(candidate.split));
+    }
+    return text + " v=" + std::to_string(candidate.chunks);
 }
 
 const std::array<MemoryPurpose, 7>& memory_purposes() {

@@ -14,9 +14,7 @@ StepCosts::StepCosts(const DeviceSpec& device)
       inside_{device.link_latency_us.value * 1e3,
               device.link_gb_per_s.value * device.link_efficiency.value},
       between_{device.network_latency_us.value * 1e3,
-               device.network_gb_per_s.value * device.link_efficiency.value},
-      collectives_between_{device.network_latency_us.value * 1e3,
-                           device.network_gb_per_s.value * device.network_efficiency.value},
+               device.network_gb_per_s.value * device.network_efficiency.value},
       local_bytes_per_ns_(device.memory_gb_per_s.value * device.elementwise_efficiency.value) {}
 
 StepCosts::StepCosts(TableCosts links) : measured_(std::move(links)) {}
@@ -31,8 +29,7 @@ int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const
     if (measured_) return measured_->transfer_ns(what, group, bytes);
     const auto [first, last] = std::minmax_element(group.ranks.begin(), group.ranks.end());
     const ActionTraits& row = traits(what);
-    const Link& outside = row.point_to_point ? between_ : collectives_between_;
-    const Link& link = *first / gpus_per_node_ == *last / gpus_per_node_ ? inside_ : outside;
+    const Link& link = *first / gpus_per_node_ == *last / gpus_per_node_ ? inside_ : between_;
     const auto members = static_cast<double>(group.ranks.size());
     double latency = link.latency_ns;
     double sent = static_cast<double>(bytes);

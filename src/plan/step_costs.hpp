@@ -47,7 +47,7 @@ private:
         double bytes_per_ns = 1;
     };
     int gpus_per_node_ = 1;
-    Link inside_, between_, collectives_between_;
+    Link inside_, between_;
     double local_bytes_per_ns_ = 1;
     std::optional<TableCosts> measured_;
 };

@@ -117,6 +117,23 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     }
 }
 
+/// Candidates whose passes were not measured have been skipped.
+void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
+    using enum Op;
+    for (size_t stage = 0; stage < times.stage_ns.size(); ++stage) {
+        for (const Op op : {F, B, I, W, R}) {
+            const int64_t measured = cost_in(times.stage_ns[stage], op);
+            if (measured > 0) costs.stage_ns[stage][static_cast<size_t>(op)] = measured;
+        }
+    }
+    for (size_t rank = 0; rank < times.rank_ns.size(); ++rank) {
+        for (const Op op : {E, G, S, T, Reduce, Report, Update}) {
+            const int64_t measured = cost_in(times.rank_ns[rank], op);
+            if (measured >= 0) costs.rank_ns[rank][static_cast<size_t>(op)] = measured;
+        }
+    }
+}
+
 StepSizes sizes_of(const PlanOptions& options, const Schedule& placement,
                    const Candidate& candidate) {
     const TransformerShape& model = options.model;
@@ -164,6 +181,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
     const std::vector<Parameters> parameters =
         count_parameters(options.model, step.placement, candidate.layers_per_stage);
     set_costs(step, units, candidate, parameters, options);
+    if (options.pass_times) use_pass_times(step.costs, *options.pass_times);
     step.sizes = sizes_of(options, step.placement, candidate);
     const auto reserve =
         static_cast<int64_t>(options.device.reserve_gib.value * static_cast<double>(1 << 30));

@@ -134,8 +134,15 @@ void make_directories(const std::string& path, std::string_view flag) {
     namespace fs = std::filesystem;
     std::error_code error;
     std::vector<std::string> made;
-    for (fs::path at = path; !at.empty() && !fs::exists(at, error); at = at.parent_path()) {
-        if (at.has_filename()) made.push_back(at.string());  // "a/b/" ends without
+    fs::path there = path;
+    for (; !there.empty() && !fs::exists(there, error); there = there.parent_path()) {
+        if (there.has_filename()) made.push_back(there.string());  // "a/b/" ends without
+    }
+    if (!there.empty() && !fs::is_directory(there, error)) {
+        const bool itself = there == fs::path(path);
+        throw UsageError(std::string(flag) + " " + path + ": " +
+                         (itself ? "" : there.string() + " ") +
+                         "is a file where a folder is to be; give another name");
     }
     fs::create_directories(path, error);
     if (error) {

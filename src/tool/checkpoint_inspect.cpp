@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "src/train/checkpoint/training_state.hpp"
+#include "src/train/options/train_flags.hpp"
 
 namespace vocabpipe::tool {
 
@@ -63,14 +65,30 @@ std::string short_number(const std::string& word) {
     return {text.data(), written.ptr};
 }
 
+/// Of flags that stand for "not given" with a number such as -1 or 0: that number.
+std::map<std::string, std::string, std::less<>> numbers_for_not_given() {
+    TrainOptions options;
+    UnresolvedFlags unresolved;
+    std::map<std::string, std::string, std::less<>> numbers;
+    for (const FlagGroup& group : train_flags(options, unresolved)) {
+        for (const Flag& flag : group.flags) {
+            if (!flag.unset.empty()) numbers.emplace(flag.name(), flag.text());
+        }
+    }
+    return numbers;
+}
+
 /// Lines of flags; a flag and its value stay together.
 std::string flags_text(const std::vector<std::string>& flags, size_t indent) {
+    const auto not_given = numbers_for_not_given();
     std::string text;
     size_t column = indent;
     for (const std::string& recorded : flags) {
         std::string flag = readable(recorded);
         const size_t value = flag.rfind(' ') + 1;
-        flag = flag.substr(0, value) + short_number(flag.substr(value));
+        const auto unset = not_given.find(std::string_view(flag).substr(0, flag.find(' ')));
+        const bool given = unset == not_given.end() || unset->second != flag.substr(value);
+        flag = flag.substr(0, value) + (given ? short_number(flag.substr(value)) : "not given");
         if (text.empty()) {
             text = flag;
         } else if (column + 2 + flag.size() > kTextWidth) {

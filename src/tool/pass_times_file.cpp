@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe::tool {
 
@@ -17,14 +20,21 @@ namespace {
 
 constexpr std::string_view kHeader = "rank,op,stage,ns";
 constexpr int64_t kMostNs = int64_t{1} << 40;  // as in profiles
+constexpr int kMostRanks = 65535;              // stage numbers have 16 bits
+constexpr int64_t kMostStages = 65535;
+constexpr int kNoRank = -1;  // of a stage without a row so far
 
 using Key = std::tuple<int, Op, int>;  // rank, op, stage (0 where the op has none)
 
 class Reader {
 public:
-    Reader(const Schedule& schedule, const std::string& path) : schedule_(schedule), path_(path) {}
+    /// `rank_of_stage`: what the schedule has; empty: what the rows say.
+    Reader(int ranks, std::vector<int> rank_of_stage, const std::string& path)
+        : most_ranks_(ranks), rank_of_stage_(std::move(rank_of_stage)), path_(path) {
+        grows_ = rank_of_stage_.empty();
+    }
 
-    std::map<Key, int64_t> read() {
+    void read() {
         const std::string text = read_whole_file(path_, "check the name and the permissions");
         bool header = false;
         for (size_t at = 0; at < text.size();) {
@@ -42,8 +52,16 @@ public:
             header = true;
         }
         if (!header) fail("is empty; it must begin with the line " + std::string(kHeader));
-        return std::move(times_);
+        if (grows_ && rank_of_stage_.empty()) fail("has no row of a stage");
     }
+
+    [[nodiscard]] const std::vector<int>& rank_of_stage() const { return rank_of_stage_; }
+    [[nodiscard]] int ranks() const { return ranks_; }  ///< the largest with a row, and one
+
+    /// Sets what has a row. `keep`: the rest stays, else it is 0 and F and a backward of every
+    /// stage must be there.
+    void set_stages(std::vector<TableCosts::OpCosts>& stage_ns, bool keep) const;
+    void set_ranks(std::vector<TableCosts::OpCosts>& rank_ns) const;
 
 private:
     [[noreturn]] void fail(const std::string& what) const {
@@ -82,12 +100,17 @@ private:
             at = end + 1;
         }
         if (count != cells.size()) fail("has " + std::to_string(count) + " cells, expected 4");
-        const auto rank = static_cast<int>(integer("rank", cells[0], 0, schedule_.ranks - 1));
+        const auto rank = static_cast<int>(integer("rank", cells[0], 0, most_ranks_ - 1));
+        ranks_ = std::max(ranks_, rank + 1);
         const Op op = op_of(cells[1]);
         int stage = 0;
         if (traits(op).has_stage) {
-            stage = static_cast<int>(integer("stage", cells[2], 0, schedule_.stages - 1));
-            if (const int of = schedule_.rank_of_stage[static_cast<size_t>(stage)]; of != rank) {
+            const int64_t last = grows_ ? kMostStages - 1 : std::ssize(rank_of_stage_) - 1;
+            stage = static_cast<int>(integer("stage", cells[2], 0, last));
+            const auto at = static_cast<size_t>(stage);
+            if (at >= rank_of_stage_.size()) rank_of_stage_.resize(at + 1, kNoRank);
+            if (rank_of_stage_[at] == kNoRank) rank_of_stage_[at] = rank;
+            if (const int of = rank_of_stage_[at]; of != rank) {
                 fail("stage " + std::to_string(stage) + ": is on rank " + std::to_string(of) +
                      ", not on rank " + std::to_string(rank));
             }
@@ -102,38 +125,37 @@ private:
         }
     }
 
-    const Schedule& schedule_;
+    const int most_ranks_;
+    std::vector<int> rank_of_stage_;
     const std::string& path_;
+    bool grows_ = false;
+    int ranks_ = 0;
     int number_ = 0;
     std::map<Key, int64_t> times_;
 };
 
-}  // namespace
-
-void set_pass_times(ScheduledStep& step, const std::string& path, bool keep) {
+void Reader::set_stages(std::vector<TableCosts::OpCosts>& stage_ns, bool keep) const {
     using enum Op;
-    const Schedule& schedule = step.schedule;
-    const std::map<Key, int64_t> times = Reader(schedule, path).read();
-    if (!keep) {
-        for (TableCosts::OpCosts& costs : step.costs.stage_ns) costs = {};
-        for (TableCosts::OpCosts& costs : step.costs.rank_ns) costs = {};
-    }
-    for (int stage = 0; stage < schedule.stages; ++stage) {
-        const int rank = schedule.rank_of_stage[static_cast<size_t>(stage)];
-        TableCosts::OpCosts& costs = step.costs.stage_ns[static_cast<size_t>(stage)];
-        const auto cost = [&](Op op) -> int64_t& { return costs[static_cast<size_t>(op)]; };
-        const auto given = [&](Op op) { return times.contains({rank, op, stage}); };
+    for (size_t stage = 0; stage < rank_of_stage_.size(); ++stage) {
+        const int rank = rank_of_stage_[stage];
+        if (!keep) stage_ns[stage] = {};
+        const auto cost = [&](Op op) -> int64_t& {
+            return stage_ns[stage][static_cast<size_t>(op)];
+        };
+        const auto given = [&](Op op) {
+            return times_.contains({rank, op, static_cast<int>(stage)});
+        };
         for (const Op op : {F, B, I, W, R}) {
-            if (given(op)) cost(op) = times.at({rank, op, stage});
+            if (given(op)) cost(op) = times_.at({rank, op, static_cast<int>(stage)});
         }
         if (given(I) != given(W)) {
-            throw InputFileError(path + ": stage " + std::to_string(stage) +
+            throw InputFileError(path_ + ": stage " + std::to_string(stage) +
                                  " has one of I and W; give both, or B alone");
         }
         if (!keep && (!given(F) || !(given(B) || given(I)))) {
-            throw InputFileError(path + ": stage " + std::to_string(stage) + " of rank " +
-                                 std::to_string(rank) + " has no row for " +
-                                 (given(F) ? "B, or for I and W" : "F"));
+            throw InputFileError(path_ + ": stage " + std::to_string(stage) +
+                                 (rank == kNoRank ? "" : " of rank " + std::to_string(rank)) +
+                                 " has no row for " + (given(F) ? "B, or for I and W" : "F"));
         }
         if (given(B) && !given(I)) {
             cost(I) = cost(B) / 2;
@@ -142,13 +164,41 @@ void set_pass_times(ScheduledStep& step, const std::string& path, bool keep) {
             cost(B) = cost(I) + cost(W);
         }
     }
-    for (int rank = 0; rank < schedule.ranks; ++rank) {
+}
+
+void Reader::set_ranks(std::vector<TableCosts::OpCosts>& rank_ns) const {
+    using enum Op;
+    for (size_t rank = 0; rank < rank_ns.size(); ++rank) {
         for (const Op op : {E, G, S, T, Reduce, Report, Update}) {
-            const auto found = times.find({rank, op, 0});
-            if (found == times.end()) continue;
-            step.costs.rank_ns[static_cast<size_t>(rank)][static_cast<size_t>(op)] = found->second;
+            const auto found = times_.find({static_cast<int>(rank), op, 0});
+            if (found != times_.end()) rank_ns[rank][static_cast<size_t>(op)] = found->second;
         }
     }
+}
+
+}  // namespace
+
+void set_pass_times(ScheduledStep& step, const std::string& path, bool keep) {
+    Reader reader(step.schedule.ranks, step.schedule.rank_of_stage, path);
+    reader.read();
+    reader.set_stages(step.costs.stage_ns, keep);
+    if (!keep) {
+        for (TableCosts::OpCosts& costs : step.costs.rank_ns) costs = {};
+    }
+    reader.set_ranks(step.costs.rank_ns);
+}
+
+PlannedPassTimes read_planned_pass_times(const std::string& path) {
+    Reader reader(kMostRanks, {}, path);
+    reader.read();
+    PlannedPassTimes times{.name = path, .rank_of_stage = reader.rank_of_stage()};
+    times.stage_ns.resize(times.rank_of_stage.size());
+    reader.set_stages(times.stage_ns, false);
+    TableCosts::OpCosts nothing;
+    nothing.fill(-1);
+    times.rank_ns.assign(static_cast<size_t>(reader.ranks()), nothing);
+    reader.set_ranks(times.rank_ns);
+    return times;
 }
 
 }  // namespace vocabpipe::tool

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/tool/schedule_source.hpp"
+#include "vocabpipe/plan.hpp"
 
 #include <string>
 
@@ -13,5 +14,9 @@ namespace vocabpipe::tool {
 /// be there, and other passes cost nothing. Throws InputFileError naming file, line, value and
 /// remedy.
 void set_pass_times(ScheduledStep& step, const std::string& path, bool keep);
+
+/// The same file for plan: ranks and stages are those that it has rows of, and F and a backward of
+/// every stage must be there.
+[[nodiscard]] PlannedPassTimes read_planned_pass_times(const std::string& path);
 
 }  // namespace vocabpipe::tool

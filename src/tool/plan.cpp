@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe plan: time and memory of training steps before a GPU is rented.
+#include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/pass_times_file.hpp"
 #include "src/tool/progress.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/plan.hpp"
@@ -18,16 +23,43 @@ namespace vocabpipe::tool {
 namespace {
 
 struct Arguments {
-    std::string model, gpu, profile, html;
+    std::string model, gpu, profile, pass_times, html;
+    std::string schedules, modes, chunks;  // comma-separated
     PlanOptions options;
     std::optional<int64_t> vocab_size;
     std::optional<double> memory_gib;
-    std::vector<std::string> vocab_modes;
     std::string evaluation = "auto";
     std::string recompute = "none";
     int64_t top = 15;
     bool json = false;
 };
+
+/// The entries of a comma-separated list; of "" none.
+std::vector<std::string> entries(std::string_view flag, const std::string& text) {
+    std::vector<std::string> result;
+    if (text.empty()) return result;
+    for (size_t at = 0; at <= text.size();) {
+        const size_t end = std::min(text.find(',', at), text.size());
+        result.push_back(text.substr(at, end - at));
+        if (result.back().empty()) {
+            throw UsageError(std::string(flag) + " " + text +
+                             ": has an empty entry; give names with one comma between two");
+        }
+        at = end + 1;
+    }
+    return result;
+}
+
+int chunks_from(const std::string& text) {
+    int value = 0;
+    const char* const end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, value);
+    if (read.ec == std::errc() && read.ptr == end && (text.size() == 1 || text[0] != '0')) {
+        return value;
+    }
+    throw UsageError("--chunks " + text +
+                     ": not a number, or out of range; give a decimal integer");
+}
 
 void run(Arguments arguments) {
     if (arguments.top < 1) {
@@ -58,14 +90,21 @@ void run(Arguments arguments) {
         }
         options.memory_gib = *arguments.memory_gib;
     }
-    for (const std::string& name : arguments.vocab_modes) {
+    if (!arguments.pass_times.empty()) {
+        options.pass_times = read_planned_pass_times(arguments.pass_times);
+    }
+    options.schedules = entries("--schedules", arguments.schedules);
+    for (const std::string& name : entries("--vocab-modes", arguments.modes)) {
         options.vocab_modes.push_back(vocab_mode_from(name));
+    }
+    for (const std::string& number : entries("--chunks", arguments.chunks)) {
+        options.chunks.push_back(chunks_from(number));
     }
     options.evaluation = evaluation_from(arguments.evaluation);
     options.recompute = recompute_from(arguments.recompute);
     std::unique_ptr<OutputFile> page;  // an impossible name shows before the work, not after
     if (!arguments.html.empty()) {
-        OutputCheck({arguments.model, arguments.gpu, arguments.profile})
+        OutputCheck({arguments.model, arguments.gpu, arguments.profile, arguments.pass_times})
             .add("--html", arguments.html, page_output());
         page = std::make_unique<OutputFile>(arguments.html);
     }
@@ -106,6 +145,9 @@ void add_plan(CLI::App& app) {
         "--profile", arguments->profile,
         "measured costs of a model on a machine, instead of --model, --gpu, --seq-length and "
         "--micro-batch-size");
+    command->add_option("--pass-times", arguments->pass_times,
+                        "CSV file rank,op,stage,ns: times of passes, instead of what GPU or "
+                        "profile say of them; candidates with other stages are left out");
     command->add_option("--vocab-size", arguments->vocab_size, "default: the model's");
     CLI::Option* microbatch =
         command
@@ -115,17 +157,12 @@ void add_plan(CLI::App& app) {
     command->add_option("--global-batch-size", options.global_batch_size, "sequences per step")
         ->required();
     command->add_option("--memory-gib", arguments->memory_gib, "per GPU; default: the device's");
-    command->add_option("--schedules", options.schedules, "comma-separated; default: all")
-        ->delimiter(',');
-    command
-        ->add_option("--vocab-modes", arguments->vocab_modes,
-                     "none,redistributed,interlaced,one_barrier,two_barriers; default: all")
-        ->delimiter(',');
-    command
-        ->add_option("--chunks", options.chunks,
-                     "stages per rank, comma-separated; default: the family's own, 2 and 4 where "
-                     "any number works")
-        ->delimiter(',');
+    command->add_option("--schedules", arguments->schedules, "comma-separated; default: all");
+    command->add_option("--vocab-modes", arguments->modes,
+                        "none,redistributed,interlaced,one_barrier,two_barriers; default: all");
+    command->add_option("--chunks", arguments->chunks,
+                        "stages per rank, comma-separated; default: the family's own, 2 and 4 "
+                        "where any number works");
     command
         ->add_option("--recompute-granularity", arguments->recompute,
                      "none, selective or full: what all candidates recompute before backwards")

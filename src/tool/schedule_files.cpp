@@ -1,19 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/schedule_files.hpp"
 
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
+#include <system_error>
+#include <utility>
+#include <vector>
 
+#include "src/support/nearest_name.hpp"
+#include "src/support/output_check.hpp"
+#include "src/support/read_whole_file.hpp"
 #include "src/tool/text.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
+#include "vocabpipe/make_schedule.hpp"
 
 namespace vocabpipe::tool {
+
+namespace {
+
+/// The keys of a JSON file that is no schedule are no help to who gave it by mistake.
+void refuse_other_json(const std::string& path) {
+    const std::string text = read_whole_file(path, "give a .csv or .json file");
+    if (text.find("\"format\"") != std::string::npos || !text.starts_with('{')) return;
+    for (const auto& [kind, reader] :
+         {std::pair{report_output(),
+                    "vocabpipe compare reads it, and vocabpipe timeline draws the "
+                    "traces of train_gpt --trace-dir"},
+          std::pair{profile_output(), "--costs reads it"},
+          std::pair{trace_output(), "vocabpipe timeline reads it"}}) {
+        if (kind.is_one(path)) {
+            throw InputFileError(path + ": is " + std::string(kind.name) + " and not a schedule; " +
+                                 reader);
+        }
+    }
+    throw InputFileError(path +
+                         ": is not a schedule, which says \"format\": \"vocabpipe schedule\"; "
+                         "vocabpipe schedule show --format json prints one");
+}
+
+}  // namespace
 
 bool names_schedule_file(std::string_view name) {
     return name.ends_with(".csv") || name.ends_with(".json") ||
            name.find('/') != std::string_view::npos;
 }
 
+void check_schedule_name(const std::string& name) {
+    std::vector<std::string_view> known;
+    for (const Generator& family : generators()) known.push_back(family.name);
+    if (std::ranges::find(known, name) != known.end()) return;
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(name, ignored)) {
+        throw UsageError("SCHEDULE " + name +
+                         ": is a file whose name ends in neither .csv nor .json, as those of "
+                         "schedules do");
+    }
+    if (name == "dualpipe") static_cast<void>(generator(name));  // says what to use in its place
+    throw UsageError("SCHEDULE " + name +
+                     ": neither the name of a schedule, which vocabpipe schedule list shows, nor a "
+                     ".csv or .json file" +
+                     did_you_mean(name, known));
+}
+
 Schedule read_schedule_file(const std::string& path, const ReadScheduleOptions& options) {
+    if (path.ends_with(".json")) refuse_other_json(path);
     ScheduleFile file = read_schedule(path, options);
     for (const std::string& note : file.notes) {
         std::cerr << "vocabpipe: note: " + short_line(note) + "\n";

@@ -11,6 +11,9 @@ namespace vocabpipe::tool {
 /// Whether a schedule's name is that of a file: it ends in .csv or .json, or has a folder.
 [[nodiscard]] bool names_schedule_file(std::string_view name);
 
+/// Throws UsageError, with the nearest name, unless a built-in schedule is called so.
+void check_schedule_name(const std::string& name);
+
 /// read_schedule(), with its notes on stderr.
 [[nodiscard]] Schedule read_schedule_file(const std::string& path,
                                           const ReadScheduleOptions& options);

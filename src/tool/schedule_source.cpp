@@ -8,7 +8,6 @@
 #include "src/tool/step_costs.hpp"
 #include "src/tool/usage_text.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/local_search.hpp"
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/receive_early.hpp"
@@ -136,7 +135,9 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
     step.memory_of = memory_of(step, flags, layers, profile);
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
                     .persistent = step.persistent,
-                    .cores = flags.cores};
+                    .cores = flags.cores > 0 ? flags.cores
+                             : profile       ? profile->cores
+                                             : 0};
 }
 
 /// A schedule file, and flags that are not for files refused.
@@ -208,7 +209,7 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
     command
         .add_option("--search-moves", flags.search_moves,
                     "Moves of a local search for a shorter step, after the schedule's own rule")
-        ->check(CLI::Range(int64_t{0}, kMostSearchMoves));
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
     command
         .add_option("--dialect", flags.dialect,
                     "Letters of a PyTorch CSV: new, old, or auto (by its content)")
@@ -233,8 +234,9 @@ void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
         ->check(count)
         ->capture_default_str();
     command
-        .add_option("--cores", flags.cores,
-                    "Cores that all ranks share (default: one or more for each)")
+        .add_option(
+            "--cores", flags.cores,
+            "Cores that all ranks share (default: the profile's, else one or more for each)")
         ->check(CLI::Range(1, 65535));
     command.add_flag("--no-optimizer-barrier", flags.no_optimizer_barrier,
                      "The optimizer step does not wait for other ranks (post-validation)");
@@ -290,7 +292,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
         flags.pp = from_file.ranks;
         flags.microbatches = from_file.microbatches;
     } else {
-        static_cast<void>(generator(name));  // an unknown name is the first thing to say
+        check_schedule_name(name);  // an unknown one is the first thing to say
     }
     flags.pp = needed("--pp", flags.pp, profile ? profile->ranks() : 0);
     ScheduleOptions options;
@@ -322,7 +324,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
                              .passes = is_file ? &from_file : nullptr,
                              .recompute = recompute != Recompute::none && !own_recomputation};
     step.schedule = placement_of(source, options);
-    check_size(step.schedule, most_passes);
+    if (most_passes > 0) check_size(step.schedule, most_passes);
     set_costs(step, flags, options.vocab_mode, recompute, profile);
     if (step.costs.communication != CommunicationOrder::lanes) {
         step.title += ", communication order " + std::string(to_string(step.costs.communication));

@@ -62,15 +62,14 @@ struct ScheduledStep {
     std::string memory_of;  ///< what the bytes of `sizes` are of, for people
 };
 
-/// Of a schedule that is only ordered and shown, some 70 bytes each; and of one that is lowered,
-/// some 800 bytes and 4 us each. More are refused before anything is made.
-inline constexpr int64_t kMostPasses = 20'000'000;
+/// Of a schedule that is lowered, some 800 bytes and 4 us each. More are refused before anything is
+/// made; of those that are only ordered and shown make_schedule() takes more.
 inline constexpr int64_t kMostPassesToLower = 4'000'000;
 
 /// The built-in schedule of that name, or one from a .csv or .json file, of at most about
-/// `most_passes`. Throws UsageError, InputFileError.
+/// `most_passes` (0: as many as make_schedule() makes). Throws UsageError, InputFileError.
 [[nodiscard]] ScheduledStep make_step(const std::string& schedule, const ScheduleFlags& flags,
-                                      int64_t most_passes = kMostPasses);
+                                      int64_t most_passes = 0);
 
 /// A step that ran in simulated time.
 struct SimulatedStep {

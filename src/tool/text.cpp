@@ -60,8 +60,11 @@ std::string short_line(std::string_view text) {
     std::istringstream words{one_line(text)};
     for (std::string word; std::getline(words, word, ' ');) {
         if (word.size() > kMostOfAWord) {
+            // What follows a name or value belongs to the sentence.
+            const char last = word.back();
             word.resize(begin_of_character(word, kMostOfAWord));
             word += "...";
+            if (last == ':' || last == ';' || last == ',') word += last;
         }
         line += (line.empty() ? "" : " ") + word;
     }

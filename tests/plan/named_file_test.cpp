@@ -120,6 +120,19 @@ TEST(LoadModel, NamesTheKeyThatIsBroken) {
     EXPECT_THAT(model_error(config), HasSubstr("tie_word_embeddings: must be true or false"));
 }
 
+TEST(LoadModel, RefusesAnEpsilonThatTrainingWouldRefuse) {
+    json config = llama();
+    for (const double epsilon : {1e-6, 1e-5}) {
+        config["rms_norm_eps"] = epsilon;
+        EXPECT_EQ(model_error(config), "read");
+    }
+    for (const json& epsilon : {json(1e300), json(0), json(-1e-5), json("small")}) {
+        config["rms_norm_eps"] = epsilon;
+        EXPECT_THAT(model_error(config), HasSubstr("a.json: rms_norm_eps: " + epsilon.dump() +
+                                                   " must be a number from 1e-30 to 1e+30"));
+    }
+}
+
 TEST(LoadModel, NamesTheLineOfWhatIsNoJson) {
     EXPECT_THAT(error_of("{\n\"a\": 1,\n\"b\" 2}", load_model),
                 HasSubstr("line 3: not valid JSON"));

@@ -36,6 +36,73 @@ std::string error_of(const PlanOptions& options) {
     return "planned";
 }
 
+/// Two ranks with a stage each; what the file of --pass-times would say.
+PlannedPassTimes two_stages() {
+    using enum Op;
+    PlannedPassTimes times{.name = "t.csv", .rank_of_stage = {0, 1}};
+    TableCosts::OpCosts stage{};
+    for (const auto& [op, ns] :
+         {std::pair{F, 1'000'000}, {B, 2'000'000}, {I, 1'100'000}, {W, 900'000}}) {
+        stage[static_cast<size_t>(op)] = ns;
+    }
+    TableCosts::OpCosts nothing;
+    nothing.fill(-1);
+    times.stage_ns = {stage, stage};
+    times.rank_ns = {nothing, nothing};
+    return times;
+}
+
+TEST(Plan, UsesMeasuredPassTimesWhereStagesAreOnTheSameRanks) {
+    PlanOptions options = small_plan();
+    options.gpus = 2;
+    options.sensitivity_rows = 0;
+    options.schedules = {"1f1b", "zb-v"};
+    options.vocab_modes = {VocabMode::none};
+    options.pass_times = two_stages();
+    for (Op op : {Op::E, Op::G, Op::S, Op::T, Op::Report, Op::Update}) {
+        for (auto& rank : options.pass_times->rank_ns) rank[static_cast<size_t>(op)] = 0;
+    }
+    const Plan plan = make_plan(options);
+    ASSERT_EQ(plan.rows.size(), 1U);
+    EXPECT_EQ(plan.rows.front().candidate.schedule, "1f1b");
+    // m (F + B) of the last rank and the fill and drain of the other; messages come on top.
+    EXPECT_GE(plan.rows.front().step_ns, 17 * 3'000'000);
+    EXPECT_LT(plan.rows.front().step_ns, 17 * 3'000'000 * 1.05);
+    ASSERT_EQ(plan.skipped.size(), 1U);
+    EXPECT_EQ(plan.skipped.front().first.schedule, "zb-v");
+    EXPECT_EQ(plan.skipped.front().second, "the passes of t.csv are of 2 stages");
+    options.gpus = 4;
+    EXPECT_EQ(error_of(options), "--gpus 4: the passes of t.csv are of 2 ranks");
+}
+
+TEST(Plan, LeavesOutVocabularyModesWithShardsOnOtherRanksThanMeasured) {
+    PlanOptions options = small_plan();
+    options.gpus = 2;
+    options.sensitivity_rows = 0;
+    options.schedules = {"1f1b"};
+    options.vocab_modes = {VocabMode::none, VocabMode::one_barrier};
+    options.pass_times = two_stages();
+    EXPECT_EQ(make_plan(options).rows.size(), 2U) << "nothing is said of the vocabulary";
+    for (Op op : {Op::S, Op::T}) {
+        for (auto& rank : options.pass_times->rank_ns) rank[static_cast<size_t>(op)] = 500'000;
+    }
+    const Plan plan = make_plan(options);
+    ASSERT_EQ(plan.rows.size(), 1U);
+    EXPECT_EQ(plan.rows.front().candidate.vocab_mode, VocabMode::one_barrier);
+    ASSERT_EQ(plan.skipped.size(), 1U);
+    EXPECT_EQ(plan.skipped.front().second,
+              "the passes of t.csv have the output layer on other ranks");
+}
+
+TEST(Plan, NamesARedistributedCandidateOnce) {
+    EXPECT_EQ(to_string(Candidate{.schedule = "1f1b",
+                                  .vocab_mode = VocabMode::redistributed,
+                                  .split = LayerSplit::redistributed}),
+              "1f1b redistributed v=1");
+    EXPECT_EQ(to_string(Candidate{.schedule = "1f1b", .split = LayerSplit::back}),
+              "1f1b none back v=1");
+}
+
 TEST(Plan, PassTimesAndSimulationAgree) {
     for (const auto& [tied, recompute] :
          {std::pair{false, Recompute::none}, std::pair{true, Recompute::none},

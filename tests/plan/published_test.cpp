@@ -26,7 +26,6 @@ bool split_is_unknown(const PublishedStep& row) {
 TEST(PublishedRuns, ArePredictedFromSizesAlone) {
     const DeviceSpec a100 = load_device("a100");
     std::map<std::string, Error> times;
-    int beyond_6_percent = 0, sharded_rows = 0;
     const auto steps = read_published_steps(VOCABPIPE_PUBLISHED_STEPS);
     ASSERT_EQ(steps.size(), 84U);
     for (const PublishedStep& row : steps) {
@@ -43,14 +42,10 @@ TEST(PublishedRuns, ArePredictedFromSizesAlone) {
         error.least = std::min(error.least, ratio);
         error.most = std::max(error.most, ratio);
         ++error.rows;
-        if (sharded(row.mode)) {
-            ++sharded_rows;
-            if (ratio < 0.94 || ratio > 1.06) ++beyond_6_percent;
-        }
     }
-    const std::map<std::string, Error> bounds{{"1f1b sharded", {0.925, 1.035, 36}},
+    const std::map<std::string, Error> bounds{{"1f1b sharded", {0.94, 1.035, 36}},
                                               {"1f1b whole", {0.93, 0.985, 23}},
-                                              {"v-half sharded", {0.975, 1.075, 12}},
+                                              {"v-half sharded", {0.975, 1.06, 12}},
                                               {"v-half whole", {0.985, 1.035, 11}}};
     ASSERT_EQ(times.size(), bounds.size());
     for (const auto& [group, bound] : bounds) {
@@ -58,8 +53,21 @@ TEST(PublishedRuns, ArePredictedFromSizesAlone) {
         EXPECT_GE(times[group].least, bound.least) << group;
         EXPECT_LE(times[group].most, bound.most) << group;
     }
-    EXPECT_EQ(sharded_rows, 48);
-    EXPECT_LE(beyond_6_percent, 14);
+}
+
+// What the two code bases of the published runs do differently, and it matters on a V: with every
+// receive posted one pass ahead the sharded V-Half comes out too slow.
+TEST(PublishedRuns, OfVHalfPostTheirReceivesEarly) {
+    const DeviceSpec a100 = load_device("a100");
+    for (const PublishedStep& row : read_published_steps(VOCABPIPE_PUBLISHED_STEPS)) {
+        if (row.schedule != "v-half" || !sharded(row.mode) || row.gpus != 24) continue;
+        PlanOptions options = row.plan(a100);
+        EXPECT_EQ(options.receive_ahead, 0);
+        const double early = row.time_ratio(make_plan(options).rows.front());
+        options.receive_ahead = 1;
+        const double late = row.time_ratio(make_plan(options).rows.front());
+        EXPECT_GT(late, early + 0.02) << row.vocab;
+    }
 }
 
 }  // namespace

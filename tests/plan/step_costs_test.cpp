@@ -20,7 +20,7 @@ TEST(StepCosts, AMessageInsideANodeTakesLatencyAndBytesOverTheLinksRate) {
     EXPECT_EQ(costs.transfer_ns(Do::send, {{6, 7}, -1}, kMessage),
               std::llround(10e3 + kMessage / (300.0 * 0.8)));
     EXPECT_EQ(costs.transfer_ns(Do::send, {{7, 8}, -1}, kMessage),
-              std::llround(20e3 + kMessage / (25.0 * 0.8)));
+              std::llround(20e3 + kMessage / (25.0 * 0.45)));
     EXPECT_EQ(costs.slowest_hop_ns(8, kMessage),
               costs.transfer_ns(Do::send, {{0, 1}, -1}, kMessage));
     EXPECT_EQ(costs.slowest_hop_ns(9, kMessage),
@@ -34,7 +34,7 @@ TEST(StepCosts, AGroupGoesAtTheSpeedOfTheSlowestLinkItSpans) {
               costs.transfer_ns(Do::broadcast, {{6, 7, 8, 9}, 9}, kMessage));
 }
 
-TEST(StepCosts, CollectivesBetweenNodesHaveARateOfTheirOwn) {
+TEST(StepCosts, CollectivesBetweenNodesGoAtTheRateOfMessages) {
     const DeviceSpec a100 = load_device("a100");
     const StepCosts costs(a100);
     const double rate = a100.network_gb_per_s.value * a100.network_efficiency.value;

@@ -89,6 +89,7 @@ Profile complete_profile() {
     profile.sizes.stages.resize(2);
     profile.sizes.shards.resize(2);
     profile.persistent.resize(2);
+    profile.cores = 2;
     profile.links = {{.what = Do::send, .ranks = 2, .bytes = 8, .ns = 100}};
     return profile;
 }

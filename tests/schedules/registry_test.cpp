@@ -48,10 +48,13 @@ TEST(Registry, NamesTheKnownFamiliesForAnUnknownOne) {
 TEST(Registry, RefusesSizesThatFillTheMemoryAndSearchesThatDoNotEnd) {
     EXPECT_EQ(
         refusal("1f1b", {.ranks = 1000, .microbatches = 100'000, .vocab_size = 1}),
-        "--microbatches 100000: 1000 stages make 200000000 passes of that; give at most 16777");
+        "--microbatches 100000: with 1000 stages up to 700000000 passes, and at most 20000000 are "
+        "made; give at most 2857");
     ScheduleOptions options = usual();
     options.search_moves = int64_t{1} << 40;
-    EXPECT_EQ(refusal("1f1b", options), "--search-moves 1099511627776: must be at most 100000000");
+    EXPECT_THAT(refusal("1f1b", options),
+                AllOf(HasSubstr("--search-moves 1099511627776: with "),
+                      HasSubstr(" passes they would take hours; give at most 100000000")));
     options = {.ranks = 16, .microbatches = 256, .vocab_size = 1, .search_moves = 100'000'000};
     EXPECT_EQ(refusal("1f1b", options),
               "--search-moves 100000000: with 9216 passes they would take hours; give at most "

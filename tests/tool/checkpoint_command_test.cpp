@@ -50,6 +50,9 @@ TEST_F(CheckpointCommand, InspectShowsTensorsAndTrainingState) {
                                  "master/transformer.h.0.mlp.c_fc.weight +F32 +\\[64, 16\\] "
                                  "+4096\n"));
     EXPECT_THAT(step.output, HasSubstr("--norm-epsilon 1e-05")) << "not 9.9999997473787516e-06";
+    EXPECT_THAT(unwrapped(step.output),
+                AllOf(HasSubstr("--eod-token-id not given"), HasSubstr("--chunks not given"),
+                      HasSubstr("--seed "), Not(HasSubstr(" -1 "))));
     const Outcome file = checkpoint("inspect steps/step-00000001/model.safetensors");
     EXPECT_THAT(file.output, AllOf(HasSubstr("metadata format: pt"), HasSubstr("28 tensors, ")));
     const Outcome none = checkpoint("inspect nowhere.safetensors");

@@ -179,5 +179,25 @@ TEST_F(Output, SteersNoTerminalWithWhatAFileSays) {
     }
 }
 
+// The cut of a long word keeps what the sentence goes on with.
+TEST_F(Output, CutsALongNameButNotTheColonBehindIt) {
+    const std::string name(300, 'x');
+    EXPECT_THAT(tool("checkpoint inspect " + name + ".safetensors").error,
+                HasSubstr(std::string(200, 'x') + "...: cannot open"));
+}
+
+// A file where a folder is to be is a wrong command line, not a failure of the run.
+TEST_F(Output, RefusesAFileWhereAFolderIsToBe) {
+    write_file(*folder_ / "a_file", "here");
+    for (const std::string flag : {"--save", "--tensorboard-dir", "--trace-dir"}) {
+        for (const std::string path : {"a_file", "a_file/below"}) {
+            const Outcome outcome = train("--ranks 1 --train-iters 1 " + flag + " " + path);
+            EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
+            EXPECT_THAT(outcome.error, HasSubstr(flag + " " + path));
+            EXPECT_THAT(outcome.error, HasSubstr("is a file where a folder is to be"));
+        }
+    }
+}
+
 }  // namespace
 }  // namespace vocabpipe::testing

@@ -64,6 +64,32 @@ TEST(PlanCommand, ReadsModelsAndDevicesFromFiles) {
     EXPECT_THAT(outcome.output, HasSubstr("model    config: 0.01 B parameters, 4 layers"));
 }
 
+TEST(PlanCommand, TakesPassTimesFromAFile) {
+    const TempFolder folder;
+    testing::write_file(folder / "t.csv",
+                        "rank,op,stage,ns\n0,F,0,1000000\n0,B,0,2000000\n1,F,1,1000000\n"
+                        "1,B,1,2000000\n1,S,-,0\n1,T,-,0\n");
+    const std::string command =
+        "plan --model gemma-2-9b --gpus 2 --gpu h100 --seq-length 512 --global-batch-size 8 "
+        "--schedules 1f1b,zb-v --vocab-modes none --json";
+    const Outcome outcome = vocabpipe_in(folder, command + " --pass-times t.csv");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    const auto plan = nlohmann::json::parse(outcome.output);
+    ASSERT_EQ(plan["rows"].size(), 1U) << "the file has a stage per rank";
+    ASSERT_EQ(plan["skipped"].size(), 1U);
+    EXPECT_EQ(plan["skipped"][0]["reason"], "the passes of t.csv are of 2 stages");
+    // Twice the times, twice the passes; optimizer and messages stay.
+    testing::write_file(folder / "t.csv",
+                        "rank,op,stage,ns\n0,F,0,2000000\n0,B,0,4000000\n1,F,1,2000000\n"
+                        "1,B,1,4000000\n1,S,-,0\n1,T,-,0\n");
+    const Outcome slower = vocabpipe_in(folder, command + " --pass-times t.csv");
+    ASSERT_EQ(slower.exit_code, 0) << slower.error;
+    const auto other = nlohmann::json::parse(slower.output);
+    const int64_t more =
+        other["rows"][0]["step_ns"].get<int64_t>() - plan["rows"][0]["step_ns"].get<int64_t>();
+    EXPECT_EQ(more, 9 * 3'000'000);
+}
+
 struct BadInput {
     std::string arguments;
     int exit_code;
@@ -76,6 +102,9 @@ TEST_P(BadPlanInput, IsRefusedInOneLine) {
     const TempFolder folder;
     testing::write_file(folder / "broken.json", "{\n \"model_type\": \"llama\",\n}");
     testing::write_file(folder / "short.json", R"({"model_type": "llama"})");
+    testing::write_file(folder / "half.csv", "rank,op,stage,ns\n0,F,0,1000\n");
+    testing::write_file(folder / "two.csv", "rank,op,stage,ns\n0,F,0,9\n1,F,0,9\n");
+    testing::write_file(folder / "one.csv", "rank,op,stage,ns\n0,F,0,9\n0,B,0,9\n");
     const Outcome outcome = vocabpipe_in(folder, "plan " + GetParam().arguments);
     EXPECT_EQ(outcome.exit_code, GetParam().exit_code) << outcome.error;
     EXPECT_THAT(outcome.error, HasSubstr(GetParam().message));
@@ -113,6 +142,19 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"--model gemma-2-9b --schedules 1f1c" + kRest, 2, "did you mean 1f1b?"},
         BadInput{"--model gemma-2-9b --vocab-modes one-barrier" + kRest, 2, "one-barrier"},
         BadInput{"--model gemma-2-9b --chunks 0" + kRest, 2, "--chunks 0: must be"},
+        BadInput{"--model gemma-2-9b --chunks 02" + kRest, 2, "--chunks 02: not a number"},
+        BadInput{"--model gemma-2-9b --schedules 1f1b,,zb" + kRest, 2,
+                 "--schedules 1f1b,,zb: has an empty entry"},
+        BadInput{"--model gemma-2-9b --vocab-modes none," + kRest, 2,
+                 "--vocab-modes none,: has an empty entry"},
+        BadInput{"--model gemma-2-9b --chunks ,2" + kRest, 2, "--chunks ,2: has an empty entry"},
+        BadInput{"--model gemma-2-9b --pass-times none.csv" + kRest, 3, "none.csv"},
+        BadInput{"--model gemma-2-9b --pass-times half.csv" + kRest, 3,
+                 "half.csv: stage 0 of rank 0 has no row for B, or for I and W"},
+        BadInput{"--model gemma-2-9b --pass-times two.csv" + kRest, 3,
+                 "two.csv:3: stage 0: is on rank 0, not on rank 1"},
+        BadInput{"--model gemma-2-9b --pass-times one.csv" + kRest, 2,
+                 "--gpus 4: the passes of one.csv are of 1 rank"},
         BadInput{"--model gemma-2-9b --top 0" + kRest, 2, "--top 0: must be at least 1"},
         BadInput{"--model gemma-2-9b --evaluation guess" + kRest, 2, "--evaluation guess"},
         BadInput{"--model gpt3-175b --gpus 4 --gpu h100 --seq-length 4096 --global-batch-size 8", 2,

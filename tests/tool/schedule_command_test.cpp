@@ -195,7 +195,7 @@ TEST(ScheduleShow, SaysOnATerminalHowFarALongSearchIs) {
 TEST(ScheduleShow, RefusesWhatWouldTakeTooLongBeforeItMakesAnything) {
     expect_refused(run("show 1f1b --pp 1000 --microbatches 10000"), ExitCode::usage,
                    "--microbatches 10000: with 1000 stages up to 70000000 passes, and at most "
-                   "20000000 are taken here; give at most 2857");
+                   "20000000 are made; give at most 2857");
     expect_refused(run("show 1f1b --pp 4 --microbatches 8 --search-moves 1099511627776"),
                    ExitCode::usage, "--search-moves");
     EXPECT_EQ(run("show 1f1b --pp 100 --microbatches 1000 --width 40").exit_code, 0);

@@ -468,6 +468,69 @@ TEST(SimulationCommands, RefuseWhatCannotBe) {
                 HasSubstr("/nonexistent/a.json"));
 }
 
+TEST(SimulationCommands, SayWhatAFileIsThatIsNoSchedule) {
+    const TempFolder folder;
+    testing::write_file(folder / "rep.json",
+                        R"({"last_loss": 1, "measured_step_seconds": 1, "ranks": []})");
+    testing::write_file(folder / "trace.json",
+                        R"({"displayTimeUnit":"ns","otherData":{"title":"a"},"traceEvents":[]})");
+    testing::write_file(folder / "profile.json", R"({"vocabpipe_profile": 1})");
+    testing::write_file(folder / "other.json", R"({"losses": [1]})");
+    testing::write_file(folder / "plain", "rank,op");
+    for (const auto& [arguments, code, message] :
+         {std::tuple{"timeline rep.json --html x.html", 3,
+                     "rep.json: is a report of train_gpt and not a schedule; vocabpipe compare "
+                     "reads it, and vocabpipe timeline draws the traces of train_gpt --trace-dir"},
+          {"simulate trace.json", 3,
+           "trace.json: is a trace of VocabPipe and not a schedule; vocabpipe timeline reads it"},
+          {"schedule show profile.json", 3,
+           "profile.json: is a profile and not a schedule; --costs reads it"},
+          {"schedule check other.json", 3, "other.json: is not a schedule, which says \"format\""},
+          {"schedule show nope", 2,
+           "SCHEDULE nope: neither the name of a schedule, which vocabpipe schedule list shows, "
+           "nor a .csv or .json file"},
+          {"schedule show 1f1d", 2, "did you mean 1f1b?"},
+          {"schedule show plain", 2,
+           "SCHEDULE plain: is a file whose name ends in neither .csv"}}) {
+        const Outcome outcome = vocabpipe_in(folder, arguments);
+        EXPECT_EQ(outcome.exit_code, code) << arguments;
+        EXPECT_THAT(outcome.error, HasSubstr(message));
+    }
+}
+
+TEST(SimulateCommand, SharesTheCoresThatAProfileSays) {
+    const TempFolder folder;
+    Profile profile;
+    profile.model = {.layers = 2,
+                     .hidden = 8,
+                     .ffn_hidden = 32,
+                     .heads = 2,
+                     .seq_length = 4,
+                     .micro_batch_size = 1,
+                     .vocab = 6,
+                     .layers_per_stage = {1, 1}};
+    profile.rank_of_stage = {0, 1};
+    profile.input = profile.output = ShardMap::even(6, 2);
+    profile.costs = TableCosts::uniform(2, 2, 1000, 2000, 0);
+    profile.sizes.tokens = 4;
+    profile.sizes.hidden = 8;
+    profile.sizes.stages.resize(2);
+    profile.sizes.shards.resize(2);
+    profile.persistent.resize(2);
+    const auto step = [&](int cores, const std::string& flags) {
+        profile.cores = cores;
+        write_profile(folder / "p.json", profile);
+        const Outcome outcome =
+            vocabpipe_in(folder, "simulate 1f1b --microbatches 4 --costs p.json --json" + flags);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+        return Json::parse(outcome.output)["step"].get<int64_t>();
+    };
+    EXPECT_GE(step(1, ""), 2 * 4 * 3000) << "one after the other";
+    EXPECT_LT(step(2, ""), 2 * 4 * 3000);
+    EXPECT_EQ(step(0, ""), step(2, ""));
+    EXPECT_EQ(step(1, " --cores 2"), step(2, "")) << "what is given counts";
+}
+
 TEST(SimulateCommand, KnowsRanksThatShareCores) {
     // On one core all passes together take as long as their costs: 4 ranks x 8 x (10 + 20).
     const std::string flags = "1f1b --pp 4 --microbatches 8 --costs 10,20,0";

@@ -31,6 +31,7 @@ constexpr int64_t kMostCount = int64_t{1} << 40;
 constexpr std::array kStageOps{Op::F, Op::B, Op::I, Op::W, Op::R};
 constexpr std::array kRankOps{Op::E, Op::G, Op::S, Op::T, Op::Reduce, Op::Report, Op::Update};
 constexpr std::array kLinks{Do::send, Do::broadcast, Do::all_gather, Do::all_to_all, Do::gather};
+constexpr int64_t kMostCores = 65535;
 constexpr int64_t kMostSlowdown = 1'000'000;  // a thousand times as long
 constexpr std::array kAlgorithms{
     std::pair{CollectiveAlgorithm::linear, "linear"}, std::pair{CollectiveAlgorithm::ring, "ring"},
@@ -301,28 +302,30 @@ json to_json(const Profile& p) {
     }
     const auto* barriers = std::find_if(kBarriers.begin(), kBarriers.end(),
                                         [&](const auto& b) { return b.first == p.barriers; });
-    return {{"vocabpipe_profile", kVersion},
-            {"host", p.host},
-            {"device", p.device},
-            {"date", p.date},
-            {"command", p.command},
-            {"model", model},
-            {"rank_of_stage", p.rank_of_stage},
-            {"input_first_row", p.input.first_row},
-            {"output_first_row", p.output.first_row},
-            {"barriers", barriers->second},
-            {"costs", to_json(p.costs)},
-            {"derived", derived},
-            {"sizes",
-             {{"tokens", p.sizes.tokens},
-              {"hidden", p.sizes.hidden},
-              {"dtype", p.sizes.dtype == DType::bf16 ? "bf16" : "fp32"},
-              {"tied", p.sizes.tied},
-              {"report_bytes", p.sizes.report_bytes},
-              {"stages", list_to_json(p.sizes.stages, kStageBytes)},
-              {"shards", list_to_json(p.sizes.shards, kShardBytes)}}},
-            {"persistent_bytes", list_to_json(p.persistent, kPersistentBytes)},
-            {"links", links}};
+    json file{{"vocabpipe_profile", kVersion},
+              {"host", p.host},
+              {"device", p.device},
+              {"date", p.date},
+              {"command", p.command},
+              {"model", model},
+              {"rank_of_stage", p.rank_of_stage},
+              {"input_first_row", p.input.first_row},
+              {"output_first_row", p.output.first_row},
+              {"barriers", barriers->second},
+              {"costs", to_json(p.costs)},
+              {"derived", derived},
+              {"sizes",
+               {{"tokens", p.sizes.tokens},
+                {"hidden", p.sizes.hidden},
+                {"dtype", p.sizes.dtype == DType::bf16 ? "bf16" : "fp32"},
+                {"tied", p.sizes.tied},
+                {"report_bytes", p.sizes.report_bytes},
+                {"stages", list_to_json(p.sizes.stages, kStageBytes)},
+                {"shards", list_to_json(p.sizes.shards, kShardBytes)}}},
+              {"persistent_bytes", list_to_json(p.persistent, kPersistentBytes)},
+              {"links", links}};
+    if (p.cores > 0) file["cores"] = p.cores;
+    return file;
 }
 
 }  // namespace
@@ -367,7 +370,7 @@ Profile parse_profile(std::string_view text, const std::string& name) {
     }
     root.only({"vocabpipe_profile", "host", "device", "date", "command", "model", "rank_of_stage",
                "input_first_row", "output_first_row", "barriers", "costs", "derived", "sizes",
-               "persistent_bytes", "links"});
+               "persistent_bytes", "links", "cores"});
     Profile p;
     p.host = root.at("host").text();
     p.device = root.at("device").text();
@@ -402,6 +405,8 @@ Profile parse_profile(std::string_view text, const std::string& name) {
         link.bytes = entry.at("bytes").integer(0, kMostBytes);
         link.ns = entry.at("ns").integer(0, kMostNs);
     }
+    // Nothing measures it: what is measured with shared cores is longer already.
+    if (root.has("cores")) p.cores = static_cast<int>(root.at("cores").integer(0, kMostCores));
     return p;
 }
 
