@@ -39,7 +39,7 @@ struct RunSetup {
     [[nodiscard]] Schedule schedule() const {
         ScheduleOptions options = generate;
         options.vocab_size = config.vocab_size;
-        return vocabpipe::generate(family, options);
+        return vocabpipe::make_schedule(family, options);
     }
     [[nodiscard]] Batch batch() const {
         return random_batch(config, generate.microbatches, sequences,
