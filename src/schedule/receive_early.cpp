@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/receive_early.hpp"
 
+#include "src/support/parse_number.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,14 +28,12 @@ struct Candidate {
 
 int receive_ahead_from(std::string_view text) {
     if (text == "auto") return 0;
-    int passes = 0;
-    const char* end = text.data() + text.size();
-    const auto read = std::from_chars(text.data(), end, passes);
-    if (read.ec != std::errc{} || read.ptr != end || passes < 1 || passes > 1 << 30) {
+    const std::optional<int> passes = parse_number<int>(text);
+    if (!passes || *passes < 1 || *passes > 1 << 30) {
         throw UsageError("--receive-ahead " + std::string(text) +
                          ": must be auto or a whole number of passes from 1 to 2^30");
     }
-    return passes;
+    return *passes;
 }
 
 EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& sizes,

@@ -2,6 +2,7 @@
 #include "src/support/flag.hpp"
 
 #include "src/support/nearest_name.hpp"
+#include "src/support/parse_number.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <system_error>
 #include <type_traits>
 
@@ -74,21 +77,13 @@ void check_number(const Flag& flag, T number) {
     refuse(flag, shortest(number), must_be(range, !large_enough, std::is_integral_v<T>, flag.unit));
 }
 
-/// Decimal: what else reads numbers takes 010 for 8, -1 for a large unsigned number, and cuts off
-/// what is too large.
+/// What else reads numbers takes -1 for a large unsigned number and cuts off what is too large.
 template <typename T>
 T number_from(const Flag& flag, const std::string& word) {
     using Widest = std::conditional_t<std::is_floating_point_v<T>, T,
                                       std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;
-    std::string_view text = word;
-    if (text.starts_with('+')) text.remove_prefix(1);
-    const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
-    const bool octal = std::is_integral_v<T> && digits.size() > 1 && digits.starts_with('0');
-    Widest value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    bool good = !octal && error == std::errc() && end == text.data() + text.size();
-    if constexpr (std::is_floating_point_v<T>) good = good && std::isfinite(value);
-    if (!good) {
+    const std::optional<Widest> value = parse_flag_number<Widest>(word);
+    if (!value) {
         refuse(flag, word,
                std::string("not a number, or out of range; give a ") +
                    (std::is_floating_point_v<T> ? "finite decimal number"
@@ -96,15 +91,15 @@ T number_from(const Flag& flag, const std::string& word) {
                                                 : "decimal integer that is not negative"));
     }
     if constexpr (std::is_integral_v<T>) {
-        if (value > Widest{std::numeric_limits<T>::max()}) {
+        if (*value > Widest{std::numeric_limits<T>::max()}) {
             refuse(flag, word, "must be at most " + shortest(std::numeric_limits<T>::max()));
         }
-        if (value < Widest{std::numeric_limits<T>::min()}) {
+        if (*value < Widest{std::numeric_limits<T>::min()}) {
             refuse(flag, word, "must be at least " + shortest(std::numeric_limits<T>::min()));
         }
     }
-    check_number(flag, static_cast<T>(value));
-    return static_cast<T>(value);
+    check_number(flag, static_cast<T>(*value));
+    return static_cast<T>(*value);
 }
 
 void check_choice(const Flag& flag, const std::string& word) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/pass_times_file.hpp"
 
+#include "src/support/parse_number.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -70,15 +71,13 @@ private:
 
     int64_t integer(std::string_view name, std::string_view text, int64_t least,
                     int64_t most) const {
-        int64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error != std::errc() || end != text.data() + text.size() || value < least ||
-            value > most) {
+        const std::optional<int64_t> value = parse_number<int64_t>(text);
+        if (!value || *value < least || *value > most) {
             fail(std::string(name) + " \"" + std::string(text) +
                  "\": must be a whole number from " + std::to_string(least) + " to " +
                  std::to_string(most));
         }
-        return value;
+        return *value;
     }
 
     Op op_of(std::string_view text) const {

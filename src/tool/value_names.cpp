@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/value_names.hpp"
 
+#include "src/support/names_of.hpp"
 #include "src/tool/flag_parser.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/cost_model.hpp"
@@ -9,7 +10,6 @@
 #include "vocabpipe/schedule_file.hpp"
 #include "vocabpipe/transformer_shape.hpp"
 
-#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -23,13 +23,6 @@ struct Names {
     std::vector<std::string> names;
     bool others = false;  ///< files, or several names with commas
 };
-
-template <typename Name>
-std::vector<std::string> names_of(std::initializer_list<Name> all) {
-    std::vector<std::string> names;
-    for (const Name one : all) names.emplace_back(to_string(one));
-    return names;
-}
 
 /// Of "a, b, c".
 std::vector<std::string> split(const std::string& list) {

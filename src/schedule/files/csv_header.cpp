@@ -3,10 +3,11 @@
 
 #include "src/schedule/files/cell.hpp"
 #include "src/support/nearest_name.hpp"
+#include "src/support/parse_number.hpp"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <optional>
 
 namespace vocabpipe::files {
 
@@ -29,15 +30,12 @@ std::vector<std::string_view> words_of(std::string_view text, std::string_view s
 std::vector<int64_t> rows_of(const std::vector<std::string_view>& words) {
     std::vector<int64_t> rows;
     for (size_t i = 1; i < words.size(); ++i) {
-        int64_t value = 0;
-        const char* end = words[i].data() + words[i].size();
-        const auto result = std::from_chars(words[i].data(), end, value);
-        if (result.ec != std::errc{} || result.ptr != end || value < 0 ||
-            value > int64_t{1} << 40) {
+        const std::optional<int64_t> row = parse_number<int64_t>(words[i]);
+        if (!row || *row < 0 || *row > int64_t{1} << 40) {
             throw CellError(std::string(words[0]) + ": " + shown(words[i]) +
                             " is not a row number from 0 to 2^40");
         }
-        rows.push_back(value);
+        rows.push_back(*row);
     }
     return rows;
 }

@@ -2,6 +2,7 @@
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 
 #include "src/support/output_file.hpp"
+#include "src/support/parse_number.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "src/train/checkpoint/training_state.hpp"
 #include "src/train/checkpoint/weight_files.hpp"
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -55,11 +55,8 @@ std::string step_name(int64_t step) {
 /// The step of "step-00000100"; none for any other name.
 std::optional<int64_t> step_of(std::string_view name) {
     if (!name.starts_with(kPrefix)) return std::nullopt;
-    const std::string_view digits = name.substr(kPrefix.size());
-    int64_t step = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-    if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-    return step > 0 && step_name(step) == name ? std::optional(step) : std::nullopt;
+    const std::optional<int64_t> step = parse_number<int64_t>(name.substr(kPrefix.size()));
+    return step && *step > 0 && step_name(*step) == name ? step : std::nullopt;
 }
 
 /// Names in a folder, of folders only; none if it cannot be read.

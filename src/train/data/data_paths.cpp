@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "src/train/data/finite_number.hpp"
+#include "src/support/parse_number.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -19,7 +19,7 @@ std::vector<WeightedPath> parse_data_paths(const std::string& flag,
     std::vector<WeightedPath> paths;
     double sum = 0;
     for (size_t i = 0; i < words.size(); i += 2) {
-        const auto weight = finite_number(words[i]);
+        const auto weight = parse_number<double>(words[i]);
         if (!weight || !(*weight > 0)) {
             throw UsageError(flag + ": the weight '" + words[i] + "' of " + words[i + 1] +
                              " must be a finite number above 0");

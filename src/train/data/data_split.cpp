@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "src/train/data/finite_number.hpp"
+#include "src/support/parse_number.hpp"
 #include "src/train/data/token_slice.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -34,7 +34,7 @@ SplitProportions::SplitProportions(const std::string& text) : fractions_{} {
         const size_t end = std::min(text.find(',', begin), text.size());
         std::string word = text.substr(begin, end - begin);
         word.erase(0, std::min(word.find_first_not_of(' '), word.size()));
-        const auto number = finite_number(word);
+        const auto number = parse_number<double>(word);
         if (!number || *number < 0) fail("'" + word + "' is no number that is not negative");
         if (count == fractions_.size()) fail("has more than three numbers");
         fractions_[count] = *number;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/optimizer/parameter_groups.hpp"
 
+#include "src/support/parse_number.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <fnmatch.h>
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 
 namespace vocabpipe {
@@ -30,13 +29,11 @@ size_t group_of(const std::vector<ParameterGroup>& groups, std::string_view name
 }
 
 float setting(const std::string& text, const std::string& value) {
-    float number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number) ||
-        number < 0) {
+    const std::optional<float> number = parse_number<float>(value);
+    if (!number || *number < 0) {
         refuse(text, "'" + value + "' is no finite number that is not negative");
     }
-    return number;
+    return *number;
 }
 
 }  // namespace

@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows about what runs: the model, its steps, the schedule, the device.
+#include "src/support/names_of.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/make_schedule.hpp"
 
 #include <climits>
-#include <initializer_list>
 
 namespace vocabpipe {
 
 namespace {
 
 constexpr double kMostHeads = 1 << 16;
-
-template <typename Name>
-std::vector<std::string> names_of(std::initializer_list<Name> all) {
-    std::vector<std::string> names;
-    for (const Name one : all) names.emplace_back(to_string(one));
-    return names;
-}
 
 std::string joined(const std::vector<std::string>& names) {
     std::string all;

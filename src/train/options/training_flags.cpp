@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows about training: data, learning rate, optimizer, evaluation, saved steps, outputs, the end.
+#include "src/support/parse_number.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/receive_early.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -18,21 +18,13 @@ namespace {
 /// Of a pass, in any unit: a sixteenth of what make_schedule() allows.
 constexpr double kMostCost = 0x1p36;
 
-/// All of `text`; none where it is no decimal number.
-std::optional<int64_t> whole_number(std::string_view text) {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
-
 BatchSizeRampUp ramp_up_from(const std::vector<std::string>& words) {
     if (words.size() != 3) {
         throw UsageError("--rampup-batch-size: has " + std::to_string(words.size()) +
                          " values; give three, START INCREMENT SAMPLES");
     }
     const auto number = [](const std::string& word) {
-        const std::optional<int64_t> value = whole_number(word);
+        const std::optional<int64_t> value = parse_number<int64_t>(word);
         if (value) return *value;
         throw UsageError("--rampup-batch-size " + word +
                          ": not a number, or out of range; give three decimal integers, START "
@@ -51,9 +43,9 @@ void set_schedule_costs(TrainOptions& o, const std::string& text) {
         return;
     }
     const size_t comma = std::min(text.find(','), text.size());
-    const auto forward = whole_number(std::string_view(text).substr(0, comma));
+    const auto forward = parse_number<int64_t>(std::string_view(text).substr(0, comma));
     const auto backward =
-        whole_number(std::string_view(text).substr(std::min(comma + 1, text.size())));
+        parse_number<int64_t>(std::string_view(text).substr(std::min(comma + 1, text.size())));
     const auto fits = [](const std::optional<int64_t>& cost) {
         return cost && *cost >= 1 && static_cast<double>(*cost) <= kMostCost;
     };
