@@ -115,7 +115,7 @@ TEST(RepeatedFlags, CountTheLastTimeInBothPrograms) {
 TEST(NumbersOfTheTool, ThatAreNoneAreRefusedAsSuch) {
     EXPECT_THAT(refused(kTool + " schedule show 1f1b --pp 2 --microbatches 4 --memory-limit " +
                         std::string(309, '9')),
-                HasSubstr("... not a number, or out of range; give a decimal integer"));
+                HasSubstr("...: not a number, or out of range; give a decimal integer"));
     EXPECT_THAT(refused(kTool + " schedule show 1f1b --pp 0"),
                 HasSubstr("--pp 0: must be from 1 to 65535; see"));
     EXPECT_THAT(refused(kTool + " completion fish"),

@@ -71,9 +71,9 @@ TEST(SimulateCommand, RefusesWhatWouldTakeTooMuchMemoryBeforeItMakesAnything) {
     const TempFolder folder;
     for (const std::string command :
          {"simulate 1f1b", "timeline 1f1b --html a.html", "explain 1f1b"}) {
-        const Outcome outcome = vocabpipe_in(folder, command + " --pp 64 --microbatches 100000");
+        const Outcome outcome = vocabpipe_in(folder, command + " --pp 64 --microbatches 10000");
         EXPECT_EQ(outcome.exit_code, 2);
-        EXPECT_THAT(outcome.error, HasSubstr("--microbatches 100000: with 64 stages up to 44800000 "
+        EXPECT_THAT(outcome.error, HasSubstr("--microbatches 10000: with 64 stages up to 4480000 "
                                              "passes, and at most 4000000 are taken here"));
     }
 }

@@ -112,10 +112,10 @@ void PassMeter::add_step(const Timeline& mine, const Program& program, int64_t d
         local_bytes_ = 0;
     }
     if (mine.spans.empty()) return;
-    const size_t slot = (std::max(steps_, size_t{2}) - 2) % kWindow;
-    const auto put = [slot](auto& window, const auto& value) {
-        if (slot < window.size()) {
-            window[slot] = value;
+    const size_t at = (std::max(steps_, size_t{2}) - 2) % kWindow;
+    const auto put = [at](auto& window, const auto& value) {
+        if (at < window.size()) {
+            window[at] = value;
         } else {
             window.push_back(value);
         }

@@ -30,9 +30,9 @@ std::vector<bool> not_finite(ModelRank& model, Context& ctx,
     std::vector<double> sums(tensors.size());
     const DeviceMemory memory =
         device.allocate(sums.size() * sizeof(double), "the search for numbers that are not finite");
-    auto* const slots = reinterpret_cast<double*>(memory.data());
+    auto* const numbers = reinterpret_cast<double*>(memory.data());
     for (size_t i = 0; i < tensors.size(); ++i) {
-        if (tensors[i]) ctx.operators().sum_of_squares(ctx, tensors[i], slots + i);
+        if (tensors[i]) ctx.operators().sum_of_squares(ctx, tensors[i], numbers + i);
     }
     device.download(memory.data(), std::as_writable_bytes(std::span(sums)));
     std::vector<bool> found;

@@ -86,18 +86,18 @@ void OptimizerStep::reduce_tied(Context& ctx, Bytes received) {
 void OptimizerStep::report(Context& ctx, Bytes mine) {
     const kernels::Operators& op = ctx.operators();
     op.set_zero(ctx, mine);
-    auto* const slots = reinterpret_cast<double*>(mine.data());
+    auto* const sums = reinterpret_cast<double*>(mine.data());
     const std::vector<Parameter>& parameters = ModelRankInternals::store(model_).parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         if (i > 0 && i % kTensorsBetweenPolls == 0) ctx.poll();
         if (parameters[i].counted_elsewhere) continue;
         const Tensor gradient = parameters[i].owned.of(parameters[i].gradient);
         if (gradient.size() == 0) continue;
-        op.sum_of_squares(ctx, gradient, slots + ModelRankInternals::store(model_).ids()[i]);
+        op.sum_of_squares(ctx, gradient, sums + ModelRankInternals::store(model_).ids()[i]);
     }
     const int64_t count = report_slots(model_.config());
-    if (reports_loss_) op.add_up(ctx, model_.output()->losses(), slots + count - 2);
-    op.add_up(ctx, std::span(&scalars()->stop_requested, 1), slots + count - 1);
+    if (reports_loss_) op.add_up(ctx, model_.output()->losses(), sums + count - 2);
+    op.add_up(ctx, std::span(&scalars()->stop_requested, 1), sums + count - 1);
 }
 
 void OptimizerStep::update(Context& ctx, std::span<const std::byte> all) {

@@ -33,9 +33,9 @@ TEST(MakeDirectories, MakesThePathHoweverItIsWrittenAndTakesOneThatIsThere) {
         EXPECT_TRUE(std::filesystem::is_directory(folder / path)) << path;
     }
     testing::write_file(folder / "file", "");
-    EXPECT_THAT(testing::message_of<OutputFileError>(
-                    [&] { make_directories(folder / "file/below", "--save"); }),
-                HasSubstr("file/below: cannot create the folder: "));
+    EXPECT_THAT(
+        testing::message_of<UsageError>([&] { make_directories(folder / "file/below", "--save"); }),
+        HasSubstr("/file is a file where a folder is to be; give another name"));
 }
 
 TEST(OutputFile, AppearsOnlyWhenPublished) {
