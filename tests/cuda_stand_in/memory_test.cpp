@@ -2,7 +2,6 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -40,30 +39,6 @@ TEST_F(StandInMemory, FreshMemoryHoldsNaN) {
     const DeviceArray<float> fresh(100);
     for (const float value : fresh.values()) {
         ASSERT_TRUE(std::isnan(value));
-    }
-}
-
-TEST_F(StandInMemory, OfAnySizeHoldsWhatWasWrittenAndElseNaN) {
-    constexpr size_t kBytes = 7 * kPage / 2 + 5;
-    using Bytes = std::vector<unsigned char>;
-    const auto set = [](const DeviceArray<unsigned char>& block, Bytes& expected, int value,
-                        size_t from, size_t bytes) {
-        ASSERT_EQ(cudaMemset(block.get() + from, value, bytes), cudaSuccess);
-        std::fill_n(expected.begin() + static_cast<ptrdiff_t>(from), bytes,
-                    static_cast<unsigned char>(value));
-    };
-    for (int round = 0; round < 2; ++round) {  // the second may get the memory of the first
-        const DeviceArray<unsigned char> block(kBytes);
-        const DeviceArray<unsigned char> beside(kBytes);
-        Bytes expected(kBytes, 0xff);
-        EXPECT_TRUE(block.values() == expected);
-        set(block, expected, 7, kPage - 1, 3);
-        set(block, expected, 0, 4097, kPage + 8191);
-        set(block, expected, 0, kPage / 2, 100);
-        set(block, expected, 5, kPage, kPage);
-        set(block, expected, 0xff, kPage + 3, kPage + 4096);
-        EXPECT_TRUE(block.values() == expected);
-        EXPECT_TRUE(beside.values() == Bytes(kBytes, 0xff));
     }
 }
 

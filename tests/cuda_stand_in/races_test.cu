@@ -100,25 +100,6 @@ TEST_F(StandInRacesDeathTest, AMissingBarrierOfTheBlockIsReported) {
                  "swap_neighbours.*global memory.*race with the (read|write) of");
 }
 
-/// One kernel on a stream, another on a second stream while the first lives: on another OS thread,
-/// with another place for shared memory.
-void run_on_two_streams(void (*first)(int*), void (*second)(int*)) {
-    const Stream streams[2];
-    const DeviceArray<int> data(std::vector<int>(4096, 0));
-    ASSERT_EQ(launch(3, 64, streams[0], first, data.get()), cudaSuccess);
-    streams[0].synchronize();
-    ASSERT_EQ(launch(3, 64, streams[1], second, data.get()), cudaSuccess);
-    streams[1].synchronize();
-}
-
-TEST_F(StandInRacesDeathTest, OfASecondStreamAreReportedAsWell) {
-    run_on_two_streams(read_of_a_neighbour<Barrier::block, 32>,
-                       write_over_a_neighbour<Barrier::block, 32>);
-    EXPECT_DEATH(run_on_two_streams(read_of_a_neighbour<Barrier::block, 32>,
-                                    write_over_a_neighbour<Barrier::none, 32>),
-                 "write_over_a_neighbour.*shared memory.*race with the (read|write) of");
-}
-
 TEST_F(StandInRacesDeathTest, ABarrierOfTheWarpIsNoneOfTheBlock) {
     EXPECT_DEATH(run(1, 64, write_over_a_neighbour<Barrier::warp, 32>), "shared memory.*race");
     EXPECT_DEATH(run(1, 64, swap_neighbours<Barrier::warp, 32>), "global memory.*race");

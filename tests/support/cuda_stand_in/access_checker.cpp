@@ -2,7 +2,6 @@
 #include "access_checker.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace cuda_stand_in {
 
@@ -14,10 +13,8 @@ constexpr size_t most_pages = 4096;  // 16 MiB of a kernel's memory, 200 MB here
 
 }  // namespace
 
-void AccessChecker::begin_os_thread(Memory shared, std::vector<Memory> not_shared) {
-    shared_ = shared;
-    not_shared_ = std::move(not_shared);
-}
+AccessChecker::AccessChecker(Memory shared, std::vector<Memory> not_shared)
+    : shared_(shared), not_shared_(std::move(not_shared)) {}
 
 void AccessChecker::begin_launch(uint64_t blocks) {
     if (block_ + blocks + 1 >= most_blocks || pages_.size() > most_pages) {
@@ -83,41 +80,12 @@ bool AccessChecker::ordered(Stamp earlier, bool shared) const {
     return threads == 0 || (same_warp && difference >> warp_epoch_at != 0);
 }
 
-bool AccessChecker::races(Stamp earlier, bool shared) const {
-    return earlier != 0 && !ordered(earlier, shared);
-}
-
-bool AccessChecker::block_wrote(const Unit& unit) const {
-    return (unit.write << 1 >> 1) >> block_at == now_ >> block_at;
-}
-
-bool AccessChecker::admit(Unit& unit, bool shared, Access access) const {
-    // What this thread did before, in vain or not, it may do again.
-    if (access == Access::read ? unit.reads[0] == now_
-                               : access == Access::write && unit.write == now_ &&
-                                     unit.reads[0] == 0 && unit.reads[1] == 0) {
-        return true;
-    }
-    const bool atomically = unit.write >> atomic_at != 0;
-    if (!(atomically && access == Access::atomic) && races(unit.write, shared)) {
-        return false;
-    }
-    if (access == Access::read) {
-        if (shared && !block_wrote(unit)) {
-            return false;
+std::optional<AccessChecker::Finding> AccessChecker::find(Unit& unit, bool shared,
+                                                          Access access) const {
+    const auto race_with = [&](Stamp earlier, Access how) -> std::optional<Finding> {
+        if (earlier == 0 || ordered(earlier, shared)) {
+            return std::nullopt;
         }
-        keep_read(unit);
-        return true;
-    }
-    if (races(unit.reads[0], shared) || races(unit.reads[1], shared)) {
-        return false;
-    }
-    unit = {.write = now_ | Stamp{access == Access::atomic} << atomic_at, .reads = {0, 0}};
-    return true;
-}
-
-AccessChecker::Finding AccessChecker::explain(const Unit& unit, bool shared, Access access) const {
-    const auto race_with = [&](Stamp earlier, Access how) {
         return Finding{.fault = Fault::race,
                        .earlier = how,
                        .in_shared_memory = shared,
@@ -126,13 +94,25 @@ AccessChecker::Finding AccessChecker::explain(const Unit& unit, bool shared, Acc
                            static_cast<unsigned int>(earlier & ((Stamp{1} << warp_epoch_at) - 1))};
     };
     const bool atomically = unit.write >> atomic_at != 0;
-    if (!(atomically && access == Access::atomic) && races(unit.write, shared)) {
-        return race_with(unit.write, atomically ? Access::atomic : Access::write);
+    if (!(atomically && access == Access::atomic)) {
+        if (auto finding = race_with(unit.write, atomically ? Access::atomic : Access::write)) {
+            return finding;
+        }
     }
     if (access == Access::read) {
-        return {.fault = Fault::unwritten, .in_shared_memory = true};
+        if (shared && (unit.write << 1 >> 1) >> block_at != now_ >> block_at) {
+            return Finding{.fault = Fault::unwritten, .in_shared_memory = true};
+        }
+        keep_read(unit);
+        return std::nullopt;
     }
-    return race_with(unit.reads[races(unit.reads[0], shared) ? 0 : 1], Access::read);
+    for (const Stamp read : unit.reads) {
+        if (auto finding = race_with(read, Access::read)) {
+            return finding;
+        }
+    }
+    unit = {.write = now_ | Stamp{access == Access::atomic} << atomic_at, .reads = {0, 0}};
+    return std::nullopt;
 }
 
 void AccessChecker::keep_read(Unit& unit) const {
@@ -161,26 +141,26 @@ void AccessChecker::keep_read(Unit& unit) const {
     latest = now_;
 }
 
-bool AccessChecker::look_at(uintptr_t address, size_t bytes, Access access) {
+std::optional<AccessChecker::Finding> AccessChecker::look_at(uintptr_t address, size_t bytes,
+                                                             Access access) {
     if (bytes == 0 || stack_.has(address)) {
-        return true;
+        return std::nullopt;
     }
-    const bool shared =
-        shared_.has(address) && std::none_of(not_shared_.begin(), not_shared_.end(),
-                                             [&](Memory other) { return other.has(address); });
+    bool shared = shared_.has(address);
+    for (const Memory& other : not_shared_) {
+        shared = shared && !other.has(address);
+    }
     const uintptr_t end = (address + bytes - 1) / unit_bytes + 1;
     for (uintptr_t at = address / unit_bytes; at < end;) {
         Page& units = page(at / page_units);
         const uintptr_t end_here = std::min(end, (at / page_units + 1) * page_units);
         for (; at < end_here; ++at) {
-            Unit& unit = units[at % page_units];
-            if (!admit(unit, shared, access)) {
-                found_ = explain(unit, shared, access);
-                return false;
+            if (auto finding = find(units[at % page_units], shared, access)) {
+                return finding;
             }
         }
     }
-    return true;
+    return std::nullopt;
 }
 
 }  // namespace cuda_stand_in

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -12,9 +13,8 @@
 
 namespace cuda_stand_in {
 
-/// Watches every access to memory that the threads of one block after another make on one OS
-/// thread, and finds those that a GPU may make in either order. What orders two accesses of a
-/// kernel:
+/// Watches every access to memory that the threads of one block after another make on an OS thread,
+/// and finds those that a GPU may make in either order. What orders two accesses of a kernel:
 ///
 /// * the same thread makes both,
 /// * both threads passed a block barrier in between, or, in one warp, a warp barrier. Shuffles and
@@ -38,9 +38,9 @@ public:
         unsigned int earlier_thread = 0;  ///< linear index in its block
     };
 
-    /// Accesses from now on are made on another OS thread. shared: where its __shared__ variables
-    /// lie. not_shared: other variables there.
-    void begin_os_thread(Memory shared, std::vector<Memory> not_shared);
+    /// shared: where __shared__ variables of this OS thread lie. not_shared: other variables there.
+    AccessChecker(Memory shared, std::vector<Memory> not_shared);
+
     void begin_launch(uint64_t blocks);
     void begin_block(unsigned int threads);
     /// Accesses from now on are this thread's; those to its stack are its own affair.
@@ -48,9 +48,7 @@ public:
     void pass_block_barrier();
     void pass_warp_barrier(unsigned int warp);
 
-    /// Whether the access is one that a GPU may make; if not, found() says why.
-    [[nodiscard]] bool look_at(uintptr_t address, size_t bytes, Access access);
-    [[nodiscard]] const Finding& found() const { return found_; }
+    [[nodiscard]] std::optional<Finding> look_at(uintptr_t address, size_t bytes, Access access);
 
 private:
     /// Who accessed, and when. From the lowest bit: thread (10 bits), the number of barriers that
@@ -76,16 +74,10 @@ private:
 
     [[nodiscard]] Page& page(uintptr_t number);
     [[nodiscard]] bool ordered(Stamp earlier, bool shared) const;
-    [[nodiscard]] bool races(Stamp earlier, bool shared) const;
-    [[nodiscard]] bool block_wrote(const Unit& unit) const;
-    /// Whether all is well; then the unit knows of the access.
-    [[nodiscard]] bool admit(Unit& unit, bool shared, Access access) const;
-    /// Of an access that is not admitted.
-    [[nodiscard]] Finding explain(const Unit& unit, bool shared, Access access) const;
+    [[nodiscard]] std::optional<Finding> find(Unit& unit, bool shared, Access access) const;
     void keep_read(Unit& unit) const;
     void stamp();
 
-    Finding found_{};
     Memory shared_;
     std::vector<Memory> not_shared_;
     std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages_;

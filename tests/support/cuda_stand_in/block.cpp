@@ -14,11 +14,11 @@ constinit thread_local dim3 blockDim{1, 1, 1};
 constinit thread_local dim3 gridDim{1, 1, 1};
 
 void __syncthreads() {
-    cuda_stand_in::BlockRunner::running("__syncthreads()").block_barrier();
+    cuda_stand_in::BlockRunner::of_this_thread().block_barrier();
 }
 
 void __syncwarp(unsigned int mask) {
-    cuda_stand_in::BlockRunner::running("__syncwarp()").warp_barrier(mask);
+    cuda_stand_in::BlockRunner::of_this_thread().warp_barrier(mask);
 }
 
 namespace cuda_stand_in {
@@ -53,40 +53,20 @@ std::string place(const KernelCall& call, uint3 thread) {
 constinit thread_local BlockRunner* watched_runner = nullptr;
 
 uint64_t shuffle(Shuffle kind, unsigned int mask, uint64_t value, unsigned int operand, int width) {
-    return BlockRunner::running("a warp shuffle").shuffle(kind, mask, value, operand, width);
+    return BlockRunner::of_this_thread().shuffle(kind, mask, value, operand, width);
 }
 
-BlockRunner& BlockRunner::running(const char* what) {
-    if (watched_runner == nullptr) {
-        die("%s outside of a kernel", what);
-    }
-    return *watched_runner;
+BlockRunner& BlockRunner::of_this_thread() {
+    static thread_local BlockRunner runner;
+    return runner;
 }
 
-BlockRunner::BlockRunner() = default;
-
-void BlockRunner::begin_launch(uint64_t blocks) {
-    if (os_thread_ != &threadIdx) {
-        os_thread_ = &threadIdx;
-        checker_.begin_os_thread(thread_local_variables(), index_variables());
-        // None has anything to go on with, and code may know where thread-local variables were.
-        for (const auto& thread : threads_) {
-            thread->fiber.restart(&BlockRunner::entry, this);
-        }
-    }
-    checker_.begin_launch(blocks);
-}
+BlockRunner::BlockRunner() : checker_(thread_local_variables(), index_variables()) {}
 
 void BlockRunner::Queue::push(Thread* thread) {
     thread->next = nullptr;
     (last == nullptr ? first : last->next) = thread;
     last = thread;
-}
-
-void BlockRunner::Queue::push_front(Thread* thread) {
-    thread->next = first;
-    last = first == nullptr ? thread : last;
-    first = thread;
 }
 
 BlockRunner::Thread* BlockRunner::Queue::pop() {
@@ -167,7 +147,7 @@ void BlockRunner::start_threads() {
             }
             ++ended_;
         }
-        idle_.push_front(me);  // its stack is in the cache
+        idle_.push(me);
         running_ = ready_.pop();
         me->fiber.switch_to(running_ == nullptr ? main_ : running_->fiber);
     }
@@ -189,7 +169,14 @@ void BlockRunner::goes_on(const Thread& thread) {
     watched_runner = this;
 }
 
+void BlockRunner::require_kernel(const char* what) const {
+    if (call_ == nullptr) {
+        die("%s outside of a kernel", what);
+    }
+}
+
 void BlockRunner::block_barrier() {
+    require_kernel("__syncthreads()");
     if (++arrived_ < total_) {
         wait(at_barrier_, Waits::at_block_barrier);
         return;
@@ -205,6 +192,7 @@ unsigned int BlockRunner::lanes() const {
 
 BlockRunner::Warp& BlockRunner::arrive(const char* what, unsigned int mask,
                                        unsigned int operation) {
+    require_kernel(what);
     Warp& warp = warps_[running_->number / warp_size];
     if (mask != full_mask) {
         die("%s: %s with mask %08x; the stand-in knows the full mask only",
@@ -274,6 +262,7 @@ uint64_t BlockRunner::shuffle(Shuffle kind, unsigned int mask, uint64_t value, u
 }
 
 unsigned int BlockRunner::lane() const {
+    require_kernel("an instruction of a warp");
     return running_->number % warp_size;
 }
 
@@ -294,10 +283,10 @@ const std::array<BlockRunner::Operands, 32>& BlockRunner::exchange(const char* w
 
 void BlockRunner::look_at(uintptr_t address, size_t bytes, AccessChecker::Access access,
                           const void* code) {
-    if (checker_.look_at(address, bytes, access)) {
+    const auto found = checker_.look_at(address, bytes, access);
+    if (!found) {
         return;
     }
-    const AccessChecker::Finding& found = checker_.found();
     watched_runner = nullptr;
     using Access = AccessChecker::Access;
     const auto verb = [](Access how, const char* ending) {
@@ -308,17 +297,17 @@ void BlockRunner::look_at(uintptr_t address, size_t bytes, AccessChecker::Access
     };
     const std::string what = place(*call_, running_->index) + " " + verb(access, "s") + " " +
                              std::to_string(bytes) + " bytes of " +
-                             (found.in_shared_memory ? "shared" : "global") + " memory";
+                             (found->in_shared_memory ? "shared" : "global") + " memory";
     const uintptr_t at = reinterpret_cast<uintptr_t>(code) - load_offset();
-    if (found.fault == AccessChecker::Fault::unwritten) {
+    if (found->fault == AccessChecker::Fault::unwritten) {
         die("%s that its block has not written (addr2line: 0x%lx)", what.c_str(), at);
     }
-    const unsigned int other = found.earlier_thread;
+    const unsigned int other = found->earlier_thread;
     die("%s, in a race with the %s of thread (%u, %u, %u)%s: no barrier lies between "
         "(addr2line: 0x%lx)",
-        what.c_str(), verb(found.earlier, "").c_str(), other % blockDim.x,
+        what.c_str(), verb(found->earlier, "").c_str(), other % blockDim.x,
         other / blockDim.x % blockDim.y, other / (blockDim.x * blockDim.y),
-        found.of_another_block ? " of another block" : "", at);
+        found->of_another_block ? " of another block" : "", at);
 }
 
 void BlockRunner::report_divergence() {

@@ -23,9 +23,8 @@ namespace cuda_stand_in {
 /// to memory that no barrier orders after another thread's (AccessChecker).
 class BlockRunner {
 public:
-    /// That of the kernel's thread which runs on this OS thread; ends the process if there is none.
-    /// what: the operation that asks.
-    [[nodiscard]] static BlockRunner& running(const char* what);
+    /// Of the calling OS thread.
+    [[nodiscard]] static BlockRunner& of_this_thread();
 
     /// first_thread and backwards decide in which order threads start; results must not depend on
     /// it.
@@ -33,8 +32,8 @@ public:
         unsigned int first_thread = 0;
         bool backwards = false;
     };
-    /// Before the blocks of a launch, on the OS thread that will run them.
-    void begin_launch(uint64_t blocks);
+    /// Before the blocks of a launch.
+    void begin_launch(uint64_t blocks) { checker_.begin_launch(blocks); }
     void run(const KernelCall& call, dim3 grid, dim3 block, uint3 block_index, Order order);
 
     void block_barrier();
@@ -74,7 +73,6 @@ private:
         Thread* first = nullptr;
         Thread* last = nullptr;
         void push(Thread* thread);
-        void push_front(Thread* thread);
         Thread* pop();
         void take(Queue& other);
     };
@@ -96,10 +94,10 @@ private:
     [[nodiscard]] Warp& arrive(const char* what, unsigned int mask, unsigned int operation);
     void leave_or_wait(Warp& warp, Waits waits);
     [[nodiscard]] unsigned int lanes() const;
+    void require_kernel(const char* what) const;
     [[noreturn]] void report_divergence();
 
     AccessChecker checker_;
-    const void* os_thread_ = nullptr;  ///< a variable of the one that all fibers began on
     Fiber main_;
     std::vector<std::unique_ptr<Thread>> threads_;
     Queue idle_;
@@ -113,21 +111,6 @@ private:
     unsigned int started_ = 0;
     unsigned int ended_ = 0;
     unsigned int arrived_ = 0;
-};
-
-/// A runner for the calling OS thread, as long as this lives. Where no sanitizer wants to know of
-/// threads and stacks, others have used it before: fibers whose memory is there already, for every
-/// stream, are most of what a small kernel costs.
-class BorrowedRunner {
-public:
-    BorrowedRunner();
-    ~BorrowedRunner();
-    BorrowedRunner(const BorrowedRunner&) = delete;
-    BorrowedRunner& operator=(const BorrowedRunner&) = delete;
-    BlockRunner* operator->() const { return runner_; }
-
-private:
-    BlockRunner* runner_;
 };
 
 /// The runner of this OS thread while it runs a thread of a block, else null.

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "hooks.hpp"
-#include "host_memory.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
 
@@ -121,8 +120,7 @@ cudaError_t cudaMemsetAsync(void* devPtr, int value, size_t count_, cudaStream_t
     if (count_ != 0 && !is_device_memory(devPtr, count_)) {
         return report(cudaErrorInvalidValue);
     }
-    return report(
-        append(stream, [=, block = block_bytes(devPtr)] { fill(devPtr, value, count_, block); }));
+    return report(append(stream, [=] { std::memset(devPtr, value, count_); }));
 }
 
 cudaError_t cudaMemset(void* devPtr, int value, size_t count_) {

@@ -41,13 +41,8 @@ Fiber::Fiber(void (*entry)(void*), void* argument) {
     // Stacks that all begin at the end of a page would share few lines of the cache.
     static thread_local size_t fibers = 0;
     const size_t shift = fibers++ % 48 * 64;
-    stack_top_ = static_cast<char*>(mapping_) + page + stack_size - shift;
-    restart(entry, argument);
-}
-
-void Fiber::restart(void (*entry)(void*), void* argument) {
-    char* const low = static_cast<char*>(mapping_) + page;
-    stack_pointer_ = prepare_stack(low, static_cast<size_t>(stack_top_ - low), entry, argument);
+    stack_pointer_ =
+        prepare_stack(static_cast<char*>(mapping_) + page, stack_size - shift, entry, argument);
 }
 
 Fiber::~Fiber() {

@@ -9,7 +9,7 @@
 namespace cuda_stand_in {
 
 /// A stack and a place in the code that runs on it; switching costs nanoseconds. A fiber stays on
-/// the OS thread that began it. The default one stands for the stack of that OS thread.
+/// the OS thread that made it. The default one stands for the stack of that OS thread.
 ///
 /// For ThreadSanitizer all fibers of an OS thread are that thread: it may create only some
 /// thousands of fibers, and its question here is the order of streams; that of a kernel's threads
@@ -24,9 +24,6 @@ public:
     Fiber(const Fiber&) = delete;
     Fiber& operator=(const Fiber&) = delete;
 
-    /// Forgets where it was, which nothing may need, and begins anew at the next switch to it.
-    void restart(void (*entry)(void*), void* argument);
-
     /// Leaves this fiber, which must be the running one, and continues the other.
     void switch_to(Fiber& other);
 
@@ -39,7 +36,6 @@ public:
 
 private:
     void* mapping_ = nullptr;
-    char* stack_top_ = nullptr;
     void* stack_pointer_ = nullptr;
     // For AddressSanitizer: where the stack is, and what it keeps of a fiber that sleeps.
     const void* stack_low_ = nullptr;

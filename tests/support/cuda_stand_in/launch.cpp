@@ -62,19 +62,19 @@ void run_grid(const KernelCall& call, dim3 grid, dim3 block) {
     const bool shuffled = delays().longest.count() > 0;
     const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
     Permutation permutation(blocks, random);
-    const BorrowedRunner runner;
-    runner->begin_launch(blocks);
+    BlockRunner& runner = BlockRunner::of_this_thread();
+    runner.begin_launch(blocks);
     for (uint64_t i = 0; i < blocks; ++i) {
         if (shuffled) {
             order.first_thread = static_cast<unsigned int>(random()) % 1024U;
         }
         order.backwards = !order.backwards;
         const uint64_t number = permutation.next();
-        runner->run(call, grid, block,
-                    {static_cast<unsigned int>(number % grid.x),
-                     static_cast<unsigned int>(number / grid.x % grid.y),
-                     static_cast<unsigned int>(number / grid.x / grid.y)},
-                    order);
+        runner.run(call, grid, block,
+                   {static_cast<unsigned int>(number % grid.x),
+                    static_cast<unsigned int>(number / grid.x % grid.y),
+                    static_cast<unsigned int>(number / grid.x / grid.y)},
+                   order);
     }
 }
 

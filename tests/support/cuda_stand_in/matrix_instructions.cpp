@@ -25,7 +25,7 @@ uint16_t element(uint64_t address, unsigned int column) {
 }  // namespace
 
 void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    BlockRunner& runner = BlockRunner::running("mma.sync");
+    BlockRunner& runner = BlockRunner::of_this_thread();
     const unsigned int lane = runner.lane();
     // of the whole warp: rows of a two terms at a time, columns of b likewise
     const auto& words = runner.exchange("mma.sync", 1, {a[0], a[1], a[2], a[3], b0, b1});
@@ -51,7 +51,7 @@ void require_aligned_row(const void* row) {
 }
 
 void exchange_rows(uint32_t (&words)[4], const void* row, bool transposes) {
-    BlockRunner& runner = BlockRunner::running("ldmatrix");
+    BlockRunner& runner = BlockRunner::of_this_thread();
     const unsigned int lane = runner.lane();
     const auto address = reinterpret_cast<uintptr_t>(row);
     const auto& rows = runner.exchange("ldmatrix", transposes ? 3 : 2, {address});

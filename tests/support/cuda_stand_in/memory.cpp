@@ -11,13 +11,14 @@
 #include <mutex>
 
 #include "hooks.hpp"
-#include "host_memory.hpp"
 #include "race_checker.hpp"
 #include "stream.hpp"
 
 namespace cuda_stand_in {
 
 namespace {
+
+constexpr size_t alignment = 512;  ///< what cudaMalloc of a current driver gives; 256 are promised
 
 struct Range {
     size_t bytes;
@@ -72,6 +73,16 @@ Ranges::const_iterator containing(const Ranges& ranges, const void* address) {
     return at < after->first + std::max<size_t>(after->second.bytes, 1) ? after : ranges.end();
 }
 
+/// Fresh memory holds 0xff bytes: NaN as fp32, bf16 and fp64, -1 as an integer.
+void* poisoned(size_t bytes) {
+    void* const address = std::aligned_alloc(
+        alignment, (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment);
+    if (address != nullptr) {
+        std::memset(address, 0xff, bytes);
+    }
+    return address;
+}
+
 }  // namespace
 
 bool is_device_memory(const void* address, size_t bytes) {
@@ -85,12 +96,6 @@ bool is_device_memory(const void* address, size_t bytes) {
 bool points_to_device(const void* address) {
     const UnseenLock lock(memory().mutex);
     return containing(memory().device, address) != memory().device.end();
-}
-
-size_t block_bytes(const void* address) {
-    const UnseenLock lock(memory().mutex);
-    const auto found = containing(memory().device, address);
-    return found == memory().device.end() ? 0 : found->second.bytes;
 }
 
 size_t memory_in_use(int device) {
@@ -162,7 +167,7 @@ cudaError_t cudaMalloc(void** devPtr, size_t size) {
         }
         usage = more;
     }
-    void* const address = take_poisoned(size);
+    void* const address = poisoned(size);
     const UnseenLock lock(memory().mutex);
     if (address == nullptr) {
         memory().usage[device].remove(size);
@@ -197,7 +202,7 @@ cudaError_t cudaFree(void* devPtr) {
         memory().device.erase(static_cast<const char*>(devPtr));
         memory().usage[range.device].remove(range.bytes);
     }
-    give_back(devPtr, range.bytes);
+    std::free(devPtr);
     return cudaSuccess;
 }
 
@@ -209,7 +214,7 @@ cudaError_t cudaHostAlloc(void** pHost, size_t size, unsigned int) {
         return report(cudaErrorInvalidValue);
     }
     count(&Counters::allocations);
-    *pHost = size == 0 ? nullptr : take_poisoned(size);
+    *pHost = size == 0 ? nullptr : poisoned(size);
     if (size != 0 && *pHost == nullptr) {
         return report(cudaErrorMemoryAllocation);
     }
@@ -233,21 +238,19 @@ cudaError_t cudaFreeHost(void* ptr) {
         return cudaSuccess;
     }
     count(&Counters::frees);
-    size_t bytes = 0;
     {
         const UnseenLock lock(memory().mutex);
         const auto found = memory().host.find(static_cast<const char*>(ptr));
         if (found == memory().host.end() || !found->second.owned) {
             return report(cudaErrorInvalidValue);
         }
-        bytes = found->second.bytes;
     }
     drain_device(current_device(), false);  // as cudaFreeHost does
     {
         const UnseenLock lock(memory().mutex);
         memory().host.erase(static_cast<const char*>(ptr));
     }
-    give_back(ptr, bytes);
+    std::free(ptr);
     return cudaSuccess;
 }
 

@@ -10,9 +10,6 @@ namespace cuda_stand_in {
 /// Whether address points into an allocation of any device.
 [[nodiscard]] bool points_to_device(const void* address);
 
-/// Size of the allocation of a device that address points into; 0 if there is none.
-[[nodiscard]] size_t block_bytes(const void* address);
-
 /// What the device's memory lacks: context, modules, pages.
 [[nodiscard]] size_t memory_taken(int device);
 /// The device's modules are loaded from now on.
