@@ -68,17 +68,12 @@ struct ActionTraits {
 
     // --- made of the operand struct ---
     size_t operands = 0;
-    SentAndReceived (*moved)(std::span<const uint32_t>) = nullptr;
+    SentAndReceived places;  ///< of what is sent and received among the operands
 };
 
 namespace detail {
 
 struct OfThePass {};  ///< a pass has the operands of its PassRow
-
-template <typename Struct>
-SentAndReceived moved_of(std::span<const uint32_t> stored) {
-    return read_operands<Struct>(stored).moved();
-}
 
 template <typename Struct>
 struct ActionRow {
@@ -90,7 +85,10 @@ struct ActionRow {
             static_assert(vocabpipe::Operands<Struct>);
             traits.operands = kOperandCount<Struct>;
         }
-        if constexpr (requires(Struct s) { s.moved(); }) traits.moved = &moved_of<Struct>;
+        if constexpr (requires(Struct s) { s.moved(); }) {
+            constexpr std::array<uint32_t, kMostOperands> numbers{0, 1, 2, 3, 4, 5, 6};
+            traits.places = read_operands<Struct>(numbers).moved();
+        }
     }
 };
 
@@ -159,8 +157,11 @@ inline constexpr auto kActions =
 
 /// What a communication sends and receives; nothing of any other action.
 [[nodiscard]] inline SentAndReceived moved(Do what, std::span<const uint32_t> operands) {
-    const ActionTraits& row = traits(what);
-    return row.moved == nullptr ? SentAndReceived{} : row.moved(operands);
+    const SentAndReceived& places = traits(what).places;
+    const auto at = [&](uint32_t place) {
+        return place < operands.size() ? operands[place] : kNoBuffer;
+    };
+    return {.sent = at(places.sent), .received = at(places.received)};
 }
 
 // --- passes --------------------------------------------------------------------------------------

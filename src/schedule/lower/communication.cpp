@@ -26,7 +26,7 @@ uint32_t add_ordered_sum(Graph& graph, int rank, const OperandsOf<Do::ordered_su
 
 uint32_t sum_natively(StepGraph& step, const Sum& sum) {
     Graph& graph = step.graph;
-    const Reduction reduction = graph.reduction(sum.reduction);
+    const Reduction& reduction = graph.reduction(sum.reduction);
     const bool converts = reduction.partial != reduction.result;
     const uint32_t total =
         converts ? graph.add_buffer(sum.root,
@@ -61,7 +61,7 @@ struct Blocks {
 /// Every owner's row block of all partials.
 Blocks deal_out(StepGraph& step, const Sum& sum, uint16_t members) {
     Graph& graph = step.graph;
-    const Reduction reduction = graph.reduction(sum.reduction);
+    const Reduction& reduction = graph.reduction(sum.reduction);
     const auto owners = static_cast<int64_t>(sum.owners.size());
     const uint32_t node = graph.add_node(Do::all_to_all);
     Blocks blocks;
@@ -103,7 +103,7 @@ uint32_t collect(StepGraph& step, const Sum& sum, const Blocks& blocks) {
 /// In group order.
 uint32_t sum_in_order(StepGraph& step, const Sum& sum) {
     Graph& graph = step.graph;
-    const Reduction reduction = graph.reduction(sum.reduction);
+    const Reduction& reduction = graph.reduction(sum.reduction);
     const uint16_t members = graph.group({sum.owners, -1});
     const bool sharded = sum.owners.size() > 1;
     const bool at_root_only = !sharded && sum.owners.front() == sum.root;
