@@ -537,9 +537,9 @@ class Launch : public ::testing::Test {
 protected:
     Launch() { write_dataset(data_, some_tokens(5000)); }
     /// The one line that a command prints before it ends with `code`.
-    std::string only_line(const Arguments& command, int code) const {
+    std::string only_line(const Arguments& command, const ::testing::Matcher<int>& code) const {
         Job job(folder_, command);
-        EXPECT_EQ(job.wait(kLimit), code) << job.output() << job.error();
+        EXPECT_THAT(job.wait(kLimit), code) << job.output() << job.error();
         const auto lines = lines_with(job.error() + job.output(), "train_gpt: error: ");
         EXPECT_EQ(lines.size(), 1u) << job.output() << job.error();
         EXPECT_THAT(left_over(data_, seconds(5)), IsEmpty());
@@ -607,7 +607,8 @@ TEST_F(Launch, EndsWhereAProcessNeverTakesPart) {
                               "2",
                               VOCABPIPE_TRAIN_GPT} +
                         limited;
-        EXPECT_THAT(only_line(command, 5),
+        // 1 is mpirun's own, of the process without MPI_Init, where it sees that one first.
+        EXPECT_THAT(only_line(command, AnyOf(5, 1)),
                     AllOf(HasSubstr("MPI_Init has not returned"),
                           HasSubstr("--distributed-timeout-seconds 1: a process of this launch")));
     }
