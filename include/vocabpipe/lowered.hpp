@@ -46,7 +46,9 @@ struct Lowered {
     /// The program of one rank, from 0 to mesh.size() - 1.
     [[nodiscard]] Program of(int world_rank) const;
     /// Of every rank of the world: for small ones.
-    [[nodiscard]] std::vector<Program> all() const;
+    [[nodiscard]] std::vector<Program> all() const&;
+    /// The same without copies where there is one slice.
+    [[nodiscard]] std::vector<Program> all() &&;
     /// Of all ranks, in order, each once.
     [[nodiscard]] std::vector<Route> routes() const;
 };

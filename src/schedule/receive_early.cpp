@@ -44,7 +44,11 @@ EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& s
         with.receive_ahead = receive_ahead;
         Candidate made{.lowered = lower_world(schedule, sizes, costs, with),
                        .receive_ahead = receive_ahead};
-        made.step_ns = simulate(made.lowered.all(), costs, simulation).summary.step_ns;
+        const auto timed = [&](const std::vector<Program>& programs) {
+            return simulate(programs, costs, simulation).summary.step_ns;
+        };
+        const Lowered& world = made.lowered;  // one slice has its programs already
+        made.step_ns = world.mesh.slices() == 1 ? timed(world.pipeline) : timed(world.all());
         for (const Program& program : made.lowered.pipeline) {
             made.arena_bytes = std::max(made.arena_bytes, program.arena_bytes);
         }

@@ -344,10 +344,10 @@ SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& fl
     SimulatedStep result;
     result.step = make_step(schedule, flags, kMostPassesToLower);
     const ScheduledStep& step = result.step;
-    const EarlyReceives made =
+    EarlyReceives made =
         lower_step(step.schedule, step.sizes, step.costs,
                    {.receive_ahead = receive_ahead_from(flags.receive_ahead)}, step.options);
-    result.programs = made.lowered.all();
+    result.programs = std::move(made.lowered).all();
     result.receive_ahead = made.receive_ahead;
     result.simulation = simulate(result.programs, step.costs, step.options);
     return result;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of keys in docs/profiles.md is what the reader knows: not one more, not one less.
+#include "tests/schedule/small_profile.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/profile.hpp"
 
@@ -70,25 +71,10 @@ void erase(json& from, std::string path) {
 }
 
 Profile complete_profile() {
-    Profile profile;
-    profile.model = {.layers = 2,
-                     .hidden = 8,
-                     .ffn_hidden = 32,
-                     .heads = 2,
-                     .seq_length = 4,
-                     .micro_batch_size = 1,
-                     .vocab = 6,
-                     .layers_per_stage = {1, 1}};
-    profile.rank_of_stage = {0, 1};
-    profile.input.first_row = profile.output.first_row = {0, 3, 6};
+    Profile profile = small_profile();
     profile.costs = TableCosts::uniform(2, 2, 1000, 2000, 100);
     profile.costs.communication = CommunicationOrder::launches;
     profile.derived = {Op::I, Op::W};
-    profile.sizes.tokens = 4;
-    profile.sizes.hidden = 8;
-    profile.sizes.stages.resize(2);
-    profile.sizes.shards.resize(2);
-    profile.persistent.resize(2);
     profile.cores = 2;
     profile.links = {{.what = Do::send, .ranks = 2, .bytes = 8, .ns = 100}};
     return profile;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe simulate, timeline and explain, run as programs.
+#include "tests/schedule/small_profile.hpp"
 #include "tests/tool/run_program.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/pass_times.hpp"
@@ -19,6 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 using testing::Outcome;
+using testing::small_profile;
 using ::testing::StartsWith;
 using testing::TempFolder;
 using Json = nlohmann::json;
@@ -500,23 +502,7 @@ TEST(SimulationCommands, SayWhatAFileIsThatIsNoSchedule) {
 
 TEST(SimulateCommand, SharesTheCoresThatAProfileSays) {
     const TempFolder folder;
-    Profile profile;
-    profile.model = {.layers = 2,
-                     .hidden = 8,
-                     .ffn_hidden = 32,
-                     .heads = 2,
-                     .seq_length = 4,
-                     .micro_batch_size = 1,
-                     .vocab = 6,
-                     .layers_per_stage = {1, 1}};
-    profile.rank_of_stage = {0, 1};
-    profile.input = profile.output = ShardMap::even(6, 2);
-    profile.costs = TableCosts::uniform(2, 2, 1000, 2000, 0);
-    profile.sizes.tokens = 4;
-    profile.sizes.hidden = 8;
-    profile.sizes.stages.resize(2);
-    profile.sizes.shards.resize(2);
-    profile.persistent.resize(2);
+    Profile profile = small_profile();
     const auto step = [&](int cores, const std::string& flags) {
         profile.cores = cores;
         write_profile(folder / "p.json", profile);

@@ -89,7 +89,7 @@ TEST(ProfileMachine, MakesAFileThatARunOfTheSameFlagsIsBuiltFrom) {
     options.cost_file = path;
     const TrainingPlan plan(options, on_one_host(2));
     EXPECT_EQ(plan.costs().stage_ns, p.costs.stage_ns);
-    EXPECT_GT(simulate(plan.lowered().all(), plan.costs()).summary.step_ns, 0);
+    EXPECT_GT(simulate(plan.steps().front().lowered.all(), plan.costs()).summary.step_ns, 0);
     const TrainingPlan on_gpus(options, on_one_host(2), kernels::host::operators(),
                                CommunicationOrder::launches);
     EXPECT_EQ(on_gpus.costs().communication, CommunicationOrder::launches) << "whatever measured";

@@ -94,9 +94,7 @@ Lowered lower_world(const Schedule& schedule, const StepSizes& sizes, const Cost
 
 std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
                            const LowerOptions& options) {
-    Lowered world = lower_world(schedule, sizes, costs, options);
-    if (world.mesh.slices() > 1) return world.all();
-    return std::move(world.pipeline);
+    return lower_world(schedule, sizes, costs, options).all();
 }
 
 }  // namespace vocabpipe

@@ -57,11 +57,16 @@ Program Lowered::of(int world_rank) const {
     return program;
 }
 
-std::vector<Program> Lowered::all() const {
+std::vector<Program> Lowered::all() const& {
     std::vector<Program> programs;
     programs.reserve(static_cast<size_t>(mesh.size()));
     for (int rank = 0; rank < mesh.size(); ++rank) programs.push_back(of(rank));
     return programs;
+}
+
+std::vector<Program> Lowered::all() && {
+    const Lowered& world = *this;
+    return mesh.slices() == 1 ? std::move(pipeline) : world.all();
 }
 
 std::vector<Route> Lowered::routes() const {

@@ -5,11 +5,10 @@
 
 namespace vocabpipe {
 
-void RunMeter::add_step(TrainedRank& rank, size_t plan, const Program& program,
-                        int64_t duration_ns) {
+void RunMeter::add_step(TrainedRank& rank, size_t plan, int64_t duration_ns) {
     const Timeline& mine = rank.executor().timeline(plan);
     usage_.add_step(mine, duration_ns);
-    passes_.add_step(mine, program, duration_ns);
+    passes_.add_step(mine, rank.executor().program(plan), duration_ns);
 }
 
 void RunMeter::forget_durations() {

@@ -16,8 +16,8 @@ namespace vocabpipe {
 /// and, once, how long messages take.
 class RunMeter {
 public:
-    /// Of the step that `plan` of the rank's plans just ran, `program` its program of this rank.
-    void add_step(TrainedRank& rank, size_t plan, const Program& program, int64_t duration_ns);
+    /// Of the step that `plan` of the rank's plans just ran.
+    void add_step(TrainedRank& rank, size_t plan, int64_t duration_ns);
     /// Steps have another size from now on.
     void forget_durations();
 

@@ -214,7 +214,7 @@ private:
         const StepResult result = trained_->report();
         const double seconds = static_cast<double>(duration) * 1e-9;
         limits_.step_took(seconds);
-        meter_.add_step(*trained_, index_, trained_->executor().program(index_), duration);
+        meter_.add_step(*trained_, index_, duration);
         if (step() == start_.step + 1) first_loss_ = result.loss;
         last_loss_ = result.loss;
         const auto tokens = static_cast<double>(batch_size_ * options_.model.seq_length);

@@ -56,7 +56,6 @@ public:
     [[nodiscard]] const ModelPartition& partition() const { return steps_.front().partition; }
     [[nodiscard]] const StepSizes& sizes() const { return steps_.front().sizes; }
     [[nodiscard]] const TableCosts& costs() const { return steps_.front().costs; }
-    [[nodiscard]] const Lowered& lowered() const { return steps_.front().lowered; }
     [[nodiscard]] int64_t boundary_bytes() const;
 
     /// Makes all steps again for measured costs, which must be the same on every rank. Returns them
