@@ -71,7 +71,7 @@ void erase(json& from, std::string path) {
 }
 
 Profile complete_profile() {
-    Profile profile = small_profile();
+    Profile profile = testing::small_profile();
     profile.costs = TableCosts::uniform(2, 2, 1000, 2000, 100);
     profile.costs.communication = CommunicationOrder::launches;
     profile.derived = {Op::I, Op::W};
