@@ -158,7 +158,7 @@ struct Plan {
 /// The options and the table, for a terminal: the best `rows` rows, the sensitivity, what was
 /// skipped.
 [[nodiscard]] std::string plan_text(const Plan& plan, size_t rows);
-/// Everything (docs/planning.md, "The JSON").
+/// Everything (docs/planning.md, "JSON output").
 [[nodiscard]] std::string plan_json(const Plan& plan);
 /// One self-contained page: a table that sorts by click, bars for memory by purpose.
 [[nodiscard]] std::string plan_html(const Plan& plan);

@@ -10,7 +10,7 @@
 
 namespace vocabpipe {
 
-/// Letters of a schedule CSV (docs/user-defined-schedules.md, "As a PyTorch CSV").
+/// Letters of a schedule CSV (docs/user-defined-schedules.md, "PyTorch CSV files").
 enum class CsvDialect : uint8_t {
     automatic,  ///< new or old, by what the file contains; "auto"
     current,    ///< PyTorch's: I input gradient, B full backward; "new"

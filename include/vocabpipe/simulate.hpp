@@ -15,7 +15,7 @@ namespace vocabpipe {
 struct SimulateOptions {
     /// The optimizer step waits for the norms and the loss of every rank. False: it goes ahead and
     /// is undone in the rare case that it should not have (post-validation), which is what the gain
-    /// of zero-bubble schedules needs (docs/simulation.md, "Which number is the time of a step?").
+    /// of zero-bubble schedules needs (docs/simulation.md, "Step time").
     bool wait_for_reports = true;
     std::vector<PersistentBytes> persistent;  ///< [rank]; empty: memory of the arena alone
     /// Cores that all ranks share: while more passes run than there are cores, each runs at

@@ -48,7 +48,7 @@ struct TimelineSummary {
     std::vector<RankSummary> ranks;  ///< [rank]
     /// Whether the step ends with something that every rank waits for (norms and loss before the
     /// optimizer step). Then steps cannot overlap and the makespan is what a step costs, otherwise
-    /// the largest span (docs/simulation.md, "Which number is the time of a step?").
+    /// the largest span (docs/simulation.md, "Step time").
     bool barrier = false;
     int64_t fixed_ns = 0;  ///< Timeline::fixed_ns
     int64_t step_ns = 0;   ///< the metric that applies, plus fixed_ns

@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Published runs took up to 3.7 % more memory than planned (docs/planning.md, "Is it true?").
+/// Published runs took up to 3.7 % more memory than planned (docs/planning.md, "Accuracy").
 constexpr double kTight = 0.05;
 
 std::string gib(int64_t bytes) {

@@ -10,7 +10,7 @@
 
 namespace vocabpipe::testing {
 
-/// F, I and W per chunk, for the formulas of docs/schedules.md, "Which family".
+/// F, I and W per chunk, for the formulas of docs/schedules.md, "Schedule families".
 struct UnitCosts {
     int64_t f = 1, i = 1, w = 1;
     int64_t hop = 0;

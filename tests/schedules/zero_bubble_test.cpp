@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ZB(k), ZB-V and DualPipeV; formulas of docs/schedules.md, "Which family".
+// ZB(k), ZB-V and DualPipeV; formulas of docs/schedules.md, "Schedule families".
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/validate.hpp"
