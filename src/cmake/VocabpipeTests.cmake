@@ -31,7 +31,6 @@ endfunction()
 # compiler's.
 function(vocabpipe_test_options name)
   vocabpipe_compile_options(${name})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   target_compile_options(${name} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 

@@ -38,7 +38,7 @@ struct FamilyRun {
 };
 
 /// Every model with every granularity; the rest in turn, or in a full run all of the schedules.
-std::vector<FamilyRun> every_run() {
+std::vector<FamilyRun> every_family_run() {
     std::vector<FamilyRun> runs;
     const auto add = [&](ModelFamily model, Recompute recompute, ScheduleCase schedule) {
         const size_t m = static_cast<size_t>(model) + schedule.turn;
@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
         }),
     [](const auto& info) { return test_name(to_string(info.param.model)); });
 
-INSTANTIATE_TEST_SUITE_P(Threads, CudaModelFamilies, ::testing::ValuesIn(every_run()),
+INSTANTIATE_TEST_SUITE_P(Threads, CudaModelFamilies, ::testing::ValuesIn(every_family_run()),
                          [](const auto& info) {
                              const FamilyRun& run = info.param;
                              return test_name(to_string(run.model)) + "_recompute_" +

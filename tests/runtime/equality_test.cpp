@@ -22,7 +22,7 @@ ModelConfig tiny(int num_layers, int64_t vocab_size, DType dtype, bool tied) {
     return tiny_gpt(num_layers, {.vocab_size = vocab_size, .dtype = dtype, .tied = tied});
 }
 
-constexpr std::array kRanks{1, 2, 3, 4, 8};
+constexpr std::array kMatrixRanks{1, 2, 3, 4, 8};
 
 World threads(int ranks) {
     return World::threads(ranks, {.timeout_seconds = 30});
@@ -139,7 +139,7 @@ TEST_P(Equality, EvaluationHasTheLossesOfTrainingAndTouchesNoGradient) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, Equality, ::testing::ValuesIn(every_schedule(kRanks)),
+INSTANTIATE_TEST_SUITE_P(Threads, Equality, ::testing::ValuesIn(every_schedule(kMatrixRanks)),
                          [](const auto& info) { return test_name(info.param); });
 
 // --- shard maps
@@ -262,7 +262,7 @@ private:
 };
 
 TEST_P(SameBits, AcrossSchedulesAndBarriersForTheSameShardsAndOrder) {
-    for (const int p : kRanks) {
+    for (const int p : kMatrixRanks) {
         const int m = 2 * p + 1;
         const Gradients expected = pipeline(setup(p, m, VocabMode::one_barrier));
         expect_something_to_compare(expected);
@@ -274,7 +274,7 @@ TEST_P(SameBits, AcrossSchedulesAndBarriersForTheSameShardsAndOrder) {
 TEST_P(SameBits, ForAnyNumberOfRanksWithoutSharding) {
     const Gradients expected = pipeline(setup(1, 9, VocabMode::none));
     expect_something_to_compare(expected);
-    for (const int p : kRanks) {
+    for (const int p : kMatrixRanks) {
         expect_same_bits(expected, setup(p, 9, VocabMode::none),
                          std::array{VocabMode::none, VocabMode::redistributed});
     }

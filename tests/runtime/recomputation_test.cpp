@@ -210,7 +210,7 @@ void run_and_check(World& world, const Schedule& schedule) {
     });
 }
 
-constexpr std::array kRanks{1, 3};
+constexpr std::array kRecomputingRanks{1, 3};
 
 class EveryScheduleOnThreads : public ::testing::TestWithParam<ScheduleCase> {};
 
@@ -222,7 +222,8 @@ TEST_P(EveryScheduleOnThreads, GivesItsStagesWhatTheyKeptAndWhatTheyMadeAgain) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(, EveryScheduleOnThreads, ::testing::ValuesIn(every_schedule(kRanks)),
+INSTANTIATE_TEST_SUITE_P(, EveryScheduleOnThreads,
+                         ::testing::ValuesIn(every_schedule(kRecomputingRanks)),
                          [](const auto& info) { return test_name(info.param); });
 
 TEST(RandomSchedulesOnThreads, RecomputeSomeMicrobatchesAndKeepOthers) {

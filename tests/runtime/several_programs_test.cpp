@@ -12,7 +12,7 @@
 namespace vocabpipe::testing {
 namespace {
 
-constexpr int kRanks = 3;
+constexpr int kRanksOfSeveral = 3;
 constexpr int64_t kSequences = 2;
 
 /// What a rank holds after a step.
@@ -76,17 +76,18 @@ private:
 class SeveralPrograms : public ::testing::TestWithParam<VocabMode> {
 protected:
     [[nodiscard]] Schedule schedule(int microbatches) const {
-        return make_schedule("zb-v", {.ranks = kRanks,
+        return make_schedule("zb-v", {.ranks = kRanksOfSeveral,
                                       .microbatches = microbatches,
                                       .vocab_mode = GetParam(),
                                       .vocab_size = config_.vocab_size});
     }
     template <typename Body>
     void on_every_rank(const Body& body) const {
-        World::threads(kRanks, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
-            Rank rank(communicator, config_, schedule(4));
-            body(rank);
-        });
+        World::threads(kRanksOfSeveral, {.timeout_seconds = 30})
+            .run([&](Communicator& communicator) {
+                Rank rank(communicator, config_, schedule(4));
+                body(rank);
+            });
     }
 
     ModelConfig config_ = tiny_gpt(6, {.tied = true});
@@ -95,8 +96,8 @@ protected:
 };
 
 TEST_P(SeveralPrograms, GiveWhatEachGivesAlone) {
-    std::vector<Outcome> four(kRanks);
-    std::vector<Outcome> two(kRanks);
+    std::vector<Outcome> four(kRanksOfSeveral);
+    std::vector<Outcome> two(kRanksOfSeveral);
     on_every_rank([&](Rank& rank) {
         (void)rank.load(schedule(4), 0);
         four[static_cast<size_t>(rank.rank())] = rank.step(four_, 0);
@@ -147,9 +148,10 @@ TEST_P(SeveralPrograms, KeepTheTimelineOfTheirLastStep) {
 
 TEST_P(SeveralPrograms, MustBeOfAsManyRanksAsTheWorldHas) {
     on_every_rank([&](Rank& rank) {
-        EXPECT_THROW(rank.executor().load(std::vector<Program>(kRanks - 1)), UsageError);
-        EXPECT_THROW(rank.executor().load(Lowered{.mesh = {.pipeline = kRanks, .data = 2}}),
-                     UsageError);
+        EXPECT_THROW(rank.executor().load(std::vector<Program>(kRanksOfSeveral - 1)), UsageError);
+        EXPECT_THROW(
+            rank.executor().load(Lowered{.mesh = {.pipeline = kRanksOfSeveral, .data = 2}}),
+            UsageError);
     });
 }
 

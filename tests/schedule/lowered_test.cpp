@@ -195,7 +195,7 @@ std::string verdict(const Lowered& world) {
     return find_deadlock(world).value_or("");
 }
 
-Lowered usual() {
+Lowered usual_world() {
     return replicated(generated({"1f1b", VocabMode::one_barrier, false}, 2, 2), 3);
 }
 
@@ -207,9 +207,9 @@ Action& together(Program& program, Do what) {
 }
 
 TEST(Lowered, ProofSeesWhatSlicesDoNotAgreeOn) {
-    ASSERT_EQ(verdict(usual()), "");
+    ASSERT_EQ(verdict(usual_world()), "");
 
-    Lowered sizes = usual();
+    Lowered sizes = usual_world();
     const Action& exchange = together(sizes.pipeline[1], Do::all_to_all);
     const uint32_t received = sizes.pipeline[1].operands_of(exchange)[1];
     for (SliceBlock& block : sizes.blocks[1]) {
@@ -217,21 +217,21 @@ TEST(Lowered, ProofSeesWhatSlicesDoNotAgreeOn) {
     }
     EXPECT_THAT(verdict(sizes), HasSubstr("the blocks of the all_to_all at order"));
 
-    Lowered reports = usual();
+    Lowered reports = usual_world();
     const Action& gather = together(reports.pipeline[0], Do::all_gather);
     reports.pipeline[0].buffers[reports.pipeline[0].operands_of(gather)[1]].bytes -= 40;
     EXPECT_THAT(verdict(reports), HasSubstr("other sizes"));
 
-    Lowered absent = usual();
+    Lowered absent = usual_world();
     const uint16_t everyone = together(absent.pipeline[0], Do::all_gather).group;
     absent.pipeline[0].groups[everyone].ranks = {0};
     EXPECT_THAT(verdict(absent), AnyOf(HasSubstr("disagree"), HasSubstr("missing")));
 
-    Lowered axes = usual();
+    Lowered axes = usual_world();
     axes.pipeline[0].groups[everyone].axis = Axis::pipeline;
     EXPECT_THAT(verdict(axes), HasSubstr("in the all_gather at order"));
 
-    Lowered pieces = usual();
+    Lowered pieces = usual_world();
     together(pieces.pipeline[0], Do::all_to_all).what = Do::all_gather_v;
     EXPECT_THAT(verdict(pieces), HasSubstr("all_gather_v"));
 }

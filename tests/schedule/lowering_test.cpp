@@ -3,6 +3,7 @@
 // and size, and for random schedules with any placement.
 #include "vocabpipe/lower.hpp"
 
+#include "tests/schedule/count_actions.hpp"
 #include "tests/schedule/program_tools.hpp"
 #include "tests/support/brute_force_checker.hpp"
 #include "tests/support/random_schedule.hpp"
@@ -23,21 +24,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// --- the rules
-// --------------------------------------------------------------------------------------
-
-using Counts = std::map<Do, int64_t>;
-
-Counts counted(const std::vector<Program>& programs) {
-    Counts counts;
-    for (const Program& program : programs) {
-        for (const Action& action : program.actions) ++counts[action.what];
-    }
-    return counts;
-}
+// --- the rules -----------------------------------------------------------------------------------
 
 /// How many actions of each kind a step has, from the shape of the schedule.
-Counts expected_counts(const Schedule& s, const StepSizes& sizes) {
+ActionCounts expected_counts(const Schedule& s, const StepSizes& sizes) {
     const bool backward = !s.forward_only();
     const int64_t m = s.microbatches;
     const auto owners = [&](const ShardMap& map) {
@@ -60,7 +50,7 @@ Counts expected_counts(const Schedule& s, const StepSizes& sizes) {
     };
     const auto size = [](const std::set<int>& ranks) { return static_cast<int64_t>(ranks.size()); };
 
-    Counts n;
+    ActionCounts n;
     for (const auto& list : s.passes) n[Do::pass] += static_cast<int64_t>(list.size());
     for (size_t stage = 1; stage < s.rank_of_stage.size(); ++stage) {
         if (s.rank_of_stage[stage] == s.rank_of_stage[stage - 1]) continue;
@@ -280,7 +270,7 @@ void expect_sound(const Schedule& schedule, const StepSizes& sizes,
     ASSERT_EQ(programs.size(), static_cast<size_t>(schedule.ranks));
     const auto stuck = find_deadlock(programs);
     ASSERT_FALSE(stuck.has_value()) << *stuck;
-    ASSERT_EQ(counted(programs), expected_counts(schedule, sizes));
+    ASSERT_EQ(count_actions(programs), expected_counts(schedule, sizes));
     ASSERT_EQ(crossings_in(programs), expected_crossings(schedule));
     for (const Program& program : programs) {
         ASSERT_EQ(program.hash, programs.front().hash);
@@ -403,11 +393,11 @@ TEST(Lowering, SendsNothingBetweenStagesOfOneRank) {
                         pass(Op::T, 0), pass(Op::B, 3), pass(Op::B, 0), pass(Op::G, 0)},
                        {pass(Op::F, 1), pass(Op::F, 2), pass(Op::B, 2), pass(Op::B, 1)}};
     const std::vector<Program> programs = lowered(schedule);
-    EXPECT_EQ(counted(programs), (Counts{{Do::pass, 12},
-                                         {Do::send, 4},
-                                         {Do::receive, 4},
-                                         {Do::combine_softmax, 1},
-                                         {Do::ordered_sum, 1}}));
+    EXPECT_EQ(count_actions(programs), (ActionCounts{{Do::pass, 12},
+                                                     {Do::send, 4},
+                                                     {Do::receive, 4},
+                                                     {Do::combine_softmax, 1},
+                                                     {Do::ordered_sum, 1}}));
     // 1F hands its output to 2F in the same buffer.
     const Program& middle = programs[1];
     std::map<std::string, std::vector<uint32_t>> operands;
@@ -514,9 +504,9 @@ TEST(Lowering, ExchangesTiedGradientsOfTwoWholeLayersBeforeEitherIsAddedTo) {
 TEST(Lowering, AddsTiedGradientsOfEqualShardsLocally) {
     const Schedule schedule = generated({"1f1b", VocabMode::two_barriers, false}, 3, 4);
     StepSizes sizes = sizes_for(schedule);
-    const Counts untied = counted(lower(schedule, sizes, uneven_costs(schedule)));
+    const ActionCounts untied = count_actions(lower(schedule, sizes, uneven_costs(schedule)));
     sizes.tied = true;
-    Counts tied = counted(lower(schedule, sizes, uneven_costs(schedule)));
+    ActionCounts tied = count_actions(lower(schedule, sizes, uneven_costs(schedule)));
     tied[Do::pass] -= 3;
     EXPECT_EQ(tied, untied);
 }

@@ -80,14 +80,14 @@ std::vector<Mesh> meshes() {
     return all;
 }
 
-std::string text_of(const Mesh& mesh) {
+std::string sizes_of_mesh(const Mesh& mesh) {
     return "p=" + std::to_string(mesh.pipeline) + " d=" + std::to_string(mesh.data) +
            " t=" + std::to_string(mesh.tensor) + " e=" + std::to_string(mesh.expert);
 }
 
 TEST(MeshAxes, RanksAreCountedTensorFastestAndPipelineSlowest) {
     for (const Mesh& mesh : meshes()) {
-        SCOPED_TRACE(text_of(mesh));
+        SCOPED_TRACE(sizes_of_mesh(mesh));
         ASSERT_NO_THROW(mesh.check());
         const std::vector<Coordinates> ranks = counted_out(mesh);
         ASSERT_EQ(mesh.size(), static_cast<int>(ranks.size()));
@@ -111,7 +111,7 @@ TEST(MeshAxes, GroupsOfAnAxisAreTheRanksThatShareItsFixedCoordinates) {
     for (const Mesh& mesh : meshes()) {
         const std::vector<Coordinates> ranks = counted_out(mesh);
         for (const Axis axis : kAxes) {
-            SCOPED_TRACE(text_of(mesh) + " " + std::string(to_string(axis)));
+            SCOPED_TRACE(sizes_of_mesh(mesh) + " " + std::string(to_string(axis)));
             std::map<std::vector<int>, std::vector<int>> groups;  // so they partition the world
             for (int rank = 0; rank < mesh.size(); ++rank) {
                 groups[fixed(axis, ranks[static_cast<size_t>(rank)])].push_back(rank);
@@ -127,7 +127,7 @@ TEST(MeshAxes, GroupsOfAnAxisAreTheRanksThatShareItsFixedCoordinates) {
 
 TEST(MeshAxes, SizesMultiply) {
     for (const Mesh& mesh : meshes()) {
-        SCOPED_TRACE(text_of(mesh));
+        SCOPED_TRACE(sizes_of_mesh(mesh));
         const auto size = [&](Axis axis) { return mesh.size_of(axis); };
         EXPECT_EQ(size(Axis::pipeline), mesh.pipeline);
         EXPECT_EQ(size(Axis::tensor), mesh.tensor);
@@ -146,7 +146,7 @@ TEST(MeshAxes, GroupsOfAFlowTakeInTheirSlices) {
     for (const Mesh& mesh : meshes()) {
         const std::vector<Coordinates> ranks = counted_out(mesh);
         for (const Axis axis : kAxes) {
-            SCOPED_TRACE(text_of(mesh) + " " + std::string(to_string(axis)));
+            SCOPED_TRACE(sizes_of_mesh(mesh) + " " + std::string(to_string(axis)));
             // Of the last two pipeline ranks where the axis joins several, else of one.
             Group of_pipeline{{mesh.pipeline - 1}, mesh.pipeline - 1, axis};
             if (spans_pipeline(axis) && mesh.pipeline > 1) {
@@ -179,7 +179,7 @@ TEST(MeshAxes, GroupsOfAFlowTakeInTheirSlices) {
 TEST(MeshAxes, PositionsAreSharedWithinAGroupAlone) {
     for (const Mesh& mesh : meshes()) {
         for (const Axis axis : kAxes) {
-            SCOPED_TRACE(text_of(mesh) + " " + std::string(to_string(axis)));
+            SCOPED_TRACE(sizes_of_mesh(mesh) + " " + std::string(to_string(axis)));
             std::map<uint32_t, std::set<int>> slices_at;
             for (int c = 0; c < mesh.slices(); ++c) {
                 for (const uint32_t order : {0u, 1u, 7u}) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // LowerOptions::reductions = native: one operation in place of all_to_all, ordered_sums and gather.
+#include "tests/schedule/count_actions.hpp"
 #include "tests/schedule/program_tools.hpp"
 #include "tests/schedule/rendezvous.hpp"
 #include "vocabpipe/simulate.hpp"
@@ -7,18 +8,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 
 namespace vocabpipe::testing {
 namespace {
-
-std::map<Do, int64_t> counted(const std::vector<Program>& programs) {
-    std::map<Do, int64_t> counts;
-    for (const Program& program : programs) {
-        for (const Action& action : program.actions) ++counts[action.what];
-    }
-    return counts;
-}
 
 class NativeReductions : public ::testing::TestWithParam<Kind> {};
 
@@ -45,7 +37,7 @@ TEST_P(NativeReductions, ReplaceExchangeFoldAndGatherWhereTheRootOwnsRows) {
             if (!schedule.forward_only()) {
                 expect(schedule.output.owners(), schedule.rank_of_stage.back());
             }
-            std::map<Do, int64_t> counts = counted(programs);
+            ActionCounts counts = count_actions(programs);
             EXPECT_EQ(counts[Do::reduce], native);
             EXPECT_EQ(counts[Do::all_to_all], ordered);
         }
@@ -61,7 +53,7 @@ TEST(NativeReductionsOfBf16, ConvertTheSumAtTheRootOnly) {
     sizes.dtype = DType::bf16;
     const auto programs =
         lower(schedule, sizes, uneven_costs(schedule), {.reductions = Reductions::native});
-    EXPECT_EQ(counted(programs)[Do::ordered_sum], 4);
+    EXPECT_EQ(count_actions(programs)[Do::ordered_sum], 4);
     for (const Action& action : programs[2].actions) {
         if (action.what != Do::ordered_sum) continue;
         const auto operands = programs[2].operands_of(action);

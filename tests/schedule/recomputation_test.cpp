@@ -2,6 +2,7 @@
 #include "vocabpipe/with_recomputation.hpp"
 
 #include "tests/schedule/program_tools.hpp"
+#include "tests/schedules/notation.hpp"
 #include "tests/support/brute_force_checker.hpp"
 #include "tests/support/random_schedule.hpp"
 #include "vocabpipe/pass_times.hpp"
@@ -17,14 +18,6 @@
 
 namespace vocabpipe::testing {
 namespace {
-
-std::string text_of(const std::vector<Pass>& list) {
-    std::string text;
-    for (const Pass& pass : list) {
-        text += (text.empty() ? "" : " ") + to_string(pass) + (pass.with_next ? "+" : "");
-    }
-    return text;
-}
 
 // --- where R goes --------------------------------------------------------------------------------
 
@@ -56,7 +49,7 @@ TEST(WithRecomputation, PutsItBeforeAPairNotBetweenItsMembers) {
                                                                  {Op::B, 0, 1, true},
                                                                  {Op::F, 0, 2},
                                                                  {Op::B, 0, 2}}}));
-    EXPECT_EQ(text_of(schedule.passes[0]), "0F0 0R0 0F1+ 0B0 0R1 0B1+ 0F2 0R2 0B2");
+    EXPECT_EQ(text_of(schedule.passes[0]), "0F0 0R0 (0F1;0B0) 0R1 (0B1;0F2) 0R2 0B2");
     EXPECT_FALSE(find_violation(schedule).has_value());
 }
 

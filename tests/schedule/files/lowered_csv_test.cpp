@@ -18,11 +18,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // 1F1B, p = 2, m = 2.
-constexpr std::string_view kOneFOneB =
+constexpr std::string_view kLoweredOneFOneB =
     "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
     "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n";
 
-std::string with(std::string_view from, std::string_view to, std::string_view text = kOneFOneB) {
+std::string with(std::string_view from, std::string_view to,
+                 std::string_view text = kLoweredOneFOneB) {
     std::string changed(text);
     const size_t at = changed.find(from);
     EXPECT_NE(at, std::string::npos) << from;
@@ -40,7 +41,7 @@ std::string waiting(std::string_view from, std::string_view to) {
 }
 
 TEST(LoweredCsv, IsCheckedAndReducedToItsPasses) {
-    const ScheduleFile file = from_csv(kOneFOneB);
+    const ScheduleFile file = from_csv(kLoweredOneFOneB);
     EXPECT_THAT(lists_of(file.schedule), ElementsAre("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"));
     EXPECT_THAT(file.notes, ElementsAre("a.csv: left out 8 communication and sharding cells, after "
                                         "checking them: they are inferred from the passes"));

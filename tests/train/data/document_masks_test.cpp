@@ -9,19 +9,19 @@
 namespace vocabpipe {
 namespace {
 
-constexpr int32_t kEnd = 0;
+constexpr int32_t kEndOfDocument = 0;
 
 TEST(DocumentMasks, IgnoreTheLabelBehindEveryEnd) {
-    const std::vector<int32_t> tokens{5, kEnd, 6, 7, kEnd, kEnd};
-    std::vector<int32_t> labels{kEnd, 6, 7, kEnd, kEnd, 8};
-    EXPECT_EQ(ignore_after_ends(tokens, kEnd, labels), 3);
-    EXPECT_EQ(labels, (std::vector<int32_t>{kEnd, -1, 7, kEnd, -1, -1}));
+    const std::vector<int32_t> tokens{5, kEndOfDocument, 6, 7, kEndOfDocument, kEndOfDocument};
+    std::vector<int32_t> labels{kEndOfDocument, 6, 7, kEndOfDocument, kEndOfDocument, 8};
+    EXPECT_EQ(ignore_after_ends(tokens, kEndOfDocument, labels), 3);
+    EXPECT_EQ(labels, (std::vector<int32_t>{kEndOfDocument, -1, 7, kEndOfDocument, -1, -1}));
 }
 
 TEST(DocumentMasks, CountAnEndToTheDocumentItEnds) {
-    const std::vector<int32_t> tokens{5, 6, kEnd, 7, kEnd, kEnd, 8};
+    const std::vector<int32_t> tokens{5, 6, kEndOfDocument, 7, kEndOfDocument, kEndOfDocument, 8};
     std::vector<int32_t> first(tokens.size());
-    find_document_starts(tokens, kEnd, first);
+    find_document_starts(tokens, kEndOfDocument, first);
     EXPECT_EQ(first, (std::vector<int32_t>{0, 0, 0, 3, 3, 5, 6}));
 }
 
@@ -31,12 +31,12 @@ TEST(DocumentMasks, SeparateDocumentsAsALoopOverAllPairsDoes) {
         std::vector<int32_t> tokens(40);
         for (int32_t& t : tokens) t = static_cast<int32_t>(random() % 5);
         std::vector<int32_t> first(tokens.size());
-        find_document_starts(tokens, kEnd, first);
+        find_document_starts(tokens, kEndOfDocument, first);
         for (size_t query = 0; query < tokens.size(); ++query) {
             for (size_t key = 0; key <= query; ++key) {
                 // Megatron: what is at or before an end is hidden from what is behind it.
                 bool visible = true;
-                for (size_t end = key; end < query; ++end) visible &= tokens[end] != kEnd;
+                for (size_t end = key; end < query; ++end) visible &= tokens[end] != kEndOfDocument;
                 ASSERT_EQ(static_cast<size_t>(first[query]) <= key, visible) << query << " " << key;
             }
         }

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "tests/train/data/expect_error.hpp"
+#include "tests/train/data/read_all.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/open_tokens.hpp"
@@ -13,6 +14,7 @@ namespace {
 
 using testing::bytes_of;
 using ::testing::HasSubstr;
+using testing::read_all;
 using testing::TempFolder;
 
 std::string shard(int32_t magic, int32_t version, int32_t count, const std::string& tokens) {
@@ -23,12 +25,6 @@ std::string shard(int32_t magic, int32_t version, int32_t count, const std::stri
 
 std::string gpt2(std::initializer_list<uint16_t> tokens) {
     return shard(20240520, 1, static_cast<int32_t>(tokens.size()), bytes_of<uint16_t>(tokens));
-}
-
-std::vector<int32_t> read_all(const TokenSource& source) {
-    std::vector<int32_t> tokens(static_cast<size_t>(source.size()));
-    source.read(0, tokens);
-    return tokens;
 }
 
 TEST(LlmcShard, ReadsBothFamilies) {

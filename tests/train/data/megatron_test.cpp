@@ -8,6 +8,7 @@
 #include "src/train/data/megatron_reader.hpp"
 #include "src/train/data/megatron_writer.hpp"
 #include "tests/train/data/expect_error.hpp"
+#include "tests/train/data/read_all.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "tests/train/data/worked_example.hpp"
 #include "vocabpipe/error.hpp"
@@ -17,13 +18,8 @@ namespace vocabpipe {
 namespace {
 
 using testing::bytes_of;
+using testing::read_all;
 using testing::TempFolder;
-
-std::vector<int32_t> read_all(const TokenSource& source) {
-    std::vector<int32_t> tokens(static_cast<size_t>(source.size()));
-    source.read(0, tokens);
-    return tokens;
-}
 
 void write_example(const std::string& prefix, int64_t vocab_size) {
     MegatronWriter writer(prefix, vocab_size);

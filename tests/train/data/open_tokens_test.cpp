@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tests/train/data/expect_error.hpp"
+#include "tests/train/data/read_all.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "tests/train/data/worked_example.hpp"
 #include "vocabpipe/error.hpp"
@@ -15,13 +16,8 @@ namespace {
 
 using testing::bytes_of;
 using ::testing::HasSubstr;
+using testing::read_all;
 using testing::TempFolder;
-
-std::vector<int32_t> read_all(const TokenSource& source) {
-    std::vector<int32_t> tokens(static_cast<size_t>(source.size()));
-    source.read(0, tokens);
-    return tokens;
-}
 
 TEST(RawTokens, AreReadInBothWidthsAndFromSeveralFiles) {
     const TempFolder folder;
