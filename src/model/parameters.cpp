@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/parameters.hpp"
 
+#include "src/model/tensor_names.hpp"
+
 #include <cmath>
 #include <utility>
 
@@ -8,14 +10,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// What a family calls the parts of a layer, within "<prefix><layer>.".
-struct Names {
-    std::string embedding, positions, layers, final_norm;
-    std::string attention_norm, qkv, proj, post_attention_norm, mlp_norm, fc, fc_proj,
-        post_mlp_norm;
-};
-
-Names names_of(ModelFamily family) {
+TensorNames names_of(ModelFamily family) {
     if (family == ModelFamily::gpt2) {
         return {.embedding = "transformer.wte",
                 .positions = "transformer.wpe",
@@ -107,7 +102,7 @@ private:
 }  // namespace
 
 ModelParameters model_parameters(const ModelConfig& c) {
-    const Names names = names_of(c.family);
+    const TensorNames names = names_of(c.family);
     const int64_t h = c.hidden_size;
     const int64_t f = c.ffn_hidden_size;
     const int64_t q = c.query_columns();
