@@ -6,6 +6,7 @@
 #include "kernels/host/random.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/train/run/random_batch.hpp"
+#include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 #include <algorithm>

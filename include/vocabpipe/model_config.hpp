@@ -90,12 +90,4 @@ struct ModelConfig {
 /// seeds. After the sizes, because Gemma's scales follow from them.
 void set_family(ModelConfig& config, ModelFamily family);
 
-/// Forward FLOPs per token (docs/performance.md): matrix products only, causal attention counted
-/// half, windows counted.
-[[nodiscard]] double forward_flops_per_token(const ModelConfig& config);
-/// Of the layers without the output layer.
-[[nodiscard]] double layers_flops_per_token(const ModelConfig& config);
-/// The output layer in units of one transformer layer, by FLOPs: q of layer redistribution.
-[[nodiscard]] double output_layer_in_layers(const ModelConfig& config);
-
 }  // namespace vocabpipe

@@ -18,6 +18,7 @@
 namespace vocabpipe {
 
 class ParameterStore;
+class RotaryTables;
 class TransformerStage;
 
 /// How a model is cut: everything the memory plan needs besides the schedule.
@@ -92,15 +93,12 @@ public:
 private:
     friend struct ModelRankInternals;  ///< src/model/model_rank_internals.hpp
 
-    /// Empty with learned positions.
-    [[nodiscard]] ConstTensor rotary() const;
-
     ModelConfig config_;
     Mesh mesh_;
     Device& device_;
     std::unique_ptr<ParameterStore> store_;
     int threads_;
-    DeviceMemory rotary_;                                    ///< rotary_table(), for all stages
+    std::unique_ptr<RotaryTables> rotary_;                   ///< for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
     std::vector<std::unique_ptr<StageModule>> replaced_;     ///< [global stage], mostly null
     std::unique_ptr<InputLayer> input_;

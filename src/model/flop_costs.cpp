@@ -1,10 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/flop_costs.hpp"
 
+#include "src/model/blocks/layer_options.hpp"
+#include "vocabpipe/model_flops.hpp"
+
 #include <algorithm>
 #include <cmath>
 
 namespace vocabpipe {
+
+namespace {
+
+/// What selective recomputation reads and writes, in bytes per token: the mean of all layers.
+double recomputed_bytes(const ModelConfig& config) {
+    if (config.num_layers == 0) return 0;
+    HeldParameters none;
+    int64_t elements = 0;
+    for (int layer = 0; layer < config.num_layers; ++layer) {
+        elements += DecoderLayer(decoder_layer_options(config, layer), none).recompute_traffic();
+    }
+    return static_cast<double>(elements * size_of(config.dtype)) / config.num_layers;
+}
+
+}  // namespace
 
 TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition,
                       const Schedule& schedule) {
@@ -18,11 +36,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     const auto set = [](TableCosts::OpCosts& costs, Op op, int64_t value) {
         costs[static_cast<size_t>(op)] = value;
     };
-    // Per token and layer: two norms and the activation, each reads its input and writes its
-    // output.
-    const double recomputed = static_cast<double>(
-        (4 * config.hidden_size + config.mlp_columns() + config.ffn_hidden_size) *
-        size_of(config.dtype));
+    const double recomputed = recomputed_bytes(config);
     TableCosts costs;
     for (const int layers : partition.layers_per_stage) {
         TableCosts::OpCosts stage{};

@@ -122,39 +122,4 @@ void ModelConfig::check() const {
     }
 }
 
-namespace {
-
-/// Mean over the queries of a sequence of the keys that one sees.
-double mean_keys(const ModelConfig& c, int layer) {
-    const auto s = static_cast<double>(c.seq_length);
-    const auto w = static_cast<double>(c.window(layer));
-    return w > 0 && w < s ? w - w * w / (2 * s) : s / 2;
-}
-
-double output_flops_per_token(const ModelConfig& c) {
-    return 2.0 * static_cast<double>(c.hidden_size) * static_cast<double>(c.vocab_size);
-}
-
-}  // namespace
-
-double layers_flops_per_token(const ModelConfig& c) {
-    const auto h = static_cast<double>(c.hidden_size);
-    const auto q = static_cast<double>(c.query_columns());
-    const double weights = h * (static_cast<double>(c.qkv_columns()) + q +
-                                static_cast<double>(c.mlp_columns() + c.ffn_hidden_size));
-    double flops = 0;
-    for (int layer = 0; layer < c.num_layers; ++layer) {
-        flops += 2 * weights + 4 * q * mean_keys(c, layer);
-    }
-    return flops;
-}
-
-double forward_flops_per_token(const ModelConfig& config) {
-    return layers_flops_per_token(config) + output_flops_per_token(config);
-}
-
-double output_layer_in_layers(const ModelConfig& config) {
-    return output_flops_per_token(config) / (layers_flops_per_token(config) / config.num_layers);
-}
-
 }  // namespace vocabpipe

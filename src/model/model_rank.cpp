@@ -7,6 +7,7 @@
 #include "src/model/output_layer.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/parameters.hpp"
+#include "src/model/rotary_tables.hpp"
 #include "src/model/transformer_stage.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -94,12 +95,6 @@ StageOptions stage_options(const ModelPartition& partition, const StageLayers& l
             .recompute = partition.recompute};
 }
 
-/// Bytes of rotary_table(): one for all stages of a rank.
-int64_t rotary_bytes(const ModelConfig& config) {
-    return config.learned_positions ? 0
-                                    : config.seq_length * config.head_size() * size_of(DType::fp32);
-}
-
 const kernels::Operators& operators_of(const ModelPartition& partition) {
     return partition.operators != nullptr ? *partition.operators : kernels::host::operators();
 }
@@ -120,7 +115,7 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     for (const StageLayers& stage : stages_of(config, partition)) {
         if (!partition.stage_bytes.empty()) break;
         sizes.stages.push_back(TransformerStage(config, stage_options(partition, stage),
-                                                operators_of(partition), {}, {})
+                                                operators_of(partition), {}, nullptr)
                                    .bytes());
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
@@ -144,7 +139,7 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
                                  const Schedule& schedule, int rank) {
     PersistentBytes bytes = persistent_bytes(
         config, rank_parameters(config, partition, schedule, rank), partition.training);
-    bytes.weights += static_cast<uint64_t>(rotary_bytes(config));
+    bytes.weights += static_cast<uint64_t>(RotaryTables::bytes(config));
     return bytes;
 }
 
@@ -175,20 +170,14 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
           device, config, rank_parameters(config, partition, schedule, rank),
           rank_buckets(config, partition, schedule, mesh_.pipeline_rank(rank)),
           "rank " + std::to_string(rank), partition.training)),
-      threads_(partition.threads_per_rank) {
+      threads_(partition.threads_per_rank),
+      rotary_(std::make_unique<RotaryTables>(device, config, "rank " + std::to_string(rank))) {
     std::span<Parameter> rest = parameters();
     const auto take = [&](size_t count) {
         const std::span<Parameter> part = rest.first(count);
         rest = rest.subspan(count);
         return part;
     };
-    if (!config.learned_positions) {
-        const std::vector<float> table =
-            rotary_table(config.rope, config.head_size(), config.seq_length);
-        rotary_ = device.allocate(static_cast<uint64_t>(rotary_bytes(config)),
-                                  "rank " + std::to_string(rank) + ": rotary positions");
-        device.upload(std::as_bytes(std::span(table)), rotary_.data());
-    }
     const int pipeline_rank = mesh_.pipeline_rank(rank);
     const std::vector<StageLayers> stages = stages_of(config, partition);
     stages_.resize(stages.size());
@@ -196,7 +185,7 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
         if (schedule.rank_of_stage[s] != pipeline_rank) continue;
         stages_[s] = std::make_unique<TransformerStage>(
             config, stage_options(partition, stages[s]), device.operators(),
-            take(stage_parameters(config, stages[s]).size()), rotary());
+            take(stage_parameters(config, stages[s]).size()), rotary_.get());
     }
     if (schedule.input.rows(pipeline_rank) > 0) {
         input_ = std::make_unique<ShardedInputLayer>(take(1));
@@ -248,12 +237,7 @@ TransformerStage ModelRankInternals::whole_stage(ModelRank& model, int64_t lengt
                                .threads_per_rank = model.threads_};
     return TransformerStage(config, stage_options(alone, stages_of(config, alone).front()),
                             model.device_.operators(), model.stages_.front()->parameters(),
-                            model.rotary().row_range(0, length));
-}
-
-ConstTensor ModelRank::rotary() const {
-    if (rotary_.size() == 0) return {};
-    return {rotary_.data(), config_.seq_length, config_.head_size(), DType::fp32};
+                            model.rotary_.get());
 }
 
 RankModules ModelRank::modules(StepModule* step) {

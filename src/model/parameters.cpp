@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/parameters.hpp"
 
-#include <cmath>
+#include "src/model/blocks/layer_options.hpp"
+
 #include <utility>
 
 namespace vocabpipe {
 
 namespace {
 
-/// What a family calls the parts of a layer, within "<prefix><layer>.".
-struct Names {
-    std::string embedding, positions, layers, final_norm;
-    std::string attention_norm, qkv, proj, post_attention_norm, mlp_norm, fc, fc_proj,
-        post_mlp_norm;
-};
-
-Names names_of(ModelFamily family) {
+TensorNames names_of(ModelFamily family) {
     if (family == ModelFamily::gpt2) {
         return {.embedding = "transformer.wte",
                 .positions = "transformer.wpe",
@@ -28,7 +22,8 @@ Names names_of(ModelFamily family) {
                 .mlp_norm = "ln_2",
                 .fc = "mlp.c_fc",
                 .fc_proj = "mlp.c_proj",
-                .post_mlp_norm = {}};
+                .post_mlp_norm = {},
+                .transposed = true};
     }
     // In Llama's files "post_attention_layernorm" is what the MLP begins with; in Gemma 2's it
     // normalises what attention adds to the residual.
@@ -44,114 +39,48 @@ Names names_of(ModelFamily family) {
             .mlp_norm = gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm",
             .fc = "mlp.gate_up_proj",
             .fc_proj = "mlp.down_proj",
-            .post_mlp_norm = "post_feedforward_layernorm"};
+            .post_mlp_norm = "post_feedforward_layernorm",
+            .q_norm = "self_attn.q_norm",
+            .k_norm = "self_attn.k_norm",
+            .qkv_parts = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+            .fc_parts = {"mlp.gate_proj", "mlp.up_proj"}};
 }
-
-/// Writes down the parameters one after the other.
-class List {
-public:
-    explicit List(const ModelConfig& config) : c_(config) {}
-
-    int matrix(const std::string& name, int64_t rows, int64_t cols, float std) {
-        all.push_back({.name = name,
-                       .rows = rows,
-                       .cols = cols,
-                       .init_std = std,
-                       .init_constant = 0,
-                       .weight_decay = true,
-                       .transposed_in_files = false,
-                       .parts = {}});
-        return static_cast<int>(all.size()) - 1;
-    }
-    int vector(const std::string& name, int64_t size, float value) {
-        all.push_back({.name = name,
-                       .rows = 1,
-                       .cols = size,
-                       .init_std = 0,
-                       .init_constant = value,
-                       .weight_decay = false,
-                       .transposed_in_files = false,
-                       .parts = {}});
-        return static_cast<int>(all.size()) - 1;
-    }
-    int norm_weight(const std::string& name, int64_t size) {
-        return vector(name + ".weight", size, 1 - c_.norm_weight_offset);
-    }
-    WeightAndBias norm(const std::string& name) {
-        const int weight = norm_weight(name, c_.hidden_size);
-        if (c_.normalization == Normalization::rms_norm) return {.weight = weight};
-        return {.weight = weight, .bias = vector(name + ".bias", c_.hidden_size, 0)};
-    }
-    WeightAndBias linear(const std::string& name, int64_t out, int64_t in, float std, bool bias,
-                         const std::vector<FilePart>& parts = {}) {
-        WeightAndBias ids{.weight = matrix(name + ".weight", out, in, std)};
-        all.back().transposed_in_files = c_.family == ModelFamily::gpt2;
-        split(parts, ".weight");
-        if (!bias) return ids;
-        ids.bias = vector(name + ".bias", out, 0);
-        split(parts, ".bias");
-        return ids;
-    }
-
-    std::vector<LogicalParameter> all;
-
-private:
-    void split(const std::vector<FilePart>& parts, const char* suffix) {
-        for (const FilePart& part : parts) {
-            all.back().parts.push_back({part.name + suffix, part.count});
-        }
-    }
-    const ModelConfig& c_;
-};
 
 }  // namespace
 
-ModelParameters model_parameters(const ModelConfig& c) {
-    const Names names = names_of(c.family);
-    const int64_t h = c.hidden_size;
-    const int64_t f = c.ffn_hidden_size;
-    const int64_t q = c.query_columns();
-    const int64_t kv = c.kv_heads() * c.head_size();
-    // GPT-2 scales the projections into the residual stream by 1/sqrt(2 L).
-    const float into_residual = c.init_std / std::sqrt(2.0F * static_cast<float>(c.num_layers));
-    const bool split = c.family != ModelFamily::gpt2;
+TensorNames tensor_names(const ModelConfig& config) {
+    return names_of(config.family);
+}
 
-    List list(c);
+ModelParameters model_parameters(const ModelConfig& c) {
+    const TensorNames names = tensor_names(c);
+    ParameterList list;
     ModelParameters parameters;
-    parameters.embedding = list.matrix(names.embedding + ".weight", c.vocab_size, h, c.init_std);
-    if (c.learned_positions) {
-        parameters.positions =
-            list.matrix(names.positions + ".weight", c.max_position_embeddings, h, c.init_std);
+    const auto list_vocabulary_matrix = [&](const std::string& name) {
+        list.next({.name = name + ".weight",
+                   .rows = c.vocab_size,
+                   .cols = c.hidden_size,
+                   .init_std = c.init_std,
+                   .weight_decay = true});
+    };
+    auto listed_since = [&, last = 0]() mutable {
+        const int first = std::exchange(last, list.size());
+        return ParameterRange{.first = first, .end = last};
+    };
+    // Constructors of blocks list their parameters.
+    list_vocabulary_matrix(names.embedding);
+    parameters.embedding = listed_since().first;
+    EmbeddedTokens(embedded_tokens_options(c), list);
+    parameters.positions = listed_since();
+    for (int layer = 0; layer < c.num_layers; ++layer) {
+        DecoderLayer(decoder_layer_options(c, layer), list);
+        parameters.layers.push_back(listed_since());
     }
-    for (int i = 0; i < c.num_layers; ++i) {
-        const std::string at = names.layers + std::to_string(i) + ".";
-        const auto parts = [&](std::vector<FilePart> of_files) {
-            if (!split) of_files.clear();
-            for (FilePart& part : of_files) part.name = at + part.name;
-            return of_files;
-        };
-        LayerParameters layer;
-        layer.attention_norm = list.norm(at + names.attention_norm);
-        layer.qkv = list.linear(
-            at + names.qkv, q + 2 * kv, h, c.init_std, c.qkv_bias,
-            parts({{"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}}));
-        if (c.qk_norm) {
-            layer.q_norm = list.norm_weight(at + "self_attn.q_norm", c.head_size());
-            layer.k_norm = list.norm_weight(at + "self_attn.k_norm", c.head_size());
-        }
-        layer.proj = list.linear(at + names.proj, h, q, into_residual, c.attention_output_bias);
-        if (c.post_norms) layer.post_attention_norm = list.norm(at + names.post_attention_norm);
-        layer.mlp_norm = list.norm(at + names.mlp_norm);
-        layer.fc = list.linear(at + names.fc, c.mlp_columns(), h, c.init_std, c.mlp_bias,
-                               parts({{"mlp.gate_proj", f}, {"mlp.up_proj", f}}));
-        layer.fc_proj = list.linear(at + names.fc_proj, h, f, into_residual, c.mlp_bias);
-        if (c.post_norms) layer.post_mlp_norm = list.norm(at + names.post_mlp_norm);
-        parameters.layers.push_back(layer);
-    }
-    parameters.final_norm = list.norm(names.final_norm);
-    parameters.output =
-        c.tied ? parameters.embedding : list.matrix("lm_head.weight", c.vocab_size, h, c.init_std);
-    parameters.all = std::move(list.all);
+    Norm(final_norm_options(c), list);
+    parameters.final_norm = listed_since();
+    if (!c.tied) list_vocabulary_matrix(names.output);
+    parameters.output = c.tied ? parameters.embedding : listed_since().first;
+    parameters.all = list.take();
     return parameters;
 }
 

@@ -1,118 +1,195 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/transformer_stage.hpp"
 
-#include "kernels/bf16.hpp"
-#include "kernels/operators.hpp"
+#include "src/model/blocks/layer_options.hpp"
 #include "src/model/parameters.hpp"
 
-#include <algorithm>
+#include <utility>
 
 namespace vocabpipe {
 
-namespace {
-
-/// A stage's parameters, in the order of the model's.
-std::vector<ParameterRows> rows_of_stage(const ModelParameters& model, const StageLayers& layers) {
-    std::vector<ParameterRows> rows;
-    int layer = ParameterRows::kNoLayer;
-    const auto add = [&](int id) {
-        if (id == kNoParameter) return;
-        rows.push_back({.id = id, .rows = model.all[static_cast<size_t>(id)].rows, .layer = layer});
-    };
-    const auto add_both = [&](const WeightAndBias& both) {
-        add(both.weight);
-        add(both.bias);
-    };
-    for (layer = layers.first; layer < layers.first + layers.count; ++layer) {
-        const LayerParameters& of = model.layers[static_cast<size_t>(layer)];
-        add_both(of.attention_norm);
-        add_both(of.qkv);
-        add(of.q_norm);
-        add(of.k_norm);
-        add_both(of.proj);
-        add_both(of.post_attention_norm);
-        add_both(of.mlp_norm);
-        add_both(of.fc);
-        add_both(of.fc_proj);
-        add_both(of.post_mlp_norm);
-    }
-    layer = ParameterRows::kNoLayer;
-    if (layers.embedding) add(model.positions);
-    layer = static_cast<int>(model.layers.size());
-    if (layers.final_norm) add_both(model.final_norm);
-    return rows;
-}
-
-}  // namespace
-
 std::vector<ParameterRows> stage_parameters(const ModelConfig& config, const StageLayers& layers) {
-    return rows_of_stage(model_parameters(config), layers);
+    const ModelParameters model = model_parameters(config);
+    std::vector<ParameterRows> rows;
+    const auto add = [&](const ParameterRange& range, int layer) {
+        for (int id = range.first; id < range.end; ++id) {
+            rows.push_back(
+                {.id = id, .rows = model.all[static_cast<size_t>(id)].rows, .layer = layer});
+        }
+    };
+    for (int layer = layers.first; layer < layers.first + layers.count; ++layer) {
+        add(model.layers[static_cast<size_t>(layer)], layer);
+    }
+    if (layers.embedding) add(model.positions, ParameterRows::kNoLayer);
+    if (layers.final_norm) add(model.final_norm, config.num_layers);
+    return rows;
 }
 
 TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions& options,
                                    const kernels::Operators& operators,
-                                   std::span<Parameter> parameters, ConstTensor rotary)
-    : config_(config),
-      options_(options),
+                                   std::span<Parameter> parameters, const RotaryTables* rotary)
+    : options_(options),
       tokens_(options.sequences * config.seq_length),
-      // Rounded as Gemma's own code rounds it.
-      embedding_scale_(config.dtype == DType::bf16
-                           ? kernels::to_float(kernels::to_bf16(config.embedding_scale))
-                           : config.embedding_scale),
+      hidden_size_(config.hidden_size),
+      dtype_(config.dtype),
       parameters_(parameters),
-      rotary_(rotary) {
+      rotary_(rotary),
+      scratch_{.columns = config.hidden_size} {
+    // In the order of stage_parameters().
+    HeldParameters held(parameters);
     for (int i = 0; i < options.layers.count; ++i) {
-        attention_bytes_ = std::max(
-            attention_bytes_,
-            operators.attention_workspace_bytes(attention_of(i), config.dtype, options.threads));
+        layers_.emplace_back(decoder_layer_options(config, options.layers.first + i), held);
     }
-    if (parameters.empty()) return;
-    const ModelParameters model = model_parameters(config);
-    const std::vector<ParameterRows> rows = rows_of_stage(model, options.layers);
-    const auto find = [&](int id) -> Parameter* {
-        const auto at = std::ranges::find(rows, id, &ParameterRows::id);
-        return id == kNoParameter || at == rows.end()
-                   ? nullptr
-                   : &parameters[static_cast<size_t>(at - rows.begin())];
-    };
-    const auto both = [&](const WeightAndBias& of) {
-        return Weights{.weight = find(of.weight), .bias = find(of.bias)};
-    };
-    for (int i = 0; i < options.layers.count; ++i) {
-        const LayerParameters& of = model.layers[static_cast<size_t>(options.layers.first + i)];
-        layers_.push_back({.attention_norm = both(of.attention_norm),
-                           .qkv = both(of.qkv),
-                           .proj = both(of.proj),
-                           .post_attention_norm = both(of.post_attention_norm),
-                           .mlp_norm = both(of.mlp_norm),
-                           .fc = both(of.fc),
-                           .fc_proj = both(of.fc_proj),
-                           .post_mlp_norm = both(of.post_mlp_norm),
-                           .q_norm = find(of.q_norm),
-                           .k_norm = find(of.k_norm)});
+    if (options.layers.embedding) embedded_tokens_.emplace(embedded_tokens_options(config), held);
+    if (options.layers.final_norm) final_norm_.emplace(final_norm_options(config), held);
+
+    for (const DecoderLayer& layer : layers_) {
+        scratch_ = scratch_.or_larger(layer.scratch({.operators = operators,
+                                                     .sequences = options.sequences,
+                                                     .seq_length = config.seq_length,
+                                                     .dtype = config.dtype,
+                                                     .threads = options.threads}));
     }
-    final_norm_ = both(model.final_norm);
-    positions_ = find(model.positions);
 }
 
-kernels::AttentionShape TransformerStage::attention_of(int layer) const {
-    return {.sequences = options_.sequences,
-            .seq_length = config_.seq_length,
-            .heads = config_.num_attention_heads,
-            .head_size = config_.head_size(),
-            .kv_heads = config_.kv_heads(),
-            .scale = config_.attention_scale,
-            .softcap = config_.attention_softcap,
-            .window = config_.window(options_.layers.first + layer)};
+StagePass TransformerStage::begin_pass(Context& ctx, const Microbatch& microbatch) const {
+    return {
+        .ctx = ctx, .microbatch = microbatch, .rotary = rotary_, .recompute = options_.recompute};
 }
 
-ConstTensor TransformerStage::layer_input(int layer, ConstTensor x, const Layers& saved) const {
-    const Tensor own = saved.layers[static_cast<size_t>(layer)].x;
-    return own ? ConstTensor(own) : x;
+ConstTensor TransformerStage::input(const Saved& saved, size_t i, ConstTensor x) {
+    return saved.inputs[i] ? ConstTensor(saved.inputs[i]) : x;
 }
 
-ConstTensor TransformerStage::final_input(ConstTensor x, const Layers& saved) const {
-    return saved.final_input ? ConstTensor(saved.final_input) : x;
+void TransformerStage::run(const StagePass& pass, ConstTensor x, Tensor y,
+                           const Saved& saved) const {
+    const size_t count = layers_.size();
+    const auto input_of = [&](size_t i) {
+        return i == count && !final_norm_ ? y : saved.inputs[i];
+    };
+    if (embedded_tokens_ && input_of(0)) {
+        embedded_tokens_->forward(pass, x, input_of(0));
+        x = input_of(0);
+    } else if (count == 0 && !final_norm_ && y) {
+        pass.op().convert(pass.ctx, x, y);
+    }
+    for (size_t i = 0; i < count; ++i) {
+        if (i > 0) pass.ctx.poll();
+        layers_[i].forward(pass, x, saved.layers[i], input_of(i + 1));
+        x = input_of(i + 1);
+    }
+    if (final_norm_) {
+        const Tensor out = y ? y : pass.scratch.columns(hidden_size_);  // for its statistics
+        final_norm_->forward(pass, x, {}, out, saved.final_statistics);
+    }
+}
+
+void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
+                               Activations activations, Bytes workspace) {
+    Views memory(workspace);
+    StagePass pass = begin_pass(ctx, microbatch);
+    pass.scratch = scratch_views(memory);
+    run(pass, x, y, saved_views(activations));
+}
+
+void TransformerStage::recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                                 Activations activations, Bytes workspace) {
+    if (options_.recompute == Recompute::none) return;
+    if (options_.recompute == Recompute::full) {
+        forward(ctx, microbatch, x, {}, activations, workspace);
+        return;
+    }
+    const Saved saved = saved_views(activations);
+    const StagePass pass = begin_pass(ctx, microbatch);
+    for (size_t i = 0; i < layers_.size(); ++i) {
+        if (i > 0) ctx.poll();
+        layers_[i].recompute(pass, input(saved, i, x), saved.layers[i]);
+    }
+}
+
+void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
+                                ConstTensor x, Activations activations, Tensor dx, Bytes workspace,
+                                bool accumulate) {
+    const size_t count = layers_.size();
+    const Saved saved = saved_views(activations);
+    Views views(workspace);
+    BackwardMemory memory = backward_views(views);
+    StagePass pass = begin_pass(ctx, microbatch);
+    pass.scratch = memory.scratch;
+    pass.weight_gradients = {.accumulate = accumulate, .of_norms_with_input = true};
+
+    if (final_norm_) {
+        const Tensor out = count == 0 ? dx : memory.next;
+        final_norm_->backward_input(pass, dy, input(saved, count, x), saved.final_statistics, {},
+                                    out);
+        dy = out;
+        std::swap(memory.next, memory.other);
+    } else if (count == 0) {
+        pass.op().convert(ctx, dy, dx);
+    }
+    for (size_t i = count; i-- > 0;) {
+        if (i + 1 < count) ctx.poll();
+        const Tensor out = i == 0 ? dx : memory.next;
+        const ConstTensor in = input(saved, i, x);
+        layers_[i].backward_input(pass, dy, in, saved.layers[i], memory.layers[i], out);
+        layers_[i].backward_weight(pass, dy, in, saved.layers[i], memory.layers[i]);
+        dy = out;
+        std::swap(memory.next, memory.other);
+    }
+    if (embedded_tokens_) {
+        embedded_tokens_->backward_weight(pass, dx);
+        embedded_tokens_->backward_input(pass, dx);
+    }
+}
+
+void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
+                                      ConstTensor x, Activations activations, Tensor dx,
+                                      Bytes for_weight, Bytes workspace) {
+    const size_t count = layers_.size();
+    const Saved saved = saved_views(activations);
+    Views weight_memory(for_weight);
+    const ForWeight left = weight_views(weight_memory);
+    Views memory(workspace);
+    StagePass pass = begin_pass(ctx, microbatch);
+    pass.scratch = scratch_views(memory);
+
+    pass.op().convert(ctx, dy, left.stage_dy);
+    const Tensor last = count == 0 ? dx : left.layer_dy.back();
+    if (final_norm_) {
+        final_norm_->backward_input(pass, dy, input(saved, count, x), saved.final_statistics, {},
+                                    last);
+    } else {
+        pass.op().convert(ctx, dy, last);
+    }
+    for (size_t i = count; i-- > 0;) {
+        if (i + 1 < count) ctx.poll();
+        layers_[i].backward_input(pass, left.layer_dy[i], input(saved, i, x), saved.layers[i],
+                                  left.layers[i], i == 0 ? dx : left.layer_dy[i - 1]);
+    }
+    pass.op().convert(ctx, dx, left.stage_dx);
+    if (embedded_tokens_) embedded_tokens_->backward_input(pass, dx);
+}
+
+void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                                       Activations activations, Bytes for_weight, Bytes,
+                                       bool accumulate) {
+    const size_t count = layers_.size();
+    const Saved saved = saved_views(activations);
+    Views weight_memory(for_weight);
+    const ForWeight left = weight_views(weight_memory);
+    StagePass pass = begin_pass(ctx, microbatch);
+    pass.weight_gradients.accumulate = accumulate;
+
+    if (final_norm_) {
+        final_norm_->backward_weight(pass, left.stage_dy, input(saved, count, x),
+                                     saved.final_statistics);
+    }
+    for (size_t i = count; i-- > 0;) {
+        if (i + 1 < count) ctx.poll();
+        layers_[i].backward_weight(pass, left.layer_dy[i], input(saved, i, x), saved.layers[i],
+                                   left.layers[i]);
+    }
+    if (embedded_tokens_) embedded_tokens_->backward_weight(pass, left.stage_dx);
 }
 
 }  // namespace vocabpipe

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/attention_shape.hpp"
 #include "kernels/operators.hpp"
-#include "src/model/parameter_store.hpp"
+#include "src/model/blocks/decoder_layer.hpp"
+#include "src/model/blocks/embedded_tokens.hpp"
+#include "src/model/blocks/norm.hpp"
+#include "src/model/parameter_rows.hpp"
+#include "src/model/rotary_tables.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/recompute.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace vocabpipe {
@@ -35,20 +39,16 @@ struct StageOptions {
 [[nodiscard]] std::vector<ParameterRows> stage_parameters(const ModelConfig& config,
                                                           const StageLayers& layers);
 
-/// Consecutive decoder layers:
-///     x_mid = x + attention(norm(x)),  out = x_mid + mlp(norm(x_mid)),
-/// what is added being normalised too in models with post norms.
-/// Saved per layer, in elements of the run's type per token: 4 h (6 h with post norms), q k v
-/// (twice with norms of q and k), the attention's output, the MLP's two or three f, so 16 h for
-/// GPT-2's f = 4 h; plus fp32 row statistics; nothing of [s, s]. Recompute says what is made again
-/// instead.
+/// Consecutive decoder layers; in the first stage what is done to embedded tokens before them, in
+/// the last one the final norm after them. What layers compute and keep is their blocks' business
+/// (src/model/blocks/); the stage hands them memory and each other's outputs.
 class TransformerStage final : public StageModule {
 public:
-    /// `parameters`: this stage's part of a ParameterStore; `rotary`: rotary_table() in the
-    /// device's memory, or empty. Both may be empty where only bytes() is asked for.
+    /// `parameters`: this stage's part of a ParameterStore; `rotary`: null where no layer has
+    /// rotary positions. Neither is needed where only bytes() is asked for.
     TransformerStage(const ModelConfig& config, const StageOptions& options,
                      const kernels::Operators& operators, std::span<Parameter> parameters,
-                     ConstTensor rotary);
+                     const RotaryTables* rotary);
 
     [[nodiscard]] StageBytes bytes() const override;
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
@@ -66,130 +66,51 @@ public:
                          bool accumulate) override;
 
 private:
-    // --- parameters
-
-    /// A norm's, or a linear layer's; null where there is none.
-    struct Weights {
-        Parameter* weight = nullptr;
-        Parameter* bias = nullptr;
-    };
-    struct LayerWeights {
-        Weights attention_norm, qkv, proj, post_attention_norm, mlp_norm, fc, fc_proj,
-            post_mlp_norm;
-        Parameter* q_norm = nullptr;
-        Parameter* k_norm = nullptr;
-    };
-
-    // --- what the passes leave for each other. Tensors that a model lacks are empty.
-
-    /// Input of a norm's backward besides its input: (N, 2) or (N, 1) fp32.
-    using Statistics = Tensor;
-    /// What F leaves of one layer.
-    struct LayerSaved {
-        Tensor x;  ///< (N, h) input, unless it is the stage's own input
-        Statistics attention_norm_stats;
-        Tensor attention_norm;  ///< (N, h)
-        Tensor qkv;             ///< (N, qkv columns) what attention reads
-        Tensor qkv_before;      ///< (N, qkv columns) before the norms of q and k
-        Statistics qk_stats;    ///< (N, query and kv heads)
-        Tensor lse;             ///< (N, heads) fp32
-        Tensor attention;       ///< (N, query columns)
-        Tensor proj;            ///< (N, h) what a post norm reads
-        Statistics post_attention_stats;
-        Tensor x_mid;  ///< (N, h)
-        Statistics mlp_norm_stats;
-        Tensor mlp_norm;  ///< (N, h)
-        Tensor fc;        ///< (N, mlp columns) before the activation
-        Tensor act;       ///< (N, f)
-        Tensor fc_proj;   ///< (N, h) what a post norm reads
-        Statistics post_mlp_stats;
-    };
-    struct Layers {
-        std::vector<LayerSaved> layers;
-        Tensor final_input;  ///< (N, h)
-        Statistics final_stats;
-    };
-    /// Output gradients of a layer's operators: what the weight gradients need besides LayerSaved.
-    struct LayerGradients {
-        Tensor qkv;             ///< (N, qkv columns)
-        Tensor qkv_normed;      ///< (N, qkv columns) after the norms of q and k
-        Tensor attention_norm;  ///< (N, h)
-        Tensor proj;            ///< (N, h) only before a post norm
-        Tensor x_mid;           ///< (N, h)
-        Tensor mlp_norm;        ///< (N, h)
-        Tensor fc;              ///< (N, mlp columns)
-        Tensor fc_proj;         ///< (N, h) only before a post norm
+    /// What F leaves.
+    struct Saved {
+        /// (N, h): what each layer reads, then what the final norm reads. Empty where that is the
+        /// stage's own input or output.
+        std::vector<Tensor> inputs;
+        std::vector<DecoderLayer::Saved> layers;
+        Statistics final_statistics;
     };
     /// What I leaves for W: all that B consumes on the spot.
     struct ForWeight {
-        std::vector<LayerGradients> gradients;  ///< per layer
-        std::vector<Tensor> layer_dy;           ///< per layer (N, h): gradient of its output
-        Tensor stage_dy;                        ///< (N, h)
-        Tensor stage_dx;                        ///< (N, h) of what the first layer reads
+        std::vector<DecoderLayer::Gradients> layers;
+        std::vector<Tensor> layer_dy;  ///< per layer (N, h): gradient of its output
+        Tensor stage_dy;               ///< (N, h)
+        Tensor stage_dx;               ///< (N, h) of what the first layer reads
     };
-    struct Scratch {
-        Tensor rows;  ///< (N, the widest of h, f and query columns)
-        Bytes attention;
+    /// What B works in.
+    struct BackwardMemory {
+        Tensor next, other;  ///< (N, h): gradients of the inputs of two neighbouring layers
+        Scratch scratch;
+        std::vector<DecoderLayer::Gradients> layers;  ///< all in the same memory
     };
 
-    Layers saved_views(Views& saved_memory, Views& recomputed_memory) const;
-    [[nodiscard]] Layers saved_views(Activations activations) const;
+    [[nodiscard]] TokenViews tokens(Views& views) const;
+    Saved saved_views(Views& saved, Views& recomputed) const;
+    [[nodiscard]] Saved saved_views(Activations activations) const;
     ForWeight weight_views(Views& views) const;
-    LayerGradients gradient_views(Views& views) const;
+    BackwardMemory backward_views(Views& views) const;
     Scratch scratch_views(Views& views) const;
-    Tensor hidden(Views& views) const;
-    [[nodiscard]] Tensor narrowed(Tensor rows, int64_t cols) const;
-    /// Input of a layer: the previous layer's output, or the stage's.
-    [[nodiscard]] ConstTensor layer_input(int layer, ConstTensor x, const Layers& saved) const;
-    [[nodiscard]] ConstTensor final_input(ConstTensor x, const Layers& saved) const;
-    [[nodiscard]] kernels::AttentionShape attention_of(int layer) const;
 
-    /// What a pass that makes input gradients does with the norms' parameter gradients, which come
-    /// from the same reads: a whole backward makes both, I leaves them for W.
-    enum class OfNorms : std::uint8_t { left_for_weight, overwritten, added };
+    [[nodiscard]] StagePass begin_pass(Context& ctx, const Microbatch& microbatch) const;
+    /// What layer `i`, or after the last one the final norm, reads.
+    [[nodiscard]] static ConstTensor input(const Saved& saved, size_t i, ConstTensor x);
+    /// F: fills `saved`. An empty y is not computed: the backward does not need it.
+    void run(const StagePass& pass, ConstTensor x, Tensor y, const Saved& saved) const;
 
-    // --- passes. An empty output is not computed: the backward does not need it.
-
-    void run(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
-             const Layers& saved, const Scratch& scratch);
-    void layer_forward(Context& ctx, const Microbatch& microbatch, int layer, ConstTensor x,
-                       const LayerSaved& saved, Tensor out, const Scratch& scratch);
-    void layer_recompute(Context& ctx, int layer, ConstTensor x, const LayerSaved& saved);
-    void qkv_to_attention(Context& ctx, int layer, const LayerSaved& saved);
-    void layer_backward_input(Context& ctx, const Microbatch& microbatch, int layer, ConstTensor dy,
-                              ConstTensor x, const LayerSaved& saved,
-                              const LayerGradients& gradients, Tensor dx, const Scratch& scratch,
-                              OfNorms of_norms);
-    /// `norms`: those of the norms as well.
-    void layer_backward_weight(Context& ctx, int layer, ConstTensor dy, ConstTensor x,
-                               const LayerSaved& saved, const LayerGradients& gradients,
-                               bool accumulate, bool norms);
-
-    void embedding_backward_input(Context& ctx, Tensor dx) const;
-    void embedding_backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor dx,
-                                   bool accumulate) const;
-
-    // --- norms of either kind
-
-    void norm_forward(Context& ctx, ConstTensor x, const Weights& norm, ConstTensor residual,
-                      Tensor y, Statistics statistics) const;
-    void norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, const Weights& norm,
-                       Statistics statistics, ConstTensor residual, Tensor dx,
-                       OfNorms of_norms) const;
-    void norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, const Weights& norm,
-                              Statistics statistics, bool accumulate) const;
-    [[nodiscard]] kernels::RmsNormOptions rms_norm() const;
-
-    ModelConfig config_;
     StageOptions options_;
-    int64_t tokens_;
-    float embedding_scale_;
-    int64_t attention_bytes_ = 0;  ///< workspace
+    int64_t tokens_;  ///< N
+    int64_t hidden_size_;
+    DType dtype_;
     std::span<Parameter> parameters_;
-    std::vector<LayerWeights> layers_;  ///< of this stage
-    Weights final_norm_;
-    Parameter* positions_ = nullptr;
-    ConstTensor rotary_;
+    const RotaryTables* rotary_;
+    std::vector<DecoderLayer> layers_;
+    std::optional<EmbeddedTokens> embedded_tokens_;
+    std::optional<Norm> final_norm_;
+    ScratchSize scratch_;
 };
 
 }  // namespace vocabpipe

@@ -3,98 +3,68 @@
 // executor hands them, and how many bytes these are.
 #include "src/model/transformer_stage.hpp"
 
+#include <algorithm>
+
 namespace vocabpipe {
 
-Tensor TransformerStage::hidden(Views& views) const {
-    return views.take(tokens_, config_.hidden_size, config_.dtype);
+TokenViews TransformerStage::tokens(Views& views) const {
+    return {views, tokens_, dtype_};
 }
 
-Tensor TransformerStage::narrowed(Tensor rows, int64_t cols) const {
-    return {rows.data, rows.rows, cols, rows.dtype};  // dense
-}
-
-TransformerStage::Layers TransformerStage::saved_views(Views& saved_memory,
-                                                       Views& recomputed_memory) const {
-    const DType type = config_.dtype;
-    const int64_t h = config_.hidden_size;
-    const int64_t norm_stats = config_.normalization == Normalization::layer_norm ? 2 : 1;
-    Views& costly = options_.recompute == Recompute::full ? recomputed_memory : saved_memory;
-    Views& cheap = options_.recompute == Recompute::none ? saved_memory : recomputed_memory;
-    const auto stats = [&](Views& views, int64_t cols) {
-        return views.take(tokens_, cols, DType::fp32);
-    };
-    const StageLayers& of = options_.layers;
-    Layers saved;
-    for (int i = 0; i < of.count; ++i) {
-        LayerSaved layer;
-        if (i > 0 || of.embedding) layer.x = costly.take(tokens_, h, type);
-        layer.attention_norm_stats = stats(cheap, norm_stats);
-        layer.attention_norm = cheap.take(tokens_, h, type);
-        if (config_.qk_norm) {
-            layer.qkv_before = costly.take(tokens_, config_.qkv_columns(), type);
-            layer.qk_stats = stats(cheap, config_.num_attention_heads + config_.kv_heads());
-        }
-        layer.qkv = (config_.qk_norm ? cheap : costly).take(tokens_, config_.qkv_columns(), type);
-        layer.lse = stats(costly, config_.num_attention_heads);
-        layer.attention = costly.take(tokens_, config_.query_columns(), type);
-        if (config_.post_norms) {
-            layer.proj = costly.take(tokens_, h, type);
-            layer.post_attention_stats = stats(costly, norm_stats);
-        }
-        layer.x_mid = costly.take(tokens_, h, type);
-        layer.mlp_norm_stats = stats(cheap, norm_stats);
-        layer.mlp_norm = cheap.take(tokens_, h, type);
-        layer.fc = costly.take(tokens_, config_.mlp_columns(), type);
-        layer.act = cheap.take(tokens_, config_.ffn_hidden_size, type);
-        if (config_.post_norms) {
-            layer.fc_proj = costly.take(tokens_, h, type);
-            layer.post_mlp_stats = stats(costly, norm_stats);
-        }
-        saved.layers.push_back(layer);
+TransformerStage::Saved TransformerStage::saved_views(Views& saved_memory,
+                                                      Views& recomputed_memory) const {
+    const Recompute recompute = options_.recompute;
+    SavedViews views{
+        .costly = tokens(recompute == Recompute::full ? recomputed_memory : saved_memory),
+        .cheap = tokens(recompute == Recompute::none ? saved_memory : recomputed_memory)};
+    Saved saved;
+    for (size_t i = 0; i <= layers_.size(); ++i) {
+        const bool own = i > 0 || embedded_tokens_;
+        const bool read = i < layers_.size() || final_norm_;
+        saved.inputs.push_back(own && read ? views.costly.take(hidden_size_) : Tensor());
     }
-    if (of.final_norm) {
-        if (of.count > 0 || of.embedding) saved.final_input = costly.take(tokens_, h, type);
-        saved.final_stats = stats(costly, norm_stats);
-    }
+    for (const DecoderLayer& layer : layers_) saved.layers.push_back(layer.saved_views(views));
+    if (final_norm_) saved.final_statistics = final_norm_->statistics_view(views.costly);
     return saved;
 }
 
-TransformerStage::Layers TransformerStage::saved_views(Activations activations) const {
+TransformerStage::Saved TransformerStage::saved_views(Activations activations) const {
     Views saved(activations.saved);
     Views recomputed(activations.recomputed);
     return saved_views(saved, recomputed);
 }
 
-TransformerStage::LayerGradients TransformerStage::gradient_views(Views& views) const {
-    const auto qkv = [&] { return views.take(tokens_, config_.qkv_columns(), config_.dtype); };
-    LayerGradients gradients;
-    gradients.qkv = qkv();
-    if (config_.qk_norm) gradients.qkv_normed = qkv();
-    gradients.attention_norm = hidden(views);
-    if (config_.post_norms) gradients.proj = hidden(views);
-    gradients.x_mid = hidden(views);
-    gradients.mlp_norm = hidden(views);
-    gradients.fc = views.take(tokens_, config_.mlp_columns(), config_.dtype);
-    if (config_.post_norms) gradients.fc_proj = hidden(views);
-    return gradients;
-}
-
-TransformerStage::ForWeight TransformerStage::weight_views(Views& views) const {
-    const int count = options_.layers.count;
+TransformerStage::ForWeight TransformerStage::weight_views(Views& memory) const {
+    TokenViews views = tokens(memory);
     ForWeight left;
-    for (int i = 0; i < count; ++i) left.gradients.push_back(gradient_views(views));
-    for (int i = 0; i < count; ++i) left.layer_dy.push_back(hidden(views));
-    left.stage_dy = hidden(views);
-    left.stage_dx = hidden(views);
+    for (const DecoderLayer& layer : layers_) {
+        left.layers.push_back(layer.gradient_views(views));
+        left.layer_dy.push_back(views.take(hidden_size_));
+    }
+    left.stage_dy = views.take(hidden_size_);
+    left.stage_dx = views.take(hidden_size_);
     return left;
 }
 
-TransformerStage::Scratch TransformerStage::scratch_views(Views& views) const {
-    // GELU's backward is one product with its activation; a gate needs the product by itself.
-    const int64_t f = config_.gated ? config_.ffn_hidden_size : 0;
-    const int64_t widest = std::max({config_.hidden_size, config_.query_columns(), f});
-    const Tensor rows = views.take(tokens_, widest, config_.dtype);
-    return {.rows = rows, .attention = views.take_bytes(attention_bytes_)};
+Scratch TransformerStage::scratch_views(Views& memory) const {
+    return {.rows = tokens(memory).take(scratch_.columns),
+            .workspace = memory.take_bytes(scratch_.workspace)};
+}
+
+TransformerStage::BackwardMemory TransformerStage::backward_views(Views& memory) const {
+    TokenViews views = tokens(memory);
+    BackwardMemory of{.next = views.take(hidden_size_),
+                      .other = views.take(hidden_size_),
+                      .scratch = scratch_views(memory),
+                      .layers = {}};
+    const Views rest = memory;
+    for (const DecoderLayer& layer : layers_) {
+        Views of_layer = rest;
+        TokenViews layer_views = tokens(of_layer);
+        of.layers.push_back(layer.gradient_views(layer_views));
+        if (of_layer.used() > memory.used()) memory = of_layer;
+    }
+    return of;
 }
 
 StageBytes TransformerStage::bytes() const {
@@ -108,9 +78,7 @@ StageBytes TransformerStage::bytes() const {
     scratch_views(forward);
     bytes.forward_workspace = forward.used();
     Views backward;
-    gradient_views(backward);
-    for (int i = 0; i < 2; ++i) hidden(backward);  // dx of two neighbouring layers
-    scratch_views(backward);
+    backward_views(backward);
     bytes.backward_workspace = backward.used();
     bytes.input_gradient_workspace = forward.used();
     Views for_weight;

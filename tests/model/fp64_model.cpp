@@ -2,303 +2,13 @@
 #include "tests/model/fp64_model.hpp"
 
 #include <cmath>
-#include <numbers>
 #include <utility>
 
 namespace vocabpipe::testing {
 
 namespace {
 
-using Vector = std::vector<double>;
-using Rows = std::vector<Vector>;  ///< [token][feature]
-
-double dot(const double* a, const double* b, size_t count) {
-    double sum = 0;
-    for (size_t i = 0; i < count; ++i) sum += a[i] * b[i];
-    return sum;
-}
-
-/// Adds to a named gradient; absent when only the loss is wanted.
-class GradientSink {
-public:
-    explicit GradientSink(Tensors* into) : into_(into) {}
-    void add(const std::string& name, const Vector& values) {
-        if (into_ == nullptr) return;
-        Vector& sum = (*into_)[name];
-        sum.resize(values.size(), 0.0);
-        for (size_t i = 0; i < values.size(); ++i) sum[i] += values[i];
-    }
-
-private:
-    Tensors* into_;
-};
-
-// --- operators: value and gradient
-// ---------------------------------------------------------------
-
-/// y = w x + b per token; w (out, in); b empty: none.
-Rows linear(const Rows& x, const Vector& w, const Vector& b) {
-    const size_t in = x[0].size();
-    Rows y(x.size(), Vector(w.size() / in));
-    for (size_t n = 0; n < x.size(); ++n) {
-        for (size_t o = 0; o < y[n].size(); ++o) {
-            y[n][o] = (b.empty() ? 0.0 : b[o]) + dot(x[n].data(), &w[o * in], in);
-        }
-    }
-    return y;
-}
-
-Rows linear_gradient(const Rows& dy, const Rows& x, const Vector& w, const std::string& name,
-                     bool bias, GradientSink& sink) {
-    const size_t out = dy[0].size();
-    const size_t in = x[0].size();
-    Rows dx(x.size(), Vector(in, 0.0));
-    Vector dw(out * in, 0.0);
-    Vector db(out, 0.0);
-    for (size_t n = 0; n < x.size(); ++n) {
-        for (size_t o = 0; o < out; ++o) {
-            db[o] += dy[n][o];
-            for (size_t i = 0; i < in; ++i) {
-                dw[o * in + i] += dy[n][o] * x[n][i];
-                dx[n][i] += dy[n][o] * w[o * in + i];
-            }
-        }
-    }
-    sink.add(name + ".weight", dw);
-    if (bias) sink.add(name + ".bias", db);
-    return dx;
-}
-
-Vector normalised(const Vector& x, double epsilon, double& inverse_std) {
-    const auto h = static_cast<double>(x.size());
-    double mean = 0;
-    for (const double v : x) mean += v / h;
-    double variance = 0;
-    for (const double v : x) variance += (v - mean) * (v - mean) / h;
-    inverse_std = 1 / std::sqrt(variance + epsilon);
-    Vector z(x.size());
-    for (size_t i = 0; i < x.size(); ++i) z[i] = (x[i] - mean) * inverse_std;
-    return z;
-}
-
-Rows layer_norm(const Rows& x, const Vector& gamma, const Vector& beta, double epsilon) {
-    Rows y = x;
-    for (Vector& row : y) {
-        double inverse_std = 0;
-        const Vector z = normalised(row, epsilon, inverse_std);
-        for (size_t i = 0; i < row.size(); ++i) row[i] = gamma[i] * z[i] + beta[i];
-    }
-    return y;
-}
-
-Rows layer_norm_gradient(const Rows& dy, const Rows& x, const Vector& gamma, double epsilon,
-                         const std::string& name, GradientSink& sink) {
-    const size_t h = gamma.size();
-    Rows dx(x.size(), Vector(h));
-    Vector dgamma(h, 0.0);
-    Vector dbeta(h, 0.0);
-    for (size_t n = 0; n < x.size(); ++n) {
-        double inverse_std = 0;
-        const Vector z = normalised(x[n], epsilon, inverse_std);
-        Vector dz(h);
-        for (size_t i = 0; i < h; ++i) {
-            dgamma[i] += dy[n][i] * z[i];
-            dbeta[i] += dy[n][i];
-            dz[i] = dy[n][i] * gamma[i];
-        }
-        // z is orthogonal to the ones and has constant length (up to epsilon): remove both parts.
-        double mean = 0;
-        for (const double v : dz) mean += v / static_cast<double>(h);
-        const double along = dot(dz.data(), z.data(), h) / static_cast<double>(h);
-        for (size_t i = 0; i < h; ++i) dx[n][i] = inverse_std * (dz[i] - mean - along * z[i]);
-    }
-    sink.add(name + ".weight", dgamma);
-    sink.add(name + ".bias", dbeta);
-    return dx;
-}
-
-/// RMSNorm of `size` elements from `first` on: y = (gamma + offset) x / rms.
-struct RmsNorm {
-    const Vector& gamma;
-    double offset, epsilon;
-
-    [[nodiscard]] double inverse_rms(const double* x) const {
-        return 1 / std::sqrt(dot(x, x, gamma.size()) / static_cast<double>(gamma.size()) + epsilon);
-    }
-    void forward(double* x) const {
-        const double r = inverse_rms(x);
-        for (size_t i = 0; i < gamma.size(); ++i) x[i] *= (gamma[i] + offset) * r;
-    }
-    /// dy becomes dx.
-    void gradient(double* dy, const double* x, Vector& dgamma) const {
-        const double r = inverse_rms(x);
-        double along = 0;
-        for (size_t i = 0; i < gamma.size(); ++i) {
-            dgamma[i] += dy[i] * x[i] * r;
-            dy[i] *= gamma[i] + offset;
-            along += dy[i] * x[i] * r / static_cast<double>(gamma.size());
-        }
-        for (size_t i = 0; i < gamma.size(); ++i) dy[i] = r * (dy[i] - along * x[i] * r);
-    }
-};
-
-/// An activation and its derivative.
-std::pair<double, double> activate(kernels::Activation kind, double x) {
-    if (kind == kernels::Activation::silu) {
-        const double s = 1 / (1 + std::exp(-x));
-        return {x * s, s + x * s * (1 - s)};
-    }
-    const double root = std::sqrt(2 / std::numbers::pi);
-    const double t = std::tanh(root * (x + 0.044715 * x * x * x));
-    return {x / 2 * (1 + t), (1 + t) / 2 + x / 2 * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x)};
-}
-
-/// The MLP's middle: activation(x), or activation(gate) * up of rows gate | up.
-Rows activated(const ModelConfig& config, const Rows& x) {
-    const auto f = static_cast<size_t>(config.ffn_hidden_size);
-    Rows y(x.size(), Vector(f));
-    for (size_t n = 0; n < x.size(); ++n) {
-        for (size_t i = 0; i < f; ++i) {
-            y[n][i] = activate(config.activation, x[n][i]).first * (config.gated ? x[n][f + i] : 1);
-        }
-    }
-    return y;
-}
-
-Rows activated_gradient(const ModelConfig& config, const Rows& dy, const Rows& x) {
-    const auto f = static_cast<size_t>(config.ffn_hidden_size);
-    Rows dx = x;
-    for (size_t n = 0; n < x.size(); ++n) {
-        for (size_t i = 0; i < f; ++i) {
-            const auto [value, slope] = activate(config.activation, x[n][i]);
-            dx[n][i] = dy[n][i] * slope * (config.gated ? x[n][f + i] : 1);
-            if (config.gated) dx[n][f + i] = dy[n][i] * value;
-        }
-    }
-    return dx;
-}
-
-/// Causal attention of one microbatch. qkv: columns q | k | v, the heads side by side in each.
-struct Attention {
-    size_t sequences, length, heads, kv_heads, size;  ///< size: of a head
-    double scale, softcap;
-    size_t window = 0;                            ///< 0: none
-    std::span<const int32_t> first_visible = {};  ///< of all tokens, or none
-
-    [[nodiscard]] size_t query_column(size_t head) const { return head * size; }
-    [[nodiscard]] size_t key_column(size_t head) const {
-        return heads * size + head / (heads / kv_heads) * size;
-    }
-    [[nodiscard]] size_t value_column(size_t head) const {
-        return key_column(head) + kv_heads * size;
-    }
-    [[nodiscard]] bool sees(size_t first, size_t i, size_t j) const {
-        const bool of_document =
-            first_visible.empty() || j >= static_cast<size_t>(first_visible[first + i]);
-        return j <= i && (window == 0 || i - j < window) && of_document;
-    }
-    [[nodiscard]] double score(const Rows& qkv, size_t first, size_t i, size_t j,
-                               size_t head) const {
-        const double plain = scale * dot(&qkv[first + i][query_column(head)],
-                                         &qkv[first + j][key_column(head)], size);
-        return softcap > 0 ? softcap * std::tanh(plain / softcap) : plain;
-    }
-    /// Attention weights of query token i (index within the sequence) over keys 0..i.
-    [[nodiscard]] Vector weights(const Rows& qkv, size_t first, size_t i, size_t head) const {
-        Vector p(i + 1, 0.0);
-        double sum = 0;
-        for (size_t j = 0; j <= i; ++j) {
-            if (sees(first, i, j)) p[j] = std::exp(score(qkv, first, i, j, head));
-            sum += p[j];
-        }
-        for (double& v : p) v /= sum;
-        return p;
-    }
-
-    [[nodiscard]] Rows forward(const Rows& qkv) const {
-        Rows out(qkv.size(), Vector(heads * size, 0.0));
-        each([&](size_t first, size_t i, size_t head) {
-            const Vector p = weights(qkv, first, i, head);
-            for (size_t j = 0; j <= i; ++j) {
-                for (size_t d = 0; d < size; ++d) {
-                    out[first + i][head * size + d] +=
-                        p[j] * qkv[first + j][value_column(head) + d];
-                }
-            }
-        });
-        return out;
-    }
-
-    [[nodiscard]] Rows gradient(const Rows& dout, const Rows& qkv) const {
-        Rows dqkv(qkv.size(), Vector(qkv[0].size(), 0.0));
-        each([&](size_t first, size_t i, size_t head) {
-            const size_t q = query_column(head);
-            const size_t k = key_column(head);
-            const size_t v = value_column(head);
-            const Vector p = weights(qkv, first, i, head);
-            const double* d = &dout[first + i][head * size];
-            Vector dp(i + 1);
-            double mean = 0;
-            for (size_t j = 0; j <= i; ++j) {
-                dp[j] = dot(d, &qkv[first + j][v], size);
-                mean += p[j] * dp[j];
-            }
-            for (size_t j = 0; j <= i; ++j) {
-                double ds = p[j] * (dp[j] - mean) * scale;
-                if (softcap > 0) {
-                    const double t = score(qkv, first, i, j, head) / softcap;
-                    ds *= 1 - t * t;
-                }
-                for (size_t c = 0; c < size; ++c) {
-                    dqkv[first + j][v + c] += p[j] * d[c];
-                    dqkv[first + i][q + c] += ds * qkv[first + j][k + c];
-                    dqkv[first + j][k + c] += ds * qkv[first + i][q + c];
-                }
-            }
-        });
-        return dqkv;
-    }
-
-    /// Rotates the heads of q and k by their positions; direction -1: back.
-    void rotate(Rows& qkv, double theta, double direction) const {
-        const size_t half = size / 2;
-        for (size_t n = 0; n < qkv.size(); ++n) {
-            for (size_t head = 0; head < heads + kv_heads; ++head) {
-                for (size_t i = 0; i < half; ++i) {
-                    const double angle =
-                        direction * static_cast<double>(n % length) *
-                        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(size));
-                    double& low = qkv[n][head * size + i];
-                    double& high = qkv[n][head * size + half + i];
-                    const double a = low;
-                    low = a * std::cos(angle) - high * std::sin(angle);
-                    high = high * std::cos(angle) + a * std::sin(angle);
-                }
-            }
-        }
-    }
-
-private:
-    template <typename Body>
-    void each(Body&& body) const {
-        for (size_t s = 0; s < sequences; ++s) {
-            for (size_t i = 0; i < length; ++i) {
-                for (size_t head = 0; head < heads; ++head) body(s * length, i, head);
-            }
-        }
-    }
-};
-
-Rows sum(const Rows& a, const Rows& b) {
-    Rows out = a;
-    for (size_t n = 0; n < a.size(); ++n) {
-        for (size_t i = 0; i < a[n].size(); ++i) out[n][i] += b[n][i];
-    }
-    return out;
-}
-
-// --- the model
-// -----------------------------------------------------------------------------------
+using namespace fp64;
 
 struct LayerTrace {
     Rows x, norm1, qkv_before, qkv, attention, proj, middle, norm2, fc, activated, fc_proj;
@@ -404,6 +114,8 @@ private:
                 .first_visible = first_visible_};
     }
 
+    [[nodiscard]] MlpActivation activation() const { return {config_.activation, config_.gated}; }
+
     // --- linear layers and norms by name
 
     [[nodiscard]] Rows linear_of(const Rows& x, const std::string& name, bool bias) const {
@@ -465,7 +177,7 @@ private:
         t.middle = sum(x, config_.post_norms ? norm(t.proj, name + names_.post1) : t.proj);
         t.norm2 = norm(t.middle, name + names_.norm2);
         t.fc = linear_of(t.norm2, name + names_.fc, config_.mlp_bias);
-        t.activated = activated(config_, t.fc);
+        t.activated = activation().forward(t.fc);
         t.fc_proj = linear_of(t.activated, name + names_.fc_proj, config_.mlp_bias);
         Rows out =
             sum(t.middle, config_.post_norms ? norm(t.fc_proj, name + names_.post2) : t.fc_proj);
@@ -478,7 +190,7 @@ private:
         const Attention of = attention(layer);
         Rows d = config_.post_norms ? norm_gradient(dy, t.fc_proj, name + names_.post2) : dy;
         d = linear_gradient_of(d, t.activated, name + names_.fc_proj, config_.mlp_bias);
-        d = activated_gradient(config_, d, t.fc);
+        d = activation().gradient(d, t.fc);
         d = linear_gradient_of(d, t.norm2, name + names_.fc, config_.mlp_bias);
         const Rows dmiddle = sum(dy, norm_gradient(d, t.middle, name + names_.norm2));
         d = config_.post_norms ? norm_gradient(dmiddle, t.proj, name + names_.post1) : dmiddle;

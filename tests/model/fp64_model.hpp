@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
-#include <string>
 #include <vector>
 
+#include "tests/model/fp64_operators.hpp"
 #include "tests/support/single_rank_oracle.hpp"
 #include "vocabpipe/model_config.hpp"
 
 namespace vocabpipe::testing {
-
-/// Logical tensors by name, whole, row-major.
-using Tensors = std::map<std::string, std::vector<double>>;
 
 /// A training step of a model in double: what the single-rank oracle is checked against. Written
 /// from the definitions of GPT-2, Llama, Qwen and Gemma 2 in plain loops, one token after the

@@ -94,7 +94,7 @@ TEST(RecomputationBytes, AreWhatTheGranularitySays) {
                                  .sequences = 1,
                                  .threads = 1,
                                  .recompute = granularity},
-                                kernels::host::operators(), {}, {})
+                                kernels::host::operators(), {}, nullptr)
             .bytes();
     };
     const int64_t norms = 2 * (6 * 16 * 4 + 64);  // outputs, and statistics in one line each

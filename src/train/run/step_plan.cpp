@@ -4,6 +4,7 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/flop_costs.hpp"
 #include "vocabpipe/make_order.hpp"
+#include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 

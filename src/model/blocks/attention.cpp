@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/attention.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+LinearOptions qkv_options(const AttentionOptions& options) {
+    const int64_t q = options.shape.query_columns();
+    const int64_t kv = options.shape.kv_columns();
+    return {.files = options.qkv,
+            .out = {q, kv, kv},
+            .in = options.hidden_size,
+            .bias = options.qkv_bias,
+            .init_std = options.qkv_init_std};
+}
+
+LinearOptions proj_options(const AttentionOptions& options) {
+    return {.files = options.proj,
+            .out = {options.hidden_size},
+            .in = options.shape.query_columns(),
+            .bias = options.proj_bias,
+            .init_std = options.proj_init_std};
+}
+
+/// Mean over the queries of a sequence of the keys that one sees.
+double mean_keys(int64_t seq_length, int64_t window) {
+    const auto s = static_cast<double>(seq_length);
+    const auto w = static_cast<double>(window);
+    return w > 0 && w < s ? w - w * w / (2 * s) : s / 2;
+}
+
+}  // namespace
+
+Attention::Attention(const AttentionOptions& options, ParameterSource& parameters)
+    : options_(options),
+      qkv_(qkv_options(options), parameters),
+      qk_norm_(options.qk_norm ? std::optional<QkNorm>(std::in_place, *options.qk_norm,
+                                                       options.shape.head_size, parameters)
+                               : std::nullopt),
+      proj_(proj_options(options), parameters) {}
+
+kernels::AttentionShape Attention::shape(int64_t sequences, int64_t seq_length) const {
+    kernels::AttentionShape of = options_.shape;
+    of.sequences = sequences;
+    of.seq_length = seq_length;
+    return of;
+}
+
+Attention::Saved Attention::saved_views(SavedViews& views) const {
+    const kernels::AttentionShape& of = options_.shape;
+    Saved saved;
+    if (qk_norm_) saved.qk_norm = qk_norm_->saved_views(of, views);
+    saved.qkv = (qk_norm_ ? views.cheap : views.costly).take(of.qkv_columns());
+    saved.log_sum_exp = views.costly.statistics(of.heads);
+    saved.heads = views.costly.take(of.query_columns());
+    return saved;
+}
+
+Attention::Gradients Attention::gradient_views(TokenViews& views) const {
+    Gradients gradients{.qkv = views.take(options_.shape.qkv_columns()), .normed = {}};
+    if (qk_norm_) gradients.normed = views.take(options_.shape.qkv_columns());
+    return gradients;
+}
+
+ScratchSize Attention::scratch(const ScratchFor& use) const {
+    const int64_t workspace = use.operators.attention_workspace_bytes(
+        shape(use.sequences, use.seq_length), use.dtype, use.threads);
+    return ScratchSize{.columns = options_.shape.query_columns(), .workspace = workspace}.or_larger(
+        proj_.scratch());
+}
+
+void Attention::finish_qkv(const StagePass& pass, const Saved& saved) const {
+    if (qk_norm_) qk_norm_->forward(pass, shape(pass), saved.qk_norm, saved.qkv);
+    if (options_.rope) {
+        pass.op().rotary_forward(pass.ctx, pass.rotary->of(*options_.rope), shape(pass), saved.qkv);
+    }
+}
+
+void Attention::forward(const StagePass& pass, ConstTensor x, const Saved& saved,
+                        ConstTensor residual, Tensor out) const {
+    qkv_.forward(pass, x, qk_norm_ ? saved.qk_norm.before : saved.qkv);
+    finish_qkv(pass, saved);
+    pass.op().causal_attention_forward(pass.ctx, saved.qkv, shape(pass),
+                                       pass.microbatch.first_visible, saved.heads,
+                                       saved.log_sum_exp, pass.scratch.workspace);
+    proj_.forward_onto(pass, saved.heads, residual, out);
+}
+
+void Attention::recompute(const StagePass& pass, const Saved& saved) const {
+    if (qk_norm_) finish_qkv(pass, saved);
+}
+
+void Attention::backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
+                               const Gradients& gradients, Tensor dx) const {
+    const kernels::Operators& op = pass.op();
+    const Tensor dheads = pass.scratch.columns(options_.shape.query_columns());
+    proj_.backward_input(pass, dy, dheads);
+    const Tensor dqkv = qk_norm_ ? gradients.normed : gradients.qkv;
+    op.causal_attention_backward(pass.ctx, dheads, saved.qkv, saved.heads, saved.log_sum_exp,
+                                 shape(pass), pass.microbatch.first_visible, dqkv,
+                                 pass.scratch.workspace);
+    if (options_.rope) {
+        op.rotary_backward(pass.ctx, pass.rotary->of(*options_.rope), shape(pass), dqkv);
+    }
+    if (qk_norm_) {
+        qk_norm_->backward_input(pass, shape(pass), dqkv, saved.qk_norm, gradients.qkv);
+    }
+    qkv_.backward_input(pass, gradients.qkv, dx);
+}
+
+void Attention::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
+                                const Saved& saved, const Gradients& gradients) const {
+    proj_.backward_weight(pass, dy, saved.heads);
+    if (qk_norm_) qk_norm_->backward_weight(pass, shape(pass), gradients.normed, saved.qk_norm);
+    qkv_.backward_weight(pass, gradients.qkv, x);
+}
+
+double Attention::flops(int64_t seq_length) const {
+    const auto q = static_cast<double>(options_.shape.query_columns());
+    return qkv_.flops() + proj_.flops() + 4 * q * mean_keys(seq_length, options_.shape.window);
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/attention_shape.hpp"
+#include "src/model/blocks/linear.hpp"
+#include "src/model/blocks/qk_norm.hpp"
+#include "src/model/blocks/stage_pass.hpp"
+#include "src/model/blocks/token_views.hpp"
+#include "vocabpipe/rope.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace vocabpipe {
+
+struct AttentionOptions {
+    LinearFiles qkv, proj;
+    int64_t hidden_size = 0;
+    kernels::AttentionShape shape;  ///< its sequences and seq_length are the microbatch's
+    bool qkv_bias = false;
+    bool proj_bias = false;
+    float qkv_init_std = 0;
+    float proj_init_std = 0;
+    std::optional<QkNormOptions> qk_norm;  ///< before the rotary positions
+    std::optional<Rope> rope;              ///< none: positions are not attention's business
+};
+
+/// Causal self-attention with its projections, (N, h) to (N, h): q | k | v of x, then norms and
+/// rotary positions of q and k where the model has them, then the heads, then `proj`.
+class Attention {
+public:
+    using Options = AttentionOptions;
+    /// What F leaves. Tensors that a model lacks are empty.
+    struct Saved {
+        QkNorm::Saved qk_norm;
+        Tensor qkv;              ///< (N, qkv_columns) what the heads read
+        Statistics log_sum_exp;  ///< (N, heads)
+        Tensor heads;            ///< (N, query_columns) what they make
+    };
+    /// What I leaves for W.
+    struct Gradients {
+        Tensor qkv;     ///< (N, qkv_columns) of the product
+        Tensor normed;  ///< (N, qkv_columns) after the norms of q and k, where there are any
+    };
+
+    Attention(const AttentionOptions& options, ParameterSource& parameters);
+
+    [[nodiscard]] Saved saved_views(SavedViews& views) const;
+    [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
+    [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
+
+    /// out = residual + attention(x), without residual if that is empty. An empty `out` is not
+    /// computed.
+    void forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
+                 Tensor out) const;
+    /// Makes the cheap tensors of `saved` again from the costly ones.
+    void recompute(const StagePass& pass, const Saved& saved) const;
+    /// dy: of attention(x); dx: of x.
+    void backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
+                        const Gradients& gradients, Tensor dx) const;
+    void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
+                         const Gradients& gradients) const;
+
+    /// Of a forward, per token: matrix products, the scores counted for the keys that a query sees.
+    [[nodiscard]] double flops(int64_t seq_length) const;
+    /// Elements that recompute() reads and writes, per token; norms of q and k are not counted.
+    [[nodiscard]] int64_t recompute_traffic() const { return 0; }
+
+private:
+    [[nodiscard]] kernels::AttentionShape shape(int64_t sequences, int64_t seq_length) const;
+    [[nodiscard]] kernels::AttentionShape shape(const StagePass& pass) const {
+        return shape(pass.microbatch.sequences, pass.microbatch.seq_length);
+    }
+    /// Norms and positions of q and k: from the product to what the heads read.
+    void finish_qkv(const StagePass& pass, const Saved& saved) const;
+
+    AttentionOptions options_;
+    Linear qkv_;
+    std::optional<QkNorm> qk_norm_;
+    Linear proj_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/blocks/sublayer.hpp"
+
+#include <cstdint>
+
+namespace vocabpipe {
+
+struct DecoderLayerOptions {
+    SublayerOptions<AttentionOptions> attention;
+    SublayerOptions<MlpOptions> mlp;
+};
+
+/// Attention, then an MLP, each added to the residual stream:
+///     middle = x + attention(x),  out = middle + mlp(middle),
+/// with the norms of Sublayer.
+/// Saved per layer with its input, in elements of the run's type per token: 4 h (6 h with post
+/// norms), q k v (twice with norms of q and k), the heads' output, the MLP's two or three f, so 16
+/// h for GPT-2's f = 4 h; plus fp32 row statistics; nothing of [s, s].
+class DecoderLayer {
+public:
+    /// What F leaves, besides the layer's input.
+    struct Saved {
+        Sublayer<Attention>::Saved attention;
+        Tensor middle;  ///< (N, h)
+        Sublayer<Mlp>::Saved mlp;
+    };
+    /// What I leaves for W, besides the gradient of the layer's output.
+    struct Gradients {
+        Sublayer<Attention>::Gradients attention;
+        Tensor middle;  ///< (N, h)
+        Sublayer<Mlp>::Gradients mlp;
+    };
+
+    DecoderLayer(const DecoderLayerOptions& options, ParameterSource& parameters);
+
+    [[nodiscard]] Saved saved_views(SavedViews& views) const;
+    [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
+    [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
+
+    /// x, out (N, h). An empty `out` is not computed.
+    void forward(const StagePass& pass, ConstTensor x, const Saved& saved, Tensor out) const;
+    /// Makes the cheap tensors of `saved` again.
+    void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
+    /// dy, dx (N, h): gradients of `out` and of x.
+    void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
+                        const Gradients& gradients, Tensor dx) const;
+    void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
+                         const Gradients& gradients) const;
+
+    /// Of a forward, per token: matrix products only (docs/performance.md).
+    [[nodiscard]] double flops(int64_t seq_length) const;
+    /// Elements that recompute() reads and writes, per token.
+    [[nodiscard]] int64_t recompute_traffic() const;
+
+private:
+    int64_t hidden_size_;
+    Sublayer<Attention> attention_;
+    Sublayer<Mlp> mlp_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/layer_options.hpp"
+
+#include "kernels/bf16.hpp"
+#include "src/model/parameters.hpp"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+/// With the whole names of the parts of one layer.
+TensorNames layer_names(const ModelConfig& config, int layer) {
+    TensorNames names = tensor_names(config);
+    const std::string prefix = names.layers + std::to_string(layer) + ".";
+    for (std::string* name : {&names.attention_norm, &names.qkv, &names.proj,
+                              &names.post_attention_norm, &names.mlp_norm, &names.fc,
+                              &names.fc_proj, &names.post_mlp_norm, &names.q_norm, &names.k_norm}) {
+        *name = prefix + *name;
+    }
+    for (std::string& name : names.qkv_parts) name = prefix + name;
+    for (std::string& name : names.fc_parts) name = prefix + name;
+    return names;
+}
+
+NormOptions norm_options(const ModelConfig& config, std::string name) {
+    return {.name = std::move(name),
+            .kind = config.normalization,
+            .size = config.hidden_size,
+            .epsilon = config.norm_epsilon,
+            .weight_offset = config.norm_weight_offset};
+}
+
+/// GPT-2 scales the projections into the residual stream by 1/sqrt(2 L).
+float init_std_into_residual(const ModelConfig& config) {
+    return config.init_std / std::sqrt(2.0F * static_cast<float>(config.num_layers));
+}
+
+}  // namespace
+
+std::optional<Rope> rope_of_layer(const ModelConfig& config, int /*layer*/) {
+    if (config.learned_positions) return std::nullopt;
+    return config.rope;
+}
+
+AttentionOptions attention_options(const ModelConfig& config, int layer) {
+    const TensorNames names = layer_names(config, layer);
+    AttentionOptions options{
+        .qkv = {.name = names.qkv, .parts = names.qkv_parts, .transposed = names.transposed},
+        .proj = {.name = names.proj, .transposed = names.transposed},
+        .hidden_size = config.hidden_size,
+        .shape = {.heads = config.num_attention_heads,
+                  .head_size = config.head_size(),
+                  .kv_heads = config.kv_heads(),
+                  .scale = config.attention_scale,
+                  .softcap = config.attention_softcap,
+                  .window = config.window(layer)},
+        .qkv_bias = config.qkv_bias,
+        .proj_bias = config.attention_output_bias,
+        .qkv_init_std = config.init_std,
+        .proj_init_std = init_std_into_residual(config),
+        .rope = rope_of_layer(config, layer)};
+    if (config.qk_norm) {
+        options.qk_norm = {.q_name = names.q_norm,
+                           .k_name = names.k_norm,
+                           .rms_norm = {.epsilon = config.norm_epsilon,
+                                        .weight_offset = config.norm_weight_offset}};
+    }
+    return options;
+}
+
+MlpOptions mlp_options(const ModelConfig& config, int layer) {
+    const TensorNames names = layer_names(config, layer);
+    MlpOptions options{.fc = {.name = names.fc, .transposed = names.transposed},
+                       .fc_proj = {.name = names.fc_proj, .transposed = names.transposed},
+                       .hidden_size = config.hidden_size,
+                       .ffn_hidden_size = config.ffn_hidden_size,
+                       .gated = config.gated,
+                       .activation = config.activation,
+                       .bias = config.mlp_bias,
+                       .fc_init_std = config.init_std,
+                       .proj_init_std = init_std_into_residual(config)};
+    if (config.gated) options.fc.parts = names.fc_parts;
+    return options;
+}
+
+DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer) {
+    const TensorNames names = layer_names(config, layer);
+    DecoderLayerOptions options;
+    options.attention = {.norm = norm_options(config, names.attention_norm),
+                         .block = attention_options(config, layer)};
+    options.mlp = {.norm = norm_options(config, names.mlp_norm),
+                   .block = mlp_options(config, layer)};
+    if (config.post_norms) {
+        options.attention.post_norm = norm_options(config, names.post_attention_norm);
+        options.mlp.post_norm = norm_options(config, names.post_mlp_norm);
+    }
+    return options;
+}
+
+EmbeddedTokensOptions embedded_tokens_options(const ModelConfig& config) {
+    // Rounded as Gemma's own code rounds it.
+    EmbeddedTokensOptions options{
+        .scale = config.dtype == DType::bf16
+                     ? kernels::to_float(kernels::to_bf16(config.embedding_scale))
+                     : config.embedding_scale};
+    if (config.learned_positions) {
+        options.positions = {.name = tensor_names(config).positions,
+                             .positions = config.max_position_embeddings,
+                             .hidden_size = config.hidden_size,
+                             .init_std = config.init_std};
+    }
+    return options;
+}
+
+NormOptions final_norm_options(const ModelConfig& config) {
+    return norm_options(config, tensor_names(config).final_norm);
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a model's configuration to the options of its blocks: the only place that says which layer
+// has what.
+#pragma once
+
+#include "src/model/blocks/decoder_layer.hpp"
+#include "src/model/blocks/embedded_tokens.hpp"
+#include "vocabpipe/model_config.hpp"
+
+#include <optional>
+
+namespace vocabpipe {
+
+/// Rotary positions of a layer; none with learned positions.
+[[nodiscard]] std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer);
+
+// `layer`: of the model, from 0.
+
+[[nodiscard]] AttentionOptions attention_options(const ModelConfig& config, int layer);
+[[nodiscard]] MlpOptions mlp_options(const ModelConfig& config, int layer);
+[[nodiscard]] DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer);
+
+[[nodiscard]] EmbeddedTokensOptions embedded_tokens_options(const ModelConfig& config);
+[[nodiscard]] NormOptions final_norm_options(const ModelConfig& config);
+
+}  // namespace vocabpipe

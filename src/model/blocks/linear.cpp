@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/linear.hpp"
+
+#include <numeric>
+
+namespace vocabpipe {
+
+namespace {
+
+std::vector<FilePart> file_parts(const LinearOptions& options, const char* suffix) {
+    std::vector<FilePart> parts;
+    for (size_t i = 0; i < options.files.parts.size(); ++i) {
+        parts.push_back({.name = options.files.parts[i] + suffix, .count = options.out[i]});
+    }
+    return parts;
+}
+
+}  // namespace
+
+Linear::Linear(const LinearOptions& options, ParameterSource& parameters)
+    : in_(options.in),
+      out_(std::reduce(options.out.begin(), options.out.end())),
+      weight_(parameters.next({.name = options.files.name + ".weight",
+                               .rows = out_,
+                               .cols = in_,
+                               .init_std = options.init_std,
+                               .weight_decay = true,
+                               .transposed_in_files = options.files.transposed,
+                               .parts = file_parts(options, ".weight")})),
+      bias_(options.bias ? parameters.next({.name = options.files.name + ".bias",
+                                            .rows = 1,
+                                            .cols = out_,
+                                            .parts = file_parts(options, ".bias")})
+                         : nullptr) {}
+
+ConstTensor Linear::bias() const {
+    return bias_ != nullptr ? ConstTensor(bias_->weight) : ConstTensor();
+}
+
+void Linear::forward(const StagePass& pass, ConstTensor x, Tensor y) const {
+    pass.op().linear_forward(pass.ctx, x, weight_->weight, bias(), y);
+}
+
+void Linear::forward_onto(const StagePass& pass, ConstTensor x, ConstTensor residual,
+                          Tensor y) const {
+    if (!y) return;
+    if (residual) {
+        pass.op().linear_add_forward(pass.ctx, x, weight_->weight, bias(), residual,
+                                     pass.scratch.columns(out_), y);
+    } else {
+        forward(pass, x, y);
+    }
+}
+
+void Linear::forward_gelu(const StagePass& pass, ConstTensor x, Tensor before, Tensor y) const {
+    pass.op().linear_gelu_forward(pass.ctx, x, weight_->weight, bias(), before, y);
+}
+
+void Linear::backward_input(const StagePass& pass, ConstTensor dy, Tensor dx) const {
+    pass.op().linear_backward_input(pass.ctx, dy, weight_->weight, dx);
+}
+
+void Linear::backward_input_gelu(const StagePass& pass, ConstTensor dy, ConstTensor before,
+                                 Tensor dx) const {
+    pass.op().linear_gelu_backward_input(pass.ctx, dy, weight_->weight, before, dx);
+}
+
+void Linear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const {
+    pass.op().linear_backward_weight(pass.ctx, dy, x, weight_->gradient,
+                                     bias_ != nullptr ? bias_->gradient : Tensor(),
+                                     pass.weight_gradients.accumulate);
+}
+
+}  // namespace vocabpipe

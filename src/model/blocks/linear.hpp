@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/blocks/stage_pass.hpp"
+#include "src/model/parameter_source.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// How files hold a linear layer.
+struct LinearFiles {
+    std::string name;                     ///< without ".weight" and ".bias"
+    std::vector<std::string> parts = {};  ///< the tensors that files split it into; empty: one
+    bool transposed = false;              ///< files keep [in, out] (GPT-2's Conv1D)
+};
+
+struct LinearOptions {
+    LinearFiles files;
+    /// Rows of the weight, in as many ranges as the product has results side by side: q, k, v.
+    std::vector<int64_t> out;
+    int64_t in = 0;
+    bool bias = false;
+    float init_std = 0;
+};
+
+/// y = x w^T + b.  w (out, in), x (N, in), y (N, out).
+class Linear {
+public:
+    Linear(const LinearOptions& options, ParameterSource& parameters);
+
+    void forward(const StagePass& pass, ConstTensor x, Tensor y) const;
+    /// y = residual + x w^T + b, without residual if that is empty. residual (N, out) may alias y.
+    /// An empty y is not computed.
+    void forward_onto(const StagePass& pass, ConstTensor x, ConstTensor residual, Tensor y) const;
+    /// before = x w^T + b, y = gelu(before), or gelu of the sum before it was rounded.
+    void forward_gelu(const StagePass& pass, ConstTensor x, Tensor before, Tensor y) const;
+    /// dx = dy w.
+    void backward_input(const StagePass& pass, ConstTensor dy, Tensor dx) const;
+    /// dx = gelu'(before) * (dy w).
+    void backward_input_gelu(const StagePass& pass, ConstTensor dy, ConstTensor before,
+                             Tensor dx) const;
+    void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const;
+
+    /// Of forward_onto().
+    [[nodiscard]] ScratchSize scratch() const { return {.columns = out_}; }
+    /// Of a forward, per token.
+    [[nodiscard]] double flops() const {
+        return 2 * static_cast<double>(in_) * static_cast<double>(out_);
+    }
+
+private:
+    [[nodiscard]] ConstTensor bias() const;
+
+    int64_t in_;
+    int64_t out_;
+    Parameter* weight_;
+    Parameter* bias_;  ///< null: none
+};
+
+}  // namespace vocabpipe

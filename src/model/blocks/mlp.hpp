@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/blocks/linear.hpp"
+#include "src/model/blocks/stage_pass.hpp"
+#include "src/model/blocks/token_views.hpp"
+#include "vocabpipe/activation.hpp"
+
+#include <cstdint>
+
+namespace vocabpipe {
+
+struct MlpOptions {
+    LinearFiles fc, fc_proj;
+    int64_t hidden_size = 0;      ///< h
+    int64_t ffn_hidden_size = 0;  ///< f
+    bool gated = false;           ///< activation(gate) * up instead of gelu(up)
+    kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< of a gate
+    bool bias = false;                                                ///< of both products
+    float fc_init_std = 0;
+    float proj_init_std = 0;
+};
+
+/// The feed-forward part of a layer, (N, h) to (N, h).
+class Mlp {
+public:
+    using Options = MlpOptions;
+    /// What F leaves.
+    struct Saved {
+        Tensor fc;   ///< (N, 2 f) gate | up, or (N, f) up: before the activation
+        Tensor act;  ///< (N, f)
+    };
+    /// What I leaves for W.
+    struct Gradients {
+        Tensor fc;  ///< as Saved::fc
+    };
+
+    Mlp(const MlpOptions& options, ParameterSource& parameters);
+
+    [[nodiscard]] Saved saved_views(SavedViews& views) const;
+    [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
+    [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
+
+    /// out = residual + mlp(x), without residual if that is empty. An empty `out` is not computed.
+    void forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
+                 Tensor out) const;
+    /// Makes the cheap tensors of `saved` again from the costly ones.
+    void recompute(const StagePass& pass, const Saved& saved) const;
+    /// dy: of mlp(x); dx: of x.
+    void backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
+                        const Gradients& gradients, Tensor dx) const;
+    void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
+                         const Gradients& gradients) const;
+
+    /// Of a forward, per token.
+    [[nodiscard]] double flops(int64_t /*seq_length*/) const {
+        return fc_.flops() + fc_proj_.flops();
+    }
+    /// Elements that recompute() reads and writes, per token.
+    [[nodiscard]] int64_t recompute_traffic() const {
+        return fc_columns() + options_.ffn_hidden_size;
+    }
+
+private:
+    [[nodiscard]] int64_t fc_columns() const {
+        return (options_.gated ? 2 : 1) * options_.ffn_hidden_size;
+    }
+    void activate(const StagePass& pass, const Saved& saved) const;
+
+    MlpOptions options_;
+    Linear fc_;
+    Linear fc_proj_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/blocks/stage_pass.hpp"
+#include "src/model/blocks/token_views.hpp"
+#include "src/model/parameter_source.hpp"
+#include "vocabpipe/model_config.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace vocabpipe {
+
+struct NormOptions {
+    std::string name;  ///< without ".weight" and ".bias"
+    Normalization kind = Normalization::rms_norm;
+    int64_t size = 0;         ///< h
+    float epsilon = 0;        ///< added to the variance, or to the mean square
+    float weight_offset = 0;  ///< of RMSNorm; 1: files keep gamma - 1 (Gemma)
+};
+
+/// LayerNorm or RMSNorm of every row, y = residual + norm(x).  x, y (N, h).
+class Norm {
+public:
+    Norm(const NormOptions& options, ParameterSource& parameters);
+
+    /// What the backward reads besides x.
+    [[nodiscard]] Statistics statistics_view(TokenViews& views) const;
+
+    /// residual (N, h) or empty; y does not alias it.
+    void forward(const StagePass& pass, ConstTensor x, ConstTensor residual, Tensor y,
+                 Statistics statistics) const;
+    /// dx = residual + the gradient of x; residual (N, h) or empty may alias dx. In a whole
+    /// backward the gradients of the parameters as well.
+    void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, Statistics statistics,
+                        ConstTensor residual, Tensor dx) const;
+    /// Nothing in a whole backward.
+    void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
+                         Statistics statistics) const;
+
+    /// Elements that a forward reads and writes, per token.
+    [[nodiscard]] int64_t forward_traffic() const { return 2 * options_.size; }
+
+private:
+    [[nodiscard]] kernels::RmsNormOptions rms_norm() const {
+        return {.epsilon = options_.epsilon, .weight_offset = options_.weight_offset};
+    }
+
+    NormOptions options_;
+    Parameter* weight_;
+    Parameter* bias_;  ///< null: RMSNorm has none
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/operators.hpp"
+#include "src/model/rotary_tables.hpp"
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/modules.hpp"
+#include "vocabpipe/recompute.hpp"
+#include "vocabpipe/tensor.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace vocabpipe {
+
+/// Memory that blocks use in turn, each for the time of an operator or two.
+struct Scratch {
+    Tensor rows;      ///< (N, ScratchSize::columns)
+    Bytes workspace;  ///< ScratchSize::workspace
+
+    /// (N, cols), dense.
+    [[nodiscard]] Tensor columns(int64_t cols) const {
+        return {rows.data, rows.rows, cols, rows.dtype};
+    }
+};
+
+/// What a block asks of Scratch.
+struct ScratchSize {
+    int64_t columns = 0;
+    int64_t workspace = 0;  ///< bytes
+
+    /// Enough for both.
+    [[nodiscard]] ScratchSize or_larger(const ScratchSize& other) const {
+        return {.columns = std::max(columns, other.columns),
+                .workspace = std::max(workspace, other.workspace)};
+    }
+};
+
+/// What decides how large the scratch of a microbatch is.
+struct ScratchFor {
+    const kernels::Operators& operators;
+    int64_t sequences = 1;
+    int64_t seq_length = 1;
+    DType dtype = DType::fp32;
+    int threads = 1;  ///< of the host's operators
+};
+
+/// How a backward makes the gradients of weights.
+struct WeightGradients {
+    bool accumulate = false;  ///< adds to what is there
+    /// A whole backward: norms make theirs in backward_input(), which reads the same tensors, and
+    /// leave nothing to backward_weight().
+    bool of_norms_with_input = false;
+};
+
+/// One pass of a stage over one microbatch, as its blocks see it.
+struct StagePass {
+    Context& ctx;
+    const Microbatch& microbatch;
+    const RotaryTables* rotary = nullptr;  ///< null where no layer has rotary positions
+    Recompute recompute = Recompute::none;
+    Scratch scratch = {};
+    WeightGradients weight_gradients = {};
+
+    [[nodiscard]] const kernels::Operators& op() const { return ctx.operators(); }
+};
+
+}  // namespace vocabpipe

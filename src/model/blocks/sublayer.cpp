@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/sublayer.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+std::optional<Norm> norm_if(const std::optional<NormOptions>& options,
+                            ParameterSource& parameters) {
+    if (!options) return std::nullopt;
+    return Norm(*options, parameters);
+}
+
+}  // namespace
+
+template <class Block>
+Sublayer<Block>::Sublayer(const SublayerOptions<typename Block::Options>& options,
+                          ParameterSource& parameters)
+    : hidden_size_(options.block.hidden_size),
+      norm_(norm_if(options.norm, parameters)),
+      block_(options.block, parameters),
+      post_norm_(norm_if(options.post_norm, parameters)) {}
+
+template <class Block>
+typename Sublayer<Block>::Saved Sublayer<Block>::saved_views(SavedViews& views) const {
+    Saved saved;
+    if (norm_) {
+        saved.norm_statistics = norm_->statistics_view(views.cheap);
+        saved.norm = views.cheap.take(hidden_size_);
+    }
+    saved.block = block_.saved_views(views);
+    if (post_norm_) {
+        saved.out = views.costly.take(hidden_size_);
+        saved.post_statistics = post_norm_->statistics_view(views.costly);
+    }
+    return saved;
+}
+
+template <class Block>
+typename Sublayer<Block>::Gradients Sublayer<Block>::gradient_views(TokenViews& views) const {
+    Gradients gradients;
+    gradients.in = views.take(hidden_size_);
+    gradients.block = block_.gradient_views(views);
+    if (post_norm_) gradients.out = views.take(hidden_size_);
+    return gradients;
+}
+
+template <class Block>
+ScratchSize Sublayer<Block>::scratch(const ScratchFor& use) const {
+    return ScratchSize{.columns = hidden_size_}.or_larger(block_.scratch(use));
+}
+
+template <class Block>
+void Sublayer<Block>::forward(const StagePass& pass, ConstTensor x, ConstTensor residual,
+                              const Saved& saved, Tensor out) const {
+    if (norm_) norm_->forward(pass, x, {}, saved.norm, saved.norm_statistics);
+    const ConstTensor in = block_input(x, saved);
+    if (!post_norm_) {
+        block_.forward(pass, in, saved.block, residual, out);
+        return;
+    }
+    block_.forward(pass, in, saved.block, {}, saved.out);
+    const Tensor sum = out ? out : pass.scratch.columns(hidden_size_);  // for its statistics
+    post_norm_->forward(pass, saved.out, residual, sum, saved.post_statistics);
+}
+
+template <class Block>
+void Sublayer<Block>::recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const {
+    if (norm_) norm_->forward(pass, x, {}, saved.norm, saved.norm_statistics);
+    block_.recompute(pass, saved.block);
+}
+
+template <class Block>
+void Sublayer<Block>::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x,
+                                     const Saved& saved, const Gradients& gradients,
+                                     ConstTensor residual, Tensor dx) const {
+    if (post_norm_) {
+        post_norm_->backward_input(pass, dy, saved.out, saved.post_statistics, {}, gradients.out);
+    }
+    block_.backward_input(pass, block_gradient(dy, gradients), saved.block, gradients.block,
+                          gradients.in);
+    if (norm_) {
+        norm_->backward_input(pass, gradients.in, x, saved.norm_statistics, residual, dx);
+    } else {
+        pass.op().add(pass.ctx, residual, gradients.in, dx);
+    }
+}
+
+template <class Block>
+void Sublayer<Block>::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
+                                      const Saved& saved, const Gradients& gradients) const {
+    if (post_norm_) post_norm_->backward_weight(pass, dy, saved.out, saved.post_statistics);
+    block_.backward_weight(pass, block_gradient(dy, gradients), block_input(x, saved), saved.block,
+                           gradients.block);
+    if (norm_) norm_->backward_weight(pass, gradients.in, x, saved.norm_statistics);
+}
+
+template class Sublayer<Attention>;
+template class Sublayer<Mlp>;
+
+}  // namespace vocabpipe

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/blocks/attention.hpp"
+#include "src/model/blocks/mlp.hpp"
+#include "src/model/blocks/norm.hpp"
+#include "src/model/blocks/stage_pass.hpp"
+#include "src/model/blocks/token_views.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace vocabpipe {
+
+template <class BlockOptions>
+struct SublayerOptions {
+    std::optional<NormOptions> norm;  ///< of what the block reads
+    BlockOptions block;
+    std::optional<NormOptions> post_norm;  ///< of what goes into the residual stream
+};
+
+/// A block in the residual stream:
+///     out = residual + post_norm(block(norm(x))),
+/// either norm being optional. `residual` is x where sublayers follow each other. Block: Attention,
+/// Mlp, or another class with their public functions.
+template <class Block>
+class Sublayer {
+public:
+    /// What F leaves. Tensors of norms that are not there are empty.
+    struct Saved {
+        Tensor norm;  ///< (N, h)
+        Statistics norm_statistics;
+        typename Block::Saved block;
+        Tensor out;  ///< (N, h) of the block, where a post norm reads it
+        Statistics post_statistics;
+    };
+    /// What I leaves for W.
+    struct Gradients {
+        Tensor in;  ///< (N, h) of what the block reads
+        typename Block::Gradients block;
+        Tensor out;  ///< (N, h) of Saved::out
+    };
+
+    Sublayer(const SublayerOptions<typename Block::Options>& options, ParameterSource& parameters);
+
+    [[nodiscard]] Saved saved_views(SavedViews& views) const;
+    [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
+    [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
+
+    /// x, residual, out (N, h). An empty `out` is not computed: no backward needs it.
+    void forward(const StagePass& pass, ConstTensor x, ConstTensor residual, const Saved& saved,
+                 Tensor out) const;
+    /// Makes the cheap tensors of `saved` again.
+    void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
+    /// dx (N, h) = residual + the gradient of x, dy being that of `out`. residual: what reaches x
+    /// around the block.
+    void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
+                        const Gradients& gradients, ConstTensor residual, Tensor dx) const;
+    void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
+                         const Gradients& gradients) const;
+
+    /// As the block's, per token.
+    [[nodiscard]] double flops(int64_t seq_length) const { return block_.flops(seq_length); }
+    [[nodiscard]] int64_t recompute_traffic() const {
+        return (norm_ ? norm_->forward_traffic() : 0) + block_.recompute_traffic();
+    }
+
+private:
+    /// What the block reads: x, or its norm.
+    [[nodiscard]] ConstTensor block_input(ConstTensor x, const Saved& saved) const {
+        return norm_ ? ConstTensor(saved.norm) : x;
+    }
+    /// Gradient of what the block makes.
+    [[nodiscard]] ConstTensor block_gradient(ConstTensor dy, const Gradients& gradients) const {
+        return post_norm_ ? ConstTensor(gradients.out) : dy;
+    }
+
+    int64_t hidden_size_;
+    std::optional<Norm> norm_;
+    Block block_;
+    std::optional<Norm> post_norm_;
+};
+
+extern template class Sublayer<Attention>;
+extern template class Sublayer<Mlp>;
+
+}  // namespace vocabpipe

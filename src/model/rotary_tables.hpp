@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/device.hpp"
+#include "vocabpipe/model_config.hpp"
+#include "vocabpipe/rope.hpp"
+#include "vocabpipe/tensor.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// The rotary_table() of every kind of rotary positions that the layers of a model have, in a
+/// device's memory.
+class RotaryTables {
+public:
+    /// The device must outlive it.
+    RotaryTables(Device& device, const ModelConfig& config, const std::string& owner);
+    /// What all tables of a model take.
+    [[nodiscard]] static int64_t bytes(const ModelConfig& config);
+
+    /// (seq_length, head_size) fp32; `rope` is that of a layer of the model.
+    [[nodiscard]] ConstTensor of(const Rope& rope) const {
+        return std::ranges::find(tables_, rope, &Table::rope)->values;
+    }
+
+private:
+    struct Table {
+        Rope rope;
+        DeviceMemory memory;
+        ConstTensor values;
+    };
+    std::vector<Table> tables_;
+};
+
+}  // namespace vocabpipe

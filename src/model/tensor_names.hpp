@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What the files of a family call the tensors of a model, without ".weight" and ".bias". Empty
+/// where the family has no such tensor.
+struct TensorNames {
+    std::string embedding;   ///< of tokens
+    std::string positions;   ///< learned ones
+    std::string layers;      ///< before the number of a layer: "model.layers."
+    std::string final_norm;  ///< after the last layer
+
+    // Within a layer, after "<layers><number>.".
+
+    std::string attention_norm;       ///< what attention reads
+    std::string qkv;                  ///< q | k | v
+    std::string proj;                 ///< from the heads back into the residual stream
+    std::string post_attention_norm;  ///< of what attention adds to the residual stream
+    std::string mlp_norm;             ///< what the MLP reads
+    std::string fc;                   ///< gate | up, or up
+    std::string fc_proj;              ///< back into the residual stream
+    std::string post_mlp_norm;        ///< of what the MLP adds to the residual stream
+    std::string q_norm = {};          ///< of the heads of q
+    std::string k_norm = {};          ///< of the heads of k
+    /// Files that keep q, k and v apart: their names. Empty: they keep one tensor `qkv`, with the
+    /// rows in that order.
+    std::vector<std::string> qkv_parts = {};
+    /// Likewise gate and up of `fc`.
+    std::vector<std::string> fc_parts = {};
+
+    /// Files keep the linear weights of layers as [in, out] (GPT-2's Conv1D); they are held as
+    /// [out, in].
+    bool transposed = false;
+    std::string output = "lm_head";  ///< of a model whose output weight is not the embedding
+};
+
+}  // namespace vocabpipe
