@@ -2,8 +2,8 @@
 #include "src/model/transformer_stage.hpp"
 
 #include "kernels/bf16.hpp"
-#include "kernels/operators.hpp"
 #include "src/model/parameters.hpp"
+#include "vocabpipe/operators.hpp"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/attention_shape.hpp"
-#include "kernels/operators.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/views.hpp"
+#include "vocabpipe/attention_shape.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/operators.hpp"
 #include "vocabpipe/recompute.hpp"
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/head_norm.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <gtest/gtest.h>
 
-#include "kernels/reference/head_norm.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/matrix.hpp"
 #include "tests/kernels/rms_norm_oracle.hpp"
 #include "vocabpipe/error.hpp"

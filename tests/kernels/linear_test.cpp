@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/host/gemm.hpp"
-#include "kernels/host/linear.hpp"
-#include "kernels/reference/linear.hpp"
+#include "kernels/host/operators.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/matrix.hpp"
 
 namespace vocabpipe::kernels::test {

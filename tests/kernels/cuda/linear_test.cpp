@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/linear.hpp"
+#include "kernels/cuda/operators.hpp"
 
-#include "kernels/reference/gelu.hpp"
-#include "kernels/reference/linear.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 

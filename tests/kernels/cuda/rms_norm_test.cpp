@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/rms_norm.hpp"
+#include "kernels/cuda/operators.hpp"
 
-#include "kernels/reference/rms_norm.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 #include "tests/kernels/rms_norm_oracle.hpp"
