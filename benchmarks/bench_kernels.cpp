@@ -16,15 +16,7 @@
 #include <vector>
 
 #include "kernels/bf16.hpp"
-#include "kernels/host/attention.hpp"
-#include "kernels/host/elementwise.hpp"
-#include "kernels/host/embedding.hpp"
-#include "kernels/host/gated.hpp"
-#include "kernels/host/gelu.hpp"
-#include "kernels/host/layer_norm.hpp"
-#include "kernels/host/linear.hpp"
-#include "kernels/host/rms_norm.hpp"
-#include "kernels/host/rotary.hpp"
+#include "kernels/host/operators.hpp"
 #include "vocabpipe/context.hpp"
 
 namespace {

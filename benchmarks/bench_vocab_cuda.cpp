@@ -24,7 +24,7 @@
 #include "kernels/bf16.hpp"
 #include "kernels/cuda/engine.hpp"
 #include "kernels/cuda/gemm.hpp"
-#include "kernels/cuda/vocabulary.hpp"
+#include "kernels/cuda/operators.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace {

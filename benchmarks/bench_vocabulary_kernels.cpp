@@ -12,12 +12,9 @@
 #include <cstdlib>
 #include <vector>
 
-#include "kernels/host/adamw.hpp"
-#include "kernels/host/elementwise.hpp"
 #include "kernels/host/gemm.hpp"
+#include "kernels/host/operators.hpp"
 #include "kernels/host/random.hpp"
-#include "kernels/host/sum_of_squares.hpp"
-#include "kernels/host/vocabulary.hpp"
 
 namespace {
 
@@ -191,9 +188,9 @@ void adamw(benchmark::State& state) {
     Context ctx({.threads = 1, .poll = {}});
     const auto count = static_cast<size_t>(state.range(0));
     std::vector<float> p(count, 1), g(count, 1e-3F), m(count), v(count);
-    for (auto _ : state) {
-        host::adamw_step(ctx, p, g, m, v, {}, {.lr = 1e-6F, .bias_correction1 = 0.5F});
-    }
+    const AdamWTensor tensor{.master = p, .gradient = g, .exp_avg = m, .exp_avg_sq = v};
+    const StepScalars scalars{.lr = 1e-6F, .bias_correction1 = 0.5F, .update = 1};
+    for (auto _ : state) host::adamw(ctx, {&tensor, 1}, {}, &scalars);
     state.SetBytesProcessed(state.iterations() * state.range(0) * 28);
 }
 
@@ -201,7 +198,9 @@ void norm(benchmark::State& state) {
     Context ctx({.threads = 1, .poll = {}});
     const std::vector<float> g(static_cast<size_t>(state.range(0)), 1e-3F);
     const ConstTensor values(g.data(), 1, state.range(0), DType::fp32);
-    for (auto _ : state) benchmark::DoNotOptimize(host::sum_of_squares(ctx, values));
+    double sum = 0;
+    for (auto _ : state) host::sum_of_squares(ctx, values, &sum);
+    benchmark::DoNotOptimize(sum);
     state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
 }
 

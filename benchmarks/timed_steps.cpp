@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/timed_steps.hpp"
 
-#include "kernels/host/elementwise.hpp"
 #include "kernels/host/gemm.hpp"
+#include "kernels/host/operators.hpp"
 #include "kernels/host/random.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/train/run/random_batch.hpp"

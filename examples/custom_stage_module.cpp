@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage of your own: y = x + tanh(w x), its gradients held against finite differences of the
+// A stage of your own: y = x + gelu(w x), its gradients held against finite differences of the
 // loss.
 //   custom_stage_module README.md
 #include <cmath>
@@ -8,56 +8,57 @@
 #include <vector>
 
 #include "vocabpipe/open_tokens.hpp"
+#include "vocabpipe/operators.hpp"
 #include "vocabpipe/token_dataset.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 using namespace vocabpipe;
 
-/// For x (N, h) in fp32 on the host; w (1, h).
-class TanhStage final : public StageModule {
+/// For x (N, h) in fp32; w (h, h) in the memory of the host, on which the ranks compute.
+class GeluStage final : public StageModule {
 public:
-    explicit TanhStage(const ModelConfig& model)
-        : n_(model.seq_length), h_(model.hidden_size), memory_(2 * h_, 0.5F) {
-        parameter_.weight = Tensor(memory_.data(), 1, h_, DType::fp32);
-        parameter_.gradient = Tensor(memory_.data() + h_, 1, h_, DType::fp32);
+    explicit GeluStage(const ModelConfig& model)
+        : n_(model.seq_length), h_(model.hidden_size), weight_(h_ * h_), gradient_(h_ * h_) {
+        for (size_t i = 0; i < weight_.size(); ++i) {
+            weight_[i] = 0.1F * std::sin(static_cast<float>(i * i));
+        }
+        parameter_.weight = Tensor(weight_.data(), h_, h_, DType::fp32);
+        parameter_.gradient = Tensor(gradient_.data(), h_, h_, DType::fp32);
     }
-    [[nodiscard]] float* w() { return parameter_.weight.as<float>(); }
-    [[nodiscard]] float* dw() { return parameter_.gradient.as<float>(); }
+    [[nodiscard]] std::vector<float>& w() { return weight_; }
+    [[nodiscard]] const std::vector<float>& dw() const { return gradient_; }
 
-    /// tanh(w x) lives from F to W, the gradient before tanh from I to W, or within B.
+    /// w x lives from F to I, its gradient from I to W, or within B.
     [[nodiscard]] StageBytes bytes() const override {
         const int64_t rows = n_ * h_ * size_of(DType::fp32);
         return {.saved = rows, .for_weight = rows, .backward_workspace = rows};
     }
     [[nodiscard]] std::span<Parameter> parameters() override { return {&parameter_, 1}; }
 
-    void forward(Context&, const Microbatch&, ConstTensor x, Tensor y, Activations activations,
+    void forward(Context& ctx, const Microbatch&, ConstTensor x, Tensor y, Activations activations,
                  Bytes) override {
-        for (int64_t i = 0; i < n_ * h_; ++i) {
-            floats(activations.saved)[i] = std::tanh(w()[i % h_] * x.as<float>()[i]);
-            y.as<float>()[i] = x.as<float>()[i] + floats(activations.saved)[i];
-        }
+        const kernels::Operators& op = ctx.operators();
+        op.linear_gelu_forward(ctx, x, parameter_.weight, {}, rows_in(activations.saved), y);
+        op.add(ctx, x, y, y);
     }
-    void backward_input(Context&, const Microbatch&, ConstTensor dy, ConstTensor,
+    void backward_input(Context& ctx, const Microbatch&, ConstTensor dy, ConstTensor,
                         Activations activations, Tensor dx, Bytes for_weight, Bytes) override {
-        for (int64_t i = 0; i < n_ * h_; ++i) {
-            const float t = floats(activations.saved)[i];
-            floats(for_weight)[i] = dy.as<float>()[i] * (1 - t * t);
-            dx.as<float>()[i] = dy.as<float>()[i] + floats(for_weight)[i] * w()[i % h_];
-        }
+        const kernels::Operators& op = ctx.operators();
+        op.gelu_backward(ctx, dy, rows_in(activations.saved), rows_in(for_weight));
+        op.linear_backward_input(ctx, rows_in(for_weight), parameter_.weight, dx);
+        op.add(ctx, dx, dy, dx);
     }
-    void backward_weight(Context&, const Microbatch&, ConstTensor x, Activations, Bytes for_weight,
-                         Bytes, bool accumulate) override {
-        if (!accumulate) std::fill_n(dw(), h_, 0.0F);
-        for (int64_t i = 0; i < n_ * h_; ++i)
-            dw()[i % h_] += x.as<float>()[i] * floats(for_weight)[i];
+    void backward_weight(Context& ctx, const Microbatch&, ConstTensor x, Activations,
+                         Bytes for_weight, Bytes, bool accumulate) override {
+        ctx.operators().linear_backward_weight(ctx, rows_in(for_weight), x, parameter_.gradient, {},
+                                               accumulate);
     }
 
 private:
-    static float* floats(Bytes bytes) { return reinterpret_cast<float*>(bytes.data()); }
+    [[nodiscard]] Tensor rows_in(Bytes bytes) const { return {bytes.data(), n_, h_, DType::fp32}; }
 
     int64_t n_, h_;
-    std::vector<float> memory_;
+    std::vector<float> weight_, gradient_;
     Parameter parameter_;
 };
 
@@ -65,14 +66,14 @@ private:
 void check_gradients(const char* text) {
     const ModelConfig model{.num_layers = 0, .seq_length = 16, .init_std = 0.2F};
     const StepPlan plan = plan_step(model, {.ranks = 2},
-                                    {.name = "zb-h1", .stage_bytes = {2, TanhStage(model).bytes()}},
+                                    {.name = "zb-h1", .stage_bytes = {2, GeluStage(model).bytes()}},
                                     {.microbatches = 4, .optimizer = false});
     const TokenDataset data(open_tokens(text, DataFormat::raw_u8), {.seq_length = 16});
 
     World::threads(2).run([&](Communicator& world) {
         const auto device = make_host_device();
-        auto owned = std::make_unique<TanhStage>(model);
-        TanhStage& mine = *owned;
+        auto owned = std::make_unique<GeluStage>(model);
+        GeluStage& mine = *owned;
         TrainedRank rank(world, *device, plan, {.change_model = [&](ModelRank& of_rank) {
                              of_rank.replace_stage(world.rank(), std::move(owned));
                          }});
@@ -85,7 +86,7 @@ void check_gradients(const char* text) {
         };
         loss();
         // Along its gradient g the loss must grow at the rate |g|.
-        const std::vector<float> g(mine.dw(), mine.dw() + model.hidden_size);
+        const std::vector<float> g = mine.dw();
         const double length = std::sqrt(std::inner_product(g.begin(), g.end(), g.begin(), 0.0));
         for (int stage = 0; stage < world.size(); ++stage) {
             const auto loss_after = [&](double way) {  // every rank runs the step, one moves

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention's operators (kernels/host/attention.hpp, kernels/host/rotary.hpp) ask of their
-// arguments on every device; workspaces are each device's own. UsageError otherwise.
+// What attention's operators and the rotary ones ask of their arguments on every device; workspaces
+// are each device's own. UsageError otherwise.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 #include <iterator>
 #include <span>
 
-#include "kernels/attention_shape.hpp"
 #include "kernels/check.hpp"
+#include "vocabpipe/attention_shape.hpp"
 
 namespace vocabpipe::kernels {
 

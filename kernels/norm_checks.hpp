@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the norms' operators (kernels/host/layer_norm.hpp, rms_norm.hpp and head_norm.hpp) ask of
-// their arguments on every device. UsageError otherwise.
+// What the norms' operators ask of their arguments on every device. UsageError otherwise.
 #pragma once
 
-#include "kernels/attention_shape.hpp"
 #include "kernels/check.hpp"
+#include "vocabpipe/attention_shape.hpp"
 
 namespace vocabpipe::kernels {
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the output layer's operators (kernels/host/vocabulary.hpp) ask of their arguments on every
-// device. UsageError otherwise.
+// What the output layer's operators ask of their arguments on every device. UsageError otherwise.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "kernels/check.hpp"
-#include "kernels/vocabulary.hpp"
+#include "vocabpipe/vocabulary_loss.hpp"
 
 namespace vocabpipe::kernels {
 

@@ -9,7 +9,7 @@
 namespace vocabpipe {
 
 namespace kernels {
-class Operators;
+struct Operators;
 namespace host {
 class Engine;
 }
@@ -47,7 +47,7 @@ public:
     }
     /// OpenMP threads that operators may use.
     [[nodiscard]] int threads() const { return options_.threads; }
-    /// The operators of the rank's device (kernels/operators.hpp).
+    /// The operators of the rank's device (operators.hpp).
     [[nodiscard]] const kernels::Operators& operators() const { return *options_.operators; }
     /// oneDNN engine and primitive cache (kernels/host/engine.hpp).
     [[nodiscard]] kernels::host::Engine& engine() { return *engine_; }

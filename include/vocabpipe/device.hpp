@@ -44,7 +44,7 @@ public:
     virtual ~Device() = default;
     /// "host", or the GPU's name and ordinal.
     [[nodiscard]] virtual std::string name() const = 0;
-    /// What computes on its memory (kernels/operators.hpp).
+    /// What computes on its memory (operators.hpp).
     [[nodiscard]] virtual const kernels::Operators& operators() const = 0;
     /// True: actions are enqueued on streams and run in the order that their lanes and the waits
     /// between lanes give, and nothing waits for the host within a step. False: an action has run

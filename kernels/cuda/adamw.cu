@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/check.hpp"
-#include "kernels/cuda/adamw.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/operators.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -120,6 +120,7 @@ Parameter parameter_of(const AdamWTensor& t, int64_t first_slice) {
 
 }  // namespace
 
+/// The GPU reads `update`.
 void adamw(Context& ctx, std::span<const AdamWTensor> tensors,
            const AdamWCoefficients& coefficients, const StepScalars* scalars) {
     Batch batch{};

@@ -10,8 +10,8 @@
 #include <span>
 #include <type_traits>
 
-#include "kernels/attention_shape.hpp"
 #include "kernels/cuda/attention_tiles.cuh"
+#include "vocabpipe/attention_shape.hpp"
 #include "vocabpipe/tensor.hpp"
 
 namespace vocabpipe::kernels::cuda {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/attention_shape.hpp"
+#include "vocabpipe/attention_shape.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
 
@@ -25,7 +25,7 @@ class CudnnAttention;
 /// device only, and its ragged layouts want the number of documents on the host.
 [[nodiscard]] int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type);
 
-/// causal_attention_forward() (kernels/cuda/attention.hpp) by cuDNN. False, and nothing done, where
+/// causal_attention_forward() by cuDNN. False, and nothing done, where
 /// it does not apply: see above, or unaligned tensors, or cuDNN does not support the graph on this
 /// GPU. Throws DeviceError if cuDNN fails.
 [[nodiscard]] bool try_cudnn_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by our own fused kernels: one launch forward, three backward, nothing of shape [s, s].
-// What they compute is written in kernels/cuda/attention.hpp, whose operators check the arguments
-// and choose between these and cuDNN. Any head size; heads of up to 64 (fp32) or 128 (bf16)
-// elements are read once, a wider one is cut into pieces, each of which computes the scores anew.
+// kernels/cuda/attention.cpp checks the arguments and chooses between these and cuDNN. Any head
+// size; heads of up to 64 (fp32) or 128 (bf16) elements are read once, a wider one is cut into
+// pieces, each of which computes the scores anew. Scores are fp32 and never in memory; exp(s_ij -
+// the row's largest score so far) has the run's type where it multiplies v, as p and ds have in the
+// gradient. Sums are fp32, each in one block of one kernel and in one order: dq over keys, dk and
+// dv over the query heads that read the key head, and within them over queries, both ascending.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "kernels/attention_shape.hpp"
+#include "vocabpipe/attention_shape.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
 

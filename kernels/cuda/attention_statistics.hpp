@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/attention_shape.hpp"
+#include "vocabpipe/attention_shape.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
 

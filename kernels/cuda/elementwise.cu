@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/check.hpp"
-#include "kernels/cuda/elementwise.hpp"
 #include "kernels/cuda/map.cuh"
+#include "kernels/cuda/operators.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -22,6 +22,7 @@ struct Scale {
 
 }  // namespace
 
+/// A stride of 0 repeats one row of a or b.
 void add(Context& ctx, ConstTensor a, ConstTensor b, Tensor out) {
     require(same_shape(a, out) && same_shape(b, out), "equal shapes of a, b and out");
     with_element_type(a.dtype, [&]<typename A>() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/check.hpp"
-#include "kernels/cuda/embedding.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/row_additions.hpp"
 
 namespace vocabpipe::kernels::cuda {
@@ -105,6 +105,7 @@ void embedding_gather(Context& ctx, std::span<const int32_t> ids, ConstTensor sh
     });
 }
 
+/// With 8 N bytes of the lane's workspace.
 void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTensor dy,
                            int64_t first_row, Tensor dshard, bool accumulate) {
     require(static_cast<int64_t>(ids.size()) == dy.rows, "one id per row of dy");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/gated.hpp"
+#include "kernels/cuda/operators.hpp"
 
 #include "kernels/check.hpp"
 #include "kernels/cuda/activations.cuh"

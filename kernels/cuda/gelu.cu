@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/check.hpp"
 #include "kernels/cuda/activations.cuh"
-#include "kernels/cuda/gelu.hpp"
 #include "kernels/cuda/map.cuh"
+#include "kernels/cuda/operators.hpp"
 
 namespace vocabpipe::kernels::cuda {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "kernels/check.hpp"
-#include "kernels/cuda/elementwise.hpp"
 #include "kernels/cuda/engine_state.hpp"
+#include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/product_plan.hpp"
 #include "kernels/cuda/tiled_gemm.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // As many lanes of a warp share a head as it takes vectors, so that all of them load.
-#include "kernels/cuda/head_norm.hpp"
+#include "kernels/cuda/operators.hpp"
 
 #include "kernels/cuda/column_reduce.cuh"
 #include "kernels/cuda/rows.cuh"

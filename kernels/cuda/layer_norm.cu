@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forward: a block per row.
-#include "kernels/cuda/layer_norm.hpp"
+#include "kernels/cuda/operators.hpp"
 
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/norm_backward.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/memory.hpp"
+#include "kernels/cuda/operators.hpp"
 
 #include <cuda_runtime.h>
 

@@ -2,7 +2,7 @@
 #include "kernels/check.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
-#include "kernels/cuda/ordered_sum.hpp"
+#include "kernels/cuda/operators.hpp"
 
 namespace vocabpipe::kernels::cuda {
 

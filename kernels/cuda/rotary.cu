@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/rotary.hpp"
+#include "kernels/cuda/operators.hpp"
 
 #include "kernels/attention_checks.hpp"
 #include "kernels/check.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/check.hpp"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/step.hpp"
 
 namespace vocabpipe::kernels::cuda {
 

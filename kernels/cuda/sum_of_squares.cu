@@ -2,8 +2,8 @@
 #include "kernels/check.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/sum_of_squares.hpp"
 
 namespace vocabpipe::kernels::cuda {
 

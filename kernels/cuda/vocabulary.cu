@@ -34,13 +34,24 @@
 // A chunk is an eighth of the columns, N v / 8 logits: 32 MiB at v = 16384, a product of 256 tiles
 // of 128 x 256, which 132 multiprocessors take in two rounds, 97 % full. Smaller chunks would leave
 // multiprocessors idle, so no chunk is cut below 32 MiB.
+//
+// Bytes of a microbatch in flight, bf16 (fp32):
+//
+//     S to T      exp_logits                      2 N v (4 N v)
+//                 statistics, factors            24 N
+//                 u                              4 N h, from S on with one barrier, else within T
+//     within S    workspace: a chunk of logits   N v / 2, but not below 32 MiB
+//     within T    workspace: c X                 2 N h (4 N h)
+//
+// So S and T take at most 1.25 times the bf16 exp_logits where that is 128 MiB or more and h <=
+// v / 4, next to the lane's 32 MiB that all operators share.
 #include "kernels/check.hpp"
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/row_additions.hpp"
 #include "kernels/cuda/row_sums.hpp"
-#include "kernels/cuda/vocabulary.hpp"
 #include "kernels/cuda/vocabulary_score.cuh"
 #include "kernels/vocabulary_checks.hpp"
 
@@ -232,10 +243,14 @@ bool four_fit(const void* data, int64_t stride, int64_t element_bytes) {
 
 }  // namespace
 
+/// What keeps the product efficient. A smaller workspace, down to 1 KiB per token, works as well:
+/// more chunks, other bits.
 int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType /*type*/) {
     return tokens * logit_stride(chunk_columns(tokens, rows)) * size_of(DType::fp32);
 }
 
+/// m is raised above the maximum over the first 2048 columns only when a later logit exceeds it by
+/// more than 30; then what was stored is scaled.
 void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
                       const VocabularyShard& shard, const LossOptions& options, Tensor exp_logits,
                       Tensor statistics, std::span<std::byte> workspace) {
@@ -326,6 +341,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                        .loss = loss.data()});
 }
 
+/// The sum over W's rows lies in the lane's workspace.
 int64_t vocabulary_input_gradient_workspace_bytes(int64_t /*hidden*/) {
     return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/adamw.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -32,29 +32,27 @@ void update(float* p, const float* gradient, float* m, float* v, Bf16* weight, i
     }
 }
 
-}  // namespace
-
-void adamw_step(Context& ctx, std::span<float> master, std::span<const float> gradient,
-                std::span<float> exp_avg, std::span<float> exp_avg_sq, Tensor weight,
-                const AdamWOptions& options) {
-    require(gradient.size() == master.size() && exp_avg.size() == master.size() &&
-                exp_avg_sq.size() == master.size(),
+void update_tensor(Context& ctx, const AdamWTensor& t, const AdamWCoefficients& coefficients,
+                   const StepScalars& scalars) {
+    require(t.gradient.size() == t.master.size() && t.exp_avg.size() == t.master.size() &&
+                t.exp_avg_sq.size() == t.master.size(),
             "master, gradient and both moments of one length");
-    const auto count = static_cast<int64_t>(master.size());
-    require(!weight || (weight.dtype == DType::bf16 && weight.size() == count &&
-                        (weight.stride == weight.cols || weight.rows == 1)),
+    const auto count = static_cast<int64_t>(t.master.size());
+    require(!t.weight || (t.weight.dtype == DType::bf16 && t.weight.size() == count &&
+                          (t.weight.stride == t.weight.cols || t.weight.rows == 1)),
             "a dense bf16 weight of the length of master");
     const double one = 1;
+    const float lr = scalars.lr * t.lr_multiplier;
     const Coefficients k{
-        .gradient_scale = options.gradient_scale,
-        .decay = static_cast<float>(one - one * options.lr * options.weight_decay),
-        .beta1 = options.beta1,
-        .one_minus_beta1 = 1 - options.beta1,
-        .beta2 = options.beta2,
-        .one_minus_beta2 = 1 - options.beta2,
-        .step = static_cast<float>(one * options.lr / options.bias_correction1),
-        .inverse_root2 = static_cast<float>(one / std::sqrt(one * options.bias_correction2)),
-        .epsilon = options.epsilon,
+        .gradient_scale = scalars.gradient_scale,
+        .decay = static_cast<float>(one - one * lr * t.weight_decay),
+        .beta1 = coefficients.beta1,
+        .one_minus_beta1 = 1 - coefficients.beta1,
+        .beta2 = coefficients.beta2,
+        .one_minus_beta2 = 1 - coefficients.beta2,
+        .step = static_cast<float>(one * lr / scalars.bias_correction1),
+        .inverse_root2 = static_cast<float>(one / std::sqrt(one * scalars.bias_correction2)),
+        .epsilon = coefficients.epsilon,
     };
     constexpr int64_t kBlock = 4096;
     constexpr int64_t kBlocksPerPoll = 4096;  // 470 MB of traffic
@@ -65,17 +63,25 @@ void adamw_step(Context& ctx, std::span<float> master, std::span<const float> gr
         parallel_ranges(ctx, now, now * kBlock, [&](int64_t from, int64_t to) {
             const int64_t begin = (first + from) * kBlock;
             const int64_t length = std::min((first + to) * kBlock, count) - begin;
-            float* const p = master.data() + begin;
-            const float* const g = gradient.data() + begin;
-            float* const m = exp_avg.data() + begin;
-            float* const v = exp_avg_sq.data() + begin;
-            if (weight) {
-                update<true>(p, g, m, v, weight.as<Bf16>() + begin, length, k);
+            float* const p = t.master.data() + begin;
+            const float* const g = t.gradient.data() + begin;
+            float* const m = t.exp_avg.data() + begin;
+            float* const v = t.exp_avg_sq.data() + begin;
+            if (t.weight) {
+                update<true>(p, g, m, v, t.weight.as<Bf16>() + begin, length, k);
             } else {
                 update<false>(p, g, m, v, nullptr, length, k);
             }
         });
     }
+}
+
+}  // namespace
+
+void adamw(Context& ctx, std::span<const AdamWTensor> tensors,
+           const AdamWCoefficients& coefficients, const StepScalars* scalars) {
+    if (scalars->update == 0) return;
+    for (const AdamWTensor& t : tensors) update_tensor(ctx, t, coefficients, *scalars);
 }
 
 }  // namespace vocabpipe::kernels::host

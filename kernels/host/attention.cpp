@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/attention.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <omp.h>
 
@@ -457,6 +457,7 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
     });
 }
 
+/// A thread adds up dk and dv of a key head: at most sequences * kv_heads threads work.
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                ConstTensor log_sum_exp, AttentionShape shape,
                                std::span<const int32_t> first_visible, Tensor dqkv,

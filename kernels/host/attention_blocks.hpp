@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/attention_shape.hpp"
+#include "vocabpipe/attention_shape.hpp"
 
 namespace vocabpipe::kernels::host {
 

@@ -2,7 +2,7 @@
 #include "vocabpipe/context.hpp"
 
 #include "kernels/host/engine.hpp"
-#include "kernels/operators.hpp"
+#include "kernels/host/operators.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {

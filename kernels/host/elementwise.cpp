@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/elementwise.hpp"
+#include "kernels/host/operators.hpp"
 
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"

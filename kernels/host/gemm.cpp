@@ -10,8 +10,8 @@
 
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
-#include "kernels/host/elementwise.hpp"
 #include "kernels/host/engine_state.hpp"
+#include "kernels/host/operators.hpp"
 
 namespace vocabpipe::kernels::host {
 

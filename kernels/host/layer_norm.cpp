@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/layer_norm.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/linear.hpp"
+#include "kernels/host/operators.hpp"
 
 #include "kernels/check.hpp"
 #include "kernels/host/column_sums.hpp"
@@ -11,8 +11,26 @@ void linear_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias
     gemm(ctx, x, false, w, true, y, false, bias);
 }
 
+void linear_add_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
+                        ConstTensor residual, Tensor scratch, Tensor y) {
+    linear_forward(ctx, x, w, bias, scratch);
+    add(ctx, residual, scratch, y);
+}
+
+void linear_gelu_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
+                         Tensor before, Tensor y) {
+    linear_forward(ctx, x, w, bias, before);
+    gelu_forward(ctx, before, y);
+}
+
 void linear_backward_input(Context& ctx, ConstTensor dy, ConstTensor w, Tensor dx) {
     gemm(ctx, dy, false, w, false, dx, false);
+}
+
+void linear_gelu_backward_input(Context& ctx, ConstTensor dy, ConstTensor w, ConstTensor before,
+                                Tensor dx) {
+    linear_backward_input(ctx, dy, w, dx);
+    gelu_backward(ctx, dx, before, dx);
 }
 
 void linear_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dw, Tensor dbias,

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels/bf16.hpp"
-#include "kernels/rms_norm_options.hpp"
+#include "vocabpipe/rms_norm_options.hpp"
 
 namespace vocabpipe::kernels::host {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/rotary.hpp"
+#include "kernels/host/operators.hpp"
 
 #include "kernels/attention_checks.hpp"
 #include "kernels/bf16.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/sum_of_squares.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <algorithm>
 #include <array>
@@ -47,7 +47,7 @@ double block_sum(ConstTensor values, int64_t begin, int64_t end) {
 
 }  // namespace
 
-double sum_of_squares(Context& ctx, ConstTensor values) {
+void sum_of_squares(Context& ctx, ConstTensor values, double* sum) {
     require(values.dtype == DType::fp32, "an fp32 tensor");
     if (values.stride == values.cols) {
         values = {values.data, 1, values.size(),
@@ -69,7 +69,7 @@ double sum_of_squares(Context& ctx, ConstTensor values) {
         for (int64_t block = 0; block < now; ++block) total += sums[static_cast<size_t>(block)];
         ctx.poll();
     }
-    return total;
+    *sum += total;
 }
 
 }  // namespace vocabpipe::kernels::host

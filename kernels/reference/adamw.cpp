@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/adamw.hpp"
+#include "kernels/reference/operators.hpp"
 
 #include <cmath>
 
@@ -7,22 +7,26 @@
 
 namespace vocabpipe::kernels::reference {
 
-void adamw_step(Context& /*ctx*/, std::span<float> master, std::span<const float> gradient,
-                std::span<float> exp_avg, std::span<float> exp_avg_sq, Tensor weight,
-                const AdamWOptions& options) {
-    const double lr = options.lr;
-    const double beta1 = options.beta1;
-    const double beta2 = options.beta2;
-    for (size_t i = 0; i < master.size(); ++i) {
-        const double g = static_cast<double>(options.gradient_scale) * gradient[i];
-        const double m = beta1 * exp_avg[i] + (1 - beta1) * g;
-        const double v = beta2 * exp_avg_sq[i] + (1 - beta2) * g * g;
-        const double decayed = master[i] - lr * options.weight_decay * master[i];
-        const double denominator = std::sqrt(v / options.bias_correction2) + options.epsilon;
-        exp_avg[i] = static_cast<float>(m);
-        exp_avg_sq[i] = static_cast<float>(v);
-        master[i] = static_cast<float>(decayed - lr * (m / options.bias_correction1) / denominator);
-        if (weight) weight.as<Bf16>()[i] = to_bf16(master[i]);
+void adamw(Context& /*ctx*/, std::span<const AdamWTensor> tensors,
+           const AdamWCoefficients& coefficients, const StepScalars* scalars) {
+    if (scalars->update == 0) return;
+    const double beta1 = coefficients.beta1;
+    const double beta2 = coefficients.beta2;
+    for (const AdamWTensor& t : tensors) {
+        const double lr = scalars->lr * t.lr_multiplier;
+        for (size_t i = 0; i < t.master.size(); ++i) {
+            const double g = static_cast<double>(scalars->gradient_scale) * t.gradient[i];
+            const double m = beta1 * t.exp_avg[i] + (1 - beta1) * g;
+            const double v = beta2 * t.exp_avg_sq[i] + (1 - beta2) * g * g;
+            const double decayed = t.master[i] - lr * t.weight_decay * t.master[i];
+            const double denominator =
+                std::sqrt(v / scalars->bias_correction2) + coefficients.epsilon;
+            t.exp_avg[i] = static_cast<float>(m);
+            t.exp_avg_sq[i] = static_cast<float>(v);
+            t.master[i] =
+                static_cast<float>(decayed - lr * (m / scalars->bias_correction1) / denominator);
+            if (t.weight) t.weight.as<Bf16>()[i] = to_bf16(t.master[i]);
+        }
     }
 }
 

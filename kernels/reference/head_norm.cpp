@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/head_norm.hpp"
+#include "kernels/reference/operators.hpp"
 
 #include "kernels/reference/elements.hpp"
-#include "kernels/reference/rms_norm.hpp"
 
 namespace vocabpipe::kernels::reference {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/ordered_sum.hpp"
+#include "kernels/reference/operators.hpp"
 
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"

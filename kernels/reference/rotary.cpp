@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/rotary.hpp"
+#include "kernels/reference/operators.hpp"
 
 #include "kernels/reference/elements.hpp"
 

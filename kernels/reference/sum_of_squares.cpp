@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/sum_of_squares.hpp"
+#include "kernels/reference/operators.hpp"
 
 #include "kernels/bf16.hpp"
 
 namespace vocabpipe::kernels::reference {
 
-double sum_of_squares(Context& /*ctx*/, ConstTensor values) {
+void sum_of_squares(Context& /*ctx*/, ConstTensor values, double* sum) {
     double total = 0;
     with_type(values.dtype, [&]<typename T>() {
         for (int64_t row = 0; row < values.rows; ++row) {
@@ -15,7 +15,7 @@ double sum_of_squares(Context& /*ctx*/, ConstTensor values) {
             }
         }
     });
-    return total;
+    *sum += total;
 }
 
 }  // namespace vocabpipe::kernels::reference

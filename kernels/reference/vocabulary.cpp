@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/vocabulary.hpp"
+#include "kernels/reference/operators.hpp"
 
 #include <cmath>
 #include <limits>
@@ -86,6 +86,7 @@ int64_t vocabulary_score_workspace_bytes(int64_t /*tokens*/, int64_t /*rows*/, D
     return 0;
 }
 
+/// m is exactly max_j z_j.
 void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
                       std::span<const int32_t> labels, const VocabularyShard& shard,
                       const LossOptions& options, Tensor exp_logits, Tensor statistics,

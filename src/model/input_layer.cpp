@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/input_layer.hpp"
 
-#include "kernels/operators.hpp"
+#include "vocabpipe/operators.hpp"
 
 namespace vocabpipe {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/model_rank.hpp"
 
-#include "kernels/operators.hpp"
+#include "kernels/host/operators.hpp"
 #include "src/model/input_layer.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/model/output_layer.hpp"

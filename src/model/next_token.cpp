@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/next_token.hpp"
 
-#include "kernels/operators.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/operators.hpp"
 
 #include <algorithm>
 #include <cmath>

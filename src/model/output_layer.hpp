@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/operators.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/operators.hpp"
 
 #include <vector>
 

@@ -2,9 +2,9 @@
 #include "src/model/parameter_store.hpp"
 
 #include "kernels/host/random.hpp"
-#include "kernels/operators.hpp"
 #include "src/model/parameters.hpp"
 #include "src/model/views.hpp"
+#include "vocabpipe/operators.hpp"
 
 #include <algorithm>
 #include <span>

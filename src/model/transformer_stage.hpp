@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/operators.hpp"
 #include "src/model/blocks/decoder_layer.hpp"
 #include "src/model/blocks/embedded_tokens.hpp"
 #include "src/model/blocks/norm.hpp"
@@ -10,6 +9,7 @@
 #include "src/model/views.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/operators.hpp"
 #include "vocabpipe/recompute.hpp"
 
 #include <cstdint>

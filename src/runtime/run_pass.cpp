@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/run_pass.hpp"
 
-#include "kernels/operators.hpp"
 #include "src/runtime/transport/transport.hpp"
+#include "vocabpipe/operators.hpp"
 
 namespace vocabpipe {
 

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/attention_shape.hpp"
 #include "tests/kernels/matrix.hpp"
+#include "vocabpipe/attention_shape.hpp"
 
 namespace vocabpipe::kernels::test {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/attention.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <gtest/gtest.h>
 
-#include "kernels/reference/attention.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/attention_oracle.hpp"
 #include "tests/kernels/matrix.hpp"
 #include "vocabpipe/error.hpp"

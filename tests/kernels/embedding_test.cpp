@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/embedding.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <gtest/gtest.h>
 
-#include "kernels/host/elementwise.hpp"
-#include "kernels/reference/elementwise.hpp"
-#include "kernels/reference/embedding.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/matrix.hpp"
 
 namespace vocabpipe::kernels::test {

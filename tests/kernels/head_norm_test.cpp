@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/head_norm.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <gtest/gtest.h>
 
-#include "kernels/reference/head_norm.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/matrix.hpp"
 #include "tests/kernels/rms_norm_oracle.hpp"
 #include "vocabpipe/error.hpp"
@@ -11,7 +11,7 @@
 namespace vocabpipe::kernels::test {
 namespace {
 
-const AttentionShape kShapes[] = {
+const AttentionShape kHeadNormShapes[] = {
     {.sequences = 1, .seq_length = 1, .heads = 1, .head_size = 1, .kv_heads = 1},
     {.sequences = 2, .seq_length = 3, .heads = 4, .head_size = 17, .kv_heads = 2},
     {.sequences = 1, .seq_length = 9, .heads = 3, .head_size = 130, .kv_heads = 1},
@@ -33,7 +33,7 @@ protected:
 
 TEST_P(HeadNormOfType, AgreesWithTheReferenceInBothDirectionsAndKeepsV) {
     const DType type = GetParam();
-    for (const AttentionShape& shape : kShapes) {
+    for (const AttentionShape& shape : kHeadNormShapes) {
         SCOPED_TRACE(testing::Message() << shape.heads << " heads of " << shape.head_size);
         const int64_t n = shape.tokens(), width = shape.qkv_columns(), d = shape.head_size;
         const int64_t heads = shape.heads + shape.kv_heads;
@@ -76,7 +76,7 @@ TEST_P(HeadNormOfType, AgreesWithTheReferenceInBothDirectionsAndKeepsV) {
 
 TEST_P(HeadNormOfType, WeightGradientsAgreeWithTheReferenceAndAccumulate) {
     const DType type = GetParam();
-    for (const AttentionShape& shape : kShapes) {
+    for (const AttentionShape& shape : kHeadNormShapes) {
         const int64_t n = shape.tokens(), width = shape.qkv_columns(), d = shape.head_size;
         for (const bool accumulate : {false, true}) {
             const auto qkv = Matrix::random(n, width, type, 1);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/layer_norm.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <gtest/gtest.h>
 
-#include "kernels/reference/layer_norm.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/matrix.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
-struct Sizes {
+struct LayerNormSizes {
     int64_t n, h;
 };
-const Sizes kSizes[] = {{1, 1}, {3, 2}, {5, 17}, {17, 129}, {2, 768}};
+const LayerNormSizes kLayerNormSizes[] = {{1, 1}, {3, 2}, {5, 17}, {17, 129}, {2, 768}};
 
 class LayerNormOfType : public testing::TestWithParam<DType> {
 protected:
@@ -30,7 +30,7 @@ double z_error(double h, double z, double inverse_std) {
 
 TEST_P(LayerNormOfType, ForwardAgreesWithTheReference) {
     const DType type = GetParam();
-    for (const Sizes& sizes : kSizes) {
+    for (const LayerNormSizes& sizes : kLayerNormSizes) {
         const int64_t n = sizes.n, h = sizes.h;
         SCOPED_TRACE(testing::Message() << n << " x " << h);
         const auto x = Matrix::random(n, h, type, 1, -0.5, 1.5);
@@ -57,7 +57,7 @@ TEST_P(LayerNormOfType, ForwardAgreesWithTheReference) {
 
 TEST_P(LayerNormOfType, InputGradientAgreesWithTheReference) {
     const DType type = GetParam();
-    for (const Sizes& sizes : kSizes) {
+    for (const LayerNormSizes& sizes : kLayerNormSizes) {
         const int64_t n = sizes.n, h = sizes.h;
         for (const bool with_residual : {false, true}) {
             SCOPED_TRACE(testing::Message() << n << " x " << h << " " << with_residual);
@@ -97,7 +97,7 @@ TEST_P(LayerNormOfType, InputGradientAgreesWithTheReference) {
 
 TEST_P(LayerNormOfType, WeightGradientsAgreeWithTheReferenceAndAccumulate) {
     const DType type = GetParam();
-    for (const Sizes& sizes : kSizes) {
+    for (const LayerNormSizes& sizes : kLayerNormSizes) {
         const int64_t n = sizes.n, h = sizes.h;
         for (const bool accumulate : {false, true}) {
             const auto x = Matrix::random(n, h, type, 1, -0.5, 1.5);

@@ -6,18 +6,18 @@
 #include <vector>
 
 #include "kernels/host/gemm.hpp"
-#include "kernels/host/linear.hpp"
-#include "kernels/reference/linear.hpp"
+#include "kernels/host/operators.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/matrix.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
 
-struct Sizes {
+struct LinearSizes {
     int64_t n, in, out;
 };
-const Sizes kSizes[] = {{1, 1, 1},   {1, 17, 3},   {3, 1, 17},    {17, 3, 1},
-                        {17, 33, 9}, {64, 64, 64}, {129, 65, 40}, {40, 129, 257}};
+const LinearSizes kLinearSizes[] = {{1, 1, 1},   {1, 17, 3},   {3, 1, 17},    {17, 3, 1},
+                                    {17, 33, 9}, {64, 64, 64}, {129, 65, 40}, {40, 129, 257}};
 
 /// A sum of k fp32 products in any order errs by at most (k + 2) eps times the sum of magnitudes;
 /// the result is then rounded to its type.
@@ -37,7 +37,7 @@ protected:
 };
 
 TEST_P(LinearOfType, ForwardAgreesWithTheReference) {
-    for (const auto& [n, in, out] : kSizes) {
+    for (const auto& [n, in, out] : kLinearSizes) {
         for (const bool with_bias : {false, true}) {
             SCOPED_TRACE(testing::Message() << n << " x " << in << " x " << out);
             const auto x = Matrix::random(n, in, in_type(), 1);
@@ -56,7 +56,7 @@ TEST_P(LinearOfType, ForwardAgreesWithTheReference) {
 }
 
 TEST_P(LinearOfType, InputGradientAgreesWithTheReference) {
-    for (const auto& [n, in, out] : kSizes) {
+    for (const auto& [n, in, out] : kLinearSizes) {
         SCOPED_TRACE(testing::Message() << n << " x " << in << " x " << out);
         const auto dy = Matrix::random(n, out, in_type(), 1);
         const auto w = Matrix::random(out, in, in_type(), 2);
@@ -69,7 +69,7 @@ TEST_P(LinearOfType, InputGradientAgreesWithTheReference) {
 }
 
 TEST_P(LinearOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
-    for (const auto& [n, in, out] : kSizes) {
+    for (const auto& [n, in, out] : kLinearSizes) {
         for (const bool accumulate : {false, true}) {
             SCOPED_TRACE(testing::Message() << n << " x " << in << " x " << out << accumulate);
             const auto dy = Matrix::random(n, out, in_type(), 1);

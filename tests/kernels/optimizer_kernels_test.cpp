@@ -7,12 +7,10 @@
 
 #include "kernels/bf16.hpp"
 #include "kernels/counter_rng.hpp"
-#include "kernels/host/adamw.hpp"
+#include "kernels/host/operators.hpp"
 #include "kernels/host/random.hpp"
-#include "kernels/host/sum_of_squares.hpp"
-#include "kernels/reference/adamw.hpp"
+#include "kernels/reference/operators.hpp"
 #include "kernels/reference/random.hpp"
-#include "kernels/reference/sum_of_squares.hpp"
 
 namespace vocabpipe::kernels {
 namespace {
@@ -37,16 +35,21 @@ Optimizer train(int64_t count, int threads, bool reference_kernels) {
                 std::vector<Bf16>(size)};
     for (int step = 1; step <= 5; ++step) {
         const auto gradient = normals(count, 100 + static_cast<uint64_t>(step), 1e-2F);
-        const AdamWOptions options{
+        const AdamWTensor tensor{.master = o.p,
+                                 .gradient = gradient,
+                                 .exp_avg = o.m,
+                                 .exp_avg_sq = o.v,
+                                 .weight = {o.weight.data(), 1, count, DType::bf16},
+                                 .weight_decay = 0.1F};
+        const StepScalars scalars{
             .lr = 1e-2F,
-            .weight_decay = 0.1F,
-            .gradient_scale = 0.7F,
             .bias_correction1 = static_cast<float>(1 - std::pow(0.9, step)),
             .bias_correction2 = static_cast<float>(1 - std::pow(0.999, step)),
+            .gradient_scale = 0.7F,
+            .update = 1,
         };
-        const Tensor weight(o.weight.data(), 1, count, DType::bf16);
-        (reference_kernels ? reference::adamw_step : host::adamw_step)(ctx, o.p, gradient, o.m, o.v,
-                                                                       weight, options);
+        (reference_kernels ? reference::adamw : host::adamw)(ctx, {&tensor, 1}, {.beta2 = 0.999F},
+                                                             &scalars);
     }
     return o;
 }
@@ -104,14 +107,26 @@ TEST(AdamW, UpdatesAParameterAlikeWhereverTheSpanStarts) {
     const auto gradient = normals(5000, 3, 1);
     auto p = normals(5000, 4, 1), whole = p;
     std::vector<float> m(5000), v(5000), m_whole(5000), v_whole(5000);
-    host::adamw_step(ctx, whole, gradient, m_whole, v_whole, {}, {});
+    const StepScalars scalars{.lr = 1e-3F, .update = 1};
+    const AdamWTensor all{
+        .master = whole, .gradient = gradient, .exp_avg = m_whole, .exp_avg_sq = v_whole};
+    host::adamw(ctx, {&all, 1}, {}, &scalars);
+    std::vector<AdamWTensor> parts;
     for (size_t begin = 0; begin < 5000; begin += 1250 - 3) {
         const size_t count = std::min<size_t>(1250 - 3, 5000 - begin);
-        host::adamw_step(
-            ctx, std::span(p).subspan(begin, count), std::span(gradient).subspan(begin, count),
-            std::span(m).subspan(begin, count), std::span(v).subspan(begin, count), {}, {});
+        parts.push_back({.master = std::span(p).subspan(begin, count),
+                         .gradient = std::span(gradient).subspan(begin, count),
+                         .exp_avg = std::span(m).subspan(begin, count),
+                         .exp_avg_sq = std::span(v).subspan(begin, count)});
     }
+    host::adamw(ctx, parts, {}, &scalars);
     EXPECT_EQ(p, whole);
+}
+
+double squares(Context& ctx, ConstTensor values) {
+    double sum = 0;
+    host::sum_of_squares(ctx, values, &sum);
+    return sum;
 }
 
 TEST(SumOfSquares, EqualsTheSumInDouble) {
@@ -119,9 +134,10 @@ TEST(SumOfSquares, EqualsTheSumInDouble) {
     for (const int64_t count : {0, 1, 15, 4096, 4097, 1000003}) {
         auto values = normals(count, 5, 3);
         const ConstTensor view(values.data(), 1, count, DType::fp32);
-        const double expected = reference::sum_of_squares(ctx, view);
+        double expected = 0;
+        reference::sum_of_squares(ctx, view, &expected);
         // The reference adds a million numbers one by one: 1e6 times 2^-53 at most.
-        EXPECT_NEAR(host::sum_of_squares(ctx, view), expected, 1e-10 * expected);
+        EXPECT_NEAR(squares(ctx, view), expected, 1e-10 * expected);
     }
 }
 
@@ -135,14 +151,13 @@ TEST(SumOfSquares, HasTheSameBitsForAnyThreadsStridesAndCutsAtBlocks) {
     for (int64_t row = 0; row < kRows; ++row) {
         std::copy_n(dense.begin() + row * kCols, kCols, strided.begin() + row * (kCols + 9));
     }
-    const double expected = host::sum_of_squares(one, {dense.data(), kRows, kCols, DType::fp32});
-    EXPECT_EQ(host::sum_of_squares(two, {dense.data(), kRows, kCols, DType::fp32}), expected);
-    EXPECT_EQ(host::sum_of_squares(two, {strided.data(), kRows, kCols, kCols + 9, DType::fp32}),
-              expected);
+    const double expected = squares(one, {dense.data(), kRows, kCols, DType::fp32});
+    EXPECT_EQ(squares(two, {dense.data(), kRows, kCols, DType::fp32}), expected);
+    EXPECT_EQ(squares(two, {strided.data(), kRows, kCols, kCols + 9, DType::fp32}), expected);
     double parts = 0;  // one block after another, as a shard of whole blocks would
     for (int64_t begin = 0; begin < kRows * kCols; begin += host::kSquaresBlock) {
         const int64_t count = std::min(host::kSquaresBlock, kRows * kCols - begin);
-        parts += host::sum_of_squares(one, {dense.data() + begin, 1, count, DType::fp32});
+        parts += squares(one, {dense.data() + begin, 1, count, DType::fp32});
     }
     EXPECT_EQ(parts, expected);
 }
@@ -154,12 +169,11 @@ TEST(SumOfSquares, IsNotFiniteIfAnyElementIsNotAndFiniteForEveryFiniteFloat) {
         for (const float bad : {NAN, INFINITY, -INFINITY}) {
             std::vector<float> values(5000, 1);
             values[static_cast<size_t>(at)] = bad;
-            EXPECT_FALSE(
-                std::isfinite(host::sum_of_squares(ctx, {values.data(), 1, 5000, DType::fp32})));
+            EXPECT_FALSE(std::isfinite(squares(ctx, {values.data(), 1, 5000, DType::fp32})));
         }
     }
     const std::vector<float> large(5000, kMax);
-    EXPECT_TRUE(std::isfinite(host::sum_of_squares(ctx, {large.data(), 1, 5000, DType::fp32})));
+    EXPECT_TRUE(std::isfinite(squares(ctx, {large.data(), 1, 5000, DType::fp32})));
 }
 
 TEST(FillNormal, KnowsThePublishedPhiloxVectors) {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/rms_norm_options.hpp"
 #include "tests/kernels/matrix.hpp"
+#include "vocabpipe/rms_norm_options.hpp"
 
 namespace vocabpipe::kernels::test {
 

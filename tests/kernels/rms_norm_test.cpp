@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/rms_norm.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <gtest/gtest.h>
 
-#include "kernels/reference/rms_norm.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/matrix.hpp"
 #include "tests/kernels/rms_norm_oracle.hpp"
 #include "vocabpipe/error.hpp"
@@ -11,11 +11,11 @@
 namespace vocabpipe::kernels::test {
 namespace {
 
-struct Sizes {
+struct RmsNormSizes {
     int64_t n, h;
 };
-const Sizes kSizes[] = {{1, 1}, {3, 2}, {5, 17}, {17, 129}, {2, 768}};
-const RmsNormOptions kOptions[] = {{}, {.epsilon = 1e-2F, .weight_offset = 1}};
+const RmsNormSizes kRmsNormSizes[] = {{1, 1}, {3, 2}, {5, 17}, {17, 129}, {2, 768}};
+const RmsNormOptions kRmsNormOptions[] = {{}, {.epsilon = 1e-2F, .weight_offset = 1}};
 
 class RmsNormOfType : public testing::TestWithParam<DType> {
 protected:
@@ -24,9 +24,9 @@ protected:
 
 TEST_P(RmsNormOfType, ForwardAgreesWithTheReference) {
     const DType type = GetParam();
-    for (const Sizes& sizes : kSizes) {
+    for (const RmsNormSizes& sizes : kRmsNormSizes) {
         const int64_t n = sizes.n, h = sizes.h;
-        for (const RmsNormOptions& options : kOptions) {
+        for (const RmsNormOptions& options : kRmsNormOptions) {
             for (const bool with_residual : {false, true}) {
                 SCOPED_TRACE(testing::Message() << n << " x " << h << " " << with_residual);
                 const auto x = Matrix::random(n, h, type, 1, -0.5, 1.5);
@@ -52,9 +52,9 @@ TEST_P(RmsNormOfType, ForwardAgreesWithTheReference) {
 
 TEST_P(RmsNormOfType, InputGradientAgreesWithTheReference) {
     const DType type = GetParam();
-    for (const Sizes& sizes : kSizes) {
+    for (const RmsNormSizes& sizes : kRmsNormSizes) {
         const int64_t n = sizes.n, h = sizes.h;
-        for (const RmsNormOptions& options : kOptions) {
+        for (const RmsNormOptions& options : kRmsNormOptions) {
             for (const bool with_residual : {false, true}) {
                 SCOPED_TRACE(testing::Message() << n << " x " << h << " " << with_residual);
                 const auto x = Matrix::random(n, h, type, 1, -0.5, 1.5);
@@ -87,7 +87,7 @@ TEST_P(RmsNormOfType, InputGradientAgreesWithTheReference) {
 
 TEST_P(RmsNormOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
     const DType type = GetParam();
-    for (const Sizes& sizes : kSizes) {
+    for (const RmsNormSizes& sizes : kRmsNormSizes) {
         const int64_t n = sizes.n, h = sizes.h;
         for (const bool accumulate : {false, true}) {
             const auto x = Matrix::random(n, h, type, 1, -0.5, 1.5);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/rotary.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <gtest/gtest.h>
 
-#include "kernels/reference/rotary.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/matrix.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
 
-const AttentionShape kShapes[] = {
+const AttentionShape kRotaryShapes[] = {
     {.sequences = 1, .seq_length = 1, .heads = 1, .head_size = 2, .kv_heads = 1},
     {.sequences = 2, .seq_length = 5, .heads = 4, .head_size = 6, .kv_heads = 2},
     {.sequences = 3, .seq_length = 7, .heads = 3, .head_size = 64, .kv_heads = 1},
@@ -37,7 +37,7 @@ protected:
 
 TEST_P(RotaryOfType, AgreesWithTheReferenceInBothDirectionsAndKeepsV) {
     const DType type = GetParam();
-    for (const AttentionShape& shape : kShapes) {
+    for (const AttentionShape& shape : kRotaryShapes) {
         SCOPED_TRACE(testing::Message() << shape.heads << " heads of " << shape.head_size);
         const auto table = angles(shape, DType::fp32);
         const auto before = Matrix::random(shape.tokens(), shape.qkv_columns(), type, 1);
@@ -59,7 +59,7 @@ TEST_P(RotaryOfType, AgreesWithTheReferenceInBothDirectionsAndKeepsV) {
 
 TEST_P(RotaryOfType, BackwardUndoesForwardWhereRowsOfTheTableAreAngles) {
     const DType type = GetParam();
-    const AttentionShape& shape = kShapes[2];
+    const AttentionShape& shape = kRotaryShapes[2];
     const auto table = angles(shape, DType::fp32);
     const auto before = Matrix::random(shape.tokens(), shape.qkv_columns(), type, 1);
     auto qkv = before.as(type);
@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Types, RotaryOfType, testing::Values(DType::fp32, DType
 
 TEST(Rotary, RefusesATableShorterThanTheSequences) {
     Context ctx({.threads = 1, .poll = {}});
-    const AttentionShape& shape = kShapes[1];
+    const AttentionShape& shape = kRotaryShapes[1];
     const auto table = angles(shape, DType::fp32);
     auto qkv = Matrix::random(shape.tokens(), shape.qkv_columns(), DType::fp32, 1);
     EXPECT_THROW(host::rotary_forward(ctx, table.view().row_range(0, 4), shape, qkv), UsageError);
@@ -99,7 +99,7 @@ TEST(Rotary, RefusesATableShorterThanTheSequences) {
 
 TEST(ReferenceRotary, GradientIsThatOfFiniteDifferences) {
     Context ctx({.threads = 1, .poll = {}});
-    const AttentionShape& shape = kShapes[1];
+    const AttentionShape& shape = kRotaryShapes[1];
     // no angles: then backward is the transposed of forward, not its inverse
     const auto table = Matrix::random(shape.seq_length, shape.head_size, DType::fp64, 1);
     auto qkv = Matrix::random(shape.tokens(), shape.qkv_columns(), DType::fp64, 2);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "kernels/host/ordered_sum.hpp"
-#include "kernels/host/vocabulary.hpp"
-#include "kernels/reference/ordered_sum.hpp"
+#include "kernels/host/operators.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/vocabulary_oracle.hpp"
 #include "vocabpipe/error.hpp"
 

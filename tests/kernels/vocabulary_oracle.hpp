@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/bf16.hpp"
-#include "kernels/reference/vocabulary.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/matrix.hpp"
 
 namespace vocabpipe::kernels::test {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "kernels/bf16.hpp"
-#include "kernels/host/ordered_sum.hpp"
+#include "kernels/host/operators.hpp"
 #include "src/model/output_layer.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "kernels/operators.hpp"
+#include "kernels/host/operators.hpp"
 #include "src/model/transformer_stage.hpp"
 #include "tests/model/model_cases.hpp"
 #include "vocabpipe/model_rank.hpp"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/single_rank_oracle.hpp"
 
-#include "kernels/host/elementwise.hpp"
-#include "kernels/operators.hpp"
+#include "kernels/host/operators.hpp"
 #include "src/model/input_layer.hpp"
 #include "src/model/output_layer.hpp"
 #include "src/runtime/device_batch.hpp"
+#include "vocabpipe/operators.hpp"
 
 #include <algorithm>
 #include <random>

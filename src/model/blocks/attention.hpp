@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/attention_shape.hpp"
 #include "src/model/blocks/linear.hpp"
 #include "src/model/blocks/qk_norm.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
+#include "vocabpipe/attention_shape.hpp"
 #include "vocabpipe/rope.hpp"
 
 #include <cstdint>

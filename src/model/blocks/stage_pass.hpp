@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/operators.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/operators.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/tensor.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/operators.hpp"
+#include "kernels/host/operators.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "vocabpipe/device.hpp"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
-#include "kernels/operators.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/stored_elements.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/operators.hpp"
 
 #include <algorithm>
 #include <cstring>

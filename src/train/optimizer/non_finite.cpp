@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/optimizer/non_finite.hpp"
 
-#include "kernels/operators.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/model/parameters.hpp"
+#include "vocabpipe/operators.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/optimizer_step.hpp"
 
-#include "kernels/operators.hpp"
-#include "kernels/step_scalars.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
+#include "vocabpipe/operators.hpp"
+#include "vocabpipe/step_scalars.hpp"
 
 #include <cmath>
 #include <vector>

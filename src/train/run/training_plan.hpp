@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/operators.hpp"
+#include "kernels/host/operators.hpp"
 #include "src/train/options/train_options.hpp"
 #include "src/train/run/batch_size_schedule.hpp"
 #include "src/train/run/rank_placement.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Against the stand-in toolkit only, which counts.
-#include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/operators.hpp"
 
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/support/cuda_stand_in/control.hpp"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/elementwise.hpp"
+#include "kernels/cuda/operators.hpp"
 
 #include "kernels/cuda/column_sums.hpp"
-#include "kernels/cuda/gelu.hpp"
-#include "kernels/reference/elementwise.hpp"
-#include "kernels/reference/gelu.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/embedding.hpp"
+#include "kernels/cuda/operators.hpp"
 
-#include "kernels/cuda/memory.hpp"
-#include "kernels/cuda/ordered_sum.hpp"
-#include "kernels/reference/embedding.hpp"
-#include "kernels/reference/ordered_sum.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 
 namespace vocabpipe::kernels::test {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/gated.hpp"
+#include "kernels/cuda/operators.hpp"
 
-#include "kernels/reference/gated.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
 
-struct Sizes {
+struct GatedSizes {
     int64_t n, f;
     int64_t gap;
 };
-const Sizes kSizes[] = {{1, 1, 3}, {3, 17, 3}, {9, 129, 3}, {5, 64, 8}, {6, 40, 0}, {1, 24, 0}};
+const GatedSizes kGatedSizes[] = {{1, 1, 3},  {3, 17, 3}, {9, 129, 3},
+                                  {5, 64, 8}, {6, 40, 0}, {1, 24, 0}};
 
 class CudaGated : public OnDeviceWithParam<std::tuple<DType, Activation>> {
 protected:
@@ -30,7 +31,7 @@ double value_relative(double gate) {
 
 TEST_P(CudaGated, ForwardAgreesWithTheReference) {
     Device device;
-    for (const auto& [n, f, gap] : kSizes) {
+    for (const auto& [n, f, gap] : kGatedSizes) {
         SCOPED_TRACE(testing::Message() << n << " x " << f);
         const auto gate_up = random_with_gap(n, 2 * f, type(), gap, 1, -8.0, 8.0);
         Matrix exact(n, f, DType::fp64);
@@ -47,7 +48,7 @@ TEST_P(CudaGated, ForwardAgreesWithTheReference) {
 
 TEST_P(CudaGated, GradientsAgreeWithTheReference) {
     Device device;
-    for (const auto& [n, f, gap] : kSizes) {
+    for (const auto& [n, f, gap] : kGatedSizes) {
         SCOPED_TRACE(testing::Message() << n << " x " << f);
         const int64_t half = f;
         const auto gate_up = random_with_gap(n, 2 * f, type(), gap, 1, -8.0, 8.0);

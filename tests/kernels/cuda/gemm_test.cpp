@@ -10,12 +10,13 @@
 namespace vocabpipe::kernels::test {
 namespace {
 
-struct Case {
+struct ProductCase {
     int64_t m, n, k;
     int64_t gap;  ///< 3: odd strides; 8: whole 16-byte vectors in both types
 };
-const Case kCases[] = {{1, 1, 1, 3},    {1, 5, 33, 3},   {7, 1, 4, 3},    {3, 17, 1, 3},
-                       {33, 65, 20, 3}, {65, 33, 70, 8}, {16, 24, 40, 8}, {64, 8, 16, 0}};
+const ProductCase kProductCases[] = {{1, 1, 1, 3},    {1, 5, 33, 3},   {7, 1, 4, 3},
+                                     {3, 17, 1, 3},   {33, 65, 20, 3}, {65, 33, 70, 8},
+                                     {16, 24, 40, 8}, {64, 8, 16, 0}};
 
 /// op(a) op(b) + c0 + bias in fp64 and the same of magnitudes.
 struct Exact {
@@ -55,7 +56,7 @@ protected:
 
 TEST_P(CudaGemm, AgreesWithTheSumForEveryTransposition) {
     Device device;
-    for (const auto& [m, n, k, gap] : kCases) {
+    for (const auto& [m, n, k, gap] : kProductCases) {
         for (const int transposed : {0, 1, 2, 3}) {
             SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << ", " << transposed);
             const bool transpose_a = (transposed & 1) != 0, transpose_b = (transposed & 2) != 0;
@@ -131,7 +132,7 @@ TEST_P(CudaGemm, OfNothingIsZeroOrTheBiasAndLeavesAnAccumulatorAlone) {
 // What cuBLASLt refuses lands here; on a machine where it refuses nothing only this test does.
 TEST_P(CudaGemm, TiledKernelDoesWhatTheLibraryDoes) {
     Device device;
-    for (const auto& [m, n, k, gap] : kCases) {
+    for (const auto& [m, n, k, gap] : kProductCases) {
         for (const int transposed : {0, 1, 2, 3}) {
             SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << ", " << transposed);
             const bool transpose_a = (transposed & 1) != 0, transpose_b = (transposed & 2) != 0;
@@ -200,14 +201,14 @@ TEST_P(CudaGemm, BatchedProductsAreThoseOfTheirParts) {
     }
 }
 
-std::string name(const testing::TestParamInfo<Types>& info) {
+std::string name_of_product(const testing::TestParamInfo<Types>& info) {
     return std::string(name_of(std::get<0>(info.param))) + "_to_" +
            name_of(std::get<1>(info.param));
 }
 INSTANTIATE_TEST_SUITE_P(Types, CudaGemm,
                          testing::Combine(testing::Values(DType::fp32, DType::bf16),
                                           testing::Values(DType::fp32, DType::bf16)),
-                         name);
+                         name_of_product);
 
 class CudaGemmCall : public OnDevice {};
 

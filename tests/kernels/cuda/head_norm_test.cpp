@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/head_norm.hpp"
+#include "kernels/cuda/operators.hpp"
 
-#include "kernels/reference/head_norm.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 #include "tests/kernels/rms_norm_oracle.hpp"
@@ -9,12 +9,12 @@
 namespace vocabpipe::kernels::test {
 namespace {
 
-struct Case {
+struct HeadNormCase {
     AttentionShape shape;
     int64_t gap;
 };
 // Heads shared by 8, 16 and 32 lanes, by fewer than a warp has vectors for, and odd ones.
-const Case kCases[] = {
+const HeadNormCase kHeadNormCases[] = {
     {{.sequences = 1, .seq_length = 1, .heads = 1, .head_size = 1, .kv_heads = 1}, 3},
     {{.sequences = 2, .seq_length = 3, .heads = 3, .head_size = 17, .kv_heads = 1}, 3},
     {{.sequences = 1, .seq_length = 7, .heads = 4, .head_size = 64, .kv_heads = 2}, 8},
@@ -40,7 +40,7 @@ Matrix columns(const Matrix& whole, int64_t first, int64_t count) {
 TEST_P(CudaHeadNorm, AgreesWithTheReferenceInBothDirectionsAndCopiesV) {
     const DType type = GetParam();
     Device device;
-    for (const Case& c : kCases) {
+    for (const HeadNormCase& c : kHeadNormCases) {
         const AttentionShape& shape = c.shape;
         SCOPED_TRACE(testing::Message() << shape.heads << " heads of " << shape.head_size);
         const int64_t n = shape.tokens(), width = shape.qkv_columns(), d = shape.head_size;
@@ -92,7 +92,7 @@ TEST_P(CudaHeadNorm, AgreesWithTheReferenceInBothDirectionsAndCopiesV) {
 TEST_P(CudaHeadNorm, WeightGradientsSumOverTokensAndHeadsAndAccumulate) {
     const DType type = GetParam();
     Device device;
-    for (const auto& [shape, gap] : kCases) {
+    for (const auto& [shape, gap] : kHeadNormCases) {
         for (const bool accumulate : {false, true}) {
             SCOPED_TRACE(testing::Message() << shape.head_size << " " << accumulate);
             const int64_t n = shape.tokens(), d = shape.head_size;

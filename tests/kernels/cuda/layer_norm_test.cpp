@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/layer_norm.hpp"
+#include "kernels/cuda/operators.hpp"
 
-#include "kernels/reference/layer_norm.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 
@@ -9,13 +9,14 @@ namespace vocabpipe::kernels::test {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
-struct Sizes {
+struct LayerNormSizes {
     int64_t n, h;
     int64_t gap;
 };
 // The last two are longer than what a block keeps in registers.
-const Sizes kSizes[] = {{1, 1, 3},   {3, 2, 3},   {5, 17, 3},   {17, 129, 3}, {9, 64, 8},
-                        {2, 768, 8}, {70, 40, 0}, {2, 1100, 3}, {2, 8320, 8}};
+const LayerNormSizes kLayerNormSizes[] = {{1, 1, 3},    {3, 2, 3},    {5, 17, 3},
+                                          {17, 129, 3}, {9, 64, 8},   {2, 768, 8},
+                                          {70, 40, 0},  {2, 1100, 3}, {2, 8320, 8}};
 
 class CudaLayerNorm : public OnDeviceWithParam<DType> {
 protected:
@@ -31,7 +32,7 @@ double z_error(double h, double z, double inverse_std) {
 TEST_P(CudaLayerNorm, ForwardAgreesWithTheReference) {
     const DType type = GetParam();
     Device device;
-    for (const auto& [n, h, gap] : kSizes) {
+    for (const auto& [n, h, gap] : kLayerNormSizes) {
         SCOPED_TRACE(testing::Message() << n << " x " << h);
         const auto x = random_with_gap(n, h, type, gap, 1, -0.5, 1.5);
         const auto gamma = random_with_gap(1, h, type, gap, 2, 0.5, 1.5);
@@ -61,7 +62,7 @@ TEST_P(CudaLayerNorm, ForwardAgreesWithTheReference) {
 TEST_P(CudaLayerNorm, InputGradientAgreesWithTheReferenceAndMayOverwriteWhatItReads) {
     const DType type = GetParam();
     Device device;
-    for (const auto& sizes : kSizes) {
+    for (const auto& sizes : kLayerNormSizes) {
         const int64_t n = sizes.n, h = sizes.h, gap = sizes.gap;
         for (const bool with_residual : {false, true}) {
             SCOPED_TRACE(testing::Message() << n << " x " << h << " " << with_residual);
@@ -117,7 +118,8 @@ TEST_P(CudaLayerNorm, WeightGradientsAgreeWithTheReferenceAndAccumulate) {
     // A workspace that holds the sums of no piece, of a few, and of all.
     for (const size_t workspace : {size_t{0}, size_t{4096}, size_t{1} << 20}) {
         Device device(workspace);
-        for (const auto& [n, h, gap] : {Sizes{1, 1, 3}, {5, 17, 3}, {150, 40, 8}, {300, 33, 3}}) {
+        for (const auto& [n, h, gap] :
+             {LayerNormSizes{1, 1, 3}, {5, 17, 3}, {150, 40, 8}, {300, 33, 3}}) {
             for (const bool accumulate : {false, true}) {
                 SCOPED_TRACE(testing::Message() << n << " x " << h << " " << workspace);
                 const auto x = random_with_gap(n, h, type, gap, 1, -0.5, 1.5);
@@ -156,7 +158,7 @@ TEST_P(CudaLayerNorm, AllGradientsAtOnceHaveTheBitsOfEachAlone) {
     // A workspace that holds the sums of no piece, of a few, and of all.
     for (const size_t workspace : {size_t{0}, size_t{4096}, size_t{1} << 20}) {
         Device device(workspace);
-        for (const auto& [n, h, gap] : {Sizes{1, 1, 3},
+        for (const auto& [n, h, gap] : {LayerNormSizes{1, 1, 3},
                                         {17, 129, 3},
                                         {21, 768, 8},
                                         {70, 40, 0},

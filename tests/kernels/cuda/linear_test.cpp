@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/linear.hpp"
+#include "kernels/cuda/operators.hpp"
 
-#include "kernels/reference/gelu.hpp"
-#include "kernels/reference/linear.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
 
-struct Sizes {
+struct LinearSizes {
     int64_t n, in, out;
     int64_t gap;  ///< 3: nothing is aligned; 8: rows are, where their length is a multiple of 8
 };
-const Sizes kSizes[] = {{1, 1, 1, 3},   {1, 17, 3, 3},   {3, 1, 17, 3},   {17, 3, 1, 3},
-                        {17, 33, 9, 3}, {16, 24, 40, 8}, {70, 64, 16, 8}, {8, 16, 72, 0}};
+const LinearSizes kLinearSizes[] = {{1, 1, 1, 3},    {1, 17, 3, 3},  {3, 1, 17, 3},
+                                    {17, 3, 1, 3},   {17, 33, 9, 3}, {16, 24, 40, 8},
+                                    {70, 64, 16, 8}, {8, 16, 72, 0}};
 
 /// |gelu'| < 1.13.
 constexpr double kSteepest = 1.13;
@@ -43,7 +43,7 @@ protected:
 struct Forward {
     Matrix x, w, bias, exact, scale;
 
-    Forward(Context& ctx, const Sizes& s, DType type)
+    Forward(Context& ctx, const LinearSizes& s, DType type)
         : x(random_with_gap(s.n, s.in, type, s.gap, 1)),
           w(random_with_gap(s.out, s.in, type, s.gap, 2)),
           bias(random_with_gap(1, s.out, type, s.gap, 3)),
@@ -56,7 +56,7 @@ struct Forward {
 
 TEST_P(CudaLinear, ForwardAgreesWithTheReference) {
     Device device;
-    for (const Sizes& s : kSizes) {
+    for (const LinearSizes& s : kLinearSizes) {
         SCOPED_TRACE(testing::Message() << s.n << " x " << s.in << " x " << s.out);
         const Forward f(host, s, in_type());
         const DeviceMatrix x(device, f.x), w(device, f.w), bias(device, f.bias);
@@ -68,7 +68,7 @@ TEST_P(CudaLinear, ForwardAgreesWithTheReference) {
 
 TEST_P(CudaLinear, ForwardAddsAResidualThatMayBeTheResult) {
     Device device;
-    for (const Sizes& s : kSizes) {
+    for (const LinearSizes& s : kLinearSizes) {
         for (const DType residual_type : {DType::fp32, DType::bf16}) {
             SCOPED_TRACE(testing::Message() << s.n << " x " << s.in << " x " << s.out << " + "
                                             << name_of(residual_type));
@@ -104,7 +104,7 @@ TEST_P(CudaLinear, ForwardAddsAResidualThatMayBeTheResult) {
 TEST_P(CudaLinearOfType, ForwardTakesGeluAndKeepsWhatItTakesItOf) {
     Device device;
     const DType type = GetParam();
-    for (const Sizes& s : kSizes) {
+    for (const LinearSizes& s : kLinearSizes) {
         SCOPED_TRACE(testing::Message() << s.n << " x " << s.in << " x " << s.out);
         const Forward f(host, s, type);
         Matrix exact(s.n, s.out, DType::fp64);
@@ -129,7 +129,7 @@ TEST_P(CudaLinearOfType, ForwardTakesGeluAndKeepsWhatItTakesItOf) {
 
 TEST_P(CudaLinear, InputGradientAgreesWithTheReference) {
     Device device;
-    for (const Sizes& s : kSizes) {
+    for (const LinearSizes& s : kLinearSizes) {
         SCOPED_TRACE(testing::Message() << s.n << " x " << s.in << " x " << s.out);
         const auto dy = random_with_gap(s.n, s.out, in_type(), s.gap, 1);
         const auto w = random_with_gap(s.out, s.in, in_type(), s.gap, 2);
@@ -146,7 +146,7 @@ TEST_P(CudaLinear, InputGradientAgreesWithTheReference) {
 TEST_P(CudaLinearOfType, InputGradientGoesThroughGelu) {
     Device device;
     const DType type = GetParam();
-    for (const Sizes& s : kSizes) {
+    for (const LinearSizes& s : kLinearSizes) {
         SCOPED_TRACE(testing::Message() << s.n << " x " << s.in << " x " << s.out);
         const auto dy = random_with_gap(s.n, s.out, type, s.gap, 1);
         const auto w = random_with_gap(s.out, s.in, type, s.gap, 2);
@@ -175,7 +175,7 @@ TEST_P(CudaLinearOfType, InputGradientGoesThroughGelu) {
 
 TEST_P(CudaLinearOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
     Device device;
-    for (const Sizes& s : kSizes) {
+    for (const LinearSizes& s : kLinearSizes) {
         for (const bool accumulate : {false, true}) {
             SCOPED_TRACE(testing::Message()
                          << s.n << " x " << s.in << " x " << s.out << accumulate);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/engine_state.hpp"
-#include "kernels/cuda/linear.hpp"
+#include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/product_plan.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"

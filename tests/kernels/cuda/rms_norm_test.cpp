@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/rms_norm.hpp"
+#include "kernels/cuda/operators.hpp"
 
-#include "kernels/reference/rms_norm.hpp"
+#include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 #include "tests/kernels/rms_norm_oracle.hpp"
@@ -9,13 +9,14 @@
 namespace vocabpipe::kernels::test {
 namespace {
 
-struct Sizes {
+struct RmsNormSizes {
     int64_t n, h;
     int64_t gap;
 };
 // The last two are longer than what a block keeps in registers.
-const Sizes kSizes[] = {{1, 1, 3},   {3, 2, 3},   {5, 17, 3},   {17, 129, 3}, {9, 64, 8},
-                        {2, 768, 8}, {70, 40, 0}, {2, 1100, 3}, {2, 8320, 8}};
+const RmsNormSizes kRmsNormSizes[] = {{1, 1, 3},    {3, 2, 3},    {5, 17, 3},
+                                      {17, 129, 3}, {9, 64, 8},   {2, 768, 8},
+                                      {70, 40, 0},  {2, 1100, 3}, {2, 8320, 8}};
 const RmsNormOptions kOptions[] = {{}, {.epsilon = 1e-2F, .weight_offset = 1}};
 
 class CudaRmsNorm : public OnDeviceWithParam<DType> {
@@ -26,7 +27,7 @@ protected:
 /// Calls body(sizes, options, with_residual) for all of them.
 template <typename Body>
 void for_all(Body&& body) {
-    for (const Sizes& sizes : kSizes) {
+    for (const RmsNormSizes& sizes : kRmsNormSizes) {
         for (const RmsNormOptions& options : kOptions) {
             for (const bool with_residual : {false, true}) {
                 SCOPED_TRACE(testing::Message()
@@ -40,7 +41,7 @@ void for_all(Body&& body) {
 TEST_P(CudaRmsNorm, ForwardAgreesWithTheReferenceAndMayOverwriteTheResidual) {
     const DType type = GetParam();
     Device device;
-    for_all([&](const Sizes& sizes, const RmsNormOptions& options, bool with_residual) {
+    for_all([&](const RmsNormSizes& sizes, const RmsNormOptions& options, bool with_residual) {
         const int64_t n = sizes.n, h = sizes.h, gap = sizes.gap;
         const auto x = random_with_gap(n, h, type, gap, 1, -0.5, 1.5);
         const auto gamma = random_with_gap(1, h, type, gap, 2, -0.5, 1.5);
@@ -69,7 +70,7 @@ TEST_P(CudaRmsNorm, ForwardAgreesWithTheReferenceAndMayOverwriteTheResidual) {
 TEST_P(CudaRmsNorm, InputGradientAgreesWithTheReferenceAndMayOverwriteWhatItReads) {
     const DType type = GetParam();
     Device device;
-    for_all([&](const Sizes& sizes, const RmsNormOptions& options, bool with_residual) {
+    for_all([&](const RmsNormSizes& sizes, const RmsNormOptions& options, bool with_residual) {
         const int64_t n = sizes.n, h = sizes.h, gap = sizes.gap;
         const auto x = random_with_gap(n, h, type, gap, 1, -0.5, 1.5);
         const auto dy = random_with_gap(n, h, type, gap, 2);
@@ -106,7 +107,8 @@ TEST_P(CudaRmsNorm, WeightGradientAgreesWithTheReferenceAndAccumulates) {
     // A workspace that holds the sums of no piece, of a few, and of all.
     for (const size_t workspace : {size_t{0}, size_t{2048}, size_t{1} << 20}) {
         Device device(workspace);
-        for (const auto& [n, h, gap] : {Sizes{1, 1, 3}, {5, 17, 3}, {150, 40, 8}, {300, 33, 3}}) {
+        for (const auto& [n, h, gap] :
+             {RmsNormSizes{1, 1, 3}, {5, 17, 3}, {150, 40, 8}, {300, 33, 3}}) {
             for (const bool accumulate : {false, true}) {
                 SCOPED_TRACE(testing::Message() << n << " x " << h << " " << workspace);
                 const auto x = random_with_gap(n, h, type, gap, 1, -0.5, 1.5);
@@ -135,7 +137,7 @@ TEST_P(CudaRmsNorm, AllGradientsAtOnceHaveTheBitsOfEachAlone) {
     const DType type = GetParam();
     for (const size_t workspace : {size_t{0}, size_t{2048}, size_t{1} << 20}) {
         Device device(workspace);
-        for (const auto& [n, h, gap] : {Sizes{1, 1, 3},
+        for (const auto& [n, h, gap] : {RmsNormSizes{1, 1, 3},
                                         {17, 129, 3},
                                         {21, 768, 8},
                                         {70, 40, 0},

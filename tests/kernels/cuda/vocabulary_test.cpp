@@ -3,9 +3,9 @@
 // tests/kernels/vocabulary_oracle.hpp holds for any order of the sums and for exponentials that are
 // off by a few units in the last place. In bf16 all operators round where the reference kernels do,
 // and bounds follow from the two tensors that are stored in it.
-#include "kernels/cuda/vocabulary.hpp"
+#include "kernels/cuda/operators.hpp"
 
-#include "kernels/host/ordered_sum.hpp"
+#include "kernels/host/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/vocabulary_oracle.hpp"
 #include "vocabpipe/error.hpp"

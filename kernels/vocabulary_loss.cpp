@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/vocabulary.hpp"
+#include "vocabpipe/vocabulary_loss.hpp"
 
 #include <cstddef>
 #include <string>

@@ -9,18 +9,22 @@ namespace vocabpipe::kernels {
 /// q, k and v of a token lie side by side in one row: a heads of q, g of k, g of v, each of
 /// head_size. Query head i reads key/value head i / (a / g) (grouped-query attention).
 struct AttentionShape {
-    int64_t sequences = 0;
-    int64_t seq_length = 0;
-    int64_t heads = 0;      ///< a, of queries
-    int64_t head_size = 0;  ///< d
-    int64_t kv_heads = 0;   ///< g, of keys and values; divides a. a: multi-head attention
-    float scale = 0;        ///< of scores q k; 0: 1 / sqrt(d)
-    float softcap = 0;      ///< c: scores become c tanh(score / c); 0: they stay
-    int64_t window = 0;     ///< query i sees keys i - window < j <= i; 0: all j <= i
+    int64_t sequences = 0;   ///< of a microbatch
+    int64_t seq_length = 0;  ///< s, tokens
+    int64_t heads = 0;       ///< a, of queries
+    int64_t head_size = 0;   ///< d
+    int64_t kv_heads = 0;    ///< g, of keys and values; divides a. a: multi-head attention
+    float scale = 0;         ///< of scores q k; 0: 1 / sqrt(d)
+    float softcap = 0;       ///< c: scores become c tanh(score / c); 0: they stay
+    int64_t window = 0;      ///< query i sees keys i - window < j <= i; 0: all j <= i
 
-    [[nodiscard]] int64_t tokens() const { return sequences * seq_length; }  ///< N
+    /// N
+    [[nodiscard]] int64_t tokens() const { return sequences * seq_length; }
+    /// Of q and of attention's output: a d.
     [[nodiscard]] int64_t query_columns() const { return heads * head_size; }
+    /// Of k, and of v: g d.
     [[nodiscard]] int64_t kv_columns() const { return kv_heads * head_size; }
+    /// Of q, k and v.
     [[nodiscard]] int64_t qkv_columns() const { return query_columns() + 2 * kv_columns(); }
 };
 

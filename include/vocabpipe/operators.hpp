@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "vocabpipe/activation.hpp"
+#include "vocabpipe/attention_shape.hpp"
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/rms_norm_options.hpp"
+#include "vocabpipe/step_scalars.hpp"
+#include "vocabpipe/tensor.hpp"
+#include "vocabpipe/vocabulary_loss.hpp"
+
+namespace vocabpipe::kernels {
+
+/// Everything that the model, the executor and the optimizer compute, on one kind of device: a
+/// table of functions. A module calls them as `ctx.operators().add(ctx, a, b, out)`. Copy the table
+/// and replace entries to bring operators of your own; no entry may be null.
+///
+/// Tensors, spans and pointers to numbers are memory of the device. Tensors are fp32 or bf16 of any
+/// row stride, and an output overlaps no other argument, unless an operator says otherwise. N is
+/// the number of tokens, h the hidden size. "Empty" is an empty view or span. With `accumulate` a
+/// gradient is added to what is there; without it the gradient is set.
+///
+/// The host finishes an operator before it returns, and calls Context::poll() between chunks of a
+/// few milliseconds. CUDA enqueues on the stream of the lane that runs. Operators throw UsageError
+/// for arguments with wrong shapes or types. Bits do not depend on the number of threads.
+struct Operators {
+    // Linear layers.
+
+    /// y = x w^T + bias. x (N, in), w (out, in) of x's type, bias (1, out) or empty, y (N, out).
+    void (*linear_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias, Tensor y);
+    /// y = x w^T + bias + residual. residual (N, out) may be y. The product goes through `scratch`
+    /// (N, out) where a device cannot add to it.
+    void (*linear_add_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
+                               ConstTensor residual, Tensor scratch, Tensor y);
+    /// before = x w^T + bias, y = gelu_forward(before), or of the sum before it was rounded. before
+    /// and y (N, out).
+    void (*linear_gelu_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
+                                Tensor before, Tensor y);
+    /// dx = dy w. dy (N, out), w (out, in) of dy's type, dx (N, in).
+    void (*linear_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w, Tensor dx);
+    /// dx = gelu'(before) * (dy w); before of dx's shape.
+    void (*linear_gelu_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w,
+                                       ConstTensor before, Tensor dx);
+    /// dw = dy^T x, dbias = column sums of dy. dy (N, out), x (N, in) of dy's type, dw (out, in)
+    /// fp32, dbias (1, out) fp32 or empty.
+    void (*linear_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dw,
+                                   Tensor dbias, bool accumulate);
+
+    // Norms.
+
+    /// y = gamma * z + beta with z = (x - mean) * inverse_std, per row; inverse_std = 1 /
+    /// sqrt(variance + epsilon), the variance being divided by h (Ba, Kiros and Hinton 2016).
+    /// x, y (N, h); gamma, beta (1, h); statistics (N, 2) fp32: mean, inverse_std.
+    void (*layer_norm_forward)(Context& ctx, ConstTensor x, ConstTensor gamma, ConstTensor beta,
+                               float epsilon, Tensor y, Tensor statistics);
+    /// dx = inverse_std * (g - mean_h(g) - z * mean_h(g * z)) + residual with g = dy * gamma.
+    /// dy, x, dx (N, h); residual (N, h) is the gradient that arrives around the layer, or empty;
+    /// dx may alias residual or dy.
+    void (*layer_norm_backward_input)(Context& ctx, ConstTensor dy, ConstTensor x,
+                                      ConstTensor gamma, ConstTensor statistics,
+                                      ConstTensor residual, Tensor dx);
+    /// dgamma = sum over rows of dy * z, dbeta = sum over rows of dy. dgamma, dbeta (1, h) fp32.
+    void (*layer_norm_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x,
+                                       ConstTensor statistics, Tensor dgamma, Tensor dbeta,
+                                       bool accumulate);
+    /// layer_norm_backward_input() and layer_norm_backward_weight(), with their bits.
+    void (*layer_norm_backward)(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                                ConstTensor statistics, ConstTensor residual, Tensor dx,
+                                Tensor dgamma, Tensor dbeta, bool accumulate);
+
+    /// y = residual + (gamma + weight_offset) * z with z = x * inverse_rms, per row;
+    /// inverse_rms = 1 / sqrt(mean_h(x^2) + epsilon) (Zhang and Sennrich 2019).
+    /// x, y (N, h); gamma (1, h); residual (N, h) or empty; statistics (N, 1) fp32: inverse_rms.
+    /// y may alias residual.
+    void (*rms_norm_forward)(Context& ctx, ConstTensor x, ConstTensor gamma,
+                             const RmsNormOptions& options, ConstTensor residual, Tensor y,
+                             Tensor statistics);
+    /// dx = inverse_rms * (g - z * mean_h(g * z)) + residual with g = dy * (gamma + weight_offset).
+    /// dy, x, dx (N, h); residual (N, h) is the gradient that arrives around the layer, or empty;
+    /// dx may alias residual or dy.
+    void (*rms_norm_backward_input)(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                                    const RmsNormOptions& options, ConstTensor statistics,
+                                    ConstTensor residual, Tensor dx);
+    /// dgamma = sum over rows of dy * z. dgamma (1, h) fp32.
+    void (*rms_norm_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x,
+                                     ConstTensor statistics, Tensor dgamma, bool accumulate);
+    /// rms_norm_backward_input() and rms_norm_backward_weight(), with their bits.
+    void (*rms_norm_backward)(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                              const RmsNormOptions& options, ConstTensor statistics,
+                              ConstTensor residual, Tensor dx, Tensor dgamma, bool accumulate);
+
+    /// RMSNorm of every head of q with gamma_q and of k with gamma_k, each over its head_size; v
+    /// stays (Qwen 3). qkv, out (N, qkv_columns); gamma_q, gamma_k (1, head_size); statistics (N,
+    /// heads + kv_heads) fp32: inverse_rms of q's heads, then k's.
+    void (*head_norm_forward)(Context& ctx, ConstTensor qkv, ConstTensor gamma_q,
+                              ConstTensor gamma_k, const RmsNormOptions& options,
+                              const AttentionShape& shape, Tensor out, Tensor statistics);
+    /// The gradient of q, k, v before the norm from `dout`, that after it; v's is copied.
+    void (*head_norm_backward_input)(Context& ctx, ConstTensor dout, ConstTensor qkv,
+                                     ConstTensor gamma_q, ConstTensor gamma_k,
+                                     const RmsNormOptions& options, ConstTensor statistics,
+                                     const AttentionShape& shape, Tensor dqkv);
+    /// dgamma_q, dgamma_k (1, head_size) fp32: sums over tokens and heads of dout * z.
+    void (*head_norm_backward_weight)(Context& ctx, ConstTensor dout, ConstTensor qkv,
+                                      ConstTensor statistics, const AttentionShape& shape,
+                                      Tensor dgamma_q, Tensor dgamma_k, bool accumulate);
+
+    // Positions and attention.
+
+    /// Rotates every head of q and k in place by its token's position t (Su et al. 2021), in the
+    /// half-split form of Hugging Face's files: with c, s of t and i < d/2,
+    ///   (x_i, x_{i + d/2}) becomes (x_i c_i - x_{i + d/2} s_i, x_{i + d/2} c_i + x_i s_i).
+    /// qkv (N, qkv_columns); table (seq_length or more, d) fp32: row t is c (d/2), then s (d/2).
+    void (*rotary_forward)(Context& ctx, ConstTensor table, const AttentionShape& shape,
+                           Tensor qkv);
+    /// The gradient before the rotation from the one after it, in place: the transposed rotation.
+    void (*rotary_backward)(Context& ctx, ConstTensor table, const AttentionShape& shape,
+                            Tensor dqkv);
+
+    /// Bytes of `workspace` that forward and backward need with `threads` threads of the host and
+    /// tensors of `type`.
+    int64_t (*attention_workspace_bytes)(AttentionShape shape, DType type, int threads);
+    /// Per sequence and query head, with q, k, v (s, head_size), over the keys j that query i sees:
+    ///   out_i = sum_j p_ij v_j,  p_ij = exp(s_ij - log_sum_exp_i),  s_ij = scale q_i k_j,
+    ///   soft-capped.
+    /// qkv (N, qkv_columns): columns q | k | v, each with the heads side by side; out (N,
+    /// query_columns); log_sum_exp (N, heads) fp32, natural logarithm of the sum over the scores.
+    /// first_visible (N): keys of the sequence before this one a query does not see, whatever the
+    /// shape says; from 0 to its own index, which only the host checks. Empty: 0 for all.
+    /// `workspace` is 64-byte aligned and holds nothing between calls.
+    void (*causal_attention_forward)(Context& ctx, ConstTensor qkv, AttentionShape shape,
+                                     std::span<const int32_t> first_visible, Tensor out,
+                                     Tensor log_sum_exp, std::span<std::byte> workspace);
+    /// dqkv (N, qkv_columns) = gradient of causal_attention_forward; p is recomputed from qkv and
+    /// log_sum_exp:
+    ///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) d s_ij / d (q_i k_j),
+    ///   dq_i = sum_j ds_ij k_j,  dk_j = sum_i ds_ij q_i,
+    /// k's and v's summed over the query heads that read them.
+    void (*causal_attention_backward)(Context& ctx, ConstTensor dout, ConstTensor qkv,
+                                      ConstTensor out, ConstTensor log_sum_exp,
+                                      AttentionShape shape, std::span<const int32_t> first_visible,
+                                      Tensor dqkv, std::span<std::byte> workspace);
+
+    // Element by element.
+
+    /// y = x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3): GPT-2's "gelu_new" (Hendrycks and
+    /// Gimpel 2016). Any equal shapes; y may alias x.
+    void (*gelu_forward)(Context& ctx, ConstTensor x, Tensor y);
+    /// dx = dy * gelu'(x). dx may alias dy or x.
+    void (*gelu_backward)(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dx);
+    /// y = activation(gate) * up (Shazeer 2020: SwiGLU, GeGLU). gate_up (N, 2 f): gate | up; y
+    /// (N, f).
+    void (*gated_forward)(Context& ctx, Activation activation, ConstTensor gate_up, Tensor y);
+    /// dgate = dy * up * activation'(gate), dup = dy * activation(gate). dy (N, f), dgate_up (N, 2
+    /// f).
+    void (*gated_backward)(Context& ctx, Activation activation, ConstTensor dy, ConstTensor gate_up,
+                           Tensor dgate_up);
+    /// out = a + b, summed in fp32. Equal shapes, any types; out may alias a or b (of the same
+    /// type).
+    void (*add)(Context& ctx, ConstTensor a, ConstTensor b, Tensor out);
+    /// to = from, rounded to nearest even where `to` is narrower. Equal shapes, any types.
+    void (*convert)(Context& ctx, ConstTensor from, Tensor to);
+    /// y = factor * x, in fp32. Equal shapes and types; y may alias x.
+    void (*scale)(Context& ctx, ConstTensor x, float factor, Tensor y);
+    /// Ordered reduction of the partial rows of `count` ranks: out (rows, cols) = blocks[0] +
+    /// blocks[1] + ... of blocks (count rows, cols), block-major, added in this order in fp32 and
+    /// rounded once to the type of `out`. The same bits on every device.
+    void (*ordered_sum)(Context& ctx, ConstTensor blocks, int64_t count, Tensor out);
+    /// Every byte becomes 0.
+    void (*set_zero)(Context& ctx, std::span<std::byte> bytes);
+    /// to = from, equally long.
+    void (*copy)(Context& ctx, std::span<const std::byte> from, std::span<std::byte> to);
+
+    // Embeddings.
+
+    /// out[n] = table[ids[n]], or 0 where the shard does not hold that row. N ids; shard (v, h) are
+    /// rows first_row .. first_row + v - 1 of the table, v may be 0; out (N, h).
+    void (*embedding_gather)(Context& ctx, std::span<const int32_t> ids, ConstTensor shard,
+                             int64_t first_row, Tensor out);
+    /// dshard[ids[n] - first_row] += dy[n] for the ids of this shard, in the order n = 0 .. N-1.
+    /// dy (N, h); dshard (v, h) fp32, zeroed first unless `accumulate`.
+    void (*embedding_scatter_add)(Context& ctx, std::span<const int32_t> ids, ConstTensor dy,
+                                  int64_t first_row, Tensor dshard, bool accumulate);
+    /// y[n] = x[n] + wpe[n % seq_length]. x, y (N, h); wpe (>= seq_length, h); y may alias x.
+    void (*add_positions)(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length,
+                          Tensor y);
+    /// dwpe[t] = sum of dy[n] over the sequences in order, n % seq_length == t. dy (N, h);
+    /// dwpe (>= seq_length, h) fp32: added to if `accumulate`, else rows >= seq_length become 0.
+    void (*positions_gradient)(Context& ctx, ConstTensor dy, int64_t seq_length, Tensor dwpe,
+                               bool accumulate);
+
+    // The output layer of one vocabulary shard, by the method of vocabulary_loss.hpp. x, w and
+    // exp_logits share one type; everything else is fp32. A shard without rows is legal everywhere:
+    // w, exp_logits and dw then have 0 rows or columns and may be empty views. The host checks the
+    // labels; for other devices whoever uploads them calls check_labels().
+
+    /// Bytes of vocabulary_score()'s workspace for a shard of `rows` rows.
+    int64_t (*vocabulary_score_workspace_bytes)(int64_t tokens, int64_t rows, DType type);
+    /// S: exp_logits (N, v) = exp(z - m) dz/d(x w) with the label's entry set to 0, and statistics
+    /// (N, kStatistics). x (N, h), w (v, h), z = x w^T, soft-capped, which is never rounded to
+    /// bf16. dz/d(x w) = 1 - (z / c)^2, 1 without a cap.
+    ///
+    /// m is a reference point near max_j z_j: the maximum over the first columns, raised only when
+    /// a later logit exceeds it by more than 30. So exponentials may exceed 1 (by far less than
+    /// their type holds), and one pass over the columns suffices; m + log a and m + log e do not
+    /// depend on m. a sums the exponentials before they are rounded to the type of `exp_logits`.
+    void (*vocabulary_score)(Context& ctx, ConstTensor x, ConstTensor w,
+                             std::span<const int32_t> labels, const VocabularyShard& shard,
+                             const LossOptions& options, Tensor exp_logits, Tensor statistics,
+                             std::span<std::byte> workspace);
+    /// U: u (N, h) = exp_logits (N, v) times w (v, h).
+    void (*vocabulary_input_product)(Context& ctx, ConstTensor exp_logits, ConstTensor w, Tensor u);
+    /// The row factors of this shard from the statistics of all K shards, by_shard (K N,
+    /// kStatistics), shard by shard, folded in this order so that every rank gets the same bits of
+    /// M, A and loss:
+    ///
+    ///     factors (N, 2): c_n = g_n (1 + 2 z_loss log Z) exp(m - M) / A
+    ///                     d_n = c_n exp(z_y - m) - g_n (1 - eps) where `mine` owns the label, else
+    ///                     0; with soft-capped logits times 1 - (z_y / c)^2
+    ///     loss (N): loss_n, not weighted by g; 0 for ignored labels; may be empty
+    ///
+    /// g_n is d(total loss) / d(loss_n). In evaluation `factors` is empty: only the losses are
+    /// formed.
+    void (*combine_statistics)(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
+                               std::span<const float> g, const VocabularyShard& mine, int my_shard,
+                               const LossOptions& options, Tensor factors, std::span<float> loss);
+    /// Bytes of vocabulary_input_gradient()'s workspace, needed with label smoothing only.
+    int64_t (*vocabulary_input_gradient_workspace_bytes)(int64_t hidden);
+    /// This shard's addend of dX, in place: u_n = c_n u_n + d_n W_{y_n} - g_n eps/V sum_j W_j.
+    void (*vocabulary_input_gradient)(Context& ctx, Tensor u, ConstTensor factors, ConstTensor w,
+                                      std::span<const int32_t> labels, std::span<const float> g,
+                                      const VocabularyShard& shard, const LossOptions& options,
+                                      std::span<std::byte> workspace);
+    /// Bytes of vocabulary_weight_gradient()'s workspace.
+    int64_t (*vocabulary_weight_gradient_workspace_bytes)(int64_t tokens, int64_t hidden,
+                                                          DType type);
+    /// dw (v, h) = or += exp_logits^T (c x), with c x rounded to the type of x; then every row -=
+    /// eps/V sum_n g_n x_n; then row y_n += d_n x_n, in ascending order of n.
+    void (*vocabulary_weight_gradient)(Context& ctx, ConstTensor x, ConstTensor exp_logits,
+                                       ConstTensor factors, std::span<const int32_t> labels,
+                                       std::span<const float> g, const VocabularyShard& shard,
+                                       const LossOptions& options, Tensor dw, bool accumulate,
+                                       std::span<std::byte> workspace);
+
+    // Once per step.
+
+    /// *sum = sum over i of values[i] weights[i], in double, in an order that depends on their
+    /// number only.
+    void (*weighted_sum)(Context& ctx, std::span<const float> values,
+                         std::span<const float> weights, double* sum);
+    /// *sum += values, in order.
+    void (*add_up)(Context& ctx, std::span<const double> values, double* sum);
+    /// *sum += squares of all elements of an fp32 tensor, in double, in an order that depends on
+    /// its shape only: not on the row stride. NaN or infinity if any element is.
+    void (*sum_of_squares)(Context& ctx, ConstTensor values, double* sum);
+    /// `reports`: of all ranks, `slots` doubles each: sums of squares, then loss, then 1 for a
+    /// request to stop. Adds them over the ranks in order and fills in the second half of
+    /// `scalars`.
+    void (*finish_report)(Context& ctx, std::span<const double> reports, int64_t slots,
+                          StepScalars* scalars);
+    /// One step of AdamW with decoupled weight decay, as torch.optim.AdamW does it (Loshchilov and
+    /// Hutter 2019), on every tensor; nothing if !scalars->update:
+    ///
+    ///     g  = gradient_scale gradient
+    ///     p -= lr weight_decay p                (master)
+    ///     m  = beta1 m + (1 - beta1) g          (exp_avg)
+    ///     v  = beta2 v + (1 - beta2) g^2        (exp_avg_sq)
+    ///     p -= lr (m / bias_correction1) / (sqrt(v / bias_correction2) + epsilon)
+    ///
+    /// One pass over memory, 28 bytes per parameter (30 with `weight`). Elementwise, so bits do not
+    /// depend on how parameters are cut into tensors and calls.
+    void (*adamw)(Context& ctx, std::span<const AdamWTensor> tensors,
+                  const AdamWCoefficients& coefficients, const StepScalars* scalars);
+};
+
+}  // namespace vocabpipe::kernels

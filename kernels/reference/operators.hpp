@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/function_of.hpp"
+
+/// The operators as plain loops in double, for tensors of every DType, fp64 included: the oracle of
+/// the tests. Results are rounded to the type of the tensor they go to. Workspaces are not used and
+/// may be empty. Operators that compute what others do one after the other are not here.
+namespace vocabpipe::kernels::reference {
+
+FunctionOf<&Operators::linear_forward> linear_forward;
+FunctionOf<&Operators::linear_backward_input> linear_backward_input;
+FunctionOf<&Operators::linear_backward_weight> linear_backward_weight;
+
+FunctionOf<&Operators::layer_norm_forward> layer_norm_forward;
+FunctionOf<&Operators::layer_norm_backward_input> layer_norm_backward_input;
+FunctionOf<&Operators::layer_norm_backward_weight> layer_norm_backward_weight;
+FunctionOf<&Operators::rms_norm_forward> rms_norm_forward;
+FunctionOf<&Operators::rms_norm_backward_input> rms_norm_backward_input;
+FunctionOf<&Operators::rms_norm_backward_weight> rms_norm_backward_weight;
+FunctionOf<&Operators::head_norm_forward> head_norm_forward;
+FunctionOf<&Operators::head_norm_backward_input> head_norm_backward_input;
+FunctionOf<&Operators::head_norm_backward_weight> head_norm_backward_weight;
+
+FunctionOf<&Operators::rotary_forward> rotary_forward;
+FunctionOf<&Operators::rotary_backward> rotary_backward;
+FunctionOf<&Operators::attention_workspace_bytes> attention_workspace_bytes;
+FunctionOf<&Operators::causal_attention_forward> causal_attention_forward;
+FunctionOf<&Operators::causal_attention_backward> causal_attention_backward;
+
+FunctionOf<&Operators::gelu_forward> gelu_forward;
+FunctionOf<&Operators::gelu_backward> gelu_backward;
+FunctionOf<&Operators::gated_forward> gated_forward;
+FunctionOf<&Operators::gated_backward> gated_backward;
+FunctionOf<&Operators::add> add;
+FunctionOf<&Operators::convert> convert;
+FunctionOf<&Operators::scale> scale;
+FunctionOf<&Operators::ordered_sum> ordered_sum;
+
+FunctionOf<&Operators::embedding_gather> embedding_gather;
+FunctionOf<&Operators::embedding_scatter_add> embedding_scatter_add;
+FunctionOf<&Operators::add_positions> add_positions;
+FunctionOf<&Operators::positions_gradient> positions_gradient;
+
+FunctionOf<&Operators::vocabulary_score_workspace_bytes> vocabulary_score_workspace_bytes;
+FunctionOf<&Operators::vocabulary_score> vocabulary_score;
+FunctionOf<&Operators::vocabulary_input_product> vocabulary_input_product;
+FunctionOf<&Operators::combine_statistics> combine_statistics;
+FunctionOf<&Operators::vocabulary_input_gradient_workspace_bytes>
+    vocabulary_input_gradient_workspace_bytes;
+FunctionOf<&Operators::vocabulary_input_gradient> vocabulary_input_gradient;
+FunctionOf<&Operators::vocabulary_weight_gradient_workspace_bytes>
+    vocabulary_weight_gradient_workspace_bytes;
+FunctionOf<&Operators::vocabulary_weight_gradient> vocabulary_weight_gradient;
+
+FunctionOf<&Operators::sum_of_squares> sum_of_squares;
+FunctionOf<&Operators::adamw> adamw;
+
+/// The losses that combine_statistics() reports, before they are rounded to float.
+void row_losses(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
+                const VocabularyShard& mine, const LossOptions& options, std::span<double> loss);
+
+}  // namespace vocabpipe::kernels::reference
