@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/parameters.hpp"
 
+#include "src/model/families/families.hpp"
+
 #include <cmath>
 #include <utility>
 
@@ -8,49 +10,10 @@ namespace vocabpipe {
 
 namespace {
 
-/// What a family calls the parts of a layer, within "<prefix><layer>.".
-struct Names {
-    std::string embedding, positions, layers, final_norm;
-    std::string attention_norm, qkv, proj, post_attention_norm, mlp_norm, fc, fc_proj,
-        post_mlp_norm;
-};
-
-Names names_of(ModelFamily family) {
-    if (family == ModelFamily::gpt2) {
-        return {.embedding = "transformer.wte",
-                .positions = "transformer.wpe",
-                .layers = "transformer.h.",
-                .final_norm = "transformer.ln_f",
-                .attention_norm = "ln_1",
-                .qkv = "attn.c_attn",
-                .proj = "attn.c_proj",
-                .post_attention_norm = {},
-                .mlp_norm = "ln_2",
-                .fc = "mlp.c_fc",
-                .fc_proj = "mlp.c_proj",
-                .post_mlp_norm = {}};
-    }
-    // In Llama's files "post_attention_layernorm" is what the MLP begins with; in Gemma 2's it
-    // normalises what attention adds to the residual.
-    const bool gemma = family == ModelFamily::gemma2;
-    return {.embedding = "model.embed_tokens",
-            .positions = {},
-            .layers = "model.layers.",
-            .final_norm = "model.norm",
-            .attention_norm = "input_layernorm",
-            .qkv = "self_attn.qkv_proj",
-            .proj = "self_attn.o_proj",
-            .post_attention_norm = "post_attention_layernorm",
-            .mlp_norm = gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm",
-            .fc = "mlp.gate_up_proj",
-            .fc_proj = "mlp.down_proj",
-            .post_mlp_norm = "post_feedforward_layernorm"};
-}
-
 /// Writes down the parameters one after the other.
 class List {
 public:
-    explicit List(const ModelConfig& config) : c_(config) {}
+    List(const ModelConfig& config, const TensorNames& names) : c_(config), names_(names) {}
 
     int matrix(const std::string& name, int64_t rows, int64_t cols, float std) {
         all.push_back({.name = name,
@@ -85,7 +48,7 @@ public:
     WeightAndBias linear(const std::string& name, int64_t out, int64_t in, float std, bool bias,
                          const std::vector<FilePart>& parts = {}) {
         WeightAndBias ids{.weight = matrix(name + ".weight", out, in, std)};
-        all.back().transposed_in_files = c_.family == ModelFamily::gpt2;
+        all.back().transposed_in_files = names_.transposed;
         split(parts, ".weight");
         if (!bias) return ids;
         ids.bias = vector(name + ".bias", out, 0);
@@ -102,21 +65,21 @@ private:
         }
     }
     const ModelConfig& c_;
+    const TensorNames& names_;
 };
 
 }  // namespace
 
 ModelParameters model_parameters(const ModelConfig& c) {
-    const Names names = names_of(c.family);
+    const TensorNames& names = model_family(c.family).tensors;
     const int64_t h = c.hidden_size;
     const int64_t f = c.ffn_hidden_size;
     const int64_t q = c.query_columns();
     const int64_t kv = c.kv_heads() * c.head_size();
     // GPT-2 scales the projections into the residual stream by 1/sqrt(2 L).
     const float into_residual = c.init_std / std::sqrt(2.0F * static_cast<float>(c.num_layers));
-    const bool split = c.family != ModelFamily::gpt2;
 
-    List list(c);
+    List list(c, names);
     ModelParameters parameters;
     parameters.embedding = list.matrix(names.embedding + ".weight", c.vocab_size, h, c.init_std);
     if (c.learned_positions) {
@@ -125,32 +88,31 @@ ModelParameters model_parameters(const ModelConfig& c) {
     }
     for (int i = 0; i < c.num_layers; ++i) {
         const std::string at = names.layers + std::to_string(i) + ".";
-        const auto parts = [&](std::vector<FilePart> of_files) {
-            if (!split) of_files.clear();
-            for (FilePart& part : of_files) part.name = at + part.name;
-            return of_files;
+        const auto parts = [&](const std::vector<std::string>& of, std::vector<int64_t> counts) {
+            std::vector<FilePart> parts;
+            for (size_t k = 0; k < of.size(); ++k) parts.push_back({at + of[k], counts[k]});
+            return parts;
         };
         LayerParameters layer;
         layer.attention_norm = list.norm(at + names.attention_norm);
-        layer.qkv = list.linear(
-            at + names.qkv, q + 2 * kv, h, c.init_std, c.qkv_bias,
-            parts({{"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}}));
+        layer.qkv = list.linear(at + names.qkv, q + 2 * kv, h, c.init_std, c.qkv_bias,
+                                parts(names.qkv_parts, {q, kv, kv}));
         if (c.qk_norm) {
-            layer.q_norm = list.norm_weight(at + "self_attn.q_norm", c.head_size());
-            layer.k_norm = list.norm_weight(at + "self_attn.k_norm", c.head_size());
+            layer.q_norm = list.norm_weight(at + names.q_norm, c.head_size());
+            layer.k_norm = list.norm_weight(at + names.k_norm, c.head_size());
         }
         layer.proj = list.linear(at + names.proj, h, q, into_residual, c.attention_output_bias);
         if (c.post_norms) layer.post_attention_norm = list.norm(at + names.post_attention_norm);
         layer.mlp_norm = list.norm(at + names.mlp_norm);
         layer.fc = list.linear(at + names.fc, c.mlp_columns(), h, c.init_std, c.mlp_bias,
-                               parts({{"mlp.gate_proj", f}, {"mlp.up_proj", f}}));
+                               parts(names.fc_parts, {f, f}));
         layer.fc_proj = list.linear(at + names.fc_proj, h, f, into_residual, c.mlp_bias);
         if (c.post_norms) layer.post_mlp_norm = list.norm(at + names.post_mlp_norm);
         parameters.layers.push_back(layer);
     }
     parameters.final_norm = list.norm(names.final_norm);
-    parameters.output =
-        c.tied ? parameters.embedding : list.matrix("lm_head.weight", c.vocab_size, h, c.init_std);
+    parameters.output = c.tied ? parameters.embedding
+                               : list.matrix(names.output + ".weight", c.vocab_size, h, c.init_std);
     parameters.all = std::move(list.all);
     return parameters;
 }
