@@ -36,7 +36,7 @@ using namespace vocabpipe;
 /// share is that of training; on the host 4 x 64 tokens.
 struct Preset {
     const char* name;
-    ModelFamily family;
+    const char* family;
     int layers;
     int64_t hidden, ffn, heads, groups, vocab;
     int64_t micro_batch_size;
@@ -44,12 +44,12 @@ struct Preset {
     double aim;  ///< of model FLOP/s over the GEMM rate on a GPU in bf16; 0: none
 };
 constexpr std::array kPresets{
-    Preset{"gpt2-124m", ModelFamily::gpt2, 12, 768, 3072, 12, 12, 50257, 16, 4, 0},
-    Preset{"gpt2-1.5b", ModelFamily::gpt2, 48, 1600, 6400, 25, 25, 50257, 8, 4, 0.55},
-    Preset{"llama-124m", ModelFamily::llama, 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
-    Preset{"qwen2-124m", ModelFamily::qwen2, 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
-    Preset{"qwen3-124m", ModelFamily::qwen3, 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
-    Preset{"gemma2-124m", ModelFamily::gemma2, 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
+    Preset{"gpt2-124m", "gpt2", 12, 768, 3072, 12, 12, 50257, 16, 4, 0},
+    Preset{"gpt2-1.5b", "gpt2", 48, 1600, 6400, 25, 25, 50257, 8, 4, 0.55},
+    Preset{"llama-124m", "llama", 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
+    Preset{"qwen2-124m", "qwen2", 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
+    Preset{"qwen3-124m", "qwen3", 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
+    Preset{"gemma2-124m", "gemma2", 12, 768, 2048, 12, 4, 32000, 16, 4, 0},
 };
 
 struct Options {
@@ -93,7 +93,7 @@ void add_flags(CLI::App& app, Options& o) {
 /// What was not given follows from the preset and the device.
 void fill_in(const CLI::App& app, Options& o) {
     ModelConfig& m = o.which.model;
-    ModelFamily family = ModelFamily::gpt2;
+    std::string family = "gpt2";
     int64_t ffn = 4 * m.hidden_size;
     for (const Preset& preset : kPresets) {
         if (o.preset != preset.name) continue;
@@ -110,7 +110,7 @@ void fill_in(const CLI::App& app, Options& o) {
             m.num_query_groups = m.num_attention_heads / heads_in_group;
         }
         family = preset.family;
-        if (preset.family != ModelFamily::gpt2) o.untie = true;
+        if (family != "gpt2") o.untie = true;
         if (o.device != "cuda") continue;
         set("--seq-length", m.seq_length, 1024);
         set("--micro-batch-size", o.which.micro_batch_size, preset.micro_batch_size);
@@ -176,7 +176,7 @@ int run(Options& o) {
                 std::printf(
                     "# bench_step: %s, %s, %d layers, hidden %lld, %lld heads, V %lld, %lld x %lld "
                     "tokens, %d microbatches",
-                    device->name().c_str(), std::string(to_string(m.family)).c_str(), m.num_layers,
+                    device->name().c_str(), m.family.c_str(), m.num_layers,
                     static_cast<long long>(m.hidden_size),
                     static_cast<long long>(m.num_attention_heads),
                     static_cast<long long>(m.vocab_size),

@@ -54,7 +54,9 @@ PlanOptions PublishedStep::plan(const DeviceSpec& a100) const {
                      .vocab_size = vocab,
                      .learned_positions = seq_length,
                      .layer_norm = true,
-                     .linear_biases = true};
+                     .qkv_bias = true,
+                     .attention_output_bias = true,
+                     .mlp_bias = true};
     options.gpus = gpus;
     options.seq_length = seq_length;
     options.global_batch_size = 128;

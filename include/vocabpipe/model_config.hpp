@@ -6,20 +6,19 @@
 #include "vocabpipe/tensor.hpp"
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace vocabpipe {
 
-/// Whose names files and config.json have. What a model computes is said by the options below,
-/// which set_family() sets.
-enum class ModelFamily : uint8_t { gpt2, llama, qwen2, qwen3, gemma2 };
-
 enum class Normalization : uint8_t { layer_norm, rms_norm };
 
 /// A decoder of pre-normalised layers with causal attention. The defaults are GPT-2's.
 struct ModelConfig {
-    ModelFamily family = ModelFamily::gpt2;  ///< whose names files have
+    /// Whose names files and config.json have, one of model_families(). What a model computes is
+    /// said by the options below, which set_family() sets.
+    std::string family = "gpt2";
 
     int num_layers = 2;               ///< L
     int64_t hidden_size = 64;         ///< h
@@ -81,13 +80,12 @@ struct ModelConfig {
     void check() const;
 };
 
-/// As in model_type of config.json: gpt2, llama, qwen2, qwen3, gemma2.
-[[nodiscard]] std::string_view to_string(ModelFamily family);
-/// UsageError for another name.
-[[nodiscard]] ModelFamily model_family_from(std::string_view name);
+/// Names of all families, as in model_type of config.json.
+[[nodiscard]] std::vector<std::string> model_families();
 
 /// Sets what all models of the family have in common: everything but sizes, type, losses and
-/// seeds. After the sizes, because Gemma's scales follow from them.
-void set_family(ModelConfig& config, ModelFamily family);
+/// seeds. After the sizes, because Gemma's scales follow from them. UsageError for an unknown name,
+/// with the nearest known one.
+void set_family(ModelConfig& config, std::string_view family);
 
 }  // namespace vocabpipe

@@ -9,6 +9,8 @@
 
 namespace vocabpipe {
 
+struct ModelConfig;
+
 /// The sizes of a decoder that time and memory depend on. Letters as in docs/planning.md: L layers,
 /// h hidden, a heads, g key/value heads, d head size, f feed-forward size, V vocabulary.
 struct TransformerShape {
@@ -22,14 +24,15 @@ struct TransformerShape {
     int64_t vocab_size = 0;           ///< V, unpadded
     int64_t learned_positions = 0;    ///< rows of a learned position table; 0: rotary positions
     bool gated_mlp = false;           ///< SwiGLU, GeGLU: three matrices of h x f instead of two
-    bool layer_norm = false;     ///< LayerNorm (weight and bias); otherwise RMSNorm (weight alone)
-    int norms_per_layer = 2;     ///< 4 where sublayer outputs are normalised too (Gemma 2)
-    bool qk_norms = false;       ///< RMSNorm of every head of q and k (Qwen 3)
-    bool linear_biases = false;  ///< biases of all linear layers (GPT)
-    bool qkv_biases = false;     ///< biases of the q, k and v projections (Qwen 2, GPT)
-    bool tied = false;           ///< input embedding and output layer share their weight
+    bool layer_norm = false;  ///< LayerNorm (weight and bias); otherwise RMSNorm (weight alone)
+    int norms_per_layer = 2;  ///< 4 where sublayer outputs are normalised too (Gemma 2)
+    bool qk_norms = false;    ///< RMSNorm of every head of q and k (Qwen 3)
+    bool qkv_bias = false;    ///< bias of q, k and v (GPT, Qwen 2)
+    bool attention_output_bias = false;  ///< bias of the projection after attention (GPT)
+    bool mlp_bias = false;               ///< bias of both products of the MLP (GPT)
+    bool tied = false;                   ///< input embedding and output layer share their weight
     int64_t sliding_window = 0;  ///< tokens that layers with a window attend to; 0: all before
-    int windowed_layers_in = 0;  ///< every n-th layer has the window; 0: none
+    int windowed_layers = 0;     ///< how many layers have the window
 
     /// Throws UsageError naming the size that is missing or impossible.
     void check() const;
@@ -74,12 +77,15 @@ struct TransformerShape {
     [[nodiscard]] int64_t for_weight_bytes(int64_t element_bytes = 2) const;
 };
 
+/// The shape of a model, without a name.
+[[nodiscard]] TransformerShape shape_of(const ModelConfig& config);
+
 /// Names of the built-in models.
 [[nodiscard]] std::string known_models();
 
-/// A built-in model by name, or the file of that name in the form of a Hugging Face config.json
-/// (model_type gpt2, llama, mistral, qwen2, qwen3, gemma or gemma2). Throws UsageError for a name
-/// that is neither, with the nearest known one; InputFileError naming file, key and remedy.
+/// The shape of a built-in model, or of a Hugging Face config.json of one of model_families().
+/// Throws UsageError for a name that is neither built in nor a file, with the nearest known one;
+/// InputFileError naming file, key, value and limit.
 [[nodiscard]] TransformerShape load_model(const std::string& name_or_path);
 
 }  // namespace vocabpipe

@@ -2,58 +2,18 @@
 #include "src/model/parameters.hpp"
 
 #include "src/model/blocks/layer_options.hpp"
+#include "src/model/families/families.hpp"
 
 #include <utility>
 
 namespace vocabpipe {
 
-namespace {
-
-TensorNames names_of(ModelFamily family) {
-    if (family == ModelFamily::gpt2) {
-        return {.embedding = "transformer.wte",
-                .positions = "transformer.wpe",
-                .layers = "transformer.h.",
-                .final_norm = "transformer.ln_f",
-                .attention_norm = "ln_1",
-                .qkv = "attn.c_attn",
-                .proj = "attn.c_proj",
-                .post_attention_norm = {},
-                .mlp_norm = "ln_2",
-                .fc = "mlp.c_fc",
-                .fc_proj = "mlp.c_proj",
-                .post_mlp_norm = {},
-                .transposed = true};
-    }
-    // In Llama's files "post_attention_layernorm" is what the MLP begins with; in Gemma 2's it
-    // normalises what attention adds to the residual.
-    const bool gemma = family == ModelFamily::gemma2;
-    return {.embedding = "model.embed_tokens",
-            .positions = {},
-            .layers = "model.layers.",
-            .final_norm = "model.norm",
-            .attention_norm = "input_layernorm",
-            .qkv = "self_attn.qkv_proj",
-            .proj = "self_attn.o_proj",
-            .post_attention_norm = "post_attention_layernorm",
-            .mlp_norm = gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm",
-            .fc = "mlp.gate_up_proj",
-            .fc_proj = "mlp.down_proj",
-            .post_mlp_norm = "post_feedforward_layernorm",
-            .q_norm = "self_attn.q_norm",
-            .k_norm = "self_attn.k_norm",
-            .qkv_parts = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
-            .fc_parts = {"mlp.gate_proj", "mlp.up_proj"}};
-}
-
-}  // namespace
-
-TensorNames tensor_names(const ModelConfig& config) {
-    return names_of(config.family);
+const TensorNames& tensor_names(const ModelConfig& config) {
+    return model_family(config.family).tensors;
 }
 
 ModelParameters model_parameters(const ModelConfig& c) {
-    const TensorNames names = tensor_names(c);
+    const TensorNames& names = tensor_names(c);
     ParameterList list;
     ModelParameters parameters;
     const auto list_vocabulary_matrix = [&](const std::string& name) {

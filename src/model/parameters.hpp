@@ -31,6 +31,6 @@ struct ModelParameters {
 }
 
 /// What the files of the model's family call its tensors.
-[[nodiscard]] TensorNames tensor_names(const ModelConfig& config);
+[[nodiscard]] const TensorNames& tensor_names(const ModelConfig& config);
 
 }  // namespace vocabpipe

@@ -35,6 +35,9 @@ struct TensorNames {
     /// Files keep the linear weights of layers as [in, out] (GPT-2's Conv1D); they are held as
     /// [out, in].
     bool transposed = false;
+    /// What all names but the output's begin with. Files of the model without its output layer
+    /// leave it out.
+    std::string body = {};
     std::string output = "lm_head";  ///< of a model whose output weight is not the embedding
 };
 

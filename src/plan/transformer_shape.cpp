@@ -2,6 +2,7 @@
 #include "vocabpipe/transformer_shape.hpp"
 
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/model_config.hpp"
 
 #include <algorithm>
 
@@ -70,7 +71,31 @@ void TransformerShape::check() const {
     require(*this, "norms per layer", norms_per_layer, 0, 8);
     require(*this, "learned positions", learned_positions, 0, int64_t{1} << 32);
     require(*this, "sliding window", sliding_window, 0, int64_t{1} << 40);
-    require(*this, "windowed layers in", windowed_layers_in, 0, 1 << 16);
+    require(*this, "windowed layers", windowed_layers, 0, num_layers);
+}
+
+TransformerShape shape_of(const ModelConfig& c) {
+    TransformerShape shape{.num_layers = c.num_layers,
+                           .hidden_size = c.hidden_size,
+                           .ffn_hidden_size = c.ffn_hidden_size,
+                           .num_attention_heads = c.num_attention_heads,
+                           .num_key_value_heads = c.kv_heads(),
+                           .head_size = c.head_size(),
+                           .vocab_size = c.vocab_size,
+                           .learned_positions = c.learned_positions ? c.max_position_embeddings : 0,
+                           .gated_mlp = c.gated,
+                           .layer_norm = c.normalization == Normalization::layer_norm,
+                           .norms_per_layer = c.post_norms ? 4 : 2,
+                           .qk_norms = c.qk_norm,
+                           .qkv_bias = c.qkv_bias,
+                           .attention_output_bias = c.attention_output_bias,
+                           .mlp_bias = c.mlp_bias,
+                           .tied = c.tied,
+                           .sliding_window = c.windowed.empty() ? 0 : c.sliding_window};
+    for (int layer = 0; layer < c.num_layers; ++layer) {
+        shape.windowed_layers += c.window(layer) > 0 ? 1 : 0;
+    }
+    return shape;
 }
 
 std::array<TransformerShape::Matrix, 4> TransformerShape::matrices() const {
@@ -82,8 +107,9 @@ std::array<TransformerShape::Matrix, 4> TransformerShape::matrices() const {
 
 int64_t TransformerShape::layer_parameters() const {
     int64_t biases = 0;
-    if (qkv_biases || linear_biases) biases += qkv(*this);
-    if (linear_biases) biases += 2 * hidden_size + (gated_mlp ? 2 : 1) * ffn_hidden_size;
+    if (qkv_bias) biases += qkv(*this);
+    if (attention_output_bias) biases += hidden_size;
+    if (mlp_bias) biases += (gated_mlp ? 2 : 1) * ffn_hidden_size + hidden_size;
     return matrix_parameters(*this) + biases + norms_per_layer * norm_parameters(*this) +
            (qk_norms ? 2 * head_size : 0);
 }
@@ -103,10 +129,10 @@ double TransformerShape::attention_flops(int64_t seq_length) const {
     const auto s = static_cast<double>(seq_length);
     const double all = s / 2;
     double mean = all;
-    if (windowed_layers_in > 0 && sliding_window > 0 && sliding_window < seq_length) {
+    if (windowed_layers > 0 && sliding_window > 0 && sliding_window < seq_length) {
         const auto w = static_cast<double>(sliding_window);
         const double windowed = w - w * w / (2 * s);
-        mean += (windowed - all) / windowed_layers_in;
+        mean += (windowed - all) * (static_cast<double>(windowed_layers) / num_layers);
     }
     return 4.0 * static_cast<double>(num_attention_heads * head_size) * mean;
 }

@@ -25,7 +25,9 @@ void use_profile(PlanOptions& options, Profile profile) {
                      .vocab_size = model.vocab,
                      .learned_positions = model.seq_length,
                      .layer_norm = true,
-                     .linear_biases = true,
+                     .qkv_bias = true,
+                     .attention_output_bias = true,
+                     .mlp_bias = true,
                      .tied = profile.sizes.tied};
     options.seq_length = model.seq_length;
     options.micro_batch_size = model.micro_batch_size;

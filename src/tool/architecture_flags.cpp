@@ -1,24 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/architecture_flags.hpp"
 
+#include "src/model/families/families.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/options/check_options.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 namespace vocabpipe::tool {
 
 namespace {
 
+constexpr std::string_view kRmsNorm = "RMSNorm";
+constexpr std::string_view kRope = "rope";
+
+std::string flags_of(const MegatronParts& parts) {
+    std::string flags;
+    const auto add = [&](bool given, const std::string& flag) {
+        if (given) flags += (flags.empty() ? "" : " ") + flag;
+    };
+    add(parts.swiglu, "--swiglu");
+    add(parts.rms_norm, "--normalization " + std::string(kRmsNorm));
+    add(parts.rope, "--position-embedding-type " + std::string(kRope));
+    return flags.empty() ? "none" : flags;
+}
+
 /// Megatron describes a model by its parts. Which family has these?
-ModelFamily family_of(bool swiglu, const std::string& normalization, const std::string& positions) {
-    if (swiglu && normalization == "RMSNorm" && positions == "rope") return ModelFamily::llama;
-    if (!swiglu && normalization != "RMSNorm" && positions != "rope") return ModelFamily::gpt2;
-    throw UsageError(
-        "--swiglu, --normalization RMSNorm, --position-embedding-type rope: give all of them "
-        "(llama) or none (gpt2), or say --model-type");
+std::string_view family_of(const MegatronParts& parts) {
+    std::string known;
+    for (const ModelFamily& family : all_families()) {
+        if (!family.parts) continue;
+        if (*family.parts == parts) return family.name;
+        known += (known.empty() ? "" : ", ") + flags_of(*family.parts) + " (" +
+                 std::string(family.name) + ")";
+    }
+    throw UsageError(flags_of(parts) + ": no family has these parts alone; give " + known +
+                     ", or --model-type");
 }
 
 /// As Megatron chooses it: 4 h; of gated layers two thirds of it, in whole 64s.
@@ -65,8 +85,10 @@ void ArchitectureFlags::complete() {
     ModelConfig& m = model_;
     check_sizes(m);  // what follows computes with them
     set_family(m, given_.model_type.empty()
-                      ? family_of(given_.swiglu, given_.normalization, given_.positions)
-                      : model_family_from(given_.model_type));
+                      ? family_of({.swiglu = given_.swiglu,
+                                   .rms_norm = given_.normalization == kRmsNorm,
+                                   .rope = given_.positions == kRope})
+                      : given_.model_type);
     refuse_contradictions();
     if (given_.norm_epsilon) m.norm_epsilon = *given_.norm_epsilon;
     if (given_.rotary_base) m.rope.theta = *given_.rotary_base;
@@ -80,17 +102,18 @@ void ArchitectureFlags::complete() {
 
 void ArchitectureFlags::refuse_contradictions() const {
     const ModelConfig& m = model_;
-    const std::string of_family = "--model-type " + std::string(to_string(m.family));
+    const std::string of_family = "--model-type " + m.family;
     const auto refuse = [&](const std::string& flag, const std::string& has) {
         throw UsageError(flag + ": " + of_family + " has " + has + "; leave it out");
     };
     const bool swiglu = m.gated && m.activation == kernels::Activation::silu;
     const bool rms = m.normalization == Normalization::rms_norm;
     if (given_.swiglu && !swiglu) refuse("--swiglu", "GELU");
-    if (!given_.normalization.empty() && (given_.normalization == "RMSNorm") != rms) {
-        refuse("--normalization " + given_.normalization, rms ? "RMSNorm" : "LayerNorm");
+    if (!given_.normalization.empty() && (given_.normalization == kRmsNorm) != rms) {
+        refuse("--normalization " + given_.normalization,
+               rms ? std::string(kRmsNorm) : "LayerNorm");
     }
-    if (!given_.positions.empty() && (given_.positions == "rope") == m.learned_positions) {
+    if (!given_.positions.empty() && (given_.positions == kRope) == m.learned_positions) {
         refuse("--position-embedding-type " + given_.positions,
                m.learned_positions ? "learned positions" : "rotary positions");
     }

@@ -435,11 +435,12 @@ std::vector<Row> rows() {
         {"LoadAnotherFamily",
          {"--load", "@/model"},
          3,
-         {"/model/config.json: model_type: \"mistral\" is not computed", "gemma2"},
+         {"/model/config.json: model_type: \"mixtral\" is not computed",
+          "the nearest is mistral, missing is a mixture of experts"},
          On::both,
          [](const TempFolder& folder) {
              std::filesystem::create_directory(folder / "model");
-             write_file(folder / "model/config.json", R"({"model_type": "mistral"})");
+             write_file(folder / "model/config.json", R"({"model_type": "mixtral"})");
              write_file(folder / "model/model.safetensors", "");
          }},
         {"MetricsInAMissingFolder",

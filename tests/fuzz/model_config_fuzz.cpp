@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "src/model/config_json/model_config_json.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "vocabpipe/error.hpp"
 

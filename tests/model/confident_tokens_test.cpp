@@ -31,9 +31,9 @@ struct Bf16Matrix {
     std::vector<Bf16> data;
 };
 
-constexpr int64_t kTokens = 48;
-constexpr int64_t kHidden = 96;
-constexpr int64_t kVocab = 600;
+constexpr int64_t kConfidentTokens = 48;
+constexpr int64_t kConfidentHidden = 96;
+constexpr int64_t kConfidentVocab = 600;
 
 /// X, W and labels of which every label's logit leads the next one by lead(n).
 struct Problem {
@@ -46,33 +46,37 @@ template <typename Lead>
 Problem leading(Lead&& lead) {
     std::mt19937 random(3);
     std::normal_distribution<double> normal;
-    std::vector<double> x(kTokens * kHidden);
-    std::vector<double> w(kVocab * kHidden);
+    std::vector<double> x(kConfidentTokens * kConfidentHidden);
+    std::vector<double> w(kConfidentVocab * kConfidentHidden);
     for (double& v : x) v = normal(random);
-    for (double& v : w) v = normal(random) / std::sqrt(static_cast<double>(kHidden));
-    std::vector<int32_t> labels(kTokens);
+    for (double& v : w) v = normal(random) / std::sqrt(static_cast<double>(kConfidentHidden));
+    std::vector<int32_t> labels(kConfidentTokens);
     for (size_t n = 0; n < labels.size(); ++n) labels[n] = static_cast<int32_t>(n * 12 + 5);
     // Each label's row moves along its token; tokens are nearly orthogonal, so a few rounds settle.
     const auto logit = [&](int64_t n, int64_t j) {
         double z = 0;
-        for (int64_t i = 0; i < kHidden; ++i) z += x[n * kHidden + i] * w[j * kHidden + i];
+        for (int64_t i = 0; i < kConfidentHidden; ++i)
+            z += x[n * kConfidentHidden + i] * w[j * kConfidentHidden + i];
         return z;
     };
     for (int round = 0; round < 20; ++round) {
-        for (int64_t n = 0; n < kTokens; ++n) {
+        for (int64_t n = 0; n < kConfidentTokens; ++n) {
             const int64_t y = labels[static_cast<size_t>(n)];
             double others = -INFINITY;
             double square = 0;
-            for (int64_t j = 0; j < kVocab; ++j) {
+            for (int64_t j = 0; j < kConfidentVocab; ++j) {
                 if (j != y) others = std::max(others, logit(n, j));
             }
-            for (int64_t i = 0; i < kHidden; ++i) square += x[n * kHidden + i] * x[n * kHidden + i];
+            for (int64_t i = 0; i < kConfidentHidden; ++i)
+                square += x[n * kConfidentHidden + i] * x[n * kConfidentHidden + i];
             const double step = (others + lead(n) - logit(n, y)) / square;
-            for (int64_t i = 0; i < kHidden; ++i) w[y * kHidden + i] += step * x[n * kHidden + i];
+            for (int64_t i = 0; i < kConfidentHidden; ++i)
+                w[y * kConfidentHidden + i] += step * x[n * kConfidentHidden + i];
         }
     }
-    return {Bf16Matrix(kTokens, kHidden, x), Bf16Matrix(kVocab, kHidden, w), labels,
-            std::vector<float>(kTokens, 1.0F / kTokens)};
+    return {Bf16Matrix(kConfidentTokens, kConfidentHidden, x),
+            Bf16Matrix(kConfidentVocab, kConfidentHidden, w), labels,
+            std::vector<float>(kConfidentTokens, 1.0F / kConfidentTokens)};
 }
 
 struct OutputGradients {
@@ -81,23 +85,23 @@ struct OutputGradients {
 
 /// Of the same bf16 numbers, in double, as one piece.
 OutputGradients exact_gradients(const Problem& p, bool round_softmax = false) {
-    OutputGradients out{std::vector<double>(kTokens * kHidden),
-                        std::vector<double>(kVocab * kHidden)};
-    for (int64_t n = 0; n < kTokens; ++n) {
-        std::vector<double> z(kVocab);
+    OutputGradients out{std::vector<double>(kConfidentTokens * kConfidentHidden),
+                        std::vector<double>(kConfidentVocab * kConfidentHidden)};
+    for (int64_t n = 0; n < kConfidentTokens; ++n) {
+        std::vector<double> z(kConfidentVocab);
         double max = -INFINITY;
-        for (int64_t j = 0; j < kVocab; ++j) {
-            for (int64_t i = 0; i < kHidden; ++i) z[j] += p.x.at(n, i) * p.w.at(j, i);
+        for (int64_t j = 0; j < kConfidentVocab; ++j) {
+            for (int64_t i = 0; i < kConfidentHidden; ++i) z[j] += p.x.at(n, i) * p.w.at(j, i);
             max = std::max(max, z[j]);
         }
         double sum = 0;
         for (const double v : z) sum += std::exp(v - max);
         const auto label = p.labels[static_cast<size_t>(n)];
         double others = 0;
-        for (int64_t j = 0; j < kVocab; ++j) {
+        for (int64_t j = 0; j < kConfidentVocab; ++j) {
             if (j != label) others += std::exp(z[j] - max) / sum;
         }
-        for (int64_t j = 0; j < kVocab; ++j) {
+        for (int64_t j = 0; j < kConfidentVocab; ++j) {
             double dz = j == label ? -others : std::exp(z[j] - max) / sum;
             if (round_softmax) {  // what Algorithm 2 does without keeping the label apart
                 const double softmax = std::exp(z[j] - max) / sum;
@@ -105,9 +109,9 @@ OutputGradients exact_gradients(const Problem& p, bool round_softmax = false) {
                 if (j == label) dz -= 1;
             }
             dz *= p.g[static_cast<size_t>(n)];
-            for (int64_t i = 0; i < kHidden; ++i) {
-                out.dx[n * kHidden + i] += dz * p.w.at(j, i);
-                out.dw[j * kHidden + i] += dz * p.x.at(n, i);
+            for (int64_t i = 0; i < kConfidentHidden; ++i) {
+                out.dx[n * kConfidentHidden + i] += dz * p.w.at(j, i);
+                out.dw[j * kConfidentHidden + i] += dz * p.x.at(n, i);
             }
         }
     }
@@ -119,18 +123,18 @@ OutputGradients sharded_gradients(Problem& p, const ShardMap& map) {
     Context ctx({.threads = 1, .poll = {}});
     const Microbatch microbatch{.index = 0,
                                 .sequences = 1,
-                                .seq_length = kTokens,
+                                .seq_length = kConfidentTokens,
                                 .tokens = p.labels,
                                 .labels = p.labels,
                                 .loss_gradient = p.g};
-    std::vector<float> dw(kVocab * kHidden);
+    std::vector<float> dw(kConfidentVocab * kConfidentHidden);
     std::vector<Parameter> parameters;
     for (const int rank : map.owners()) {
         Parameter part;
         part.first_row = map.begin(rank);
-        part.logical_rows = kVocab;
+        part.logical_rows = kConfidentVocab;
         part.weight = p.w.view().row_range(part.first_row, map.rows(rank));
-        part.gradient = Tensor(dw.data(), kVocab, kHidden, DType::fp32)
+        part.gradient = Tensor(dw.data(), kConfidentVocab, kConfidentHidden, DType::fp32)
                             .row_range(part.first_row, map.rows(rank));
         parameters.push_back(part);
     }
@@ -138,43 +142,49 @@ OutputGradients sharded_gradients(Problem& p, const ShardMap& map) {
     const std::unique_ptr<Device> device = make_host_device();
     std::vector<ShardedOutputLayer> layers;
     for (Parameter& part : parameters) {
-        layers.emplace_back(*device, std::span(&part, 1), kTokens, kernels::LossOptions{});
+        layers.emplace_back(*device, std::span(&part, 1), kConfidentTokens, kernels::LossOptions{});
         layers.back().begin_step(1);
     }
-    std::vector<float> statistics(shards * kTokens * StepSizes::kStatistics);
-    const Tensor all(statistics.data(), static_cast<int64_t>(shards) * kTokens,
+    std::vector<float> statistics(shards * kConfidentTokens * StepSizes::kStatistics);
+    const Tensor all(statistics.data(), static_cast<int64_t>(shards) * kConfidentTokens,
                      StepSizes::kStatistics, DType::fp32);
     std::vector<std::vector<Bf16>> all_exp_logits;
     for (size_t k = 0; k < shards; ++k) {
         const int64_t rows = parameters[k].weight.rows;
-        all_exp_logits.emplace_back(kTokens * rows);
-        std::vector<std::byte> workspace(static_cast<size_t>(
-            output_shard_bytes(device->operators(), kTokens, kHidden, rows, DType::bf16)
-                .score_workspace));
+        all_exp_logits.emplace_back(kConfidentTokens * rows);
+        std::vector<std::byte> workspace(
+            static_cast<size_t>(output_shard_bytes(device->operators(), kConfidentTokens,
+                                                   kConfidentHidden, rows, DType::bf16)
+                                    .score_workspace));
         layers[k].score(ctx, microbatch, p.x.view(),
-                        Tensor(all_exp_logits[k].data(), kTokens, rows, DType::bf16),
-                        all.row_range(static_cast<int64_t>(k) * kTokens, kTokens), workspace);
+                        Tensor(all_exp_logits[k].data(), kConfidentTokens, rows, DType::bf16),
+                        all.row_range(static_cast<int64_t>(k) * kConfidentTokens, kConfidentTokens),
+                        workspace);
     }
-    std::vector<float> u(shards * kTokens * kHidden);
+    std::vector<float> u(shards * kConfidentTokens * kConfidentHidden);
     for (size_t k = 0; k < shards; ++k) {
         const int64_t rows = parameters[k].weight.rows;
-        const Tensor exp_logits(all_exp_logits[k].data(), kTokens, rows, DType::bf16);
-        std::vector<float> factor(kTokens * StepSizes::kFactors);
-        const Tensor factors(factor.data(), kTokens, StepSizes::kFactors, DType::fp32);
-        const Tensor mine(&u[k * kTokens * kHidden], kTokens, kHidden, DType::fp32);
+        const Tensor exp_logits(all_exp_logits[k].data(), kConfidentTokens, rows, DType::bf16);
+        std::vector<float> factor(kConfidentTokens * StepSizes::kFactors);
+        const Tensor factors(factor.data(), kConfidentTokens, StepSizes::kFactors, DType::fp32);
+        const Tensor mine(&u[k * kConfidentTokens * kConfidentHidden], kConfidentTokens,
+                          kConfidentHidden, DType::fp32);
         layers[k].combine_softmax(ctx, microbatch, all, static_cast<int>(k), factors);
         layers[k].input_product(ctx, exp_logits, mine);
         layers[k].finish_input_gradient(ctx, microbatch, factors, mine);
-        std::vector<std::byte> workspace(static_cast<size_t>(
-            output_shard_bytes(device->operators(), kTokens, kHidden, rows, DType::bf16)
-                .weight_gradient_workspace));
+        std::vector<std::byte> workspace(
+            static_cast<size_t>(output_shard_bytes(device->operators(), kConfidentTokens,
+                                                   kConfidentHidden, rows, DType::bf16)
+                                    .weight_gradient_workspace));
         layers[k].weight_gradient(ctx, microbatch, p.x.view(), exp_logits, factors, workspace,
                                   false);
     }
-    std::vector<float> dx(kTokens * kHidden);
-    kernels::host::ordered_sum(
-        ctx, Tensor(u.data(), static_cast<int64_t>(shards) * kTokens, kHidden, DType::fp32),
-        static_cast<int64_t>(shards), Tensor(dx.data(), kTokens, kHidden, DType::fp32));
+    std::vector<float> dx(kConfidentTokens * kConfidentHidden);
+    kernels::host::ordered_sum(ctx,
+                               Tensor(u.data(), static_cast<int64_t>(shards) * kConfidentTokens,
+                                      kConfidentHidden, DType::fp32),
+                               static_cast<int64_t>(shards),
+                               Tensor(dx.data(), kConfidentTokens, kConfidentHidden, DType::fp32));
     return {{dx.begin(), dx.end()}, {dw.begin(), dw.end()}};
 }
 
@@ -185,7 +195,7 @@ double worst_row_error(const std::vector<double>& actual, const std::vector<doub
     for (const int64_t row : rows) {
         double error = 0;
         double norm = 0;
-        for (int64_t i = row * kHidden; i < (row + 1) * kHidden; ++i) {
+        for (int64_t i = row * kConfidentHidden; i < (row + 1) * kConfidentHidden; ++i) {
             error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
             norm += expected[i] * expected[i];
         }
@@ -215,8 +225,8 @@ constexpr double kWeightRowBound = 0x1p-7;
 
 const std::vector<ShardMap>& shard_maps() {
     static const std::vector<ShardMap> maps{
-        ShardMap::whole(kVocab, 4, 3), ShardMap::even(kVocab, 4), ShardMap{{0, 1, 1, 590, 600}},
-        ShardMap::even(kVocab, 7)};
+        ShardMap::whole(kConfidentVocab, 4, 3), ShardMap::even(kConfidentVocab, 4),
+        ShardMap{{0, 1, 1, 590, 600}}, ShardMap::even(kConfidentVocab, 7)};
     return maps;
 }
 
@@ -228,9 +238,9 @@ TEST_P(Lead, EveryTokensInputGradientIsAsExactAsBf16ExpLogits) {
     const OutputGradients exact = exact_gradients(p);
     for (const ShardMap& map : shard_maps()) {
         const OutputGradients actual = sharded_gradients(p, map);
-        const double dx = worst_row_error(actual.dx, exact.dx, first_rows(kTokens));
-        const double dw = worst_row_error(actual.dw, exact.dw, label_rows(p, kTokens));
-        const double all_dw = worst_row_error(actual.dw, exact.dw, first_rows(kVocab));
+        const double dx = worst_row_error(actual.dx, exact.dx, first_rows(kConfidentTokens));
+        const double dw = worst_row_error(actual.dw, exact.dw, label_rows(p, kConfidentTokens));
+        const double all_dw = worst_row_error(actual.dw, exact.dw, first_rows(kConfidentVocab));
         std::cout << "lead " << lead << ": dX " << dx << ", dW of labels " << dw << ", of all rows "
                   << all_dw << "\n";
         EXPECT_LT(dx, kRowBound);
@@ -245,16 +255,16 @@ TEST(ConfidentTokens, OnesAmongUncertainOnesAreAsExact) {
     // Odd tokens lead by 12: their share of dW's label rows is small, but those rows are theirs.
     Problem p = leading([](int64_t n) { return n % 2 == 1 ? 12.0 : 0.0; });
     const OutputGradients exact = exact_gradients(p);
-    const OutputGradients actual = sharded_gradients(p, ShardMap::even(kVocab, 4));
-    EXPECT_LT(worst_row_error(actual.dx, exact.dx, first_rows(kTokens)), kRowBound);
-    EXPECT_LT(worst_row_error(actual.dw, exact.dw, first_rows(kVocab)), kWeightRowBound);
+    const OutputGradients actual = sharded_gradients(p, ShardMap::even(kConfidentVocab, 4));
+    EXPECT_LT(worst_row_error(actual.dx, exact.dx, first_rows(kConfidentTokens)), kRowBound);
+    EXPECT_LT(worst_row_error(actual.dw, exact.dw, first_rows(kConfidentVocab)), kWeightRowBound);
 }
 
 TEST(ConfidentTokens, ThisProblemIsOneThatRoundingTheSoftmaxFails) {
     const auto error = [](double lead) {
         const Problem p = leading([&](int64_t) { return lead; });
         return worst_row_error(exact_gradients(p, true).dx, exact_gradients(p).dx,
-                               first_rows(kTokens));
+                               first_rows(kConfidentTokens));
     };
     EXPECT_LT(error(0), 0.02);
     EXPECT_GT(error(12), 0.9);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/model/fp64_model.hpp"
 
+#include "src/model/families/families.hpp"
+
 #include <cmath>
 #include <utility>
 
@@ -14,37 +16,12 @@ struct LayerTrace {
     Rows x, norm1, qkv_before, qkv, attention, proj, middle, norm2, fc, activated, fc_proj;
 };
 
-/// What the families call the parts of a model.
-struct Names {
-    std::string embedding = "model.embed_tokens", positions, layers = "model.layers.",
-                final_norm = "model.norm";
-    std::string norm1 = "input_layernorm", qkv = "self_attn.qkv_proj", proj = "self_attn.o_proj",
-                post1 = "post_attention_layernorm", norm2 = "post_attention_layernorm",
-                fc = "mlp.gate_up_proj", fc_proj = "mlp.down_proj",
-                post2 = "post_feedforward_layernorm";
-
-    explicit Names(ModelFamily family) {
-        if (family == ModelFamily::gemma2) norm2 = "pre_feedforward_layernorm";
-        if (family != ModelFamily::gpt2) return;
-        embedding = "transformer.wte";
-        positions = "transformer.wpe";
-        layers = "transformer.h.";
-        final_norm = "transformer.ln_f";
-        norm1 = "ln_1";
-        qkv = "attn.c_attn";
-        proj = "attn.c_proj";
-        norm2 = "ln_2";
-        fc = "mlp.c_fc";
-        fc_proj = "mlp.c_proj";
-    }
-};
-
 class MicrobatchStep {
 public:
     MicrobatchStep(const ModelConfig& config, const Batch& batch, size_t index,
                    const Tensors& weights, Tensors* gradients)
         : config_(config),
-          names_(config.family),
+          names_(model_family(config.family).tensors),
           tokens_(batch.tokens[index]),
           labels_(batch.labels[index]),
           g_(batch.loss_gradient[index]),
@@ -148,11 +125,11 @@ private:
         sink_.add(name + ".weight", dgamma);
         return dx;
     }
-    /// The norm of each head of q, then k, is named `self_attn.q_norm` and `k_norm`.
+    /// Each head of q, then of k, and the name of its norm.
     template <typename Body>
     void each_head(const Attention& of, Body&& body) const {
         for (size_t head = 0; head < of.heads + of.kv_heads; ++head) {
-            body(head * of.size, head < of.heads ? "self_attn.q_norm" : "self_attn.k_norm");
+            body(head * of.size, head < of.heads ? names_.q_norm : names_.k_norm);
         }
     }
 
@@ -161,12 +138,12 @@ private:
         const Attention of = attention(layer);
         LayerTrace t;
         t.x = x;
-        t.norm1 = norm(x, name + names_.norm1);
+        t.norm1 = norm(x, name + names_.attention_norm);
         t.qkv_before = linear_of(t.norm1, name + names_.qkv, config_.qkv_bias);
         t.qkv = t.qkv_before;
         if (config_.qk_norm) {
             for (Vector& row : t.qkv) {
-                each_head(of, [&](size_t column, const char* head) {
+                each_head(of, [&](size_t column, const std::string& head) {
                     rms_norm(name + head).forward(&row[column]);
                 });
             }
@@ -174,13 +151,14 @@ private:
         if (!config_.learned_positions) of.rotate(t.qkv, config_.rope.theta, 1);
         t.attention = of.forward(t.qkv);
         t.proj = linear_of(t.attention, name + names_.proj, config_.attention_output_bias);
-        t.middle = sum(x, config_.post_norms ? norm(t.proj, name + names_.post1) : t.proj);
-        t.norm2 = norm(t.middle, name + names_.norm2);
+        t.middle =
+            sum(x, config_.post_norms ? norm(t.proj, name + names_.post_attention_norm) : t.proj);
+        t.norm2 = norm(t.middle, name + names_.mlp_norm);
         t.fc = linear_of(t.norm2, name + names_.fc, config_.mlp_bias);
         t.activated = activation().forward(t.fc);
         t.fc_proj = linear_of(t.activated, name + names_.fc_proj, config_.mlp_bias);
-        Rows out =
-            sum(t.middle, config_.post_norms ? norm(t.fc_proj, name + names_.post2) : t.fc_proj);
+        Rows out = sum(t.middle, config_.post_norms ? norm(t.fc_proj, name + names_.post_mlp_norm)
+                                                    : t.fc_proj);
         traces.push_back(std::move(t));
         return out;
     }
@@ -188,12 +166,14 @@ private:
     Rows layer_backward(int layer, const Rows& dy, const LayerTrace& t) {
         const std::string name = layer_name(layer);
         const Attention of = attention(layer);
-        Rows d = config_.post_norms ? norm_gradient(dy, t.fc_proj, name + names_.post2) : dy;
+        Rows d =
+            config_.post_norms ? norm_gradient(dy, t.fc_proj, name + names_.post_mlp_norm) : dy;
         d = linear_gradient_of(d, t.activated, name + names_.fc_proj, config_.mlp_bias);
         d = activation().gradient(d, t.fc);
         d = linear_gradient_of(d, t.norm2, name + names_.fc, config_.mlp_bias);
-        const Rows dmiddle = sum(dy, norm_gradient(d, t.middle, name + names_.norm2));
-        d = config_.post_norms ? norm_gradient(dmiddle, t.proj, name + names_.post1) : dmiddle;
+        const Rows dmiddle = sum(dy, norm_gradient(d, t.middle, name + names_.mlp_norm));
+        d = config_.post_norms ? norm_gradient(dmiddle, t.proj, name + names_.post_attention_norm)
+                               : dmiddle;
         d = linear_gradient_of(d, t.attention, name + names_.proj, config_.attention_output_bias);
         d = of.gradient(d, t.qkv);
         if (!config_.learned_positions) of.rotate(d, config_.rope.theta, -1);
@@ -201,22 +181,23 @@ private:
             Vector dq(of.size, 0.0);
             Vector dk(of.size, 0.0);
             for (size_t n = 0; n < d.size(); ++n) {
-                each_head(of, [&](size_t column, const char* head) {
+                each_head(of, [&](size_t column, const std::string& head) {
                     rms_norm(name + head)
                         .gradient(&d[n][column], &t.qkv_before[n][column],
                                   column < of.heads * of.size ? dq : dk);
                 });
             }
-            sink_.add(name + "self_attn.q_norm.weight", dq);
-            sink_.add(name + "self_attn.k_norm.weight", dk);
+            sink_.add(name + names_.q_norm + ".weight", dq);
+            sink_.add(name + names_.k_norm + ".weight", dk);
         }
         d = linear_gradient_of(d, t.norm1, name + names_.qkv, config_.qkv_bias);
-        return sum(dmiddle, norm_gradient(d, t.x, name + names_.norm1));
+        return sum(dmiddle, norm_gradient(d, t.x, name + names_.attention_norm));
     }
 
     /// Projection, softmax and loss.
     double output(const Rows& x, Rows& dx) {
-        const std::string name = config_.tied ? names_.embedding + ".weight" : "lm_head.weight";
+        const std::string name =
+            config_.tied ? names_.embedding + ".weight" : names_.output + ".weight";
         const Vector& w = at(name);
         const double cap = config_.logit_softcap;
         const auto h = static_cast<size_t>(config_.hidden_size);
@@ -259,7 +240,7 @@ private:
     }
 
     const ModelConfig& config_;
-    Names names_;
+    const TensorNames& names_;
     const std::vector<int32_t>& tokens_;
     const std::vector<int32_t>& labels_;
     const std::vector<float>& g_;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/model/model_cases.hpp"
@@ -54,6 +55,14 @@ TEST_P(Fp64Model, LossWithoutGradientsIsTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Fp64Model, ::testing::ValuesIn(model_cases()), name_of_model);
+
+TEST(ModelCases, HoldEveryFamily) {
+    for (const std::string& family : model_families()) {
+        EXPECT_TRUE(std::ranges::any_of(
+            model_cases(), [&](const ModelCase& c) { return c.config.family == family; }))
+            << family << ": add a row to model_cases()";
+    }
+}
 
 TEST(Fp64ModelByHand, OneTokenWithZeroWeightsHasTheLossOfAUniformGuess) {
     // All weights 0, scales included: X = 0, so every logit is 0 and p = 1/V.

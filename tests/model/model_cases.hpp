@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <ostream>
+#include <string_view>
 
 #include "tests/support/single_rank_oracle.hpp"
 
@@ -27,17 +28,17 @@ namespace vocabpipe::testing {
 }
 
 /// A small model of a family, with what its configurations may differ in.
-[[nodiscard]] inline ModelConfig small_family(ModelFamily family, int num_layers,
+[[nodiscard]] inline ModelConfig small_family(std::string_view family, int num_layers,
                                               int64_t seq_length, int64_t vocab_size, bool tied) {
     ModelConfig config = small_model(num_layers, seq_length, vocab_size, tied);
     set_family(config, family);
-    if (family == ModelFamily::gpt2) return config;  // has none of what follows
+    if (config.learned_positions) return config;  // GPT-2 has none of what follows
     config.num_attention_heads = 4;
     config.num_query_groups = 2;
     config.kv_channels = 6;  // not h / heads
     config.sliding_window = 3;
     config.rope.theta = 100;  // turns also the slow dimensions within a short sequence
-    if (family == ModelFamily::gemma2) {
+    if (config.logit_softcap > 0) {
         config.attention_softcap = 2;  // bent by these models' scores and logits
         config.logit_softcap = 3;
         config.attention_scale = 0.3F;
@@ -126,40 +127,48 @@ struct ModelCase {
          .sequences = 2,
          .ranks = 4},
         {.name = "FewerRowsThanRanksTied", .config = small_model(4, 5, 3, true), .ranks = 4},
-        {.name = "Llama",
-         .config = with(small_family(ModelFamily::llama, 2, 6, 29, false), 0.1F, 0.01F)},
+        {.name = "Llama", .config = with(small_family("llama", 2, 6, 29, false), 0.1F, 0.01F)},
         {.name = "LlamaTiedWithBiases",
          .config =
              [] {
-                 ModelConfig config = small_family(ModelFamily::llama, 3, 7, 31, true);
+                 ModelConfig config = small_family("llama", 3, 7, 31, true);
                  config.qkv_bias = config.attention_output_bias = config.mlp_bias = true;
                  return config;
              }(),
          .sequences = 2,
          .ranks = 3},
-        {.name = "Qwen2", .config = small_family(ModelFamily::qwen2, 2, 6, 29, true)},
+        {.name = "Qwen2", .config = small_family("qwen2", 2, 6, 29, true)},
         {.name = "Qwen3",
-         .config = with(small_family(ModelFamily::qwen3, 3, 7, 31, false), 0.1F, 0),
+         .config = with(small_family("qwen3", 3, 7, 31, false), 0.1F, 0),
          .sequences = 2,
          .ignored = 0.2,
          .ranks = 3},
+        {.name = "Mistral",
+         .config = with(small_family("mistral", 3, 9, 41, false), 0.1F, 0.01F),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 3},
+        {.name = "GemmaUnevenG",
+         .config = with(small_family("gemma", 3, 7, 37, true), 0, 0.01F),
+         .sequences = 2,
+         .uneven_g = true},
         {.name = "Gemma2",
-         .config = with(small_family(ModelFamily::gemma2, 4, 7, 31, true), 0, 0.01F),
+         .config = with(small_family("gemma2", 4, 7, 31, true), 0, 0.01F),
          .sequences = 2,
          .ignored = 0.2},
         {.name = "Gemma2UntiedUnevenG",
-         .config = small_family(ModelFamily::gemma2, 3, 6, 29, false),
+         .config = small_family("gemma2", 3, 6, 29, false),
          .microbatches = 3,
          .uneven_g = true,
          .ranks = 3},
         {.name = "LlamaDocuments",
-         .config = small_family(ModelFamily::llama, 3, 9, 31, false),
+         .config = small_family("llama", 3, 9, 31, false),
          .sequences = 2,
          .ignored = 0.1,
          .ranks = 3,
          .documents = true},
         {.name = "Gemma2Documents",
-         .config = small_family(ModelFamily::gemma2, 2, 9, 29, true),
+         .config = small_family("gemma2", 2, 9, 29, true),
          .sequences = 2,
          .documents = true},
     };

@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Recomputation, ::testing::ValuesIn(model_cases(
 TEST(RecomputationBytes, AreWhatTheGranularitySays) {
     // Llama, one layer, N = 6 tokens, h = 16, f = 40, 4 + 2 + 2 heads of 6. Everything is a
     // multiple of 64 bytes, or rounded up to one.
-    const ModelConfig config = small_family(ModelFamily::llama, 3, 6, 29, false);
+    const ModelConfig config = small_family("llama", 3, 6, 29, false);
     const auto bytes = [&](Recompute granularity) {
         return TransformerStage(config,
                                 {.layers = {.first = 1, .count = 1},

@@ -60,7 +60,7 @@ TEST(LoadModel, ReadsALlamaConfig) {
     EXPECT_EQ(shape.num_key_value_heads, 2);
     EXPECT_TRUE(shape.gated_mlp);
     EXPECT_TRUE(shape.tied);
-    EXPECT_FALSE(shape.qkv_biases);
+    EXPECT_FALSE(shape.qkv_bias);
 }
 
 TEST(LoadModel, FillsInWhatAConfigMayLeaveOut) {
@@ -93,28 +93,50 @@ TEST(LoadModel, CountsTheNormsOfHeadsOfQwen3) {
     EXPECT_EQ(saved - shape.saved_bytes(), 2 * (16 + 2 * 8) * 128 + 4 * (16 + 8));
 }
 
+TEST(LoadModel, CountsTheLayersThatHaveAWindow) {
+    const auto load = [](const char* model_type, const json& more) {
+        json config = llama();
+        config["model_type"] = model_type;
+        config.update(more);
+        const TempFolder folder;
+        write_file(folder / "config.json", config.dump());
+        return load_model(folder / "config.json");
+    };
+    EXPECT_EQ(load("llama", {{"sliding_window", 32}}).windowed_layers, 0);
+    const TransformerShape mistral = load("mistral", {{"sliding_window", 32}});
+    EXPECT_EQ(mistral.windowed_layers, 4);
+    EXPECT_EQ(mistral.sliding_window, 32);
+    EXPECT_EQ(load("mistral", {{"sliding_window", nullptr}}).windowed_layers, 0);
+    EXPECT_EQ(load("gemma2", {{"head_dim", 16}}).windowed_layers, 2);
+    EXPECT_EQ(
+        load("qwen2", {{"use_sliding_window", true}, {"max_window_layers", 3}}).windowed_layers, 1);
+}
+
 TEST(LoadModel, NamesTheKeyThatIsBroken) {
     json config = llama();
     config.erase("hidden_size");
-    EXPECT_THAT(model_error(config), HasSubstr("a.json: hidden_size: missing; add it"));
+    EXPECT_THAT(model_error(config), HasSubstr("a.json: \"hidden_size\" is missing; add it"));
     config = llama();
     config["num_hidden_layers"] = "four";
-    EXPECT_THAT(model_error(config), HasSubstr("num_hidden_layers: \"four\" must be a whole"));
+    EXPECT_THAT(model_error(config), HasSubstr("num_hidden_layers: must be an integer from 1 to"));
     config = llama();
     config["vocab_size"] = -1;
-    EXPECT_THAT(model_error(config), HasSubstr("vocab_size: -1 must be a whole"));
+    EXPECT_THAT(model_error(config), HasSubstr("vocab_size: -1: must be an integer from 1 to"));
     config = llama();
     config["vocab_size"] = UINT64_MAX;
-    EXPECT_THAT(model_error(config), HasSubstr("vocab_size: 18446744073709551615 must be"));
+    EXPECT_THAT(model_error(config), HasSubstr("vocab_size: 18446744073709551615: must be"));
     config = llama();
     config["num_key_value_heads"] = 3;
-    EXPECT_THAT(model_error(config), HasSubstr("num_key_value_heads: 3 must divide the 4"));
+    EXPECT_THAT(model_error(config),
+                HasSubstr("num_key_value_heads is 3: must divide num_attention_heads 4"));
     config = llama();
     config["hidden_size"] = 66;
-    EXPECT_THAT(model_error(config), HasSubstr("hidden_size: 66 must be a multiple"));
+    EXPECT_THAT(model_error(config),
+                HasSubstr("num_attention_heads: 4: must divide hidden_size 66"));
     config = llama();
     config["model_type"] = "mamba";
-    EXPECT_THAT(model_error(config), HasSubstr("model_type: \"mamba\" is not supported; one of"));
+    EXPECT_THAT(model_error(config),
+                HasSubstr("model_type: \"mamba\" is not computed by this program; gpt2, llama, "));
     config = llama();
     config["tie_word_embeddings"] = 1;
     EXPECT_THAT(model_error(config), HasSubstr("tie_word_embeddings: must be true or false"));
@@ -126,17 +148,19 @@ TEST(LoadModel, RefusesAnEpsilonThatTrainingWouldRefuse) {
         config["rms_norm_eps"] = epsilon;
         EXPECT_EQ(model_error(config), "read");
     }
-    for (const json& epsilon : {json(1e300), json(0), json(-1e-5), json("small")}) {
+    for (const json& epsilon : {json(1e300), json(0), json(-1e-5)}) {
         config["rms_norm_eps"] = epsilon;
         EXPECT_THAT(model_error(config), HasSubstr("a.json: rms_norm_eps: " + epsilon.dump() +
-                                                   " must be a number from 1e-30 to 1e+30"));
+                                                   ": must be a number from 1e-30 to 1e+30"));
     }
+    config["rms_norm_eps"] = "small";
+    EXPECT_THAT(model_error(config), HasSubstr("rms_norm_eps: must be a number from 1e-30"));
 }
 
 TEST(LoadModel, NamesTheLineOfWhatIsNoJson) {
     EXPECT_THAT(error_of("{\n\"a\": 1,\n\"b\" 2}", load_model),
-                HasSubstr("line 3: not valid JSON"));
-    EXPECT_THAT(error_of("[1]", load_model), HasSubstr("not a JSON object"));
+                HasSubstr("a.json: not valid JSON: parse error at line 3"));
+    EXPECT_THAT(error_of("[1]", load_model), HasSubstr("a.json: must be an object"));
     EXPECT_THAT(error_of("", load_model), HasSubstr("cannot be read"));
 }
 

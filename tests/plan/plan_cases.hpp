@@ -17,7 +17,9 @@ inline TransformerShape small_gpt() {
             .vocab_size = 64000,
             .learned_positions = 2048,
             .layer_norm = true,
-            .linear_biases = true};
+            .qkv_bias = true,
+            .attention_output_bias = true,
+            .mlp_bias = true};
 }
 
 inline PlanOptions small_plan() {

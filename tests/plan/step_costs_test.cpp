@@ -84,7 +84,9 @@ TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
                      .vocab_size = 256000,
                      .learned_positions = 2048,
                      .layer_norm = true,
-                     .linear_biases = true};
+                     .qkv_bias = true,
+                     .attention_output_bias = true,
+                     .mlp_bias = true};
     options.gpus = 8;
     options.seq_length = 2048;
     options.global_batch_size = 128;

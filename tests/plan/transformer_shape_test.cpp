@@ -32,7 +32,9 @@ TEST(TransformerShape, FlopsOfGpt2AreThoseOfTheDefinitionOfMfu) {
                                 .vocab_size = 50257,
                                 .learned_positions = 1024,
                                 .layer_norm = true,
-                                .linear_biases = true,
+                                .qkv_bias = true,
+                                .attention_output_bias = true,
+                                .mlp_bias = true,
                                 .tied = true};
     // 797.8 M per token at s = 1024, forward and backward, 29 % of them in the output layer.
     EXPECT_NEAR(3 * gpt2.forward_flops(1024), 797.8e6, 0.05e6);
@@ -52,7 +54,7 @@ TEST(TransformerShape, AWindowCutsAttentionOfEverySecondLayer) {
     TransformerShape shape = small_gpt();
     const double all = shape.attention_flops(8192);
     shape.sliding_window = 4096;
-    shape.windowed_layers_in = 2;
+    shape.windowed_layers = shape.num_layers / 2;
     // Windowed layers attend to w - w^2 / 2s = 3072 tokens in the mean instead of 4096.
     EXPECT_DOUBLE_EQ(shape.attention_flops(8192) / all, (1 + 0.75) / 2);
     EXPECT_DOUBLE_EQ(shape.attention_flops(4096), small_gpt().attention_flops(4096));

@@ -12,26 +12,24 @@
 
 #include <array>
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace vocabpipe::testing {
 namespace {
 
-constexpr std::array kModels{ModelFamily::gpt2, ModelFamily::llama, ModelFamily::qwen2,
-                             ModelFamily::qwen3, ModelFamily::gemma2};
 /// A full backward, split backwards, V placement, several stages per rank.
 constexpr std::array kSchedules{"1f1b", "zb-h1", "v-half", "interleaved"};
 
 struct Cell {
-    ModelFamily model;
+    std::string model;
     std::string schedule;
-    friend void PrintTo(const Cell& c, std::ostream* out) {
-        *out << to_string(c.model) << " " << c.schedule;
-    }
+    friend void PrintTo(const Cell& c, std::ostream* out) { *out << c.model << " " << c.schedule; }
 };
 
 std::vector<Cell> cells() {
     std::vector<Cell> all;
-    for (const ModelFamily model : kModels) {
+    for (const std::string& model : model_families()) {
         for (const char* schedule : kSchedules) all.push_back({model, schedule});
     }
     return all;
@@ -76,20 +74,20 @@ TEST_P(ModelFamilies, PipelinesHaveTheBitsOfTheSingleRankOracle) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cells, ModelFamilies, ::testing::ValuesIn(cells()), [](const auto& info) {
-    return test_name(std::string(to_string(info.param.model)) + "_" + info.param.schedule);
+    return test_name(info.param.model + "_" + info.param.schedule);
 });
 
 /// First stages see their documents from F, others' R and I too, whatever they kept.
 TEST(ModelFamiliesWithDocuments, PipelinesHaveTheBitsOfTheSingleRankOracle) {
     size_t turn = 0;
-    for (const ModelFamily family : {ModelFamily::gpt2, ModelFamily::qwen3, ModelFamily::gemma2}) {
+    for (const char* const family : {"gpt2", "qwen3", "gemma2"}) {
         for (const char* schedule_name : {"1f1b", "zb-h1"}) {
             for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
                 const int ranks = 2 + static_cast<int>(turn % 2);
                 const DType dtype = turn / 2 % 2 == 0 ? DType::fp32 : DType::bf16;
                 ++turn;
                 SCOPED_TRACE(::testing::Message()
-                             << to_string(family) << " " << schedule_name << " p=" << ranks << " "
+                             << family << " " << schedule_name << " p=" << ranks << " "
                              << size_of(dtype) << " bytes, recompute "
                              << static_cast<int>(recompute));
                 Schedule schedule =

@@ -8,7 +8,7 @@ namespace {
 
 TEST(SharedFlags, DifferWithWhatOnlyAConfigJsonSays) {
     TrainOptions options;
-    set_family(options.model, ModelFamily::llama);
+    set_family(options.model, "llama");
     const std::vector<std::string> before = shared_flags(options);
     EXPECT_EQ(before, shared_flags(options));
     options.model.attention_output_bias = options.model.qkv_bias = true;

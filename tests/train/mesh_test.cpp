@@ -50,7 +50,7 @@ TrainingSetup setup_of(const Cell& cell, DType dtype, bool tied, int steps) {
                                                             .microbatches = 2,
                                                             .vocab_mode = cell.mode,
                                                             .vocab_size = 29});
-    TrainingSetup setup{.config = small_family(ModelFamily::gpt2, schedule.stages + 1, 7, 29, tied),
+    TrainingSetup setup{.config = small_family("gpt2", schedule.stages + 1, 7, 29, tied),
                         .family = cell.schedule,
                         .ranks = cell.mesh.pipeline,
                         .replicas = cell.mesh.data,

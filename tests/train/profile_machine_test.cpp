@@ -105,7 +105,7 @@ TEST(ProfileMachine, MakesAFileThatARunOfTheSameFlagsIsBuiltFrom) {
                 ThrowsMessage<UsageError>(HasSubstr("tokens per microbatch 32, not 64")));
     EXPECT_THAT(refusal_of([](TrainOptions& o) { o.model.ffn_hidden_size += 8; }),
                 ThrowsMessage<UsageError>(HasSubstr("feed-forward size")));
-    EXPECT_THAT(refusal_of([](TrainOptions& o) { set_family(o.model, ModelFamily::llama); }),
+    EXPECT_THAT(refusal_of([](TrainOptions& o) { set_family(o.model, "llama"); }),
                 ThrowsMessage<UsageError>(HasSubstr("a model of other weights")));
     EXPECT_THAT(refusal_of([](TrainOptions& o) { o.vocab_mode = VocabMode::none; }),
                 ThrowsMessage<UsageError>(HasSubstr("other embedding rows per rank")));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
+#include "src/model/config_json/model_config_json.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/stored_elements.hpp"
 #include "vocabpipe/error.hpp"
@@ -151,7 +151,7 @@ const FoundTensor& Checkpoint::weight(const std::string& name) const {
     const auto& tensors = weights_.tensors();
     auto found = tensors.find(name);
     // Files of the body alone, as GPT-2's original, leave out its name.
-    const std::string_view body = body_prefix(config_.family);
+    const std::string_view body = body_prefix(config_);
     if (found == tensors.end() && name.starts_with(body)) {
         found = tensors.find(name.substr(body.size()));
     }

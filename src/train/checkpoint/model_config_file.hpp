@@ -4,27 +4,13 @@
 #include "vocabpipe/model_config.hpp"
 
 #include <string>
-#include <string_view>
 
 namespace vocabpipe {
 
-/// The model that a Hugging Face config.json describes: what the file says, and transformers'
-/// defaults for what it leaves out. Sequence length, type and losses, which it does not have, are
-/// ModelConfig's defaults; the sequence length at most the file's positions. Keys of transformers 4
-/// (rope_theta, rope_scaling) and 5 (rope_parameters, layer_types) are read. What this program does
-/// not compute (another model_type, activation or rope_type, partial rotary positions, ...) is an
-/// InputFileError naming key and value; dropout, which is off here, and keys that do not change
-/// what is computed are passed over.
-[[nodiscard]] ModelConfig parse_model_config(std::string_view text, const std::string& path);
-
-/// The same of a file, or of config.json in a folder.
+/// parse_model_config() of a file, or of config.json in a folder.
 [[nodiscard]] ModelConfig load_model_config(const std::string& path_or_folder);
 
 /// InputFileError naming key, both values and the flag, if the run's model is another one.
 void check_same_model(const ModelConfig& file, const std::string& path, const ModelConfig& run);
-
-/// config.json for the family's ...ForCausalLM, GPT2LMHeadModel for GPT-2, in keys that both
-/// transformers 4 and 5 read.
-[[nodiscard]] std::string print_model_config(const ModelConfig& config);
 
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/model_tensors.hpp"
 
+#include "src/model/families/families.hpp"
 #include "src/model/parameters.hpp"
 
 #include <algorithm>
@@ -74,15 +75,14 @@ HeldRows owned_rows(const Parameter& parameter, const ModelTensor& tensor) {
 }
 
 bool is_no_weight_of(std::string_view name, const ModelConfig& config) {
-    if (config.tied && name == "lm_head.weight") return true;
-    if (config.family == ModelFamily::gpt2) {
-        return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
-    }
-    return name.ends_with(".rotary_emb.inv_freq");
+    const ModelFamily& family = model_family(config.family);
+    if (config.tied && name == family.tensors.output + ".weight") return true;
+    return std::ranges::any_of(family.no_weights,
+                               [&](std::string_view end) { return name.ends_with(end); });
 }
 
-std::string_view body_prefix(ModelFamily family) {
-    return family == ModelFamily::gpt2 ? "transformer." : "model.";
+std::string_view body_prefix(const ModelConfig& config) {
+    return model_family(config.family).tensors.body;
 }
 
 std::vector<StoredTensor> model_file_tensors(const ModelConfig& config) {

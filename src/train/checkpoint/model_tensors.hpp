@@ -46,7 +46,7 @@ struct HeldRows {
 [[nodiscard]] bool is_no_weight_of(std::string_view name, const ModelConfig& config);
 
 /// What all names but the output weight's begin with, except in files of the model without it.
-[[nodiscard]] std::string_view body_prefix(ModelFamily family);
+[[nodiscard]] std::string_view body_prefix(const ModelConfig& config);
 
 /// Of an optimizer's file, whose tensors are as this program holds them: held_shape.
 [[nodiscard]] inline std::string exp_avg_name(const std::string& name) {

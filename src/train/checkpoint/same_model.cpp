@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/model/config_json/decoder_keys.hpp"
+#include "src/model/config_json/rope_keys.hpp"
+#include "src/model/families/families.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
-#include "src/train/checkpoint/model_config_keys.hpp"
-#include "src/train/checkpoint/rope_config.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <filesystem>
@@ -78,11 +79,10 @@ private:
 
 void check_same_model(const ModelConfig& file, const std::string& path, const ModelConfig& run) {
     const Comparison compare(path, file);
-    const ModelConfigKeys& keys = model_config_keys(file.family);
+    const ConfigKeys& keys = model_family(file.family).keys;
     if (file.family != run.family) {
-        const std::string theirs(to_string(file.family));
-        compare.refuse("model_type", theirs, std::string(to_string(run.family)),
-                       Comparison::give("--model-type", theirs));
+        compare.refuse("model_type", file.family, run.family,
+                       Comparison::give("--model-type", file.family));
     }
     compare.size(keys.layers, file.num_layers, run.num_layers, "--num-layers");
     compare.size(keys.hidden, file.hidden_size, run.hidden_size, "--hidden-size");

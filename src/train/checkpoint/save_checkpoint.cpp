@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/save_checkpoint.hpp"
 
+#include "src/model/config_json/model_config_json.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "vocabpipe/error.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/options/check_options.hpp"
 
+#include "src/model/config_json/model_config_json.hpp"
 #include "src/model/parameters.hpp"
 #include "src/train/checkpoint/crc32c.hpp"
-#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/evaluate/evaluation.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
 #include "src/train/options/train_flags.hpp"

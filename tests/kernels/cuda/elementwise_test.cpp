@@ -119,14 +119,14 @@ TEST_P(CudaElementwise, GeluAgreesWithTheReferenceInBothDirections) {
     }
 }
 
-std::string name(const testing::TestParamInfo<Pair>& info) {
+std::string name_of_conversion(const testing::TestParamInfo<Pair>& info) {
     return std::string(name_of(std::get<0>(info.param))) + "_and_" +
            name_of(std::get<1>(info.param));
 }
 INSTANTIATE_TEST_SUITE_P(Types, CudaElementwise,
                          testing::Combine(testing::Values(DType::fp32, DType::bf16),
                                           testing::Values(DType::fp32, DType::bf16)),
-                         name);
+                         name_of_conversion);
 
 class CudaElements : public OnDevice {};
 

@@ -88,14 +88,14 @@ TEST_P(CudaGated, StaysFiniteFarFromZero) {
     EXPECT_NEAR(gradients.get(0, 3), 100 * gradient.get(0, 1), 200 * unit_roundoff(type()));
 }
 
-std::string name(const testing::TestParamInfo<std::tuple<DType, Activation>>& info) {
+std::string name_of_gated(const testing::TestParamInfo<std::tuple<DType, Activation>>& info) {
     return std::string(name_of(std::get<0>(info.param))) +
            (std::get<1>(info.param) == Activation::silu ? "_silu" : "_gelu");
 }
 INSTANTIATE_TEST_SUITE_P(Types, CudaGated,
                          testing::Combine(testing::Values(DType::fp32, DType::bf16),
                                           testing::Values(Activation::gelu_tanh, Activation::silu)),
-                         name);
+                         name_of_gated);
 
 }  // namespace
 }  // namespace vocabpipe::kernels::test

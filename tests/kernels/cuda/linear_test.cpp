@@ -202,14 +202,14 @@ TEST_P(CudaLinearOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
     }
 }
 
-std::string name(const testing::TestParamInfo<Types>& info) {
+std::string name_of_linear(const testing::TestParamInfo<Types>& info) {
     return std::string(name_of(std::get<0>(info.param))) + "_to_" +
            name_of(std::get<1>(info.param));
 }
 INSTANTIATE_TEST_SUITE_P(Types, CudaLinear,
                          testing::Combine(testing::Values(DType::fp32, DType::bf16),
                                           testing::Values(DType::fp32, DType::bf16)),
-                         name);
+                         name_of_linear);
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaLinearOfType, testing::Values(DType::fp32, DType::bf16),
                          [](const auto& info) { return name_of(info.param); });

@@ -2,7 +2,7 @@
 // Models as transformers names their tensors, with values that F32, BF16 and F16 hold exactly.
 #pragma once
 
-#include "src/train/checkpoint/model_config_file.hpp"
+#include "src/model/config_json/model_config_json.hpp"
 #include "tests/train/checkpoint/raw_safetensors.hpp"
 #include "tests/train/checkpoint/transformers_files.hpp"
 #include "tests/train/data/temp_folder.hpp"

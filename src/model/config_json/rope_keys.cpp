@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/checkpoint/rope_config.hpp"
+#include "src/model/config_json/rope_keys.hpp"
 
 #include <array>
 #include <optional>

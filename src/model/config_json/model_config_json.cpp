@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/config_json/model_config_json.hpp"
+
+#include "src/model/config_json/config_values.hpp"
+#include "src/model/config_json/decoder_keys.hpp"
+#include "src/model/families/families.hpp"
+
+#include <algorithm>
+
+namespace vocabpipe {
+
+namespace {
+
+const ModelFamily& family_of(const StrictJson& json) {
+    const StrictJson type = json.at("model_type");
+    const std::string name = type.text();
+    if (const ModelFamily* const found = find_family(name)) return *found;
+    type.fail("\"" + name.substr(0, 40) + "\" is not computed by this program; " +
+              known_families() + " are" + nearest_family(name));
+}
+
+/// Keys that change what is computed and have one value that this program computes.
+void refuse_others(const ConfigValues& file) {
+    struct Needed {
+        const char* key;
+        bool value;
+    };
+    constexpr Needed kNeeded[] = {
+        {"scale_attn_weights", true},   {"scale_attn_by_inverse_layer_idx", false},
+        {"add_cross_attention", false}, {"use_bidirectional_attention", false},
+        {"use_mrope", false},           {"is_causal", true}};
+    for (const auto& [key, needed] : kNeeded) {
+        if (file.flag(key, needed) == needed) continue;
+        file.json().at(key).fail(std::string(needed ? "false" : "true") +
+                                 " is not computed by this program; it must be " +
+                                 (needed ? "true" : "false"));
+    }
+    if (const auto quantized = file.given("quantization_config")) {
+        quantized->fail("quantized weights are not read; load the original");
+    }
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(std::string_view text, const std::string& path) {
+    const StrictJson json = StrictJson::parse(text, path);
+    const ModelFamily& family = family_of(json);
+    const ConfigValues file(json, family);
+    const ConfigKeys& keys = family.keys;
+    ModelConfig c;
+    c.num_layers = static_cast<int>(json.at(keys.layers).integer(1, UINT16_MAX));
+    c.hidden_size = file.width(keys.hidden);
+    c.num_attention_heads = json.at(keys.heads).integer(1, kMostHeads);
+    c.vocab_size = json.at("vocab_size").integer(1, INT32_MAX);
+    set_family(c, family.name);
+    refuse_others(file);
+    c.tied = file.flag("tie_word_embeddings", family.defaults.tied);
+    c.norm_epsilon = static_cast<float>(file.positive(keys.epsilon, family.defaults.epsilon));
+    c.init_std = static_cast<float>(file.not_negative("initializer_range", c.init_std));
+    family.read(file, c);
+    c.seq_length = std::min(c.seq_length, c.max_position_embeddings);
+    if (c.kv_channels == 0 && c.hidden_size % c.num_attention_heads != 0) {
+        json.at(keys.heads)
+            .fail(std::to_string(c.num_attention_heads) + ": must divide " + keys.hidden + " " +
+                  std::to_string(c.hidden_size));
+    }
+    return c;
+}
+
+std::string print_model_config(const ModelConfig& c) {
+    const ModelFamily& family = model_family(c.family);
+    const ConfigKeys& keys = family.keys;
+    nlohmann::ordered_json json;
+    json["architectures"] = {family.architecture};
+    json["model_type"] = family.name;
+    json["vocab_size"] = c.vocab_size;
+    json[keys.positions] = c.max_position_embeddings;
+    json[keys.hidden] = c.hidden_size;
+    json[keys.layers] = c.num_layers;
+    json[keys.heads] = c.num_attention_heads;
+    json[keys.ffn] = c.ffn_hidden_size;
+    json[keys.activation] =
+        c.activation == kernels::Activation::silu ? "silu" : "gelu_pytorch_tanh";
+    json[keys.epsilon] = shortest(c.norm_epsilon);
+    json["initializer_range"] = shortest(c.init_std);
+    family.print(c, json);
+    json["tie_word_embeddings"] = c.tied;
+    json["bos_token_id"] = nullptr;  // the tokenizer's business; the defaults may be no token here
+    json["eos_token_id"] = nullptr;
+    json["torch_dtype"] = c.dtype == DType::bf16 ? "bfloat16" : "float32";
+    return json.dump(2) + "\n";
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/config_json/config_values.hpp"
+#include "src/model/families/windows.hpp"
+#include "vocabpipe/model_config.hpp"
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+// Which layers of a model see a window of their tokens, as config.json says it.
+
+namespace vocabpipe {
+
+/// sliding_window, where null stands for none.
+[[nodiscard]] int64_t read_window(const ConfigValues& file);
+
+/// Sets the windows of layer_types or, where the file has none, those of `otherwise`.
+/// `given_by` ends the message about a layer with a window whose size is not given.
+void read_layer_types(const ConfigValues& file, int64_t window, std::string_view given_by,
+                      const HasWindow& otherwise, ModelConfig& config);
+/// One entry per layer.
+void print_layer_types(const ModelConfig& config, nlohmann::ordered_json& json);
+
+/// Qwen's: use_sliding_window, and the window from max_window_layers on or in layer_types.
+void read_late_windows(const ConfigValues& file, ModelConfig& config);
+void print_late_windows(const ModelConfig& config, nlohmann::ordered_json& json);
+
+}  // namespace vocabpipe

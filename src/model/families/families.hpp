@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/tensor_names.hpp"
+#include "vocabpipe/model_config.hpp"
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+class ConfigValues;
+
+/// What a config.json calls what every model has.
+struct ConfigKeys {
+    const char* layers = "num_hidden_layers";
+    const char* hidden = "hidden_size";
+    const char* ffn = "intermediate_size";
+    const char* heads = "num_attention_heads";
+    const char* positions = "max_position_embeddings";
+    const char* epsilon = "rms_norm_eps";
+    const char* activation = "hidden_act";
+};
+
+/// transformers' defaults of keys that a config.json may leave out.
+struct ConfigDefaults {
+    int64_t positions = 0;  ///< 0: the key must be there
+    const char* activation = "silu";
+    double epsilon = 1e-6;
+    int64_t kv_heads = 0;   ///< 0: as many as attention heads
+    int64_t head_size = 0;  ///< 0: hidden size / attention heads
+    bool tied = false;
+};
+
+/// How Megatron's flags describe a model by its parts.
+struct MegatronParts {
+    bool swiglu = false;    ///< --swiglu
+    bool rms_norm = false;  ///< --normalization RMSNorm
+    bool rope = false;      ///< --position-embedding-type rope
+    bool operator==(const MegatronParts&) const = default;
+};
+
+/// Models that one class of transformers computes. All that this program knows of one family is
+/// said in one file of this folder; what several families share are functions that they call:
+/// rotary_decoder.hpp, and src/model/config_json/ for their config.json.
+struct ModelFamily {
+    std::string_view name;          ///< model_type of config.json, --model-type
+    std::string_view architecture;  ///< "architectures" of config.json: transformers' class
+    ConfigKeys keys = {};
+    ConfigDefaults defaults = {};
+    TensorNames tensors;
+    /// Ends of names of tensors in files that are no weights: the masks and rotary frequencies of
+    /// old ones.
+    std::vector<std::string_view> no_weights = {};
+    /// Without --model-type these parts mean this family.
+    std::optional<MegatronParts> parts = {};
+
+    /// Sets what all models of the family have in common, given the sizes.
+    void (*set)(ModelConfig& config);
+    /// Reads the keys that parse_model_config() does not read for every family.
+    void (*read)(const ConfigValues& file, ModelConfig& config);
+    /// Adds the keys that print_model_config() does not print for every family.
+    void (*print)(const ModelConfig& config, nlohmann::ordered_json& json);
+    /// Refuses what files of the family cannot say. UsageError with flag, value and remedy.
+    void (*check)(const ModelConfig& config) = [](const ModelConfig& /*config*/) {};
+};
+
+/// All families, in the order in which messages and help name them.
+[[nodiscard]] std::span<const ModelFamily> all_families();
+
+/// UsageError naming --model-type, the known families and the nearest of them for another name.
+[[nodiscard]] const ModelFamily& model_family(std::string_view name);
+/// Null for another name.
+[[nodiscard]] const ModelFamily* find_family(std::string_view name);
+
+/// "gpt2, llama, ..."
+[[nodiscard]] std::string known_families();
+/// The end of a message about a model_type that is none of them: "; did you mean llama?", or "; the
+/// nearest is mistral, missing is a mixture of experts", or "".
+[[nodiscard]] std::string nearest_family(std::string_view name);
+
+/// The rows of the registry, each in the file of its name.
+namespace families {
+[[nodiscard]] ModelFamily gpt2();
+[[nodiscard]] ModelFamily llama();
+[[nodiscard]] ModelFamily mistral();
+[[nodiscard]] ModelFamily qwen2();
+[[nodiscard]] ModelFamily qwen3();
+[[nodiscard]] ModelFamily gemma();
+[[nodiscard]] ModelFamily gemma2();
+}  // namespace families
+
+}  // namespace vocabpipe

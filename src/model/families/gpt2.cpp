@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-2 (Radford et al. 2019).
+#include "src/model/config_json/decoder_keys.hpp"
+#include "src/model/families/families.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <string>
+
+namespace vocabpipe {
+
+namespace {
+
+void read_gpt2(const ConfigValues& file, ModelConfig& c) {
+    const char* const positions = file.given("n_positions") ? "n_positions" : "n_ctx";
+    c.max_position_embeddings = file.json().at(positions).integer(1, kMostPositions);
+    c.ffn_hidden_size = file.given("n_inner") ? file.width("n_inner") : 4 * c.hidden_size;
+    c.activation = read_activation(file, kGeluNames);
+}
+
+void print_gpt2(const ModelConfig& c, nlohmann::ordered_json& json) {
+    if (c.ffn_hidden_size == 4 * c.hidden_size) json["n_inner"] = nullptr;
+    json["activation_function"] = "gelu_new";
+    json["resid_pdrop"] = 0.0;  // this program has no dropout
+    json["embd_pdrop"] = 0.0;
+    json["attn_pdrop"] = 0.0;
+}
+
+void check_gpt2(const ModelConfig& c) {
+    if (c.kv_heads() != c.num_attention_heads) {
+        throw UsageError("--num-query-groups " + std::to_string(c.num_query_groups) +
+                         ": files of gpt2 have as many as --num-attention-heads " +
+                         std::to_string(c.num_attention_heads) +
+                         "; leave it out, or choose another --model-type");
+    }
+    if (c.query_columns() != c.hidden_size) {
+        throw UsageError("--kv-channels " + std::to_string(c.kv_channels) +
+                         ": files of gpt2 have --hidden-size / --num-attention-heads; leave it "
+                         "out, or choose another --model-type");
+    }
+}
+
+}  // namespace
+
+ModelFamily families::gpt2() {
+    return {.name = "gpt2",
+            .architecture = "GPT2LMHeadModel",
+            .keys = {.layers = "n_layer",
+                     .hidden = "n_embd",
+                     .ffn = "n_inner",
+                     .heads = "n_head",
+                     .positions = "n_positions",
+                     .epsilon = "layer_norm_epsilon",
+                     .activation = "activation_function"},
+            .defaults = {.activation = "gelu_new", .epsilon = 1e-5, .tied = true},
+            .tensors = {.embedding = "transformer.wte",
+                        .positions = "transformer.wpe",
+                        .layers = "transformer.h.",
+                        .final_norm = "transformer.ln_f",
+                        .attention_norm = "ln_1",
+                        .qkv = "attn.c_attn",
+                        .proj = "attn.c_proj",
+                        .post_attention_norm = {},
+                        .mlp_norm = "ln_2",
+                        .fc = "mlp.c_fc",
+                        .fc_proj = "mlp.c_proj",
+                        .post_mlp_norm = {},
+                        .transposed = true,
+                        .body = "transformer."},
+            .no_weights = {".attn.bias", ".attn.masked_bias"},
+            .parts = MegatronParts{},
+            .set = [](ModelConfig& /*has GPT-2's defaults*/) {},
+            .read = read_gpt2,
+            .print = print_gpt2,
+            .check = check_gpt2};
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace vocabpipe {
+
+/// A model_type of transformers that this program does not compute.
+struct OtherFamily {
+    std::string_view name;
+    std::string_view nearest;  ///< of the families that it does compute
+    std::string_view missing;  ///< what it would have to compute besides
+};
+[[nodiscard]] std::span<const OtherFamily> other_families();
+
+}  // namespace vocabpipe

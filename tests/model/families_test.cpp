@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/families/families.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "src/model/families/other_families.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string refusal_of(const std::string& family) {
+    ModelConfig config;
+    try {
+        set_family(config, family);
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "set";
+}
+
+TEST(Families, AreFoundByName) {
+    for (const std::string& name : model_families()) {
+        ASSERT_NE(find_family(name), nullptr) << name;
+        EXPECT_EQ(model_family(name).name, name);
+        ModelConfig config;
+        set_family(config, name);
+        EXPECT_EQ(config.family, name);
+        config.check();
+    }
+    EXPECT_EQ(find_family("Llama"), nullptr);
+}
+
+TEST(Families, RefuseAnotherNameWithTheNearestOneAndWhatIsMissing) {
+    EXPECT_EQ(refusal_of("lama"),
+              "--model-type lama: must be one of " + known_families() + "; did you mean llama?");
+    EXPECT_THAT(refusal_of("qwen3_moe"),
+                HasSubstr("; the nearest is qwen3, missing is a mixture of experts"));
+    EXPECT_EQ(refusal_of("resnet"), "--model-type resnet: must be one of " + known_families());
+    ModelConfig config;
+    config.family = "lama";
+    EXPECT_THROW(config.check(), UsageError);
+}
+
+TEST(Families, OthersAreNoneOfThemAndNamed) {
+    std::set<std::string_view> names;
+    for (const OtherFamily& other : other_families()) {
+        EXPECT_TRUE(names.insert(other.name).second) << other.name;
+        EXPECT_EQ(find_family(other.name), nullptr) << other.name << ": remove its row";
+        EXPECT_NE(find_family(other.nearest), nullptr) << other.name;
+    }
+}
+
+TEST(Families, OfTheSamePartsAreOne) {
+    std::vector<MegatronParts> seen;
+    for (const ModelFamily& family : all_families()) {
+        if (!family.parts) continue;
+        EXPECT_EQ(std::ranges::find(seen, *family.parts), seen.end()) << family.name;
+        seen.push_back(*family.parts);
+        ModelConfig config;
+        set_family(config, family.name);
+        EXPECT_EQ(family.parts->swiglu,
+                  config.gated && config.activation == kernels::Activation::silu);
+        EXPECT_EQ(family.parts->rms_norm, config.normalization == Normalization::rms_norm);
+        EXPECT_EQ(family.parts->rope, !config.learned_positions);
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
