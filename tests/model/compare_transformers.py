@@ -38,15 +38,14 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
-FAMILIES = ["gpt2", "llama", "qwen2", "qwen3", "gemma2"]
 SCALINGS = ["default", "linear", "dynamic", "llama3", "yarn"]
 POSITIONS, SEQUENCES = 64, 3
 OPERATORS = 12  # of a layer, in a row
 
 
-def rope(pick, case):
+def rope(pick, sizes):
     """Every scaling in turn."""
-    scaling = SCALINGS[case % len(SCALINGS)]
+    scaling = SCALINGS[sizes["case"] % len(SCALINGS)]
     theta = pick.choice([100.0, 10000.0, 500000.0])
     values = dict(rope_type=scaling)
     if scaling != "default":
@@ -64,47 +63,82 @@ def rope(pick, case):
     return dict(rope_theta=theta, rope_scaling=None if scaling == "default" else values)
 
 
-def windows(pick, layers):
-    """Of the Qwen families; older transformers give all layers the window."""
+def gpt2(pick, sizes):
+    return dict(n_positions=POSITIONS, n_embd=sizes["hidden_size"],
+                n_layer=sizes["num_hidden_layers"], n_head=sizes["num_attention_heads"],
+                n_inner=pick.choice([None, pick.randrange(21, 200)]), resid_pdrop=0, embd_pdrop=0,
+                attn_pdrop=0)
+
+
+def rotary(pick, sizes):
+    """Keys of all other families."""
+    heads = sizes["num_attention_heads"]
+    return dict(sizes, intermediate_size=pick.randrange(21, 200),
+                num_key_value_heads=pick.choice([n for n in (1, 2, 3, 6) if heads % n == 0]),
+                max_position_embeddings=POSITIONS, rms_norm_eps=pick.choice([1e-5, 1e-6]))
+
+
+def head_size(pick, sizes):
+    return dict(head_dim=pick.choice([8, 12, 24]))
+
+
+def attention_bias(pick, sizes):
+    return dict(attention_bias=pick.random() < 0.5)
+
+
+def mlp_bias(pick, sizes):
+    return dict(mlp_bias=pick.random() < 0.5)
+
+
+def window(pick, sizes):
+    return dict(sliding_window=pick.randint(2, 9))
+
+
+def window_or_none(pick, sizes):
+    return dict(sliding_window=pick.choice([None, pick.randint(2, 9)]))
+
+
+def late_windows(pick, sizes):
+    """Older transformers give all layers the window."""
     if VERSION < (4, 53) or pick.random() < 0.3:
         return {}
     keys = dict(use_sliding_window=True, sliding_window=pick.randint(2, 9))
+    layers = sizes["num_hidden_layers"]
     if pick.random() < 0.5:
         return dict(keys, max_window_layers=pick.randrange(layers))
     return dict(keys, layer_types=[pick.choice(["sliding_attention", "full_attention"])
                                    for _ in range(layers)])
 
 
+def gemma_softcaps(pick, sizes):
+    return dict(query_pre_attn_scalar=pick.choice([12, 17, 256]),
+                attn_logit_softcapping=pick.choice([None, 1.5, 50.0]),
+                final_logit_softcapping=pick.choice([None, 3.0, 30.0]))
+
+
+# What of its config.json is drawn for every family.
+FAMILIES = {
+    "gpt2": [gpt2],
+    "llama": [rotary, rope, head_size, attention_bias, mlp_bias],
+    "mistral": [rotary, rope, head_size, window_or_none],
+    "qwen2": [rotary, rope, late_windows],
+    "qwen3": [rotary, rope, head_size, late_windows, attention_bias],
+    "gemma": [rotary, rope, head_size, attention_bias],
+    "gemma2": [rotary, rope, head_size, gemma_softcaps, window, attention_bias],
+}
+
+
 def random_config(family, pick, case):
-    heads, layers = pick.choice([2, 4, 6]), pick.randint(2, 4)
-    hidden = heads * pick.choice([6, 8, 10, 16])
-    common = dict(vocab_size=pick.randrange(61, 400, 2), tie_word_embeddings=pick.random() < 0.5,
-                  initializer_range=0.1, bos_token_id=None, eos_token_id=None, pad_token_id=None)
-    if family == "gpt2":
-        return AutoConfig.for_model(
-            "gpt2", **common, n_positions=POSITIONS, n_embd=hidden, n_layer=layers, n_head=heads,
-            n_inner=pick.choice([None, pick.randrange(21, 200)]), resid_pdrop=0, embd_pdrop=0,
-            attn_pdrop=0)
-    common |= dict(hidden_size=hidden, intermediate_size=pick.randrange(21, 200),
-                   num_hidden_layers=layers, num_attention_heads=heads,
-                   num_key_value_heads=pick.choice([n for n in (1, 2, 3, 6) if heads % n == 0]),
-                   max_position_embeddings=POSITIONS,
-                   rms_norm_eps=pick.choice([1e-5, 1e-6]), **rope(pick, case))
-    if family != "qwen2":
-        common["head_dim"] = pick.choice([8, 12, 24])
-    if family == "llama":
-        common |= dict(attention_bias=pick.random() < 0.5, mlp_bias=pick.random() < 0.5)
-    if family == "qwen2":
-        common |= windows(pick, layers)
-    if family == "qwen3":
-        common |= dict(windows(pick, layers), attention_bias=pick.random() < 0.5)
-    if family == "gemma2":
-        common |= dict(query_pre_attn_scalar=pick.choice([12, 17, 256]),
-                       sliding_window=pick.randint(2, 9),
-                       attn_logit_softcapping=pick.choice([None, 1.5, 50.0]),
-                       final_logit_softcapping=pick.choice([None, 3.0, 30.0]),
-                       attention_bias=pick.random() < 0.5)
-    return AutoConfig.for_model(family, **common)
+    heads = pick.choice([2, 4, 6])
+    sizes = dict(num_attention_heads=heads, num_hidden_layers=pick.randint(2, 4),
+                 hidden_size=heads * pick.choice([6, 8, 10, 16]), case=case)
+    keys = dict(vocab_size=pick.choice([1009, pick.randrange(61, 400, 2)]),
+                tie_word_embeddings=pick.random() < 0.5, initializer_range=0.1,
+                bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    for draw in FAMILIES[family]:
+        keys |= draw(pick, sizes)
+    keys.pop("case", None)
+    return AutoConfig.for_model(family, **keys)
 
 
 def describe(config):

@@ -7,6 +7,7 @@
 
 #include "src/train/checkpoint/convert_checkpoint.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/checkpoint/hugging_face_models.hpp"
 #include "tests/train/data/expect_error.hpp"

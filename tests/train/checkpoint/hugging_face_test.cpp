@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/train/checkpoint/load_checkpoint.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/checkpoint/hugging_face_models.hpp"
@@ -113,8 +114,9 @@ TEST(HuggingFace, IsLoadedFromShardsAndWithoutTheNameOfTheBody) {
         const ModelConfig config = config_of(model);
         const TempFolder folder;
         std::vector<RawTensor> all = weights_of(model, "F32");
-        std::vector<RawTensor> first(all.begin(), all.begin() + 20);
-        std::vector<RawTensor> second(all.begin() + 20, all.end());
+        const size_t half = all.size() / 2;
+        const std::vector<RawTensor> first(all.begin(), all.begin() + static_cast<int>(half));
+        const std::vector<RawTensor> second(all.begin() + static_cast<int>(half), all.end());
         std::filesystem::create_directories(folder / "m");
         write_file(folder / "m/config.json", model.config);
         write_file(folder / "m/model-00001-of-00002.safetensors", raw_safetensors(first));
@@ -122,7 +124,7 @@ TEST(HuggingFace, IsLoadedFromShardsAndWithoutTheNameOfTheBody) {
         std::string map;
         for (size_t i = 0; i < all.size(); ++i) {
             map += (i == 0 ? "\"" : ", \"") + all[i].name + "\": \"model-0000" +
-                   (i < 20 ? "1" : "2") + "-of-00002.safetensors\"";
+                   (i < half ? "1" : "2") + "-of-00002.safetensors\"";
         }
         write_file(folder / "m/model.safetensors.index.json", "{\"weight_map\": {" + map + "}}");
         expect_loaded(folder / "m", config, DType::fp32, VocabMode::one_barrier);

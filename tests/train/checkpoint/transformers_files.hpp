@@ -141,6 +141,31 @@ model.layers.1.self_attn.v_proj.bias [16]
 model.layers.1.self_attn.v_proj.weight [16, 32]
 model.norm.weight [32]
 )"},
+    {"mistral",
+     R"({"architectures": ["MistralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "dtype": "float32", "eos_token_id": 2, "head_dim": 8, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "mistral", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": null, "rms_norm_eps": 1e-06, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "sliding_window": 5, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "vocab_size": 61})",
+     R"(
+lm_head.weight [61, 32]
+model.embed_tokens.weight [61, 32]
+model.layers.0.input_layernorm.weight [32]
+model.layers.0.mlp.down_proj.weight [32, 48]
+model.layers.0.mlp.gate_proj.weight [48, 32]
+model.layers.0.mlp.up_proj.weight [48, 32]
+model.layers.0.post_attention_layernorm.weight [32]
+model.layers.0.self_attn.k_proj.weight [16, 32]
+model.layers.0.self_attn.o_proj.weight [32, 32]
+model.layers.0.self_attn.q_proj.weight [32, 32]
+model.layers.0.self_attn.v_proj.weight [16, 32]
+model.layers.1.input_layernorm.weight [32]
+model.layers.1.mlp.down_proj.weight [32, 48]
+model.layers.1.mlp.gate_proj.weight [48, 32]
+model.layers.1.mlp.up_proj.weight [48, 32]
+model.layers.1.post_attention_layernorm.weight [32]
+model.layers.1.self_attn.k_proj.weight [16, 32]
+model.layers.1.self_attn.o_proj.weight [32, 32]
+model.layers.1.self_attn.q_proj.weight [32, 32]
+model.layers.1.self_attn.v_proj.weight [16, 32]
+model.norm.weight [32]
+)"},
     {"qwen2",
      R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": null, "dtype": "float32", "eos_token_id": null, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "layer_types": ["full_attention", "full_attention"], "max_position_embeddings": 16, "max_window_layers": 28, "model_type": "qwen2", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": null, "rms_norm_eps": 1e-06, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "sliding_window": null, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "use_sliding_window": false, "vocab_size": 61})",
      R"(
@@ -196,6 +221,30 @@ model.layers.1.self_attn.k_norm.weight [16]
 model.layers.1.self_attn.k_proj.weight [32, 32]
 model.layers.1.self_attn.o_proj.weight [32, 64]
 model.layers.1.self_attn.q_norm.weight [16]
+model.layers.1.self_attn.q_proj.weight [64, 32]
+model.layers.1.self_attn.v_proj.weight [32, 32]
+model.norm.weight [32]
+)"},
+    {"gemma",
+     R"({"architectures": ["GemmaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 2, "dtype": "float32", "eos_token_id": 1, "head_dim": 16, "hidden_act": "gelu_pytorch_tanh", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "gemma", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": 0, "rms_norm_eps": 1e-06, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": true, "transformers_version": "5.23.0", "use_bidirectional_attention": null, "use_cache": true, "vocab_size": 61})",
+     R"(
+model.embed_tokens.weight [61, 32]
+model.layers.0.input_layernorm.weight [32]
+model.layers.0.mlp.down_proj.weight [32, 48]
+model.layers.0.mlp.gate_proj.weight [48, 32]
+model.layers.0.mlp.up_proj.weight [48, 32]
+model.layers.0.post_attention_layernorm.weight [32]
+model.layers.0.self_attn.k_proj.weight [32, 32]
+model.layers.0.self_attn.o_proj.weight [32, 64]
+model.layers.0.self_attn.q_proj.weight [64, 32]
+model.layers.0.self_attn.v_proj.weight [32, 32]
+model.layers.1.input_layernorm.weight [32]
+model.layers.1.mlp.down_proj.weight [32, 48]
+model.layers.1.mlp.gate_proj.weight [48, 32]
+model.layers.1.mlp.up_proj.weight [48, 32]
+model.layers.1.post_attention_layernorm.weight [32]
+model.layers.1.self_attn.k_proj.weight [32, 32]
+model.layers.1.self_attn.o_proj.weight [32, 64]
 model.layers.1.self_attn.q_proj.weight [64, 32]
 model.layers.1.self_attn.v_proj.weight [32, 32]
 model.norm.weight [32]

@@ -21,8 +21,10 @@ MODELS = [
          n_positions=16, tie_word_embeddings=False),
     dict(model_type="llama", **SIZES),
     dict(model_type="llama", **SIZES, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
+    dict(model_type="mistral", **SIZES, sliding_window=5),
     dict(model_type="qwen2", **SIZES),
     dict(model_type="qwen3", **SIZES, head_dim=16, tie_word_embeddings=True),
+    dict(model_type="gemma", **SIZES, head_dim=16),
     dict(model_type="gemma2", **SIZES, head_dim=16, sliding_window=5, attention_bias=True),
 ]
 
