@@ -38,7 +38,7 @@ struct ModelPartition {
 
 /// Doubles that every rank reports at the end of a step: a sum of squares per logical parameter,
 /// then loss and a request to stop.
-[[nodiscard]] int64_t report_slots(const ModelConfig& config);
+[[nodiscard]] int64_t report_entries(const ModelConfig& config);
 
 /// The model's side of the memory plan, from the configuration alone.
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,

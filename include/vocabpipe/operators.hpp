@@ -257,10 +257,10 @@ struct Operators {
     /// *sum += squares of all elements of an fp32 tensor, in double, in an order that depends on
     /// its shape only: not on the row stride. NaN or infinity if any element is.
     void (*sum_of_squares)(Context& ctx, ConstTensor values, double* sum);
-    /// `reports`: of all ranks, `slots` doubles each: sums of squares, then loss, then 1 for a
+    /// `reports`: of all ranks, `entries` doubles each: sums of squares, then loss, then 1 for a
     /// request to stop. Adds them over the ranks in order and fills in the second half of
     /// `scalars`.
-    void (*finish_report)(Context& ctx, std::span<const double> reports, int64_t slots,
+    void (*finish_report)(Context& ctx, std::span<const double> reports, int64_t entries,
                           StepScalars* scalars);
     /// One step of AdamW with decoupled weight decay, as torch.optim.AdamW does it (Loshchilov and
     /// Hutter 2019), on every tensor; nothing if !scalars->update:

@@ -58,7 +58,7 @@ public:
     [[nodiscard]] StepResult result() const;
 
     [[nodiscard]] int64_t report_bytes() const override {
-        return report_slots(model_.config()) * 8;
+        return report_entries(model_.config()) * 8;
     }
     [[nodiscard]] RankBucket bucket(size_t index) override { return model_.bucket(index); }
     void reduce_tied(Context& ctx, Bytes received) override;

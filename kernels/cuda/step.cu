@@ -28,24 +28,24 @@ __global__ void add_up_kernel(const double* __restrict__ values, int64_t count, 
     *sum = total;
 }
 
-/// One block: a thread per slot adds the ranks in order, the first thread the slots in order.
+/// One block: a thread per entry adds the ranks in order, the first thread the entries in order.
 __global__ void __launch_bounds__(kThreads)
-    finish_report_kernel(const double* __restrict__ reports, int64_t count, int64_t slots,
+    finish_report_kernel(const double* __restrict__ reports, int64_t count, int64_t entries,
                          StepScalars* scalars) {
     __shared__ double totals[kThreads];
     double squares = 0;
     double loss = 0;
     double stops = 0;
-    for (int64_t first = 0; first < slots; first += kThreads) {
-        const int64_t slot = first + threadIdx.x;
+    for (int64_t first = 0; first < entries; first += kThreads) {
+        const int64_t entry = first + threadIdx.x;
         double total = 0;
-        for (int64_t at = slot; slot < slots && at < count; at += slots) total += reports[at];
+        for (int64_t at = entry; entry < entries && at < count; at += entries) total += reports[at];
         totals[threadIdx.x] = total;
         __syncthreads();
-        for (int64_t i = 0; threadIdx.x == 0 && i < kThreads && first + i < slots; ++i) {
-            if (first + i < slots - 2) {
+        for (int64_t i = 0; threadIdx.x == 0 && i < kThreads && first + i < entries; ++i) {
+            if (first + i < entries - 2) {
                 squares += totals[i];
-            } else if (first + i == slots - 2) {
+            } else if (first + i == entries - 2) {
                 loss = totals[i];
             } else {
                 stops = totals[i];
@@ -78,10 +78,11 @@ void add_up(Context& ctx, std::span<const double> values, double* sum) {
     launch(ctx, add_up_kernel, 1, 1, values.data(), values.size(), sum);
 }
 
-void finish_report(Context& ctx, std::span<const double> reports, int64_t slots,
+void finish_report(Context& ctx, std::span<const double> reports, int64_t entries,
                    StepScalars* scalars) {
-    require(slots >= 2, "slots for loss and stop requests");
-    launch(ctx, finish_report_kernel, 1, kThreads, reports.data(), reports.size(), slots, scalars);
+    require(entries >= 2, "entries for loss and stop requests");
+    launch(ctx, finish_report_kernel, 1, kThreads, reports.data(), reports.size(), entries,
+           scalars);
 }
 
 }  // namespace vocabpipe::kernels::cuda

@@ -23,15 +23,16 @@ void add_up(Context&, std::span<const double> values, double* sum) {
     for (const double value : values) *sum += value;
 }
 
-void finish_report(Context&, std::span<const double> reports, int64_t slots, StepScalars* scalars) {
-    const auto count = static_cast<size_t>(slots);
-    const auto total = [&](size_t slot) {
+void finish_report(Context&, std::span<const double> reports, int64_t entries,
+                   StepScalars* scalars) {
+    const auto count = static_cast<size_t>(entries);
+    const auto total = [&](size_t entry) {
         double sum = 0;
-        for (size_t at = slot; at < reports.size(); at += count) sum += reports[at];
+        for (size_t at = entry; at < reports.size(); at += count) sum += reports[at];
         return sum;
     };
     double squares = 0;
-    for (size_t slot = 0; slot + 2 < count; ++slot) squares += total(slot);
+    for (size_t entry = 0; entry + 2 < count; ++entry) squares += total(entry);
     StepScalars& s = *scalars;
     s.grad_norm = std::sqrt(squares);
     s.loss = total(count - 2);

@@ -101,7 +101,7 @@ const kernels::Operators& operators_of(const ModelPartition& partition) {
 
 }  // namespace
 
-int64_t report_slots(const ModelConfig& config) {
+int64_t report_entries(const ModelConfig& config) {
     return static_cast<int64_t>(logical_parameters(config).size()) + 2;
 }
 
@@ -124,7 +124,7 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                                   config.dtype));
     }
     sizes.tied = config.tied;
-    sizes.report_bytes = partition.optimizer ? report_slots(config) * 8 : 0;
+    sizes.report_bytes = partition.optimizer ? report_entries(config) * 8 : 0;
     sizes.replicas = partition.replicas;
     for (int rank = 0; partition.replicas > 1 && rank < schedule.ranks; ++rank) {
         sizes.buckets.emplace_back();

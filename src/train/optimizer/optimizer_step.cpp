@@ -95,7 +95,7 @@ void OptimizerStep::report(Context& ctx, Bytes mine) {
         if (gradient.size() == 0) continue;
         op.sum_of_squares(ctx, gradient, sums + ModelRankInternals::store(model_).ids()[i]);
     }
-    const int64_t count = report_slots(model_.config());
+    const int64_t count = report_entries(model_.config());
     if (reports_loss_) op.add_up(ctx, model_.output()->losses(), sums + count - 2);
     op.add_up(ctx, std::span(&scalars()->stop_requested, 1), sums + count - 1);
 }
@@ -104,7 +104,7 @@ void OptimizerStep::update(Context& ctx, std::span<const std::byte> all) {
     const kernels::Operators& op = ctx.operators();
     const std::span<const double> reports(reinterpret_cast<const double*>(all.data()),
                                           all.size() / sizeof(double));
-    op.finish_report(ctx, reports, report_slots(model_.config()), scalars());
+    op.finish_report(ctx, reports, report_entries(model_.config()), scalars());
     op.adamw(ctx, tensors_,
              {.beta1 = options_.beta1, .beta2 = options_.beta2, .epsilon = options_.epsilon},
              scalars());
