@@ -14,7 +14,7 @@ namespace vocabpipe {
 
 enum class Normalization : uint8_t { layer_norm, rms_norm };
 
-/// A decoder of pre-normalised layers with causal attention. The defaults are GPT-2's.
+/// A decoder with causal attention. The defaults are GPT-2's.
 struct ModelConfig {
     /// Whose names files and config.json have, one of model_families(). What a model computes is
     /// said by the options below, which set_family() sets.
@@ -36,8 +36,10 @@ struct ModelConfig {
     Normalization normalization = Normalization::layer_norm;  ///< of all norms but those of q and k
     float norm_epsilon = 1e-5F;                               ///< added to the variance
     float norm_weight_offset = 0;                             ///< 1: files keep gamma - 1 (Gemma)
-    bool post_norms = false;        ///< also normalises what goes into the residual (Gemma 2)
-    bool qk_norm = false;           ///< RMSNorm of every head of q and k (Qwen 3)
+    bool pre_norms = true;          ///< normalises what attention and the MLP read
+    bool post_norms = false;        ///< normalises what goes into the residual (Gemma 2)
+    bool qk_norm = false;           ///< RMSNorm of q and k
+    bool qk_norm_by_head = true;    ///< of every head (Qwen 3), else of all heads together (OLMo 2)
     bool learned_positions = true;  ///< else rotary
     Rope rope;                      ///< of rotary positions
     bool gated = false;             ///< activation(gate) * up instead of activation(up)

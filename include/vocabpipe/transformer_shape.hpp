@@ -26,8 +26,10 @@ struct TransformerShape {
     bool gated_mlp = false;           ///< SwiGLU, GeGLU: three matrices of h x f instead of two
     bool layer_norm = false;  ///< LayerNorm (weight and bias); otherwise RMSNorm (weight alone)
     int norms_per_layer = 2;  ///< 4 where sublayer outputs are normalised too (Gemma 2)
-    bool qk_norms = false;    ///< RMSNorm of every head of q and k (Qwen 3)
-    bool qkv_bias = false;    ///< bias of q, k and v (GPT, Qwen 2)
+    bool pre_norms = true;    ///< two of them are of sublayer inputs, else none (OLMo 2)
+    bool qk_norms = false;    ///< RMSNorm of q and k
+    bool qk_norms_by_head = true;        ///< of every head (Qwen 3), else of all together (OLMo 2)
+    bool qkv_bias = false;               ///< bias of q, k and v (GPT, Qwen 2)
     bool attention_output_bias = false;  ///< bias of the projection after attention (GPT)
     bool mlp_bias = false;               ///< bias of both products of the MLP (GPT)
     bool tied = false;                   ///< input embedding and output layer share their weight

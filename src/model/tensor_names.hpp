@@ -24,8 +24,8 @@ struct TensorNames {
     std::string fc;                   ///< gate | up, or up
     std::string fc_proj;              ///< back into the residual stream
     std::string post_mlp_norm;        ///< of what the MLP adds to the residual stream
-    std::string q_norm = {};          ///< of the heads of q
-    std::string k_norm = {};          ///< of the heads of k
+    std::string q_norm = {};          ///< of q
+    std::string k_norm = {};          ///< of k
     /// Files that keep q, k and v apart: their names. Empty: they keep one tensor `qkv`, with the
     /// rows in that order.
     std::vector<std::string> qkv_parts = {};

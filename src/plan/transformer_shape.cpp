@@ -37,9 +37,15 @@ int64_t norm_parameters(const TransformerShape& s) {
     return (s.layer_norm ? 2 : 1) * s.hidden_size;
 }
 
-/// What norms of the heads of q and k leave besides q, k and v.
-int64_t normed_heads(const TransformerShape& s) {
-    return s.qk_norms ? s.num_attention_heads + s.num_key_value_heads : 0;
+/// What norms of q and k leave besides q, k and v: statistics of so many vectors.
+int64_t normed_vectors(const TransformerShape& s) {
+    if (!s.qk_norms) return 0;
+    return s.qk_norms_by_head ? s.num_attention_heads + s.num_key_value_heads : 2;
+}
+/// Elements of both gammas.
+int64_t qk_norm_parameters(const TransformerShape& s) {
+    if (!s.qk_norms) return 0;
+    return (s.qk_norms_by_head ? 2 : s.num_attention_heads + s.num_key_value_heads) * s.head_size;
 }
 int64_t qkv_of_norms(const TransformerShape& s) {
     return s.qk_norms ? qkv(s) : 0;
@@ -48,7 +54,7 @@ int64_t qkv_of_norms(const TransformerShape& s) {
 /// Norms of sublayer inputs, whose outputs linear layers read. Those of sublayer outputs go into
 /// the residual stream, which is kept.
 int64_t norms_before_linear(const TransformerShape& s) {
-    return std::min(s.norms_per_layer, 2);
+    return s.pre_norms ? std::min(s.norms_per_layer, 2) : 0;
 }
 
 /// q and k are read and written by rotary positions.
@@ -85,8 +91,10 @@ TransformerShape shape_of(const ModelConfig& c) {
                            .learned_positions = c.learned_positions ? c.max_position_embeddings : 0,
                            .gated_mlp = c.gated,
                            .layer_norm = c.normalization == Normalization::layer_norm,
-                           .norms_per_layer = c.post_norms ? 4 : 2,
+                           .norms_per_layer = (c.pre_norms ? 2 : 0) + (c.post_norms ? 2 : 0),
+                           .pre_norms = c.pre_norms,
                            .qk_norms = c.qk_norm,
+                           .qk_norms_by_head = c.qk_norm_by_head,
                            .qkv_bias = c.qkv_bias,
                            .attention_output_bias = c.attention_output_bias,
                            .mlp_bias = c.mlp_bias,
@@ -111,7 +119,7 @@ int64_t TransformerShape::layer_parameters() const {
     if (attention_output_bias) biases += hidden_size;
     if (mlp_bias) biases += (gated_mlp ? 2 : 1) * ffn_hidden_size + hidden_size;
     return matrix_parameters(*this) + biases + norms_per_layer * norm_parameters(*this) +
-           (qk_norms ? 2 * head_size : 0);
+           qk_norm_parameters(*this);
 }
 
 int64_t TransformerShape::parameters() const {
@@ -161,12 +169,15 @@ double TransformerShape::elementwise_backward() const {
 }
 
 int64_t TransformerShape::saved_bytes(int64_t element_bytes) const {
-    const int64_t sublayer_outputs = norms_per_layer > 2 ? 2 * hidden_size : 0;
-    const int64_t elements = 4 * hidden_size + sublayer_outputs + qkv(*this) + qkv_of_norms(*this) +
-                             num_attention_heads * head_size +
+    // The residual stream before and after attention, what linear layers read of it through norms,
+    // and sublayer outputs that are normalised.
+    const int64_t before_linear = norms_before_linear(*this);
+    const int64_t outputs = norms_per_layer > before_linear ? 2 : 0;
+    const int64_t elements = (2 + before_linear + outputs) * hidden_size + qkv(*this) +
+                             qkv_of_norms(*this) + num_attention_heads * head_size +
                              (gated_mlp ? 3 : 2) * ffn_hidden_size;
     const int64_t statistics =
-        norms_per_layer * (layer_norm ? 2 : 1) + num_attention_heads + normed_heads(*this);
+        norms_per_layer * (layer_norm ? 2 : 1) + num_attention_heads + normed_vectors(*this);
     return elements * element_bytes + statistics * kStatistic;
 }
 
@@ -175,7 +186,7 @@ int64_t TransformerShape::recomputed_bytes(Recompute recompute, int64_t element_
     if (recompute == Recompute::full) return saved_bytes(element_bytes);
     const int64_t norms = norms_before_linear(*this);
     return (norms * hidden_size + qkv_of_norms(*this) + ffn_hidden_size) * element_bytes +
-           (norms * (layer_norm ? 2 : 1) + normed_heads(*this)) * kStatistic;
+           (norms * (layer_norm ? 2 : 1) + normed_vectors(*this)) * kStatistic;
 }
 
 double TransformerShape::elementwise_recompute() const {

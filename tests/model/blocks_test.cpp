@@ -97,15 +97,20 @@ struct Attention64 {
                 .softcap = o.shape.softcap,
                 .window = static_cast<size_t>(o.shape.window)};
     }
-    /// Column of every head of q and k, and the name of its norm.
+    /// Where what a norm of q and k is over begins, and the name of the norm.
     template <typename Body>
-    void each_head(Body&& body) const {
+    void each_normed(Body&& body) const {
+        if (!o.qk_norm->by_head) {
+            body(0, o.qk_norm->q_name + ".weight");
+            body(static_cast<size_t>(o.shape.query_columns()), o.qk_norm->k_name + ".weight");
+            return;
+        }
         for (int64_t head = 0; head < o.shape.heads + o.shape.kv_heads; ++head) {
             body(static_cast<size_t>(head * o.shape.head_size),
                  (head < o.shape.heads ? o.qk_norm->q_name : o.qk_norm->k_name) + ".weight");
         }
     }
-    [[nodiscard]] fp64::RmsNorm head_norm(const std::string& name) const {
+    [[nodiscard]] fp64::RmsNorm qk_norm(const std::string& name) const {
         return {w.at(name), o.qk_norm->rms_norm.weight_offset, o.qk_norm->rms_norm.epsilon};
     }
     Rows forward(const Rows& in) {
@@ -113,8 +118,8 @@ struct Attention64 {
         before = qkv = linear64(o.qkv, o.qkv_bias, x, w);
         for (Vector& row : qkv) {
             if (!o.qk_norm) break;
-            each_head([&](size_t column, const std::string& name) {
-                head_norm(name).forward(&row[column]);
+            each_normed([&](size_t column, const std::string& name) {
+                qk_norm(name).forward(&row[column]);
             });
         }
         if (o.rope) of().rotate(qkv, kTheta, 1);
@@ -125,9 +130,9 @@ struct Attention64 {
         Rows d = of().gradient(linear64_gradient(o.proj, o.proj_bias, dy, heads, w, sink), qkv);
         if (o.rope) of().rotate(d, kTheta, -1);
         for (size_t n = 0; o.qk_norm && n < d.size(); ++n) {
-            each_head([&](size_t column, const std::string& name) {
+            each_normed([&](size_t column, const std::string& name) {
                 Vector dgamma(w.at(name).size(), 0.0);
-                head_norm(name).gradient(&d[n][column], &before[n][column], dgamma);
+                qk_norm(name).gradient(&d[n][column], &before[n][column], dgamma);
                 sink.add(name, dgamma);
             });
         }
@@ -321,6 +326,13 @@ Rows random_rows(std::mt19937_64& random) {
     return rows;
 }
 
+bool has_cheap_tensors(const MlpOptions& /*has its activation*/) {
+    return true;
+}
+bool has_cheap_tensors(const AttentionOptions& options) {
+    return options.qk_norm.has_value();
+}
+
 /// With and without norms of either kind, before and after the block.
 template <class Block, class Block64>
 void expect_with_all_norms(const typename Block::Options& block) {
@@ -343,7 +355,7 @@ void expect_with_all_norms(const typename Block::Options& block) {
             run.expect(values, {.accumulate = true});
             run.expect(values, {.split = true});
             run.expect(values, {.split = true, .accumulate = true});
-            if (norm || std::is_same_v<Block, Mlp>) {  // else nothing is cheap
+            if (norm || has_cheap_tensors(block)) {
                 run.expect(values, {.recompute = Recompute::selective});
             }
         }
@@ -388,6 +400,19 @@ TEST(SublayerOfAttention, MatchesFp64WithNormsOfHeadsAndRotaryPositions) {
     options.qk_norm = {.q_name = "q_norm",
                        .k_name = "k_norm",
                        .rms_norm = {.epsilon = kEpsilon, .weight_offset = 1}};
+    expect_with_all_norms<Attention, Attention64>(options);
+}
+
+/// Whose gammas have sizes of their own, whose q and k begin at columns of any remainder, and
+/// which can be made again also where the sublayer has no norm.
+TEST(SublayerOfAttention, MatchesFp64WithNormsOfAllHeadsTogether) {
+    AttentionOptions options = attention();
+    options.shape = {.heads = 3, .head_size = 2, .kv_heads = 1, .scale = 0.3F};
+    options.qkv_bias = true;
+    options.qk_norm = {.q_name = "q_norm",
+                       .k_name = "k_norm",
+                       .rms_norm = {.epsilon = kEpsilon},
+                       .by_head = false};
     expect_with_all_norms<Attention, Attention64>(options);
 }
 

@@ -125,6 +125,7 @@ FAMILIES = {
     "qwen3": [rotary, rope, head_size, late_windows, attention_bias],
     "gemma": [rotary, rope, head_size, attention_bias],
     "gemma2": [rotary, rope, head_size, gemma_softcaps, window, attention_bias],
+    "olmo2": [rotary, rope, head_size, attention_bias],
 }
 
 

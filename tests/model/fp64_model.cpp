@@ -125,12 +125,24 @@ private:
         sink_.add(name + ".weight", dgamma);
         return dx;
     }
-    /// Each head of q, then of k, and the name of its norm.
+    /// Where each vector of q, then of k, that has a norm of its own begins, and the norm's name.
     template <typename Body>
-    void each_head(const Attention& of, Body&& body) const {
+    void each_normed(const Attention& of, Body&& body) const {
+        if (!config_.qk_norm_by_head) {
+            body(0, names_.q_norm);
+            body(of.heads * of.size, names_.k_norm);
+            return;
+        }
         for (size_t head = 0; head < of.heads + of.kv_heads; ++head) {
             body(head * of.size, head < of.heads ? names_.q_norm : names_.k_norm);
         }
+    }
+    /// What attention or the MLP reads.
+    [[nodiscard]] Rows pre_norm(const Rows& x, const std::string& name) const {
+        return config_.pre_norms ? norm(x, name) : x;
+    }
+    Rows pre_norm_gradient(const Rows& dy, const Rows& x, const std::string& name) {
+        return config_.pre_norms ? norm_gradient(dy, x, name) : dy;
     }
 
     Rows layer_forward(int layer, const Rows& x, std::vector<LayerTrace>& traces) const {
@@ -138,13 +150,13 @@ private:
         const Attention of = attention(layer);
         LayerTrace t;
         t.x = x;
-        t.norm1 = norm(x, name + names_.attention_norm);
+        t.norm1 = pre_norm(x, name + names_.attention_norm);
         t.qkv_before = linear_of(t.norm1, name + names_.qkv, config_.qkv_bias);
         t.qkv = t.qkv_before;
         if (config_.qk_norm) {
             for (Vector& row : t.qkv) {
-                each_head(of, [&](size_t column, const std::string& head) {
-                    rms_norm(name + head).forward(&row[column]);
+                each_normed(of, [&](size_t column, const std::string& gamma) {
+                    rms_norm(name + gamma).forward(&row[column]);
                 });
             }
         }
@@ -153,7 +165,7 @@ private:
         t.proj = linear_of(t.attention, name + names_.proj, config_.attention_output_bias);
         t.middle =
             sum(x, config_.post_norms ? norm(t.proj, name + names_.post_attention_norm) : t.proj);
-        t.norm2 = norm(t.middle, name + names_.mlp_norm);
+        t.norm2 = pre_norm(t.middle, name + names_.mlp_norm);
         t.fc = linear_of(t.norm2, name + names_.fc, config_.mlp_bias);
         t.activated = activation().forward(t.fc);
         t.fc_proj = linear_of(t.activated, name + names_.fc_proj, config_.mlp_bias);
@@ -171,18 +183,18 @@ private:
         d = linear_gradient_of(d, t.activated, name + names_.fc_proj, config_.mlp_bias);
         d = activation().gradient(d, t.fc);
         d = linear_gradient_of(d, t.norm2, name + names_.fc, config_.mlp_bias);
-        const Rows dmiddle = sum(dy, norm_gradient(d, t.middle, name + names_.mlp_norm));
+        const Rows dmiddle = sum(dy, pre_norm_gradient(d, t.middle, name + names_.mlp_norm));
         d = config_.post_norms ? norm_gradient(dmiddle, t.proj, name + names_.post_attention_norm)
                                : dmiddle;
         d = linear_gradient_of(d, t.attention, name + names_.proj, config_.attention_output_bias);
         d = of.gradient(d, t.qkv);
         if (!config_.learned_positions) of.rotate(d, config_.rope.theta, -1);
         if (config_.qk_norm) {
-            Vector dq(of.size, 0.0);
-            Vector dk(of.size, 0.0);
+            Vector dq(at(name + names_.q_norm + ".weight").size(), 0.0);
+            Vector dk(at(name + names_.k_norm + ".weight").size(), 0.0);
             for (size_t n = 0; n < d.size(); ++n) {
-                each_head(of, [&](size_t column, const std::string& head) {
-                    rms_norm(name + head)
+                each_normed(of, [&](size_t column, const std::string& gamma) {
+                    rms_norm(name + gamma)
                         .gradient(&d[n][column], &t.qkv_before[n][column],
                                   column < of.heads * of.size ? dq : dk);
                 });
@@ -191,7 +203,7 @@ private:
             sink_.add(name + names_.k_norm + ".weight", dk);
         }
         d = linear_gradient_of(d, t.norm1, name + names_.qkv, config_.qkv_bias);
-        return sum(dmiddle, norm_gradient(d, t.x, name + names_.attention_norm));
+        return sum(dmiddle, pre_norm_gradient(d, t.x, name + names_.attention_norm));
     }
 
     /// Projection, softmax and loss.

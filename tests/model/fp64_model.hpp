@@ -10,7 +10,7 @@
 namespace vocabpipe::testing {
 
 /// A training step of a model in double: what the single-rank oracle is checked against. Written
-/// from the definitions of GPT-2, Llama, Qwen and Gemma 2 in plain loops, one token after the
+/// from the definitions of the families in plain loops, one token after the
 /// other, rotary positions without scaling; it shares the names of the parameters with the library
 /// and no code.
 ///

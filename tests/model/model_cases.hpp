@@ -161,6 +161,33 @@ struct ModelCase {
          .microbatches = 3,
          .uneven_g = true,
          .ranks = 3},
+        {.name = "Olmo2",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("olmo2", 3, 7, 43, false), 0.1F, 0.01F);
+                 config.hidden_size = 22;
+                 config.ffn_hidden_size = 35;
+                 config.num_attention_heads = 6;
+                 config.num_query_groups = 3;
+                 config.kv_channels = 10;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 3},
+        {.name = "Olmo2TiedWithBiasesDocuments",
+         .config =
+             [] {
+                 ModelConfig config = small_family("olmo2", 2, 8, 53, true);
+                 config.num_attention_heads = 3;
+                 config.num_query_groups = 1;
+                 config.kv_channels = 10;
+                 config.qkv_bias = config.attention_output_bias = true;
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .documents = true},
         {.name = "LlamaDocuments",
          .config = small_family("llama", 3, 9, 31, false),
          .sequences = 2,

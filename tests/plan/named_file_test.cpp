@@ -93,6 +93,21 @@ TEST(LoadModel, CountsTheNormsOfHeadsOfQwen3) {
     EXPECT_EQ(saved - shape.saved_bytes(), 2 * (16 + 2 * 8) * 128 + 4 * (16 + 8));
 }
 
+TEST(LoadModel, CountsTheNormsOfOlmo2) {
+    const json config{{"model_type", "olmo2"},     {"vocab_size", 100352},
+                      {"hidden_size", 4096},       {"intermediate_size", 11008},
+                      {"num_hidden_layers", 32},   {"num_attention_heads", 32},
+                      {"num_key_value_heads", 32}, {"tie_word_embeddings", false}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    const TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 7'298'617'344);  // of OLMo-2-1124-7B's sizes in transformers
+    // The residual stream twice and both sublayer outputs; q, k and v before and after their norms,
+    // what the heads make; gate, up and their product. A statistic per norm and head.
+    EXPECT_EQ(shape.saved_bytes(), 2 * (4 * 4096 + 7 * 4096 + 3 * 11008) + 4 * (2 + 2 + 32));
+    EXPECT_EQ(shape.recomputed_bytes(Recompute::selective), 2 * (3 * 4096 + 11008) + 4 * 2);
+}
+
 TEST(LoadModel, CountsTheLayersThatHaveAWindow) {
     const auto load = [](const char* model_type, const json& more) {
         json config = llama();

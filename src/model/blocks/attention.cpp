@@ -36,7 +36,7 @@ Attention::Attention(const AttentionOptions& options, ParameterSource& parameter
     : options_(options),
       qkv_(qkv_options(options), parameters),
       qk_norm_(options.qk_norm ? std::optional<QkNorm>(std::in_place, *options.qk_norm,
-                                                       options.shape.head_size, parameters)
+                                                       options.shape, parameters)
                                : std::nullopt),
       proj_(proj_options(options), parameters) {}
 

@@ -15,9 +15,10 @@ struct DecoderLayerOptions {
 /// Attention, then an MLP, each added to the residual stream:
 ///     middle = x + attention(x),  out = middle + mlp(middle),
 /// with the norms of Sublayer.
-/// Saved per layer with its input, in elements of the run's type per token: 4 h (6 h with post
-/// norms), q k v (twice with norms of q and k), the heads' output, the MLP's two or three f, so 16
-/// h for GPT-2's f = 4 h; plus fp32 row statistics; nothing of [s, s].
+/// Saved per layer with its input, in elements of the run's type per token: 2 h, and 2 h with norms
+/// before the blocks, 2 h with norms after them; q k v (twice with norms of q and k), the heads'
+/// output, the MLP's two or three f, so 16 h for GPT-2's f = 4 h; plus fp32 row statistics; nothing
+/// of [s, s].
 class DecoderLayer {
 public:
     /// What F leaves, besides the layer's input.

@@ -68,7 +68,8 @@ AttentionOptions attention_options(const ModelConfig& config, int layer) {
         options.qk_norm = {.q_name = names.q_norm,
                            .k_name = names.k_norm,
                            .rms_norm = {.epsilon = config.norm_epsilon,
-                                        .weight_offset = config.norm_weight_offset}};
+                                        .weight_offset = config.norm_weight_offset},
+                           .by_head = config.qk_norm_by_head};
     }
     return options;
 }
@@ -91,10 +92,12 @@ MlpOptions mlp_options(const ModelConfig& config, int layer) {
 DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer) {
     const TensorNames names = layer_names(config, layer);
     DecoderLayerOptions options;
-    options.attention = {.norm = norm_options(config, names.attention_norm),
-                         .block = attention_options(config, layer)};
-    options.mlp = {.norm = norm_options(config, names.mlp_norm),
-                   .block = mlp_options(config, layer)};
+    options.attention.block = attention_options(config, layer);
+    options.mlp.block = mlp_options(config, layer);
+    if (config.pre_norms) {
+        options.attention.norm = norm_options(config, names.attention_norm);
+        options.mlp.norm = norm_options(config, names.mlp_norm);
+    }
     if (config.post_norms) {
         options.attention.post_norm = norm_options(config, names.post_attention_norm);
         options.mlp.post_norm = norm_options(config, names.post_mlp_norm);

@@ -13,20 +13,22 @@ namespace vocabpipe {
 struct QkNormOptions {
     std::string q_name, k_name;        ///< without ".weight"
     kernels::RmsNormOptions rms_norm;  ///< of both
+    bool by_head = true;               ///< else of all heads of q together, and of all of k
 };
 
-/// RMSNorm of every head of q and of k, each over head_size; v stays (Qwen 3).
+/// RMSNorm of q and of k; v stays. By head: over the head_size of each, with one gamma for the
+/// heads of q and one for those of k (Qwen 3). Else over all columns of q and all of k (OLMo 2).
 class QkNorm {
 public:
     /// What F leaves.
     struct Saved {
         Tensor before;          ///< (N, qkv_columns)
-        Statistics statistics;  ///< (N, heads + kv_heads)
+        Statistics statistics;  ///< (N, heads + kv_heads), or (N, 2): of q, of k
     };
 
-    QkNorm(const QkNormOptions& options, int64_t head_size, ParameterSource& parameters);
-
-    // `shape`: of attention, which it comes before.
+    /// `shape`: of attention, which it comes before; likewise below.
+    QkNorm(const QkNormOptions& options, const kernels::AttentionShape& shape,
+           ParameterSource& parameters);
 
     [[nodiscard]] Saved saved_views(const kernels::AttentionShape& shape, SavedViews& views) const;
     /// out (N, qkv_columns) = what saved.before is with its norms.
@@ -40,6 +42,7 @@ public:
 
 private:
     kernels::RmsNormOptions rms_norm_;
+    bool by_head_;
     Parameter* q_;
     Parameter* k_;
 };

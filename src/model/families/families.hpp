@@ -93,6 +93,7 @@ namespace families {
 [[nodiscard]] ModelFamily qwen3();
 [[nodiscard]] ModelFamily gemma();
 [[nodiscard]] ModelFamily gemma2();
+[[nodiscard]] ModelFamily olmo2();
 }  // namespace families
 
 }  // namespace vocabpipe

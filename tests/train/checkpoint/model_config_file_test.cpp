@@ -99,6 +99,14 @@ TEST(ModelConfigFile, TakesTransformersDefaultsOfEveryFamily) {
     EXPECT_EQ(mistral.sliding_window, 4096);
     EXPECT_THAT(mistral.windowed, ElementsAre(true, true, true, true));
 
+    const ModelConfig olmo2 = parsed(rotary("olmo2"));
+    EXPECT_EQ(olmo2.norm_epsilon, 1e-6F);  // of the file
+    EXPECT_FALSE(olmo2.pre_norms);
+    EXPECT_TRUE(olmo2.post_norms);
+    EXPECT_TRUE(olmo2.qk_norm);
+    EXPECT_FALSE(olmo2.qk_norm_by_head);
+    EXPECT_FALSE(olmo2.tied || olmo2.qkv_bias || olmo2.attention_output_bias);
+
     const ModelConfig first_gemma = parsed(with(rotary("gemma"), "hidden_act", "gelu"));
     EXPECT_EQ(first_gemma.activation, kernels::Activation::gelu_tanh);
     EXPECT_EQ(first_gemma.head_size(), 256);
@@ -144,6 +152,10 @@ TEST(ModelConfigFile, ReadsWhatEveryFamilyAddsAndPrintsIt) {
     EXPECT_EQ(printed(parsed(qwen)).at("layer_types"), qwen.at("layer_types"));
 
     EXPECT_TRUE(parsed(with(rotary("qwen3"), "attention_bias", true)).attention_output_bias);
+
+    const ModelConfig olmo2 = parsed(with(rotary("olmo2"), "attention_bias", true));
+    EXPECT_TRUE(olmo2.qkv_bias && olmo2.attention_output_bias);
+    EXPECT_EQ(printed(olmo2).at("attention_bias"), true);
 
     const ModelConfig mistral = parsed(with(rotary("mistral"), "sliding_window", 7));
     EXPECT_EQ(mistral.window(3), 7);
@@ -268,11 +280,12 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     const auto gpt2_with = [](const char* key, const json& value) {
         return refused(with(gpt2(), key, value));
     };
-    EXPECT_THAT(gpt2_with("model_type", "mixtral"),
-                HasSubstr("d/config.json: model_type: \"mixtral\" is not computed by this "
-                          "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2 are; the "
-                          "nearest is mistral, missing is a mixture of experts"));
-    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("gemma2 are; did you mean llama?"));
+    EXPECT_THAT(
+        gpt2_with("model_type", "mixtral"),
+        HasSubstr("d/config.json: model_type: \"mixtral\" is not computed by this "
+                  "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, olmo2 are; the "
+                  "nearest is mistral, missing is a mixture of experts"));
+    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("olmo2 are; did you mean llama?"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
     EXPECT_THAT(gpt2_with("activation_function", "gelu"),
                 HasSubstr("gelu_pytorch_tanh, gelu_new are"));

@@ -285,6 +285,34 @@ model.layers.1.self_attn.v_proj.bias [32]
 model.layers.1.self_attn.v_proj.weight [32, 32]
 model.norm.weight [32]
 )"},
+    {"olmo2",
+     R"({"architectures": ["Olmo2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": null, "dtype": "float32", "eos_token_id": 50279, "head_dim": 6, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "olmo2", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": 1, "rms_norm_eps": 1e-05, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "vocab_size": 61})", R"(
+lm_head.weight [61, 32]
+model.embed_tokens.weight [61, 32]
+model.layers.0.mlp.down_proj.weight [32, 48]
+model.layers.0.mlp.gate_proj.weight [48, 32]
+model.layers.0.mlp.up_proj.weight [48, 32]
+model.layers.0.post_attention_layernorm.weight [32]
+model.layers.0.post_feedforward_layernorm.weight [32]
+model.layers.0.self_attn.k_norm.weight [12]
+model.layers.0.self_attn.k_proj.weight [12, 32]
+model.layers.0.self_attn.o_proj.weight [32, 24]
+model.layers.0.self_attn.q_norm.weight [24]
+model.layers.0.self_attn.q_proj.weight [24, 32]
+model.layers.0.self_attn.v_proj.weight [12, 32]
+model.layers.1.mlp.down_proj.weight [32, 48]
+model.layers.1.mlp.gate_proj.weight [48, 32]
+model.layers.1.mlp.up_proj.weight [48, 32]
+model.layers.1.post_attention_layernorm.weight [32]
+model.layers.1.post_feedforward_layernorm.weight [32]
+model.layers.1.self_attn.k_norm.weight [12]
+model.layers.1.self_attn.k_proj.weight [12, 32]
+model.layers.1.self_attn.o_proj.weight [32, 24]
+model.layers.1.self_attn.q_norm.weight [24]
+model.layers.1.self_attn.q_proj.weight [24, 32]
+model.layers.1.self_attn.v_proj.weight [12, 32]
+model.norm.weight [32]
+)"},
 };
 
 }  // namespace vocabpipe::testing

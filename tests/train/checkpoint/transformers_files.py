@@ -26,6 +26,7 @@ MODELS = [
     dict(model_type="qwen3", **SIZES, head_dim=16, tie_word_embeddings=True),
     dict(model_type="gemma", **SIZES, head_dim=16),
     dict(model_type="gemma2", **SIZES, head_dim=16, sliding_window=5, attention_bias=True),
+    dict(model_type="olmo2", **SIZES, head_dim=6),
 ]
 
 print(f"""// SPDX-License-Identifier: Apache-2.0
