@@ -96,6 +96,7 @@ T number_from(const Flag& flag, const std::string& word) {
                     : std::is_signed_v<T>       ? "decimal integer"
                                                 : "decimal integer that is not negative"));
     }
+    check_number(flag, *value);
     if constexpr (std::is_integral_v<T>) {
         if (*value > Widest{std::numeric_limits<T>::max()}) {
             refuse(flag, word, "must be at most " + shortest(std::numeric_limits<T>::max()));
@@ -104,7 +105,6 @@ T number_from(const Flag& flag, const std::string& word) {
             refuse(flag, word, "must be at least " + shortest(std::numeric_limits<T>::min()));
         }
     }
-    check_number(flag, static_cast<T>(*value));
     return static_cast<T>(*value);
 }
 
@@ -164,7 +164,7 @@ std::string Flag::placeholder() const {
 }
 
 std::string Flag::default_text() const {
-    if (is_switch() || required || !unset.empty()) return unset;
+    if (is_switch() || must_be_given() || !unset.empty()) return unset;
     const std::string now = text();
     return absent && now == std::to_string(*absent) ? "" : now;
 }

@@ -98,7 +98,7 @@ struct Flag {
     Decides decides = Decides::bits;
     int words = 1;                           ///< of one FlagText
     bool repeats = false;                    ///< all times count, not the last one
-    bool required = false;                   ///< must be given
+    bool required = false;                   ///< must be given, as a positional argument is
     std::vector<std::string> excludes = {};  ///< names of flags that are not given with it
 
     /// The first of its names.
@@ -106,6 +106,7 @@ struct Flag {
     /// All that a command line may have for it: "-b", "--chunks"; none of a positional argument.
     [[nodiscard]] std::vector<std::string> spellings() const;
     [[nodiscard]] bool is_positional() const { return !names.starts_with('-'); }
+    [[nodiscard]] bool must_be_given() const { return required || is_positional(); }
     [[nodiscard]] bool is_switch() const { return std::holds_alternative<bool*>(value); }
     /// Takes any number of words, at once or one each time.
     [[nodiscard]] bool is_list() const;

@@ -45,14 +45,14 @@ void verify(const std::string& path) {
 
 Command checkpoint_verify_command() {
     const auto path = std::make_shared<std::string>();
-    return {.name = "verify",
-            .description =
-                "Read every byte and compare checksums, names and shapes; exit code 3 if wrong",
-            .flags = {{.flags = {{.names = "PATH",
-                                  .value = path.get(),
-                                  .help = "Folder of steps (the newest), a step, a model, a file",
-                                  .required = true}}}},
-            .run = [path](const GivenFlags&) { verify(*path); }};
+    return {
+        .name = "verify",
+        .description =
+            "Read every byte and compare checksums, names and shapes; exit code 3 if wrong",
+        .flags = {{.flags = {{.names = "PATH",
+                              .value = path.get(),
+                              .help = "Folder of steps (the newest), a step, a model, a file"}}}},
+        .run = [path](const GivenFlags&) { verify(*path); }};
 }
 
 }  // namespace vocabpipe::tool

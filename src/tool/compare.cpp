@@ -172,8 +172,7 @@ Command compare_command() {
             .description = "Show reports of train_gpt side by side",
             .flags = {{.flags = {{.names = "REPORT",
                                   .value = paths.get(),
-                                  .help = "Files that train_gpt --report wrote",
-                                  .required = true},
+                                  .help = "Files that train_gpt --report wrote"},
                                  {.names = "--simulated",
                                   .value = simulated.get(),
                                   .help = "Also what one core per rank would reach, simulated from "

@@ -150,8 +150,7 @@ Command completion_command() {
             .flags = {{.flags = {{.names = "SHELL",
                                   .value = shell.get(),
                                   .help = "The shell",
-                                  .choices = {"bash", "zsh"},
-                                  .required = true}}}},
+                                  .choices = {"bash", "zsh"}}}}},
             .run = [shell](const GivenFlags&) {
                 std::printf("%s%s", functions().c_str(), *shell == "zsh" ? kZsh : kBash);
             }};

@@ -38,6 +38,12 @@ std::vector<std::string> keys_of(const Flag& flag) {
 
 }  // namespace
 
+ConfigFile::ConfigFile(const std::vector<FlagGroup>& groups) {
+    for (const FlagGroup& group : groups) {
+        flags_.insert(flags_.end(), group.flags.begin(), group.flags.end());
+    }
+}
+
 FlagGroup ConfigFile::own_flags() {
     return {.flags = {{.names = kFlag,
                        .value = FlagText{.set =
@@ -55,11 +61,9 @@ FlagGroup ConfigFile::own_flags() {
 }
 
 const Flag* ConfigFile::flag_of(const std::string& key) const {
-    for (const FlagGroup& group : flags_) {
-        for (const Flag& flag : group.flags) {
-            const std::vector<std::string> keys = keys_of(flag);
-            if (std::ranges::find(keys, key) != keys.end()) return &flag;
-        }
+    for (const Flag& flag : flags_) {
+        const std::vector<std::string> keys = keys_of(flag);
+        if (std::ranges::find(keys, key) != keys.end()) return &flag;
     }
     return nullptr;
 }
@@ -69,10 +73,8 @@ std::string ConfigFile::unknown(const std::string& key) const {
         if (key == other) return "--" + key + " works on the command line only";
     }
     std::vector<std::string> names;
-    for (const FlagGroup& group : flags_) {
-        for (const Flag& flag : group.flags) {
-            for (std::string& name : keys_of(flag)) names.push_back(std::move(name));
-        }
+    for (const Flag& flag : flags_) {
+        for (std::string& name : keys_of(flag)) names.push_back(std::move(name));
     }
     const std::vector<std::string_view> known(names.begin(), names.end());
     return "there is no flag --" + key + did_you_mean(key, known);
@@ -132,24 +134,23 @@ std::string ConfigFile::source_of(const std::string& message) const {
 
 std::string ConfigFile::text(const GivenFlags& given) const {
     std::string text;
-    for (const FlagGroup& group : flags_) {
-        for (const Flag& flag : group.flags) {
-            const auto found = given.find(flag.name());
-            if (found == given.end()) continue;
-            const std::vector<std::string>& words = found->second;
-            text += keys_of(flag).front() + " = ";
-            if (flag.is_switch()) {  // given twice it is one that was overruled
-                text += words.back() == "false" ? "false\n" : "true\n";
-            } else if (flag.is_list() || flag.words > 1) {
-                std::string all;
-                for (const std::string& word : words) {
-                    all += (all.empty() ? "" : ", ") + toml_value(word);
-                }
-                text += "[" + all + "]\n";
-            } else {
-                text += toml_value(words.back()) + "\n";
+    for (const Flag& flag : flags_) {
+        const auto found = given.find(flag.name());
+        if (found == given.end()) continue;
+        const std::vector<std::string>& words = found->second;
+        text += keys_of(flag).front() + " = ";
+        if (flag.is_switch()) {  // given twice it is one that was overruled
+            text += words.back() == "false" ? "false" : "true";
+        } else if (flag.is_list() || flag.words > 1) {
+            std::string all;
+            for (const std::string& word : words) {
+                all += (all.empty() ? "" : ", ") + toml_value(word);
             }
+            text += "[" + all + "]";
+        } else {
+            text += toml_value(words.back());
         }
+        text += "\n";
     }
     return text;
 }

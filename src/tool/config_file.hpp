@@ -7,7 +7,6 @@
 #include <istream>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace vocabpipe::tool {
@@ -20,7 +19,7 @@ public:
     static constexpr const char* kFlag = "--config";
 
     /// Of a program with these flags.
-    explicit ConfigFile(std::vector<FlagGroup> flags) : flags_(std::move(flags)) {}
+    explicit ConfigFile(const std::vector<FlagGroup>& groups);
     ConfigFile(const ConfigFile&) = delete;
     ConfigFile& operator=(const ConfigFile&) = delete;
 
@@ -43,7 +42,7 @@ private:
     [[nodiscard]] const Flag* flag_of(const std::string& key) const;
     [[nodiscard]] std::string unknown(const std::string& key) const;
 
-    std::vector<FlagGroup> flags_;
+    std::vector<Flag> flags_;
     std::string path_;
     bool print_ = false;
     std::map<std::string, std::string> sources_;  ///< "--flag" -> "FILE:LINE"

@@ -189,8 +189,7 @@ Command data_inspect_command() {
                               .help =
                                   "Prefix of a .bin/.idx pair, or llm.c or raw files: a name, a "
                                   "quoted pattern or a comma-separated list; or a blend: "
-                                  "WEIGHT PATH WEIGHT PATH ...",
-                              .required = true},
+                                  "WEIGHT PATH WEIGHT PATH ..."},
                              {.names = "--split",
                               .value = &o->split,
                               .help = "Show the parts for training, validation and test, such as "

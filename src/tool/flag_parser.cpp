@@ -46,7 +46,7 @@ void add_flag(CLI::App& app, const Flag& flag) {
                            flag.set(words);
                            return true;
                        }));
-    option->required(flag.required);
+    option->required(flag.must_be_given());
     if (!flag.is_list()) {
         option->expected(flag.words);
         return;

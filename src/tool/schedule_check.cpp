@@ -66,19 +66,17 @@ void check_schedule(const CheckArguments& options) {
 
 Command schedule_check_command() {
     const auto o = std::make_shared<CheckArguments>();
-    return {.name = "check",
-            .description = "Prove that a schedule file can run, or say why not",
-            .flags = {{.flags = {{.names = "FILE",
-                                  .value = &o->path,
-                                  .help = "A .csv or .json file",
-                                  .required = true},
-                                 dialect_flag(o->dialect, "Letters of a PyTorch CSV"),
-                                 {.names = "--pp",
-                                  .value = &o->ranks,
-                                  .help = "Ranks that the file must have",
-                                  .range = at_least(1),
-                                  .absent = 0}}}},
-            .run = [o](const GivenFlags&) { check_schedule(*o); }};
+    return {
+        .name = "check",
+        .description = "Prove that a schedule file can run, or say why not",
+        .flags = {{.flags = {{.names = "FILE", .value = &o->path, .help = "A .csv or .json file"},
+                             dialect_flag(o->dialect, "Letters of a PyTorch CSV"),
+                             {.names = "--pp",
+                              .value = &o->ranks,
+                              .help = "Ranks that the file must have",
+                              .range = at_least(1),
+                              .absent = 0}}}},
+        .run = [o](const GivenFlags&) { check_schedule(*o); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -49,29 +49,23 @@ void convert_schedule(const ScheduleConvertArguments& options) {
 
 Command schedule_convert_command() {
     const auto o = std::make_shared<ScheduleConvertArguments>();
-    return {
-        .name = "convert",
-        .description = "Convert a schedule file between CSV and JSON",
-        .flags = {{.flags = {{.names = "IN",
-                              .value = &o->from,
-                              .help = "The .csv or .json file to read",
-                              .required = true},
-                             {.names = "OUT",
-                              .value = &o->to,
-                              .help = "The .csv or .json file to write",
-                              .required = true},
-                             dialect_flag(o->dialect, "Letters of a PyTorch CSV to read"),
-                             {.names = "--output-dialect",
-                              .value = named(&o->output_dialect, csv_dialect_from),
-                              .help =
-                                  "Letters of a CSV to write: new, old, lowered (new, with "
-                                  "PyTorch's communication cells), vocabpipe (keeps E, G, S, T, "
-                                  "R), or auto: vocabpipe where vocabulary layers are sharded "
-                                  "or there is an R, else new",
-                              .choices = names_of({CsvDialect::automatic, CsvDialect::current,
-                                                   CsvDialect::old, CsvDialect::vocabpipe,
-                                                   CsvDialect::lowered})}}}},
-        .run = [o](const GivenFlags&) { convert_schedule(*o); }};
+    return {.name = "convert",
+            .description = "Convert a schedule file between CSV and JSON",
+            .flags =
+                {{.flags =
+                      {{.names = "IN", .value = &o->from, .help = "The .csv or .json file to read"},
+                       {.names = "OUT", .value = &o->to, .help = "The .csv or .json file to write"},
+                       dialect_flag(o->dialect, "Letters of a PyTorch CSV to read"),
+                       {.names = "--output-dialect",
+                        .value = named(&o->output_dialect, csv_dialect_from),
+                        .help = "Letters of a CSV to write: new, old, lowered (new, with "
+                                "PyTorch's communication cells), vocabpipe (keeps E, G, S, T, "
+                                "R), or auto: vocabpipe where vocabulary layers are sharded "
+                                "or there is an R, else new",
+                        .choices =
+                            names_of({CsvDialect::automatic, CsvDialect::current, CsvDialect::old,
+                                      CsvDialect::vocabpipe, CsvDialect::lowered})}}}},
+            .run = [o](const GivenFlags&) { convert_schedule(*o); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -168,8 +168,7 @@ Flag schedule_argument(std::string& name, const std::string& help) {
             .value = &name,
             .help = help,
             .choices = schedule_names(),
-            .free = true,
-            .required = true};
+            .free = true};
 }
 
 FlagGroup schedule_source_flags(ScheduleFlags& flags) {

@@ -116,8 +116,7 @@ Command timeline_command() {
                                  "NAME,flag=value,... with flags of its own; or a trace of "
                                  "train_gpt --trace-dir",
                          .choices = schedule_names(),
-                         .free = true,
-                         .required = true}}},
+                         .free = true}}},
              schedule_source_flags(o->flags),
              lowering_flags(o->flags),
              {.flags = {{.names = "--html",
