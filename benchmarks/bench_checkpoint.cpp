@@ -280,11 +280,11 @@ int64_t run(Communicator& communicator, const Options& o) {
 
 int main(int argc, char** argv) {
     Options options;
-    tool::Launch launch{.transport = "threads", .ranks = 2};
+    int ranks = 2;
     CLI::App app("Writing and reading the state of GPT-2 124M against dd on the same disk");
     app.add_option("--folder", options.folder, "On the disk to measure; made if it is not there")
         ->required();
-    app.add_option("--ranks", launch.ranks)->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--ranks", ranks)->check(CLI::PositiveNumber)->capture_default_str();
     app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber)->capture_default_str();
     app.add_option("--rest", options.rest,
                    "Seconds before each transfer: disks of virtual machines have an allowance that "
@@ -292,6 +292,7 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_flag("--bf16", options.bf16, "Weights in bf16 beside masters in fp32");
     CLI11_PARSE(app, argc, argv);
+    const tool::Launch launch{.transport = "threads", .ranks = ranks};
     std::atomic<int64_t> wrong{0};
     const int code = tool::run_ranks(kProgram, launch, [&](Communicator& communicator) {
         const int64_t found = run(communicator, options);

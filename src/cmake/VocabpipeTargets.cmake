@@ -57,12 +57,9 @@ function(vocabpipe_umbrella name)
   target_link_libraries(vocabpipe_${name} INTERFACE ${arg_LIBRARIES})
 endfunction()
 
-# Its files may use a name for what is their own, as every subcommand has its Options: they are
-# compiled one by one, with -DCMAKE_UNITY_BUILD=ON as well.
 function(vocabpipe_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   vocabpipe_compile_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS})

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <system_error>
 #include <type_traits>
 
@@ -77,6 +78,11 @@ void check_number(const Flag& flag, T number) {
     refuse(flag, shortest(number), must_be(range, !large_enough, std::is_integral_v<T>, flag.unit));
 }
 
+template <typename T>
+const char* name_of_numbers() {
+    return std::is_floating_point_v<T> ? "X" : "N";
+}
+
 /// What else reads numbers takes -1 for a large unsigned number and cuts off what is too large.
 template <typename T>
 T number_from(const Flag& flag, const std::string& word) {
@@ -90,6 +96,7 @@ T number_from(const Flag& flag, const std::string& word) {
                     : std::is_signed_v<T>       ? "decimal integer"
                                                 : "decimal integer that is not negative"));
     }
+    check_number(flag, *value);
     if constexpr (std::is_integral_v<T>) {
         if (*value > Widest{std::numeric_limits<T>::max()}) {
             refuse(flag, word, "must be at most " + shortest(std::numeric_limits<T>::max()));
@@ -98,7 +105,6 @@ T number_from(const Flag& flag, const std::string& word) {
             refuse(flag, word, "must be at least " + shortest(std::numeric_limits<T>::min()));
         }
     }
-    check_number(flag, static_cast<T>(*value));
     return static_cast<T>(*value);
 }
 
@@ -131,6 +137,36 @@ std::vector<std::string> lines_of(const std::vector<FlagGroup>& groups,
 
 std::string Flag::name() const {
     return names.substr(0, names.find(','));
+}
+
+std::vector<std::string> Flag::spellings() const {
+    std::vector<std::string> all;
+    if (is_positional()) return all;
+    std::istringstream in(names);
+    for (std::string name; std::getline(in, name, ',');) {
+        all.push_back(name.substr(name.find_first_not_of('!')));
+    }
+    return all;
+}
+
+bool Flag::is_list() const {
+    return repeats || std::holds_alternative<std::vector<std::string>*>(value);
+}
+
+std::string Flag::placeholder() const {
+    if (is_switch() || !unit.empty()) return unit;
+    return std::visit(Overloaded{
+                          [](const auto&) { return "TEXT"; },
+                          []<typename T>(std::optional<T>*) { return name_of_numbers<T>(); },
+                          []<Number T>(T*) { return name_of_numbers<T>(); },
+                      },
+                      value);
+}
+
+std::string Flag::default_text() const {
+    if (is_switch() || must_be_given() || !unset.empty()) return unset;
+    const std::string now = text();
+    return absent && now == std::to_string(*absent) ? "" : now;
 }
 
 std::string Flag::text() const {

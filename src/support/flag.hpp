@@ -41,6 +41,18 @@ struct FlagText {
     std::function<std::string()> get;
 };
 
+/// One of the names that `from` knows and to_string() gives back, such as those of an enum.
+template <typename Name>
+[[nodiscard]] FlagText named(Name* value, Name (*from)(std::string_view)) {
+    return {.set = [=](const auto& words) { *value = from(words.back()); },
+            .get = [=] { return std::string(to_string(*value)); }};
+}
+template <typename Name>
+[[nodiscard]] FlagText named(std::optional<Name>* value, Name (*from)(std::string_view)) {
+    return {.set = [=](const auto& words) { *value = from(words.back()); },
+            .get = [=] { return std::string(*value ? to_string(**value) : ""); }};
+}
+
 /// A size with a unit, such as 500MB.
 struct FlagBytes {
     uint64_t* bytes;
@@ -66,29 +78,42 @@ enum class Decides : uint8_t {
     nothing,  ///< where, when and how often something happens
 };
 
-/// One row of the table of flags. Help, checks, config files, completion, the comparison between
-/// ranks and what a saved step records are made of it. Text is copied; `value` points into options
-/// that outlive the row.
+/// One row of the table of flags, or a positional argument. Help, checks, config files, completion,
+/// the comparison between ranks and what a saved step records are made of it. Text is copied;
+/// `value` points into options that outlive the row.
 struct Flag {
-    std::string names;  ///< "--lr", "--chunks,--same-as-chunks", "--yes,!--no"
+    std::string names;  ///< "--lr", "--chunks,--same-as-chunks", "--yes,!--no"; positional: "FILE"
     FlagValue value = static_cast<bool*>(nullptr);
     std::string help;
-    std::string unit = {};                  ///< what stands for the value in help texts: "TOKENS"
-    FlagRange range = {};                   ///< of numbers
+    std::string unit = {};  ///< what stands for the value in help texts; empty: "N", "X" or "TEXT"
+    FlagRange range = {};   ///< of numbers
     std::vector<std::string> choices = {};  ///< all there are; empty: anything
     bool free = false;                      ///< there are others beside the choices, files for one
-    std::string unset = {};  ///< what holds where it is not given; empty: the value that it has now
+    /// What holds where it is not given; empty: the value that it has now, unless that is `absent`.
+    std::string unset = {};
     std::optional<int> absent = {};  ///< the number that stands for "not given", in range or not
     RanksCompare ranks = RanksCompare::value;
     /// What is compared and recorded in place of the value, where that follows from other flags.
     std::function<std::string()> meaning = {};
     Decides decides = Decides::bits;
-    int words = 1;         ///< of one FlagText
-    bool repeats = false;  ///< all times count, not the last one
+    int words = 1;                           ///< of one FlagText
+    bool repeats = false;                    ///< all times count, not the last one
+    bool required = false;                   ///< must be given, as a positional argument is
+    std::vector<std::string> excludes = {};  ///< names of flags that are not given with it
 
     /// The first of its names.
     [[nodiscard]] std::string name() const;
+    /// All that a command line may have for it: "-b", "--chunks"; none of a positional argument.
+    [[nodiscard]] std::vector<std::string> spellings() const;
+    [[nodiscard]] bool is_positional() const { return !names.starts_with('-'); }
+    [[nodiscard]] bool must_be_given() const { return required || is_positional(); }
     [[nodiscard]] bool is_switch() const { return std::holds_alternative<bool*>(value); }
+    /// Takes any number of words, at once or one each time.
+    [[nodiscard]] bool is_list() const;
+    /// What stands for the value in help texts; "" of a switch.
+    [[nodiscard]] std::string placeholder() const;
+    /// What holds where it is not given, for help texts; "" where there is nothing to say.
+    [[nodiscard]] std::string default_text() const;
     /// The value as it would be given, numbers in the shortest form that means the same; a switch
     /// is "given" or not; "" where there is none.
     [[nodiscard]] std::string text() const;
@@ -100,7 +125,7 @@ struct Flag {
 
 /// Rows under one heading of the help text.
 struct FlagGroup {
-    std::string title;
+    std::string title = {};  ///< empty: with those that every program has
     std::vector<Flag> flags;
 };
 

@@ -52,7 +52,7 @@ void ArchitectureFlags::resolve(const std::string& loaded) {
     // What config.json says no flag may say besides: all rows but the first, --model itself.
     const std::vector<Flag> rows = architecture_flags(model_, given_).flags;
     const auto said = std::find_if(rows.begin() + 1, rows.end(),
-                                   [&](const Flag& flag) { return app_.count(flag.name()) > 0; });
+                                   [&](const Flag& flag) { return read_.contains(flag.name()); });
     const bool by_flags = said != rows.end();
     if (!given_.config.empty()) {
         if (by_flags) {
@@ -73,7 +73,7 @@ void ArchitectureFlags::take_from(const std::string& path) {
     model_.seq_length = flags.seq_length;
     model_.label_smoothing = flags.label_smoothing;
     model_.z_loss = flags.z_loss;
-    if (app_.count("--init-method-std") > 0) model_.init_std = flags.init_std;
+    if (read_.contains("--init-method-std")) model_.init_std = flags.init_std;
     if (model_.seq_length > model_.max_position_embeddings) {
         throw UsageError("--seq-length " + std::to_string(model_.seq_length) + ": " + path +
                          " has " + std::to_string(model_.max_position_embeddings) +
@@ -95,8 +95,8 @@ void ArchitectureFlags::complete() {
     if (given_.group_query_attention && m.num_query_groups == 0) {
         throw UsageError("--group-query-attention: give --num-query-groups, too");
     }
-    if (app_.count("--ffn-hidden-size") == 0) m.ffn_hidden_size = default_ffn_hidden_size(m);
-    if (app_.count("--max-position-embeddings") == 0) m.max_position_embeddings = m.seq_length;
+    if (!read_.contains("--ffn-hidden-size")) m.ffn_hidden_size = default_ffn_hidden_size(m);
+    if (!read_.contains("--max-position-embeddings")) m.max_position_embeddings = m.seq_length;
     m.tied = !given_.untie;
 }
 
@@ -118,7 +118,7 @@ void ArchitectureFlags::refuse_contradictions() const {
                m.learned_positions ? "learned positions" : "rotary positions");
     }
     if (given_.rotary_base && m.learned_positions) refuse("--rotary-base", "learned positions");
-    if (app_.count("--sliding-window") > 0 && m.windowed.empty()) {
+    if (read_.contains("--sliding-window") && m.windowed.empty()) {
         refuse("--sliding-window", "no layer with a window by flags");
     }
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/tool/command.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/model_config.hpp"
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 namespace vocabpipe::tool {
 
-/// Makes one model of architecture_flags(), that `app` has read: a config.json that says all of
+/// Makes one model of architecture_flags(), when they were read: a config.json that says all of
 /// it, or flags that say it together.
 class ArchitectureFlags {
 public:
     /// All must outlive this object.
-    ArchitectureFlags(const CLI::App& app, ModelConfig& model, UnresolvedFlags& given)
-        : app_(app), model_(model), given_(given) {}
+    ArchitectureFlags(const GivenFlags& read, ModelConfig& model, UnresolvedFlags& given)
+        : read_(read), model_(model), given_(given) {}
 
     /// Completes what depends on other flags. Without --model and flags of its own the model is the
     /// one of `loaded`, a folder with a config.json, or empty. Throws UsageError, InputFileError.
@@ -27,7 +27,7 @@ private:
     /// Of flags with the family.
     void refuse_contradictions() const;
 
-    const CLI::App& app_;
+    const GivenFlags& read_;
     ModelConfig& model_;
     UnresolvedFlags& given_;
 };

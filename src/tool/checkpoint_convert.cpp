@@ -4,7 +4,6 @@
 #include <string>
 
 #include "src/tool/commands.hpp"
-#include "src/tool/flag_parser.hpp"
 #include "src/tool/interrupt.hpp"
 #include "src/train/checkpoint/convert_checkpoint.hpp"
 
@@ -12,12 +11,12 @@ namespace vocabpipe::tool {
 
 namespace {
 
-struct Arguments {
+struct CheckpointConvertArguments {
     std::string from, to, dtype;
     uint64_t max_shard_bytes = kMaxShardBytes;
 };
 
-void convert(const Arguments& a) {
+void convert_weights(const CheckpointConvertArguments& a) {
     const InterruptGuard interrupt;
     ConvertOptions options{.max_shard_bytes = a.max_shard_bytes,
                            .poll = [&] { interrupt.check(); }};
@@ -31,26 +30,28 @@ void convert(const Arguments& a) {
 
 }  // namespace
 
-void add_checkpoint_convert(CLI::App& checkpoint) {
-    CLI::App* command = checkpoint.add_subcommand(
-        "convert",
-        "Write the weights of a step or of a model as a Hugging Face folder of their own");
-    auto arguments = std::make_shared<Arguments>();
-    Arguments& a = *arguments;
-    command->add_option("FROM", a.from, "Folder of steps (the newest), a step, or a model")
-        ->required();
-    command->add_option("TO", a.to, "The new folder, which must not exist")->required();
-    command
-        ->add_option("--dtype", a.dtype,
-                     "fp32 or bf16 (default: bf16 where all weights are, else fp32)")
-        ->check(CLI::IsMember({"fp32", "bf16"}));
-    add_flags(*command, {{.title = "Options",
-                          .flags = {{.names = "--max-shard-size",
-                                     .value = FlagBytes{&a.max_shard_bytes},
-                                     .help = "Most weights in a file, such as 500MB or 2GiB",
-                                     .unit = "BYTES",
-                                     .unset = "5GB"}}}});
-    command->callback([arguments] { convert(*arguments); });
+Command checkpoint_convert_command() {
+    const auto a = std::make_shared<CheckpointConvertArguments>();
+    return {.name = "convert",
+            .description =
+                "Write the weights of a step or of a model as a Hugging Face folder of their own",
+            .flags = {{.flags = {{.names = "FROM",
+                                  .value = &a->from,
+                                  .help = "Folder of steps (the newest), a step, or a model"},
+                                 {.names = "TO",
+                                  .value = &a->to,
+                                  .help = "The new folder, which must not exist"},
+                                 {.names = "--dtype",
+                                  .value = &a->dtype,
+                                  .help = "fp32 or bf16",
+                                  .choices = {"fp32", "bf16"},
+                                  .unset = "bf16 where all weights are, else fp32"},
+                                 {.names = "--max-shard-size",
+                                  .value = FlagBytes{&a->max_shard_bytes},
+                                  .help = "Most weights in a file, such as 500MB or 2GiB",
+                                  .unit = "BYTES",
+                                  .unset = "5GB"}}}},
+            .run = [a](const GivenFlags&) { convert_weights(*a); }};
 }
 
 }  // namespace vocabpipe::tool

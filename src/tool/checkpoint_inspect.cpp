@@ -142,15 +142,17 @@ void inspect(const std::string& path) {
 
 }  // namespace
 
-void add_checkpoint_inspect(CLI::App& checkpoint) {
-    CLI::App* command =
-        checkpoint.add_subcommand("inspect",
-                                  "Show the tensors and the training state of a step, "
-                                  "a Hugging Face folder or a safetensors file");
-    auto path = std::make_shared<std::string>();
-    command->add_option("PATH", *path, "Folder of steps (the newest), a step, a model, a file")
-        ->required();
-    command->callback([path] { inspect(*path); });
+Command checkpoint_inspect_command() {
+    const auto path = std::make_shared<std::string>();
+    return {
+        .name = "inspect",
+        .description =
+            "Show the tensors and the training state of a step, a Hugging Face folder or a "
+            "safetensors file",
+        .flags = {{.flags = {{.names = "PATH",
+                              .value = path.get(),
+                              .help = "Folder of steps (the newest), a step, a model, a file"}}}},
+        .run = [path](const GivenFlags&) { inspect(*path); }};
 }
 
 }  // namespace vocabpipe::tool

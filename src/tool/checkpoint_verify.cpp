@@ -43,13 +43,16 @@ void verify(const std::string& path) {
 
 }  // namespace
 
-void add_checkpoint_verify(CLI::App& checkpoint) {
-    CLI::App* command = checkpoint.add_subcommand(
-        "verify", "Read every byte and compare checksums, names and shapes; exit code 3 if wrong");
-    auto path = std::make_shared<std::string>();
-    command->add_option("PATH", *path, "Folder of steps (the newest), a step, a model, a file")
-        ->required();
-    command->callback([path] { verify(*path); });
+Command checkpoint_verify_command() {
+    const auto path = std::make_shared<std::string>();
+    return {
+        .name = "verify",
+        .description =
+            "Read every byte and compare checksums, names and shapes; exit code 3 if wrong",
+        .flags = {{.flags = {{.names = "PATH",
+                              .value = path.get(),
+                              .help = "Folder of steps (the newest), a step, a model, a file"}}}},
+        .run = [path](const GivenFlags&) { verify(*path); }};
 }
 
 }  // namespace vocabpipe::tool

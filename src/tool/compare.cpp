@@ -165,14 +165,19 @@ void compare(const std::vector<std::string>& paths, bool simulated) {
 
 }  // namespace
 
-void add_compare(CLI::App& app) {
-    CLI::App* command = app.add_subcommand("compare", "Show reports of train_gpt side by side");
-    auto paths = std::make_shared<std::vector<std::string>>();
-    auto simulated = std::make_shared<bool>(false);
-    command->add_option("REPORT", *paths, "Files that train_gpt --report wrote")->required();
-    command->add_flag("--simulated", *simulated,
-                      "Also what one core per rank would reach, simulated from measured passes");
-    command->callback([paths, simulated] { compare(*paths, *simulated); });
+Command compare_command() {
+    const auto paths = std::make_shared<std::vector<std::string>>();
+    const auto simulated = std::make_shared<bool>(false);
+    return {.name = "compare",
+            .description = "Show reports of train_gpt side by side",
+            .flags = {{.flags = {{.names = "REPORT",
+                                  .value = paths.get(),
+                                  .help = "Files that train_gpt --report wrote"},
+                                 {.names = "--simulated",
+                                  .value = simulated.get(),
+                                  .help = "Also what one core per rank would reach, simulated from "
+                                          "measured passes"}}}},
+            .run = [=](const GivenFlags&) { compare(*paths, *simulated); }};
 }
 
 }  // namespace vocabpipe::tool

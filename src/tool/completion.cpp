@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe completion: what shells need to complete train_gpt and vocabpipe, made of their flags.
 #include "src/tool/commands.hpp"
-#include "src/tool/flag_parser.hpp"
+#include "src/tool/help_text.hpp"
 #include "src/tool/train_program.hpp"
 
 #include <cstdio>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,41 +27,49 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-/// A case of a shell function for every flag and positional argument of `command`, whose full name
-/// is `path`, and of its subcommands: "vocabpipe plan:--gpu) candidates=...". What a flag may have
-/// is names, files, or both; nothing is known of a number.
-void add_cases(const CLI::App& command, const std::string& path, std::string& flags,
+/// Adds cases of two shell functions: names of what may follow `command`, whose full name is
+/// `path`, and of its subcommands; and what their flags and positional arguments may have, as
+/// "vocabpipe plan:--gpu) candidates=...": names, files, or both; nothing is known of a number.
+void add_cases(const Command& command, const std::string& path, std::string& flags,
                std::string& values) {
     std::vector<std::string> names;
-    for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; })) {
-        names.push_back(sub->get_name());
-        add_cases(*sub, path + " " + sub->get_name(), flags, values);
+    for (const Command& sub : command.commands) {
+        names.push_back(sub.name);
+        add_cases(sub, path + " " + sub.name, flags, values);
     }
-    for (const CLI::Option* option : command.get_options()) {
-        std::string patterns;
-        for (const std::string& name : option->get_lnames()) {
-            names.push_back("--" + name);
-            patterns += (patterns.empty() ? "" : "|") + quoted_word(path + ":--" + name);
+    std::vector<FlagGroup> groups{{.flags = standard_flags(command)}};
+    groups.insert(groups.end(), command.flags.begin(), command.flags.end());
+    for (const FlagGroup& group : groups) {
+        for (const Flag& flag : group.flags) {
+            std::string patterns;
+            for (const std::string& name : flag.spellings()) {
+                if (!name.starts_with("--")) continue;
+                names.push_back(name);
+                patterns += (patterns.empty() ? "" : "|") + quoted_word(path + ":" + name);
+            }
+            if (flag.is_switch()) continue;
+            // Positional arguments: ":" and no name.
+            if (patterns.empty()) patterns = quoted_word(path + ":");
+            static const std::set<std::string> paths{"FILE", "FOLDER",   "PATH",
+                                                     "TEXT", "SCHEDULE", "COSTS"};
+            const bool files =
+                (flag.choices.empty() || flag.free) && paths.contains(flag.placeholder());
+            values += "    " + patterns + ") candidates=" + quoted_word(joined(flag.choices)) +
+                      (files ? " files=yes" : "") + " ;;\n";
         }
-        // Positional arguments: ":" and no name.
-        if (patterns.empty()) patterns = quoted_word(path + ":");
-        const std::string unit = unit_of(*option);
-        if (unit.empty()) continue;  // a switch
-        const bool is_path = unit == "FILE" || unit == "FOLDER" || unit == "PATH" ||
-                             unit == "TEXT" || unit == "SCHEDULE" || unit == "COSTS";
-        values += "    " + patterns + ") candidates=" + quoted_word(joined(choices_of(*option))) +
-                  (is_path && takes_others(*option) ? " files=yes" : "") + " ;;\n";
     }
     flags += "    " + quoted_word(path) + ") candidates=" + quoted_word(joined(names)) + " ;;\n";
 }
 
 /// Bash and zsh: finds the subcommand and the flag before the word under the cursor, and sets
 /// `candidates` and `files`.
-std::string functions(const CLI::App& tool, const CLI::App& train) {
+std::string functions() {
     std::string flags;
     std::string values;
-    add_cases(train, "train_gpt", flags, values);
-    add_cases(tool, "vocabpipe", flags, values);
+    TrainProgram train;
+    for (const Command& program : {train.command(), vocabpipe_command("")}) {
+        add_cases(program, program.name, flags, values);
+    }
     return "_vocabpipe_names() {\n"
            "  case \"$1\" in\n" +
            flags +
@@ -131,22 +140,20 @@ constexpr const char* kZsh =
 
 }  // namespace
 
-void add_completion(CLI::App& app) {
-    CLI::App* command = app.add_subcommand(
-        "completion",
-        "Print what a shell completes commands, flags and values of both programs with\n"
-        "  bash: source <(vocabpipe completion bash)\n"
-        "  zsh, after compinit: source <(vocabpipe completion zsh)");
+Command completion_command() {
     const auto shell = std::make_shared<std::string>();
-    command->add_option("SHELL", *shell, "The shell")
-        ->required()
-        ->check(CLI::IsMember({"bash", "zsh"}));
-    command->callback([shell, &app] {
-        TrainProgram train;
-        const std::string text = functions(app, train.app());
-        std::fputs(text.c_str(), stdout);
-        std::fputs(*shell == "zsh" ? kZsh : kBash, stdout);
-    });
+    return {.name = "completion",
+            .description =
+                "Print what a shell completes commands, flags and values of both programs with\n"
+                "  bash: source <(vocabpipe completion bash)\n"
+                "  zsh, after compinit: source <(vocabpipe completion zsh)",
+            .flags = {{.flags = {{.names = "SHELL",
+                                  .value = shell.get(),
+                                  .help = "The shell",
+                                  .choices = {"bash", "zsh"}}}}},
+            .run = [shell](const GivenFlags&) {
+                std::printf("%s%s", functions().c_str(), *shell == "zsh" ? kZsh : kBash);
+            }};
 }
 
 }  // namespace vocabpipe::tool

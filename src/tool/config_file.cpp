@@ -2,46 +2,120 @@
 #include "src/tool/config_file.hpp"
 
 #include "src/support/nearest_name.hpp"
-#include "src/tool/toml_reader.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <optional>
+#include <string_view>
 
 namespace vocabpipe::tool {
 
 namespace {
 
-constexpr const char* kFlag = "--config";
-
 /// Throws UsageError for what is no file to read.
-std::string existing_file(const std::string& path) {
+void check_file(const std::string& path) {
     std::error_code ignored;
     const auto status = std::filesystem::status(path, ignored);
-    if (std::filesystem::is_regular_file(status)) return "";
+    if (std::filesystem::is_regular_file(status)) return;
     const char* const is = std::filesystem::is_directory(status) ? "is a folder"
                            : std::filesystem::exists(status)     ? "is no regular file"
                                                                  : "there is no such file";
-    throw UsageError(std::string(kFlag) + " " + path + ": " + is + "; give a TOML file with flags");
+    throw UsageError(std::string(ConfigFile::kFlag) + " " + path + ": " + is +
+                     "; give a TOML file with flags");
 }
 
-bool is_switch(const CLI::Option& option) {
-    return option.get_items_expected_max() == 0;
+/// "lr" of "--lr"; of short names nothing.
+std::vector<std::string> keys_of(const Flag& flag) {
+    std::vector<std::string> keys;
+    for (const std::string& name : flag.spellings()) {
+        if (name.starts_with("--")) keys.push_back(name.substr(2));
+    }
+    return keys;
 }
 
 }  // namespace
 
-std::shared_ptr<ConfigFile> ConfigFile::add_to(CLI::App& app) {
-    std::shared_ptr<ConfigFile> file(new ConfigFile(app));
-    app.set_config(kFlag, "", "TOML file with the names of these flags; those given here win")
-        ->type_name("FILE")
-        ->check(CLI::Validator(existing_file, ""));
-    app.add_flag("--print-config", file->print_,
-                 "Print the flags that are given, by file and here, as such a file, and end")
-        ->configurable(false);
-    app.config_formatter(file);
-    return file;
+ConfigFile::ConfigFile(const std::vector<FlagGroup>& groups) {
+    for (const FlagGroup& group : groups) {
+        flags_.insert(flags_.end(), group.flags.begin(), group.flags.end());
+    }
+}
+
+FlagGroup ConfigFile::own_flags() {
+    return {.flags = {{.names = kFlag,
+                       .value = FlagText{.set =
+                                             [this](const auto& words) {
+                                                 check_file(words.back());
+                                                 path_ = words.back();
+                                             },
+                                         .get = [this] { return path_; }},
+                       .help = "TOML file with the names of these flags; those given here win",
+                       .unit = "FILE"},
+                      {.names = "--print-config",
+                       .value = &print_,
+                       .help = "Print the flags that are given, by file and here, as such a file, "
+                               "and end"}}};
+}
+
+const Flag* ConfigFile::flag_of(const std::string& key) const {
+    for (const Flag& flag : flags_) {
+        const std::vector<std::string> keys = keys_of(flag);
+        if (std::ranges::find(keys, key) != keys.end()) return &flag;
+    }
+    return nullptr;
+}
+
+std::string ConfigFile::unknown(const std::string& key) const {
+    for (const char* const other : {"config", "print-config", "help", "version"}) {
+        if (key == other) return "--" + key + " works on the command line only";
+    }
+    std::vector<std::string> names;
+    for (const Flag& flag : flags_) {
+        for (std::string& name : keys_of(flag)) names.push_back(std::move(name));
+    }
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    return "there is no flag --" + key + did_you_mean(key, known);
+}
+
+std::vector<TomlAssignment> ConfigFile::read(std::istream& input, const GivenFlags& given) {
+    const std::string text{std::istreambuf_iterator<char>(input), {}};
+    const auto refuse = [&](int line, const std::string& what) {
+        throw UsageError(std::string(kFlag) + " " + path_ + ":" + std::to_string(line) + ": " +
+                         what);
+    };
+    std::vector<TomlAssignment> all;
+    std::map<const Flag*, int> lines;
+    TomlReader reader(text);
+    try {
+        while (const std::optional<TomlAssignment> found = reader.next()) {
+            const std::string& key = found->key;
+            const Flag* const flag = flag_of(key);
+            if (flag == nullptr) refuse(found->line, unknown(key));
+            if (const auto [before, is_new] = lines.emplace(flag, found->line); !is_new) {
+                refuse(found->line,
+                       "--" + key + " is in line " + std::to_string(before->second) + " already");
+            }
+            if (flag->is_switch() && (!found->is_boolean || found->is_array)) {
+                refuse(found->line, "--" + key + " is a switch: true or false");
+            }
+            const size_t most = flag->is_list() ? SIZE_MAX : static_cast<size_t>(flag->words);
+            if (found->is_array && (found->values.empty() || found->values.size() > most)) {
+                refuse(found->line, "--" + key + " takes " +
+                                        (most == 1 ? "one value" : "at least one value") +
+                                        ", not " + std::to_string(found->values.size()));
+            }
+            if (!given.contains(flag->name())) {
+                sources_["--" + key] = path_ + ":" + std::to_string(found->line);
+            }
+            all.push_back(*found);
+        }
+    } catch (const TomlError& error) {
+        refuse(error.line, error.what());
+    }
+    return all;
 }
 
 std::string ConfigFile::source_of(const std::string& message) const {
@@ -58,75 +132,25 @@ std::string ConfigFile::source_of(const std::string& message) const {
     return "";
 }
 
-std::vector<CLI::ConfigItem> ConfigFile::from_config(std::istream& input) const {
-    const std::string text{std::istreambuf_iterator<char>(input), {}};
-    const auto path = app_.get_option(kFlag)->as<std::string>();
-    const auto refuse = [&](int line, const std::string& what) {
-        throw UsageError(std::string(kFlag) + " " + path + ":" + std::to_string(line) + ": " +
-                         what);
-    };
-    std::vector<std::string_view> known;
-    for (const CLI::Option* option : app_.get_options()) {
-        if (!option->get_configurable()) continue;
-        for (const std::string& name : option->get_lnames()) known.push_back(name);
-    }
-    std::vector<CLI::ConfigItem> items;
-    std::map<const CLI::Option*, int> lines;
-    TomlReader reader(text);
-    try {
-        while (const std::optional<TomlAssignment> found = reader.next()) {
-            const std::string& key = found->key;
-            if (std::find(known.begin(), known.end(), key) == known.end()) {
-                const bool is_flag = app_.get_option_no_throw("--" + key) != nullptr;
-                refuse(found->line, is_flag
-                                        ? "--" + key + " works on the command line only"
-                                        : "there is no flag --" + key + did_you_mean(key, known));
-            }
-            const CLI::Option& option = *app_.get_option("--" + key);
-            if (const auto [before, is_new] = lines.emplace(&option, found->line); !is_new) {
-                refuse(found->line,
-                       "--" + key + " is in line " + std::to_string(before->second) + " already");
-            }
-            if (is_switch(option) && (!found->is_boolean || found->is_array)) {
-                refuse(found->line, "--" + key + " is a switch: true or false");
-            }
-            const int most = option.get_items_expected_max();
-            if (found->is_array && (found->values.empty() || std::ssize(found->values) > most)) {
-                refuse(found->line, "--" + key + " takes " +
-                                        (most == 1 ? "one value" : "at least one value") +
-                                        ", not " + std::to_string(found->values.size()));
-            }
-            if (option.empty()) {
-                sources_["--" + key] = path + ":" + std::to_string(found->line);
-            }
-            items.push_back({.name = key, .inputs = found->values});
-        }
-    } catch (const TomlError& error) {
-        refuse(error.line, error.what());
-    }
-    return items;
-}
-
-std::string ConfigFile::to_config(const CLI::App* app, bool /*defaults*/, bool /*descriptions*/,
-                                  std::string /*prefix*/) const {
+std::string ConfigFile::text(const GivenFlags& given) const {
     std::string text;
-    for (const CLI::Option* option : app->get_options()) {
-        if (!option->get_configurable() || option->empty() || option->get_lnames().empty())
-            continue;
-        std::vector<std::string> values = option->results();
-        if (is_switch(*option)) {
-            // A switch given twice is one that was overruled.
-            text += option->get_lnames().front() + " = " +
-                    (values.back() == "false" ? "false" : "true") + "\n";
-            continue;
+    for (const Flag& flag : flags_) {
+        const auto found = given.find(flag.name());
+        if (found == given.end()) continue;
+        const std::vector<std::string>& words = found->second;
+        text += keys_of(flag).front() + " = ";
+        if (flag.is_switch()) {  // given twice it is one that was overruled
+            text += words.back() == "false" ? "false" : "true";
+        } else if (flag.is_list() || flag.words > 1) {
+            std::string all;
+            for (const std::string& word : words) {
+                all += (all.empty() ? "" : ", ") + toml_value(word);
+            }
+            text += "[" + all + "]";
+        } else {
+            text += toml_value(words.back());
         }
-        const bool many = option->get_items_expected_max() > 1;
-        if (!many) values.erase(values.begin(), values.end() - 1);
-        std::string joined;
-        for (const std::string& value : values) {
-            joined += (joined.empty() ? "" : ", ") + toml_value(value);
-        }
-        text += option->get_lnames().front() + " = " + (many ? "[" + joined + "]" : joined) + "\n";
+        text += "\n";
     }
     return text;
 }

@@ -1,40 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "src/tool/command.hpp"
+#include "src/tool/toml_reader.hpp"
+
 #include <istream>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 namespace vocabpipe::tool {
 
 /// --config FILE: a TOML file whose keys are the names of the program's flags, without tables.
-/// What the command line says wins. Stricter than CLI11's own reader, which takes a line without
-/// "=" for a flag and cuts text at "#": every line that is no "flag = value" is a UsageError with
-/// file, line and what was meant.
-class ConfigFile final : public CLI::Config {
+/// What the command line says wins. Every line that is no "flag = value" is a UsageError with file,
+/// line and what was meant.
+class ConfigFile {
 public:
-    /// Adds --config and --print-config to `app`, after all other flags.
-    static std::shared_ptr<ConfigFile> add_to(CLI::App& app);
+    static constexpr const char* kFlag = "--config";
 
-    /// " (FILE:LINE)" if the message names a flag that has its value from the file, else "".
-    [[nodiscard]] std::string source_of(const std::string& message) const;
-    /// Whether --print-config asks for to_config() instead of a run.
+    /// Of a program with these flags.
+    explicit ConfigFile(const std::vector<FlagGroup>& groups);
+    ConfigFile(const ConfigFile&) = delete;
+    ConfigFile& operator=(const ConfigFile&) = delete;
+
+    /// --config and --print-config: of the command line alone.
+    [[nodiscard]] FlagGroup own_flags();
+    /// Empty: none is given.
+    [[nodiscard]] const std::string& path() const { return path_; }
+    /// Whether --print-config asks for text() instead of a run.
     [[nodiscard]] bool print() const { return print_; }
 
-    [[nodiscard]] std::vector<CLI::ConfigItem> from_config(std::istream& input) const override;
+    /// What the file at path() says. `given`: on the command line.
+    [[nodiscard]] std::vector<TomlAssignment> read(std::istream& input, const GivenFlags& given);
+    /// " (FILE:LINE)" if the message names a flag that has its value from the file, else "".
+    [[nodiscard]] std::string source_of(const std::string& message) const;
     /// The flags that were given, whether by file or command line, as such a file.
-    [[nodiscard]] std::string to_config(const CLI::App* app, bool defaults, bool descriptions,
-                                        std::string prefix) const override;
+    [[nodiscard]] std::string text(const GivenFlags& given) const;
 
 private:
-    explicit ConfigFile(CLI::App& app) : app_(app) {}
+    /// The row of "chunks"; null: there is none.
+    [[nodiscard]] const Flag* flag_of(const std::string& key) const;
+    [[nodiscard]] std::string unknown(const std::string& key) const;
 
-    CLI::App& app_;
+    std::vector<Flag> flags_;
+    std::string path_;
     bool print_ = false;
-    mutable std::map<std::string, std::string> sources_;  ///< "--flag" -> "FILE:LINE"
+    std::map<std::string, std::string> sources_;  ///< "--flag" -> "FILE:LINE"
 };
 
 }  // namespace vocabpipe::tool

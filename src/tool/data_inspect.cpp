@@ -27,7 +27,7 @@ constexpr int64_t kFirstTokens = 16;   // printed as numbers
 constexpr int64_t kTextTokens = 1024;  // decoded, up to the end of the first document
 constexpr size_t kTextBytes = 300;     // printed
 
-struct Options {
+struct InspectArguments {
     std::vector<std::string> path;  // a name, or weights and names of a blend
     std::string split;
     int64_t vocab_size = 0;  // 0: not given
@@ -47,8 +47,8 @@ void print(const char* key, int64_t value) {
 
 /// The model that was given, else bytes if the ids look like bytes, else PREFIX.model if it has
 /// enough pieces, else none.
-std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const TokenSource& source,
-                                          const TokenRange& range) {
+std::unique_ptr<Tokenizer> find_tokenizer(const InspectArguments& options,
+                                          const TokenSource& source, const TokenRange& range) {
     if (!options.tokenizer_model.empty()) {
         auto given = std::make_unique<SentencePieceTokenizer>(
             SentencePieceTokenizer::load(options.tokenizer_model));
@@ -97,7 +97,7 @@ struct Inspected {
     std::string obstacle;    ///< to training with it; empty: none
 };
 
-Inspected inspect_one(const Options& options, const std::string& path) {
+Inspected inspect_one(const InspectArguments& options, const std::string& path) {
     Inspected result;
     const std::shared_ptr<const TokenSource> source =
         open_tokens(path, parse_data_format(options.format));
@@ -147,7 +147,7 @@ Inspected inspect_one(const Options& options, const std::string& path) {
     return result;
 }
 
-void inspect(const Options& options) {
+void inspect(const InspectArguments& options) {
     const std::vector<WeightedPath> blend = parse_data_paths("data inspect", options.path);
     int64_t vocab_size = 0;
     std::string obstacle;
@@ -179,28 +179,35 @@ void inspect(const Options& options) {
 
 }  // namespace
 
-void add_data_inspect(CLI::App& data) {
-    auto options = std::make_shared<Options>();
-    CLI::App* command = data.add_subcommand("inspect", "Check token files and show what they hold");
-    command
-        ->add_option("path", options->path,
-                     "Prefix of a .bin/.idx pair, or llm.c or raw files: a name, a quoted pattern "
-                     "or a comma-separated list; or a blend: WEIGHT PATH WEIGHT PATH ...")
-        ->required();
-    command->add_option("--split", options->split,
-                        "Show the parts for training, validation and test, such as 969,30,1");
-    command
-        ->add_option("--vocab-size", options->vocab_size,
-                     "Fail if a token id is not below this size")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
-    command->add_option("--tokenizer-model", options->tokenizer_model,
-                        "SentencePiece .model file to show text with (default: PREFIX.model)");
-    command
-        ->add_option("--data-format", options->format,
-                     "auto, or raw-u8, raw-u16 or raw-u32 for headerless files")
-        ->check(CLI::IsMember({"auto", "raw-u8", "raw-u16", "raw-u32"}))
-        ->capture_default_str();
-    command->callback([options] { inspect(*options); });
+Command data_inspect_command() {
+    const auto o = std::make_shared<InspectArguments>();
+    return {
+        .name = "inspect",
+        .description = "Check token files and show what they hold",
+        .flags = {{.flags = {{.names = "path",
+                              .value = &o->path,
+                              .help =
+                                  "Prefix of a .bin/.idx pair, or llm.c or raw files: a name, a "
+                                  "quoted pattern or a comma-separated list; or a blend: "
+                                  "WEIGHT PATH WEIGHT PATH ..."},
+                             {.names = "--split",
+                              .value = &o->split,
+                              .help = "Show the parts for training, validation and test, such as "
+                                      "969,30,1"},
+                             {.names = "--vocab-size",
+                              .value = &o->vocab_size,
+                              .help = "Fail if a token id is not below this size",
+                              .range = between(1, 0x1p31),
+                              .absent = 0},
+                             {.names = "--tokenizer-model",
+                              .value = &o->tokenizer_model,
+                              .help = "SentencePiece .model file to show text with",
+                              .unset = "PREFIX.model"},
+                             {.names = "--data-format",
+                              .value = &o->format,
+                              .help = "auto, or raw-u8, raw-u16 or raw-u32 for headerless files",
+                              .choices = {"auto", "raw-u8", "raw-u16", "raw-u32"}}}}},
+        .run = [o](const GivenFlags&) { inspect(*o); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -30,7 +30,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-struct Options {
+struct PrepareArguments {
     std::vector<std::string> inputs;
     std::string output;
     std::string tokenizer;   // empty: bytes, or sentencepiece with a model file
@@ -59,12 +59,12 @@ std::string output_prefix(const std::string& output) {
     return prefix;
 }
 
-bool keeps_bytes(const Options& options) {
+bool keeps_bytes(const PrepareArguments& options) {
     return options.tokenizer == "bytes" ||
            (options.tokenizer.empty() && options.tokenizer_model.empty());
 }
 
-void check_options(const Options& options) {
+void check_options(const PrepareArguments& options) {
     const bool model_given = !options.tokenizer_model.empty();
     if (options.tokenizer == "bytes" && model_given) {
         throw UsageError("--tokenizer-model needs --tokenizer sentencepiece, not bytes");
@@ -83,7 +83,7 @@ void check_options(const Options& options) {
 }
 
 /// The outputs replace older ones, but neither an input nor anything else.
-void check_outputs(const Options& options) {
+void check_outputs(const PrepareArguments& options) {
     std::vector<std::string> inputs = options.inputs;
     if (!options.tokenizer_model.empty()) inputs.push_back(options.tokenizer_model);
     OutputCheck check(std::move(inputs));
@@ -95,7 +95,7 @@ void check_outputs(const Options& options) {
 }
 
 /// Bytes are tokens whatever they mean; SentencePiece would learn from U+FFFD in the place of each.
-void refuse_binary(const Options& options, const TextCheck& text) {
+void refuse_binary(const PrepareArguments& options, const TextCheck& text) {
     const int64_t strange = text.invalid + text.zeros;
     if (keeps_bytes(options) || strange * 10 < text.bytes || strange == 0) return;
     throw InputFileError(options.inputs.front() +
@@ -107,7 +107,7 @@ void refuse_binary(const Options& options, const TextCheck& text) {
 }
 
 /// What became of bytes that are no text, on standard error.
-void note_invalid(const Options& options, const TextCheck& text) {
+void note_invalid(const PrepareArguments& options, const TextCheck& text) {
     if (text.invalid == 0) return;
     std::fprintf(
         stderr, "vocabpipe: note: %lld of %lld bytes are not UTF-8, first in %s; %s\n",
@@ -116,7 +116,7 @@ void note_invalid(const Options& options, const TextCheck& text) {
         keeps_bytes(options) ? "they are kept as they are" : "U+FFFD stands in the place of each");
 }
 
-Vocabulary make_vocabulary(const Options& options, ProgressLine& progress) {
+Vocabulary make_vocabulary(const PrepareArguments& options, ProgressLine& progress) {
     if (!options.tokenizer_model.empty()) {
         auto loaded = std::make_unique<SentencePieceTokenizer>(
             SentencePieceTokenizer::load(options.tokenizer_model));
@@ -150,7 +150,7 @@ Vocabulary make_vocabulary(const Options& options, ProgressLine& progress) {
 }
 
 /// Reads, splits, encodes and writes all inputs; nothing is visible before the writer finishes.
-void tokenize(const Options& options, const Tokenizer& tokenizer, int64_t total_bytes,
+void tokenize(const PrepareArguments& options, const Tokenizer& tokenizer, int64_t total_bytes,
               ProgressLine& progress, MegatronWriter& writer) {
     const InterruptGuard interrupt;
     std::vector<int32_t> ids;
@@ -189,7 +189,8 @@ void tokenize(const Options& options, const Tokenizer& tokenizer, int64_t total_
 }
 
 /// Publishes the model, if one was trained, and the token files; all of them or none.
-MegatronTotals publish(const Options& options, const std::string& model, MegatronWriter& writer) {
+MegatronTotals publish(const PrepareArguments& options, const std::string& model,
+                       MegatronWriter& writer) {
     if (model.empty()) {
         return writer.finish();
     }
@@ -206,7 +207,7 @@ MegatronTotals publish(const Options& options, const std::string& model, Megatro
     }
 }
 
-void prepare(Options options) {
+void prepare(PrepareArguments options) {
     const auto begin = std::chrono::steady_clock::now();
     options.output = output_prefix(options.output);
     check_options(options);
@@ -244,33 +245,41 @@ void prepare(Options options) {
 
 }  // namespace
 
-void add_data_prepare(CLI::App& data) {
-    auto options = std::make_shared<Options>();
-    CLI::App* command =
-        data.add_subcommand("prepare", "Turn text files into PREFIX.bin and PREFIX.idx");
-    command->add_option("--input", options->inputs, "Text files, UTF-8 (any bytes for bytes)")
-        ->required();
-    command
-        ->add_option("--output", options->output,
-                     "PREFIX of the files to write: PREFIX.bin, PREFIX.idx and, when a vocabulary "
-                     "is trained, PREFIX.model")
-        ->required();
-    command
-        ->add_option("--tokenizer", options->tokenizer,
-                     "bytes: 257 ids, no model (default); sentencepiece: a trained vocabulary")
-        ->check(CLI::IsMember({"bytes", "sentencepiece"}));
-    command
-        ->add_option("--vocab-size", options->vocab_size,
-                     "Size of the sentencepiece vocabulary to train on the input")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-    command->add_option("--tokenizer-model", options->tokenizer_model,
-                        "Use this SentencePiece .model file instead of training one");
-    command
-        ->add_option("--document-separator", options->separator,
-                     "What ends a document: the end of a file, blank-lines, or every line")
-        ->check(CLI::IsMember({"file", "blank-lines", "line"}))
-        ->capture_default_str();
-    command->callback([options] { prepare(*options); });
+Command data_prepare_command() {
+    const auto o = std::make_shared<PrepareArguments>();
+    return {
+        .name = "prepare",
+        .description = "Turn text files into PREFIX.bin and PREFIX.idx",
+        .flags = {{.flags = {{.names = "--input",
+                              .value = &o->inputs,
+                              .help = "Text files, UTF-8 (any bytes for bytes)",
+                              .repeats = true,
+                              .required = true},
+                             {.names = "--output",
+                              .value = &o->output,
+                              .help = "PREFIX of the files to write: PREFIX.bin, PREFIX.idx and, "
+                                      "when a vocabulary is trained, PREFIX.model",
+                              .required = true},
+                             {.names = "--tokenizer",
+                              .value = &o->tokenizer,
+                              .help =
+                                  "bytes: 257 ids, no model (default); sentencepiece: a trained "
+                                  "vocabulary",
+                              .choices = {"bytes", "sentencepiece"}},
+                             {.names = "--vocab-size",
+                              .value = &o->vocab_size,
+                              .help = "Size of the sentencepiece vocabulary to train on the input",
+                              .range = between(1, 0x1p30),
+                              .absent = 0},
+                             {.names = "--tokenizer-model",
+                              .value = &o->tokenizer_model,
+                              .help = "Use this SentencePiece .model file instead of training one"},
+                             {.names = "--document-separator",
+                              .value = &o->separator,
+                              .help = "What ends a document: the end of a file, blank-lines, or "
+                                      "every line",
+                              .choices = {"file", "blank-lines", "line"}}}}},
+        .run = [o](const GivenFlags&) { prepare(*o); }};
 }
 
 }  // namespace vocabpipe::tool

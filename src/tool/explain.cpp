@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/support/text_layout.hpp"
@@ -17,17 +18,17 @@ namespace vocabpipe::tool {
 
 namespace {
 
-struct Options {
+struct ExplainArguments {
     std::string schedule;
     ScheduleFlags flags;
-    int rank = -1;   // -1: not given
+    std::optional<int> rank;
     std::string at;  // empty: not given
 };
 
-void run(const Options& options) {
-    if ((options.rank < 0) != options.at.empty()) {
+void explain_step(const ExplainArguments& options) {
+    if (options.rank.has_value() == options.at.empty()) {
         throw UsageError(options.at.empty()
-                             ? "--rank " + std::to_string(options.rank) +
+                             ? "--rank " + std::to_string(*options.rank) +
                                    ": says where; give also when, --at T"
                              : "--at " + options.at + ": says when; give also where, --rank R");
     }
@@ -46,7 +47,7 @@ void run(const Options& options) {
             throw UsageError("--at " + options.at + ": the step lasts from 0 to " +
                              time_text(makespan, ticks));
         }
-        text += to_text(explain(timeline, simulated.programs, options.rank, at), time) + "\n";
+        text += to_text(explain(timeline, simulated.programs, *options.rank, at), time) + "\n";
     }
     text += to_text(critical_path(timeline, simulated.programs), time);
     std::printf("%s", wrap_text(text, 4).c_str());
@@ -54,20 +55,22 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_explain(CLI::App& app) {
-    auto options = std::make_shared<Options>();
-    CLI::App* command = app.add_subcommand(
-        "explain", "Why a rank is idle at a moment, and the critical path of the step");
-    command
-        ->add_option("SCHEDULE", options->schedule, "Name of a schedule, or a .csv or .json file")
-        ->required();
-    add_schedule_flags(*command, options->flags);
-    add_lowering_flags(*command, options->flags);
-    command->add_option("--rank", options->rank, "Rank to explain")->check(CLI::Range(0, 65535));
-    command->add_option(
-        "--at", options->at,
-        "Moment since the begin of the step: 12.5ms, or in the unit of --costs F,B");
-    command->callback([options] { run(*options); });
+Command explain_command() {
+    const auto o = std::make_shared<ExplainArguments>();
+    return {.name = "explain",
+            .description = "Why a rank is idle at a moment, and the critical path of the step",
+            .flags = {{.flags = {schedule_argument(o->schedule)}},
+                      schedule_source_flags(o->flags),
+                      lowering_flags(o->flags),
+                      {.flags = {{.names = "--rank",
+                                  .value = &o->rank,
+                                  .help = "Rank to explain",
+                                  .range = between(0, 65535)},
+                                 {.names = "--at",
+                                  .value = &o->at,
+                                  .help = "Moment since the begin of the step: 12.5ms, or in the "
+                                          "unit of --costs F,B"}}}},
+            .run = [o](const GivenFlags&) { explain_step(*o); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -1,104 +1,235 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/flag_parser.hpp"
 
+#include "src/support/nearest_name.hpp"
+#include "src/tool/config_file.hpp"
+#include "src/tool/help_text.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <sstream>
+#include <cctype>
+#include <memory>
 #include <string_view>
+#include <utility>
 
 namespace vocabpipe::tool {
 
 namespace {
 
-// The parser keeps one text per option and check; the lists of names are part of it.
-constexpr std::string_view kOthers = "...";
-
-std::string list(const std::vector<std::string>& names, bool others) {
-    std::string text = "{";
-    for (const std::string& name : names) text += (text.size() == 1 ? "" : ",") + name;
-    if (others) text += "," + std::string(kOthers);
-    return text + "}";
+void add_switch(CLI::App& app, const Flag& flag) {
+    app.add_flag(flag.names, *std::get<bool*>(flag.value))
+        ->check(CLI::Validator(
+            [name = flag.name()](std::string& value) {
+                if (value == "true" || value == "false") return std::string();
+                throw UsageError(name + " " + value +
+                                 ": is a switch; leave the value out, or give true or false");
+            },
+            ""));
 }
 
-std::vector<std::string> listed(const CLI::Option& option) {
-    const std::string type = option.get_type_name();
-    const size_t begin = type.find('{');
-    const size_t end = type.find('}');
-    if (begin == std::string::npos || end == std::string::npos) return {};
-    std::vector<std::string> names;
-    std::istringstream text(type.substr(begin + 1, end - begin - 1));
-    for (std::string name; std::getline(text, name, ',');) names.push_back(name);
-    return names;
+/// --config, which the parser acts upon before it sets other flags.
+void add_config(CLI::App& app, const Flag& flag) {
+    app.set_config(flag.names)
+        ->check(CLI::Validator(
+            [&flag](std::string& path) {
+                flag.set({path});
+                return std::string();
+            },
+            ""));
 }
 
-void add_flag(CLI::App& app, const Flag& flag, const std::string& title) {
-    if (flag.is_switch()) {
-        app.add_flag(flag.names, *std::get<bool*>(flag.value), flag.help)
-            ->group(title)
-            ->default_str(flag.unset)
-            ->check(CLI::Validator(
-                [name = flag.name()](std::string& value) {
-                    if (value == "true" || value == "false") return std::string();
-                    throw UsageError(name + " " + value +
-                                     ": is a switch; leave the value out, or give true or false");
-                },
-                ""));
-        return;
-    }
-    CLI::Option* option =
-        app.add_option(flag.names, CLI::callback_t([flag](const CLI::results_t& words) {
+void add_flag(CLI::App& app, const Flag& flag) {
+    if (flag.is_switch()) return add_switch(app, flag);
+    CLI::Option* const option =
+        app.add_option(flag.names, CLI::callback_t([&flag](const CLI::results_t& words) {
                            flag.set(words);
                            return true;
-                       }),
-                       flag.help);
-    constexpr int kAnyNumber = CLI::detail::expected_max_vector_size;
-    option->type_name(flag.unit)->group(title);
-    if (!flag.choices.empty()) {
-        option->check(named(flag.choices, flag.free));
-    }
-    if (flag.repeats) {
-        option->expected(1, kAnyNumber)
-            ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-            ->allow_extra_args(false);
-    } else if (std::holds_alternative<std::vector<std::string>*>(flag.value)) {
-        // Given again, the last time counts, as with flags of one word.
-        option->expected(1, kAnyNumber)->allow_extra_args()->trigger_on_parse();
-    } else {
+                       }));
+    option->required(flag.must_be_given());
+    if (!flag.is_list()) {
         option->expected(flag.words);
+        return;
     }
-    option->default_str(flag.unset.empty() ? flag.text() : flag.unset);
+    option->expected(1, CLI::detail::expected_max_vector_size)
+        ->allow_extra_args(std::holds_alternative<std::vector<std::string>*>(flag.value));
+    if (flag.repeats || flag.is_positional()) {
+        option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    } else {
+        option->trigger_on_parse();  // given again, the last time counts, as with flags of one word
+    }
+}
+
+GivenFlags given_in(const CLI::App& app, const Command& command) {
+    GivenFlags given;
+    for (const FlagGroup& group : command.flags) {
+        for (const Flag& flag : group.flags) {
+            const CLI::Option& option = *app.get_option(flag.name());
+            if (!option.empty()) given.emplace(flag.name(), option.results());
+        }
+    }
+    return given;
+}
+
+/// What a ConfigFile reads, for the parser.
+class ConfigItems final : public CLI::Config {
+public:
+    ConfigItems(const CLI::App& app, const Command& command) : app_(app), command_(command) {}
+
+    [[nodiscard]] std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+        std::vector<CLI::ConfigItem> items;
+        for (TomlAssignment& one : command_.config->read(input, given_in(app_, command_))) {
+            items.push_back({.name = std::move(one.key), .inputs = std::move(one.values)});
+        }
+        return items;
+    }
+    [[nodiscard]] std::string to_config(const CLI::App* /*app*/, bool /*defaults*/,
+                                        bool /*descriptions*/,
+                                        std::string /*prefix*/) const override {
+        return "";  // nobody asks for it
+    }
+
+private:
+    const CLI::App& app_;
+    const Command& command_;
+};
+
+/// Lets `app` read what belongs to `command`, which must outlive it.
+void add_to(CLI::App& app, const Command& command) {
+    for (const FlagGroup& group : command.flags) {
+        for (const Flag& flag : group.flags) {
+            if (command.config != nullptr && flag.name() == ConfigFile::kFlag) {
+                add_config(app, flag);
+            } else {
+                add_flag(app, flag);
+            }
+        }
+    }
+    for (const FlagGroup& group : command.flags) {
+        for (const Flag& flag : group.flags) {
+            for (const std::string& other : flag.excludes) {
+                app.get_option(flag.name())->excludes(app.get_option(other));
+            }
+        }
+    }
+    for (const Command& sub : command.commands) add_to(*app.add_subcommand(sub.name), sub);
+    if (!command.commands.empty()) app.require_subcommand(1);
+}
+
+/// The deepest subcommand that was given, and the names on the way to it.
+struct Place {
+    const CLI::App* app;
+    const Command* command;
+    std::string path;
+};
+Place place_in(const CLI::App& app, const Command& program) {
+    Place at{&app, &program, program.name};
+    while (!at.app->get_subcommands().empty()) {
+        at.app = at.app->get_subcommands().front();
+        at.command = &*std::ranges::find(at.command->commands, at.app->get_name(), &Command::name);
+        at.path += " " + at.command->name;
+    }
+    return at;
+}
+
+/// "--name" of "--name=value"; "" of what is no flag, a negative number for one.
+std::string flag_in(const std::string& word) {
+    const bool is_flag = word.size() > 1 && word.front() == '-' &&
+                         (word[1] == '-' || std::isalpha(static_cast<unsigned char>(word[1])) != 0);
+    return is_flag ? word.substr(0, word.find('=')) : "";
+}
+
+/// Unknown flags among `words`, in the order in which they were given.
+std::string unknown_flags(const CLI::App& command, const std::vector<std::string>& words) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options()) {
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    std::string text;
+    for (const std::string& word : words) {
+        const std::string flag = flag_in(word);
+        if (flag.empty() || flag == "--") continue;
+        text += (text.empty() ? "" : "; ") + flag + ": there is no such flag" +
+                did_you_mean(flag, known);
+    }
+    return text;
+}
+
+std::string wrong_subcommand(const Place& at, const std::string& given) {
+    std::vector<std::string_view> known;
+    std::string all;
+    for (const Command& sub : at.command->commands) {
+        known.push_back(sub.name);
+        all += (all.empty() ? "" : ", ") + sub.name;
+    }
+    return given.empty() ? at.path + ": give a subcommand: " + all
+                         : given + ": " + at.path + " has no such subcommand, but " + all +
+                               did_you_mean(given, known);
+}
+
+/// What is wrong with words that `app` could not parse.
+std::string what_is_wrong(const CLI::App& app, const Place& at, const CLI::ParseError& error) {
+    const std::vector<std::string> left = app.remaining(/*recurse=*/true);
+    const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    // A missing flag may be one that is misspelt.
+    if (extras || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+        std::string unknown = unknown_flags(*at.app, left);
+        if (!unknown.empty()) return unknown;
+        if (!at.command->commands.empty()) {
+            return wrong_subcommand(at, left.empty() ? "" : left.front());
+        }
+        if (extras && !left.empty()) return left.front() + ": belongs to no flag";
+    }
+    const std::string what = error.what();
+    // "--lr: 1 required  missing"
+    const bool no_value =
+        dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && what.ends_with("missing");
+    return no_value ? what.substr(0, what.find(": ")) + ": a value is missing" : what;
+}
+
+void parse(CLI::App& app, std::vector<std::string> words) {
+    std::ranges::reverse(words);  // as CLI11 takes them
+    app.parse(std::move(words));
 }
 
 }  // namespace
 
-void add_flags(CLI::App& app, const std::vector<FlagGroup>& groups) {
-    for (const FlagGroup& group : groups) {
-        for (const Flag& flag : group.flags) add_flag(app, flag, group.title);
+CommandLine read_command_line(const Command& program, const std::vector<std::string>& words) {
+    CLI::App app("", program.name);
+    app.option_defaults()->take_last();  // as argparse does: scripts append what they override
+    if (!program.version.empty()) app.set_version_flag("--version", program.version);
+    add_to(app, program);
+    if (program.config != nullptr) {
+        app.config_formatter(std::make_shared<ConfigItems>(app, program));
     }
+    std::string answer;
+    try {
+        parse(app, words);
+    } catch (const CLI::CallForHelp&) {
+        const Place at = place_in(app, program);
+        answer = help_text(*at.command, at.path);
+    } catch (const CLI::CallForVersion&) {
+        answer = program.version + "\n";
+    } catch (const CLI::ParseError& error) {
+        const Place at = place_in(app, program);
+        throw UsageError(what_is_wrong(app, at, error) + "; see " + at.path + " --help");
+    }
+    const Place at = place_in(app, program);
+    return {at.command, given_in(*at.app, *at.command), answer};
 }
 
-std::vector<std::string> choices_of(const CLI::Option& option) {
-    std::vector<std::string> names = listed(option);
-    std::erase(names, kOthers);
-    return names;
-}
-
-bool takes_others(const CLI::Option& option) {
-    const std::vector<std::string> names = listed(option);
-    return names.empty() || names.back() == kOthers;
-}
-
-std::string unit_of(const CLI::Option& option) {
-    if (option.get_type_size() == 0) return "";
-    const std::string type = option.get_type_name();
-    const std::string unit = type.substr(0, type.find(':'));
-    if (unit == "INT" || unit == "UINT") return "N";
-    return unit == "FLOAT" ? "X" : unit;
-}
-
-CLI::Validator named(const std::vector<std::string>& names, bool others) {
-    return CLI::Validator(list(names, others));
+void read_flags(const std::vector<FlagGroup>& flags, const std::vector<std::string>& words) {
+    const Command alone{.flags = flags};
+    CLI::App app;
+    app.set_help_flag();
+    app.option_defaults()->take_last();
+    add_to(app, alone);
+    try {
+        parse(app, words);
+    } catch (const CLI::ParseError& error) {
+        throw UsageError(what_is_wrong(app, {&app, &alone, ""}, error));
+    }
 }
 
 }  // namespace vocabpipe::tool

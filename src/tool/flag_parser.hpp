@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/support/flag.hpp"
+#include "src/tool/command.hpp"
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 namespace vocabpipe::tool {
 
-/// Lets `app` read the flags of a table, under their headings. A value that is none of the flag's
-/// throws UsageError out of the parser. The rows' values must outlive `app`.
-void add_flags(CLI::App& app, const std::vector<FlagGroup>& groups);
+/// What a command line asks for.
+struct CommandLine {
+    const Command* command;  ///< the one that was given, of those of the program
+    GivenFlags given;
+    std::string answer;  ///< to --help or --version, in place of a run; else empty
+};
 
-/// The names that a value may have, of a flag with such a list; empty: anything.
-[[nodiscard]] std::vector<std::string> choices_of(const CLI::Option& option);
-/// Whether the names are only some of the possible values: files are others.
-[[nodiscard]] bool takes_others(const CLI::Option& option);
-/// What stands for the value in help texts: "FILE"; empty for a switch.
-[[nodiscard]] std::string unit_of(const CLI::Option& option);
+/// Reads the words after the program's name. Values go where the rows keep them; what a config file
+/// says goes to flags that the words do not have. Throws UsageError: a wrong value; what is
+/// unknown, with the known name that is nearest; what is missing, with the place of help.
+[[nodiscard]] CommandLine read_command_line(const Command& program,
+                                            const std::vector<std::string>& words);
 
-/// Names for help and completion of a value that is checked elsewhere; `others`: there are more.
-[[nodiscard]] CLI::Validator named(const std::vector<std::string>& names, bool others = false);
+/// The same of a text of its own, which has flags alone.
+void read_flags(const std::vector<FlagGroup>& flags, const std::vector<std::string>& words);
 
 }  // namespace vocabpipe::tool

@@ -25,7 +25,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-struct Options {
+struct GenerateArguments {
     std::string load;
     std::string prompt;
     std::string tokenizer_model;
@@ -40,7 +40,7 @@ struct Options {
 
 /// The tokenizer that was named, else tokenizer.model beside the weights, else bytes where the
 /// vocabulary is that of bytes.
-std::unique_ptr<Tokenizer> find_tokenizer(const Options& o, const std::string& folder,
+std::unique_ptr<Tokenizer> find_tokenizer(const GenerateArguments& o, const std::string& folder,
                                           int64_t vocab_size) {
     const auto sentencepiece = [&](const std::string& path) {
         auto found = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::load(path));
@@ -95,7 +95,7 @@ std::string read_prompt() {
     return prompt;
 }
 
-void generate_text(const Options& o) {
+void generate_text(const GenerateArguments& o) {
     const Checkpoint checkpoint(find_checkpoint(o.load, /*weights_only=*/true));
     ModelConfig config = checkpoint.config();
     const int64_t positions = config.max_position_embeddings;
@@ -161,48 +161,64 @@ void generate_text(const Options& o) {
 
 }  // namespace
 
-void add_generate(CLI::App& app) {
-    CLI::App* command = app.add_subcommand(
-        "generate",
-        "Let a model go on with a text: a quick look, on one rank of the host, without a cache");
-    auto options = std::make_shared<Options>();
-    Options& o = *options;
-    command->add_option("--load", o.load, "Folder of steps (the newest), a step, or a model")
-        ->required();
-    command->add_option("--prompt", o.prompt, "Text to go on with; -: standard input");
-    CLI::Option* model = command->add_option("--tokenizer-model", o.tokenizer_model,
-                                             "SentencePiece model (default: tokenizer.model beside "
-                                             "the weights)");
-    command->add_option("--tokenizer", o.tokenizer, "auto or bytes")
-        ->check(CLI::IsMember({"auto", "bytes"}))
-        ->excludes(model)
-        ->capture_default_str();
-    command->add_flag("--no-bos", o.no_bos,
-                      "Do not put the tokenizer's <s>, if it has one, before the prompt of a model "
-                      "that is no saved step");
-    command->add_option("--max-new-tokens", o.max_new_tokens, "Most tokens to add")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    command
-        ->add_option("--seq-length", o.seq_length,
-                     "Longest context, of which older tokens drop out (default: prompt and "
-                     "new tokens, within the positions that the model is made for)")
-        ->check(CLI::PositiveNumber);
-    command->add_option("--temperature", o.sampling.temperature, "0: always the likeliest token")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    command->add_option("--top-k", o.sampling.top_k, "Of the k likeliest tokens only; 0: of all")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    command
-        ->add_option("--top-p", o.sampling.top_p,
-                     "Of the likeliest tokens that together have this probability")
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
-    command->add_option("--seed", o.seed, "The same seed says the same")->capture_default_str();
-    command->add_option("--threads", o.threads, "0: as many as the machine runs at once")
-        ->check(CLI::NonNegativeNumber);
-    command->callback([options] { generate_text(*options); });
+Command generate_command() {
+    const auto o = std::make_shared<GenerateArguments>();
+    return {
+        .name = "generate",
+        .description =
+            "Let a model go on with a text: a quick look, on one rank of the host, "
+            "without a cache",
+        .flags =
+            {{.flags =
+                  {{.names = "--load",
+                    .value = &o->load,
+                    .help = "Folder of steps (the newest), a step, or a model",
+                    .required = true},
+                   {.names = "--prompt",
+                    .value = &o->prompt,
+                    .help = "Text to go on with; -: standard input"},
+                   {.names = "--tokenizer-model",
+                    .value = &o->tokenizer_model,
+                    .help = "SentencePiece model",
+                    .unset = "tokenizer.model beside the weights"},
+                   {.names = "--tokenizer",
+                    .value = &o->tokenizer,
+                    .help = "auto or bytes",
+                    .choices = {"auto", "bytes"},
+                    .excludes = {"--tokenizer-model"}},
+                   {.names = "--no-bos",
+                    .value = &o->no_bos,
+                    .help = "Do not put the tokenizer's <s>, if it has one, before the prompt "
+                            "of a model that is no saved step"},
+                   {.names = "--max-new-tokens",
+                    .value = &o->max_new_tokens,
+                    .help = "Most tokens to add",
+                    .range = at_least(1)},
+                   {.names = "--seq-length",
+                    .value = &o->seq_length,
+                    .help = "Longest context, of which older tokens drop out",
+                    .range = at_least(1),
+                    .unset = "prompt and new tokens, within the positions that the model is "
+                             "made for"},
+                   {.names = "--temperature",
+                    .value = &o->sampling.temperature,
+                    .help = "0: always the likeliest token",
+                    .range = at_least(0)},
+                   {.names = "--top-k",
+                    .value = &o->sampling.top_k,
+                    .help = "Of the k likeliest tokens only; 0: of all",
+                    .range = at_least(0)},
+                   {.names = "--top-p",
+                    .value = &o->sampling.top_p,
+                    .help = "Of the likeliest tokens that together have this probability",
+                    .range = between(0, 1)},
+                   {.names = "--seed", .value = &o->seed, .help = "The same seed says the same"},
+                   {.names = "--threads",
+                    .value = &o->threads,
+                    .help = "0: as many as the machine runs at once",
+                    .range = at_least(0),
+                    .absent = 0}}}},
+        .run = [o](const GivenFlags&) { generate_text(*o); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -75,7 +75,6 @@ FlagGroup launch_flags(Launch& launch) {
                  .help = "With --transport threads",
                  .unit = "RANKS",
                  .unset = "with MPI those of mpirun -np",
-                 .absent = 0,
                  .decides = Decides::nothing},
                 {.names = "--distributed-timeout-seconds",
                  .value = &launch.timeout_seconds,
@@ -93,10 +92,10 @@ FlagGroup launch_flags(Launch& launch) {
             }};
 }
 
-void check_launch(const CLI::App& app, Launch& launch, TrainOptions& options) {
-    if (launch.ranks_are_threads() && launch.ranks < 1) {
-        throw UsageError("--ranks " + std::to_string(launch.ranks) +
-                         ": --transport threads needs --ranks P with P >= 1");
+void check_launch(Launch& launch, TrainOptions& options) {
+    const std::string ranks = "--ranks " + std::to_string(launch.ranks.value_or(0));
+    if (launch.ranks_are_threads() && launch.ranks.value_or(0) < 1) {
+        throw UsageError(ranks + ": --transport threads needs --ranks P with P >= 1");
     }
     const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
     if (launch.ranks_are_threads() && started != nullptr && std::atoi(started) > 1) {
@@ -104,9 +103,8 @@ void check_launch(const CLI::App& app, Launch& launch, TrainOptions& options) {
                          " processes, each would train alone; leave mpirun out, or use "
                          "--transport mpi");
     }
-    if (!launch.ranks_are_threads() && app.count("--ranks") > 0) {
-        throw UsageError("--ranks " + std::to_string(launch.ranks) +
-                         ": with --transport mpi the ranks are those of mpirun -np P");
+    if (!launch.ranks_are_threads() && launch.ranks) {
+        throw UsageError(ranks + ": with --transport mpi the ranks are those of mpirun -np P");
     }
     options.ranks_are_threads = launch.ranks_are_threads();
     options.program_flags = compared_flags({launch_flags(launch)});
@@ -181,7 +179,7 @@ int run_ranks(const char* program, const Launch& launch,
     }
     const WaitOptions wait{.timeout_seconds = launch.timeout_seconds, .interrupted = interrupted};
     const auto make_world = [&] {
-        if (threads) return World::threads(launch.ranks, wait);
+        if (threads) return World::threads(launch.ranks.value_or(0), wait);
         const auto watchdog = watch_over(program, "MPI_Init", launch.timeout_seconds);
         return World::mpi(wait);
     };

@@ -6,7 +6,6 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/world.hpp"
 
-#include <CLI/CLI.hpp>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -17,7 +16,7 @@ namespace vocabpipe::tool {
 /// Where the ranks of a program come from; the comments name its flags.
 struct Launch {
     std::string transport = "mpi";  // --transport
-    int ranks = 0;                  // --ranks, with --transport threads
+    std::optional<int> ranks;       // --ranks, with --transport threads
     double timeout_seconds = 600;   // --distributed-timeout-seconds; Megatron's is 10 minutes
     std::optional<double> sigterm_grace_seconds;  // --sigterm-grace-seconds; none: the launcher's
 
@@ -28,7 +27,7 @@ struct Launch {
 [[nodiscard]] FlagGroup launch_flags(Launch& launch);
 /// Checks these flags and those of the device, and completes `options` with what follows from
 /// them. Throws UsageError.
-void check_launch(const CLI::App& app, Launch& launch, TrainOptions& options);
+void check_launch(Launch& launch, TrainOptions& options);
 
 /// Errors before there is a world are the same on every rank that was started with the same flags;
 /// the first of them prints. The environment is only trusted for who prints.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -7,13 +8,10 @@
 #include <system_error>
 
 #include "src/tool/commands.hpp"
-#include "src/tool/flag_values.hpp"
-#include "src/tool/help_format.hpp"
+#include "src/tool/flag_parser.hpp"
 #include "src/tool/interrupt.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/text.hpp"
-#include "src/tool/usage_text.hpp"
-#include "src/tool/value_names.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
@@ -27,46 +25,14 @@ int report(const std::string& message, ExitCode code) {
 }
 
 int run(int argc, char** argv) {
-    CLI::App app("VocabPipe: pipeline-parallel training with vocabulary parallelism", "vocabpipe");
-    app.set_version_flag("--version", "vocabpipe " VOCABPIPE_VERSION, "Print the version and end");
-    app.option_defaults()->take_last();  // as train_gpt's flags
-    app.require_subcommand(1);
-    CLI::App* data = app.add_subcommand("data", "Make and look at token files");
-    data->require_subcommand(1);
-    add_data_prepare(*data);
-    add_data_inspect(*data);
-    CLI::App* checkpoint = app.add_subcommand("checkpoint", "Look at saved steps and models");
-    checkpoint->require_subcommand(1);
-    add_checkpoint_convert(*checkpoint);
-    add_checkpoint_inspect(*checkpoint);
-    add_checkpoint_verify(*checkpoint);
-    add_compare(app);
-    add_plan(app);
-    add_explain(app);
-    add_simulate(app);
-    add_timeline(app);
-    add_generate(app);
-    add_profile(app, command_line(argc, argv));
-    CLI::App* schedule = app.add_subcommand("schedule", "Show, check and convert schedules");
-    schedule->require_subcommand(1);
-    add_schedule_list(*schedule);
-    add_schedule_show(*schedule);
-    add_schedule_check(*schedule);
-    add_schedule_convert(*schedule);
-    add_completion(app);
-    name_values(app);
-    check_flag_values(app);
-    format_help(app);
-    try {
-        app.parse(argc, argv);
-        return finish_output("vocabpipe", ExitCode::ok);
-    } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-            app.exit(error);  // --help and --version
-            return finish_output("vocabpipe", ExitCode::ok);
-        }
-        return report(usage_text(app, error), ExitCode::usage);
+    const Command program = vocabpipe_command(command_line(argc, argv));
+    const CommandLine line = read_command_line(program, {argv + 1, argv + argc});
+    if (line.answer.empty()) {
+        line.command->run(line.given);
+    } else {
+        std::fputs(line.answer.c_str(), stdout);
     }
+    return finish_output("vocabpipe", ExitCode::ok);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include "src/tool/model_flags.hpp"
 
 #include "src/support/same_file.hpp"
-#include "src/tool/flag_parser.hpp"
+#include "src/tool/architecture_flags.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/text.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
@@ -13,23 +13,12 @@
 
 namespace vocabpipe::tool {
 
-namespace {
-
-/// As argparse does: scripts append what they override.
-CLI::App& last_wins(CLI::App& app) {
-    app.option_defaults()->take_last();
-    return app;
+std::vector<FlagGroup> ModelFlags::flags() {
+    return {architecture_flags(options_.model, given_), step_flags(options_, given_),
+            schedule_flags(options_), device_flags(options_)};
 }
 
-}  // namespace
-
-ModelFlags::ModelFlags(CLI::App& app, TrainOptions& options)
-    : app_(last_wins(app)), options_(options), architecture_(app, options.model, given_) {
-    add_flags(app, {architecture_flags(options.model, given_), step_flags(options, given_),
-                    schedule_flags(options), device_flags(options)});
-}
-
-void ModelFlags::resolve() {
+void ModelFlags::resolve(const GivenFlags& read) {
     ModelConfig& m = options_.model;
     // One command line for a job that is started again and again, as Megatron's.
     if (!options_.load.empty() && !options_.save.empty() &&
@@ -41,11 +30,12 @@ void ModelFlags::resolve() {
         }
         options_.load.clear();
     }
-    architecture_.resolve(options_.load.empty()
-                              ? std::string()
-                              : find_checkpoint(options_.load, /*weights_only=*/true).folder);
+    const std::string loaded = options_.load.empty()
+                                   ? std::string()
+                                   : find_checkpoint(options_.load, /*weights_only=*/true).folder;
+    ArchitectureFlags(read, m, given_).resolve(loaded);
     if (given_.bf16) {
-        if (app_.count("--dtype") > 0 && m.dtype != DType::bf16) {
+        if (read.contains("--dtype") && m.dtype != DType::bf16) {
             throw UsageError("--dtype fp32: --bf16 says bf16; give one of them");
         }
         m.dtype = DType::bf16;
@@ -60,7 +50,7 @@ void ModelFlags::resolve() {
     }
     // A layout says by itself whether the vocabulary layers are whole.
     const bool whole = !options_.layout.empty() && options_.layout.find('V') == std::string::npos;
-    if (whole && app_.count("--vocab-mode") == 0) options_.vocab_mode = VocabMode::none;
+    if (whole && !read.contains("--vocab-mode")) options_.vocab_mode = VocabMode::none;
     if (options_.chunks != 0 && options_.layers_per_chunk != 0) {
         throw UsageError("--num-layers-per-virtual-pipeline-stage " +
                          std::to_string(options_.layers_per_chunk) + ": --chunks " +

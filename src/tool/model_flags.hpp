@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/tool/architecture_flags.hpp"
-#include "src/train/options/train_options.hpp"
+#include "src/tool/command.hpp"
+#include "src/train/options/train_flags.hpp"
 
-#include <CLI/CLI.hpp>
-#include <string>
+#include <vector>
 
 namespace vocabpipe::tool {
 
@@ -13,24 +12,20 @@ namespace vocabpipe::tool {
 /// train_gpt and vocabpipe profile.
 class ModelFlags {
 public:
-    /// Adds them to `app`; values go to `options`. Both must outlive this object, which stays where
-    /// it is.
-    ModelFlags(CLI::App& app, TrainOptions& options);
+    /// Of `options`, which must outlive this object; it stays where it is.
+    explicit ModelFlags(TrainOptions& options) : options_(options) {}
     ModelFlags(const ModelFlags&) = delete;
     ModelFlags& operator=(const ModelFlags&) = delete;
 
-    /// Completes options that depend on others, once the command line was parsed. Throws
-    /// UsageError, or InputFileError for a config.json.
-    void resolve();
+    [[nodiscard]] std::vector<FlagGroup> flags();
 
-    /// What resolve() reads.
-    [[nodiscard]] UnresolvedFlags& unresolved() { return given_; }
+    /// Completes options that depend on others, once the flags were read. Throws UsageError, or
+    /// InputFileError for a config.json.
+    void resolve(const GivenFlags& read);
 
 private:
-    CLI::App& app_;
     TrainOptions& options_;
     UnresolvedFlags given_;
-    ArchitectureFlags architecture_;
 };
 
 }  // namespace vocabpipe::tool

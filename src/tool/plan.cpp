@@ -5,16 +5,19 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "src/support/names_of.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/pass_times_file.hpp"
 #include "src/tool/progress.hpp"
+#include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/plan.hpp"
 
@@ -22,14 +25,12 @@ namespace vocabpipe::tool {
 
 namespace {
 
-struct Arguments {
+struct PlanArguments {
     std::string model, gpu, profile, pass_times, html;
     std::string schedules, modes, chunks;  // comma-separated
     PlanOptions options;
     std::optional<int64_t> vocab_size;
     std::optional<double> memory_gib;
-    std::string evaluation = "auto";
-    std::string recompute = "none";
     int64_t top = 15;
     bool json = false;
 };
@@ -50,6 +51,14 @@ std::vector<std::string> entries(std::string_view flag, const std::string& text)
     return result;
 }
 
+/// Of "a, b, c".
+std::vector<std::string> words_of(const std::string& list) {
+    std::vector<std::string> words;
+    std::istringstream text(list);
+    for (std::string word; std::getline(text >> std::ws, word, ',');) words.push_back(word);
+    return words;
+}
+
 int chunks_from(const std::string& text) {
     int value = 0;
     const char* const end = text.data() + text.size();
@@ -61,10 +70,7 @@ int chunks_from(const std::string& text) {
                      ": not a number, or out of range; give a decimal integer");
 }
 
-void run(Arguments arguments) {
-    if (arguments.top < 1) {
-        throw UsageError("--top " + std::to_string(arguments.top) + ": must be at least 1");
-    }
+void plan_steps(PlanArguments arguments) {
     PlanOptions& options = arguments.options;
     if (!arguments.profile.empty()) {
         use_profile(options, read_profile(arguments.profile));
@@ -76,20 +82,8 @@ void run(Arguments arguments) {
         options.model = load_model(arguments.model);
         options.device = load_device(arguments.gpu);
     }
-    if (arguments.vocab_size) {
-        if (*arguments.vocab_size < 1) {
-            throw UsageError("--vocab-size " + std::to_string(*arguments.vocab_size) +
-                             ": must be at least 1");
-        }
-        options.model.vocab_size = *arguments.vocab_size;
-    }
-    if (arguments.memory_gib) {
-        if (!(*arguments.memory_gib > 0)) {
-            throw UsageError("--memory-gib " + std::to_string(*arguments.memory_gib) +
-                             ": must be more than 0");
-        }
-        options.memory_gib = *arguments.memory_gib;
-    }
+    if (arguments.vocab_size) options.model.vocab_size = *arguments.vocab_size;
+    if (arguments.memory_gib) options.memory_gib = *arguments.memory_gib;
     if (!arguments.pass_times.empty()) {
         options.pass_times = read_planned_pass_times(arguments.pass_times);
     }
@@ -100,8 +94,6 @@ void run(Arguments arguments) {
     for (const std::string& number : entries("--chunks", arguments.chunks)) {
         options.chunks.push_back(chunks_from(number));
     }
-    options.evaluation = evaluation_from(arguments.evaluation);
-    options.recompute = recompute_from(arguments.recompute);
     std::unique_ptr<OutputFile> page;  // an impossible name shows before the work, not after
     if (!arguments.html.empty()) {
         OutputCheck({arguments.model, arguments.gpu, arguments.profile, arguments.pass_times})
@@ -128,53 +120,94 @@ void run(Arguments arguments) {
 
 }  // namespace
 
-void add_plan(CLI::App& app) {
-    CLI::App* command = app.add_subcommand(
-        "plan", "Predict step time, MFU and memory of every schedule and vocabulary mode");
-    auto arguments = std::make_shared<Arguments>();
-    PlanOptions& options = arguments->options;
-    CLI::Option* model =
-        command->add_option("--model", arguments->model,
-                            "built-in name or Hugging Face config.json: " + known_models());
-    command->add_option("--gpus", options.gpus, "ranks of the pipeline")->required();
-    CLI::Option* gpu = command->add_option("--gpu", arguments->gpu,
-                                           "built-in name or hardware file: " + known_devices());
-    CLI::Option* sequence =
-        command->add_option("--seq-length", options.seq_length, "tokens per sequence");
-    CLI::Option* profile = command->add_option(
-        "--profile", arguments->profile,
-        "measured costs of a model on a machine, instead of --model, --gpu, --seq-length and "
-        "--micro-batch-size");
-    command->add_option("--pass-times", arguments->pass_times,
-                        "CSV file rank,op,stage,ns: times of passes, instead of what GPU or "
-                        "profile say of them; candidates with other stages are left out");
-    command->add_option("--vocab-size", arguments->vocab_size, "default: the model's");
-    CLI::Option* microbatch =
-        command
-            ->add_option("--micro-batch-size", options.micro_batch_size, "sequences per microbatch")
-            ->capture_default_str();
-    for (CLI::Option* said : {model, gpu, sequence, microbatch}) profile->excludes(said);
-    command->add_option("--global-batch-size", options.global_batch_size, "sequences per step")
-        ->required();
-    command->add_option("--memory-gib", arguments->memory_gib, "per GPU; default: the device's");
-    command->add_option("--schedules", arguments->schedules, "comma-separated; default: all");
-    command->add_option("--vocab-modes", arguments->modes,
-                        "none,redistributed,interlaced,one_barrier,two_barriers; default: all");
-    command->add_option("--chunks", arguments->chunks,
-                        "stages per rank, comma-separated; default: the family's own, 2 and 4 "
-                        "where any number works");
-    command
-        ->add_option("--recompute-granularity", arguments->recompute,
-                     "none, selective or full: what all candidates recompute before backwards")
-        ->capture_default_str();
-    command->add_option("--evaluation", arguments->evaluation, "auto, simulation or pass_times")
-        ->capture_default_str();
-    command->add_option("--top", arguments->top, "rows to print")->capture_default_str();
-    command->add_option("--threads", options.threads, "0: as many as the machine runs at once")
-        ->capture_default_str();
-    command->add_flag("--json", arguments->json, "everything, to standard output");
-    command->add_option("--html", arguments->html, "write a page that sorts by click");
-    command->callback([arguments] { run(*arguments); });
+Command plan_command() {
+    const auto a = std::make_shared<PlanArguments>();
+    PlanOptions& o = a->options;
+    return {
+        .name = "plan",
+        .description = "Predict step time, MFU and memory of every schedule and vocabulary mode",
+        .flags =
+            {{.flags =
+                  {{.names = "--model",
+                    .value = &a->model,
+                    .help = "built-in name or Hugging Face config.json: " + known_models(),
+                    .choices = words_of(known_models()),
+                    .free = true},
+                   {.names = "--gpus",
+                    .value = &o.gpus,
+                    .help = "ranks of the pipeline",
+                    .required = true},
+                   {.names = "--gpu",
+                    .value = &a->gpu,
+                    .help = "built-in name or hardware file: " + known_devices(),
+                    .choices = words_of(known_devices()),
+                    .free = true},
+                   {.names = "--seq-length",
+                    .value = &o.seq_length,
+                    .help = "tokens per sequence",
+                    .absent = 0},
+                   {.names = "--profile",
+                    .value = &a->profile,
+                    .help = "measured costs of a model on a machine, instead of --model, "
+                            "--gpu, --seq-length and --micro-batch-size",
+                    .excludes = {"--model", "--gpu", "--seq-length", "--micro-batch-size"}},
+                   {.names = "--pass-times",
+                    .value = &a->pass_times,
+                    .help = "CSV file rank,op,stage,ns: times of passes, instead of what GPU "
+                            "or profile say of them; candidates with other stages are left "
+                            "out"},
+                   {.names = "--vocab-size",
+                    .value = &a->vocab_size,
+                    .help = "default: the model's",
+                    .range = at_least(1)},
+                   {.names = "--micro-batch-size",
+                    .value = &o.micro_batch_size,
+                    .help = "sequences per microbatch"},
+                   {.names = "--global-batch-size",
+                    .value = &o.global_batch_size,
+                    .help = "sequences per step",
+                    .required = true},
+                   {.names = "--memory-gib",
+                    .value = &a->memory_gib,
+                    .help = "per GPU; default: the device's",
+                    .range = above(0)},
+                   {.names = "--schedules",
+                    .value = &a->schedules,
+                    .help = "comma-separated; default: all",
+                    .choices = schedule_names(),
+                    .free = true},
+                   {.names = "--vocab-modes",
+                    .value = &a->modes,
+                    .help = "none,redistributed,interlaced,one_barrier,two_barriers; default: "
+                            "all",
+                    .choices = vocab_mode_names(),
+                    .free = true},
+                   {.names = "--chunks",
+                    .value = &a->chunks,
+                    .help = "stages per rank, comma-separated; default: the family's own, 2 "
+                            "and 4 where any number works"},
+                   {.names = "--recompute-granularity",
+                    .value = named(&o.recompute, recompute_from),
+                    .help = "none, selective or full: what all candidates recompute before "
+                            "backwards",
+                    .choices = recompute_names()},
+                   {.names = "--evaluation",
+                    .value = named(&o.evaluation, evaluation_from),
+                    .help = "auto, simulation or pass_times",
+                    .choices = names_of(
+                        {Evaluation::automatic, Evaluation::simulation, Evaluation::pass_times})},
+                   {.names = "--top",
+                    .value = &a->top,
+                    .help = "rows to print",
+                    .range = at_least(1)},
+                   {.names = "--threads",
+                    .value = &o.threads,
+                    .help = "0: as many as the machine runs at once"},
+                   {.names = "--json", .value = &a->json, .help = "everything, to standard output"},
+                   {.names = "--html",
+                    .value = &a->html,
+                    .help = "write a page that sorts by click"}}}},
+        .run = [a](const GivenFlags&) { plan_steps(*a); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -4,7 +4,6 @@
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
-#include "src/tool/flag_parser.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/model_flags.hpp"
 #include "src/tool/run_signals.hpp"
@@ -14,19 +13,34 @@
 
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace vocabpipe::tool {
 
 namespace {
 
-struct Options {
+struct ProfileArguments {
     TrainOptions train;
     Launch launch;
     std::string output;
-    std::optional<ModelFlags> model;
+    ModelFlags model{train};
+
+    /// What train_gpt does not have.
+    [[nodiscard]] FlagGroup own_flags() {
+        return {.title = "Measurement",
+                .flags = {{.names = "--steps",
+                           .value = &train.train_iters,
+                           .help = "Measured, each way",
+                           .unit = "STEPS",
+                           .range = at_least(1)},
+                          {.names = "--output",
+                           .value = &output,
+                           .help = "Profile to write (JSON)",
+                           .unit = "FILE",
+                           .required = true}}};
+    }
 };
 
 void print(const Profile& profile) {
@@ -60,8 +74,12 @@ void print(const Profile& profile) {
     }
 }
 
-void run(Options& options) {
-    options.model->resolve();
+void measure(ProfileArguments& options, const GivenFlags& given) {
+    check_launch(options.launch, options.train);
+    for (std::string& line : compared_flags({options.own_flags()})) {
+        options.train.program_flags.push_back(std::move(line));
+    }
+    options.model.resolve(given);
     options.train.date = utc_now();
     install_run_signals();
     options.train.terminated = ending_signal;
@@ -84,34 +102,19 @@ void run(Options& options) {
 
 }  // namespace
 
-void add_profile(CLI::App& app, std::string command) {
-    CLI::App* profile = app.add_subcommand(
-        "profile",
-        "Measure passes and links of this machine\n"
-        "  mpirun -np 2 vocabpipe profile --output FILE.json --num-layers 8 ...");
-    const auto options = std::make_shared<Options>();
-    options->train.command = std::move(command);
-    options->train.train_iters = 10;  // medians of ten steps: a second of a small model
-    options->model.emplace(*profile, options->train);
-    const FlagGroup own{.title = "Measurement",
-                        .flags = {{.names = "--steps",
-                                   .value = &options->train.train_iters,
-                                   .help = "Measured, each way",
-                                   .unit = "STEPS",
-                                   .range = at_least(1)},
-                                  {.names = "--output",
-                                   .value = &options->output,
-                                   .help = "Profile to write (JSON)",
-                                   .unit = "FILE"}}};
-    add_flags(*profile, {launch_flags(options->launch), own});
-    profile->get_option("--output")->required();
-    profile->callback([options, profile, own] {
-        check_launch(*profile, options->launch, options->train);
-        for (std::string& line : compared_flags({own})) {
-            options->train.program_flags.push_back(std::move(line));
-        }
-        run(*options);
-    });
+Command profile_command(const std::string& command_line) {
+    const auto o = std::make_shared<ProfileArguments>();
+    o->train.command = command_line;
+    o->train.train_iters = 10;  // medians of ten steps: a second of a small model
+    std::vector<FlagGroup> flags = o->model.flags();
+    flags.push_back(launch_flags(o->launch));
+    flags.push_back(o->own_flags());
+    return {.name = "profile",
+            .description =
+                "Measure passes and links of this machine\n"
+                "  mpirun -np 2 vocabpipe profile --output FILE.json --num-layers 8 ...",
+            .flags = std::move(flags),
+            .run = [o](const GivenFlags& given) { measure(*o, given); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -19,7 +19,7 @@ std::atomic<int64_t> interrupted_at_ns = 0;  ///< the same of SIGINT
 std::atomic<bool> announced = false;
 static_assert(std::atomic<int64_t>::is_always_lock_free);  // a handler may touch nothing else
 
-int64_t now_ns() {
+int64_t monotonic_ns() {
     timespec time{};
     clock_gettime(CLOCK_MONOTONIC, &time);
     return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
@@ -30,7 +30,7 @@ void on_stop(int) {
 }
 void on_end(int signal) {
     int64_t never = 0;
-    if (terminated_at_ns.compare_exchange_strong(never, now_ns())) ending = signal;
+    if (terminated_at_ns.compare_exchange_strong(never, monotonic_ns())) ending = signal;
 }
 
 void handle(int signal, void (*handler)(int)) {
@@ -45,8 +45,8 @@ void handle(int signal, void (*handler)(int)) {
 void on_interrupt(int signal) {
     constexpr int64_t kSameNs = 200'000'000;
     int64_t first = 0;
-    if (interrupted_at_ns.compare_exchange_strong(first, now_ns())) return on_end(signal);
-    if (now_ns() - first < kSameNs) return;
+    if (interrupted_at_ns.compare_exchange_strong(first, monotonic_ns())) return on_end(signal);
+    if (monotonic_ns() - first < kSameNs) return;
     handle(signal, SIG_DFL);
     raise(signal);
 }
@@ -66,7 +66,7 @@ void install_run_signals() {
 
 void announce_sigterm() {
     int64_t never = 0;
-    if (!terminated_at_ns.compare_exchange_strong(never, now_ns())) return;
+    if (!terminated_at_ns.compare_exchange_strong(never, monotonic_ns())) return;
     announced = true;
     ending = SIGTERM;
 }
@@ -82,7 +82,7 @@ bool ending_was_announced() {
 }
 double seconds_since_terminated() {
     const int64_t at = terminated_at_ns;
-    return at == 0 ? 0 : static_cast<double>(now_ns() - at) * 1e-9;
+    return at == 0 ? 0 : static_cast<double>(monotonic_ns() - at) * 1e-9;
 }
 
 }  // namespace vocabpipe

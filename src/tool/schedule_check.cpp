@@ -16,9 +16,9 @@ namespace vocabpipe::tool {
 
 namespace {
 
-struct Options {
+struct CheckArguments {
     std::string path;
-    std::string dialect = "new";
+    CsvDialect dialect = CsvDialect::current;
     int ranks = 0;
 };
 
@@ -30,10 +30,9 @@ StepSizes small_sizes(const Schedule& schedule) {
     return sizes;
 }
 
-void check(const Options& options) {
+void check_schedule(const CheckArguments& options) {
     const Schedule file = read_schedule_file(
-        options.path,
-        {.dialect = csv_dialect_from(options.dialect), .ranks = options.ranks});  // validates
+        options.path, {.dialect = options.dialect, .ranks = options.ranks});  // validates
     size_t passes = 0;
     for (const auto& list : file.passes) passes += list.size();
     if (passes > static_cast<size_t>(kMostPassesToLower)) {
@@ -65,17 +64,19 @@ void check(const Options& options) {
 
 }  // namespace
 
-void add_schedule_check(CLI::App& schedule) {
-    CLI::App* command =
-        schedule.add_subcommand("check", "Prove that a schedule file can run, or say why not");
-    auto options = std::make_shared<Options>();
-    command->add_option("FILE", options->path, "A .csv or .json file")->required();
-    command
-        ->add_option("--dialect", options->dialect,
-                     "Letters of a PyTorch CSV: new, old, or auto (by its content)")
-        ->capture_default_str();
-    command->add_option("--pp", options->ranks, "Ranks that the file must have");
-    command->callback([options] { check(*options); });
+Command schedule_check_command() {
+    const auto o = std::make_shared<CheckArguments>();
+    return {
+        .name = "check",
+        .description = "Prove that a schedule file can run, or say why not",
+        .flags = {{.flags = {{.names = "FILE", .value = &o->path, .help = "A .csv or .json file"},
+                             dialect_flag(o->dialect, "Letters of a PyTorch CSV"),
+                             {.names = "--pp",
+                              .value = &o->ranks,
+                              .help = "Ranks that the file must have",
+                              .range = at_least(1),
+                              .absent = 0}}}},
+        .run = [o](const GivenFlags&) { check_schedule(*o); }};
 }
 
 }  // namespace vocabpipe::tool

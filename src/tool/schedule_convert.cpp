@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 
+#include "src/support/names_of.hpp"
 #include "src/support/output_check.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/schedule_files.hpp"
@@ -12,10 +13,10 @@ namespace vocabpipe::tool {
 
 namespace {
 
-struct Options {
+struct ScheduleConvertArguments {
     std::string from, to;
-    std::string dialect = "new";
-    std::string output_dialect = "auto";
+    CsvDialect dialect = CsvDialect::current;
+    CsvDialect output_dialect = CsvDialect::automatic;
 };
 
 /// Whoever's it is: what can be read as a schedule can be replaced by one.
@@ -30,15 +31,13 @@ OutputKind schedule_output() {
             }};
 }
 
-void convert(const Options& options) {
-    const CsvDialect to = csv_dialect_from(options.output_dialect);
+void convert_schedule(const ScheduleConvertArguments& options) {
     const ScheduleFormat format = schedule_format_of(options.to);
-    const Schedule schedule =
-        read_schedule_file(options.from, {.dialect = csv_dialect_from(options.dialect)});
+    const Schedule schedule = read_schedule_file(options.from, {.dialect = options.dialect});
     OutputCheck({options.from}).add("OUT", options.to, schedule_output());
-    write_schedule(options.to, schedule, to);
+    write_schedule(options.to, schedule, options.output_dialect);
     if (format == ScheduleFormat::csv && schedule.output.vocab_size() > 0 &&
-        csv_dialect_of(schedule, to) != CsvDialect::vocabpipe) {
+        csv_dialect_of(schedule, options.output_dialect) != CsvDialect::vocabpipe) {
         std::cerr << "vocabpipe: note: " + options.to +
                          ": the passes of the whole vocabulary layers are left out, because "
                          "PyTorch's first and last stage contain them; --output-dialect vocabpipe "
@@ -48,24 +47,25 @@ void convert(const Options& options) {
 
 }  // namespace
 
-void add_schedule_convert(CLI::App& schedule) {
-    CLI::App* command =
-        schedule.add_subcommand("convert", "Convert a schedule file between CSV and JSON");
-    auto options = std::make_shared<Options>();
-    command->add_option("IN", options->from, "The .csv or .json file to read")->required();
-    command->add_option("OUT", options->to, "The .csv or .json file to write")->required();
-    command
-        ->add_option("--dialect", options->dialect,
-                     "Letters of a PyTorch CSV to read: new, old, or auto (by its content)")
-        ->capture_default_str();
-    command
-        ->add_option(
-            "--output-dialect", options->output_dialect,
-            "Letters of a CSV to write: new, old, lowered (new, with PyTorch's communication "
-            "cells), vocabpipe (keeps E, G, S, T, R), or auto: vocabpipe where vocabulary layers "
-            "are sharded or there is an R, else new")
-        ->capture_default_str();
-    command->callback([options] { convert(*options); });
+Command schedule_convert_command() {
+    const auto o = std::make_shared<ScheduleConvertArguments>();
+    return {.name = "convert",
+            .description = "Convert a schedule file between CSV and JSON",
+            .flags =
+                {{.flags =
+                      {{.names = "IN", .value = &o->from, .help = "The .csv or .json file to read"},
+                       {.names = "OUT", .value = &o->to, .help = "The .csv or .json file to write"},
+                       dialect_flag(o->dialect, "Letters of a PyTorch CSV to read"),
+                       {.names = "--output-dialect",
+                        .value = named(&o->output_dialect, csv_dialect_from),
+                        .help = "Letters of a CSV to write: new, old, lowered (new, with "
+                                "PyTorch's communication cells), vocabpipe (keeps E, G, S, T, "
+                                "R), or auto: vocabpipe where vocabulary layers are sharded "
+                                "or there is an R, else new",
+                        .choices =
+                            names_of({CsvDialect::automatic, CsvDialect::current, CsvDialect::old,
+                                      CsvDialect::vocabpipe, CsvDialect::lowered})}}}},
+            .run = [o](const GivenFlags&) { convert_schedule(*o); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/support/names_of.hpp"
 #include "src/support/nearest_name.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/read_whole_file.hpp"
@@ -71,6 +72,15 @@ Schedule read_schedule_file(const std::string& path, const ReadScheduleOptions& 
         std::cerr << "vocabpipe: note: " + short_line(note) + "\n";
     }
     return std::move(file.schedule);
+}
+
+Flag dialect_flag(CsvDialect& dialect, const std::string& letters) {
+    return {
+        .names = "--dialect",
+        .value = named(&dialect, csv_dialect_from),
+        .help = letters + ": new, old, or auto (by its content)",
+        .choices = names_of({CsvDialect::automatic, CsvDialect::current, CsvDialect::old}),
+    };
 }
 
 Schedule with_vocabulary(const Schedule& schedule) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/support/flag.hpp"
 #include "vocabpipe/schedule_file.hpp"
 
 namespace vocabpipe::tool {
@@ -17,6 +18,9 @@ void check_schedule_name(const std::string& name);
 /// read_schedule(), with its notes on stderr.
 [[nodiscard]] Schedule read_schedule_file(const std::string& path,
                                           const ReadScheduleOptions& options);
+
+/// --dialect, that of a file to read; `letters`: its help begins with them.
+[[nodiscard]] Flag dialect_flag(CsvDialect& dialect, const std::string& letters);
 
 /// A schedule of transformer passes alone, with whole vocabulary layers added as in
 /// VocabMode::none; others as they are.

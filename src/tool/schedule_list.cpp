@@ -23,7 +23,7 @@ const char* placement_name(Placement placement) {
     return "";
 }
 
-void list() {
+void list_schedules() {
     TextTable table;
     table.row({"name", "placement", "chunks", "summary"}, {true, true, true, true});
     for (const Generator& family : generators()) {
@@ -36,8 +36,10 @@ void list() {
 
 }  // namespace
 
-void add_schedule_list(CLI::App& schedule) {
-    schedule.add_subcommand("list", "Show the schedules that have a name")->callback(list);
+Command schedule_list_command() {
+    return {.name = "list",
+            .description = "Show the schedules that have a name",
+            .run = [](const GivenFlags&) { list_schedules(); }};
 }
 
 }  // namespace vocabpipe::tool

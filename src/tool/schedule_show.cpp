@@ -23,7 +23,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-struct Options {
+struct ShowArguments {
     std::string name;
     // A column of the grid is then a part of F, whatever the figures.
     ScheduleFlags flags{.costs = "1,2"};
@@ -92,7 +92,7 @@ void print_ranks(const Schedule& schedule, const PassTimes& times, int ticks_per
     std::printf("%s%s\n", table.text().c_str(), wrap_text(last, 2).c_str());
 }
 
-void print_grid(const Options& options, const ScheduledStep& step) {
+void print_grid(const ShowArguments& options, const ScheduledStep& step) {
     const Schedule& schedule = step.schedule;
     const PassTimes times = time_passes(schedule, PassCosts::of(step.costs, step.sizes, schedule));
     std::printf("%s\n%s\n\n", wrap_text(one_line(step.title)).c_str(),
@@ -109,7 +109,7 @@ void print_grid(const Options& options, const ScheduledStep& step) {
     print_ranks(schedule, times, step.ticks_per_unit);
 }
 
-void show(const Options& options) {
+void show_schedule(const ShowArguments& options) {
     ScheduleFlags flags = options.flags;
     const std::string name = take_own_flags(options.name, flags);
     if (flags.cores > 0) {
@@ -129,21 +129,23 @@ void show(const Options& options) {
 
 }  // namespace
 
-void add_schedule_show(CLI::App& schedule) {
-    CLI::App* command = schedule.add_subcommand(
-        "show", "Show a schedule in the terminal, or print it as CSV or JSON");
-    auto o = std::make_shared<Options>();
-    command
-        ->add_option("SCHEDULE", o->name,
-                     "A name that `schedule list` shows, or a .csv or .json file")
-        ->required();
-    add_schedule_flags(*command, o->flags);
-    command->add_option("--format", o->format, "grid, csv or json")
-        ->check(CLI::IsMember({"grid", "csv", "json"}))
-        ->capture_default_str();
-    command->add_option("--width", o->width, "Characters per line of the grid (default: terminal)")
-        ->check(CLI::Range(40, 1000000));
-    command->callback([o] { show(*o); });
+Command schedule_show_command() {
+    const auto o = std::make_shared<ShowArguments>();
+    return {.name = "show",
+            .description = "Show a schedule in the terminal, or print it as CSV or JSON",
+            .flags = {{.flags = {schedule_argument(
+                           o->name, "A name that `schedule list` shows, or a .csv or .json file")}},
+                      schedule_source_flags(o->flags),
+                      {.flags = {{.names = "--format",
+                                  .value = &o->format,
+                                  .help = "grid, csv or json",
+                                  .choices = {"grid", "csv", "json"}},
+                                 {.names = "--width",
+                                  .value = &o->width,
+                                  .help = "Characters per line of the grid",
+                                  .range = between(40, 1000000),
+                                  .unset = "terminal"}}}},
+            .run = [o](const GivenFlags&) { show_schedule(*o); }};
 }
 
 }  // namespace vocabpipe::tool

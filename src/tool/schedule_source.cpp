@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/schedule_source.hpp"
 
+#include "src/support/names_of.hpp"
 #include "src/support/text_layout.hpp"
+#include "src/tool/flag_parser.hpp"
 #include "src/tool/pass_times_file.hpp"
 #include "src/tool/progress.hpp"
 #include "src/tool/schedule_files.hpp"
 #include "src/tool/step_costs.hpp"
-#include "src/tool/usage_text.hpp"
+#include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/pass_costs.hpp"
@@ -129,9 +131,7 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
     if (!flags.pass_times.empty()) {
         set_pass_times(step, flags.pass_times, profile.has_value());
     }
-    if (!flags.communication_order.empty()) {
-        step.costs.communication = communication_order_from(flags.communication_order);
-    }
+    if (flags.communication_order) step.costs.communication = *flags.communication_order;
     step.memory_of = memory_of(step, flags, layers, profile);
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
                     .persistent = step.persistent,
@@ -149,14 +149,13 @@ Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
         if (value == 0) continue;
         throw UsageError(std::string(flag) + ": is for schedules by name; " + path + " is a file");
     }
-    Schedule schedule =
-        read_schedule_file(path, {.dialect = csv_dialect_from(flags.dialect), .ranks = flags.pp});
+    Schedule schedule = read_schedule_file(path, {.dialect = flags.dialect, .ranks = flags.pp});
     if (flags.microbatches != 0 && flags.microbatches != schedule.microbatches) {
         throw UsageError("--microbatches " + std::to_string(flags.microbatches) + ": " + path +
                          " has " + std::to_string(schedule.microbatches));
     }
-    if (!flags.vocab_mode.empty() && schedule.output.vocab_size() > 0) {
-        throw UsageError("--vocab-mode " + flags.vocab_mode + ": " + path +
+    if (flags.vocab_mode && schedule.output.vocab_size() > 0) {
+        throw UsageError("--vocab-mode " + std::string(to_string(*flags.vocab_mode)) + ": " + path +
                          " has vocabulary passes of its own");
     }
     return schedule;
@@ -164,103 +163,129 @@ Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
 
 }  // namespace
 
-void add_schedule_flags(CLI::App& command, ScheduleFlags& flags) {
-    const CLI::Range count(int64_t{1}, int64_t{1} << 30);
-    command.add_option("--pp", flags.pp, "Ranks of the pipeline")
-        ->check(CLI::Range(1, 65535));  // stage numbers have 16 bits
-    command.add_option("--microbatches", flags.microbatches, "Microbatches per step")->check(count);
-    command.add_option("--chunks", flags.chunks, "Stages per rank (default: the schedule's own)")
-        ->check(count);
-    command.add_option(
-        "--vocab-mode", flags.vocab_mode,
-        "none, redistributed, interlaced, one_barrier or two_barriers (default: none; "
-        "a file's own passes)");
-    command
-        .add_option("--vocab-size", flags.vocab_size,
-                    "Vocabulary rows (default: the profile's, else 32000 per rank)")
-        ->check(count);
-    command.add_option("--recompute-granularity", flags.recompute,
-                       "none, selective or full: what R makes again before every backward "
-                       "(default: none; full for a file that has R of its own)");
-    command
-        .add_option(
-            "--costs", flags.costs,
-            "Cost of F,B or F,B,V in any unit (of a rank's layers; V: S and T of an even share of "
-            "the vocabulary), or a profile file")
-        ->capture_default_str();
-    command.add_option("--pass-times", flags.pass_times,
-                       "CSV file rank,op,stage,ns: times of passes, instead of the figures of "
-                       "--costs, or of some passes instead of a profile's");
-    command
-        .add_option("--latency", flags.latency,
-                    "Cost of a message, in the unit of --costs F,B; ns with --pass-times "
-                    "(default 0)")
-        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-    command
-        .add_option("--memory-limit", flags.memory_limit,
-                    "Activations alive on a rank, in chunks, of schedules that trade memory")
-        ->check(count);
-    command.add_option("--group-size", flags.group_size, "Microbatches per group when interleaved")
-        ->check(count);
-    command
-        .add_option("--warm-up-depth", flags.warm_up_depth,
-                    "How eagerly 1F1B runs forwards ahead (default: the schedule's own)")
-        ->check(count);
-    command
-        .add_option("--search-moves", flags.search_moves,
-                    "Moves of a local search for a shorter step, after the schedule's own rule")
-        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-    command
-        .add_option("--dialect", flags.dialect,
-                    "Letters of a PyTorch CSV: new, old, or auto (by its content)")
-        ->capture_default_str();
-    command
-        .add_option("--num-layers", flags.num_layers,
-                    "Transformer layers (default: the profile's, else one per rank)")
-        ->check(count);
-    command
-        .add_option("--hidden-size", flags.hidden_size,
-                    "For memory, with --costs F,B: hidden size of a bf16 transformer")
-        ->check(count)
-        ->capture_default_str();
-    command
-        .add_option("--seq-length", flags.seq_length,
-                    "For memory, with --costs F,B: tokens per sequence")
-        ->check(count)
-        ->capture_default_str();
-    command
-        .add_option("--micro-batch-size", flags.micro_batch_size,
-                    "For memory, with --costs F,B: sequences per microbatch")
-        ->check(count)
-        ->capture_default_str();
-    command
-        .add_option(
-            "--cores", flags.cores,
-            "Cores that all ranks share (default: the profile's, else one or more for each)")
-        ->check(CLI::Range(1, 65535));
-    command.add_flag("--no-optimizer-barrier", flags.no_optimizer_barrier,
-                     "The optimizer step does not wait for other ranks (post-validation)");
-    command.add_option("--communication-order", flags.communication_order,
-                       "What a communication waits for: the start of the one before it in its lane "
-                       "(lanes: hosts), its end (streams: copies of GPUs), also the start of the "
-                       "one before it in any lane (launches: NCCL), or the end of that (serial) "
-                       "(default: the profile's, else lanes)");
+Flag schedule_argument(std::string& name, const std::string& help) {
+    return {.names = "SCHEDULE",
+            .value = &name,
+            .help = help,
+            .choices = schedule_names(),
+            .free = true};
 }
 
-void add_lowering_flags(CLI::App& command, ScheduleFlags& flags) {
-    command
-        .add_option("--receive-ahead", flags.receive_ahead,
-                    "Passes before its use that a receive is posted, or auto: as early as it pays "
-                    "and memory allows")
-        ->capture_default_str();
+FlagGroup schedule_source_flags(ScheduleFlags& flags) {
+    const FlagRange count = between(1, 0x1p30);
+    return {
+        .flags = {
+            {.names = "--pp",
+             .value = &flags.pp,
+             .help = "Ranks of the pipeline",
+             .range = between(1, 65535),  // stage numbers have 16 bits
+             .absent = 0},
+            {.names = "--microbatches",
+             .value = &flags.microbatches,
+             .help = "Microbatches per step",
+             .range = count,
+             .absent = 0},
+            {.names = "--chunks",
+             .value = &flags.chunks,
+             .help = "Stages per rank",
+             .range = count,
+             .unset = "the schedule's own"},
+            {.names = "--vocab-mode",
+             .value = named(&flags.vocab_mode, vocab_mode_from),
+             .help = "none, redistributed, interlaced, one_barrier or two_barriers",
+             .choices = vocab_mode_names(),
+             .unset = "none; a file's own passes"},
+            {.names = "--vocab-size",
+             .value = &flags.vocab_size,
+             .help = "Vocabulary rows",
+             .range = count,
+             .unset = "the profile's, else 32000 per rank"},
+            {.names = "--recompute-granularity",
+             .value = named(&flags.recompute, recompute_from),
+             .help = "none, selective or full: what R makes again before every backward",
+             .choices = recompute_names(),
+             .unset = "none; full for a file that has R of its own"},
+            {.names = "--costs",
+             .value = &flags.costs,
+             .help = "Cost of F,B or F,B,V in any unit (of a rank's layers; V: S and T of an even "
+                     "share of the vocabulary), or a profile file"},
+            {.names = "--pass-times",
+             .value = &flags.pass_times,
+             .help = "CSV file rank,op,stage,ns: times of passes, instead of the figures of "
+                     "--costs, or of some passes instead of a profile's"},
+            {.names = "--latency",
+             .value = &flags.latency,
+             .help = "Cost of a message, in the unit of --costs F,B; ns with --pass-times "
+                     "(default 0)",
+             .range = between(0, 0x1p40),
+             .absent = 0},
+            {.names = "--memory-limit",
+             .value = &flags.memory_limit,
+             .help = "Activations alive on a rank, in chunks, of schedules that trade memory",
+             .range = count,
+             .absent = 0},
+            {.names = "--group-size",
+             .value = &flags.group_size,
+             .help = "Microbatches per group when interleaved",
+             .range = count,
+             .absent = 0},
+            {.names = "--warm-up-depth",
+             .value = &flags.warm_up_depth,
+             .help = "How eagerly 1F1B runs forwards ahead",
+             .range = count,
+             .unset = "the schedule's own"},
+            {.names = "--search-moves",
+             .value = &flags.search_moves,
+             .help = "Moves of a local search for a shorter step, after the schedule's own rule",
+             .range = between(0, 0x1p40),
+             .absent = 0},
+            dialect_flag(flags.dialect, "Letters of a PyTorch CSV"),
+            {.names = "--num-layers",
+             .value = &flags.num_layers,
+             .help = "Transformer layers",
+             .range = count,
+             .unset = "the profile's, else one per rank"},
+            {.names = "--hidden-size",
+             .value = &flags.hidden_size,
+             .help = "For memory, with --costs F,B: hidden size of a bf16 transformer",
+             .range = count},
+            {.names = "--seq-length",
+             .value = &flags.seq_length,
+             .help = "For memory, with --costs F,B: tokens per sequence",
+             .range = count},
+            {.names = "--micro-batch-size",
+             .value = &flags.micro_batch_size,
+             .help = "For memory, with --costs F,B: sequences per microbatch",
+             .range = count},
+            {.names = "--cores",
+             .value = &flags.cores,
+             .help = "Cores that all ranks share",
+             .range = between(1, 65535),
+             .unset = "the profile's, else one or more for each"},
+            {.names = "--no-optimizer-barrier",
+             .value = &flags.no_optimizer_barrier,
+             .help = "The optimizer step does not wait for other ranks (post-validation)"},
+            {.names = "--communication-order",
+             .value = named(&flags.communication_order, communication_order_from),
+             .help = "What a communication waits for: the start of the one before it in its lane "
+                     "(lanes: hosts), its end (streams: copies of GPUs), also the start of the one "
+                     "before it in any lane (launches: NCCL), or the end of that (serial)",
+             .choices = names_of({CommunicationOrder::lanes, CommunicationOrder::streams,
+                                  CommunicationOrder::launches, CommunicationOrder::serial}),
+             .unset = "the profile's, else lanes"},
+        }};
+}
+
+FlagGroup lowering_flags(ScheduleFlags& flags) {
+    return {.flags = {{.names = "--receive-ahead",
+                       .value = &flags.receive_ahead,
+                       .help = "Passes before its use that a receive is posted, or auto: as early "
+                               "as it pays and memory allows"}}};
 }
 
 std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
     if (std::error_code ignored; std::filesystem::exists(text, ignored)) return text;
     const size_t end = std::min(text.find(','), text.size());
-    CLI::App own;
-    add_schedule_flags(own, flags);
-    add_lowering_flags(own, flags);
     std::vector<std::string> arguments;
     for (size_t at = end; at < text.size();) {
         const size_t next = std::min(text.find(',', at + 1), text.size());
@@ -274,10 +299,9 @@ std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
         at = next;
     }
     try {
-        std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
-        own.parse(arguments);
-    } catch (const CLI::ParseError& error) {
-        throw UsageError(text + ": " + what_is_wrong(own, error) +
+        read_flags({schedule_source_flags(flags), lowering_flags(flags)}, arguments);
+    } catch (const UsageError& error) {
+        throw UsageError(text + ": " + error.what() +
                          "; give NAME,flag=value,... such as 1f1b,vocab-mode=one_barrier");
     }
     return text.substr(0, end);
@@ -298,8 +322,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
     ScheduleOptions options;
     options.ranks = flags.pp;
     options.microbatches = needed("--microbatches", flags.microbatches, 0);
-    options.vocab_mode =
-        flags.vocab_mode.empty() ? VocabMode::none : vocab_mode_from(flags.vocab_mode);
+    options.vocab_mode = flags.vocab_mode.value_or(VocabMode::none);
     options.vocab_size = flags.vocab_size > 0 ? flags.vocab_size
                          : profile            ? profile->model.vocab
                                               : int64_t{32000} * flags.pp;
@@ -309,9 +332,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
     options.warm_up_depth = flags.warm_up_depth;
     const bool complete_file = is_file && from_file.output.vocab_size() > 0;
     const bool own_recomputation = is_file && has_recomputation(from_file);
-    std::optional<Recompute> asked_recompute;
-    if (!flags.recompute.empty()) asked_recompute = recompute_from(flags.recompute);
-    const Recompute recompute = granularity(asked_recompute, own_recomputation, name);
+    const Recompute recompute = granularity(flags.recompute, own_recomputation, name);
     ScheduledStep step;
     step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
                  ", " + counted(options.ranks, "rank") + ", " +

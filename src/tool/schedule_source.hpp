@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/support/flag.hpp"
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/profile.hpp"
+#include "vocabpipe/recompute.hpp"
+#include "vocabpipe/schedule_file.hpp"
 #include "vocabpipe/simulate.hpp"
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +21,14 @@ struct ScheduleFlags {
     int pp = 0;
     int microbatches = 0;
     int chunks = 0;
-    std::string vocab_mode;  // empty: none, or what a file has
+    std::optional<VocabMode> vocab_mode;  // none: VocabMode::none, or what a file has
     int64_t vocab_size = 0;
-    std::string recompute;  // empty: none, or full for a file with R
+    std::optional<Recompute> recompute;  // none: Recompute::none, or full for a file with R
     int memory_limit = 0;
     int group_size = 0;
     int warm_up_depth = 0;
     int64_t search_moves = 0;
-    std::string dialect = "new";  // of a PyTorch CSV; its present letters
+    CsvDialect dialect = CsvDialect::current;  // of a PyTorch CSV
     // B = 2 F, and an even share of the output layer a third of F: round numbers, all alike.
     std::string costs = "12,24,4";
     std::string pass_times;       // a file; empty: none
@@ -37,14 +40,17 @@ struct ScheduleFlags {
     int64_t hidden_size = 4096;  // that of a 7B model
     bool no_optimizer_barrier = false;
     int cores = 0;
-    std::string communication_order;  // empty: the profile's, or lanes
+    std::optional<CommunicationOrder> communication_order;  // none: the profile's, or lanes
     std::string receive_ahead = "auto";
 };
 
-/// Adds the flags to a command.
-void add_schedule_flags(CLI::App& command, ScheduleFlags& flags);
+/// The positional argument that names a schedule.
+[[nodiscard]] Flag schedule_argument(
+    std::string& name, const std::string& help = "Name of a schedule, or a .csv or .json file");
+/// The rows of these flags.
+[[nodiscard]] FlagGroup schedule_source_flags(ScheduleFlags& flags);
 /// And those of commands that run programs, not lists alone.
-void add_lowering_flags(CLI::App& command, ScheduleFlags& flags);
+[[nodiscard]] FlagGroup lowering_flags(ScheduleFlags& flags);
 
 /// `text` is NAME, FILE, or NAME,flag=value,... with flags of its own, such as
 /// "1f1b,vocab-mode=one_barrier". Throws UsageError.

@@ -19,7 +19,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-struct Options {
+struct SimulateArguments {
     std::string schedule;
     ScheduleFlags flags;
     bool json = false;
@@ -144,7 +144,7 @@ void print_json(const SimulatedStep& run) {
     std::printf("%s\n", json.dump(2).c_str());
 }
 
-void run(const Options& options) {
+void simulate_schedule(const SimulateArguments& options) {
     ScheduleFlags flags = options.flags;
     const std::string name = take_own_flags(options.schedule, flags);
     OutputCheck check({name, flags.costs, flags.pass_times});
@@ -170,19 +170,23 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app) {
-    auto options = std::make_shared<Options>();
-    CLI::App* command =
-        app.add_subcommand("simulate", "Time, bubble and memory of a schedule, without running it");
-    command
-        ->add_option("SCHEDULE", options->schedule, "Name of a schedule, or a .csv or .json file")
-        ->required();
-    add_schedule_flags(*command, options->flags);
-    add_lowering_flags(*command, options->flags);
-    command->add_flag("--json", options->json, "Print JSON instead of a table");
-    command->add_option("--trace", options->trace, "Also write a Chrome trace to this file");
-    command->add_option("--html", options->html, "Also write a timeline page to this file");
-    command->callback([options] { run(*options); });
+Command simulate_command() {
+    const auto o = std::make_shared<SimulateArguments>();
+    return {.name = "simulate",
+            .description = "Time, bubble and memory of a schedule, without running it",
+            .flags = {{.flags = {schedule_argument(o->schedule)}},
+                      schedule_source_flags(o->flags),
+                      lowering_flags(o->flags),
+                      {.flags = {{.names = "--json",
+                                  .value = &o->json,
+                                  .help = "Print JSON instead of a table"},
+                                 {.names = "--trace",
+                                  .value = &o->trace,
+                                  .help = "Also write a Chrome trace to this file"},
+                                 {.names = "--html",
+                                  .value = &o->html,
+                                  .help = "Also write a timeline page to this file"}}}},
+            .run = [o](const GivenFlags&) { simulate_schedule(*o); }};
 }
 
 }  // namespace vocabpipe::tool

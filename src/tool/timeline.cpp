@@ -16,6 +16,7 @@
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/text.hpp"
+#include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/html_timeline.hpp"
 #include "vocabpipe/svg_timeline.hpp"
@@ -24,7 +25,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-struct Options {
+struct TimelineArguments {
     std::vector<std::string> runs;
     ScheduleFlags flags;
     std::string html, svg, trace, title;
@@ -53,7 +54,7 @@ bool is_trace(const std::string& run) {
     return head.find("\"traceEvents\"") != std::string::npos;
 }
 
-void run(const Options& options) {
+void draw_timeline(const TimelineArguments& options) {
     if (options.html.empty() && options.svg.empty() && options.trace.empty()) {
         throw UsageError(
             "timeline: what to write is missing; give --html FILE, --svg FILE or --trace FILE");
@@ -103,22 +104,32 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_timeline(CLI::App& app) {
-    auto options = std::make_shared<Options>();
-    CLI::App* command = app.add_subcommand(
-        "timeline", "Draw runs above each other: schedules to simulate, traces of measured runs");
-    command
-        ->add_option("RUN", options->runs,
-                     "Name of a schedule or its .csv or .json file; NAME,flag=value,... with flags "
-                     "of its own; or a trace of train_gpt --trace-dir")
-        ->required();
-    add_schedule_flags(*command, options->flags);
-    add_lowering_flags(*command, options->flags);
-    command->add_option("--html", options->html, "File for one self-contained page");
-    command->add_option("--svg", options->svg, "File for a picture of the passes, for documents");
-    command->add_option("--trace", options->trace, "File for the Chrome trace of one schedule");
-    command->add_option("--title", options->title, "Title of the page");
-    command->callback([options] { run(*options); });
+Command timeline_command() {
+    const auto o = std::make_shared<TimelineArguments>();
+    return {
+        .name = "timeline",
+        .description = "Draw runs above each other: schedules to simulate, traces of measured runs",
+        .flags =
+            {{.flags = {{.names = "RUN",
+                         .value = &o->runs,
+                         .help = "Name of a schedule or its .csv or .json file; "
+                                 "NAME,flag=value,... with flags of its own; or a trace of "
+                                 "train_gpt --trace-dir",
+                         .choices = schedule_names(),
+                         .free = true}}},
+             schedule_source_flags(o->flags),
+             lowering_flags(o->flags),
+             {.flags = {{.names = "--html",
+                         .value = &o->html,
+                         .help = "File for one self-contained page"},
+                        {.names = "--svg",
+                         .value = &o->svg,
+                         .help = "File for a picture of the passes, for documents"},
+                        {.names = "--trace",
+                         .value = &o->trace,
+                         .help = "File for the Chrome trace of one schedule"},
+                        {.names = "--title", .value = &o->title, .help = "Title of the page"}}}},
+        .run = [o](const GivenFlags&) { draw_timeline(*o); }};
 }
 
 }  // namespace vocabpipe::tool

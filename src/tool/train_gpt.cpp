@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // train_gpt: trains a GPT under mpirun (or on threads of one process); flags as Megatron names
 // them.
+#include "src/tool/flag_parser.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/tool/terminal.hpp"
 #include "src/tool/text.hpp"
 #include "src/tool/train_program.hpp"
-#include "src/tool/usage_text.hpp"
 #include "src/train/run/trainer.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -34,24 +33,16 @@ int main(int argc, char** argv) {
         return tool::report_before_launch(kProgram, with_source(what), code);
     };
     try {
-        program.app().parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) {  // --help, --version
-            program.app().exit(error);
+        const tool::Command command = program.command();
+        const auto line = tool::read_command_line(command, {argv + 1, argv + argc});
+        if (!line.answer.empty() || program.config().print()) {
+            const bool prints = !line.answer.empty() || tool::first_of_launch();
+            const std::string text =
+                line.answer.empty() ? program.config().text(line.given) : line.answer;
+            if (prints) std::fputs(text.c_str(), stdout);
             return tool::finish_output(kProgram, ExitCode::ok);
         }
-        return refuse(tool::usage_text(program.app(), error), ExitCode::usage);
-    } catch (const Error& error) {
-        return refuse(error.what(), error.exit_code());
-    }
-    if (program.config().print()) {
-        if (tool::first_of_launch()) {
-            std::fputs(program.app().config_to_str().c_str(), stdout);
-        }
-        return tool::finish_output(kProgram, ExitCode::ok);
-    }
-    try {
-        program.resolve();
+        program.resolve(line.given);
         install_run_signals();
         options.stop_requested = stop_requested;
         options.terminated = ending_signal;

@@ -7,9 +7,6 @@
 #include "src/tool/model_flags.hpp"
 #include "src/train/options/train_options.hpp"
 
-#include <CLI/CLI.hpp>
-#include <memory>
-#include <string>
 #include <vector>
 
 namespace vocabpipe::tool {
@@ -18,15 +15,16 @@ namespace vocabpipe::tool {
 /// what ConfigFile adds.
 class TrainProgram {
 public:
-    TrainProgram();
+    TrainProgram() : model_(options_), config_(flags()) {}
     TrainProgram(const TrainProgram&) = delete;
     TrainProgram& operator=(const TrainProgram&) = delete;
 
-    /// Completes the options when the command line was parsed. Throws UsageError, InputFileError.
-    void resolve();
+    /// What it reads; this object must outlive it.
+    [[nodiscard]] Command command();
+    /// Completes the options when the command line was read. Throws UsageError, InputFileError.
+    void resolve(const GivenFlags& given);
 
-    [[nodiscard]] CLI::App& app() { return app_; }
-    [[nodiscard]] const ConfigFile& config() const { return *config_; }
+    [[nodiscard]] const ConfigFile& config() const { return config_; }
     [[nodiscard]] TrainOptions& options() { return options_; }
     [[nodiscard]] const Launch& launch() const { return launch_; }
     /// The table, with the values that the flags have now.
@@ -35,9 +33,8 @@ public:
 private:
     TrainOptions options_;
     Launch launch_;
-    CLI::App app_;
     ModelFlags model_;
-    std::shared_ptr<ConfigFile> config_;
+    ConfigFile config_;
 };
 
 }  // namespace vocabpipe::tool

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/tool/flag_parser.hpp"
 #include "src/tool/toml_reader.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/temp_folder.hpp"
@@ -22,21 +23,24 @@ using testing::write_file;
 /// A program with one flag of each kind.
 class Config : public ::testing::Test {
 protected:
-    Config() {
-        app_.option_defaults()->take_last();
-        app_.add_option("--lr", lr_)->capture_default_str();
-        app_.add_option("--micro-batch-size,-b", batch_);
-        app_.add_option("--layout,--pipeline-layout", layout_);
-        app_.add_flag("--bf16", bf16_);
-        app_.add_option("--data-path", data_)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-        app_.set_version_flag("--version", "1");
-        config_ = ConfigFile::add_to(app_);
-    }
     void parse(const std::string& file, std::vector<std::string> arguments = {}) {
         write_file(path_, file);
         arguments.insert(arguments.end(), {"--config", path_});
-        std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
-        app_.parse(arguments);
+        read(arguments);
+    }
+    void read(const std::vector<std::string>& arguments) {
+        const Command program{.name = "program",
+                              .flags = {rows(), config_.own_flags()},
+                              .version = "1",
+                              .config = &config_};
+        given_ = read_command_line(program, arguments).given;
+    }
+    FlagGroup rows() {
+        return {.flags = {{.names = "--lr", .value = &lr_},
+                          {.names = "--micro-batch-size,-b", .value = &batch_},
+                          {.names = "--layout,--pipeline-layout", .value = &layout_},
+                          {.names = "--bf16", .value = &bf16_},
+                          {.names = "--data-path", .value = &data_}}};
     }
     /// The message without what names the file.
     std::string refusal(const std::string& file) {
@@ -52,13 +56,13 @@ protected:
 
     TempFolder folder_;
     std::string path_ = folder_ / "run.toml";
-    CLI::App app_;
     double lr_ = 1;
     int batch_ = 1;
     std::string layout_;
     bool bf16_ = false;
     std::vector<std::string> data_;
-    std::shared_ptr<ConfigFile> config_;
+    ConfigFile config_{{rows()}};
+    GivenFlags given_;
 };
 
 TEST_F(Config, SetsFlagsByTheirNames) {
@@ -84,9 +88,9 @@ TEST_F(Config, LosesToTheCommandLine) {
     EXPECT_FALSE(bf16_);
     EXPECT_THAT(data_, ElementsAre("c"));
     EXPECT_EQ(batch_, 2);
-    EXPECT_EQ(config_->source_of("--lr: wrong"), "") << "not the file's";
-    EXPECT_EQ(config_->source_of("--micro-batch-size: wrong"), " (" + path_ + ":4)");
-    EXPECT_EQ(config_->source_of("--micro-batch-size-of-another: wrong"), "");
+    EXPECT_EQ(config_.source_of("--lr: wrong"), "") << "not the file's";
+    EXPECT_EQ(config_.source_of("--micro-batch-size: wrong"), " (" + path_ + ":4)");
+    EXPECT_EQ(config_.source_of("--micro-batch-size-of-another: wrong"), "");
 }
 
 TEST_F(Config, ThatSaysNothingIsFine) {
@@ -127,8 +131,7 @@ TEST_F(Config, IsRefusedWithLineAndRemedyWhereItIsWrong) {
 
 TEST_F(Config, ThatIsNoFileIsAnError) {
     const auto refused = [&](const std::string& path) {
-        std::vector<std::string> arguments{path, "--config"};
-        return testing::message_of<UsageError>([&] { app_.parse(arguments); });
+        return testing::message_of<UsageError>([&] { read({"--config", path}); });
     };
     EXPECT_EQ(refused(folder_ / "none.toml"),
               "--config " + (folder_ / "none.toml") +
@@ -146,7 +149,7 @@ TEST_F(Config, MayBeginWithAByteOrderMark) {
 TEST_F(Config, PrintedReadsBackTheSame) {
     parse("lr = 3e-4\nlayout = 'a \"b\" \\c'\n",
           {"--data-path", "x", "y", "--bf16", "--micro-batch-size", "4"});
-    const std::string printed = app_.config_to_str();
+    const std::string printed = config_.text(given_);
     EXPECT_EQ(printed,
               "lr = 3e-4\nmicro-batch-size = 4\nlayout = \"a \\\"b\\\" \\\\c\"\n"
               "bf16 = true\ndata-path = [\"x\", \"y\"]\n");
@@ -155,7 +158,6 @@ TEST_F(Config, PrintedReadsBackTheSame) {
     layout_.clear();
     data_.clear();
     bf16_ = false;
-    app_.clear();
     parse(printed);
     EXPECT_EQ(lr_, 3e-4);
     EXPECT_EQ(batch_, 4);

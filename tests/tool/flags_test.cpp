@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -48,7 +50,7 @@ Words another_value(const Flag& flag) {
     return {};
 }
 
-TEST(Flags, OfTrainGptAreAllRowsOfTheTable) {
+TEST(Flags, OfTrainGptHaveOneRowEach) {
     TrainProgram program;
     std::set<std::string> rows;
     for (const FlagGroup& group : program.flags()) {
@@ -57,13 +59,6 @@ TEST(Flags, OfTrainGptAreAllRowsOfTheTable) {
             EXPECT_TRUE(rows.insert(flag.name()).second) << flag.name() << " has two rows";
         }
     }
-    const std::set<std::string> without{"--help", "--version", "--config", "--print-config"};
-    std::set<std::string> read;
-    for (const CLI::Option* option : program.app().get_options()) {
-        const std::string name = "--" + option->get_lnames().front();
-        if (!without.contains(name)) read.insert(name);
-    }
-    EXPECT_EQ(read, rows);
 }
 
 TEST(Flags, HaveTextUnitAndChoicesThatTheyTake) {
@@ -126,8 +121,10 @@ TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
 TEST(Flags, ThatSayTogetherWhatAModelIsAreComparedByThat) {
     const auto lines = [](const std::string& arguments) {
         TrainProgram program;
-        program.app().parse("--transport threads --ranks 1 " + arguments);
-        program.resolve();
+        std::istringstream text("--transport threads --ranks 1 " + arguments);
+        const Words words{std::istream_iterator<std::string>(text), {}};
+        const Command command = program.command();
+        program.resolve(read_command_line(command, words).given);
         return compared_flags(program.flags());
     };
     const std::vector<std::string> plain = lines("");
@@ -190,6 +187,82 @@ TEST(FlagValues, AreSizesWithAUnit) {
     for (const char* text : {"", "MB", "5XB", "1.5GB", "-1", "17EiB", "5 GBs"}) {
         EXPECT_EQ(bytes_from(text), std::nullopt) << text;
     }
+}
+
+/// A program with one command, which has a row of each kind.
+class CommandLines : public ::testing::Test {
+protected:
+    CommandLine read(const Words& words) { return read_command_line(program_, words); }
+    std::string refusal(const Words& words) {
+        return testing::message_of<UsageError>([&] { (void)read(words); });
+    }
+
+    std::string file_;
+    int ranks_ = 0;
+    double share_ = 0.5;
+    bool json_ = false;
+    Words inputs_;
+    Words names_;
+    const Command program_{
+        .name = "program",
+        .commands = {
+            {.name = "show",
+             .description = "Show it\nat length",
+             .flags = {{.flags = {{.names = "FILE", .value = &file_},
+                                  {.names = "--ranks,-r", .value = &ranks_, .absent = 0},
+                                  {.names = "--share", .value = &share_, .excludes = {"--ranks"}},
+                                  {.names = "--json", .value = &json_}}},
+                       {.title = "Lists",
+                        .flags = {{.names = "--input", .value = &inputs_, .repeats = true},
+                                  {.names = "--names", .value = &names_}}}}}}};
+};
+
+TEST_F(CommandLines, SetValuesAndSayWhatWasGiven) {
+    const CommandLine line = read({"show", "-r", "2", "x.csv", "--input", "a", "b", "--input", "c",
+                                   "--names", "a", "b", "--names", "c"});
+    EXPECT_EQ(line.command->name, "show");
+    EXPECT_EQ(line.answer, "");
+    EXPECT_EQ(file_, "x.csv");
+    EXPECT_EQ(ranks_, 2);
+    EXPECT_FALSE(json_);
+    EXPECT_EQ(inputs_, Words({"a", "b", "c"})) << "all times";
+    EXPECT_EQ(names_, Words({"c"})) << "the last time";
+    EXPECT_EQ(line.given, GivenFlags({{"--input", {"a", "b", "c"}},
+                                      {"--names", {"c"}},
+                                      {"--ranks", {"2"}},
+                                      {"FILE", {"x.csv"}}}));
+}
+
+TEST_F(CommandLines, AreRefusedForWhatIsMissingOrTooMuch) {
+    EXPECT_EQ(refusal({"show"}), "FILE is required; see program show --help");
+    EXPECT_EQ(refusal({"show", "x", "y"}), "y: belongs to no flag; see program show --help");
+    EXPECT_EQ(refusal({"show", ""}), "FILE \"\": must not be empty");
+    EXPECT_EQ(refusal({"show", "x", "--share", "1", "--ranks", "1"}),
+              "--ranks excludes --share; see program show --help");
+    EXPECT_EQ(refusal({"show", "x", "--json=yes"}),
+              "--json yes: is a switch; leave the value out, or give true or false");
+}
+
+TEST_F(CommandLines, AskForHelp) {
+    EXPECT_EQ(read({"show", "--help"}).answer,
+              "Show it\n"
+              "at length\n"
+              "Usage: program show [OPTIONS] FILE\n"
+              "\n"
+              "Positionals:\n"
+              "  FILE\n"
+              "\n"
+              "Options:\n"
+              "  -h, --help                  Print this help message and exit\n"
+              "  --ranks, -r N\n"
+              "  --share X                   (default: 0.5)\n"
+              "  --json\n"
+              "\n"
+              "Lists:\n"
+              "  --input TEXT ...\n"
+              "  --names TEXT ...\n");
+    EXPECT_THAT(read({"-h"}).answer,
+                HasSubstr("Subcommands:\n  show                        Show it\n"));
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/commands.hpp"
+
+namespace vocabpipe::tool {
+
+Command vocabpipe_command(const std::string& command_line) {
+    return {
+        .name = "vocabpipe",
+        .description = "VocabPipe: pipeline-parallel training with vocabulary parallelism",
+        .commands = {{.name = "data",
+                      .description = "Make and look at token files",
+                      .commands = {data_prepare_command(), data_inspect_command()}},
+                     {.name = "checkpoint",
+                      .description = "Look at saved steps and models",
+                      .commands = {checkpoint_convert_command(), checkpoint_inspect_command(),
+                                   checkpoint_verify_command()}},
+                     compare_command(),
+                     plan_command(),
+                     explain_command(),
+                     simulate_command(),
+                     timeline_command(),
+                     generate_command(),
+                     profile_command(command_line),
+                     {.name = "schedule",
+                      .description = "Show, check and convert schedules",
+                      .commands = {schedule_list_command(), schedule_show_command(),
+                                   schedule_check_command(), schedule_convert_command()}},
+                     completion_command()},
+        .version = "vocabpipe " VOCABPIPE_VERSION,
+    };
+}
+
+}  // namespace vocabpipe::tool
