@@ -5,7 +5,8 @@
     python3 -m venv venv && venv/bin/pip install torch transformers safetensors
     venv/bin/python tests/model/compare_transformers.py build/bin [--cases 6] [--seed 1]
 
-What docs/checkpoints.md reports was run with torch 2.8.0 and transformers 5.23.0 and 4.51.3.
+What docs/models.md reports was run with torch 2.8.0 and transformers 5.23.0, what
+docs/checkpoints.md reports also with 4.51.3.
 
 A model made by transformers, with random sizes, heads, biases, rotary scaling, windows and caps, is
 saved by it and loaded here on one and two ranks: logits, loss and the gradient of every tensor, as
