@@ -170,7 +170,7 @@ TEST(SimulateCommand, LetsMessagesOfALaneGoOneAfterTheOther) {
         StartsWith("1f1b none, 2 ranks, 2 microbatches, communication order launches\n"));
     EXPECT_THAT(
         vocabpipe_in(folder, "simulate 1f1b --pp 2 --microbatches 2 --communication-order x").error,
-        HasSubstr("choose lanes, streams, launches or serial"));
+        HasSubstr("must be one of lanes, streams, launches, serial"));
 }
 
 TEST(SimulateCommand, TakesSchedulesFromFiles) {
