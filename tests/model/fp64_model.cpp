@@ -91,6 +91,17 @@ private:
                 .first_visible = first_visible_};
     }
 
+    /// Of the layer's rotary positions.
+    [[nodiscard]] Vector frequencies(int layer) const {
+        const bool own = config_.windowed_rope && config_.window(layer) > 0;
+        const Rope& rope = own ? *config_.windowed_rope : config_.rope;
+        Vector all = rotary_frequencies(rope.theta, static_cast<size_t>(config_.head_size()));
+        if (rope.scaling == RopeScaling::linear) {
+            for (double& frequency : all) frequency /= rope.factor;
+        }
+        return all;
+    }
+
     [[nodiscard]] MlpActivation activation() const { return {config_.activation, config_.gated}; }
 
     // --- linear layers and norms by name
@@ -160,7 +171,7 @@ private:
                 });
             }
         }
-        if (!config_.learned_positions) of.rotate(t.qkv, config_.rope.theta, 1);
+        if (!config_.learned_positions) of.rotate(t.qkv, frequencies(layer), 1);
         t.attention = of.forward(t.qkv);
         t.proj = linear_of(t.attention, name + names_.proj, config_.attention_output_bias);
         t.middle =
@@ -188,7 +199,7 @@ private:
                                : dmiddle;
         d = linear_gradient_of(d, t.attention, name + names_.proj, config_.attention_output_bias);
         d = of.gradient(d, t.qkv);
-        if (!config_.learned_positions) of.rotate(d, config_.rope.theta, -1);
+        if (!config_.learned_positions) of.rotate(d, frequencies(layer), -1);
         if (config_.qk_norm) {
             Vector dq(at(name + names_.q_norm + ".weight").size(), 0.0);
             Vector dk(at(name + names_.k_norm + ".weight").size(), 0.0);

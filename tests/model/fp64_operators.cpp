@@ -160,6 +160,14 @@ Rows MlpActivation::gradient(const Rows& dy, const Rows& x) const {
     return dx;
 }
 
+Vector rotary_frequencies(double theta, size_t size) {
+    Vector all;
+    for (size_t i = 0; i < size / 2; ++i) {
+        all.push_back(std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(size)));
+    }
+    return all;
+}
+
 bool Attention::sees(size_t first, size_t i, size_t j) const {
     const bool of_document =
         first_visible.empty() || j >= static_cast<size_t>(first_visible[first + i]);
@@ -227,13 +235,15 @@ Rows Attention::gradient(const Rows& dout, const Rows& qkv) const {
 }
 
 void Attention::rotate(Rows& qkv, double theta, double direction) const {
-    const size_t half = size / 2;
+    rotate(qkv, rotary_frequencies(theta, size), direction);
+}
+
+void Attention::rotate(Rows& qkv, const Vector& frequencies, double direction) const {
+    const size_t half = frequencies.size();
     for (size_t n = 0; n < qkv.size(); ++n) {
         for (size_t head = 0; head < heads + kv_heads; ++head) {
             for (size_t i = 0; i < half; ++i) {
-                const double angle =
-                    direction * static_cast<double>(n % length) *
-                    std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(size));
+                const double angle = direction * static_cast<double>(n % length) * frequencies[i];
                 double& low = qkv[n][head * size + i];
                 double& high = qkv[n][head * size + half + i];
                 const double a = low;

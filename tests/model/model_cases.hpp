@@ -43,6 +43,13 @@ namespace vocabpipe::testing {
         config.logit_softcap = 3;
         config.attention_scale = 0.3F;
     }
+    if (config.windowed_rope) {
+        config.rope.scaling = RopeScaling::linear;
+        config.rope.factor = 3;
+        config.windowed_rope->theta = 20;
+        // In fewer layers than a published model has from one without a window to the next.
+        for (size_t i = 0; i < config.windowed.size(); ++i) config.windowed[i] = i % 3 != 1;
+    }
     return config;
 }
 
@@ -161,6 +168,36 @@ struct ModelCase {
          .microbatches = 3,
          .uneven_g = true,
          .ranks = 3},
+        {.name = "Gemma3Text",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("gemma3_text", 4, 8, 43, true), 0, 0.01F);
+                 config.hidden_size = 18;
+                 config.ffn_hidden_size = 33;
+                 config.num_attention_heads = 6;
+                 config.num_query_groups = 3;
+                 config.kv_channels = 8;
+                 config.logit_softcap = 4;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 4},
+        {.name = "Gemma3TextUntiedWithBiasesDocuments",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("gemma3_text", 3, 9, 37, false), 0.1F, 0);
+                 config.num_attention_heads = 5;
+                 config.num_query_groups = 1;
+                 config.kv_channels = 10;
+                 config.attention_scale = 0.4F;
+                 config.qkv_bias = config.attention_output_bias = true;
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .ranks = 3,
+         .documents = true},
         {.name = "Olmo2",
          .config =
              [&] {

@@ -108,6 +108,18 @@ TEST(LoadModel, CountsTheNormsOfOlmo2) {
     EXPECT_EQ(shape.recomputed_bytes(Recompute::selective), 2 * (3 * 4096 + 11008) + 4 * 2);
 }
 
+TEST(LoadModel, CountsTheNormsOfGemma3) {
+    const json config{{"model_type", "gemma3_text"}, {"vocab_size", 262144},
+                      {"hidden_size", 1152},         {"intermediate_size", 6912},
+                      {"num_hidden_layers", 26},     {"num_attention_heads", 4},
+                      {"num_key_value_heads", 1},    {"sliding_window", 512}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    const TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 999'885'952);  // Gemma 3 1B's weight file
+    EXPECT_EQ(shape.windowed_layers, 22);
+}
+
 TEST(LoadModel, CountsTheLayersThatHaveAWindow) {
     const auto load = [](const char* model_type, const json& more) {
         json config = llama();

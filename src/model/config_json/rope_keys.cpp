@@ -19,6 +19,8 @@ constexpr std::array<std::pair<std::string_view, RopeScaling>, 5> kRopeTypes{{
 }};
 constexpr double kLeastPositive = 1e-300;  // of what must be positive
 constexpr double kLeastTheta = 1 + 1e-6;   // wavelengths grow with the dimension
+constexpr std::string_view kFullLayers = "full_attention";
+constexpr std::string_view kWindowedLayers = "sliding_attention";
 constexpr int64_t kMostRopePositions = int64_t{1} << 31;
 
 std::optional<StrictJson> given(const StrictJson& json, std::string_view key) {
@@ -76,25 +78,17 @@ std::string_view name_of(RopeScaling scaling) {
     return {};
 }
 
-}  // namespace
-
-Rope read_rope(const StrictJson& config, int64_t positions) {
-    Rope rope;
-    refuse_partial(config);
-    rope.theta = number(config, "rope_theta", kLeastTheta, rope.theta);
-    const auto scaling = given(config, "rope_scaling");
-    const auto parameters = given(config, "rope_parameters");
-    if (scaling && parameters) {
-        scaling->fail("is given beside rope_parameters, its newer name; keep one of them");
-    }
-    if (!scaling && !parameters) return rope;
-    const StrictJson& json = scaling ? *scaling : *parameters;
+/// `json`: rope_scaling, rope_parameters or what the latter has of one kind of layers. `theta`:
+/// where that has none.
+Rope read_parameters(const StrictJson& config, const StrictJson& json, int64_t positions,
+                     double theta) {
     json.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
                "original_max_position_embeddings", "low_freq_factor", "high_freq_factor",
                "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
                "truncate"});
     refuse_partial(json);
-    rope.theta = number(json, "rope_theta", kLeastTheta, rope.theta);
+    Rope rope;
+    rope.theta = number(json, "rope_theta", kLeastTheta, theta);
     rope.scaling = type_of(json);
     if (rope.scaling == RopeScaling::none) return rope;
 
@@ -128,6 +122,51 @@ Rope read_rope(const StrictJson& config, int64_t positions) {
         rope.truncate = !truncate || truncate->boolean();
     }
     return rope;
+}
+
+/// rope_scaling or rope_parameters, its newer name.
+std::optional<StrictJson> scaling_of(const StrictJson& config) {
+    const auto scaling = given(config, "rope_scaling");
+    const auto parameters = given(config, "rope_parameters");
+    if (scaling && parameters) {
+        scaling->fail("is given beside rope_parameters, its newer name; keep one of them");
+    }
+    return scaling ? scaling : parameters;
+}
+
+}  // namespace
+
+Rope read_rope(const StrictJson& config, int64_t positions, double theta) {
+    refuse_partial(config);
+    theta = number(config, "rope_theta", kLeastTheta, theta);
+    const auto json = scaling_of(config);
+    return json ? read_parameters(config, *json, positions, theta) : Rope{.theta = theta};
+}
+
+RopesOfLayers read_ropes_of_layers(const StrictJson& config, int64_t positions,
+                                   const RopesOfLayers& otherwise) {
+    const double windowed_theta =
+        number(config, "rope_local_base_freq", kLeastTheta, otherwise.windowed.theta);
+    const auto json = scaling_of(config);
+    if (!json || given(config, "rope_scaling")) {
+        return {.full = read_rope(config, positions, otherwise.full.theta),
+                .windowed = {.theta = windowed_theta}};
+    }
+    refuse_partial(config);
+    json->only({kFullLayers, kWindowedLayers});
+    const auto of = [&](std::string_view layers, double theta) {
+        const auto parameters = given(*json, layers);
+        return parameters ? read_parameters(config, *parameters, positions, theta)
+                          : Rope{.theta = theta};
+    };
+    const RopesOfLayers ropes{
+        .full = of(kFullLayers, number(config, "rope_theta", kLeastTheta, otherwise.full.theta)),
+        .windowed = of(kWindowedLayers, windowed_theta)};
+    if (ropes.windowed.scaling != RopeScaling::none) {
+        json->at(kWindowedLayers)
+            .fail("layers with a window have no stretched positions; rope_type must be default");
+    }
+    return ropes;
 }
 
 void print_rope(const Rope& rope, nlohmann::ordered_json& config) {
