@@ -111,6 +111,12 @@ def late_windows(pick, sizes):
                                    for _ in range(layers)])
 
 
+def phi_rope(pick, sizes):
+    theta = pick.choice([100.0, 10000.0])
+    return dict(rope_parameters=dict(rope_theta=theta)) if VERSION >= (5, 0) else \
+        dict(rope_theta=theta)
+
+
 def gemma_softcaps(pick, sizes):
     return dict(query_pre_attn_scalar=pick.choice([12, 17, 256]),
                 attn_logit_softcapping=pick.choice([None, 1.5, 50.0]),
@@ -149,6 +155,7 @@ FAMILIES = {
     "gemma2": [rotary, rope, head_size, gemma_softcaps, window, attention_bias],
     "gemma3_text": [rotary, gemma3_ropes, head_size, gemma3_windows, attention_bias],
     "olmo2": [rotary, rope, head_size, attention_bias],
+    "phi3": [rotary, phi_rope, head_size, window_or_none],
 }
 
 

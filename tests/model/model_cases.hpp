@@ -225,6 +225,33 @@ struct ModelCase {
          .sequences = 2,
          .uneven_g = true,
          .documents = true},
+        {.name = "Phi3",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("phi3", 3, 8, 61, false), 0.1F, 0.01F);
+                 config.hidden_size = 14;
+                 config.ffn_hidden_size = 23;
+                 config.num_attention_heads = 9;
+                 config.num_query_groups = 3;
+                 config.kv_channels = 8;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 3},
+        {.name = "Phi3TiedWindowsDocuments",
+         .config =
+             [] {
+                 ModelConfig config = small_family("phi3", 2, 9, 47, true);
+                 config.num_attention_heads = 3;
+                 config.num_query_groups = 0;
+                 config.kv_channels = 14;
+                 config.windowed = {true, true};
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .documents = true},
         {.name = "LlamaDocuments",
          .config = small_family("llama", 3, 9, 31, false),
          .sequences = 2,

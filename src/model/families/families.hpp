@@ -96,6 +96,7 @@ namespace families {
 [[nodiscard]] ModelFamily gemma2();
 [[nodiscard]] ModelFamily gemma3_text();
 [[nodiscard]] ModelFamily olmo2();
+[[nodiscard]] ModelFamily phi3();
 }  // namespace families
 
 }  // namespace vocabpipe

@@ -71,6 +71,18 @@ TEST(ModelConfigFile, TakesTransformersDefaultsOfEveryFamily) {
     EXPECT_FALSE(olmo2.qk_norm_by_head);
     EXPECT_FALSE(olmo2.tied || olmo2.qkv_bias || olmo2.attention_output_bias);
 
+    json phi3_keys = rotary("phi3");
+    phi3_keys.erase("num_key_value_heads");
+    phi3_keys.erase("max_position_embeddings");
+    const ModelConfig phi3 = parsed(phi3_keys);
+    EXPECT_EQ(phi3.num_query_groups, 0);  // 8, as many as of queries
+    EXPECT_EQ(phi3.head_size(), 12);
+    EXPECT_EQ(phi3.max_position_embeddings, 4096);
+    EXPECT_EQ(phi3.norm_epsilon, 1e-5F);
+    EXPECT_EQ(phi3.rope, Rope{});
+    EXPECT_THAT(phi3.windowed, IsEmpty());
+    EXPECT_FALSE(phi3.tied || phi3.qkv_bias || phi3.attention_output_bias || phi3.mlp_bias);
+
     const ModelConfig first_gemma = parsed(with(rotary("gemma"), "hidden_act", "gelu"));
     EXPECT_EQ(first_gemma.activation, kernels::Activation::gelu_tanh);
     EXPECT_EQ(first_gemma.head_size(), 256);
@@ -144,6 +156,11 @@ TEST(ModelConfigFile, ReadsWhatEveryFamilyAddsAndPrintsIt) {
     const ModelConfig newer = parsed(with(rotary("mistral"), "sliding_window", nullptr));
     EXPECT_THAT(newer.windowed, IsEmpty());
     EXPECT_TRUE(printed(newer).at("sliding_window").is_null());
+
+    const ModelConfig phi3 = parsed(with(rotary("phi3"), "sliding_window", 7));
+    EXPECT_EQ(phi3.window(3), 7);
+    EXPECT_EQ(printed(phi3).at("sliding_window"), 7);
+    EXPECT_TRUE(printed(parsed(rotary("phi3"))).at("sliding_window").is_null());
 
     // Without a window transformers' Gemma 2 still computes with the number.
     const ModelConfig windowless = parsed(with(rotary("gemma2"), "sliding_window", nullptr));
@@ -233,6 +250,7 @@ TEST(ModelConfigFile, PrintsWhatItReadsOfEveryFamilyAndScaling) {
         for (const RopeScaling scaling :
              {RopeScaling::none, RopeScaling::linear, RopeScaling::dynamic, RopeScaling::llama3,
               RopeScaling::yarn}) {
+            if (family == "phi3" && scaling != RopeScaling::none) continue;  // has none of them
             ModelConfig config;
             config.num_layers = 3;
             config.hidden_size = 48;
@@ -277,9 +295,9 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(
         gpt2_with("model_type", "mixtral"),
         HasSubstr("d/config.json: model_type: \"mixtral\" is not computed by this "
-                  "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, olmo2 "
-                  "are; the nearest is mistral, missing is a mixture of experts"));
-    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("olmo2 are; did you mean llama?"));
+                  "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, olmo2, "
+                  "phi3 are; the nearest is mistral, missing is a mixture of experts"));
+    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("phi3 are; did you mean llama?"));
     EXPECT_THAT(gpt2_with("model_type", "gemma3"),
                 HasSubstr("the nearest is gemma3_text, missing is images"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
@@ -312,6 +330,10 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
                 HasSubstr("num_key_value_heads is 3: must divide num_attention_heads 8"));
     EXPECT_THAT(refused(with(rotary("llama"), "head_dim", 13)), HasSubstr("(head_dim)"));
     EXPECT_THAT(refused(with(rotary("llama"), "partial_rotary_factor", 0.5)),
+                HasSubstr("partial_rotary_factor: rotary positions of a part"));
+    EXPECT_THAT(refused(with(rotary("phi3"), "rope_scaling", {{"type", "linear"}, {"factor", 2}})),
+                HasSubstr("rope_scaling: stretched rotary positions of phi3 are not computed"));
+    EXPECT_THAT(refused(with(rotary("phi3"), "partial_rotary_factor", 0.75)),
                 HasSubstr("partial_rotary_factor: rotary positions of a part"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "use_bidirectional_attention", true)),
                 HasSubstr("use_bidirectional_attention: true is not computed"));

@@ -346,6 +346,25 @@ model.layers.1.self_attn.q_proj.weight [24, 32]
 model.layers.1.self_attn.v_proj.weight [12, 32]
 model.norm.weight [32]
 )"},
+    {"phi3",
+     R"({"architectures": ["Phi3ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "dtype": "float32", "embd_pdrop": 0.0, "eos_token_id": 32000, "head_dim": 14, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "phi3", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "original_max_position_embeddings": 4096, "pad_token_id": null, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_parameters": {"partial_rotary_factor": 1.0, "rope_theta": 10000.0, "rope_type": "default"}, "sliding_window": 5, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "vocab_size": 61})",
+     R"(
+lm_head.weight [61, 32]
+model.embed_tokens.weight [61, 32]
+model.layers.0.input_layernorm.weight [32]
+model.layers.0.mlp.down_proj.weight [32, 48]
+model.layers.0.mlp.gate_up_proj.weight [96, 32]
+model.layers.0.post_attention_layernorm.weight [32]
+model.layers.0.self_attn.o_proj.weight [32, 56]
+model.layers.0.self_attn.qkv_proj.weight [112, 32]
+model.layers.1.input_layernorm.weight [32]
+model.layers.1.mlp.down_proj.weight [32, 48]
+model.layers.1.mlp.gate_up_proj.weight [96, 32]
+model.layers.1.post_attention_layernorm.weight [32]
+model.layers.1.self_attn.o_proj.weight [32, 56]
+model.layers.1.self_attn.qkv_proj.weight [112, 32]
+model.norm.weight [32]
+)"},
 };
 
 }  // namespace vocabpipe::testing

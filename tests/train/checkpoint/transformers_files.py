@@ -29,6 +29,7 @@ MODELS = [
     dict(model_type="gemma3_text", **SIZES, head_dim=10, sliding_window=5, query_pre_attn_scalar=24,
          layer_types=["sliding_attention", "full_attention"]),
     dict(model_type="olmo2", **SIZES, head_dim=6),
+    dict(model_type="phi3", **SIZES, head_dim=14, sliding_window=5, pad_token_id=None),
 ]
 
 print(f"""// SPDX-License-Identifier: Apache-2.0
