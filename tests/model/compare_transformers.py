@@ -112,9 +112,24 @@ def late_windows(pick, sizes):
 
 
 def phi_rope(pick, sizes):
+    """Plain, and LongRoPE of sequences beyond and within the trained length, in turn. transformers
+    wants it of heads of hidden_size / num_attention_heads."""
     theta = pick.choice([100.0, 10000.0])
-    return dict(rope_parameters=dict(rope_theta=theta)) if VERSION >= (5, 0) else \
-        dict(rope_theta=theta)
+    keys, scaling = dict(), dict()
+    if sizes["case"] % 3 == 0:
+        keys = head_size(pick, sizes)
+    else:
+        pairs = sizes["hidden_size"] // sizes["num_attention_heads"] // 2
+        keys = dict(original_max_position_embeddings=[16, 48][sizes["case"] % 3 - 1])
+        scaling = dict(short_factor=[pick.uniform(1, 2) for _ in range(pairs)],
+                       long_factor=[pick.uniform(1, 8) for _ in range(pairs)])
+    if VERSION < (5, 0):
+        scaling = dict(scaling, type="longrope") if scaling else None
+        return dict(keys, rope_theta=theta, rope_scaling=scaling)
+    if scaling:
+        scaling |= dict(rope_type="longrope")
+        scaling |= pick.choice([{}, {}, dict(attention_factor=0.8), dict(factor=3.0)])
+    return dict(keys, rope_parameters=dict(scaling, rope_theta=theta))
 
 
 def gemma_softcaps(pick, sizes):
@@ -155,7 +170,7 @@ FAMILIES = {
     "gemma2": [rotary, rope, head_size, gemma_softcaps, window, attention_bias],
     "gemma3_text": [rotary, gemma3_ropes, head_size, gemma3_windows, attention_bias],
     "olmo2": [rotary, rope, head_size, attention_bias],
-    "phi3": [rotary, phi_rope, head_size, window_or_none],
+    "phi3": [rotary, phi_rope, window_or_none],
 }
 
 

@@ -53,6 +53,16 @@ namespace vocabpipe::testing {
     return config;
 }
 
+/// LongRoPE of heads of 8.
+[[nodiscard]] inline Rope long_rope(int64_t original_positions) {
+    return {.theta = 30,
+            .scaling = RopeScaling::longrope,
+            .factor = 4,
+            .original_positions = original_positions,
+            .short_factors = {1, 1.1, 1.5, 2},
+            .long_factors = {1, 2, 3.5, 5}};
+}
+
 struct ModelCase {
     std::string name;
     ModelConfig config;
@@ -229,6 +239,7 @@ struct ModelCase {
          .config =
              [&] {
                  ModelConfig config = with(small_family("phi3", 3, 8, 61, false), 0.1F, 0.01F);
+                 config.rope = long_rope(5);
                  config.hidden_size = 14;
                  config.ffn_hidden_size = 23;
                  config.num_attention_heads = 9;
@@ -247,6 +258,10 @@ struct ModelCase {
                  config.num_query_groups = 0;
                  config.kv_channels = 14;
                  config.windowed = {true, true};
+                 config.rope = long_rope(9);
+                 for (auto* factors : {&config.rope.short_factors, &config.rope.long_factors}) {
+                     factors->resize(7, 1.25);
+                 }
                  return config;
              }(),
          .sequences = 2,

@@ -331,8 +331,6 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(refused(with(rotary("llama"), "head_dim", 13)), HasSubstr("(head_dim)"));
     EXPECT_THAT(refused(with(rotary("llama"), "partial_rotary_factor", 0.5)),
                 HasSubstr("partial_rotary_factor: rotary positions of a part"));
-    EXPECT_THAT(refused(with(rotary("phi3"), "rope_scaling", {{"type", "linear"}, {"factor", 2}})),
-                HasSubstr("rope_scaling: stretched rotary positions of phi3 are not computed"));
     EXPECT_THAT(refused(with(rotary("phi3"), "partial_rotary_factor", 0.75)),
                 HasSubstr("partial_rotary_factor: rotary positions of a part"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "use_bidirectional_attention", true)),

@@ -19,9 +19,12 @@ TEST(RopeConfig, GivesTheTableThatTransformersComputes) {
     for (const RopeValues& of : kRopeValues) {
         const StrictJson config = StrictJson::parse(
             "{\"rope_parameters\": " + std::string(of.parameters) + "}", "config.json");
+        const bool phi = std::string_view(of.parameters).find("longrope") != std::string::npos;
+        const std::span<const NamedScaling> types =
+            phi ? std::span<const NamedScaling>(kPhiRopeTypes) : kRopeTypes;
         const auto half = static_cast<int64_t>(of.frequencies.size());
         const std::vector<float> table =
-            rotary_table(read_rope(config, 4096, Rope{}.theta), 2 * half, kPositions);
+            rotary_table(read_rope(config, 4096, Rope{}.theta, types), 2 * half, kPositions);
         for (int64_t t = 0; t < kPositions; ++t) {
             for (int64_t i = 0; i < half; ++i) {
                 const double angle =
@@ -36,6 +39,48 @@ TEST(RopeConfig, GivesTheTableThatTransformersComputes) {
             }
         }
     }
+}
+
+TEST(RopeConfig, IsReadInTheKeysOfPhi3) {
+    json file = rotary("phi3");
+    file["head_dim"] = 4;
+    file["original_max_position_embeddings"] = 512;
+    Rope expected{.scaling = RopeScaling::longrope,
+                  .factor = 8,
+                  .original_positions = 512,
+                  .short_factors = {1, 1.5},
+                  .long_factors = {2, 7}};
+    for (const char* const type : {"longrope", "su", "yarn"}) {
+        file["rope_scaling"] = {
+            {"type", type}, {"short_factor", {1, 1.5}}, {"long_factor", {2, 7}}};
+        EXPECT_EQ(parsed(file).rope, expected) << type;
+    }
+    const json text = printed(parsed(file));
+    EXPECT_EQ(text.at("rope_scaling"), with(file.at("rope_scaling"), "type", "longrope"));
+    EXPECT_EQ(text.at("original_max_position_embeddings"), 512);
+    json now = file;
+    now["rope_parameters"] = now["rope_scaling"];
+    now.erase("rope_scaling");
+    now["rope_parameters"].update({{"partial_rotary_factor", 1.0},
+                                   {"original_max_position_embeddings", 512},
+                                   {"factor", 3.0},
+                                   {"attention_factor", 1.25}});
+    expected.factor = 3;
+    expected.attention_factor = 1.25;
+    EXPECT_EQ(parsed(now).rope, expected);
+    EXPECT_EQ(printed(parsed(now)).at("rope_scaling").at("factor"), 3);
+
+    EXPECT_THAT(refused(with(file, "head_dim", 6)),
+                HasSubstr("short_factor and long_factor have 2 and 2 entries; a head of 6 channels "
+                          "needs 3 in each"));
+    EXPECT_THAT(refused(with(file, "original_max_position_embeddings", 1)),
+                HasSubstr("original_max_position_embeddings: 1: must be an integer from 2"));
+    EXPECT_THAT(refused(with(file, "rope_scaling", {{"type", "linear"}, {"factor", 2}})),
+                HasSubstr("\"linear\" is not computed; default, longrope, su, yarn are"));
+    now.erase("original_max_position_embeddings");
+    EXPECT_THAT(refused(now), HasSubstr("\"original_max_position_embeddings\" is missing"));
+    file["rope_scaling"].erase("long_factor");
+    EXPECT_THAT(refused(file), HasSubstr("\"long_factor\" is missing"));
 }
 
 TEST(RopeConfig, IsReadOfTwoKindsInOldAndNewKeys) {
