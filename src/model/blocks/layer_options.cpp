@@ -42,8 +42,9 @@ float init_std_into_residual(const ModelConfig& config) {
 
 }  // namespace
 
-std::optional<Rope> rope_of_layer(const ModelConfig& config, int /*layer*/) {
+std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer) {
     if (config.learned_positions) return std::nullopt;
+    if (config.windowed_rope && config.window(layer) > 0) return config.windowed_rope;
     return config.rope;
 }
 

@@ -4,15 +4,45 @@
 #include "src/support/strict_json.hpp"
 #include "vocabpipe/rope.hpp"
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 
 namespace vocabpipe {
 
+/// A rope_type.
+struct NamedScaling {
+    std::string_view name;
+    RopeScaling scaling;
+};
+inline constexpr std::array kRopeTypes{
+    NamedScaling{"default", RopeScaling::none}, NamedScaling{"linear", RopeScaling::linear},
+    NamedScaling{"dynamic", RopeScaling::dynamic}, NamedScaling{"llama3", RopeScaling::llama3},
+    NamedScaling{"yarn", RopeScaling::yarn}};
+/// Phi-3's: su and yarn are older names of longrope there.
+inline constexpr std::array kPhiRopeTypes{
+    NamedScaling{"default", RopeScaling::none}, NamedScaling{"longrope", RopeScaling::longrope},
+    NamedScaling{"su", RopeScaling::longrope}, NamedScaling{"yarn", RopeScaling::longrope}};
+
 /// Rotary positions of a config.json: rope_theta and rope_scaling, or rope_parameters. `positions`:
-/// max_position_embeddings, the trained length where none is given. InputFileError for what is not
-/// computed.
-[[nodiscard]] Rope read_rope(const StrictJson& config, int64_t positions);
+/// max_position_embeddings, the trained length where none is given; `theta`: where the file has
+/// none; `types`: those that the family has. InputFileError for what is not computed.
+[[nodiscard]] Rope read_rope(const StrictJson& config, int64_t positions, double theta,
+                             std::span<const NamedScaling> types = kRopeTypes);
+
+/// Rotary positions of layers with the window and of all others, which Gemma 3 has: rope_theta and
+/// rope_scaling are of the others, rope_local_base_freq is of those with the window, and
+/// rope_parameters has an object for each kind. Positions of layers with the window are not
+/// stretched.
+struct RopesOfLayers {
+    Rope full;
+    Rope windowed;
+};
+/// Takes the bases of `otherwise` where the file has none.
+[[nodiscard]] RopesOfLayers read_ropes_of_layers(const StrictJson& config, int64_t positions,
+                                                 const RopesOfLayers& otherwise);
 
 /// Adds rope_theta and rope_scaling.
 void print_rope(const Rope& rope, nlohmann::ordered_json& config);

@@ -33,6 +33,7 @@ std::pair<std::string, int64_t> stored_row(const ModelConfig& c, std::string nam
         while (row >= parts[part].second) row -= parts[part++].second;
         name.replace(at, whole.size(), parts[part].first);
     };
+    if (c.family == "phi3") return {name, row};
     const int64_t kv = c.kv_heads() * c.head_size();
     split("qkv_proj", {{"q_proj", c.query_columns()}, {"k_proj", kv}, {"v_proj", kv}});
     split("gate_up_proj", {{"gate_proj", c.ffn_hidden_size}, {"up_proj", c.ffn_hidden_size}});
@@ -294,7 +295,9 @@ TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
                           ": has shape [96, 32], config.json makes it [32, 96]"));
     for (const TransformersFiles& model : kTransformersFiles) {
         if (model.model_type == "gpt2") continue;
-        const std::string k = "model.layers.1.self_attn.k_proj.weight";
+        const std::string k = model.model_type == "phi3"
+                                  ? "model.layers.1.self_attn.qkv_proj.weight"
+                                  : "model.layers.1.self_attn.k_proj.weight";
         EXPECT_THAT(refused(model, k, [](auto& w, size_t i) { w.erase(w.begin() + i); }),
                     HasSubstr(path + ": tensor " + k + ": is missing"));
         EXPECT_THAT(refused(model, k, [](auto& w, size_t i) { w[i].dtype = "I32"; }),
