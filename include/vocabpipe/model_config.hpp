@@ -42,6 +42,7 @@ struct ModelConfig {
     bool qk_norm_by_head = true;    ///< of every head (Qwen 3), else of all heads together (OLMo 2)
     bool learned_positions = true;  ///< else rotary
     Rope rope;                      ///< of rotary positions
+    std::vector<bool> roped;        ///< [layer] has rotary positions; empty: all have
     bool gated = false;             ///< activation(gate) * up instead of activation(up)
     kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< of the MLP
     bool qkv_bias = true;                                             ///< bias of q, k and v
@@ -74,6 +75,9 @@ struct ModelConfig {
     }
     /// Columns of the first product of the MLP: gate and up side by side, or up.
     [[nodiscard]] int64_t mlp_columns() const { return (gated ? 2 : 1) * ffn_hidden_size; }
+    [[nodiscard]] bool has_rope(int layer) const {
+        return !learned_positions && (roped.empty() || roped[static_cast<size_t>(layer)]);
+    }
     /// 0: sees all tokens before.
     [[nodiscard]] int64_t window(int layer) const {
         return !windowed.empty() && windowed[static_cast<size_t>(layer)] ? sliding_window : 0;

@@ -57,11 +57,12 @@ int64_t norms_before_linear(const TransformerShape& s) {
     return s.pre_norms ? std::min(s.norms_per_layer, 2) : 0;
 }
 
-/// q and k are read and written by rotary positions.
+/// q and k are read and written by rotary positions; the mean of layers with and without.
 double rotary(const TransformerShape& s) {
     if (s.learned_positions > 0) return 0;
     return 2.0 * static_cast<double>(s.num_attention_heads + s.num_key_value_heads) *
-           static_cast<double>(s.head_size);
+           static_cast<double>(s.head_size) *
+           (1 - static_cast<double>(s.layers_without_rope) / s.num_layers);
 }
 
 }  // namespace
@@ -78,6 +79,7 @@ void TransformerShape::check() const {
     require(*this, "learned positions", learned_positions, 0, int64_t{1} << 32);
     require(*this, "sliding window", sliding_window, 0, int64_t{1} << 40);
     require(*this, "windowed layers", windowed_layers, 0, num_layers);
+    require(*this, "layers without rotary positions", layers_without_rope, 0, num_layers);
 }
 
 TransformerShape shape_of(const ModelConfig& c) {
@@ -102,6 +104,7 @@ TransformerShape shape_of(const ModelConfig& c) {
                            .sliding_window = c.windowed.empty() ? 0 : c.sliding_window};
     for (int layer = 0; layer < c.num_layers; ++layer) {
         shape.windowed_layers += c.window(layer) > 0 ? 1 : 0;
+        shape.layers_without_rope += c.learned_positions || c.has_rope(layer) ? 0 : 1;
     }
     return shape;
 }

@@ -111,6 +111,15 @@ def late_windows(pick, sizes):
                                    for _ in range(layers)])
 
 
+def no_rope(pick, sizes):
+    layers = sizes["num_hidden_layers"]
+    keys = pick.choice([dict(no_rope_layer_interval=2), dict(no_rope_layer_interval=layers),
+                        dict(no_rope_layers=[pick.randrange(2) for _ in range(layers)])])
+    if pick.random() < 0.5:
+        keys |= dict(use_sliding_window=True, sliding_window=pick.randint(2, 9))
+    return keys
+
+
 def gemma_softcaps(pick, sizes):
     return dict(query_pre_attn_scalar=pick.choice([12, 17, 256]),
                 attn_logit_softcapping=pick.choice([None, 1.5, 50.0]),
@@ -127,6 +136,7 @@ FAMILIES = {
     "gemma": [rotary, rope, head_size, attention_bias],
     "gemma2": [rotary, rope, head_size, gemma_softcaps, window, attention_bias],
     "olmo2": [rotary, rope, head_size, attention_bias],
+    "smollm3": [rotary, rope, head_size, no_rope, attention_bias, mlp_bias],
 }
 
 
@@ -146,7 +156,8 @@ def random_config(family, pick, case):
 def describe(config):
     keys = ["num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
             "head_dim", "vocab_size", "tie_word_embeddings", "attention_bias", "mlp_bias",
-            "attn_logit_softcapping", "final_logit_softcapping", "sliding_window"]
+            "attn_logit_softcapping", "final_logit_softcapping", "sliding_window",
+            "no_rope_layers"]
     scaling = getattr(config, "rope_parameters", getattr(config, "rope_scaling", None))
     shown = [f"{key.split('_')[-1] if key.count('_') < 2 else key}={getattr(config, key)}"
              for key in keys if getattr(config, key, None) is not None]

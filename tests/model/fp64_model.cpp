@@ -160,7 +160,7 @@ private:
                 });
             }
         }
-        if (!config_.learned_positions) of.rotate(t.qkv, config_.rope.theta, 1);
+        if (config_.has_rope(layer)) of.rotate(t.qkv, config_.rope.theta, 1);
         t.attention = of.forward(t.qkv);
         t.proj = linear_of(t.attention, name + names_.proj, config_.attention_output_bias);
         t.middle =
@@ -188,7 +188,7 @@ private:
                                : dmiddle;
         d = linear_gradient_of(d, t.attention, name + names_.proj, config_.attention_output_bias);
         d = of.gradient(d, t.qkv);
-        if (!config_.learned_positions) of.rotate(d, config_.rope.theta, -1);
+        if (config_.has_rope(layer)) of.rotate(d, config_.rope.theta, -1);
         if (config_.qk_norm) {
             Vector dq(at(name + names_.q_norm + ".weight").size(), 0.0);
             Vector dk(at(name + names_.k_norm + ".weight").size(), 0.0);

@@ -108,6 +108,23 @@ TEST(LoadModel, CountsTheNormsOfOlmo2) {
     EXPECT_EQ(shape.recomputed_bytes(Recompute::selective), 2 * (3 * 4096 + 11008) + 4 * 2);
 }
 
+TEST(LoadModel, CountsTheRotaryPositionsOfSmolLm3) {
+    const json config{{"model_type", "smollm3"},  {"vocab_size", 128256},
+                      {"hidden_size", 2048},      {"intermediate_size", 11008},
+                      {"num_hidden_layers", 36},  {"num_attention_heads", 16},
+                      {"num_key_value_heads", 4}, {"tie_word_embeddings", true}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 3'075'098'624);  // of SmolLM3-3B's sizes in transformers
+    EXPECT_EQ(shape.layers_without_rope, 9);
+    const double with_all = [all = shape]() mutable {
+        all.layers_without_rope = 0;
+        return all.elementwise_forward();
+    }();
+    EXPECT_EQ(with_all - shape.elementwise_forward(), 2.0 * (16 + 4) * 128 / 4);  // q and k
+}
+
 TEST(LoadModel, CountsTheLayersThatHaveAWindow) {
     const auto load = [](const char* model_type, const json& more) {
         json config = llama();

@@ -42,8 +42,8 @@ float init_std_into_residual(const ModelConfig& config) {
 
 }  // namespace
 
-std::optional<Rope> rope_of_layer(const ModelConfig& config, int /*layer*/) {
-    if (config.learned_positions) return std::nullopt;
+std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer) {
+    if (!config.has_rope(layer)) return std::nullopt;
     return config.rope;
 }
 

@@ -53,7 +53,7 @@ void read_rotary_decoder(const ConfigValues& file, ModelConfig& c) {
                                     : file.defaults().positions;
     c.ffn_hidden_size = file.width(file.keys().ffn);
     read_grouped_heads(file, c);
-    c.rope = read_rope(file.json(), c.max_position_embeddings);
+    c.rope = read_rope(file.json(), c.max_position_embeddings, file.defaults().rope_theta);
 }
 
 void print_rotary_decoder(const ModelConfig& c, BiasKeys biases, nlohmann::ordered_json& json) {

@@ -78,10 +78,10 @@ std::string_view name_of(RopeScaling scaling) {
 
 }  // namespace
 
-Rope read_rope(const StrictJson& config, int64_t positions) {
+Rope read_rope(const StrictJson& config, int64_t positions, double theta) {
     Rope rope;
     refuse_partial(config);
-    rope.theta = number(config, "rope_theta", kLeastTheta, rope.theta);
+    rope.theta = number(config, "rope_theta", kLeastTheta, theta);
     const auto scaling = given(config, "rope_scaling");
     const auto parameters = given(config, "rope_parameters");
     if (scaling && parameters) {

@@ -10,9 +10,9 @@
 namespace vocabpipe {
 
 /// Rotary positions of a config.json: rope_theta and rope_scaling, or rope_parameters. `positions`:
-/// max_position_embeddings, the trained length where none is given. InputFileError for what is not
-/// computed.
-[[nodiscard]] Rope read_rope(const StrictJson& config, int64_t positions);
+/// max_position_embeddings, the trained length where none is given; `theta`: where the file has
+/// none. InputFileError for what is not computed.
+[[nodiscard]] Rope read_rope(const StrictJson& config, int64_t positions, double theta);
 
 /// Adds rope_theta and rope_scaling.
 void print_rope(const Rope& rope, nlohmann::ordered_json& config);

@@ -34,6 +34,7 @@ struct ConfigDefaults {
     double epsilon = 1e-6;
     int64_t kv_heads = 0;   ///< 0: as many as attention heads
     int64_t head_size = 0;  ///< 0: hidden size / attention heads
+    double rope_theta = 10000;
     bool tied = false;
 };
 
@@ -94,6 +95,7 @@ namespace families {
 [[nodiscard]] ModelFamily gemma();
 [[nodiscard]] ModelFamily gemma2();
 [[nodiscard]] ModelFamily olmo2();
+[[nodiscard]] ModelFamily smollm3();
 }  // namespace families
 
 }  // namespace vocabpipe

@@ -27,7 +27,6 @@ constexpr std::array kOtherFamilies{
     OtherFamily{"phi3", "llama", "files with q, k and v in one tensor"},
     OtherFamily{"qwen2_moe", "qwen2", "a mixture of experts"},
     OtherFamily{"qwen3_moe", "qwen3", "a mixture of experts"},
-    OtherFamily{"smollm3", "llama", "layers without rotary positions"},
 };
 
 }  // namespace

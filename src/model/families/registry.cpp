@@ -12,7 +12,7 @@ namespace vocabpipe {
 std::span<const ModelFamily> all_families() {
     static const std::array kFamilies{families::gpt2(),   families::llama(), families::mistral(),
                                       families::qwen2(),  families::qwen3(), families::gemma(),
-                                      families::gemma2(), families::olmo2()};
+                                      families::gemma2(), families::olmo2(), families::smollm3()};
     return kFamilies;
 }
 

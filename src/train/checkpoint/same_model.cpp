@@ -34,6 +34,14 @@ std::string windows_text(const ModelConfig& c) {
     return "a window of " + std::to_string(c.sliding_window) + " in layers " + layers;
 }
 
+std::string layers_without_rope(const ModelConfig& c) {
+    std::string layers;
+    for (int i = 0; i < c.num_layers; ++i) {
+        if (!c.has_rope(i)) layers += (layers.empty() ? "layers " : ", ") + std::to_string(i);
+    }
+    return layers.empty() ? "no layer" : layers;
+}
+
 /// Compares key by key; the first difference is refused.
 class Comparison {
 public:
@@ -113,6 +121,8 @@ void check_same_model(const ModelConfig& file, const std::string& path, const Mo
         if (file.rope != run.rope) {
             compare.words("rope_scaling", scaling_text(file.rope), scaling_text(run.rope));
         }
+        compare.words("what has no rotary positions (no_rope_layers)", layers_without_rope(file),
+                      layers_without_rope(run));
     }
     compare.real("attn_logit_softcapping", file.attention_softcap, run.attention_softcap, nullptr);
     compare.real("final_logit_softcapping", file.logit_softcap, run.logit_softcap, nullptr);

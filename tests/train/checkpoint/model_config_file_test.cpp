@@ -107,6 +107,13 @@ TEST(ModelConfigFile, TakesTransformersDefaultsOfEveryFamily) {
     EXPECT_FALSE(olmo2.qk_norm_by_head);
     EXPECT_FALSE(olmo2.tied || olmo2.qkv_bias || olmo2.attention_output_bias);
 
+    const ModelConfig smollm3 = parsed(rotary("smollm3"));
+    EXPECT_EQ(smollm3.rope.theta, 2e6);
+    EXPECT_THAT(smollm3.roped, ElementsAre(true, true, true, false));
+    EXPECT_THAT(smollm3.windowed, IsEmpty());
+    EXPECT_TRUE(smollm3.tied);
+    EXPECT_FALSE(smollm3.qkv_bias || smollm3.attention_output_bias || smollm3.mlp_bias);
+
     const ModelConfig first_gemma = parsed(with(rotary("gemma"), "hidden_act", "gelu"));
     EXPECT_EQ(first_gemma.activation, kernels::Activation::gelu_tanh);
     EXPECT_EQ(first_gemma.head_size(), 256);
@@ -156,6 +163,21 @@ TEST(ModelConfigFile, ReadsWhatEveryFamilyAddsAndPrintsIt) {
     const ModelConfig olmo2 = parsed(with(rotary("olmo2"), "attention_bias", true));
     EXPECT_TRUE(olmo2.qkv_bias && olmo2.attention_output_bias);
     EXPECT_EQ(printed(olmo2).at("attention_bias"), true);
+
+    json smollm = with(rotary("smollm3"), "no_rope_layer_interval", 2);
+    EXPECT_THAT(parsed(smollm).roped, ElementsAre(true, false, true, false));
+    smollm["use_sliding_window"] = true;
+    EXPECT_THAT(parsed(smollm).windowed, IsEmpty());  // sliding_window is not given
+    smollm["sliding_window"] = 7;
+    EXPECT_THAT(parsed(smollm).windowed, ElementsAre(false, true, false, true));
+    smollm["no_rope_layers"] = {0, 1, 1, 1, 0};  // may be longer than the model
+    const ModelConfig smollm3 = parsed(smollm);
+    EXPECT_THAT(smollm3.roped, ElementsAre(false, true, true, true));
+    EXPECT_THAT(smollm3.windowed, ElementsAre(true, false, false, false));
+    EXPECT_EQ(printed(smollm3).at("no_rope_layers"), json({0, 1, 1, 1}));
+    EXPECT_EQ(printed(smollm3).at("use_sliding_window"), true);
+    smollm["no_rope_layers"] = {1, 1, 1, 1};
+    EXPECT_THAT(parsed(smollm).roped, IsEmpty());
 
     const ModelConfig mistral = parsed(with(rotary("mistral"), "sliding_window", 7));
     EXPECT_EQ(mistral.window(3), 7);
@@ -280,12 +302,11 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     const auto gpt2_with = [](const char* key, const json& value) {
         return refused(with(gpt2(), key, value));
     };
-    EXPECT_THAT(
-        gpt2_with("model_type", "mixtral"),
-        HasSubstr("d/config.json: model_type: \"mixtral\" is not computed by this "
-                  "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, olmo2 are; the "
-                  "nearest is mistral, missing is a mixture of experts"));
-    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("olmo2 are; did you mean llama?"));
+    EXPECT_THAT(gpt2_with("model_type", "mixtral"),
+                HasSubstr("d/config.json: model_type: \"mixtral\" is not computed by this "
+                          "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, olmo2, "
+                          "smollm3 are; the nearest is mistral, missing is a mixture of experts"));
+    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("smollm3 are; did you mean llama?"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
     EXPECT_THAT(gpt2_with("activation_function", "gelu"),
                 HasSubstr("gelu_pytorch_tanh, gelu_new are"));
@@ -329,6 +350,12 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
                                           "sliding_window is given with use_sliding_window true"));
     types["layer_types"][1] = "chunked_attention";
     EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: \"chunked_attention\" is not"));
+    EXPECT_THAT(refused(with(rotary("smollm3"), "no_rope_layers", {1, 0, 1})),
+                HasSubstr("no_rope_layers: has 3 entries, num_hidden_layers is 4"));
+    EXPECT_THAT(refused(with(rotary("smollm3"), "no_rope_layers", {1, 2, 1, 1})),
+                HasSubstr("no_rope_layers[1]: 2: must be an integer from 0 to 1"));
+    EXPECT_THAT(refused(with(rotary("smollm3"), "no_rope_layer_interval", 0)),
+                HasSubstr("no_rope_layer_interval: 0"));
 }
 
 TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
@@ -408,6 +435,9 @@ TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
                       HasSubstr("this run has a window of 7 in layers 2")));
     EXPECT_THAT(run([](ModelConfig& c) { c.sliding_window = 0; }), HasSubstr("--sliding-window 7"));
     EXPECT_THAT(run([](ModelConfig& c) { c.windowed.clear(); }), HasSubstr("has no window"));
+    EXPECT_THAT(against(parsed(rotary("smollm3")))([](ModelConfig& c) { c.roped.clear(); }),
+                HasSubstr("what has no rotary positions (no_rope_layers) is layers 3, this run has "
+                          "no layer; give --model d"));
     EXPECT_THAT(against(parsed(rotary("llama")))([](ModelConfig& c) { c.mlp_bias = true; }),
                 HasSubstr("mlp_bias is false"));
 }

@@ -17,7 +17,7 @@ TEST(RopeConfig, GivesTheTableThatTransformersComputes) {
             "{\"rope_parameters\": " + std::string(of.parameters) + "}", "config.json");
         const auto half = static_cast<int64_t>(of.frequencies.size());
         const std::vector<float> table =
-            rotary_table(read_rope(config, 4096), 2 * half, kPositions);
+            rotary_table(read_rope(config, 4096, Rope{}.theta), 2 * half, kPositions);
         for (int64_t t = 0; t < kPositions; ++t) {
             for (int64_t i = 0; i < half; ++i) {
                 const double angle =

@@ -313,6 +313,30 @@ model.layers.1.self_attn.q_proj.weight [24, 32]
 model.layers.1.self_attn.v_proj.weight [12, 32]
 model.norm.weight [32]
 )"},
+    {"smollm3",
+     R"({"architectures": ["SmolLM3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 128000, "dtype": "float32", "eos_token_id": 128001, "head_dim": 10, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "layer_types": ["full_attention", "sliding_attention"], "max_position_embeddings": 16, "mlp_bias": false, "model_type": "smollm3", "no_rope_layer_interval": 2, "no_rope_layers": [1, 0], "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": null, "rms_norm_eps": 1e-06, "rope_parameters": {"rope_theta": 2000000.0, "rope_type": "default"}, "sliding_window": 5, "tie_word_embeddings": true, "transformers_version": "5.23.0", "use_cache": true, "use_sliding_window": true, "vocab_size": 61})",
+     R"(
+model.embed_tokens.weight [61, 32]
+model.layers.0.input_layernorm.weight [32]
+model.layers.0.mlp.down_proj.weight [32, 48]
+model.layers.0.mlp.gate_proj.weight [48, 32]
+model.layers.0.mlp.up_proj.weight [48, 32]
+model.layers.0.post_attention_layernorm.weight [32]
+model.layers.0.self_attn.k_proj.weight [20, 32]
+model.layers.0.self_attn.o_proj.weight [32, 40]
+model.layers.0.self_attn.q_proj.weight [40, 32]
+model.layers.0.self_attn.v_proj.weight [20, 32]
+model.layers.1.input_layernorm.weight [32]
+model.layers.1.mlp.down_proj.weight [32, 48]
+model.layers.1.mlp.gate_proj.weight [48, 32]
+model.layers.1.mlp.up_proj.weight [48, 32]
+model.layers.1.post_attention_layernorm.weight [32]
+model.layers.1.self_attn.k_proj.weight [20, 32]
+model.layers.1.self_attn.o_proj.weight [32, 40]
+model.layers.1.self_attn.q_proj.weight [40, 32]
+model.layers.1.self_attn.v_proj.weight [20, 32]
+model.norm.weight [32]
+)"},
 };
 
 }  // namespace vocabpipe::testing

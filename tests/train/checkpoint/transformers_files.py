@@ -27,6 +27,8 @@ MODELS = [
     dict(model_type="gemma", **SIZES, head_dim=16),
     dict(model_type="gemma2", **SIZES, head_dim=16, sliding_window=5, attention_bias=True),
     dict(model_type="olmo2", **SIZES, head_dim=6),
+    dict(model_type="smollm3", **SIZES, head_dim=10, no_rope_layer_interval=2,
+         use_sliding_window=True, sliding_window=5, pad_token_id=None),
 ]
 
 print(f"""// SPDX-License-Identifier: Apache-2.0
