@@ -36,13 +36,13 @@ struct Operators {
     /// (N, out) where a device cannot add to it.
     void (*linear_add_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                                ConstTensor residual, Tensor scratch, Tensor y);
-    /// before = x w^T + bias, y = gelu_forward(before), or of the sum before it was rounded. before
+    /// before = x w^T + bias, y = gelu_tanh(before), or of the sum before it was rounded. before
     /// and y (N, out).
     void (*linear_gelu_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                                 Tensor before, Tensor y);
     /// dx = dy w. dy (N, out), w (out, in) of dy's type, dx (N, in).
     void (*linear_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w, Tensor dx);
-    /// dx = gelu'(before) * (dy w); before of dx's shape.
+    /// dx = gelu_tanh'(before) * (dy w); before of dx's shape.
     void (*linear_gelu_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w,
                                        ConstTensor before, Tensor dx);
     /// dw = dy^T x, dbias = column sums of dy. dy (N, out), x (N, in) of dy's type, dw (out, in)
@@ -148,11 +148,12 @@ struct Operators {
 
     // Element by element.
 
-    /// y = x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3): GPT-2's "gelu_new" (Hendrycks and
-    /// Gimpel 2016). Any equal shapes; y may alias x.
-    void (*gelu_forward)(Context& ctx, ConstTensor x, Tensor y);
-    /// dx = dy * gelu'(x). dx may alias dy or x.
-    void (*gelu_backward)(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dx);
+    /// y = activation(x) (Hendrycks and Gimpel 2016: GELU and SiLU). Any equal shapes; y may alias
+    /// x.
+    void (*activation_forward)(Context& ctx, Activation activation, ConstTensor x, Tensor y);
+    /// dx = dy * activation'(x). dx may alias dy or x.
+    void (*activation_backward)(Context& ctx, Activation activation, ConstTensor dy, ConstTensor x,
+                                Tensor dx);
     /// y = activation(gate) * up (Shazeer 2020: SwiGLU, GeGLU). gate_up (N, 2 f): gate | up; y
     /// (N, f).
     void (*gated_forward)(Context& ctx, Activation activation, ConstTensor gate_up, Tensor y);

@@ -31,8 +31,8 @@ FunctionOf<&Operators::attention_workspace_bytes> attention_workspace_bytes;
 FunctionOf<&Operators::causal_attention_forward> causal_attention_forward;
 FunctionOf<&Operators::causal_attention_backward> causal_attention_backward;
 
-FunctionOf<&Operators::gelu_forward> gelu_forward;
-FunctionOf<&Operators::gelu_backward> gelu_backward;
+FunctionOf<&Operators::activation_forward> activation_forward;
+FunctionOf<&Operators::activation_backward> activation_backward;
 FunctionOf<&Operators::gated_forward> gated_forward;
 FunctionOf<&Operators::gated_backward> gated_backward;
 FunctionOf<&Operators::add> add;

@@ -35,11 +35,11 @@ public:
     /// y = residual + x w^T + b, without residual if that is empty. residual (N, out) may alias y.
     /// An empty y is not computed.
     void forward_onto(const StagePass& pass, ConstTensor x, ConstTensor residual, Tensor y) const;
-    /// before = x w^T + b, y = gelu(before), or gelu of the sum before it was rounded.
+    /// before = x w^T + b, y = gelu_tanh(before), or of the sum before it was rounded.
     void forward_gelu(const StagePass& pass, ConstTensor x, Tensor before, Tensor y) const;
     /// dx = dy w.
     void backward_input(const StagePass& pass, ConstTensor dy, Tensor dx) const;
-    /// dx = gelu'(before) * (dy w).
+    /// dx = gelu_tanh'(before) * (dy w).
     void backward_input_gelu(const StagePass& pass, ConstTensor dy, ConstTensor before,
                              Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const;
