@@ -43,7 +43,9 @@ struct ModelConfig {
     bool learned_positions = true;  ///< else rotary
     Rope rope;                      ///< of rotary positions
     std::vector<bool> roped;        ///< [layer] has rotary positions; empty: all have
-    bool gated = false;             ///< activation(gate) * up instead of activation(up)
+    int64_t rotary_channels = 0;    ///< first columns of a head that they turn; 0: all
+    bool parallel_residual = false;  ///< the MLP reads what attention reads; no post_norms
+    bool gated = false;              ///< activation(gate) * up instead of activation(up)
     kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< of the MLP
     bool qkv_bias = true;                                             ///< bias of q, k and v
     bool attention_output_bias = true;  ///< bias of the projection after attention
@@ -62,6 +64,10 @@ struct ModelConfig {
     /// d, columns of one head.
     [[nodiscard]] int64_t head_size() const {
         return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads;
+    }
+    /// Columns of one head that rotary positions turn.
+    [[nodiscard]] int64_t rotary_size() const {
+        return rotary_channels > 0 ? rotary_channels : head_size();
     }
     /// Heads of keys and values.
     [[nodiscard]] int64_t kv_heads() const {

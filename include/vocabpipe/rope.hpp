@@ -16,7 +16,7 @@ enum class RopeScaling : uint8_t {
     yarn,     ///< Peng et al. 2023: a ramp over dimensions, and a factor on cos and sin
 };
 
-/// Rotary positions: angle of dimension pair i at position t is t theta^(-2 i / d).
+/// Rotary positions of d columns: angle of dimension pair i at position t is t theta^(-2 i / d).
 struct Rope {
     double theta = 10000;                     ///< base of the angles
     RopeScaling scaling = RopeScaling::none;  ///< beyond the trained length
@@ -35,8 +35,8 @@ struct Rope {
     bool operator==(const Rope&) const = default;
 };
 
-/// Row t of `positions`: cos of the d/2 angles, then sin, (positions, d). Computed in double.
-[[nodiscard]] std::vector<float> rotary_table(const Rope& rope, int64_t head_size,
-                                              int64_t positions);
+/// Row t of `positions`: cos of the d/2 angles, then sin, (positions, d). Computed in double. d: of
+/// a head's columns those that turn.
+[[nodiscard]] std::vector<float> rotary_table(const Rope& rope, int64_t d, int64_t positions);
 
 }  // namespace vocabpipe

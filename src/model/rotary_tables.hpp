@@ -22,7 +22,7 @@ public:
     /// What all tables of a model take.
     [[nodiscard]] static int64_t bytes(const ModelConfig& config);
 
-    /// (seq_length, head_size) fp32; `rope` is that of a layer of the model.
+    /// (seq_length, rotary_size) fp32; `rope` is that of a layer of the model.
     [[nodiscard]] ConstTensor of(const Rope& rope) const {
         return std::ranges::find(tables_, rope, &Table::rope)->values;
     }

@@ -231,13 +231,13 @@ Rows Attention::gradient(const Rows& dout, const Rows& qkv) const {
 }
 
 void Attention::rotate(Rows& qkv, double theta, double direction) const {
-    const size_t half = size / 2;
+    const size_t half = rotated / 2;
     for (size_t n = 0; n < qkv.size(); ++n) {
         for (size_t head = 0; head < heads + kv_heads; ++head) {
             for (size_t i = 0; i < half; ++i) {
                 const double angle =
                     direction * static_cast<double>(n % length) *
-                    std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(size));
+                    std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotated));
                 double& low = qkv[n][head * size + i];
                 double& high = qkv[n][head * size + half + i];
                 const double a = low;

@@ -33,11 +33,15 @@ namespace vocabpipe::testing {
     ModelConfig config = small_model(num_layers, seq_length, vocab_size, tied);
     set_family(config, family);
     if (config.learned_positions) return config;  // GPT-2 has none of what follows
+    config.rope.theta = 100;     // turns also the slow dimensions within a short sequence
+    if (family == "gpt_neox") {  // nor has GPT-NeoX
+        config.rotary_channels = 4;
+        return config;
+    }
     config.num_attention_heads = 4;
     config.num_query_groups = 2;
     config.kv_channels = 6;  // not h / heads
     config.sliding_window = 3;
-    config.rope.theta = 100;  // turns also the slow dimensions within a short sequence
     if (config.logit_softcap > 0) {
         config.attention_softcap = 2;  // bent by these models' scores and logits
         config.logit_softcap = 3;
@@ -220,6 +224,34 @@ struct ModelCase {
          .sequences = 2,
          .uneven_g = true,
          .ranks = 3,
+         .documents = true},
+        {.name = "GptNeox",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("gpt_neox", 3, 7, 61, false), 0.1F, 0.01F);
+                 config.hidden_size = 30;
+                 config.ffn_hidden_size = 33;
+                 config.num_attention_heads = 3;
+                 config.rotary_channels = 6;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 3},
+        {.name = "GptNeoxTiedInARowTanhOddHeadsDocuments",
+         .config =
+             [] {
+                 ModelConfig config = small_family("gpt_neox", 2, 9, 37, true);
+                 config.hidden_size = 21;
+                 config.ffn_hidden_size = 31;
+                 config.num_attention_heads = 3;
+                 config.parallel_residual = false;
+                 config.activation = kernels::Activation::gelu_tanh;
+                 config.qkv_bias = config.attention_output_bias = false;
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
          .documents = true},
         {.name = "LlamaDocuments",
          .config = small_family("llama", 3, 9, 31, false),

@@ -14,7 +14,10 @@ namespace vocabpipe {
 struct LinearFiles {
     std::string name;                     ///< without ".weight" and ".bias"
     std::vector<std::string> parts = {};  ///< the tensors that files split it into; empty: one
-    bool transposed = false;              ///< files keep [in, out] (GPT-2's Conv1D)
+    /// One tensor in as many groups of rows, each with its share of every range of `out`: with two
+    /// groups q0 k0 v0 q1 k1 v1. 0: range after range. Without parts, not transposed.
+    int64_t groups = 0;
+    bool transposed = false;  ///< files keep [in, out] (GPT-2's Conv1D)
 };
 
 struct LinearOptions {

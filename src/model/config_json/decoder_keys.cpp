@@ -54,6 +54,9 @@ void read_rotary_decoder(const ConfigValues& file, ModelConfig& c) {
     c.ffn_hidden_size = file.width(file.keys().ffn);
     read_grouped_heads(file, c);
     c.rope = read_rope(file.json(), c.max_position_embeddings, file.defaults().rope_theta);
+    if (const auto share = rotary_share(file.json()); share && share->number(0) != 1) {
+        share->fail("rotary positions of a part of a head are not computed; only 1 is");
+    }
 }
 
 void print_rotary_decoder(const ModelConfig& c, BiasKeys biases, nlohmann::ordered_json& json) {

@@ -18,7 +18,6 @@ constexpr std::array<std::pair<std::string_view, RopeScaling>, 5> kRopeTypes{{
     {"yarn", RopeScaling::yarn},
 }};
 constexpr double kLeastPositive = 1e-300;  // of what must be positive
-constexpr double kLeastTheta = 1 + 1e-6;   // wavelengths grow with the dimension
 constexpr int64_t kMostRopePositions = int64_t{1} << 31;
 
 std::optional<StrictJson> given(const StrictJson& json, std::string_view key) {
@@ -29,13 +28,6 @@ std::optional<StrictJson> given(const StrictJson& json, std::string_view key) {
 double number(const StrictJson& json, std::string_view key, double least, double otherwise) {
     const auto value = given(json, key);
     return value ? value->number(least) : otherwise;
-}
-
-void refuse_partial(const StrictJson& json) {
-    const auto share = given(json, "partial_rotary_factor");
-    if (share && share->number(0) != 1) {
-        share->fail("rotary positions of a part of a head are not computed; only 1 is");
-    }
 }
 
 RopeScaling type_of(const StrictJson& json) {
@@ -80,7 +72,6 @@ std::string_view name_of(RopeScaling scaling) {
 
 Rope read_rope(const StrictJson& config, int64_t positions, double theta) {
     Rope rope;
-    refuse_partial(config);
     rope.theta = number(config, "rope_theta", kLeastTheta, theta);
     const auto scaling = given(config, "rope_scaling");
     const auto parameters = given(config, "rope_parameters");
@@ -93,7 +84,6 @@ Rope read_rope(const StrictJson& config, int64_t positions, double theta) {
                "original_max_position_embeddings", "low_freq_factor", "high_freq_factor",
                "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
                "truncate"});
-    refuse_partial(json);
     rope.theta = number(json, "rope_theta", kLeastTheta, rope.theta);
     rope.scaling = type_of(json);
     if (rope.scaling == RopeScaling::none) return rope;
@@ -128,6 +118,15 @@ Rope read_rope(const StrictJson& config, int64_t positions, double theta) {
         rope.truncate = !truncate || truncate->boolean();
     }
     return rope;
+}
+
+std::optional<StrictJson> rotary_share(const StrictJson& config) {
+    constexpr const char* kKey = "partial_rotary_factor";
+    for (const char* const of : {"rope_scaling", "rope_parameters"}) {
+        const auto rope = given(config, of);
+        if (const auto share = rope ? given(*rope, kKey) : std::nullopt) return share;
+    }
+    return given(config, kKey);
 }
 
 void print_rope(const Rope& rope, nlohmann::ordered_json& config) {

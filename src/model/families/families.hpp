@@ -88,6 +88,7 @@ struct ModelFamily {
 /// The rows of the registry, each in the file of its name.
 namespace families {
 [[nodiscard]] ModelFamily gpt2();
+[[nodiscard]] ModelFamily gpt_neox();
 [[nodiscard]] ModelFamily llama();
 [[nodiscard]] ModelFamily mistral();
 [[nodiscard]] ModelFamily qwen2();

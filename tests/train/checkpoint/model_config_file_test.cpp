@@ -35,6 +35,11 @@ json rotary(const std::string& model_type) {
             {"num_key_value_heads", 4}, {"max_position_embeddings", 4096}};
 }
 
+json gpt_neox() {
+    return {{"model_type", "gpt_neox"}, {"vocab_size", 32003},    {"hidden_size", 96},
+            {"intermediate_size", 200}, {"num_hidden_layers", 4}, {"num_attention_heads", 6}};
+}
+
 ModelConfig parsed(const json& config) {
     return parse_model_config(config.dump(), "d/config.json");
 }
@@ -114,6 +119,16 @@ TEST(ModelConfigFile, TakesTransformersDefaultsOfEveryFamily) {
     EXPECT_TRUE(smollm3.tied);
     EXPECT_FALSE(smollm3.qkv_bias || smollm3.attention_output_bias || smollm3.mlp_bias);
 
+    const ModelConfig neox = parsed(gpt_neox());
+    EXPECT_EQ(neox.max_position_embeddings, 2048);
+    EXPECT_EQ(neox.norm_epsilon, 1e-5F);
+    EXPECT_EQ(neox.rotary_channels, 4);  // a quarter of 16
+    EXPECT_EQ(neox.rope, Rope{});
+    EXPECT_EQ(neox.activation, kernels::Activation::gelu);
+    EXPECT_TRUE(neox.parallel_residual && neox.qkv_bias && neox.attention_output_bias);
+    EXPECT_TRUE(neox.mlp_bias);
+    EXPECT_FALSE(neox.learned_positions || neox.gated || neox.tied);
+
     const ModelConfig first_gemma = parsed(with(rotary("gemma"), "hidden_act", "gelu"));
     EXPECT_EQ(first_gemma.activation, kernels::Activation::gelu_tanh);
     EXPECT_EQ(first_gemma.head_size(), 256);
@@ -178,6 +193,31 @@ TEST(ModelConfigFile, ReadsWhatEveryFamilyAddsAndPrintsIt) {
     EXPECT_EQ(printed(smollm3).at("use_sliding_window"), true);
     smollm["no_rope_layers"] = {1, 1, 1, 1};
     EXPECT_THAT(parsed(smollm).roped, IsEmpty());
+
+    json neox = gpt_neox();
+    neox["rotary_pct"] = 0.5;
+    neox["rotary_emb_base"] = 500;
+    neox["use_parallel_residual"] = false;
+    neox["attention_bias"] = false;
+    neox["hidden_act"] = "gelu_fast";
+    const ModelConfig in_a_row = parsed(neox);
+    EXPECT_EQ(in_a_row.rotary_size(), 8);
+    EXPECT_EQ(in_a_row.rope.theta, 500);
+    EXPECT_FALSE(in_a_row.parallel_residual || in_a_row.qkv_bias);
+    EXPECT_FALSE(in_a_row.attention_output_bias);
+    EXPECT_EQ(in_a_row.activation, kernels::Activation::gelu_tanh);
+    EXPECT_EQ(printed(in_a_row).at("rotary_pct"), 0.5);
+    EXPECT_EQ(printed(in_a_row).at("rotary_emb_base"), 500);
+    EXPECT_EQ(printed(in_a_row).at("hidden_act"), "gelu_pytorch_tanh");
+    EXPECT_EQ(printed(parsed(gpt_neox())).at("hidden_act"), "gelu");
+    neox["rope_parameters"] = {{"partial_rotary_factor", 1}, {"rope_theta", 700}};
+    EXPECT_EQ(parsed(neox).rotary_channels, 0);
+    EXPECT_EQ(parsed(neox).rope.theta, 700);
+    // 6 of 49 columns: 49 * (6 / 49) is less than 6 in double.
+    neox["hidden_size"] = 49 * 6;
+    neox["rope_parameters"]["partial_rotary_factor"] = 0.13;
+    EXPECT_EQ(parsed(neox).rotary_channels, 6);
+    EXPECT_GT(printed(parsed(neox)).at("rotary_pct"), 6.0 / 49 - 1e-9);
 
     const ModelConfig mistral = parsed(with(rotary("mistral"), "sliding_window", 7));
     EXPECT_EQ(mistral.window(3), 7);
@@ -272,8 +312,10 @@ TEST(ModelConfigFile, PrintsWhatItReadsOfEveryFamilyAndScaling) {
             config.dtype = DType::bf16;
             set_family(config, family);
             if (family != "gpt2") {
-                config.num_query_groups = 2;
-                config.kv_channels = 16;
+                if (family != "gpt_neox") {
+                    config.num_query_groups = 2;
+                    config.kv_channels = 16;
+                }
                 config.rope.theta = 12345.5;
                 config.rope.scaling = scaling;
                 if (scaling != RopeScaling::none) config.rope.factor = 1.7;
@@ -302,11 +344,13 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     const auto gpt2_with = [](const char* key, const json& value) {
         return refused(with(gpt2(), key, value));
     };
-    EXPECT_THAT(gpt2_with("model_type", "mixtral"),
-                HasSubstr("d/config.json: model_type: \"mixtral\" is not computed by this "
-                          "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, olmo2, "
-                          "smollm3 are; the nearest is mistral, missing is a mixture of experts"));
-    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("smollm3 are; did you mean llama?"));
+    EXPECT_THAT(
+        gpt2_with("model_type", "mixtral"),
+        HasSubstr(
+            "d/config.json: model_type: \"mixtral\" is not computed by this "
+            "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, olmo2, "
+            "smollm3, gpt_neox are; the nearest is mistral, missing is a mixture of experts"));
+    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("gpt_neox are; did you mean llama?"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
     EXPECT_THAT(gpt2_with("activation_function", "gelu"),
                 HasSubstr("gelu_pytorch_tanh, gelu_new are"));
@@ -350,6 +394,14 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
                                           "sliding_window is given with use_sliding_window true"));
     types["layer_types"][1] = "chunked_attention";
     EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: \"chunked_attention\" is not"));
+    EXPECT_THAT(refused(with(gpt_neox(), "hidden_act", "relu")),
+                HasSubstr("hidden_act: \"relu\" is not computed by this program; gelu, gelu_new"));
+    EXPECT_THAT(
+        refused(with(gpt_neox(), "rotary_pct", 0.2)),
+        HasSubstr("rotary_pct: rotary positions turn 3 of the 16 columns of a head; it must "
+                  "be an even number"));
+    EXPECT_THAT(refused(with(gpt_neox(), "rotary_pct", 1.5)), HasSubstr("rotary_pct: 1.5"));
+    EXPECT_THAT(refused(with(gpt_neox(), "rotary_emb_base", 1)), HasSubstr("rotary_emb_base: 1"));
     EXPECT_THAT(refused(with(rotary("smollm3"), "no_rope_layers", {1, 0, 1})),
                 HasSubstr("no_rope_layers: has 3 entries, num_hidden_layers is 4"));
     EXPECT_THAT(refused(with(rotary("smollm3"), "no_rope_layers", {1, 2, 1, 1})),
@@ -435,6 +487,11 @@ TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
                       HasSubstr("this run has a window of 7 in layers 2")));
     EXPECT_THAT(run([](ModelConfig& c) { c.sliding_window = 0; }), HasSubstr("--sliding-window 7"));
     EXPECT_THAT(run([](ModelConfig& c) { c.windowed.clear(); }), HasSubstr("has no window"));
+    EXPECT_THAT(
+        against(parsed(gpt_neox()))([](ModelConfig& c) { c.rotary_channels = 0; }),
+        HasSubstr("(rotary_pct) is 4 columns of a head, this run has 16 columns of a head"));
+    EXPECT_THAT(against(parsed(gpt_neox()))([](ModelConfig& c) { c.parallel_residual = false; }),
+                HasSubstr("use_parallel_residual is true, this run has false; give --model d"));
     EXPECT_THAT(against(parsed(rotary("smollm3")))([](ModelConfig& c) { c.roped.clear(); }),
                 HasSubstr("what has no rotary positions (no_rope_layers) is layers 3, this run has "
                           "no layer; give --model d"));
