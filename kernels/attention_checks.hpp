@@ -62,10 +62,10 @@ inline void require_cached_attention(ConstTensor q, ConstTensor kv, const Attent
 
 inline void require_rotary(ConstTensor table, const AttentionShape& shape, ConstTensor qkv) {
     require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, qkv_columns)");
-    require(shape.head_size % 2 == 0, "an even head_size");
-    require(table.rows >= shape.seq_length && table.cols == shape.head_size &&
-                table.dtype == DType::fp32,
-            "an fp32 table of shape (seq_length or more, head_size)");
+    require(table.rows >= shape.seq_length && table.dtype == DType::fp32,
+            "an fp32 table of seq_length rows or more");
+    require(table.cols % 2 == 0 && table.cols <= shape.head_size,
+            "a table of an even number of columns, at most head_size");
 }
 
 }  // namespace vocabpipe::kernels

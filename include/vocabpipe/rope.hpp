@@ -17,7 +17,7 @@ enum class RopeScaling : uint8_t {
     longrope,  ///< Ding et al. 2024: a divisor for every pair, and a factor on cos and sin
 };
 
-/// Rotary positions: angle of dimension pair i at position t is t theta^(-2 i / d).
+/// Rotary positions of d columns: angle of dimension pair i at position t is t theta^(-2 i / d).
 struct Rope {
     double theta = 10000;                     ///< base of the angles
     RopeScaling scaling = RopeScaling::none;  ///< beyond the trained length
@@ -38,9 +38,9 @@ struct Rope {
     bool operator==(const Rope&) const = default;
 };
 
-/// Row t of `positions`: cos of the d/2 angles, then sin, (positions, d). Computed in double.
-/// longrope chooses its divisors by `positions`, the length of the sequences.
-[[nodiscard]] std::vector<float> rotary_table(const Rope& rope, int64_t head_size,
-                                              int64_t positions);
+/// Row t of `positions`: cos of the d/2 angles, then sin, (positions, d). Computed in double. d: of
+/// a head's columns those that turn. longrope chooses its divisors by `positions`, the length of
+/// the sequences.
+[[nodiscard]] std::vector<float> rotary_table(const Rope& rope, int64_t d, int64_t positions);
 
 }  // namespace vocabpipe

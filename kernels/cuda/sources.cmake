@@ -2,6 +2,7 @@
 # Sources of the CUDA kernels, relative to the repository: compiled by nvcc where CUDA is enabled, and
 # by the C++ compiler against the tests' stand-in toolkit everywhere.
 set(VOCABPIPE_CUDA_KERNEL_SOURCES
+  kernels/cuda/activation.cu
   kernels/cuda/adamw.cu
   kernels/cuda/attention.cpp
   kernels/cuda/attention_backward.cu
@@ -14,7 +15,6 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/engine.cpp
   kernels/cuda/ordered_sum.cu
   kernels/cuda/gated.cu
-  kernels/cuda/gelu.cu
   kernels/cuda/gemm.cpp
   kernels/cuda/head_norm.cu
   kernels/cuda/layer_norm.cu

@@ -22,7 +22,7 @@ public:
     /// What all tables of a model take.
     [[nodiscard]] static int64_t bytes(const ModelConfig& config);
 
-    /// (seq_length - first, head_size) fp32, from position `first`; `rope` is that of a layer of
+    /// (seq_length - first, rotary_size) fp32, from position `first`; `rope` is that of a layer of
     /// the model.
     [[nodiscard]] ConstTensor of(const Rope& rope, int64_t first = 0) const {
         const ConstTensor all = std::ranges::find(tables_, rope, &Table::rope)->values;

@@ -27,6 +27,10 @@ std::pair<double, double> activate(kernels::Activation kind, double x) {
         const double s = 1 / (1 + std::exp(-x));
         return {x * s, s + x * s * (1 - s)};
     }
+    if (kind == kernels::Activation::gelu) {
+        const double phi = (1 + std::erf(x / std::numbers::sqrt2)) / 2;
+        return {x * phi, phi + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi)};
+    }
     const double root = std::sqrt(2 / std::numbers::pi);
     const double t = std::tanh(root * (x + 0.044715 * x * x * x));
     return {x / 2 * (1 + t), (1 + t) / 2 + x / 2 * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x)};
@@ -236,7 +240,7 @@ Rows Attention::gradient(const Rows& dout, const Rows& qkv) const {
 }
 
 void Attention::rotate(Rows& qkv, double theta, double direction) const {
-    rotate(qkv, plain_rotary(theta, size), direction);
+    rotate(qkv, plain_rotary(theta, rotated), direction);
 }
 
 void Attention::rotate(Rows& qkv, const Rotary& rotary, double direction) const {

@@ -90,6 +90,7 @@ struct Attention {
     double scale, softcap;
     size_t window = 0;                            ///< 0: none
     std::span<const int32_t> first_visible = {};  ///< of all tokens, or none
+    size_t rotated = size;                        ///< columns of a head that rotate() turns
 
     [[nodiscard]] Rows forward(const Rows& qkv) const;
     [[nodiscard]] Rows gradient(const Rows& dout, const Rows& qkv) const;

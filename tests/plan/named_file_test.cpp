@@ -133,6 +133,41 @@ TEST(LoadModel, CountsThePartsOfPhi3AsLlamas) {
     EXPECT_EQ(shape.windowed_layers, 32);
 }
 
+TEST(LoadModel, CountsTheRotaryPositionsOfSmolLm3) {
+    const json config{{"model_type", "smollm3"},  {"vocab_size", 128256},
+                      {"hidden_size", 2048},      {"intermediate_size", 11008},
+                      {"num_hidden_layers", 36},  {"num_attention_heads", 16},
+                      {"num_key_value_heads", 4}, {"tie_word_embeddings", true}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 3'075'098'624);  // of SmolLM3-3B's sizes in transformers
+    EXPECT_EQ(shape.layers_without_rope, 9);
+    const double with_all = [all = shape]() mutable {
+        all.layers_without_rope = 0;
+        return all.elementwise_forward();
+    }();
+    EXPECT_EQ(with_all - shape.elementwise_forward(), 2.0 * (16 + 4) * 128 / 4);  // q and k
+}
+
+TEST(LoadModel, CountsTheParallelResidualOfPythia) {
+    const json config{{"model_type", "gpt_neox"}, {"vocab_size", 50304},
+                      {"hidden_size", 2560},      {"intermediate_size", 10240},
+                      {"num_hidden_layers", 32},  {"num_attention_heads", 32}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 2'775'208'960);  // as Pythia-2.8B's model card says
+    const TransformerShape parallel = shape;
+    shape.parallel_residual = false;
+    // Neither what the MLP reads before its norm is kept, nor its gradient.
+    EXPECT_EQ(shape.saved_bytes() - parallel.saved_bytes(), 2 * 2560);
+    EXPECT_EQ(shape.for_weight_bytes() - parallel.for_weight_bytes(), 2 * 2560);
+    shape.rotary_size = 0;
+    EXPECT_EQ(shape.elementwise_forward() - parallel.elementwise_forward(),
+              2.0 * 2 * 32 * (80 - 20));  // q and k are read and written
+}
+
 TEST(LoadModel, CountsTheLayersThatHaveAWindow) {
     const auto load = [](const char* model_type, const json& more) {
         json config = llama();

@@ -2,6 +2,7 @@
 #include "src/model/config_json/decoder_keys.hpp"
 
 #include "src/model/config_json/rope_keys.hpp"
+#include "src/model/config_json/rotary_share.hpp"
 
 #include <charconv>
 #include <string>
@@ -58,6 +59,7 @@ void read_decoder_sizes(const ConfigValues& file, ModelConfig& c) {
 void read_rotary_decoder(const ConfigValues& file, ModelConfig& c) {
     read_decoder_sizes(file, c);
     c.rope = read_rope(file.json(), c.max_position_embeddings, file.defaults().rope_theta);
+    refuse_rotary_share(file);
 }
 
 void print_rotary_decoder(const ModelConfig& c, BiasKeys biases, nlohmann::ordered_json& json) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/config_json/rope_keys.hpp"
 
+#include "src/model/config_json/rotary_share.hpp"
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,7 +12,6 @@ namespace vocabpipe {
 namespace {
 
 constexpr double kLeastPositive = 1e-300;  // of what must be positive
-constexpr double kLeastTheta = 1 + 1e-6;   // wavelengths grow with the dimension
 constexpr std::string_view kFullLayers = "full_attention";
 constexpr std::string_view kWindowedLayers = "sliding_attention";
 constexpr size_t kMostPairs = size_t{1} << 15;  // of a head
@@ -24,13 +25,6 @@ std::optional<StrictJson> given(const StrictJson& json, std::string_view key) {
 double number(const StrictJson& json, std::string_view key, double least, double otherwise) {
     const auto value = given(json, key);
     return value ? value->number(least) : otherwise;
-}
-
-void refuse_partial(const StrictJson& json) {
-    const auto share = given(json, "partial_rotary_factor");
-    if (share && share->number(0) != 1) {
-        share->fail("rotary positions of a part of a head are not computed; only 1 is");
-    }
 }
 
 RopeScaling type_of(const StrictJson& json, std::span<const NamedScaling> types) {
@@ -88,7 +82,6 @@ Rope read_parameters(const StrictJson& config, const StrictJson& json, int64_t p
                "original_max_position_embeddings", "low_freq_factor", "high_freq_factor",
                "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate",
                "short_factor", "long_factor"});
-    refuse_partial(json);
     Rope rope;
     rope.theta = number(json, "rope_theta", kLeastTheta, theta);
     rope.scaling = type_of(json, types);
@@ -145,7 +138,6 @@ std::optional<StrictJson> scaling_of(const StrictJson& config) {
 
 Rope read_rope(const StrictJson& config, int64_t positions, double theta,
                std::span<const NamedScaling> types) {
-    refuse_partial(config);
     theta = number(config, "rope_theta", kLeastTheta, theta);
     const auto json = scaling_of(config);
     return json ? read_parameters(config, *json, positions, theta, types) : Rope{.theta = theta};
@@ -160,10 +152,10 @@ RopesOfLayers read_ropes_of_layers(const StrictJson& config, int64_t positions,
         return {.full = read_rope(config, positions, otherwise.full.theta),
                 .windowed = {.theta = windowed_theta}};
     }
-    refuse_partial(config);
     json->only({kFullLayers, kWindowedLayers});
     const auto of = [&](std::string_view layers, double theta) {
         const auto parameters = given(*json, layers);
+        if (parameters) refuse_rotary_share(*parameters);
         return parameters ? read_parameters(config, *parameters, positions, theta, kRopeTypes)
                           : Rope{.theta = theta};
     };

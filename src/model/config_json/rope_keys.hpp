@@ -12,6 +12,8 @@
 
 namespace vocabpipe {
 
+inline constexpr double kLeastTheta = 1 + 1e-6;  ///< wavelengths grow with the dimension
+
 /// A rope_type.
 struct NamedScaling {
     std::string_view name;

@@ -88,6 +88,7 @@ struct ModelFamily {
 /// The rows of the registry, each in the file of its name.
 namespace families {
 [[nodiscard]] ModelFamily gpt2();
+[[nodiscard]] ModelFamily gpt_neox();
 [[nodiscard]] ModelFamily llama();
 [[nodiscard]] ModelFamily mistral();
 [[nodiscard]] ModelFamily qwen2();
@@ -97,6 +98,7 @@ namespace families {
 [[nodiscard]] ModelFamily gemma3_text();
 [[nodiscard]] ModelFamily olmo2();
 [[nodiscard]] ModelFamily phi3();
+[[nodiscard]] ModelFamily smollm3();
 }  // namespace families
 
 }  // namespace vocabpipe

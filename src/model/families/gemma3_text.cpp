@@ -4,6 +4,7 @@
 // have a base of their own.
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/rope_keys.hpp"
+#include "src/model/config_json/rotary_share.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"
 #include "src/model/families/gemma.hpp"
@@ -44,6 +45,7 @@ void read_gemma3(const ConfigValues& file, ModelConfig& c) {
     const auto pattern = file.given("sliding_window_pattern");
     read_layer_types(file, read_window(file), "",
                      in_pattern(pattern ? pattern->integer(1, INT32_MAX) : kPattern), c);
+    refuse_rotary_share(file);
     const RopesOfLayers ropes =
         read_ropes_of_layers(file.json(), c.max_position_embeddings,
                              {.full = {.theta = kTheta}, .windowed = {.theta = kWindowedTheta}});

@@ -82,6 +82,22 @@ TEST(ModelConfigFile, TakesTransformersDefaultsOfEveryFamily) {
     EXPECT_EQ(phi3.rope, Rope{});
     EXPECT_THAT(phi3.windowed, IsEmpty());
     EXPECT_FALSE(phi3.tied || phi3.qkv_bias || phi3.attention_output_bias || phi3.mlp_bias);
+    const ModelConfig smollm3 = parsed(rotary("smollm3"));
+    EXPECT_EQ(smollm3.rope.theta, 2e6);
+    EXPECT_THAT(smollm3.roped, ElementsAre(true, true, true, false));
+    EXPECT_THAT(smollm3.windowed, IsEmpty());
+    EXPECT_TRUE(smollm3.tied);
+    EXPECT_FALSE(smollm3.qkv_bias || smollm3.attention_output_bias || smollm3.mlp_bias);
+
+    const ModelConfig neox = parsed(gpt_neox());
+    EXPECT_EQ(neox.max_position_embeddings, 2048);
+    EXPECT_EQ(neox.norm_epsilon, 1e-5F);
+    EXPECT_EQ(neox.rotary_channels, 4);  // a quarter of 16
+    EXPECT_EQ(neox.rope, Rope{});
+    EXPECT_EQ(neox.activation, kernels::Activation::gelu);
+    EXPECT_TRUE(neox.parallel_residual && neox.qkv_bias && neox.attention_output_bias);
+    EXPECT_TRUE(neox.mlp_bias);
+    EXPECT_FALSE(neox.learned_positions || neox.gated || neox.tied);
 
     const ModelConfig first_gemma = parsed(with(rotary("gemma"), "hidden_act", "gelu"));
     EXPECT_EQ(first_gemma.activation, kernels::Activation::gelu_tanh);
@@ -149,6 +165,46 @@ TEST(ModelConfigFile, ReadsWhatEveryFamilyAddsAndPrintsIt) {
     const ModelConfig olmo2 = parsed(with(rotary("olmo2"), "attention_bias", true));
     EXPECT_TRUE(olmo2.qkv_bias && olmo2.attention_output_bias);
     EXPECT_EQ(printed(olmo2).at("attention_bias"), true);
+
+    json smollm = with(rotary("smollm3"), "no_rope_layer_interval", 2);
+    EXPECT_THAT(parsed(smollm).roped, ElementsAre(true, false, true, false));
+    smollm["use_sliding_window"] = true;
+    EXPECT_THAT(parsed(smollm).windowed, IsEmpty());  // sliding_window is not given
+    smollm["sliding_window"] = 7;
+    EXPECT_THAT(parsed(smollm).windowed, ElementsAre(false, true, false, true));
+    smollm["no_rope_layers"] = {0, 1, 1, 1, 0};  // may be longer than the model
+    const ModelConfig smollm3 = parsed(smollm);
+    EXPECT_THAT(smollm3.roped, ElementsAre(false, true, true, true));
+    EXPECT_THAT(smollm3.windowed, ElementsAre(true, false, false, false));
+    EXPECT_EQ(printed(smollm3).at("no_rope_layers"), json({0, 1, 1, 1}));
+    EXPECT_EQ(printed(smollm3).at("use_sliding_window"), true);
+    smollm["no_rope_layers"] = {1, 1, 1, 1};
+    EXPECT_THAT(parsed(smollm).roped, IsEmpty());
+
+    json neox = gpt_neox();
+    neox["rotary_pct"] = 0.5;
+    neox["rotary_emb_base"] = 500;
+    neox["use_parallel_residual"] = false;
+    neox["attention_bias"] = false;
+    neox["hidden_act"] = "gelu_fast";
+    const ModelConfig in_a_row = parsed(neox);
+    EXPECT_EQ(in_a_row.rotary_size(), 8);
+    EXPECT_EQ(in_a_row.rope.theta, 500);
+    EXPECT_FALSE(in_a_row.parallel_residual || in_a_row.qkv_bias);
+    EXPECT_FALSE(in_a_row.attention_output_bias);
+    EXPECT_EQ(in_a_row.activation, kernels::Activation::gelu_tanh);
+    EXPECT_EQ(printed(in_a_row).at("rotary_pct"), 0.5);
+    EXPECT_EQ(printed(in_a_row).at("rotary_emb_base"), 500);
+    EXPECT_EQ(printed(in_a_row).at("hidden_act"), "gelu_pytorch_tanh");
+    EXPECT_EQ(printed(parsed(gpt_neox())).at("hidden_act"), "gelu");
+    neox["rope_parameters"] = {{"partial_rotary_factor", 1}, {"rope_theta", 700}};
+    EXPECT_EQ(parsed(neox).rotary_channels, 0);
+    EXPECT_EQ(parsed(neox).rope.theta, 700);
+    // 6 of 49 columns: 49 * (6 / 49) is less than 6 in double.
+    neox["hidden_size"] = 49 * 6;
+    neox["rope_parameters"]["partial_rotary_factor"] = 0.13;
+    EXPECT_EQ(parsed(neox).rotary_channels, 6);
+    EXPECT_GT(printed(parsed(neox)).at("rotary_pct"), 6.0 / 49 - 1e-9);
 
     const ModelConfig mistral = parsed(with(rotary("mistral"), "sliding_window", 7));
     EXPECT_EQ(mistral.window(3), 7);
@@ -262,8 +318,10 @@ TEST(ModelConfigFile, PrintsWhatItReadsOfEveryFamilyAndScaling) {
             config.dtype = DType::bf16;
             set_family(config, family);
             if (family != "gpt2") {
-                config.num_query_groups = 2;
-                config.kv_channels = 16;
+                if (family != "gpt_neox") {
+                    config.num_query_groups = 2;
+                    config.kv_channels = 16;
+                }
                 config.rope.theta = 12345.5;
                 config.rope.scaling = scaling;
                 if (scaling != RopeScaling::none) config.rope.factor = 1.7;
@@ -296,8 +354,9 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
         gpt2_with("model_type", "mixtral"),
         HasSubstr("d/config.json: model_type: \"mixtral\" is not computed by this "
                   "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, olmo2, "
-                  "phi3 are; the nearest is mistral, missing is a mixture of experts"));
-    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("phi3 are; did you mean llama?"));
+                  "phi3, smollm3, gpt_neox are; the nearest is mistral, missing is a mixture of "
+                  "experts"));
+    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("gpt_neox are; did you mean llama?"));
     EXPECT_THAT(gpt2_with("model_type", "gemma3"),
                 HasSubstr("the nearest is gemma3_text, missing is images"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
@@ -331,8 +390,9 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(refused(with(rotary("llama"), "head_dim", 13)), HasSubstr("(head_dim)"));
     EXPECT_THAT(refused(with(rotary("llama"), "partial_rotary_factor", 0.5)),
                 HasSubstr("partial_rotary_factor: rotary positions of a part"));
+    EXPECT_EQ(parsed(with(rotary("phi3"), "partial_rotary_factor", 0.84)).rotary_size(), 10);
     EXPECT_THAT(refused(with(rotary("phi3"), "partial_rotary_factor", 0.75)),
-                HasSubstr("partial_rotary_factor: rotary positions of a part"));
+                HasSubstr("partial_rotary_factor: rotary positions turn 9 of the 12 columns"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "use_bidirectional_attention", true)),
                 HasSubstr("use_bidirectional_attention: true is not computed"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "final_logit_softcapping", 0)),
@@ -349,6 +409,20 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
                                           "sliding_window is given with use_sliding_window true"));
     types["layer_types"][1] = "chunked_attention";
     EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: \"chunked_attention\" is not"));
+    EXPECT_THAT(refused(with(gpt_neox(), "hidden_act", "relu")),
+                HasSubstr("hidden_act: \"relu\" is not computed by this program; gelu, gelu_new"));
+    EXPECT_THAT(
+        refused(with(gpt_neox(), "rotary_pct", 0.2)),
+        HasSubstr("rotary_pct: rotary positions turn 3 of the 16 columns of a head; it must "
+                  "be an even number"));
+    EXPECT_THAT(refused(with(gpt_neox(), "rotary_pct", 1.5)), HasSubstr("rotary_pct: 1.5"));
+    EXPECT_THAT(refused(with(gpt_neox(), "rotary_emb_base", 1)), HasSubstr("rotary_emb_base: 1"));
+    EXPECT_THAT(refused(with(rotary("smollm3"), "no_rope_layers", {1, 0, 1})),
+                HasSubstr("no_rope_layers: has 3 entries, num_hidden_layers is 4"));
+    EXPECT_THAT(refused(with(rotary("smollm3"), "no_rope_layers", {1, 2, 1, 1})),
+                HasSubstr("no_rope_layers[1]: 2: must be an integer from 0 to 1"));
+    EXPECT_THAT(refused(with(rotary("smollm3"), "no_rope_layer_interval", 0)),
+                HasSubstr("no_rope_layer_interval: 0"));
 }
 
 TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
@@ -431,6 +505,14 @@ TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
     EXPECT_THAT(
         against(parsed(rotary("gemma3_text")))([](ModelConfig& c) { c.windowed_rope->theta = 5; }),
         HasSubstr("rope_local_base_freq is 10000.0, this run has 5.0; give --model d"));
+    EXPECT_THAT(
+        against(parsed(gpt_neox()))([](ModelConfig& c) { c.rotary_channels = 0; }),
+        HasSubstr("(rotary_pct) is 4 columns of a head, this run has 16 columns of a head"));
+    EXPECT_THAT(against(parsed(gpt_neox()))([](ModelConfig& c) { c.parallel_residual = false; }),
+                HasSubstr("use_parallel_residual is true, this run has false; give --model d"));
+    EXPECT_THAT(against(parsed(rotary("smollm3")))([](ModelConfig& c) { c.roped.clear(); }),
+                HasSubstr("what has no rotary positions (no_rope_layers) is layers 3, this run has "
+                          "no layer; give --model d"));
     EXPECT_THAT(against(parsed(rotary("llama")))([](ModelConfig& c) { c.mlp_bias = true; }),
                 HasSubstr("mlp_bias is false"));
 }

@@ -70,9 +70,10 @@ TEST(RopeConfig, IsReadInTheKeysOfPhi3) {
     EXPECT_EQ(parsed(now).rope, expected);
     EXPECT_EQ(printed(parsed(now)).at("rope_scaling").at("factor"), 3);
 
-    EXPECT_THAT(refused(with(file, "head_dim", 6)),
-                HasSubstr("short_factor and long_factor have 2 and 2 entries; a head of 6 channels "
-                          "needs 3 in each"));
+    EXPECT_THAT(
+        refused(with(file, "head_dim", 6)),
+        HasSubstr("short_factor and long_factor have 2 and 2 entries; rotary positions of 6 "
+                  "columns of a head need 3 in each"));
     EXPECT_THAT(refused(with(file, "original_max_position_embeddings", 1)),
                 HasSubstr("original_max_position_embeddings: 1: must be an integer from 2"));
     EXPECT_THAT(refused(with(file, "rope_scaling", {{"type", "linear"}, {"factor", 2}})),
