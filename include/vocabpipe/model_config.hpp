@@ -6,6 +6,7 @@
 #include "vocabpipe/tensor.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,8 @@ struct ModelConfig {
     float embedding_scale = 1;          ///< of embedded tokens; sqrt(h) in Gemma
     int64_t sliding_window = 0;         ///< tokens that a layer with a window sees
     std::vector<bool> windowed;         ///< [layer] has the window; empty: none has
+    /// Rotary positions of layers with the window; none: `rope`, as all others.
+    std::optional<Rope> windowed_rope;
 
     float init_std = 0.02F;     ///< standard deviation of the weights at first
     float label_smoothing = 0;  ///< share of the loss that goes to all rows alike; 0: none

@@ -146,6 +146,19 @@ struct Operators {
                                       AttentionShape shape, std::span<const int32_t> first_visible,
                                       Tensor dqkv, std::span<std::byte> workspace);
 
+    // Generation: one token more of a sequence whose keys and values were kept.
+
+    /// Attention of the last n tokens of a sequence to all of its tokens, as
+    /// causal_attention_forward() defines it. q (n, query_columns); kv (seq_length, 2 kv_columns):
+    /// k | v of every token, n <= seq_length; out (n, query_columns). shape.sequences is 1. A row's
+    /// bits do not depend on n. For few tokens: no blocks of queries share what they read.
+    void (*cached_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv,
+                                     const AttentionShape& shape, Tensor out);
+    /// Logits of one token: z_j = x w_j, soft-capped with softcap > 0. x (1, h), w (v, h) of x's
+    /// type, z (1, v) fp32, v may be 0. The bits of a logit depend on x and its own row of w alone,
+    /// so that shards of any size together have those of the whole.
+    void (*logits_forward)(Context& ctx, ConstTensor x, ConstTensor w, float softcap, Tensor z);
+
     // Element by element.
 
     /// y = activation(x) (Hendrycks and Gimpel 2016: GELU and SiLU). Any equal shapes; y may alias

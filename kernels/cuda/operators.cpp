@@ -30,6 +30,8 @@ const Operators& operators() {
         .attention_workspace_bytes = attention_workspace_bytes,
         .causal_attention_forward = causal_attention_forward,
         .causal_attention_backward = causal_attention_backward,
+        .cached_attention_forward = cached_attention_forward,
+        .logits_forward = logits_forward,
         .activation_forward = activation_forward,
         .activation_backward = activation_backward,
         .gated_forward = gated_forward,

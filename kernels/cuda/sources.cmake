@@ -8,6 +8,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/attention_backward.cu
   kernels/cuda/attention_forward.cu
   kernels/cuda/attention_statistics.cu
+  kernels/cuda/cached_attention.cu
   kernels/cuda/column_sums.cu
   kernels/cuda/elementwise.cu
   kernels/cuda/embedding.cu
@@ -18,6 +19,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/head_norm.cu
   kernels/cuda/layer_norm.cu
   kernels/cuda/linear.cpp
+  kernels/cuda/logits.cu
   kernels/cuda/memory.cpp
   kernels/cuda/operators.cpp
   kernels/cuda/product_choices.cpp

@@ -54,8 +54,13 @@ private:
 
 /// Of cos and sin.
 double amplitude(const Rope& rope) {
-    if (rope.scaling != RopeScaling::yarn) return 1;
+    const bool longrope = rope.scaling == RopeScaling::longrope;
+    if (rope.scaling != RopeScaling::yarn && !longrope) return 1;
     if (rope.attention_factor > 0) return rope.attention_factor;
+    if (longrope) {
+        const auto trained = static_cast<double>(rope.original_positions);
+        return rope.factor <= 1 ? 1 : std::sqrt(1 + std::log(rope.factor) / std::log(trained));
+    }
     const auto of = [&](double mscale) {
         return rope.factor <= 1 ? 1 : 0.1 * mscale * std::log(rope.factor) + 1;
     };
@@ -63,9 +68,11 @@ double amplitude(const Rope& rope) {
     return both ? of(rope.mscale) / of(rope.mscale_all_dim) : of(1);
 }
 
-std::vector<double> frequencies(const Rope& rope, int64_t d) {
+std::vector<double> frequencies(const Rope& rope, int64_t d, int64_t positions) {
     std::vector<double> result;
     const Yarn yarn(rope, d);
+    const std::vector<double>& divisors =
+        positions > rope.original_positions ? rope.long_factors : rope.short_factors;
     for (int64_t i = 0; i < d / 2; ++i) {
         const double frequency =
             std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
@@ -83,6 +90,9 @@ std::vector<double> frequencies(const Rope& rope, int64_t d) {
             case RopeScaling::yarn:
                 result.push_back(yarn(i, frequency));
                 break;
+            case RopeScaling::longrope:
+                result.push_back(frequency / divisors.at(static_cast<size_t>(i)));
+                break;
         }
     }
     return result;
@@ -91,7 +101,7 @@ std::vector<double> frequencies(const Rope& rope, int64_t d) {
 }  // namespace
 
 std::vector<float> rotary_table(const Rope& rope, int64_t d, int64_t positions) {
-    const std::vector<double> frequency = frequencies(rope, d);
+    const std::vector<double> frequency = frequencies(rope, d, positions);
     const double factor = amplitude(rope);
     const auto half = static_cast<size_t>(d / 2);
     std::vector<float> table(static_cast<size_t>(positions * d));

@@ -88,8 +88,27 @@ private:
                 .scale = scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(size)),
                 .softcap = config_.attention_softcap,
                 .window = static_cast<size_t>(config_.window(layer)),
-                .first_visible = first_visible_,
-                .rotated = static_cast<size_t>(config_.rotary_size())};
+                .first_visible = first_visible_};
+    }
+
+    /// Rotary positions of a layer.
+    [[nodiscard]] Rotary rotary(int layer) const {
+        const bool own = config_.windowed_rope && config_.window(layer) > 0;
+        const Rope& rope = own ? *config_.windowed_rope : config_.rope;
+        Rotary rotary = plain_rotary(rope.theta, static_cast<size_t>(config_.rotary_size()));
+        const bool beyond = length_ > static_cast<size_t>(rope.original_positions);
+        for (size_t i = 0; i < rotary.frequencies.size(); ++i) {
+            double& frequency = rotary.frequencies[i];
+            if (rope.scaling == RopeScaling::linear) frequency /= rope.factor;
+            if (rope.scaling == RopeScaling::longrope) {
+                frequency /= beyond ? rope.long_factors[i] : rope.short_factors[i];
+            }
+        }
+        if (rope.scaling == RopeScaling::longrope) {
+            const auto trained = static_cast<double>(rope.original_positions);
+            rotary.amplitude = std::sqrt(1 + std::log(rope.factor) / std::log(trained));
+        }
+        return rotary;
     }
 
     [[nodiscard]] MlpActivation activation() const { return {config_.activation, config_.gated}; }
@@ -166,7 +185,7 @@ private:
                 });
             }
         }
-        if (config_.has_rope(layer)) of.rotate(t.qkv, config_.rope.theta, 1);
+        if (config_.has_rope(layer)) of.rotate(t.qkv, rotary(layer), 1);
         t.attention = of.forward(t.qkv);
         t.proj = linear_of(t.attention, name + names_.proj, config_.attention_output_bias);
         t.middle =
@@ -195,7 +214,7 @@ private:
                                         : dmiddle;
         d = linear_gradient_of(d, t.attention, name + names_.proj, config_.attention_output_bias);
         d = of.gradient(d, t.qkv);
-        if (config_.has_rope(layer)) of.rotate(d, config_.rope.theta, -1);
+        if (config_.has_rope(layer)) of.rotate(d, rotary(layer), -1);
         if (config_.qk_norm) {
             Vector dq(at(name + names_.q_norm + ".weight").size(), 0.0);
             Vector dk(at(name + names_.k_norm + ".weight").size(), 0.0);

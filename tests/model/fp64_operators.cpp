@@ -164,6 +164,15 @@ Rows MlpActivation::gradient(const Rows& dy, const Rows& x) const {
     return dx;
 }
 
+Rotary plain_rotary(double theta, size_t size) {
+    Rotary rotary;
+    for (size_t i = 0; i < size / 2; ++i) {
+        rotary.frequencies.push_back(
+            std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(size)));
+    }
+    return rotary;
+}
+
 bool Attention::sees(size_t first, size_t i, size_t j) const {
     const bool of_document =
         first_visible.empty() || j >= static_cast<size_t>(first_visible[first + i]);
@@ -231,18 +240,23 @@ Rows Attention::gradient(const Rows& dout, const Rows& qkv) const {
 }
 
 void Attention::rotate(Rows& qkv, double theta, double direction) const {
-    const size_t half = rotated / 2;
+    rotate(qkv, plain_rotary(theta, size), direction);
+}
+
+void Attention::rotate(Rows& qkv, const Rotary& rotary, double direction) const {
+    const size_t half = rotary.frequencies.size();
     for (size_t n = 0; n < qkv.size(); ++n) {
         for (size_t head = 0; head < heads + kv_heads; ++head) {
             for (size_t i = 0; i < half; ++i) {
                 const double angle =
-                    direction * static_cast<double>(n % length) *
-                    std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotated));
+                    direction * static_cast<double>(n % length) * rotary.frequencies[i];
                 double& low = qkv[n][head * size + i];
                 double& high = qkv[n][head * size + half + i];
                 const double a = low;
-                low = a * std::cos(angle) - high * std::sin(angle);
-                high = high * std::cos(angle) + a * std::sin(angle);
+                const double cosine = rotary.amplitude * std::cos(angle);
+                const double sine = rotary.amplitude * std::sin(angle);
+                low = a * cosine - high * sine;
+                high = high * cosine + a * sine;
             }
         }
     }

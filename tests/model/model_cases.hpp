@@ -47,11 +47,28 @@ namespace vocabpipe::testing {
         config.logit_softcap = 3;
         config.attention_scale = 0.3F;
     }
-    // In fewer layers than a published model has from one without rotary positions to the next.
+    if (config.windowed_rope) {
+        config.rope.scaling = RopeScaling::linear;
+        config.rope.factor = 3;
+        config.windowed_rope->theta = 20;
+        // In fewer layers than a published model has from one without a window to the next.
+        for (size_t i = 0; i < config.windowed.size(); ++i) config.windowed[i] = i % 3 != 1;
+    }
+    // Likewise of layers without rotary positions.
     for (size_t layer = 1; family == "smollm3" && layer < config.roped.size(); layer += 2) {
         config.roped[layer] = false;
     }
     return config;
+}
+
+/// LongRoPE of heads of 8.
+[[nodiscard]] inline Rope long_rope(int64_t original_positions) {
+    return {.theta = 30,
+            .scaling = RopeScaling::longrope,
+            .factor = 4,
+            .original_positions = original_positions,
+            .short_factors = {1, 1.1, 1.5, 2},
+            .long_factors = {1, 2, 3.5, 5}};
 }
 
 struct ModelCase {
@@ -169,6 +186,36 @@ struct ModelCase {
          .microbatches = 3,
          .uneven_g = true,
          .ranks = 3},
+        {.name = "Gemma3Text",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("gemma3_text", 4, 8, 43, true), 0, 0.01F);
+                 config.hidden_size = 18;
+                 config.ffn_hidden_size = 33;
+                 config.num_attention_heads = 6;
+                 config.num_query_groups = 3;
+                 config.kv_channels = 8;
+                 config.logit_softcap = 4;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 4},
+        {.name = "Gemma3TextUntiedWithBiasesDocuments",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("gemma3_text", 3, 9, 37, false), 0.1F, 0);
+                 config.num_attention_heads = 5;
+                 config.num_query_groups = 1;
+                 config.kv_channels = 10;
+                 config.attention_scale = 0.4F;
+                 config.qkv_bias = config.attention_output_bias = true;
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .ranks = 3,
+         .documents = true},
         {.name = "Olmo2",
          .config =
              [&] {
@@ -191,6 +238,38 @@ struct ModelCase {
                  config.num_query_groups = 1;
                  config.kv_channels = 10;
                  config.qkv_bias = config.attention_output_bias = true;
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .documents = true},
+        {.name = "Phi3",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("phi3", 3, 8, 61, false), 0.1F, 0.01F);
+                 config.rope = long_rope(5);
+                 config.hidden_size = 14;
+                 config.ffn_hidden_size = 23;
+                 config.num_attention_heads = 9;
+                 config.num_query_groups = 3;
+                 config.kv_channels = 8;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 3},
+        {.name = "Phi3TiedWindowsDocuments",
+         .config =
+             [] {
+                 ModelConfig config = small_family("phi3", 2, 9, 47, true);
+                 config.num_attention_heads = 3;
+                 config.num_query_groups = 0;
+                 config.kv_channels = 14;
+                 config.windowed = {true, true};
+                 config.rope = long_rope(9);
+                 for (auto* factors : {&config.rope.short_factors, &config.rope.long_factors}) {
+                     factors->resize(7, 1.25);
+                 }
                  return config;
              }(),
          .sequences = 2,

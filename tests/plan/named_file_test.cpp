@@ -108,6 +108,31 @@ TEST(LoadModel, CountsTheNormsOfOlmo2) {
     EXPECT_EQ(shape.recomputed_bytes(Recompute::selective), 2 * (3 * 4096 + 11008) + 4 * 2);
 }
 
+TEST(LoadModel, CountsTheNormsOfGemma3) {
+    const json config{{"model_type", "gemma3_text"}, {"vocab_size", 262144},
+                      {"hidden_size", 1152},         {"intermediate_size", 6912},
+                      {"num_hidden_layers", 26},     {"num_attention_heads", 4},
+                      {"num_key_value_heads", 1},    {"sliding_window", 512}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    const TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 999'885'952);  // Gemma 3 1B's weight file
+    EXPECT_EQ(shape.windowed_layers, 22);
+}
+
+TEST(LoadModel, CountsThePartsOfPhi3AsLlamas) {
+    const json config{{"model_type", "phi3"},      {"vocab_size", 32064},
+                      {"hidden_size", 3072},       {"intermediate_size", 8192},
+                      {"num_hidden_layers", 32},   {"num_attention_heads", 32},
+                      {"num_key_value_heads", 32}, {"tie_word_embeddings", false},
+                      {"rope_scaling", nullptr},   {"sliding_window", 2047}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    const TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 3'821'079'552);  // Phi-3-mini's weight file
+    EXPECT_EQ(shape.windowed_layers, 32);
+}
+
 TEST(LoadModel, CountsTheRotaryPositionsOfSmolLm3) {
     const json config{{"model_type", "smollm3"},  {"vocab_size", 128256},
                       {"hidden_size", 2048},      {"intermediate_size", 11008},

@@ -44,6 +44,7 @@ float init_std_into_residual(const ModelConfig& config) {
 
 std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer) {
     if (!config.has_rope(layer)) return std::nullopt;
+    if (config.windowed_rope && config.window(layer) > 0) return config.windowed_rope;
     return config.rope;
 }
 

@@ -46,17 +46,18 @@ kernels::Activation read_activation(const ConfigValues& file,
         .fail("\"" + name.substr(0, 40) + "\" is not computed by this program; " + known + " are");
 }
 
-void read_rotary_decoder(const ConfigValues& file, ModelConfig& c) {
+void read_decoder_sizes(const ConfigValues& file, ModelConfig& c) {
     const char* const positions = file.keys().positions;
     c.max_position_embeddings = file.json().has(positions)
                                     ? file.json().at(positions).integer(1, kMostPositions)
                                     : file.defaults().positions;
     c.ffn_hidden_size = file.width(file.keys().ffn);
     read_grouped_heads(file, c);
+}
+
+void read_rotary_decoder(const ConfigValues& file, ModelConfig& c) {
+    read_decoder_sizes(file, c);
     c.rope = read_rope(file.json(), c.max_position_embeddings, file.defaults().rope_theta);
-    if (const auto share = rotary_share(file.json()); share && share->number(0) != 1) {
-        share->fail("rotary positions of a part of a head are not computed; only 1 is");
-    }
 }
 
 void print_rotary_decoder(const ModelConfig& c, BiasKeys biases, nlohmann::ordered_json& json) {

@@ -95,7 +95,9 @@ namespace families {
 [[nodiscard]] ModelFamily qwen3();
 [[nodiscard]] ModelFamily gemma();
 [[nodiscard]] ModelFamily gemma2();
+[[nodiscard]] ModelFamily gemma3_text();
 [[nodiscard]] ModelFamily olmo2();
+[[nodiscard]] ModelFamily phi3();
 [[nodiscard]] ModelFamily smollm3();
 }  // namespace families
 

@@ -17,7 +17,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr double kRotaryShare = 0.25;  // as published, and transformers' default
+constexpr double kPublishedShare = 0.25;  // as published, and transformers' default
 
 constexpr std::array kNeoxNames{
     NamedActivation{"gelu", kernels::Activation::gelu},
@@ -40,7 +40,7 @@ void read_rotary_share(const ConfigValues& file, ModelConfig& c) {
     auto share = rotary_share(file.json());
     if (!share) share = file.given("rotary_pct");
     const int64_t channels =
-        rotary_channels(c.head_size(), share ? share->number(0, 1) : kRotaryShare);
+        rotary_channels(c.head_size(), share ? share->number(0, 1) : kPublishedShare);
     if (channels < 2 || channels % 2 != 0) {
         (share ? *share : file.json())
             .fail("rotary positions turn " + std::to_string(channels) + " of the " +
@@ -59,8 +59,8 @@ void read_gpt_neox(const ConfigValues& file, ModelConfig& c) {
     c.qkv_bias = c.attention_output_bias = file.flag("attention_bias", true);
     c.parallel_residual = file.flag("use_parallel_residual", true);
     const auto base = file.given("rotary_emb_base");
-    c.rope = read_rope(file.json(), c.max_position_embeddings,
-                       base ? base->number(kLeastTheta) : file.defaults().rope_theta);
+    c.rope = read_partial_rope(file.json(), c.max_position_embeddings,
+                               base ? base->number(kLeastTheta) : file.defaults().rope_theta);
     read_rotary_share(file, c);
 }
 

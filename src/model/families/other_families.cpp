@@ -14,8 +14,7 @@ constexpr std::array kOtherFamilies{
     OtherFamily{"deepseek_v2", "llama", "latent attention and a mixture of experts"},
     OtherFamily{"deepseek_v3", "llama", "latent attention and a mixture of experts"},
     OtherFamily{"falcon", "gpt_neox", "one norm of what attention and MLP read"},
-    OtherFamily{"gemma3", "gemma2", "images"},
-    OtherFamily{"gemma3_text", "gemma2", "rotary positions of two bases, norms of q and k"},
+    OtherFamily{"gemma3", "gemma3_text", "images"},
     OtherFamily{"gpt_neo", "gpt2", "attention without a scale"},
     OtherFamily{"gpt_oss", "mistral", "a mixture of experts and attention sinks"},
     OtherFamily{"gptj", "gpt_neox", "rotary positions of neighbouring columns"},
@@ -24,7 +23,6 @@ constexpr std::array kOtherFamilies{
     OtherFamily{"mixtral", "mistral", "a mixture of experts"},
     OtherFamily{"olmoe", "olmo2", "a mixture of experts"},
     OtherFamily{"opt", "gpt2", "ReLU"},
-    OtherFamily{"phi3", "llama", "files with q, k and v in one tensor"},
     OtherFamily{"qwen2_moe", "qwen2", "a mixture of experts"},
     OtherFamily{"qwen3_moe", "qwen3", "a mixture of experts"},
 };

@@ -25,6 +25,10 @@ std::string scaling_text(const Rope& rope) {
     return json["rope_scaling"].dump();
 }
 
+double windowed_theta(const ModelConfig& c) {
+    return c.windowed_rope.value_or(c.rope).theta;
+}
+
 std::string windows_text(const ModelConfig& c) {
     std::string layers;
     for (int i = 0; i < c.num_layers; ++i) {
@@ -130,6 +134,7 @@ void check_same_model(const ModelConfig& file, const std::string& path, const Mo
         compare.words("what rotary positions turn (rotary_pct)", columns(file), columns(run));
         compare.words("what has no rotary positions (no_rope_layers)", layers_without_rope(file),
                       layers_without_rope(run));
+        compare.real("rope_local_base_freq", windowed_theta(file), windowed_theta(run), nullptr);
     }
     compare.real("attn_logit_softcapping", file.attention_softcap, run.attention_softcap, nullptr);
     compare.real("final_logit_softcapping", file.logit_softcap, run.logit_softcap, nullptr);

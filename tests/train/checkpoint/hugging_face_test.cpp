@@ -34,6 +34,7 @@ std::pair<std::string, int64_t> stored_row(const ModelConfig& c, std::string nam
         while (row >= parts[part].second) row -= parts[part++].second;
         name.replace(at, whole.size(), parts[part].first);
     };
+    if (c.family == "phi3") return {name, row};
     const int64_t kv = c.kv_heads() * c.head_size();
     split("qkv_proj", {{"q_proj", c.query_columns()}, {"k_proj", kv}, {"v_proj", kv}});
     if (name.find("query_key_value") != std::string::npos) {  // q, k and v of a head together

@@ -343,6 +343,37 @@ model.layers.1.self_attn.v_proj.bias [32]
 model.layers.1.self_attn.v_proj.weight [32, 32]
 model.norm.weight [32]
 )"},
+    {"gemma3_text",
+     R"({"_sliding_window_pattern": 6, "architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "attn_logit_softcapping": null, "bos_token_id": 2, "dtype": "float32", "eos_token_id": 1, "final_logit_softcapping": null, "head_dim": 10, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "layer_types": ["sliding_attention", "full_attention"], "max_position_embeddings": 16, "model_type": "gemma3_text", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": 0, "query_pre_attn_scalar": 24, "rms_norm_eps": 1e-06, "rope_parameters": {"full_attention": {"rope_theta": 1000000.0, "rope_type": "default"}, "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}, "sliding_window": 5, "tie_word_embeddings": true, "transformers_version": "5.23.0", "use_bidirectional_attention": false, "use_cache": true, "vocab_size": 61})", R"(
+model.embed_tokens.weight [61, 32]
+model.layers.0.input_layernorm.weight [32]
+model.layers.0.mlp.down_proj.weight [32, 48]
+model.layers.0.mlp.gate_proj.weight [48, 32]
+model.layers.0.mlp.up_proj.weight [48, 32]
+model.layers.0.post_attention_layernorm.weight [32]
+model.layers.0.post_feedforward_layernorm.weight [32]
+model.layers.0.pre_feedforward_layernorm.weight [32]
+model.layers.0.self_attn.k_norm.weight [10]
+model.layers.0.self_attn.k_proj.weight [20, 32]
+model.layers.0.self_attn.o_proj.weight [32, 40]
+model.layers.0.self_attn.q_norm.weight [10]
+model.layers.0.self_attn.q_proj.weight [40, 32]
+model.layers.0.self_attn.v_proj.weight [20, 32]
+model.layers.1.input_layernorm.weight [32]
+model.layers.1.mlp.down_proj.weight [32, 48]
+model.layers.1.mlp.gate_proj.weight [48, 32]
+model.layers.1.mlp.up_proj.weight [48, 32]
+model.layers.1.post_attention_layernorm.weight [32]
+model.layers.1.post_feedforward_layernorm.weight [32]
+model.layers.1.pre_feedforward_layernorm.weight [32]
+model.layers.1.self_attn.k_norm.weight [10]
+model.layers.1.self_attn.k_proj.weight [20, 32]
+model.layers.1.self_attn.o_proj.weight [32, 40]
+model.layers.1.self_attn.q_norm.weight [10]
+model.layers.1.self_attn.q_proj.weight [40, 32]
+model.layers.1.self_attn.v_proj.weight [20, 32]
+model.norm.weight [32]
+)"},
     {"olmo2",
      R"({"architectures": ["Olmo2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": null, "dtype": "float32", "eos_token_id": 50279, "head_dim": 6, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "olmo2", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": 1, "rms_norm_eps": 1e-05, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "vocab_size": 61})",
      R"(
@@ -370,6 +401,25 @@ model.layers.1.self_attn.o_proj.weight [32, 24]
 model.layers.1.self_attn.q_norm.weight [24]
 model.layers.1.self_attn.q_proj.weight [24, 32]
 model.layers.1.self_attn.v_proj.weight [12, 32]
+model.norm.weight [32]
+)"},
+    {"phi3",
+     R"({"architectures": ["Phi3ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "dtype": "float32", "embd_pdrop": 0.0, "eos_token_id": 32000, "head_dim": 14, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "phi3", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "original_max_position_embeddings": 4096, "pad_token_id": null, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_parameters": {"partial_rotary_factor": 1.0, "rope_theta": 10000.0, "rope_type": "default"}, "sliding_window": 5, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "vocab_size": 61})",
+     R"(
+lm_head.weight [61, 32]
+model.embed_tokens.weight [61, 32]
+model.layers.0.input_layernorm.weight [32]
+model.layers.0.mlp.down_proj.weight [32, 48]
+model.layers.0.mlp.gate_up_proj.weight [96, 32]
+model.layers.0.post_attention_layernorm.weight [32]
+model.layers.0.self_attn.o_proj.weight [32, 56]
+model.layers.0.self_attn.qkv_proj.weight [112, 32]
+model.layers.1.input_layernorm.weight [32]
+model.layers.1.mlp.down_proj.weight [32, 48]
+model.layers.1.mlp.gate_up_proj.weight [96, 32]
+model.layers.1.post_attention_layernorm.weight [32]
+model.layers.1.self_attn.o_proj.weight [32, 56]
+model.layers.1.self_attn.qkv_proj.weight [112, 32]
 model.norm.weight [32]
 )"},
     {"smollm3",

@@ -32,7 +32,10 @@ MODELS = [
     dict(model_type="qwen3", **SIZES, head_dim=16, tie_word_embeddings=True),
     dict(model_type="gemma", **SIZES, head_dim=16),
     dict(model_type="gemma2", **SIZES, head_dim=16, sliding_window=5, attention_bias=True),
+    dict(model_type="gemma3_text", **SIZES, head_dim=10, sliding_window=5, query_pre_attn_scalar=24,
+         layer_types=["sliding_attention", "full_attention"]),
     dict(model_type="olmo2", **SIZES, head_dim=6),
+    dict(model_type="phi3", **SIZES, head_dim=14, sliding_window=5, pad_token_id=None),
     dict(model_type="smollm3", **SIZES, head_dim=10, no_rope_layer_interval=2,
          use_sliding_window=True, sliding_window=5, pad_token_id=None),
 ]
