@@ -29,11 +29,6 @@ using nlohmann::json;
             {"num_key_value_heads", 4}, {"max_position_embeddings", 4096}};
 }
 
-[[nodiscard]] inline json gpt_neox() {
-    return {{"model_type", "gpt_neox"}, {"vocab_size", 32003},    {"hidden_size", 96},
-            {"intermediate_size", 200}, {"num_hidden_layers", 4}, {"num_attention_heads", 6}};
-}
-
 [[nodiscard]] inline ModelConfig parsed(const json& config) {
     return parse_model_config(config.dump(), "d/config.json");
 }
@@ -52,6 +47,14 @@ using nlohmann::json;
     const std::string text = print_model_config(config);
     EXPECT_NO_THROW(check_same_model(parse_model_config(text, "again"), "again", config));
     return json::parse(text);
+}
+
+/// What a run hears whose model is that of a file but for a change.
+template <typename Change>
+[[nodiscard]] std::string refused_run(const ModelConfig& file, const Change& change) {
+    ModelConfig run = file;
+    change(run);
+    return message_of<InputFileError>([&] { check_same_model(file, "d/config.json", run); });
 }
 
 }  // namespace vocabpipe::testing
