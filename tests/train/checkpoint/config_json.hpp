@@ -54,4 +54,12 @@ using nlohmann::json;
     return json::parse(text);
 }
 
+/// What a run hears whose model is that of a file but for a change.
+template <typename Change>
+[[nodiscard]] std::string refused_run(const ModelConfig& file, const Change& change) {
+    ModelConfig run = file;
+    change(run);
+    return message_of<InputFileError>([&] { check_same_model(file, "d/config.json", run); });
+}
+
 }  // namespace vocabpipe::testing
