@@ -61,7 +61,7 @@ std::vector<Row> rows() {
         {"MisspeltFlag",
          {"--num-layer", "3"},
          2,
-         {"--num-layer: there is no such flag; did you mean --num-layers?"},
+         {"--num-layer: unknown flag; did you mean --num-layers?"},
          On::threads},
         {"FlagWithoutValue", {"--lr"}, 2, {"--lr"}},
         {"NotANumber", {"--hidden-size", "wide"}, 2, {"--hidden-size", "wide", "not a number"}},
@@ -74,7 +74,7 @@ std::vector<Row> rows() {
          2,
          {"--train-iters 9223372036854775808", "out of range"},
          On::threads},
-        {"NegativeSeed", {"--seed", "-1"}, 2, {"--seed -1", "not negative"}, On::threads},
+        {"NegativeSeed", {"--seed", "-1"}, 2, {"--seed -1", "at least 0"}, On::threads},
         {"OctalNumber", {"--train-iters", "010"}, 2, {"--train-iters 010", "decimal"}, On::threads},
         {"InfiniteNumber", {"--lr", "1e999"}, 2, {"--lr 1e999", "finite"}, On::threads},
         {"EmptyNumber", {"--lr", ""}, 2, {"--lr \"\"", "must not be empty"}, On::threads},
@@ -82,7 +82,7 @@ std::vector<Row> rows() {
         {"BatchWarmUpWithAValueMissing",
          {"--rampup-batch-size", "1", "1"},
          2,
-         {"--rampup-batch-size: has 2 values", "START INCREMENT SAMPLES"},
+         {"--rampup-batch-size: got 2 values", "START INCREMENT SAMPLES"},
          On::threads},
         {"ValueThatIsLongAndNoText",
          {"--schedule", std::string(5000, 'x') + "\xff\x1b[31m"},
@@ -92,15 +92,14 @@ std::vector<Row> rows() {
         {"PipeInPlaceOfASchedule",
          {"--schedule", "@/pipe.csv"},
          3,
-         {"/pipe.csv", "no regular file"},
+         {"/pipe.csv", "not a regular file"},
          On::threads,
          [](const TempFolder& folder) { ::mkfifo((folder / "pipe.csv").c_str(), 0600); }},
         {"UnknownKeyInTheConfig",
          {"--config", "@/run.toml"},
          2,
          {"--config ",
-          "/run.toml:2: there is no flag --micro-batchsize; did you mean "
-          "micro-batch-size?"},
+          "/run.toml:2: unknown flag --micro-batchsize; did you mean micro-batch-size?"},
          On::both,
          [](const TempFolder& folder) {
              write_file(folder / "run.toml", "lr = 1e-3\nmicro-batchsize = 2\n");
@@ -294,15 +293,15 @@ std::vector<Row> rows() {
         {"MarginOf309Digits",
          {"--c0-margin", std::string(309, '9')},
          2,
-         {"--broadcast-margin 999", "not a number, or out of range"},
+         {"--broadcast-margin 999", "is not a number, or is out of range"},
          On::threads},
         {"LearningRateNotANumber", {"--lr", "nan"}, 2, {"--lr nan"}},
-        {"NegativeLearningRate", {"--lr", "-0.1"}, 2, {"--lr -0.1", "not negative"}},
+        {"NegativeLearningRate", {"--lr", "-0.1"}, 2, {"--lr -0.1", "at least 0"}},
         {"LeastAboveLargestLearningRate", {"--min-lr", "1"}, 2, {"--min-lr 1", "--lr 0.0003"}},
         {"BetaOfOne", {"--adam-beta2", "1"}, 2, {"--adam-beta2 1", "below 1"}},
         {"EpsilonOfZero", {"--adam-eps", "0"}, 2, {"--adam-eps 0", "positive"}},
         {"SmoothingOfOne", {"--label-smoothing", "1"}, 2, {"--label-smoothing 1", "below 1"}},
-        {"NegativeZLoss", {"--z-loss", "-1"}, 2, {"--z-loss -1", "not negative"}},
+        {"NegativeZLoss", {"--z-loss", "-1"}, 2, {"--z-loss -1", "at least 0"}},
         {"ZLossNotANumber", {"--z-loss", "nan"}, 2, {"--z-loss nan", "finite"}},
         {"LogNever", {"--log-interval", "0"}, 2, {"--log-interval 0", at_least_1}},
         // Data.
@@ -405,7 +404,7 @@ std::vector<Row> rows() {
         {"TraceFolderUnderAFile",
          {"--trace-dir", "@/toy.bin/traces"},
          2,
-         {"--trace-dir", "toy.bin is a file where a folder is to be"}},
+         {"--trace-dir", "toy.bin is a file, but must be a folder"}},
         {"SaveIntervalWithoutSave",
          {"--save-interval", "5"},
          2,
@@ -421,7 +420,7 @@ std::vector<Row> rows() {
         {"SaveIntoAFile",
          {"--save", "@/toy.bin/steps"},
          2,
-         {"--save", "toy.bin is a file where a folder is to be"}},
+         {"--save", "toy.bin is a file, but must be a folder"}},
         {"LoadAPickle",
          {"--load", "@/model"},
          3,
@@ -560,7 +559,7 @@ TEST_F(Launch, WithoutADataPathIsAUsageError) {
 TEST_F(Launch, ThreadsNeedANumberOfRanks) {
     EXPECT_THAT(
         only_line(Arguments{VOCABPIPE_TRAIN_GPT, "--transport", "threads"} + small_model(data_), 2),
-        HasSubstr("--transport threads needs --ranks P"));
+        HasSubstr("--transport threads requires --ranks P"));
 }
 
 TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {

@@ -167,9 +167,9 @@ TEST(Profile, WithoutAKeyIsRefusedWithTheKey) {
 
 TEST(Profile, WithAnUnknownKeyIsRefusedWithTheKnownOnes) {
     EXPECT_EQ(refusal_after([](auto& d) { d["costs"]["stage_ns"][0]["f"] = 1; }),
-              "p.json: costs.stage_ns[0]: unknown key \"f\"; known are F, B, I, W, R");
+              "p.json: costs.stage_ns[0]: unknown key \"f\"; use one of F, B, I, W, R");
     EXPECT_THAT(refusal_after([](auto& d) { d["hots"] = ""; }),
-                HasSubstr("unknown key \"hots\"; known are vocabpipe_profile, host, "));
+                HasSubstr("unknown key \"hots\"; use one of vocabpipe_profile, host, "));
 }
 
 TEST(Profile, FromBeforeThereWasRecomputationIsRead) {
@@ -202,7 +202,7 @@ TEST(Profile, WithTheNamesOfFormerVersionsIsRead) {
     expect_equal(read.sizes, written.sizes);
     EXPECT_EQ(read.links, written.links);
     EXPECT_THAT(refusal_after([](auto& d) { d["sizes"]["shards"][1]["numerator"] = 1; }),
-                HasSubstr("\"numerator\" is given twice"));
+                HasSubstr("\"numerator\" appears twice"));
 }
 
 TEST(Profile, OfGpusKeepsTheirCommunicationOrder) {
@@ -220,7 +220,7 @@ TEST(Profile, OfGpusKeepsTheirCommunicationOrder) {
 TEST(Profile, WithAKeyTwiceIsRefused) {
     std::string text = some_text();
     text.replace(text.find("\"host\""), 6, "\"date\"");
-    EXPECT_EQ(refusal(text), "p.json: \"date\" is given twice in one object; keep one");
+    EXPECT_EQ(refusal(text), "p.json: \"date\" appears twice in one object; keep one");
 }
 
 TEST(Profile, WithCostsThatCannotBeIsRefused) {

@@ -177,12 +177,12 @@ TEST(DataPrepare, CountsWhatIsNoTextAndLearnsNothingFromBinary) {
     EXPECT_THAT(bytes.error,
                 HasSubstr("note: 2 of " + std::to_string(prose().size() + 11) +
                           " bytes are not UTF-8, first in latin.txt at byte " +
-                          std::to_string(prose().size() + 3) + "; they are kept as they are"));
+                          std::to_string(prose().size() + 3) + "; they are kept unchanged"));
     const std::string sentencepiece = " --tokenizer sentencepiece --vocab-size 320 --output sp";
     const Outcome pieces = vocabpipe_in(folder, "data prepare --input latin.txt" + sentencepiece);
     EXPECT_EQ(pieces.exit_code, 0) << pieces.error;
     EXPECT_THAT(pieces.error, HasSubstr("note: 2 of "));
-    EXPECT_THAT(pieces.error, HasSubstr("U+FFFD stands in the place of each"));
+    EXPECT_THAT(pieces.error, HasSubstr("each is replaced by U+FFFD"));
 
     testing::write_file(folder / "utf16.txt", std::string("w\0o\0r\0d\0s\0 \0", 12));
     std::string noise;
@@ -194,7 +194,7 @@ TEST(DataPrepare, CountsWhatIsNoTextAndLearnsNothingFromBinary) {
                                                          "--vocab-size 320 --output binary");
         EXPECT_EQ(refused.exit_code, 3) << refused.error;
         EXPECT_THAT(refused.error, HasSubstr(file + ": "));
-        EXPECT_THAT(refused.error, HasSubstr("this is no text; convert it to UTF-8"));
+        EXPECT_THAT(refused.error, HasSubstr("this is not text; convert it to UTF-8"));
     }
     EXPECT_EQ(folder.names().count("binary.bin"), 0u);
 }
@@ -331,9 +331,9 @@ INSTANTIATE_TEST_SUITE_P(
     Table, BadInputs,
     ::testing::Values(
         // The command line: 2.
-        BadInput{"", 2, "vocabpipe: give a subcommand: data, "},
+        BadInput{"", 2, "vocabpipe: requires a subcommand: data, "},
         BadInput{"nonsense", 2, "see vocabpipe --help"},
-        BadInput{"data", 2, "give a subcommand: prepare, inspect; see vocabpipe data --help"},
+        BadInput{"data", 2, "requires a subcommand: prepare, inspect; see vocabpipe data --help"},
         BadInput{"data prepare", 2, "--input is required; see vocabpipe data prepare --help"},
         BadInput{"data prepare --input a.txt", 2, "--output is required"},
         BadInput{"data prepare --input --output x", 2, "is required"},
@@ -346,20 +346,20 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"data prepare --input a.txt --output x --vocab-size 99999999999999999999", 2,
                  "--vocab-size"},
         BadInput{"data prepare --input a.txt --output x --vocab-size 300", 2,
-                 "give --tokenizer sentencepiece"},
+                 "use --tokenizer sentencepiece"},
         BadInput{"data prepare --input a.txt --output x --tokenizer sentencepiece", 2,
-                 "needs --vocab-size"},
+                 "requires --vocab-size"},
         BadInput{"data prepare --input a.txt --output x --tokenizer bytes --tokenizer-model m", 2,
-                 "--tokenizer-model needs --tokenizer sentencepiece"},
+                 "--tokenizer-model: requires --tokenizer sentencepiece"},
         BadInput{"data prepare --input a.txt --output x --tokenizer sentencepiece --vocab-size 200",
                  2, "is too small for this text"},
         BadInput{"data prepare --input a.txt --output x --tokenizer sentencepiece --vocab-size "
                  "50000",
                  2, "is too large for this text: at most"},
         BadInput{"data prepare --input a.txt --output ''", 2, "--output"},
-        BadInput{"data prepare --input a.txt --output sub/", 2, "names a folder"},
+        BadInput{"data prepare --input a.txt --output sub/", 2, "is a folder"},
         BadInput{"data prepare --input self.bin --output self", 2,
-                 "--output self.bin: is read by the same command and would be replaced"},
+                 "--output self.bin: is also an input of this command and would be replaced"},
         BadInput{"data inspect", 2, "path is required"},
         BadInput{"data inspect raw --data-format raw-u64", 2, "raw-u64"},
         BadInput{"data inspect raw --data-format raw-u16 --vocab-size 0", 2, "--vocab-size"},

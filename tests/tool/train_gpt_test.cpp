@@ -192,7 +192,7 @@ TEST_F(TrainGpt, HasTheSameCurveWhateverItRecomputes) {
                 ::testing::HasSubstr("was measured with --recompute-granularity full, not "
                                      "selective; measure with the flags of this run"));
     EXPECT_THAT(threads(2, "--recompute-activations --recompute-granularity full").error,
-                ::testing::HasSubstr("--recompute-activations says selective"));
+                ::testing::HasSubstr("conflicts with --recompute-activations"));
 }
 
 TEST_F(TrainGpt, RunsASchedulesFileAndALayoutLikeTheScheduleTheyDescribe) {

@@ -153,12 +153,12 @@ TEST_F(EvaluatedTraining, RefusesFlagsThatMakeNoSense) {
                     o.evaluation = {.skip_train = true};
                     o.data.valid_path.clear();
                 }),
-                HasSubstr("--skip-train: evaluates, but there is nothing"));
+                HasSubstr("--skip-train: there is nothing to evaluate"));
     EXPECT_THAT(refusal([](TrainOptions& o) {
                     o.evaluation.skip_train = true;
                     o.save = "there";
                 }),
-                HasSubstr("--save there: is written by training"));
+                HasSubstr("--save there: only training writes this"));
     EXPECT_THAT(refusal([&](TrainOptions& o) { o.data.valid_path = {"nowhere.bin"}; }),
                 HasSubstr("nowhere.bin"));
     EXPECT_THAT(refusal([&](TrainOptions& o) {

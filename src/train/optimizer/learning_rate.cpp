@@ -155,7 +155,7 @@ LearningRateSchedule learning_rate_schedule(const TrainOptions& o) {
     const LearningRateOptions& l = o.learning_rate;
     // Written so that NaN fails as well.
     if (!(o.lr >= 0) || !std::isfinite(o.lr)) {
-        refuse("--lr", o.lr, "must be a finite number that is not negative");
+        refuse("--lr", o.lr, "must be a finite number, at least 0");
     }
     if (!(o.min_lr >= 0 && o.min_lr <= o.lr)) {
         refuse("--min-lr", o.min_lr, "must be between 0 and --lr " + text(o.lr));

@@ -57,7 +57,7 @@ TEST(ScheduleJson, NamesThePathOfEveryError) {
               "write 1B0, or read the file in the dialect old");
     EXPECT_EQ(refused(", \"1B1\"]", "]"),
               "a.json: passes[1]: 1B1 is missing; stage 1 needs one per microbatch");
-    EXPECT_EQ(refused("\"1B1\"", "7"), "a.json: passes[1][7]: must be a text in quotes");
+    EXPECT_EQ(refused("\"1B1\"", "7"), "a.json: passes[1][7]: must be a string in quotes");
     EXPECT_EQ(refused("\"1B1\"", "\" \""), "a.json: passes[1][7]: \" \": leave idle steps out");
     EXPECT_EQ(
         refused("\"1B1\"", "\"1SEND_F1\""),
@@ -78,7 +78,7 @@ TEST(ScheduleJson, NamesThePathOfEveryError) {
     EXPECT_EQ(refused("vocabpipe schedule", "schedule"),
               "a.json: format: must be \"vocabpipe schedule\"");
     EXPECT_THAT(refused("\"version\": 1,", ""), HasSubstr("\"version\" is missing"));
-    EXPECT_THAT(refused("\"ranks\": 2", "\"ranks\": 2, \"ranks\": 2"), HasSubstr("given twice"));
+    EXPECT_THAT(refused("\"ranks\": 2", "\"ranks\": 2, \"ranks\": 2"), HasSubstr("appears twice"));
     EXPECT_THAT(refused("\"ranks\"", "\"pp\": 2, \"ranks\""), HasSubstr("unknown key \"pp\""));
     EXPECT_THAT(refused("\"ranks\": 2,", "\"ranks\": 2"), HasSubstr("not valid JSON: parse error"));
 }

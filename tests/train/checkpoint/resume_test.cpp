@@ -350,7 +350,7 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
                     o.save_interval = o.save_total_limit = 0;
                     o.async_save = true;
                 }),
-                HasSubstr("--async-save: says how, --save DIR must say where"));
+                HasSubstr("--async-save: requires --save DIR"));
     // A step that is damaged, and one that is not whole.
     for (const auto& [name, text] : contents(step)) {
         const std::string path = step + "/" + name;

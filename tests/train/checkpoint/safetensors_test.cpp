@@ -120,7 +120,7 @@ std::vector<Bad> bad_files() {
          raw_safetensors(R"({"w":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},)"
                          R"("w":{"dtype":"U8","shape":[8],"data_offsets":[8,16]}})",
                          kData),
-         "\"w\" is given twice"},
+         "\"w\" appears twice"},
         {"MetadataOfNumbers", raw_safetensors(R"({"__metadata__":{"a":1}})", ""),
          "__metadata__.a: must be a text"},
         {"TensorIsNoObject", raw_safetensors(R"({"w":3})", ""), "w: must be an object"},
