@@ -181,7 +181,7 @@ TEST_F(Fault, OneCommandLineBeginsARunAndGoesOnWithIt) {
         return job.output();
     };
     EXPECT_THAT(run("2"), HasSubstr("no saved step found; starting a new run"));
-    EXPECT_THAT(run("4"), HasSubstr("goes on after step 2"));
+    EXPECT_THAT(run("4"), HasSubstr("continuing after step 2"));
 }
 
 TEST_F(Fault, DataThatAreCutOffEndTheRunWithTheirName) {

@@ -74,7 +74,7 @@ TEST_F(CheckpointCommand, VerifyFindsADamagedTensorAndAMissingFile) {
     EXPECT_EQ(damaged.exit_code, 3);
     EXPECT_THAT(damaged.error,
                 AllOf(HasSubstr("vocabpipe: error: steps/step-00000002/optimizer.safetensors: "
-                                "tensor master/transformer.wte.weight: its checksum"),
+                                "tensor master/transformer.wte.weight: the checksum"),
                       HasSubstr("load an older step")));
     EXPECT_EQ(checkpoint("verify steps/step-00000001").exit_code, 0);
     std::filesystem::remove(path);
@@ -92,7 +92,7 @@ TEST_F(CheckpointCommand, ConvertWritesAModelThatTrainingBeginsWithAndReplacesNo
                 HasSubstr("shapes match config.json for 28 tensors"));
     const Outcome again = checkpoint("convert steps model");
     EXPECT_EQ(again.exit_code, 2);
-    EXPECT_THAT(again.error, HasSubstr("model: exists already, and nothing is ever replaced"));
+    EXPECT_THAT(again.error, HasSubstr("model: already exists and is never replaced"));
     EXPECT_EQ(checkpoint("convert steps other --max-shard-size 0").exit_code, 2);
     EXPECT_EQ(checkpoint("convert nowhere other").exit_code, 3);
     EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));

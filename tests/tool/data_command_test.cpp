@@ -103,8 +103,10 @@ TEST(DataInspect, SaysThatOneDocumentCannotBeSplitAndNotToTrainWithIt) {
     EXPECT_EQ(seen.exit_code, 0) << seen.error;
     EXPECT_THAT(seen.output, HasSubstr("train          1 document, 9 tokens\n"
                                        "valid          0 documents, 0 tokens\n"));
-    EXPECT_THAT(seen.output, HasSubstr("cannot train   the valid part is empty: --split divides "
-                                       "whole documents, and\n               there is 1;"));
+    EXPECT_THAT(
+        seen.output,
+        HasSubstr("cannot train   the valid part is empty; --split divides whole documents, and\n"
+                  "               there is 1;"));
     EXPECT_THAT(seen.output, Not(HasSubstr("train with")));
     // No run reads the test part.
     EXPECT_THAT(vocabpipe_in(folder, "data inspect set --split 90,0,1").output,
@@ -355,7 +357,7 @@ INSTANTIATE_TEST_SUITE_P(
                  2, "is too small for this text"},
         BadInput{"data prepare --input a.txt --output x --tokenizer sentencepiece --vocab-size "
                  "50000",
-                 2, "is too large for this text: at most"},
+                 2, "is too large for this text, which yields at most"},
         BadInput{"data prepare --input a.txt --output ''", 2, "--output"},
         BadInput{"data prepare --input a.txt --output sub/", 2, "is a folder"},
         BadInput{"data prepare --input self.bin --output self", 2,
@@ -367,7 +369,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"data prepare --input none.txt --output x", 3, "none.txt: cannot read: No such"},
         BadInput{"data prepare --input a.txt none.txt --output x", 3, "none.txt"},
         BadInput{"data prepare --input 'no\nsuch' --output x", 3, "no such: cannot read"},
-        BadInput{"data prepare --input sub --output x", 3, "sub: not a regular file but a folder"},
+        BadInput{"data prepare --input sub --output x", 3,
+                 "sub: is not a regular file but a folder"},
         BadInput{"data prepare --input /dev/null --output x", 3, "not a regular file"},
         BadInput{"data prepare --input empty.txt --output x", 3, "empty.txt: no text"},
         BadInput{"data prepare --input blank.txt --output x --document-separator line", 3,
@@ -378,17 +381,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"data prepare --input a.gz --output x", 3, "gzip-compressed data"},
         BadInput{"data prepare --input a.txt --output x --tokenizer-model none", 3, "none: cannot"},
         BadInput{"data prepare --input a.txt --output x --tokenizer-model a.txt", 3,
-                 "a.txt: not a SentencePiece model"},
-        BadInput{"data inspect none", 3, "none: no such file"},
+                 "a.txt: is not a SentencePiece model"},
+        BadInput{"data inspect none", 3, "none: does not exist"},
         BadInput{"data inspect ''", 2, "must not be empty"},
         BadInput{"data inspect a.txt", 3, "plain text"},
         BadInput{"data inspect a.gz", 3, "gzip-compressed data"},
         BadInput{"data inspect raw", 3, "--data-format raw-u16 or raw-u32"},
-        BadInput{"data inspect raw --data-format raw-u32", 3, "no multiple of 4"},
+        BadInput{"data inspect raw --data-format raw-u32", 3, "not a multiple of 4"},
         BadInput{"data inspect raw --data-format raw-u16 --vocab-size 60000", 3,
                  "raw: token 2 is 60000, but --vocab-size 60000 allows only 0 to 59999"},
-        BadInput{"data inspect half", 3, "half.idx: no such file"},
-        BadInput{"data inspect cut", 3, "cut.idx: not an index"},
+        BadInput{"data inspect half", 3, "half.idx: does not exist"},
+        BadInput{"data inspect cut", 3, "cut.idx: is not an index"},
         BadInput{"data inspect sub", 3, "a folder"},
         // Output files: 1.
         BadInput{"data prepare --input a.txt --output none/x", 1,

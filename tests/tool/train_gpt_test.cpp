@@ -280,7 +280,7 @@ TEST_F(TrainGpt, SaysThatRanksShareCoresWhereTheyDo) {
     ASSERT_EQ(sched_getaffinity(0, sizeof cores, &cores), 0);
     int first = 0;
     while (!CPU_ISSET(first, &cores)) ++first;
-    const std::string shared = "passes take longer while others compute";
+    const std::string shared = "passes take longer while other ranks compute";
     const Outcome two = train("taskset -c " + std::to_string(first),
                               "--transport threads --ranks 2 --report two.json");
     EXPECT_THAT(two.output, ::testing::HasSubstr("\n2 ranks share 1 core: " + shared));
