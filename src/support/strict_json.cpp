@@ -83,7 +83,7 @@ StrictJson StrictJson::parse(std::string_view text, std::string name,
     try {
         root = std::make_shared<json>(json::parse(text, watch));
     } catch (const json::exception& error) {
-        refuse("not valid JSON: " + without_label(error.what()));
+        refuse("is not valid JSON: " + without_label(error.what()));
     }
     if (!older_names.empty()) use_todays_names(*root, older_names);
     const json* value = root.get();

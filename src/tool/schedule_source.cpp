@@ -233,7 +233,7 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
              .absent = 0},
             {.names = "--warm-up-depth",
              .value = &flags.warm_up_depth,
-             .help = "Microbatches that each 1F1B stage warms up more than the next stage",
+             .help = "How many more warm-up microbatches a 1F1B stage has than the next stage",
              .range = count,
              .unset = "the schedule's own"},
             {.names = "--search-moves",

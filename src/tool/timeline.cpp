@@ -108,7 +108,7 @@ Command timeline_command() {
     const auto o = std::make_shared<TimelineArguments>();
     return {
         .name = "timeline",
-        .description = "Draw simulated schedules and measured traces above each other",
+        .description = "Draw simulated schedules and measured traces, one below the other",
         .flags =
             {{.flags = {{.names = "RUN",
                          .value = &o->runs,

@@ -434,7 +434,7 @@ std::vector<Row> rows() {
         {"LoadAnotherFamily",
          {"--load", "@/model"},
          3,
-         {"/model/config.json: model_type: \"mixtral\" is not computed",
+         {"/model/config.json: model_type: \"mixtral\" is not supported",
           "the nearest is mistral, missing is a mixture of experts"},
          On::both,
          [](const TempFolder& folder) {

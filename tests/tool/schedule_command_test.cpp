@@ -159,7 +159,7 @@ TEST(ScheduleShow, RefusesImpossibleOptions) {
     expect_refused(run("show 1f1b --pp -2 --microbatches 4"), ExitCode::usage,
                    "--pp -2: must be at least 1");
     expect_refused(run("show 1f1b --pp 2 --microbatches 4 --chunks 2"), ExitCode::usage,
-                   "--chunks 2: 1f1b has 1");
+                   "--chunks 2: does not match 1f1b, which has 1");
     expect_refused(run("show 1f1b --pp 2 --microbatches 4 --vocab-mode two-barriers"),
                    ExitCode::usage, "did you mean two_barriers?");
     for (const std::string costs : {"0,1", "1,-2", "1,", "a,b", "99999999999,1"}) {
@@ -176,7 +176,7 @@ TEST(ScheduleShow, RefusesImpossibleOptions) {
                    "--vocab-size 0: must be at least 1");
     expect_refused(run("show " + csv + " --chunks 2"), ExitCode::usage, "--chunks");
     expect_refused(run("show " + csv + " --microbatches 5"), ExitCode::usage, "has 4");
-    expect_refused(run("show " + csv + " --pp 3"), ExitCode::input_file, "3 ranks are asked for");
+    expect_refused(run("show " + csv + " --pp 3"), ExitCode::input_file, "expected 3 ranks");
     expect_refused(run("show " + kExamples + "/uneven_shards.json --vocab-mode none"),
                    ExitCode::usage, "already has vocabulary passes");
 }
@@ -192,8 +192,8 @@ TEST(ScheduleShow, SaysOnATerminalHowFarALongSearchIs) {
 
 TEST(ScheduleShow, RefusesWhatWouldTakeTooLongBeforeItMakesAnything) {
     expect_refused(run("show 1f1b --pp 1000 --microbatches 10000"), ExitCode::usage,
-                   "--microbatches 10000: with 1000 stages up to 70000000 passes, and at most "
-                   "20000000 are made; give at most 2857");
+                   "--microbatches 10000: with 1000 stages, a step has up to 70000000 passes, but "
+                   "at most 20000000 are supported; use at most 2857");
     expect_refused(run("show 1f1b --pp 4 --microbatches 8 --search-moves 1099511627776"),
                    ExitCode::usage, "--search-moves");
     EXPECT_EQ(run("show 1f1b --pp 100 --microbatches 1000 --width 40").exit_code, 0);
@@ -225,7 +225,7 @@ TEST(ScheduleCheck, RefusesWithTheReason) {
     expect_refused(run("check --dialect nwe " + (folder / "old.csv")), ExitCode::usage,
                    "did you mean new?");
     expect_refused(run("check " + (folder / "none.csv")), ExitCode::input_file, "No such file");
-    expect_refused(run("check " + (folder / "")), ExitCode::usage, "ends in .csv or .json");
+    expect_refused(run("check " + (folder / "")), ExitCode::usage, "must end in .csv or .json");
     write_file(folder / "broken.json", "{\"format\": ");
     expect_refused(run("check " + (folder / "broken.json")), ExitCode::input_file,
                    "not valid JSON");
@@ -240,7 +240,7 @@ TEST(ScheduleConvert, GoesBetweenFormatsAndDialects) {
     expect_refused(run("convert " + example + " " + (folder / "b.csv") + " --output-dialect old"),
                    ExitCode::usage, "which PyTorch's old dialect does not have");
     expect_refused(run("convert " + example + " " + (folder / "b.yaml")), ExitCode::usage,
-                   "ends in .csv or .json");
+                   "must end in .csv or .json");
     EXPECT_EQ(folder.names(), (std::set<std::string>{"a.csv", "a.json"}));
 
     EXPECT_EQ(run("convert " + (folder / "a.csv") + " " + (folder / "lowered.csv") +

@@ -149,7 +149,7 @@ TEST(SimulateCommand, ReceivesEarlierWhereItPays) {
     EXPECT_THAT(vocabpipe_in(folder, "simulate " + gpipe).output,
                 HasSubstr("\nreceives      3 passes ahead\n"));
     EXPECT_THAT(refused("simulate " + gpipe + " --receive-ahead 0", 2),
-                HasSubstr("--receive-ahead 0: must be auto or a whole number"));
+                HasSubstr("--receive-ahead 0: must be auto or an integer"));
     EXPECT_THAT(refused("schedule show " + gpipe + " --receive-ahead 2", 2),
                 HasSubstr("--receive-ahead"));
 }
@@ -284,7 +284,7 @@ TEST(SimulateCommand, TakesRecomputationFromAFile) {
         vocabpipe_in(folder, "schedule show plain.csv --recompute-granularity full --format csv");
     EXPECT_THAT(shown.output, HasSubstr("0R0,0B0,G0,0R1,0B1,G1"));
     EXPECT_THAT(vocabpipe_in(folder, "simulate r.csv --recompute-granularity none").error,
-                HasSubstr("r.csv has recomputation passes (R); give selective or full"));
+                HasSubstr("r.csv has recomputation passes (R); use selective or full"));
     EXPECT_THAT(vocabpipe_in(folder, "simulate r.csv --recompute-granularity ful").error,
                 HasSubstr("did you mean full?"));
 }

@@ -220,9 +220,8 @@ TEST_F(TrainGpt, RunsASchedulesFileAndALayoutLikeTheScheduleTheyDescribe) {
     EXPECT_THAT(file.output, ::testing::HasSubstr(" parameters, full recomputation\n"));
     const json profile = json::parse(testing::read_file(folder_ / "p.json"));
     EXPECT_EQ(profile.at("sizes").at("stages").at(1).at("saved"), 0);
-    EXPECT_THAT(
-        threads(2, "--schedule r.json --recompute-granularity none").error,
-        ::testing::HasSubstr("r.json has recomputation passes (R); give selective or full"));
+    EXPECT_THAT(threads(2, "--schedule r.json --recompute-granularity none").error,
+                ::testing::HasSubstr("r.json has recomputation passes (R); use selective or full"));
     ASSERT_EQ(threads(2, "--metrics even.jsonl").exit_code, 0);
     EXPECT_EQ(curve("even.jsonl"), curve("r.jsonl"));
     const Outcome layout =

@@ -140,7 +140,7 @@ TEST(StepPlan, RefusesWhatDoesNotFitTheStages) {
         [&] {
             (void)plan_step(model, {.ranks = kRanks}, {.layers_per_stage = {3, 3, 3}}, kWork);
         },
-        ThrowsMessage<UsageError>(HasSubstr("the stages hold 9 layers, --num-layers is 6")));
+        ThrowsMessage<UsageError>(HasSubstr("the stages hold 9 layers, but --num-layers is 6")));
     EXPECT_THAT(
         [&] {
             (void)plan_step(model, {.ranks = kRanks}, {.stage_bytes = std::vector<StageBytes>(4)},

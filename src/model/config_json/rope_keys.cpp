@@ -34,7 +34,7 @@ double number(const StrictJson& json, std::string_view key, double least, double
 void refuse_partial(const StrictJson& json) {
     const auto share = given(json, "partial_rotary_factor");
     if (share && share->number(0) != 1) {
-        share->fail("rotary positions of a part of a head are not computed; only 1 is");
+        share->fail("rotary positions on part of a head are not supported; must be 1");
     }
 }
 
@@ -43,7 +43,7 @@ RopeScaling type_of(const StrictJson& json) {
     const auto old_type = given(json, "type");
     if (!type && !old_type) return RopeScaling::none;
     if (type && old_type && type->text() != old_type->text()) {
-        type->fail("is not what type says; keep one of them");
+        type->fail("differs from type; keep one of them");
     }
     const StrictJson& value = type ? *type : *old_type;
     std::string known;
@@ -51,7 +51,7 @@ RopeScaling type_of(const StrictJson& json) {
         if (value.text() == name) return scaling;
         known += (known.empty() ? "" : ", ") + std::string(name);
     }
-    value.fail("\"" + value.text().substr(0, 40) + "\" is not computed; " + known + " are");
+    value.fail("\"" + value.text().substr(0, 40) + "\" is not supported; use " + known);
 }
 
 /// Given with the scaling, or for the whole model, which goes first for newer versions of
@@ -63,8 +63,8 @@ int64_t original_positions(const StrictJson& config, const StrictJson& scaling, 
     if (!inner && !outer) return otherwise;
     const int64_t value = (inner ? inner : outer)->integer(1, kMostRopePositions);
     if (inner && outer && outer->integer(1, kMostRopePositions) != value) {
-        outer->fail("is not the " + std::to_string(value) +
-                    " that stands with the scaling of the positions; keep one of them");
+        outer->fail("differs from " + std::to_string(value) +
+                    ", which is set with the scaling of the positions; keep one of them");
     }
     return value;
 }
@@ -85,7 +85,7 @@ Rope read_rope(const StrictJson& config, int64_t positions) {
     const auto scaling = given(config, "rope_scaling");
     const auto parameters = given(config, "rope_parameters");
     if (scaling && parameters) {
-        scaling->fail("is given beside rope_parameters, its newer name; keep one of them");
+        scaling->fail("is set together with rope_parameters, its newer name; keep one of them");
     }
     if (!scaling && !parameters) return rope;
     const StrictJson& json = scaling ? *scaling : *parameters;

@@ -293,7 +293,7 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .unset = "the schedule's own"},
             {.names = "--warm-up-depth",
              .value = &o.warm_up_depth,
-             .help = "Microbatches that each 1F1B stage warms up more than the next stage",
+             .help = "How many more warm-up microbatches a 1F1B stage has than the next stage",
              .unit = "MICROBATCHES",
              .range = between(0, INT32_MAX),
              .unset = "1; 2 for eager-1f1b"},

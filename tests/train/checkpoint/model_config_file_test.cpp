@@ -227,8 +227,8 @@ TEST(ModelConfigFile, ReadsRotaryPositionsInOldAndNewKeys) {
     whole["rope_parameters"].erase("original_max_position_embeddings");
     EXPECT_EQ(parsed(whole).rope, expected);
     whole["rope_parameters"]["original_max_position_embeddings"] = 256;
-    EXPECT_THAT(refused(whole), HasSubstr("d/config.json: original_max_position_embeddings: is not "
-                                          "the 256 that stands with the scaling"));
+    EXPECT_THAT(refused(whole), HasSubstr("d/config.json: original_max_position_embeddings: "
+                                          "differs from 256, which is set with the scaling"));
     json yarn = with(rotary("qwen2"), "rope_scaling", {{"type", "yarn"}, {"factor", nullptr}});
     yarn["original_max_position_embeddings"] = 1024;
     EXPECT_EQ(parsed(yarn).rope.factor, 4);
@@ -280,21 +280,20 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     const auto gpt2_with = [](const char* key, const json& value) {
         return refused(with(gpt2(), key, value));
     };
-    EXPECT_THAT(
-        gpt2_with("model_type", "mixtral"),
-        HasSubstr("d/config.json: model_type: \"mixtral\" is not computed by this "
-                  "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, olmo2 are; the "
-                  "nearest is mistral, missing is a mixture of experts"));
-    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("olmo2 are; did you mean llama?"));
+    EXPECT_THAT(gpt2_with("model_type", "mixtral"),
+                HasSubstr("d/config.json: model_type: \"mixtral\" is not supported; use one of "
+                          "gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, olmo2; the nearest "
+                          "is mistral, missing is a mixture of experts"));
+    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("olmo2; did you mean llama?"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
     EXPECT_THAT(gpt2_with("activation_function", "gelu"),
-                HasSubstr("gelu_pytorch_tanh, gelu_new are"));
-    EXPECT_THAT(gpt2_with("activation_function", "silu"), HasSubstr("\"silu\" is not computed"));
+                HasSubstr("use gelu_pytorch_tanh, gelu_new"));
+    EXPECT_THAT(gpt2_with("activation_function", "silu"), HasSubstr("\"silu\" is not supported"));
     EXPECT_THAT(gpt2_with("scale_attn_by_inverse_layer_idx", true),
-                HasSubstr("scale_attn_by_inverse_layer_idx: true is not computed"));
+                HasSubstr("scale_attn_by_inverse_layer_idx: true is not supported"));
     EXPECT_THAT(gpt2_with("scale_attn_weights", false), HasSubstr("scale_attn_weights: false"));
     EXPECT_THAT(gpt2_with("add_cross_attention", true), HasSubstr("add_cross_attention"));
-    EXPECT_THAT(gpt2_with("is_causal", false), HasSubstr("is_causal: false is not computed"));
+    EXPECT_THAT(gpt2_with("is_causal", false), HasSubstr("is_causal: false is not supported"));
     EXPECT_THAT(gpt2_with("quantization_config", json::object()), HasSubstr("quantized"));
     EXPECT_THAT(gpt2_with("n_layer", 0), HasSubstr("n_layer: 0: must be an integer from 1"));
     EXPECT_THAT(gpt2_with("n_embd", "wide"), HasSubstr("n_embd: must be an integer"));
@@ -306,27 +305,27 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(gpt2_with("tie_word_embeddings", 1),
                 HasSubstr("tie_word_embeddings: must be true"));
     EXPECT_THAT(message_of<InputFileError>([] { (void)parse_model_config("{", "c"); }),
-                HasSubstr("c: not valid JSON"));
+                HasSubstr("c: is not valid JSON"));
 
     EXPECT_THAT(refused(with(rotary("llama"), "hidden_act", "relu")),
-                HasSubstr("hidden_act: \"relu\" is not computed"));
+                HasSubstr("hidden_act: \"relu\" is not supported"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "hidden_activation", "gelu")),
                 HasSubstr("hidden_activation: \"gelu\""));
     EXPECT_THAT(refused(with(rotary("llama"), "num_key_value_heads", 3)),
-                HasSubstr("num_key_value_heads is 3: must divide num_attention_heads 8"));
+                HasSubstr("num_key_value_heads is 3, but must divide num_attention_heads 8"));
     EXPECT_THAT(refused(with(rotary("llama"), "head_dim", 13)), HasSubstr("(head_dim)"));
     EXPECT_THAT(refused(with(rotary("llama"), "partial_rotary_factor", 0.5)),
-                HasSubstr("partial_rotary_factor: rotary positions of a part"));
+                HasSubstr("partial_rotary_factor: rotary positions on part"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "use_bidirectional_attention", true)),
-                HasSubstr("use_bidirectional_attention: true is not computed"));
+                HasSubstr("use_bidirectional_attention: true is not supported"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "final_logit_softcapping", 0)),
                 HasSubstr("final_logit_softcapping: 0"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "layer_types", {"full_attention"})),
-                HasSubstr("layer_types: has 1 entries, num_hidden_layers is 4"));
+                HasSubstr("layer_types: has 1 entries, but num_hidden_layers is 4"));
     json types = with(rotary("qwen3"), "layer_types",
                       {"full_attention", "sliding_attention", "full_attention", "full_attention"});
     EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: sliding_attention, but no "
-                                          "sliding_window is given with use_sliding_window true"));
+                                          "sliding_window is set with use_sliding_window true"));
     types["layer_types"][1] = "chunked_attention";
     EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: \"chunked_attention\" is not"));
 }
@@ -336,8 +335,8 @@ TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
         return refused(with(rotary("llama"), "rope_scaling", value));
     };
     EXPECT_THAT(scaling({{"rope_type", "longrope"}, {"factor", 2}}),
-                HasSubstr("rope_scaling.rope_type: \"longrope\" is not computed; default, linear, "
-                          "dynamic, llama3, yarn are"));
+                HasSubstr("rope_scaling.rope_type: \"longrope\" is not supported; use default, "
+                          "linear, dynamic, llama3, yarn"));
     EXPECT_THAT(scaling({{"type", "linear"}}), HasSubstr("\"factor\" is missing"));
     EXPECT_THAT(scaling({{"type", "linear"}, {"rope_type", "yarn"}}), HasSubstr("keep one"));
     EXPECT_THAT(scaling({{"type", "default"}, {"mrope_section", {1, 2}}}),
@@ -351,7 +350,7 @@ TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
     EXPECT_THAT(scaling({{"type", "linear"}, {"factor", 0}}), HasSubstr("factor: 0"));
     json both = with(rotary("llama"), "rope_scaling", {{"type", "linear"}, {"factor", 2}});
     both["rope_parameters"] = {{"rope_type", "default"}};
-    EXPECT_THAT(refused(both), HasSubstr("rope_scaling: is given beside rope_parameters"));
+    EXPECT_THAT(refused(both), HasSubstr("rope_scaling: is set together with rope_parameters"));
 }
 
 TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
