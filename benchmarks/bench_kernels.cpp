@@ -327,7 +327,7 @@ void GeluForward(benchmark::State& state) {
     const int64_t n = state.range(1), h = 4 * state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
     const Buffer x(n, h, type_of(state)), y(n, h, type_of(state));
-    for (auto _ : state) host::gelu_forward(ctx, x, y);
+    for (auto _ : state) host::activation_forward(ctx, Activation::gelu_tanh, x, y);
     report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
 }
 BENCHMARK(GeluForward)->Apply(rows_and_threads);
@@ -336,7 +336,9 @@ void GeluBackward(benchmark::State& state) {
     const int64_t n = state.range(1), h = 4 * state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
     const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), dx(n, h, type_of(state));
-    for (auto _ : state) host::gelu_backward(ctx, dy, x, dx);
+    for (auto _ : state) {
+        host::activation_backward(ctx, Activation::gelu_tanh, dy, x, dx);
+    }
     report(state, 0, static_cast<double>(3 * x.bytes()), ctx.threads());
 }
 BENCHMARK(GeluBackward)->Apply(rows_and_threads);

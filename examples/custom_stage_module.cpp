@@ -44,7 +44,8 @@ public:
     void backward_input(Context& ctx, const Microbatch&, ConstTensor dy, ConstTensor,
                         Activations activations, Tensor dx, Bytes for_weight, Bytes) override {
         const kernels::Operators& op = ctx.operators();
-        op.gelu_backward(ctx, dy, rows_in(activations.saved), rows_in(for_weight));
+        op.activation_backward(ctx, kernels::Activation::gelu_tanh, dy, rows_in(activations.saved),
+                               rows_in(for_weight));
         op.linear_backward_input(ctx, rows_in(for_weight), parameter_.weight, dx);
         op.add(ctx, dx, dy, dx);
     }

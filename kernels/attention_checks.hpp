@@ -46,12 +46,26 @@ inline void require_attention_gradients(ConstTensor dout, ConstTensor qkv, Const
     require(dout.dtype == qkv.dtype && dqkv.dtype == qkv.dtype, "one type for all gradients");
 }
 
+inline void require_cached_attention(ConstTensor q, ConstTensor kv, const AttentionShape& shape,
+                                     ConstTensor out) {
+    require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
+    require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
+            "scale, softcap and window of 0 or more");
+    require(shape.sequences == 1, "one sequence");
+    require(has_shape(kv, shape.seq_length, 2 * shape.kv_columns()),
+            "kv of shape (seq_length, 2 kv_columns)");
+    require(q.cols == shape.query_columns() && q.rows <= shape.seq_length,
+            "q of shape (seq_length or less, query_columns)");
+    require(same_shape(q, out), "out of q's shape");
+    require(q.dtype == kv.dtype && q.dtype == out.dtype, "one type for q, kv and out");
+}
+
 inline void require_rotary(ConstTensor table, const AttentionShape& shape, ConstTensor qkv) {
     require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, qkv_columns)");
-    require(shape.head_size % 2 == 0, "an even head_size");
-    require(table.rows >= shape.seq_length && table.cols == shape.head_size &&
-                table.dtype == DType::fp32,
-            "an fp32 table of shape (seq_length or more, head_size)");
+    require(table.rows >= shape.seq_length && table.dtype == DType::fp32,
+            "an fp32 table of seq_length rows or more");
+    require(table.cols % 2 == 0 && table.cols <= shape.head_size,
+            "a table of an even number of columns, at most head_size");
 }
 
 }  // namespace vocabpipe::kernels

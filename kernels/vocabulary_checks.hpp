@@ -32,6 +32,13 @@ inline void require_score(ConstTensor x, ConstTensor w, int64_t tokens,
     require(x.dtype == w.dtype && x.dtype == exp_logits.dtype, "x, w and exp_logits of one type");
 }
 
+inline void require_logits(ConstTensor x, ConstTensor w, float softcap, ConstTensor z) {
+    require(softcap >= 0, "a softcap of 0 or more");
+    require(x.rows == 1, "one row of x");
+    require(has_shape(z, 1, w.rows) && z.dtype == DType::fp32, "fp32 z (1, v)");
+    require(w.rows == 0 || (w.cols == x.cols && w.dtype == x.dtype), "w (v, h) of x's type");
+}
+
 inline void require_combination(ConstTensor by_shard, int64_t tokens, std::span<const float> g,
                                 int my_shard, ConstTensor factors, std::span<const float> loss) {
     require(by_shard.cols == kStatistics && by_shard.dtype == DType::fp32,

@@ -9,6 +9,7 @@ namespace vocabpipe::kernels {
 enum class Activation : uint8_t {
     gelu_tanh,  ///< x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): "gelu_new", "gelu_pytorch_tanh"
     silu,       ///< x / (1 + exp(-x))
+    gelu,       ///< x Phi(x), Phi(x) = erfc(-x / sqrt(2)) / 2 of the normal distribution: "gelu"
 };
 
 }  // namespace vocabpipe::kernels

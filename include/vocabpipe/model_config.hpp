@@ -6,6 +6,7 @@
 #include "vocabpipe/tensor.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,7 +43,10 @@ struct ModelConfig {
     bool qk_norm_by_head = true;    ///< of every head (Qwen 3), else of all heads together (OLMo 2)
     bool learned_positions = true;  ///< else rotary
     Rope rope;                      ///< of rotary positions
-    bool gated = false;             ///< activation(gate) * up instead of activation(up)
+    std::vector<bool> roped;        ///< [layer] has rotary positions; empty: all have
+    int64_t rotary_channels = 0;    ///< first columns of a head that they turn; 0: all
+    bool parallel_residual = false;  ///< the MLP reads what attention reads; no post_norms
+    bool gated = false;              ///< activation(gate) * up instead of activation(up)
     kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< of the MLP
     bool qkv_bias = true;                                             ///< bias of q, k and v
     bool attention_output_bias = true;  ///< bias of the projection after attention
@@ -53,6 +57,8 @@ struct ModelConfig {
     float embedding_scale = 1;          ///< of embedded tokens; sqrt(h) in Gemma
     int64_t sliding_window = 0;         ///< tokens that a layer with a window sees
     std::vector<bool> windowed;         ///< [layer] has the window; empty: none has
+    /// Rotary positions of layers with the window; none: `rope`, as all others.
+    std::optional<Rope> windowed_rope;
 
     float init_std = 0.02F;     ///< standard deviation of the weights at first
     float label_smoothing = 0;  ///< share of the loss that goes to all rows alike; 0: none
@@ -61,6 +67,10 @@ struct ModelConfig {
     /// d, columns of one head.
     [[nodiscard]] int64_t head_size() const {
         return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads;
+    }
+    /// Columns of one head that rotary positions turn.
+    [[nodiscard]] int64_t rotary_size() const {
+        return rotary_channels > 0 ? rotary_channels : head_size();
     }
     /// Heads of keys and values.
     [[nodiscard]] int64_t kv_heads() const {
@@ -74,6 +84,9 @@ struct ModelConfig {
     }
     /// Columns of the first product of the MLP: gate and up side by side, or up.
     [[nodiscard]] int64_t mlp_columns() const { return (gated ? 2 : 1) * ffn_hidden_size; }
+    [[nodiscard]] bool has_rope(int layer) const {
+        return !learned_positions && (roped.empty() || roped[static_cast<size_t>(layer)]);
+    }
     /// 0: sees all tokens before.
     [[nodiscard]] int64_t window(int layer) const {
         return !windowed.empty() && windowed[static_cast<size_t>(layer)] ? sliding_window : 0;

@@ -97,7 +97,6 @@ private:
     Mesh mesh_;
     Device& device_;
     std::unique_ptr<ParameterStore> store_;
-    int threads_;
     std::unique_ptr<RotaryTables> rotary_;                   ///< for all stages
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
     std::vector<std::unique_ptr<StageModule>> replaced_;     ///< [global stage], mostly null

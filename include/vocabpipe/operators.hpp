@@ -36,13 +36,13 @@ struct Operators {
     /// (N, out) where a device cannot add to it.
     void (*linear_add_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                                ConstTensor residual, Tensor scratch, Tensor y);
-    /// before = x w^T + bias, y = gelu_forward(before), or of the sum before it was rounded. before
+    /// before = x w^T + bias, y = gelu_tanh(before), or of the sum before it was rounded. before
     /// and y (N, out).
     void (*linear_gelu_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                                 Tensor before, Tensor y);
     /// dx = dy w. dy (N, out), w (out, in) of dy's type, dx (N, in).
     void (*linear_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w, Tensor dx);
-    /// dx = gelu'(before) * (dy w); before of dx's shape.
+    /// dx = gelu_tanh'(before) * (dy w); before of dx's shape.
     void (*linear_gelu_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w,
                                        ConstTensor before, Tensor dx);
     /// dw = dy^T x, dbias = column sums of dy. dy (N, out), x (N, in) of dy's type, dw (out, in)
@@ -111,10 +111,11 @@ struct Operators {
 
     // Positions and attention.
 
-    /// Rotates every head of q and k in place by its token's position t (Su et al. 2021), in the
-    /// half-split form of Hugging Face's files: with c, s of t and i < d/2,
-    ///   (x_i, x_{i + d/2}) becomes (x_i c_i - x_{i + d/2} s_i, x_{i + d/2} c_i + x_i s_i).
-    /// qkv (N, qkv_columns); table (seq_length or more, d) fp32: row t is c (d/2), then s (d/2).
+    /// Rotates the first r columns of every head of q and k in place by its token's position t (Su
+    /// et al. 2021), in the half-split form of Hugging Face's files: with c, s of t and i < r/2,
+    ///   (x_i, x_{i + r/2}) becomes (x_i c_i - x_{i + r/2} s_i, x_{i + r/2} c_i + x_i s_i).
+    /// qkv (N, qkv_columns); table (seq_length or more, r) fp32, r even and at most head_size: row
+    /// t is c (r/2), then s (r/2).
     void (*rotary_forward)(Context& ctx, ConstTensor table, const AttentionShape& shape,
                            Tensor qkv);
     /// The gradient before the rotation from the one after it, in place: the transposed rotation.
@@ -145,13 +146,27 @@ struct Operators {
                                       AttentionShape shape, std::span<const int32_t> first_visible,
                                       Tensor dqkv, std::span<std::byte> workspace);
 
+    // Generation: one token more of a sequence whose keys and values were kept.
+
+    /// Attention of the last n tokens of a sequence to all of its tokens, as
+    /// causal_attention_forward() defines it. q (n, query_columns); kv (seq_length, 2 kv_columns):
+    /// k | v of every token, n <= seq_length; out (n, query_columns). shape.sequences is 1. A row's
+    /// bits do not depend on n. For few tokens: no blocks of queries share what they read.
+    void (*cached_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv,
+                                     const AttentionShape& shape, Tensor out);
+    /// Logits of one token: z_j = x w_j, soft-capped with softcap > 0. x (1, h), w (v, h) of x's
+    /// type, z (1, v) fp32, v may be 0. The bits of a logit depend on x and its own row of w alone,
+    /// so that shards of any size together have those of the whole.
+    void (*logits_forward)(Context& ctx, ConstTensor x, ConstTensor w, float softcap, Tensor z);
+
     // Element by element.
 
-    /// y = x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3): GPT-2's "gelu_new" (Hendrycks and
-    /// Gimpel 2016). Any equal shapes; y may alias x.
-    void (*gelu_forward)(Context& ctx, ConstTensor x, Tensor y);
-    /// dx = dy * gelu'(x). dx may alias dy or x.
-    void (*gelu_backward)(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dx);
+    /// y = activation(x) (Hendrycks and Gimpel 2016: GELU and SiLU). Any equal shapes; y may alias
+    /// x.
+    void (*activation_forward)(Context& ctx, Activation activation, ConstTensor x, Tensor y);
+    /// dx = dy * activation'(x). dx may alias dy or x.
+    void (*activation_backward)(Context& ctx, Activation activation, ConstTensor dy, ConstTensor x,
+                                Tensor dx);
     /// y = activation(gate) * up (Shazeer 2020: SwiGLU, GeGLU). gate_up (N, 2 f): gate | up; y
     /// (N, f).
     void (*gated_forward)(Context& ctx, Activation activation, ConstTensor gate_up, Tensor y);

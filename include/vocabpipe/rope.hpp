@@ -10,13 +10,14 @@ namespace vocabpipe {
 /// rope_type.
 enum class RopeScaling : uint8_t {
     none,
-    linear,   ///< positions divided by `factor` (Chen et al. 2023)
-    dynamic,  ///< theta grows beyond max_position_embeddings; up to there the same as none
-    llama3,   ///< by wavelength: long ones divided by `factor`, short ones kept, between a ramp
-    yarn,     ///< Peng et al. 2023: a ramp over dimensions, and a factor on cos and sin
+    linear,    ///< positions divided by `factor` (Chen et al. 2023)
+    dynamic,   ///< theta grows beyond max_position_embeddings; up to there the same as none
+    llama3,    ///< by wavelength: long ones divided by `factor`, short ones kept, between a ramp
+    yarn,      ///< Peng et al. 2023: a ramp over dimensions, and a factor on cos and sin
+    longrope,  ///< Ding et al. 2024: a divisor for every pair, and a factor on cos and sin
 };
 
-/// Rotary positions: angle of dimension pair i at position t is t theta^(-2 i / d).
+/// Rotary positions of d columns: angle of dimension pair i at position t is t theta^(-2 i / d).
 struct Rope {
     double theta = 10000;                     ///< base of the angles
     RopeScaling scaling = RopeScaling::none;  ///< beyond the trained length
@@ -25,18 +26,21 @@ struct Rope {
     double high_freq_factor = 4;              ///< llama3
     double beta_fast = 32;                    ///< yarn
     double beta_slow = 1;                     ///< yarn
-    double attention_factor = 0;              ///< yarn: of cos and sin; 0: 0.1 ln(factor) + 1
+    double attention_factor = 0;              ///< of cos and sin; 0: follows from `factor`
     double mscale = 0;               ///< yarn: with mscale_all_dim, decides attention_factor
     double mscale_all_dim = 0;       ///< yarn
     bool truncate = true;            ///< yarn: the ramp's ends are whole dimensions
-    int64_t original_positions = 0;  ///< llama3, yarn: the trained length; 0: not given
+    int64_t original_positions = 0;  ///< llama3, yarn, longrope: the trained length; 0: not given
+    std::vector<double> short_factors = {};  ///< longrope: [pair], of at most original_positions
+    std::vector<double> long_factors = {};   ///< longrope: [pair], of longer sequences
 
     /// Member by member.
     bool operator==(const Rope&) const = default;
 };
 
-/// Row t of `positions`: cos of the d/2 angles, then sin, (positions, d). Computed in double.
-[[nodiscard]] std::vector<float> rotary_table(const Rope& rope, int64_t head_size,
-                                              int64_t positions);
+/// Row t of `positions`: cos of the d/2 angles, then sin, (positions, d). Computed in double. d: of
+/// a head's columns those that turn. longrope chooses its divisors by `positions`, the length of
+/// the sequences.
+[[nodiscard]] std::vector<float> rotary_table(const Rope& rope, int64_t d, int64_t positions);
 
 }  // namespace vocabpipe

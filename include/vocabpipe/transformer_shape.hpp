@@ -33,8 +33,11 @@ struct TransformerShape {
     bool attention_output_bias = false;  ///< bias of the projection after attention (GPT)
     bool mlp_bias = false;               ///< bias of both products of the MLP (GPT)
     bool tied = false;                   ///< input embedding and output layer share their weight
-    int64_t sliding_window = 0;  ///< tokens that layers with a window attend to; 0: all before
-    int windowed_layers = 0;     ///< how many layers have the window
+    int64_t sliding_window = 0;      ///< tokens that layers with a window attend to; 0: all before
+    int windowed_layers = 0;         ///< how many layers have the window
+    int layers_without_rope = 0;     ///< how many have no positions of their own (SmolLM3)
+    int64_t rotary_size = 0;         ///< columns of a head that positions turn; 0: all
+    bool parallel_residual = false;  ///< the MLP reads what attention reads (GPT-NeoX)
 
     /// Throws UsageError naming the size that is missing or impossible.
     void check() const;

@@ -9,14 +9,6 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-struct Gelu {
-    __device__ static ValueAndSlope of(float x) { return gelu(x); }
-};
-
-struct Silu {
-    __device__ static ValueAndSlope of(float x) { return silu(x); }
-};
-
 template <typename Function>
 struct Gated {
     __device__ float operator()(float gate, float up) const {
@@ -45,17 +37,6 @@ __global__ void __launch_bounds__(kMapThreads)
         dgate.store(out);
         dup.store(out + half);
     });
-}
-
-/// Calls body.template operator()<Function>().
-template <typename Body>
-void with_activation(Activation activation, Body&& body) {
-    switch (activation) {
-        case Activation::gelu_tanh:
-            return body.template operator()<Gelu>();
-        case Activation::silu:
-            return body.template operator()<Silu>();
-    }
 }
 
 }  // namespace

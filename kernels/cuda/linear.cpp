@@ -38,7 +38,7 @@ void linear_gelu_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor
         return;
     }
     linear_forward(ctx, x, w, bias, before);
-    gelu_forward(ctx, before, y);
+    activation_forward(ctx, Activation::gelu_tanh, before, y);
 }
 
 void linear_backward_input(Context& ctx, ConstTensor dy, ConstTensor w, Tensor dx) {
@@ -57,7 +57,7 @@ void linear_gelu_backward_input(Context& ctx, ConstTensor dy, ConstTensor w, Con
         return;
     }
     linear_backward_input(ctx, dy, w, dx);
-    gelu_backward(ctx, dx, before, dx);
+    activation_backward(ctx, Activation::gelu_tanh, dx, before, dx);
 }
 
 void linear_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dw, Tensor dbias,

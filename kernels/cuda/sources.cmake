@@ -2,22 +2,24 @@
 # Sources of the CUDA kernels, relative to the repository: compiled by nvcc where CUDA is enabled, and
 # by the C++ compiler against the tests' stand-in toolkit everywhere.
 set(VOCABPIPE_CUDA_KERNEL_SOURCES
+  kernels/cuda/activation.cu
   kernels/cuda/adamw.cu
   kernels/cuda/attention.cpp
   kernels/cuda/attention_backward.cu
   kernels/cuda/attention_forward.cu
   kernels/cuda/attention_statistics.cu
+  kernels/cuda/cached_attention.cu
   kernels/cuda/column_sums.cu
   kernels/cuda/elementwise.cu
   kernels/cuda/embedding.cu
   kernels/cuda/engine.cpp
   kernels/cuda/ordered_sum.cu
   kernels/cuda/gated.cu
-  kernels/cuda/gelu.cu
   kernels/cuda/gemm.cpp
   kernels/cuda/head_norm.cu
   kernels/cuda/layer_norm.cu
   kernels/cuda/linear.cpp
+  kernels/cuda/logits.cu
   kernels/cuda/memory.cpp
   kernels/cuda/operators.cpp
   kernels/cuda/product_choices.cpp

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activations x sigmoid(u(x)) and their slopes, for `#pragma omp simd` loops.
+// Activations and their slopes, for `#pragma omp simd` loops.
 #pragma once
 
+#include "kernels/bf16.hpp"
 #include "kernels/host/math.hpp"
 #include "vocabpipe/activation.hpp"
 
 namespace vocabpipe::kernels::host {
 
-/// u and u' of x sigmoid(u(x)).
+/// u and u' of the activations x sigmoid(u(x)).
 template <Activation activation>
 struct Gate;
 
@@ -40,6 +41,34 @@ template <Activation activation>
     const float s = fast_sigmoid(Gate<activation>::argument(x));
     const float value = x * s;
     return {value, s + value * (1.0F - s) * Gate<activation>::argument_slope(x)};
+}
+
+template <>
+[[nodiscard]] inline float activate<Activation::gelu>(float x) {
+    return x * normal_distribution(x, fast_exp(-0.5F * x * x));
+}
+
+template <>
+[[nodiscard]] inline ValueAndSlope activate_with_slope<Activation::gelu>(float x) {
+    constexpr float kDensity = 0.39894228F;  // 1 / sqrt(2 pi)
+    const float bell = fast_exp(-0.5F * x * x);
+    const float phi = normal_distribution(x, bell);
+    return {x * phi, phi + x * bell * kDensity};
+}
+
+/// Calls function.template operator()<activation, T>().
+template <typename Function>
+void with_activation_and_type(Activation activation, DType type, Function&& function) {
+    with_type(type, [&]<typename T>() {
+        switch (activation) {
+            case Activation::gelu_tanh:
+                return function.template operator()<Activation::gelu_tanh, T>();
+            case Activation::silu:
+                return function.template operator()<Activation::silu, T>();
+            case Activation::gelu:
+                return function.template operator()<Activation::gelu, T>();
+        }
+    });
 }
 
 }  // namespace vocabpipe::kernels::host

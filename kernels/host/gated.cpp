@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/host/operators.hpp"
 
-#include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
 #include "kernels/host/activation.hpp"
 #include "kernels/host/parallel.hpp"
 
 namespace vocabpipe::kernels::host {
-
-namespace {
-
-/// Calls function.template operator()<activation, T>().
-template <typename Function>
-void with_activation_and_type(Activation activation, DType type, Function&& function) {
-    with_type(type, [&]<typename T>() {
-        switch (activation) {
-            case Activation::gelu_tanh:
-                return function.template operator()<Activation::gelu_tanh, T>();
-            case Activation::silu:
-                return function.template operator()<Activation::silu, T>();
-        }
-    });
-}
-
-}  // namespace
 
 void gated_forward(Context& ctx, Activation activation, ConstTensor gate_up, Tensor y) {
     require(has_shape(gate_up, y.rows, 2 * y.cols), "gate_up (N, 2 f) and y (N, f)");

@@ -12,6 +12,7 @@
 #include "kernels/check.hpp"
 #include "kernels/host/engine_state.hpp"
 #include "kernels/host/operators.hpp"
+#include "kernels/host/row_product.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -214,6 +215,11 @@ void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool tra
     }
     auto& engine = ctx.engine();
     engine.bind_thread();
+    require(!bias || bias.dtype == DType::fp32 || bias.dtype == a.dtype,
+            "bias fp32 or of a's type");
+    if (c.rows == 1 && !transpose_a && transpose_b && !accumulate) {
+        return row_product(ctx, a, b, bias, c);
+    }
 
     // oneDNN has no fp32 product with a bf16 result, nor an fp32 one with a bf16 bias.
     if (a.dtype == DType::fp32 && c.dtype == DType::bf16) {
@@ -223,8 +229,6 @@ void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool tra
         convert(ctx, wide, c);
         return;
     }
-    require(!bias || bias.dtype == DType::fp32 || bias.dtype == a.dtype,
-            "bias fp32 or of a's type");
 
     const Operands operands{a, b, transpose_a, transpose_b, c, accumulate, bias};
     const int64_t part = c.dtype == DType::fp32 ? terms_per_part(a.dtype, transpose_b, k) : k;

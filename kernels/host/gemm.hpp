@@ -12,9 +12,9 @@ namespace vocabpipe::kernels::host {
 /// are fine: k == 0 gives c = bias or 0. a, b and c must not overlap.
 ///
 /// Primitives are cached in the engine of `ctx`. A product that takes long is computed in parts
-/// with ctx.poll() between them. Bits do not depend on the number of threads, and with oneDNN 2.x
-/// not on how the rows and columns of c are sharded as long as no shard is one row or one column
-/// wide.
+/// with ctx.poll() between them; that of a single row and a transposed b is row_product()'s. Bits
+/// do not depend on the number of threads, and with oneDNN 2.x not on how the rows and columns of c
+/// are sharded as long as no shard is one row or one column wide.
 void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias = {});
 

@@ -54,4 +54,23 @@ namespace vocabpipe::kernels::host {
     return 1.0F / (1.0F + fast_exp(-x));
 }
 
+/// The normal distribution function erfc(-x / sqrt(2)) / 2, given exp(-x^2 / 2): relative error of
+/// that and 6 ulp on the negative side, absolute error likewise on the positive one.
+[[nodiscard]] inline float normal_distribution(float x, float bell) {
+    // tail(|x|) = bell t P(t) with t = 1 / (1 + 0.34 |x|), P fitted to a relative error of 3e-8
+    // over |x| < 14; beyond it bell is 0.
+    const float t = 1.0F / (1.0F + 0.34F * (x < 0.0F ? -x : x));
+    float p = -2.612055077e-2F;
+    p = p * t + 1.394998186e-1F;
+    p = p * t - 2.731333314e-1F;
+    p = p * t + 2.021832465e-1F;
+    p = p * t - 4.471879088e-2F;
+    p = p * t + 1.153592828e-1F;
+    p = p * t + 1.151976346e-1F;
+    p = p * t + 1.361122009e-1F;
+    p = p * t + 1.356205048e-1F;
+    const float tail = bell * (t * p);
+    return x < 0.0F ? tail : 1.0F - tail;
+}
+
 }  // namespace vocabpipe::kernels::host

@@ -33,9 +33,11 @@ FunctionOf<&Operators::rotary_backward> rotary_backward;
 FunctionOf<&Operators::attention_workspace_bytes> attention_workspace_bytes;
 FunctionOf<&Operators::causal_attention_forward> causal_attention_forward;
 FunctionOf<&Operators::causal_attention_backward> causal_attention_backward;
+FunctionOf<&Operators::cached_attention_forward> cached_attention_forward;
+FunctionOf<&Operators::logits_forward> logits_forward;
 
-FunctionOf<&Operators::gelu_forward> gelu_forward;
-FunctionOf<&Operators::gelu_backward> gelu_backward;
+FunctionOf<&Operators::activation_forward> activation_forward;
+FunctionOf<&Operators::activation_backward> activation_backward;
 FunctionOf<&Operators::gated_forward> gated_forward;
 FunctionOf<&Operators::gated_backward> gated_backward;
 FunctionOf<&Operators::add> add;

@@ -1,31 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/reference/operators.hpp"
 
-#include <cmath>
-#include <numbers>
-
+#include "kernels/reference/activation.hpp"
 #include "kernels/reference/elements.hpp"
 
 namespace vocabpipe::kernels::reference {
-
-namespace {
-
-struct ValueAndSlope {
-    double value, slope;
-};
-
-ValueAndSlope activate(Activation activation, double x) {
-    if (activation == Activation::silu) {
-        const double sigmoid = 1.0 / (1.0 + std::exp(-x));
-        return {x * sigmoid, sigmoid * (1.0 + x * (1.0 - sigmoid))};
-    }
-    const double slope = std::sqrt(2.0 / std::numbers::pi);
-    const double tanh = std::tanh(slope * (x + 0.044715 * x * x * x));
-    return {x / 2 * (1.0 + tanh), (1.0 + tanh) / 2 + x / 2 * (1.0 - tanh * tanh) * slope *
-                                                         (1.0 + 3.0 * 0.044715 * x * x)};
-}
-
-}  // namespace
 
 void gated_forward(Context& ctx, Activation activation, ConstTensor gate_up, Tensor y) {
     for (int64_t n = 0; n < y.rows; ++n) {

@@ -10,7 +10,7 @@ namespace {
 /// direction: 1 rotates, -1 back.
 void rotate(Context& ctx, ConstTensor table, const AttentionShape& shape, double direction,
             Tensor qkv) {
-    const int64_t half = shape.head_size / 2;
+    const int64_t half = table.cols / 2;
     for (int64_t n = 0; n < qkv.rows; ++n) {
         const int64_t t = n % shape.seq_length;
         for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {

@@ -44,7 +44,7 @@ void ModelConfig::check() const {
                          std::to_string(num_attention_heads));
     }
     model_family(family).check(*this);
-    if (!learned_positions && head_size() % 2 != 0) {
+    if (!learned_positions && (rotary_size() % 2 != 0 || rotary_size() > head_size())) {
         throw UsageError("--kv-channels " + std::to_string(head_size()) +
                          ": must be even for rotary positions");
     }

@@ -170,7 +170,6 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
           device, config, rank_parameters(config, partition, schedule, rank),
           rank_buckets(config, partition, schedule, mesh_.pipeline_rank(rank)),
           "rank " + std::to_string(rank), partition.training)),
-      threads_(partition.threads_per_rank),
       rotary_(std::make_unique<RotaryTables>(device, config, "rank " + std::to_string(rank))) {
     std::span<Parameter> rest = parameters();
     const auto take = [&](size_t count) {
@@ -230,14 +229,26 @@ RankBucket ModelRank::bucket(size_t index) const {
     return store_->bucket(index);
 }
 
-TransformerStage ModelRankInternals::whole_stage(ModelRank& model, int64_t length) {
+std::unique_ptr<TransformerStage> ModelRankInternals::forward_stage(ModelRank& model,
+                                                                    const ModelPartition& partition,
+                                                                    int stage, int64_t length,
+                                                                    const KeyValueCache& cache) {
     ModelConfig config = model.config_;
     config.seq_length = length;
-    const ModelPartition alone{.layers_per_stage = {config.num_layers},
-                               .threads_per_rank = model.threads_};
-    return TransformerStage(config, stage_options(alone, stages_of(config, alone).front()),
-                            model.device_.operators(), model.stages_.front()->parameters(),
-                            model.rotary_.get());
+    const auto s = static_cast<size_t>(stage);
+    StageOptions options = stage_options(partition, stages_of(config, partition)[s]);
+    options.cache = &cache;
+    return std::make_unique<TransformerStage>(config, options, model.device_.operators(),
+                                              model.stages_[s]->parameters(), model.rotary_.get());
+}
+
+StageBytes ModelRankInternals::forward_bytes(const ModelConfig& config,
+                                             const ModelPartition& partition, int stage) {
+    const KeyValueCache none;
+    StageOptions options =
+        stage_options(partition, stages_of(config, partition)[static_cast<size_t>(stage)]);
+    options.cache = &none;
+    return TransformerStage(config, options, operators_of(partition), {}, nullptr).bytes();
 }
 
 RankModules ModelRank::modules(StepModule* step) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/key_value_cache.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/transformer_stage.hpp"
 #include "vocabpipe/model_rank.hpp"
 
 #include <cstdint>
+#include <memory>
 
 namespace vocabpipe {
 
@@ -13,9 +15,14 @@ namespace vocabpipe {
 /// are not installed.
 struct ModelRankInternals {
     [[nodiscard]] static ParameterStore& store(ModelRank& model) { return *model.store_; }
-    /// The layers of a model that is one stage, for one sequence of another length, at most
-    /// seq_length.
-    [[nodiscard]] static TransformerStage whole_stage(ModelRank& model, int64_t length);
+    /// Generation: a stage of this rank for one sequence of another length, whose earlier tokens
+    /// are in `cache`. It computes with the model's weights; both must outlive it.
+    [[nodiscard]] static std::unique_ptr<TransformerStage> forward_stage(
+        ModelRank& model, const ModelPartition& partition, int stage, int64_t length,
+        const KeyValueCache& cache);
+    /// StageModule::bytes() of such a stage, for config.seq_length tokens.
+    [[nodiscard]] static StageBytes forward_bytes(const ModelConfig& config,
+                                                  const ModelPartition& partition, int stage);
 };
 
 }  // namespace vocabpipe

@@ -11,10 +11,11 @@
 
 namespace vocabpipe {
 
-/// A tensor of Hugging Face's files that is a part of a logical parameter.
+/// Rows of a tensor of Hugging Face's files that are a part of a logical parameter.
 struct FilePart {
     std::string name;
-    int64_t count = 0;  ///< rows of a matrix, elements of a vector
+    int64_t count = 0;     ///< rows of a matrix, elements of a vector
+    int64_t file_row = 0;  ///< the first of them in the tensor, which other parts may share
 };
 
 /// One logical tensor of the model, whatever ranks hold it. Its index is its id: it seeds the
@@ -28,8 +29,8 @@ struct LogicalParameter {
     bool weight_decay = false;
     /// Files keep [in, out] (GPT-2's Conv1D); linear weights are held as [out, in].
     bool transposed_in_files = false;
-    /// What files split it into, one after the other: q, k, v; gate, up. Empty: nothing, the name
-    /// is the file's.
+    /// What files split it into, in the order of its rows: q, k, v; gate, up. Empty: nothing, the
+    /// name is the file's.
     std::vector<FilePart> parts = {};
 };
 

@@ -26,8 +26,8 @@ double llama3(const Rope& rope, double frequency) {
 /// interpolated.
 class Yarn {
 public:
-    Yarn(const Rope& rope, int64_t head_size) : rope_(rope) {
-        const auto d = static_cast<double>(head_size);
+    Yarn(const Rope& rope, int64_t columns) : rope_(rope) {
+        const auto d = static_cast<double>(columns);
         const auto dimension_of = [&](double turns) {
             const double wavelength = static_cast<double>(rope.original_positions) / turns;
             return d * std::log(wavelength / (2 * std::numbers::pi)) / (2 * std::log(rope.theta));
@@ -54,8 +54,13 @@ private:
 
 /// Of cos and sin.
 double amplitude(const Rope& rope) {
-    if (rope.scaling != RopeScaling::yarn) return 1;
+    const bool longrope = rope.scaling == RopeScaling::longrope;
+    if (rope.scaling != RopeScaling::yarn && !longrope) return 1;
     if (rope.attention_factor > 0) return rope.attention_factor;
+    if (longrope) {
+        const auto trained = static_cast<double>(rope.original_positions);
+        return rope.factor <= 1 ? 1 : std::sqrt(1 + std::log(rope.factor) / std::log(trained));
+    }
     const auto of = [&](double mscale) {
         return rope.factor <= 1 ? 1 : 0.1 * mscale * std::log(rope.factor) + 1;
     };
@@ -63,12 +68,14 @@ double amplitude(const Rope& rope) {
     return both ? of(rope.mscale) / of(rope.mscale_all_dim) : of(1);
 }
 
-std::vector<double> frequencies(const Rope& rope, int64_t head_size) {
+std::vector<double> frequencies(const Rope& rope, int64_t d, int64_t positions) {
     std::vector<double> result;
-    const Yarn yarn(rope, head_size);
-    for (int64_t i = 0; i < head_size / 2; ++i) {
+    const Yarn yarn(rope, d);
+    const std::vector<double>& divisors =
+        positions > rope.original_positions ? rope.long_factors : rope.short_factors;
+    for (int64_t i = 0; i < d / 2; ++i) {
         const double frequency =
-            std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_size));
+            std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
         switch (rope.scaling) {
             case RopeScaling::none:
             case RopeScaling::dynamic:
@@ -83,6 +90,9 @@ std::vector<double> frequencies(const Rope& rope, int64_t head_size) {
             case RopeScaling::yarn:
                 result.push_back(yarn(i, frequency));
                 break;
+            case RopeScaling::longrope:
+                result.push_back(frequency / divisors.at(static_cast<size_t>(i)));
+                break;
         }
     }
     return result;
@@ -90,13 +100,13 @@ std::vector<double> frequencies(const Rope& rope, int64_t head_size) {
 
 }  // namespace
 
-std::vector<float> rotary_table(const Rope& rope, int64_t head_size, int64_t positions) {
-    const std::vector<double> frequency = frequencies(rope, head_size);
+std::vector<float> rotary_table(const Rope& rope, int64_t d, int64_t positions) {
+    const std::vector<double> frequency = frequencies(rope, d, positions);
     const double factor = amplitude(rope);
-    const auto half = static_cast<size_t>(head_size / 2);
-    std::vector<float> table(static_cast<size_t>(positions * head_size));
+    const auto half = static_cast<size_t>(d / 2);
+    std::vector<float> table(static_cast<size_t>(positions * d));
     for (int64_t t = 0; t < positions; ++t) {
-        float* const row = table.data() + t * head_size;
+        float* const row = table.data() + t * d;
         for (size_t i = 0; i < half; ++i) {
             const double angle = static_cast<double>(t) * frequency[i];
             row[i] = static_cast<float>(factor * std::cos(angle));

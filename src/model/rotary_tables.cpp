@@ -20,18 +20,20 @@ std::vector<Rope> kinds_of_rope(const ModelConfig& config) {
 }
 
 int64_t table_bytes(const ModelConfig& config) {
-    return config.seq_length * config.head_size() * size_of(DType::fp32);
+    return config.seq_length * config.rotary_size() * size_of(DType::fp32);
 }
 
 }  // namespace
 
 RotaryTables::RotaryTables(Device& device, const ModelConfig& config, const std::string& owner) {
     for (const Rope& rope : kinds_of_rope(config)) {
-        const std::vector<float> table = rotary_table(rope, config.head_size(), config.seq_length);
+        const std::vector<float> table =
+            rotary_table(rope, config.rotary_size(), config.seq_length);
         DeviceMemory memory = device.allocate(static_cast<uint64_t>(table_bytes(config)),
                                               owner + ": rotary positions");
         device.upload(std::as_bytes(std::span(table)), memory.data());
-        const ConstTensor values(memory.data(), config.seq_length, config.head_size(), DType::fp32);
+        const ConstTensor values(memory.data(), config.seq_length, config.rotary_size(),
+                                 DType::fp32);
         tables_.push_back({.rope = rope, .memory = std::move(memory), .values = values});
     }
 }

@@ -22,9 +22,11 @@ public:
     /// What all tables of a model take.
     [[nodiscard]] static int64_t bytes(const ModelConfig& config);
 
-    /// (seq_length, head_size) fp32; `rope` is that of a layer of the model.
-    [[nodiscard]] ConstTensor of(const Rope& rope) const {
-        return std::ranges::find(tables_, rope, &Table::rope)->values;
+    /// (seq_length - first, rotary_size) fp32, from position `first`; `rope` is that of a layer of
+    /// the model.
+    [[nodiscard]] ConstTensor of(const Rope& rope, int64_t first = 0) const {
+        const ConstTensor all = std::ranges::find(tables_, rope, &Table::rope)->values;
+        return all.row_range(first, all.rows - first);
     }
 
 private:

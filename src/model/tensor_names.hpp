@@ -31,6 +31,8 @@ struct TensorNames {
     std::vector<std::string> qkv_parts = {};
     /// Likewise gate and up of `fc`.
     std::vector<std::string> fc_parts = {};
+    /// The rows of `qkv` are q, k and v of the first head, then of the second.
+    bool qkv_by_head = false;
 
     /// Files keep the linear weights of layers as [in, out] (GPT-2's Conv1D); they are held as
     /// [out, in].

@@ -53,8 +53,12 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
 }
 
 StagePass TransformerStage::begin_pass(Context& ctx, const Microbatch& microbatch) const {
-    return {
-        .ctx = ctx, .microbatch = microbatch, .rotary = rotary_, .recompute = options_.recompute};
+    return {.ctx = ctx,
+            .microbatch = microbatch,
+            .rotary = rotary_,
+            .recompute = options_.recompute,
+            .cached = {.keys_values = {},
+                       .count = options_.cache != nullptr ? options_.cache->tokens() : 0}};
 }
 
 ConstTensor TransformerStage::input(const Saved& saved, size_t i, ConstTensor x) {
@@ -75,7 +79,12 @@ void TransformerStage::run(const StagePass& pass, ConstTensor x, Tensor y,
     }
     for (size_t i = 0; i < count; ++i) {
         if (i > 0) pass.ctx.poll();
-        layers_[i].forward(pass, x, saved.layers[i], input_of(i + 1));
+        StagePass of_layer = pass;
+        if (options_.cache != nullptr) {
+            of_layer.cached.keys_values =
+                options_.cache->layer(options_.layers.first + static_cast<int>(i));
+        }
+        layers_[i].forward(of_layer, x, saved.layers[i], input_of(i + 1));
         x = input_of(i + 1);
     }
     if (final_norm_) {

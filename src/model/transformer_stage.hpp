@@ -4,6 +4,7 @@
 #include "src/model/blocks/decoder_layer.hpp"
 #include "src/model/blocks/embedded_tokens.hpp"
 #include "src/model/blocks/norm.hpp"
+#include "src/model/key_value_cache.hpp"
 #include "src/model/parameter_rows.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "src/model/views.hpp"
@@ -33,6 +34,9 @@ struct StageOptions {
     int64_t sequences = 1;  ///< per microbatch
     int threads = 1;        ///< of the host's operators, which decide how large workspaces are
     Recompute recompute = Recompute::none;
+    /// Generation: F continues the sequence whose keys and values are kept here, and leaves nothing
+    /// for a backward. Null: training.
+    const KeyValueCache* cache = nullptr;
 };
 
 /// Rows of all parameters of a stage, in the order that TransformerStage expects.
@@ -90,6 +94,8 @@ private:
 
     [[nodiscard]] TokenViews tokens(Views& views) const;
     Saved saved_views(Views& saved, Views& recomputed) const;
+    /// Without a backward layers use the same memory, one after the other.
+    Saved forward_views(Views& memory) const;
     [[nodiscard]] Saved saved_views(Activations activations) const;
     ForWeight weight_views(Views& views) const;
     BackwardMemory backward_views(Views& views) const;

@@ -11,8 +11,31 @@ TokenViews TransformerStage::tokens(Views& views) const {
     return {views, tokens_, dtype_};
 }
 
+TransformerStage::Saved TransformerStage::forward_views(Views& memory) const {
+    const Tensor turns[] = {tokens(memory).take(hidden_size_), tokens(memory).take(hidden_size_)};
+    Saved saved;
+    for (size_t i = 0; i <= layers_.size(); ++i) {
+        const bool own = i > 0 || embedded_tokens_;
+        const bool read = i < layers_.size() || final_norm_;
+        saved.inputs.push_back(own && read ? turns[i % 2] : Tensor());
+    }
+    if (final_norm_) {
+        TokenViews views = tokens(memory);
+        saved.final_statistics = final_norm_->statistics_view(views);
+    }
+    const Views rest = memory;
+    for (const DecoderLayer& layer : layers_) {
+        Views of_layer = rest;
+        SavedViews views{.costly = tokens(of_layer), .cheap = tokens(of_layer)};
+        saved.layers.push_back(layer.saved_views(views));
+        if (of_layer.used() > memory.used()) memory = of_layer;
+    }
+    return saved;
+}
+
 TransformerStage::Saved TransformerStage::saved_views(Views& saved_memory,
                                                       Views& recomputed_memory) const {
+    if (options_.cache != nullptr) return forward_views(saved_memory);
     const Recompute recompute = options_.recompute;
     SavedViews views{
         .costly = tokens(recompute == Recompute::full ? recomputed_memory : saved_memory),

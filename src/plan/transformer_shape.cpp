@@ -57,11 +57,12 @@ int64_t norms_before_linear(const TransformerShape& s) {
     return s.pre_norms ? std::min(s.norms_per_layer, 2) : 0;
 }
 
-/// q and k are read and written by rotary positions.
+/// q and k are read and written by rotary positions; the mean of layers with and without.
 double rotary(const TransformerShape& s) {
     if (s.learned_positions > 0) return 0;
     return 2.0 * static_cast<double>(s.num_attention_heads + s.num_key_value_heads) *
-           static_cast<double>(s.head_size);
+           static_cast<double>(s.rotary_size > 0 ? s.rotary_size : s.head_size) *
+           (1 - static_cast<double>(s.layers_without_rope) / s.num_layers);
 }
 
 }  // namespace
@@ -73,11 +74,13 @@ void TransformerShape::check() const {
     require(*this, "attention heads", num_attention_heads, 1, 1 << 16);
     require(*this, "key/value heads", num_key_value_heads, 1, num_attention_heads);
     require(*this, "head size", head_size, 1, 1 << 16);
+    require(*this, "columns with rotary positions", rotary_size, 0, head_size);
     require(*this, "vocabulary", vocab_size, 1, int64_t{1} << 32);
     require(*this, "norms per layer", norms_per_layer, 0, 8);
     require(*this, "learned positions", learned_positions, 0, int64_t{1} << 32);
     require(*this, "sliding window", sliding_window, 0, int64_t{1} << 40);
     require(*this, "windowed layers", windowed_layers, 0, num_layers);
+    require(*this, "layers without rotary positions", layers_without_rope, 0, num_layers);
 }
 
 TransformerShape shape_of(const ModelConfig& c) {
@@ -99,9 +102,12 @@ TransformerShape shape_of(const ModelConfig& c) {
                            .attention_output_bias = c.attention_output_bias,
                            .mlp_bias = c.mlp_bias,
                            .tied = c.tied,
-                           .sliding_window = c.windowed.empty() ? 0 : c.sliding_window};
+                           .sliding_window = c.windowed.empty() ? 0 : c.sliding_window,
+                           .rotary_size = c.rotary_channels,
+                           .parallel_residual = c.parallel_residual};
     for (int layer = 0; layer < c.num_layers; ++layer) {
         shape.windowed_layers += c.window(layer) > 0 ? 1 : 0;
+        shape.layers_without_rope += c.learned_positions || c.has_rope(layer) ? 0 : 1;
     }
     return shape;
 }
@@ -169,11 +175,12 @@ double TransformerShape::elementwise_backward() const {
 }
 
 int64_t TransformerShape::saved_bytes(int64_t element_bytes) const {
-    // The residual stream before and after attention, what linear layers read of it through norms,
-    // and sublayer outputs that are normalised.
+    // The residual stream before and, where the MLP reads it, after attention, what linear layers
+    // read of it through norms, and sublayer outputs that are normalised.
     const int64_t before_linear = norms_before_linear(*this);
     const int64_t outputs = norms_per_layer > before_linear ? 2 : 0;
-    const int64_t elements = (2 + before_linear + outputs) * hidden_size + qkv(*this) +
+    const int64_t residual = parallel_residual ? 1 : 2;
+    const int64_t elements = (residual + before_linear + outputs) * hidden_size + qkv(*this) +
                              qkv_of_norms(*this) + num_attention_heads * head_size +
                              (gated_mlp ? 3 : 2) * ffn_hidden_size;
     const int64_t statistics =
@@ -195,7 +202,7 @@ double TransformerShape::elementwise_recompute() const {
 }
 
 int64_t TransformerShape::for_weight_bytes(int64_t element_bytes) const {
-    return (4 * hidden_size + qkv(*this) + qkv_of_norms(*this) +
+    return ((parallel_residual ? 3 : 4) * hidden_size + qkv(*this) + qkv_of_norms(*this) +
             (gated_mlp ? 2 : 1) * ffn_hidden_size) *
            element_bytes;
 }

@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdio>
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <vector>
 
-#include "src/model/next_token.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/devices.hpp"
 #include "src/tool/growing_text.hpp"
-#include "src/tool/interrupt.hpp"
+#include "src/tool/launch.hpp"
 #include "src/tool/quantity.hpp"
+#include "src/tool/run_signals.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/data/byte_tokenizer.hpp"
 #include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "src/train/generate/text_generator.hpp"
 #include "src/train/measure/process_memory.hpp"
+#include "src/train/run/rank_placement.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
@@ -35,7 +40,9 @@ struct GenerateArguments {
     int64_t seq_length = 0;  // 0: prompt and new tokens, within the model's positions
     SamplingOptions sampling;
     uint64_t seed = 1234;
-    int threads = 0;
+    Launch launch{.transport = started_by_mpirun() ? "mpi" : "threads"};
+    std::string device = "host";
+    int threads_per_rank = 0;  // 0: the rank's share of the cores
 };
 
 /// The tokenizer that was named, else tokenizer.model beside the weights, else bytes where the
@@ -66,20 +73,34 @@ std::unique_ptr<Tokenizer> find_tokenizer(const GenerateArguments& o, const std:
                      "or --tokenizer bytes");
 }
 
-/// One line instead of an allocation that fails, or the kernel's choice of a process to end.
-void check_memory(const ModelConfig& config, const ModelPartition& partition,
-                  const Schedule& schedule) {
-    const StageBytes stage = step_sizes(config, partition, schedule).stages.front();
-    const int64_t weights = persistent_bytes(config, partition, schedule, 0).total();
-    const int64_t boundaries = 2 * config.seq_length * config.hidden_size * size_of(config.dtype);
-    const int64_t needed = weights + stage.saved + stage.forward_workspace + boundaries;
-    const int64_t available = available_memory();
-    if (needed <= available) return;
-    const auto text = [](int64_t bytes) { return bytes_text(static_cast<uint64_t>(bytes)); };
-    throw OutOfMemoryError("the model needs " + text(weights) + " and a context of " +
-                           std::to_string(config.seq_length) + " tokens " + text(needed - weights) +
-                           ", " + text(available) +
-                           " are available; use a smaller --seq-length or a smaller model");
+std::string size_text(int64_t bytes) {
+    return bytes_text(static_cast<uint64_t>(bytes));
+}
+
+/// One line instead of an allocation that fails, or the kernel's choice of a process to end: all
+/// ranks of this host together.
+void check_memory(const TextGeneratorOptions& options, const std::vector<RankPlacement>& placements,
+                  int rank, bool ranks_are_threads) {
+    const RankPlacement& mine = placements[static_cast<size_t>(rank)];
+    TextGeneratorBytes needed;
+    int ranks = 0;
+    for (int other = 0; other < options.ranks; ++other) {
+        const RankPlacement& place = placements[static_cast<size_t>(other)];
+        const bool shares = ranks_are_threads || !mine.memory;
+        if (place.host != mine.host || (!shares && other != rank)) continue;
+        const TextGeneratorBytes of = TextGenerator::bytes(options, other);
+        needed.weights += of.weights;
+        needed.context += of.context;
+        ++ranks;
+    }
+    const int64_t available =
+        mine.memory ? static_cast<int64_t>(mine.memory->free) : available_memory();
+    if (needed.total() <= available) return;
+    throw OutOfMemoryError(
+        "the model needs " + size_text(needed.weights) + " and a context of " +
+        std::to_string(options.model.seq_length) + " tokens " + size_text(needed.context) +
+        (ranks > 1 ? " on " + std::to_string(ranks) + " ranks" : "") + ", " + size_text(available) +
+        " are available; use a smaller --seq-length, more hosts, or a smaller model");
 }
 
 /// Standard input, if it ends: of /dev/zero no memory would be left.
@@ -95,68 +116,117 @@ std::string read_prompt() {
     return prompt;
 }
 
-void generate_text(const GenerateArguments& o) {
-    const Checkpoint checkpoint(find_checkpoint(o.load, /*weights_only=*/true));
-    ModelConfig config = checkpoint.config();
-    const int64_t positions = config.max_position_embeddings;
-    if (o.seq_length > positions) {
-        throw UsageError("--seq-length " + std::to_string(o.seq_length) + ": the model has " +
-                         std::to_string(positions) + " positions; use at most as many");
-    }
-    const std::unique_ptr<Tokenizer> tokenizer =
-        find_tokenizer(o, checkpoint.folder(), config.vocab_size);
-
-    const std::string prompt = o.prompt == "-" ? read_prompt() : o.prompt;
-    std::vector<int32_t> ids;
-    // A run of this program has seen documents without it, a model from elsewhere with it.
-    std::error_code ignored;
-    const bool own = std::filesystem::exists(checkpoint.training_path(), ignored);
-    if (!own && !o.no_bos && tokenizer->begin_of_document() >= 0) {
-        ids.push_back(tokenizer->begin_of_document());
-    }
-    tokenizer->encode(prompt, ids);
-    if (ids.empty()) ids.push_back(tokenizer->end_of_document());  // where a document begins
-    for (const int32_t id : ids) {
-        if (id < config.vocab_size) continue;
-        throw UsageError("--tokenizer " + tokenizer->name() + ": makes token " +
-                         std::to_string(id) + " of the prompt, the model's vocabulary has " +
-                         std::to_string(config.vocab_size) + " rows");
+/// What rank 0 knows of the text: only it reads the prompt and has a tokenizer.
+class Text {
+public:
+    Text(const GenerateArguments& o, const Checkpoint& checkpoint)
+        : tokenizer_(find_tokenizer(o, checkpoint.folder(), checkpoint.config().vocab_size)),
+          printed_([this](std::span<const int32_t> ids) { return tokenizer_->decode(ids); }) {
+        const int64_t vocab_size = checkpoint.config().vocab_size;
+        // A run of this program has seen documents without it, a model from elsewhere with it.
+        std::error_code ignored;
+        const bool own = std::filesystem::exists(checkpoint.training_path(), ignored);
+        if (!own && !o.no_bos && tokenizer_->begin_of_document() >= 0) {
+            prompt_.push_back(tokenizer_->begin_of_document());
+        }
+        tokenizer_->encode(o.prompt == "-" ? read_prompt() : o.prompt, prompt_);
+        if (prompt_.empty()) prompt_.push_back(tokenizer_->end_of_document());
+        for (const int32_t id : prompt_) {
+            if (id < vocab_size) continue;
+            throw UsageError("--tokenizer " + tokenizer_->name() + ": the prompt has token " +
+                             std::to_string(id) + ", the model's vocabulary has " +
+                             std::to_string(vocab_size) +
+                             " rows; use the tokenizer that the model was trained with");
+        }
     }
 
-    // Rotary positions and buffers are made for all of it.
-    const auto longest = o.max_new_tokens < positions
-                             ? static_cast<int64_t>(ids.size()) + o.max_new_tokens
-                             : positions;
-    config.seq_length = o.seq_length > 0 ? o.seq_length : std::min(longest, positions);
-    config.check();
-    const int threads = o.threads > 0
-                            ? o.threads
-                            : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    const std::unique_ptr<Device> device = make_host_device();
-    Context ctx({.threads = threads, .poll = {}, .operators = &device->operators()});
-    Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
-    alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
-    const ModelPartition partition{
-        .layers_per_stage = {config.num_layers}, .threads_per_rank = threads, .training = false};
-    check_memory(config, partition, alone);
-    checkpoint.verify();
-    ModelRank model(config, partition, alone, 0, *device);
-    checkpoint.fill(model, ctx);
+    [[nodiscard]] const std::vector<int32_t>& prompt() const { return prompt_; }
+    [[nodiscard]] int32_t end_of_document() const { return tokenizer_->end_of_document(); }
+    void print(std::span<const int32_t> ids) { std::cout << printed_.next(ids) << std::flush; }
+    void print_end(std::span<const int32_t> ids) { std::cout << printed_.last(ids) << "\n"; }
 
-    const InterruptGuard interrupt;
-    NextToken next(model);
-    std::mt19937_64 random(o.seed);
-    GrowingText text;
-    std::cout << text.next(tokenizer->decode(ids)) << std::flush;
-    for (int64_t i = 0; i < o.max_new_tokens; ++i) {
-        interrupt.check();
+private:
+    std::unique_ptr<Tokenizer> tokenizer_;
+    GrowingText printed_;
+    std::vector<int32_t> prompt_;
+};
+
+/// What rank 0 has, on every rank.
+std::vector<int32_t> from_first(Communicator& world, const std::vector<int32_t>& mine) {
+    const auto all = world.all_gather(std::as_bytes(std::span(mine)));
+    std::vector<int32_t> first(all.front().size() / sizeof(int32_t));
+    std::memcpy(first.data(), all.front().data(), all.front().size());
+    return first;
+}
+
+/// Whether a signal has told any rank to end.
+bool told_to_end(Communicator& world) {
+    const int signal = ending_signal();
+    const auto all = world.all_gather(std::as_bytes(std::span(&signal, 1)));
+    return std::ranges::any_of(all, [](const std::vector<std::byte>& one) {
+        return std::ranges::any_of(one, [](std::byte b) { return b != std::byte{0}; });
+    });
+}
+
+void generate_on(Communicator& world, const GenerateArguments& o) {
+    std::optional<Checkpoint> checkpoint;
+    std::optional<Text> text;  // of rank 0
+    world.agree([&] {
+        checkpoint.emplace(find_checkpoint(o.load, /*weights_only=*/true));
+        const int64_t positions = checkpoint->config().max_position_embeddings;
+        if (o.seq_length > positions) {
+            throw UsageError("--seq-length " + std::to_string(o.seq_length) + ": the model has " +
+                             std::to_string(positions) + " positions; use at most as many");
+        }
+        if (world.rank() == 0) text.emplace(o, *checkpoint);
+    });
+    std::vector<int32_t> ids = from_first(world, text ? text->prompt() : std::vector<int32_t>());
+    const int32_t end = from_first(world, {text ? text->end_of_document() : 0}).front();
+
+    std::vector<RankPlacement> placements = find_placements(world);
+    const RankPlacement& place = placements[static_cast<size_t>(world.rank())];
+    std::unique_ptr<Device> device;
+    TextGeneratorOptions options{.model = checkpoint->config(), .ranks = world.size()};
+    world.agree([&] {
+        const auto make = device_factory(o.device, o.launch.ranks_are_threads());
+        device = make ? make(place) : make_host_device();
+    });
+    describe_devices(world, *device, placements);
+    world.agree([&] {
+        const int64_t positions = options.model.max_position_embeddings;
+        const int64_t longest =
+            o.max_new_tokens < positions ? std::ssize(ids) + o.max_new_tokens : positions;
+        options.model.seq_length = o.seq_length > 0 ? o.seq_length : std::min(longest, positions);
+        options.model.check();
+        options.threads_per_rank = o.threads_per_rank > 0 ? o.threads_per_rank : place.threads();
+        options.operators = &device->operators();
+        check_memory(options, placements, world.rank(), o.launch.ranks_are_threads());
+    });
+    checkpoint->verify(world);
+    TextGenerator generator(world, *device, options);
+    world.agree([&] { checkpoint->fill(generator.model(), generator.context()); });
+
+    std::mt19937_64 random(o.seed);  // the same numbers on every rank
+    if (text) text->print(ids);
+    for (int64_t i = 0; i < o.max_new_tokens && !told_to_end(world); ++i) {
+        generator.read(ids);
         const double u = static_cast<double>(random() >> 11) * 0x1p-53;
-        const int32_t id = sample(next.logits(ctx, ids), o.sampling, u);
-        if (id == tokenizer->end_of_document()) break;
+        const int32_t id = generator.next(o.sampling, u);
+        if (id == end) break;
         ids.push_back(id);
-        std::cout << text.next(tokenizer->decode(ids)) << std::flush;
+        if (text) text->print(ids);
     }
-    std::cout << text.last(tokenizer->decode(ids)) << "\n";
+    if (text) text->print_end(ids);
+}
+
+void generate_text(GenerateArguments& o) {
+    if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = 1;
+    check_launch(o.launch);
+    install_run_signals();
+    const int code =
+        run_ranks("vocabpipe", o.launch, [&](Communicator& world) { generate_on(world, o); });
+    if (code != 0) throw Reported{code};
+    if (ending_signal() != 0) throw Reported{128 + ending_signal()};
 }
 
 }  // namespace
@@ -166,58 +236,71 @@ Command generate_command() {
     return {
         .name = "generate",
         .description =
-            "Let a model go on with a text: a quick look, on one rank of the host, "
-            "without a cache",
+            "Continue a text with a saved model, as it is generated\n"
+            "  vocabpipe generate --load FOLDER --prompt TEXT\n"
+            "  mpirun -np 4 vocabpipe generate --load FOLDER --prompt TEXT",
         .flags =
-            {{.flags =
-                  {{.names = "--load",
-                    .value = &o->load,
-                    .help = "Folder of steps (the newest), a step, or a model",
-                    .required = true},
-                   {.names = "--prompt",
-                    .value = &o->prompt,
-                    .help = "Text to go on with; -: standard input"},
-                   {.names = "--tokenizer-model",
-                    .value = &o->tokenizer_model,
-                    .help = "SentencePiece model",
-                    .unset = "tokenizer.model beside the weights"},
-                   {.names = "--tokenizer",
-                    .value = &o->tokenizer,
-                    .help = "auto or bytes",
-                    .choices = {"auto", "bytes"},
-                    .excludes = {"--tokenizer-model"}},
-                   {.names = "--no-bos",
-                    .value = &o->no_bos,
-                    .help = "Do not put the tokenizer's <s>, if it has one, before the prompt "
-                            "of a model that is no saved step"},
-                   {.names = "--max-new-tokens",
-                    .value = &o->max_new_tokens,
-                    .help = "Most tokens to add",
-                    .range = at_least(1)},
-                   {.names = "--seq-length",
-                    .value = &o->seq_length,
-                    .help = "Longest context, of which older tokens drop out",
-                    .range = at_least(1),
-                    .unset = "prompt and new tokens, within the positions that the model is "
-                             "made for"},
-                   {.names = "--temperature",
-                    .value = &o->sampling.temperature,
-                    .help = "0: always the likeliest token",
-                    .range = at_least(0)},
-                   {.names = "--top-k",
-                    .value = &o->sampling.top_k,
-                    .help = "Of the k likeliest tokens only; 0: of all",
-                    .range = at_least(0)},
-                   {.names = "--top-p",
-                    .value = &o->sampling.top_p,
-                    .help = "Of the likeliest tokens that together have this probability",
-                    .range = between(0, 1)},
-                   {.names = "--seed", .value = &o->seed, .help = "The same seed says the same"},
-                   {.names = "--threads",
-                    .value = &o->threads,
-                    .help = "0: as many as the machine runs at once",
-                    .range = at_least(0),
-                    .absent = 0}}}},
+            {{.flags = {{.names = "--load",
+                         .value = &o->load,
+                         .help = "Folder of steps (the newest is used), a step, or a model",
+                         .required = true},
+                        {.names = "--prompt",
+                         .value = &o->prompt,
+                         .help = "Text to continue; - reads standard input"},
+                        {.names = "--tokenizer-model",
+                         .value = &o->tokenizer_model,
+                         .help = "SentencePiece model",
+                         .unset = "tokenizer.model beside the weights"},
+                        {.names = "--tokenizer",
+                         .value = &o->tokenizer,
+                         .help = "auto or bytes",
+                         .choices = {"auto", "bytes"},
+                         .excludes = {"--tokenizer-model"}},
+                        {.names = "--no-bos",
+                         .value = &o->no_bos,
+                         .help = "Do not put the tokenizer's <s> before the prompt. A model that "
+                                 "this library trained never gets it"},
+                        {.names = "--max-new-tokens",
+                         .value = &o->max_new_tokens,
+                         .help = "Maximum number of tokens to add",
+                         .range = at_least(1)},
+                        {.names = "--seq-length",
+                         .value = &o->seq_length,
+                         .help = "Maximum length of the context. When it is full, its older half "
+                                 "is dropped",
+                         .range = at_least(1),
+                         .unset = "prompt and new tokens, at most the model's positions"}}},
+             {.title = "Sampling",
+              .flags = {{.names = "--temperature",
+                         .value = &o->sampling.temperature,
+                         .help = "Divides the logits; 0 always takes the likeliest token",
+                         .range = at_least(0)},
+                        {.names = "--top-k",
+                         .value = &o->sampling.top_k,
+                         .help = "Sample from the k likeliest tokens; 0: from all tokens",
+                         .range = at_least(0)},
+                        {.names = "--top-p",
+                         .value = &o->sampling.top_p,
+                         .help = "Sample from the likeliest tokens that together have this "
+                                 "probability",
+                         .range = between(0, 1)},
+                        {.names = "--seed",
+                         .value = &o->seed,
+                         .help = "Seed of the sampling. The text is the same for every number of "
+                                 "ranks"}}},
+             launch_flags(o->launch),
+             {.title = "Devices",
+              .flags = {{.names = "--device",
+                         .value = &o->device,
+                         .help = "host, or cuda: one GPU per rank; with --transport threads ranks "
+                                 "may share one",
+                         .choices = {"host", "cuda"}},
+                        {.names = "--threads-per-rank",
+                         .value = &o->threads_per_rank,
+                         .help = "OpenMP threads per rank",
+                         .range = between(1, 1024),
+                         .unset = "the rank's share of the cores",
+                         .absent = 0}}}},
         .run = [o](const GivenFlags&) { generate_text(*o); }};
 }
 

@@ -1,36 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace vocabpipe::tool {
 
-/// What of a text that grows token by token can be printed. A SentencePiece model decodes the first
-/// bytes of a character that it has no piece for as U+FFFD until the last one is there.
+/// Text that grows token by token, in time that does not grow with it: only the tokens since the
+/// last whole word or character are decoded again. A SentencePiece model decodes the first bytes of
+/// a character that it has no piece for as U+FFFD until the last one is there.
 class GrowingText {
 public:
-    /// `all`: the text so far. What to print after what was printed before.
-    [[nodiscard]] std::string next(std::string_view all) {
-        std::string_view sure = all;
-        while (sure.ends_with(kReplacement)) sure.remove_suffix(kReplacement.size());
-        return rest_of(sure);
-    }
-    /// The text's end: what is still incomplete, too.
-    [[nodiscard]] std::string last(std::string_view all) { return rest_of(all); }
+    using Decode = std::function<std::string(std::span<const int32_t>)>;
+
+    explicit GrowingText(Decode decode) : decode_(std::move(decode)) {}
+
+    /// `ids`: all tokens so far. The text to print after what was printed before.
+    [[nodiscard]] std::string next(std::span<const int32_t> ids) { return rest(ids, false); }
+    /// The end of the text, even if it is the beginning of a character.
+    [[nodiscard]] std::string last(std::span<const int32_t> ids) { return rest(ids, true); }
 
 private:
     static constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-    /// What a tokenizer says differently of text already printed is left as it was.
-    std::string rest_of(std::string_view text) {
-        std::string rest(text.substr(std::min(printed_, text.size())));
-        printed_ = std::max(printed_, text.size());
-        return rest;
+    /// A tokenizer may decode a token differently at the beginning of a text, so the tokens of the
+    /// last piece of text that was printed stay in front of the new ones.
+    std::string rest(std::span<const int32_t> ids, bool incomplete) {
+        const std::string before = decode_(ids.subspan(from_, printed_ - from_));
+        const std::string all = decode_(ids.subspan(from_));
+        if (all.size() <= before.size()) return {};
+        if (!incomplete && std::string_view(all).ends_with(kReplacement)) return {};
+        from_ = printed_;
+        printed_ = ids.size();
+        return all.substr(before.size());
     }
 
-    size_t printed_ = 0;  ///< bytes
+    Decode decode_;
+    size_t from_ = 0;     ///< first token that is decoded again
+    size_t printed_ = 0;  ///< tokens whose text was printed
 };
 
 }  // namespace vocabpipe::tool

@@ -93,7 +93,11 @@ FlagGroup launch_flags(Launch& launch) {
         }};
 }
 
-void check_launch(Launch& launch, TrainOptions& options) {
+bool started_by_mpirun() {
+    return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+}
+
+void check_launch(const Launch& launch) {
     const std::string ranks = "--ranks " + std::to_string(launch.ranks.value_or(0));
     if (launch.ranks_are_threads() && launch.ranks.value_or(0) < 1) {
         throw UsageError(ranks + ": --transport threads requires --ranks P with P >= 1");
@@ -108,6 +112,10 @@ void check_launch(Launch& launch, TrainOptions& options) {
         throw UsageError(
             ranks + ": is only for --transport threads; with --transport mpi, set mpirun -np P");
     }
+}
+
+void check_launch(Launch& launch, TrainOptions& options) {
+    check_launch(launch);
     options.ranks_are_threads = launch.ranks_are_threads();
     options.program_flags = compared_flags({launch_flags(launch)});
     const auto of_gpus = [&](const std::string& flag) {
@@ -187,7 +195,7 @@ int run_ranks(const char* program, const Launch& launch,
     };
     try {
         std::optional<LauncherWatch> launcher;
-        if (!threads && std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) launcher.emplace();
+        if (!threads && started_by_mpirun()) launcher.emplace();
         std::unique_ptr<Watchdog> finalising;  // outlives the world
         World world = make_world();
         int rank = 0;

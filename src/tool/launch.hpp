@@ -25,6 +25,10 @@ struct Launch {
 
 /// The rows of the table of flags that say where ranks come from.
 [[nodiscard]] FlagGroup launch_flags(Launch& launch);
+/// Whether mpirun started this process.
+[[nodiscard]] bool started_by_mpirun();
+/// Checks these flags. Throws UsageError.
+void check_launch(const Launch& launch);
 /// Checks these flags and those of the device, and completes `options` with what follows from
 /// them. Throws UsageError.
 void check_launch(Launch& launch, TrainOptions& options);

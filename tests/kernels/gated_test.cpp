@@ -4,13 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "kernels/reference/operators.hpp"
+#include "tests/kernels/activations.hpp"
 #include "tests/kernels/matrix.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
-
-constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu};
 
 struct Sizes {
     int64_t n, f;
@@ -21,18 +20,12 @@ protected:
     Context ctx{{.threads = 1, .poll = {}}};
 };
 
-/// Magnitude of u where the activation is x sigmoid(u(x)), if u has roundings of its own.
-double argument(Activation activation, double x) {
-    return activation == Activation::silu ? 0
-                                          : 1.6 * (std::abs(x) + 0.045 * std::pow(std::abs(x), 3));
-}
-
 TEST_P(GatedOfType, AgreesWithTheReferenceInBothDirections) {
     const DType type = GetParam();
     for (const Activation activation : kActivations) {
         for (const Sizes& sizes : {Sizes{1, 1}, {3, 17}, {17, 129}, {64, 300}}) {
             const int64_t n = sizes.n, f = sizes.f;
-            SCOPED_TRACE(testing::Message() << static_cast<int>(activation) << ": " << f);
+            SCOPED_TRACE(testing::Message() << name_of(activation) << ": " << f);
             const auto gate_up = Matrix::random(n, 2 * f, type, 1, -8.0, 8.0);
             const auto dy = Matrix::random(n, f, type, 2);
             Matrix y(n, f, type), dgate_up(n, 2 * f, type);
@@ -41,12 +34,12 @@ TEST_P(GatedOfType, AgreesWithTheReferenceInBothDirections) {
             host::gated_backward(ctx, activation, dy, gate_up, dgate_up);
             reference::gated_forward(ctx, activation, gate_up, exact);
             reference::gated_backward(ctx, activation, dy, gate_up, exact_gradient);
-            // sigmoid(u): u errs by 6 eps |u|, exp by 4 eps, sum and quotient by 2 eps; then two
-            // products. The reference's GELU cancels in 1 + tanh: 2^-53 |x|.
+            // Then two products. The reference's GELU cancels in 1 + tanh: 2^-53 |x|.
             const auto value_error = [&](int64_t row, int64_t col, double result) {
-                return (6 * argument(activation, gate_up.get(row, col)) + 16) * kEps32 *
+                return (activation_error(activation, gate_up.get(row, col)) + 4 * kEps32 +
+                        unit_roundoff(type) * 1.01) *
                            std::abs(result) +
-                       1e-13 + unit_roundoff(type) * std::abs(result) * 1.01;
+                       1e-13;
             };
             expect_close(y, exact, [&](int64_t row, int64_t col) {
                 return value_error(row, col, exact.get(row, col));
@@ -54,9 +47,8 @@ TEST_P(GatedOfType, AgreesWithTheReferenceInBothDirections) {
             expect_close(dgate_up, exact_gradient, [&](int64_t row, int64_t col) {
                 const double result = exact_gradient.get(row, col);
                 if (col >= f) return value_error(row, col - f, result);
-                // the slope errs by 64 eps (1 + |x|): see gelu_test.cpp
                 const double factor = std::abs(dy.get(row, col) * gate_up.get(row, f + col));
-                return 66 * (1 + std::abs(gate_up.get(row, col))) * kEps32 * factor +
+                return (activation_slope_error(gate_up.get(row, col)) + 2 * kEps32) * factor +
                        unit_roundoff(type) * std::abs(result) * 1.01;
             });
 

@@ -287,6 +287,26 @@ TEST(Gemm, BitsDependNeitherOnThreadsNorOnShardsInAwkwardShapes) {
     }
 }
 
+// Generation: matrix products would pick another kernel for a share of another width.
+TEST(Gemm, OfASingleRowHasTheSameBitsForAllThreadsAndShards) {
+    constexpr int64_t kOut = 3072;
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        for (const int64_t k : {7, 768, 1000, 4099}) {
+            const auto x = Matrix::random(1, k, type, 1), w = Matrix::random(kOut, k, type, 2);
+            const auto bias = Matrix::random(1, kOut, type, 3);
+            Matrix whole(1, kOut, type), parts(1, kOut, type);
+            Context pair({.threads = 2, .poll = {}}), alone({.threads = 1, .poll = {}});
+            host::linear_forward(pair, x, w, bias, whole);
+            for (const auto& [first, rows] : {std::pair{0, 1}, {1, 1022}, {1023, 2049}}) {
+                host::linear_forward(alone, x, w.view().row_range(first, rows),
+                                     bias.view().column_range(first, rows),
+                                     parts.view().column_range(first, rows));
+            }
+            EXPECT_TRUE(whole.same_bits(parts)) << k;
+        }
+    }
+}
+
 TEST(Gemm, CutIntoPartsGivesTheBitsOfOneProduct) {
     int polls = 0;
     Context ctx({.threads = 1, .poll = [&] { ++polls; }});

@@ -370,6 +370,14 @@ TEST(SublayerOfMlp, MatchesFp64WithGelu) {
                                        .bias = true});
 }
 
+TEST(SublayerOfMlp, MatchesFp64WithExactGelu) {
+    expect_with_all_norms<Mlp, Mlp64>({.fc = {.name = "fc"},
+                                       .fc_proj = {.name = "fc_proj"},
+                                       .hidden_size = kHidden,
+                                       .ffn_hidden_size = kFfn,
+                                       .activation = kernels::Activation::gelu});
+}
+
 TEST(SublayerOfMlp, MatchesFp64WithAGate) {
     expect_with_all_norms<Mlp, Mlp64>({.fc = {.name = "fc"},
                                        .fc_proj = {.name = "fc_proj"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Documents side by side in one sequence, kept apart by first_visible, are what they are in
 // sequences of their own.
+#include "src/model/families/families.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/make_schedule.hpp"
@@ -113,7 +114,8 @@ TEST_P(Documents, NoGradientReachesTheTokensOfAnother) {
         token = n < kFirst ? 20 : token % 20;
     }
     const Gradients gradients = run(GetParam(), one, false);
-    const std::vector<float>& embedding = gradients.by_name.at("model.embed_tokens.weight");
+    const std::vector<float>& embedding =
+        gradients.by_name.at(model_family(GetParam()).tensors.embedding + ".weight");
     const size_t columns = embedding.size() / kVocabulary;
     for (size_t i = 0; i < columns; ++i) EXPECT_EQ(embedding[20 * columns + i], 0.0F) << i;
 }

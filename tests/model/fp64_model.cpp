@@ -91,6 +91,26 @@ private:
                 .first_visible = first_visible_};
     }
 
+    /// Rotary positions of a layer.
+    [[nodiscard]] Rotary rotary(int layer) const {
+        const bool own = config_.windowed_rope && config_.window(layer) > 0;
+        const Rope& rope = own ? *config_.windowed_rope : config_.rope;
+        Rotary rotary = plain_rotary(rope.theta, static_cast<size_t>(config_.rotary_size()));
+        const bool beyond = length_ > static_cast<size_t>(rope.original_positions);
+        for (size_t i = 0; i < rotary.frequencies.size(); ++i) {
+            double& frequency = rotary.frequencies[i];
+            if (rope.scaling == RopeScaling::linear) frequency /= rope.factor;
+            if (rope.scaling == RopeScaling::longrope) {
+                frequency /= beyond ? rope.long_factors[i] : rope.short_factors[i];
+            }
+        }
+        if (rope.scaling == RopeScaling::longrope) {
+            const auto trained = static_cast<double>(rope.original_positions);
+            rotary.amplitude = std::sqrt(1 + std::log(rope.factor) / std::log(trained));
+        }
+        return rotary;
+    }
+
     [[nodiscard]] MlpActivation activation() const { return {config_.activation, config_.gated}; }
 
     // --- linear layers and norms by name
@@ -145,6 +165,11 @@ private:
         return config_.pre_norms ? norm_gradient(dy, x, name) : dy;
     }
 
+    /// What the MLP reads, before its norm.
+    [[nodiscard]] const Rows& mlp_input(const LayerTrace& t) const {
+        return config_.parallel_residual ? t.x : t.middle;
+    }
+
     Rows layer_forward(int layer, const Rows& x, std::vector<LayerTrace>& traces) const {
         const std::string name = layer_name(layer);
         const Attention of = attention(layer);
@@ -160,12 +185,12 @@ private:
                 });
             }
         }
-        if (!config_.learned_positions) of.rotate(t.qkv, config_.rope.theta, 1);
+        if (config_.has_rope(layer)) of.rotate(t.qkv, rotary(layer), 1);
         t.attention = of.forward(t.qkv);
         t.proj = linear_of(t.attention, name + names_.proj, config_.attention_output_bias);
         t.middle =
             sum(x, config_.post_norms ? norm(t.proj, name + names_.post_attention_norm) : t.proj);
-        t.norm2 = pre_norm(t.middle, name + names_.mlp_norm);
+        t.norm2 = pre_norm(mlp_input(t), name + names_.mlp_norm);
         t.fc = linear_of(t.norm2, name + names_.fc, config_.mlp_bias);
         t.activated = activation().forward(t.fc);
         t.fc_proj = linear_of(t.activated, name + names_.fc_proj, config_.mlp_bias);
@@ -183,12 +208,13 @@ private:
         d = linear_gradient_of(d, t.activated, name + names_.fc_proj, config_.mlp_bias);
         d = activation().gradient(d, t.fc);
         d = linear_gradient_of(d, t.norm2, name + names_.fc, config_.mlp_bias);
-        const Rows dmiddle = sum(dy, pre_norm_gradient(d, t.middle, name + names_.mlp_norm));
+        const Rows dmiddle = sum(dy, pre_norm_gradient(d, mlp_input(t), name + names_.mlp_norm));
         d = config_.post_norms ? norm_gradient(dmiddle, t.proj, name + names_.post_attention_norm)
-                               : dmiddle;
+            : config_.parallel_residual ? dy
+                                        : dmiddle;
         d = linear_gradient_of(d, t.attention, name + names_.proj, config_.attention_output_bias);
         d = of.gradient(d, t.qkv);
-        if (!config_.learned_positions) of.rotate(d, config_.rope.theta, -1);
+        if (config_.has_rope(layer)) of.rotate(d, rotary(layer), -1);
         if (config_.qk_norm) {
             Vector dq(at(name + names_.q_norm + ".weight").size(), 0.0);
             Vector dk(at(name + names_.k_norm + ".weight").size(), 0.0);

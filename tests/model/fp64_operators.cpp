@@ -27,6 +27,10 @@ std::pair<double, double> activate(kernels::Activation kind, double x) {
         const double s = 1 / (1 + std::exp(-x));
         return {x * s, s + x * s * (1 - s)};
     }
+    if (kind == kernels::Activation::gelu) {
+        const double phi = (1 + std::erf(x / std::numbers::sqrt2)) / 2;
+        return {x * phi, phi + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi)};
+    }
     const double root = std::sqrt(2 / std::numbers::pi);
     const double t = std::tanh(root * (x + 0.044715 * x * x * x));
     return {x / 2 * (1 + t), (1 + t) / 2 + x / 2 * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x)};
@@ -160,6 +164,15 @@ Rows MlpActivation::gradient(const Rows& dy, const Rows& x) const {
     return dx;
 }
 
+Rotary plain_rotary(double theta, size_t size) {
+    Rotary rotary;
+    for (size_t i = 0; i < size / 2; ++i) {
+        rotary.frequencies.push_back(
+            std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(size)));
+    }
+    return rotary;
+}
+
 bool Attention::sees(size_t first, size_t i, size_t j) const {
     const bool of_document =
         first_visible.empty() || j >= static_cast<size_t>(first_visible[first + i]);
@@ -227,18 +240,23 @@ Rows Attention::gradient(const Rows& dout, const Rows& qkv) const {
 }
 
 void Attention::rotate(Rows& qkv, double theta, double direction) const {
-    const size_t half = size / 2;
+    rotate(qkv, plain_rotary(theta, rotated), direction);
+}
+
+void Attention::rotate(Rows& qkv, const Rotary& rotary, double direction) const {
+    const size_t half = rotary.frequencies.size();
     for (size_t n = 0; n < qkv.size(); ++n) {
         for (size_t head = 0; head < heads + kv_heads; ++head) {
             for (size_t i = 0; i < half; ++i) {
                 const double angle =
-                    direction * static_cast<double>(n % length) *
-                    std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(size));
+                    direction * static_cast<double>(n % length) * rotary.frequencies[i];
                 double& low = qkv[n][head * size + i];
                 double& high = qkv[n][head * size + half + i];
                 const double a = low;
-                low = a * std::cos(angle) - high * std::sin(angle);
-                high = high * std::cos(angle) + a * std::sin(angle);
+                const double cosine = rotary.amplitude * std::cos(angle);
+                const double sine = rotary.amplitude * std::sin(angle);
+                low = a * cosine - high * sine;
+                high = high * cosine + a * sine;
             }
         }
     }

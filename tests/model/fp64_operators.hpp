@@ -76,6 +76,14 @@ private:
     [[nodiscard]] size_t columns(const Rows& x) const { return x[0].size() / (gated ? 2 : 1); }
 };
 
+/// Pair i of the first columns of a head turns by the angle t frequencies[i] at position t.
+struct Rotary {
+    Vector frequencies;
+    double amplitude = 1;  ///< of cos and sin
+};
+/// theta^(-2 i / size) of pair i.
+[[nodiscard]] Rotary plain_rotary(double theta, size_t size);
+
 /// Causal attention of one microbatch. qkv: columns q | k | v, the heads side by side in each.
 struct Attention {
     size_t sequences, length, heads, kv_heads, size;  ///< size: of a head
@@ -87,6 +95,7 @@ struct Attention {
     [[nodiscard]] Rows gradient(const Rows& dout, const Rows& qkv) const;
     /// Rotates the heads of q and k by their positions; direction -1: back.
     void rotate(Rows& qkv, double theta, double direction) const;
+    void rotate(Rows& qkv, const Rotary& rotary, double direction) const;
 
 private:
     [[nodiscard]] size_t query_column(size_t head) const { return head * size; }

@@ -33,17 +33,42 @@ namespace vocabpipe::testing {
     ModelConfig config = small_model(num_layers, seq_length, vocab_size, tied);
     set_family(config, family);
     if (config.learned_positions) return config;  // GPT-2 has none of what follows
+    config.rope.theta = 100;     // turns also the slow dimensions within a short sequence
+    if (family == "gpt_neox") {  // nor has GPT-NeoX
+        config.rotary_channels = 4;
+        return config;
+    }
     config.num_attention_heads = 4;
     config.num_query_groups = 2;
     config.kv_channels = 6;  // not h / heads
     config.sliding_window = 3;
-    config.rope.theta = 100;  // turns also the slow dimensions within a short sequence
     if (config.logit_softcap > 0) {
         config.attention_softcap = 2;  // bent by these models' scores and logits
         config.logit_softcap = 3;
         config.attention_scale = 0.3F;
     }
+    if (config.windowed_rope) {
+        config.rope.scaling = RopeScaling::linear;
+        config.rope.factor = 3;
+        config.windowed_rope->theta = 20;
+        // In fewer layers than a published model has from one without a window to the next.
+        for (size_t i = 0; i < config.windowed.size(); ++i) config.windowed[i] = i % 3 != 1;
+    }
+    // In fewer layers than a published model has from one without rotary positions to the next.
+    for (size_t layer = 1; family == "smollm3" && layer < config.roped.size(); layer += 2) {
+        config.roped[layer] = false;
+    }
     return config;
+}
+
+/// LongRoPE of heads of 8.
+[[nodiscard]] inline Rope long_rope(int64_t original_positions) {
+    return {.theta = 30,
+            .scaling = RopeScaling::longrope,
+            .factor = 4,
+            .original_positions = original_positions,
+            .short_factors = {1, 1.1, 1.5, 2},
+            .long_factors = {1, 2, 3.5, 5}};
 }
 
 struct ModelCase {
@@ -161,6 +186,36 @@ struct ModelCase {
          .microbatches = 3,
          .uneven_g = true,
          .ranks = 3},
+        {.name = "Gemma3Text",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("gemma3_text", 4, 8, 43, true), 0, 0.01F);
+                 config.hidden_size = 18;
+                 config.ffn_hidden_size = 33;
+                 config.num_attention_heads = 6;
+                 config.num_query_groups = 3;
+                 config.kv_channels = 8;
+                 config.logit_softcap = 4;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 4},
+        {.name = "Gemma3TextUntiedWithBiasesDocuments",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("gemma3_text", 3, 9, 37, false), 0.1F, 0);
+                 config.num_attention_heads = 5;
+                 config.num_query_groups = 1;
+                 config.kv_channels = 10;
+                 config.attention_scale = 0.4F;
+                 config.qkv_bias = config.attention_output_bias = true;
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .ranks = 3,
+         .documents = true},
         {.name = "Olmo2",
          .config =
              [&] {
@@ -183,6 +238,98 @@ struct ModelCase {
                  config.num_query_groups = 1;
                  config.kv_channels = 10;
                  config.qkv_bias = config.attention_output_bias = true;
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .documents = true},
+        {.name = "Phi3",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("phi3", 3, 8, 61, false), 0.1F, 0.01F);
+                 config.rope = long_rope(5);
+                 config.rotary_channels = 6;
+                 config.rope.short_factors.resize(3);
+                 config.rope.long_factors.resize(3);
+                 config.hidden_size = 14;
+                 config.ffn_hidden_size = 23;
+                 config.num_attention_heads = 9;
+                 config.num_query_groups = 3;
+                 config.kv_channels = 8;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 3},
+        {.name = "SmolLm3",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("smollm3", 4, 7, 47, true), 0.1F, 0.01F);
+                 config.hidden_size = 26;
+                 config.ffn_hidden_size = 37;
+                 config.num_attention_heads = 9;
+                 config.num_query_groups = 3;
+                 config.kv_channels = 4;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 4},
+        {.name = "SmolLm3UntiedWithBiasesWindowsDocuments",
+         .config =
+             [] {
+                 ModelConfig config = small_family("smollm3", 3, 9, 59, false);
+                 config.num_attention_heads = 5;
+                 config.num_query_groups = 1;
+                 config.kv_channels = 8;
+                 config.windowed = {false, true, false};
+                 config.qkv_bias = config.attention_output_bias = config.mlp_bias = true;
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .ranks = 3,
+         .documents = true},
+        {.name = "GptNeox",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("gpt_neox", 3, 7, 61, false), 0.1F, 0.01F);
+                 config.hidden_size = 30;
+                 config.ffn_hidden_size = 33;
+                 config.num_attention_heads = 3;
+                 config.rotary_channels = 6;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 3},
+        {.name = "Phi3TiedWindowsDocuments",
+         .config =
+             [] {
+                 ModelConfig config = small_family("phi3", 2, 9, 47, true);
+                 config.num_attention_heads = 3;
+                 config.num_query_groups = 0;
+                 config.kv_channels = 14;
+                 config.windowed = {true, true};
+                 config.rope = long_rope(9);
+                 for (auto* factors : {&config.rope.short_factors, &config.rope.long_factors}) {
+                     factors->resize(7, 1.25);
+                 }
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .documents = true},
+        {.name = "GptNeoxTiedInARowTanhOddHeadsDocuments",
+         .config =
+             [] {
+                 ModelConfig config = small_family("gpt_neox", 2, 9, 37, true);
+                 config.hidden_size = 21;
+                 config.ffn_hidden_size = 31;
+                 config.num_attention_heads = 3;
+                 config.parallel_residual = false;
+                 config.activation = kernels::Activation::gelu_tanh;
+                 config.qkv_bias = config.attention_output_bias = false;
                  return config;
              }(),
          .sequences = 2,

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "src/model/model_rank_internals.hpp"
-#include "src/model/next_token.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
+#include "src/train/generate/text_generator.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_schedule.hpp"
@@ -76,7 +76,7 @@ struct Results {
                 const HeldRows held = held_rows(p, t);
                 const Tensor rows = held.of(p.gradient);
                 std::vector<float>& whole = gradients[t.name];
-                whole.resize(static_cast<size_t>(t.rows * rows.cols));
+                whole.resize(static_cast<size_t>(t.held_shape[0] * rows.cols));
                 for (int64_t k = 0; k < rows.size(); ++k) {
                     whole[static_cast<size_t>(held.first * rows.cols + k)] += rows.as<float>()[k];
                 }
@@ -121,23 +121,30 @@ void run_ranks(const Arguments& a, const Checkpoint& checkpoint, const ModelConf
     });
 }
 
-/// Of all positions, one context after the other.
+/// Of all positions, as they are generated: the first token, then one after the other behind the
+/// keys and values of those before.
 std::vector<float> all_logits(const Checkpoint& checkpoint, const ModelConfig& config,
-                              const Batch& batch) {
-    Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
-    alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
-    const std::unique_ptr<Device> device = make_host_device();
-    Context ctx({.threads = 1, .poll = {}, .operators = &device->operators()});
-    ModelRank model(config, {.layers_per_stage = {config.num_layers}}, alone, 0, *device);
-    checkpoint.fill(model, ctx);
-    NextToken next(model);
+                              const Batch& batch, int ranks) {
     std::vector<float> all;
-    for (const std::vector<int32_t>& tokens : batch.tokens) {
-        for (size_t n = 1; n <= tokens.size(); ++n) {
-            const std::vector<float> of = next.logits(ctx, std::span(tokens).first(n));
-            all.insert(all.end(), of.begin(), of.end());
+    World::threads(ranks).run([&](Communicator& communicator) {
+        const std::unique_ptr<Device> device = make_host_device();
+        TextGenerator generator(communicator, *device, {.model = config, .ranks = ranks});
+        checkpoint.fill(generator.model(), generator.context());
+        for (const std::vector<int32_t>& tokens : batch.tokens) {
+            generator.start_over();
+            for (size_t n = 1; n <= tokens.size(); ++n) {
+                generator.read(std::span(tokens).first(n));
+                const auto shards =
+                    communicator.all_gather(std::as_bytes(generator.logits().logits));
+                if (communicator.rank() != 0) continue;
+                for (const std::vector<std::byte>& shard : shards) {
+                    const size_t begin = all.size();
+                    all.resize(begin + shard.size() / sizeof(float));
+                    if (!shard.empty()) std::memcpy(&all[begin], shard.data(), shard.size());
+                }
+            }
         }
-    }
+    });
     return all;
 }
 
@@ -166,7 +173,7 @@ void run(const Arguments& a) {
     run_ranks(a, checkpoint, config, batch, results);
     std::map<std::string, std::vector<float>> out;
     out["loss"] = {static_cast<float>(results.loss)};
-    out["logits"] = all_logits(checkpoint, config, batch);
+    out["logits"] = all_logits(checkpoint, config, batch, a.ranks);
     for (auto& [name, values] : results.gradients) out["grad/" + name] = std::move(values);
     write(a.out, out);
 }

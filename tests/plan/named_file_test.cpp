@@ -108,6 +108,66 @@ TEST(LoadModel, CountsTheNormsOfOlmo2) {
     EXPECT_EQ(shape.recomputed_bytes(Recompute::selective), 2 * (3 * 4096 + 11008) + 4 * 2);
 }
 
+TEST(LoadModel, CountsTheNormsOfGemma3) {
+    const json config{{"model_type", "gemma3_text"}, {"vocab_size", 262144},
+                      {"hidden_size", 1152},         {"intermediate_size", 6912},
+                      {"num_hidden_layers", 26},     {"num_attention_heads", 4},
+                      {"num_key_value_heads", 1},    {"sliding_window", 512}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    const TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 999'885'952);  // Gemma 3 1B's weight file
+    EXPECT_EQ(shape.windowed_layers, 22);
+}
+
+TEST(LoadModel, CountsThePartsOfPhi3AsLlamas) {
+    const json config{{"model_type", "phi3"},      {"vocab_size", 32064},
+                      {"hidden_size", 3072},       {"intermediate_size", 8192},
+                      {"num_hidden_layers", 32},   {"num_attention_heads", 32},
+                      {"num_key_value_heads", 32}, {"tie_word_embeddings", false},
+                      {"rope_scaling", nullptr},   {"sliding_window", 2047}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    const TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 3'821'079'552);  // Phi-3-mini's weight file
+    EXPECT_EQ(shape.windowed_layers, 32);
+}
+
+TEST(LoadModel, CountsTheRotaryPositionsOfSmolLm3) {
+    const json config{{"model_type", "smollm3"},  {"vocab_size", 128256},
+                      {"hidden_size", 2048},      {"intermediate_size", 11008},
+                      {"num_hidden_layers", 36},  {"num_attention_heads", 16},
+                      {"num_key_value_heads", 4}, {"tie_word_embeddings", true}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 3'075'098'624);  // of SmolLM3-3B's sizes in transformers
+    EXPECT_EQ(shape.layers_without_rope, 9);
+    const double with_all = [all = shape]() mutable {
+        all.layers_without_rope = 0;
+        return all.elementwise_forward();
+    }();
+    EXPECT_EQ(with_all - shape.elementwise_forward(), 2.0 * (16 + 4) * 128 / 4);  // q and k
+}
+
+TEST(LoadModel, CountsTheParallelResidualOfPythia) {
+    const json config{{"model_type", "gpt_neox"}, {"vocab_size", 50304},
+                      {"hidden_size", 2560},      {"intermediate_size", 10240},
+                      {"num_hidden_layers", 32},  {"num_attention_heads", 32}};
+    const TempFolder folder;
+    write_file(folder / "config.json", config.dump());
+    TransformerShape shape = load_model(folder / "config.json");
+    EXPECT_EQ(shape.parameters(), 2'775'208'960);  // as Pythia-2.8B's model card says
+    const TransformerShape parallel = shape;
+    shape.parallel_residual = false;
+    // Neither what the MLP reads before its norm is kept, nor its gradient.
+    EXPECT_EQ(shape.saved_bytes() - parallel.saved_bytes(), 2 * 2560);
+    EXPECT_EQ(shape.for_weight_bytes() - parallel.for_weight_bytes(), 2 * 2560);
+    shape.rotary_size = 0;
+    EXPECT_EQ(shape.elementwise_forward() - parallel.elementwise_forward(),
+              2.0 * 2 * 32 * (80 - 20));  // q and k are read and written
+}
+
 TEST(LoadModel, CountsTheLayersThatHaveAWindow) {
     const auto load = [](const char* model_type, const json& more) {
         json config = llama();

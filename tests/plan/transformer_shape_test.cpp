@@ -18,6 +18,10 @@ TEST(TransformerShape, BuiltInModelsHaveTheirPublishedParameterCounts) {
     EXPECT_EQ(load_model("llama-3-405b").parameters(), 405'853'388'800);
     EXPECT_EQ(load_model("gemma-2-9b").parameters(), 9'241'705'984);
     EXPECT_EQ(load_model("qwen-2.5-7b").parameters(), 7'615'616'512);
+    EXPECT_EQ(load_model("llama-3.2-1b").parameters(), 1'235'814'400);
+    EXPECT_EQ(load_model("qwen-3-8b").parameters(), 8'190'735'360);
+    EXPECT_EQ(load_model("gemma-3-1b").parameters(), 999'885'952);
+    EXPECT_EQ(load_model("phi-4").parameters(), 14'659'507'200);
     EXPECT_NEAR(static_cast<double>(load_model("gpt3-175b").parameters()), 175.0e9, 0.5e9);
 }
 

@@ -59,6 +59,43 @@ TEST_F(GenerateCommand, SaysTheSameWithTheSameSeed) {
     EXPECT_NE(generate(arguments + "1").output, generate(arguments + "2").output);
 }
 
+TEST_F(GenerateCommand, SaysTheSameOnAnyNumberOfRanksAndThreads) {
+    const std::string arguments =
+        "--load steps --prompt ab --temperature 3 --top-p 0.95 --max-new-tokens 50 ";
+    const Outcome alone = generate(arguments);
+    EXPECT_EQ(alone.exit_code, 0) << alone.error;
+    for (const std::string ranks : {"2", "3"}) {  // of 2 layers: one rank has none
+        const Outcome threads = generate(arguments + "--threads-per-rank 2 --ranks " + ranks);
+        EXPECT_EQ(threads.output, alone.output) << threads.error;
+    }
+}
+
+TEST_F(GenerateCommand, SaysTheSameUnderMpirun) {
+    const std::string arguments = "--load steps --prompt ab --temperature 3 --max-new-tokens 50 ";
+    const Outcome alone = generate(arguments);
+    const Outcome ranks = in_folder(
+        "mpirun --allow-run-as-root --oversubscribe -np 2 '" VOCABPIPE_PROGRAM "' generate " +
+        arguments);
+    EXPECT_EQ(ranks.exit_code, 0) << ranks.error;
+    EXPECT_EQ(ranks.output, alone.output);
+}
+
+TEST_F(GenerateCommand, ReadsThePromptOfStandardInput) {
+    const Outcome read = in_folder("printf cdab | '" VOCABPIPE_PROGRAM
+                                   "' generate --load steps --prompt - --temperature 0 "
+                                   "--max-new-tokens 8 --ranks 2");
+    EXPECT_EQ(read.output, "cdabcdabcdab\n") << read.error;
+}
+
+TEST_F(GenerateCommand, EndsWhereItIsInterrupted) {
+    const Outcome ended =
+        in_folder("timeout --preserve-status --signal INT 2 '" VOCABPIPE_PROGRAM
+                  "' generate --load steps --prompt ab --ranks 2 --max-new-tokens 100000000");
+    EXPECT_EQ(ended.exit_code, 130) << ended.error;
+    EXPECT_THAT(ended.output, StartsWith("ab"));
+    EXPECT_THAT(ended.output, ::testing::EndsWith("\n"));
+}
+
 TEST_F(GenerateCommand, RefusesInOneLineWhatItCannotRead) {
     const Outcome nowhere = generate("--load nowhere --prompt a");
     EXPECT_EQ(nowhere.exit_code, 3);

@@ -3,25 +3,63 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
 namespace vocabpipe::testing {
 namespace {
 
-TEST(GrowingText, WaitsForAllBytesOfACharacterAndGoesOn) {
-    tool::GrowingText text;
-    EXPECT_EQ(text.next("so "), "so ");
-    EXPECT_EQ(text.next("so \uFFFD"), "");
-    EXPECT_EQ(text.next("so \uFFFD\uFFFD"), "");
-    EXPECT_EQ(text.next("so \u00E9"), "\u00E9");
-    EXPECT_EQ(text.next("so \u00E9 on"), " on");
-    EXPECT_EQ(text.last("so \u00E9 on\uFFFD"), "\uFFFD");
+std::vector<int32_t> first_ids(int count) {
+    std::vector<int32_t> ids(static_cast<size_t>(count));
+    std::iota(ids.begin(), ids.end(), 0);
+    return ids;
 }
 
-TEST(GrowingText, GoesOnWhereATokenizerTakesBackWhatItSaid) {
-    tool::GrowingText text;
-    EXPECT_EQ(text.next("abc"), "abc");
-    EXPECT_EQ(text.next("ab"), "");
-    EXPECT_EQ(text.next("abde"), "e");
-    EXPECT_EQ(text.next("abdef"), "f");
+/// Decodes ids as words, with the space of the first one left out, as SentencePiece does.
+struct Words {
+    std::vector<std::string> pieces;
+    size_t* longest = nullptr;  ///< most tokens decoded at a time
+
+    std::string operator()(std::span<const int32_t> ids) const {
+        if (longest != nullptr) *longest = std::max(*longest, ids.size());
+        std::string text;
+        for (const int32_t id : ids) text += pieces[static_cast<size_t>(id)];
+        return text.starts_with(' ') ? text.substr(1) : text;
+    }
+};
+
+TEST(GrowingText, KeepsTheSpacesBetweenTokens) {
+    tool::GrowingText text(Words{{" so", " it", "s", " on", "."}});
+    EXPECT_EQ(text.next(first_ids(2)), "so it");
+    EXPECT_EQ(text.next(first_ids(3)), "s");
+    EXPECT_EQ(text.next(first_ids(4)), " on");
+    EXPECT_EQ(text.last(first_ids(5)), ".");
+}
+
+TEST(GrowingText, WaitsForAllBytesOfACharacter) {
+    // What two byte tokens make together is no sum of what each makes.
+    tool::GrowingText text([](std::span<const int32_t> ids) {
+        const std::vector<std::string> by_count{
+            "", "so ", "so \uFFFD", "so \uFFFD\uFFFD", "so \u00E9", "so \u00E9\uFFFD"};
+        return ids.empty() ? std::string() : by_count[static_cast<size_t>(ids.back()) + 1];
+    });
+    EXPECT_EQ(text.next(first_ids(1)), "so ");
+    EXPECT_EQ(text.next(first_ids(2)), "");
+    EXPECT_EQ(text.next(first_ids(3)), "");
+    EXPECT_EQ(text.next(first_ids(4)), "\u00E9");
+    EXPECT_EQ(text.next(first_ids(5)), "");
+    EXPECT_EQ(text.last(first_ids(5)), "\uFFFD");
+}
+
+TEST(GrowingText, DecodesAFewTokensAtATime) {
+    size_t longest = 0;
+    tool::GrowingText text(Words{std::vector<std::string>(1000, " a"), &longest});
+    std::string all = text.next(first_ids(1));
+    for (int count = 2; count <= 1000; ++count) all += text.next(first_ids(count));
+    EXPECT_EQ(all.size(), 1999U);
+    EXPECT_LE(longest, 3U);
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ TEST_F(Output, OfEveryCommandFits80Columns) {
           "--microbatches 24 --html page.html",
           "explain 1f1b --pp 4 --microbatches 8 --rank 0 --at 150",
           "explain v-half --vocab-mode one_barrier --pp 2 --microbatches 8 --costs profile.json "
-          "--rank 1 --at 1ms",
+          "--rank 1 --at 0.1ms",
           "plan --model llama-3-8b --gpus 8 --gpu h100 --seq-length 4096 --global-batch-size 32 "
           "--schedules 1f1b,group-interleaved,v-half",
           "plan --profile profile.json --gpus 4 --global-batch-size 8 --memory-gib 1 --top 3",

@@ -73,7 +73,29 @@ ScratchSize Attention::scratch(const ScratchFor& use) const {
 void Attention::finish_qkv(const StagePass& pass, const Saved& saved) const {
     if (qk_norm_) qk_norm_->forward(pass, shape(pass), saved.qk_norm, saved.qkv);
     if (options_.rope) {
-        pass.op().rotary_forward(pass.ctx, pass.rotary->of(*options_.rope), shape(pass), saved.qkv);
+        pass.op().rotary_forward(pass.ctx, pass.rotary->of(*options_.rope, pass.cached.count),
+                                 shape(pass), saved.qkv);
+    }
+}
+
+void Attention::attend(const StagePass& pass, const Saved& saved) const {
+    const kernels::AttentionShape of = shape(pass);
+    const CachedTokens& cached = pass.cached;
+    if (cached) {
+        const ConstTensor keys_values =
+            ConstTensor(saved.qkv).column_range(of.query_columns(), 2 * of.kv_columns());
+        pass.op().convert(pass.ctx, keys_values,
+                          cached.keys_values.row_range(cached.count, of.seq_length));
+    }
+    if (cached.count > 0) {
+        kernels::AttentionShape all = of;
+        all.seq_length = cached.count + of.seq_length;
+        pass.op().cached_attention_forward(
+            pass.ctx, ConstTensor(saved.qkv).column_range(0, of.query_columns()),
+            cached.keys_values.row_range(0, all.seq_length), all, saved.heads);
+    } else {
+        pass.op().causal_attention_forward(pass.ctx, saved.qkv, of, pass.microbatch.first_visible,
+                                           saved.heads, saved.log_sum_exp, pass.scratch.workspace);
     }
 }
 
@@ -81,9 +103,7 @@ void Attention::forward(const StagePass& pass, ConstTensor x, const Saved& saved
                         ConstTensor residual, Tensor out) const {
     qkv_.forward(pass, x, qk_norm_ ? saved.qk_norm.before : saved.qkv);
     finish_qkv(pass, saved);
-    pass.op().causal_attention_forward(pass.ctx, saved.qkv, shape(pass),
-                                       pass.microbatch.first_visible, saved.heads,
-                                       saved.log_sum_exp, pass.scratch.workspace);
+    attend(pass, saved);
     proj_.forward_onto(pass, saved.heads, residual, out);
 }
 

@@ -73,6 +73,8 @@ private:
     }
     /// Norms and positions of q and k: from the product to what the heads read.
     void finish_qkv(const StagePass& pass, const Saved& saved) const;
+    /// From what the heads read to what they make.
+    void attend(const StagePass& pass, const Saved& saved) const;
 
     AttentionOptions options_;
     Linear qkv_;

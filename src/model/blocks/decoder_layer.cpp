@@ -5,13 +5,14 @@ namespace vocabpipe {
 
 DecoderLayer::DecoderLayer(const DecoderLayerOptions& options, ParameterSource& parameters)
     : hidden_size_(options.attention.block.hidden_size),
+      parallel_(options.parallel),
       attention_(options.attention, parameters),
       mlp_(options.mlp, parameters) {}
 
 DecoderLayer::Saved DecoderLayer::saved_views(SavedViews& views) const {
     Saved saved;
     saved.attention = attention_.saved_views(views);
-    saved.middle = views.costly.take(hidden_size_);
+    if (!parallel_) saved.middle = views.costly.take(hidden_size_);
     saved.mlp = mlp_.saved_views(views);
     return saved;
 }
@@ -19,7 +20,7 @@ DecoderLayer::Saved DecoderLayer::saved_views(SavedViews& views) const {
 DecoderLayer::Gradients DecoderLayer::gradient_views(TokenViews& views) const {
     Gradients gradients;
     gradients.attention = attention_.gradient_views(views);
-    gradients.middle = views.take(hidden_size_);
+    if (!parallel_) gradients.middle = views.take(hidden_size_);
     gradients.mlp = mlp_.gradient_views(views);
     return gradients;
 }
@@ -30,26 +31,29 @@ ScratchSize DecoderLayer::scratch(const ScratchFor& use) const {
 
 void DecoderLayer::forward(const StagePass& pass, ConstTensor x, const Saved& saved,
                            Tensor out) const {
-    attention_.forward(pass, x, x, saved.attention, saved.middle);
-    mlp_.forward(pass, saved.middle, saved.middle, saved.mlp, out);
+    const Tensor middle = parallel_ ? out : saved.middle;
+    attention_.forward(pass, x, x, saved.attention, middle);
+    mlp_.forward(pass, mlp_input(x, saved), middle, saved.mlp, out);
 }
 
 void DecoderLayer::recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const {
     attention_.recompute(pass, x, saved.attention);
-    mlp_.recompute(pass, saved.middle, saved.mlp);
+    mlp_.recompute(pass, mlp_input(x, saved), saved.mlp);
 }
 
 void DecoderLayer::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x,
                                   const Saved& saved, const Gradients& gradients, Tensor dx) const {
-    const Tensor middle = gradients.middle;
-    mlp_.backward_input(pass, dy, saved.middle, saved.mlp, gradients.mlp, dy, middle);
-    attention_.backward_input(pass, middle, x, saved.attention, gradients.attention, middle, dx);
+    const Tensor middle = parallel_ ? dx : gradients.middle;
+    mlp_.backward_input(pass, dy, mlp_input(x, saved), saved.mlp, gradients.mlp, dy, middle);
+    attention_.backward_input(pass, attention_gradient(dy, gradients), x, saved.attention,
+                              gradients.attention, middle, dx);
 }
 
 void DecoderLayer::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
                                    const Saved& saved, const Gradients& gradients) const {
-    mlp_.backward_weight(pass, dy, saved.middle, saved.mlp, gradients.mlp);
-    attention_.backward_weight(pass, gradients.middle, x, saved.attention, gradients.attention);
+    mlp_.backward_weight(pass, dy, mlp_input(x, saved), saved.mlp, gradients.mlp);
+    attention_.backward_weight(pass, attention_gradient(dy, gradients), x, saved.attention,
+                               gradients.attention);
 }
 
 double DecoderLayer::flops(int64_t seq_length) const {

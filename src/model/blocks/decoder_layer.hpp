@@ -10,27 +10,28 @@ namespace vocabpipe {
 struct DecoderLayerOptions {
     SublayerOptions<AttentionOptions> attention;
     SublayerOptions<MlpOptions> mlp;
+    bool parallel = false;  ///< without post norms
 };
 
 /// Attention, then an MLP, each added to the residual stream:
 ///     middle = x + attention(x),  out = middle + mlp(middle),
-/// with the norms of Sublayer.
-/// Saved per layer with its input, in elements of the run's type per token: 2 h, and 2 h with norms
-/// before the blocks, 2 h with norms after them; q k v (twice with norms of q and k), the heads'
-/// output, the MLP's two or three f, so 16 h for GPT-2's f = 4 h; plus fp32 row statistics; nothing
-/// of [s, s].
+/// or in parallel (GPT-NeoX) out = x + attention(x) + mlp(x), with the norms of Sublayer.
+/// Saved per layer with its input, in elements of the run's type per token: 2 h, in parallel h; 2 h
+/// with norms before the blocks, 2 h with norms after them; q k v (twice with norms of q and k),
+/// the heads' output, the MLP's two or three f, so 16 h for GPT-2's f = 4 h; plus fp32 row
+/// statistics; nothing of [s, s].
 class DecoderLayer {
 public:
     /// What F leaves, besides the layer's input.
     struct Saved {
         Sublayer<Attention>::Saved attention;
-        Tensor middle;  ///< (N, h)
+        Tensor middle;  ///< (N, h), not in parallel
         Sublayer<Mlp>::Saved mlp;
     };
     /// What I leaves for W, besides the gradient of the layer's output.
     struct Gradients {
         Sublayer<Attention>::Gradients attention;
-        Tensor middle;  ///< (N, h)
+        Tensor middle;  ///< (N, h), not in parallel
         Sublayer<Mlp>::Gradients mlp;
     };
 
@@ -56,7 +57,16 @@ public:
     [[nodiscard]] int64_t recompute_traffic() const;
 
 private:
+    [[nodiscard]] ConstTensor mlp_input(ConstTensor x, const Saved& saved) const {
+        return parallel_ ? x : ConstTensor(saved.middle);
+    }
+    /// dy: of `out`.
+    [[nodiscard]] ConstTensor attention_gradient(ConstTensor dy, const Gradients& gradients) const {
+        return parallel_ ? dy : ConstTensor(gradients.middle);
+    }
+
     int64_t hidden_size_;
+    bool parallel_;
     Sublayer<Attention> attention_;
     Sublayer<Mlp> mlp_;
 };

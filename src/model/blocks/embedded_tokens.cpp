@@ -15,7 +15,9 @@ EmbeddedTokens::EmbeddedTokens(const EmbeddedTokensOptions& options, ParameterSo
 
 void EmbeddedTokens::forward(const StagePass& pass, ConstTensor x, Tensor y) const {
     if (learned_) {
-        pass.op().add_positions(pass.ctx, x, positions_->weight, pass.microbatch.seq_length, y);
+        const int64_t length = pass.microbatch.seq_length;
+        const ConstTensor positions = positions_->weight.row_range(pass.cached.count, length);
+        pass.op().add_positions(pass.ctx, x, positions, length, y);
     } else {
         pass.op().scale(pass.ctx, x, scale_, y);
     }

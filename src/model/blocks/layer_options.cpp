@@ -42,28 +42,31 @@ float init_std_into_residual(const ModelConfig& config) {
 
 }  // namespace
 
-std::optional<Rope> rope_of_layer(const ModelConfig& config, int /*layer*/) {
-    if (config.learned_positions) return std::nullopt;
+std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer) {
+    if (!config.has_rope(layer)) return std::nullopt;
+    if (config.windowed_rope && config.window(layer) > 0) return config.windowed_rope;
     return config.rope;
 }
 
 AttentionOptions attention_options(const ModelConfig& config, int layer) {
     const TensorNames names = layer_names(config, layer);
-    AttentionOptions options{
-        .qkv = {.name = names.qkv, .parts = names.qkv_parts, .transposed = names.transposed},
-        .proj = {.name = names.proj, .transposed = names.transposed},
-        .hidden_size = config.hidden_size,
-        .shape = {.heads = config.num_attention_heads,
-                  .head_size = config.head_size(),
-                  .kv_heads = config.kv_heads(),
-                  .scale = config.attention_scale,
-                  .softcap = config.attention_softcap,
-                  .window = config.window(layer)},
-        .qkv_bias = config.qkv_bias,
-        .proj_bias = config.attention_output_bias,
-        .qkv_init_std = config.init_std,
-        .proj_init_std = init_std_into_residual(config),
-        .rope = rope_of_layer(config, layer)};
+    AttentionOptions options{.qkv = {.name = names.qkv,
+                                     .parts = names.qkv_parts,
+                                     .groups = names.qkv_by_head ? config.kv_heads() : 0,
+                                     .transposed = names.transposed},
+                             .proj = {.name = names.proj, .transposed = names.transposed},
+                             .hidden_size = config.hidden_size,
+                             .shape = {.heads = config.num_attention_heads,
+                                       .head_size = config.head_size(),
+                                       .kv_heads = config.kv_heads(),
+                                       .scale = config.attention_scale,
+                                       .softcap = config.attention_softcap,
+                                       .window = config.window(layer)},
+                             .qkv_bias = config.qkv_bias,
+                             .proj_bias = config.attention_output_bias,
+                             .qkv_init_std = config.init_std,
+                             .proj_init_std = init_std_into_residual(config),
+                             .rope = rope_of_layer(config, layer)};
     if (config.qk_norm) {
         options.qk_norm = {.q_name = names.q_norm,
                            .k_name = names.k_norm,
@@ -94,6 +97,7 @@ DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer) 
     DecoderLayerOptions options;
     options.attention.block = attention_options(config, layer);
     options.mlp.block = mlp_options(config, layer);
+    options.parallel = config.parallel_residual;
     if (config.pre_norms) {
         options.attention.norm = norm_options(config, names.attention_norm);
         options.mlp.norm = norm_options(config, names.mlp_norm);

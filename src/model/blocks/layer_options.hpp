@@ -11,7 +11,7 @@
 
 namespace vocabpipe {
 
-/// Rotary positions of a layer; none with learned positions.
+/// Rotary positions of a layer that has them.
 [[nodiscard]] std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer);
 
 // `layer`: of the model, from 0.

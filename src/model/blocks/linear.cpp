@@ -12,6 +12,18 @@ std::vector<FilePart> file_parts(const LinearOptions& options, const char* suffi
     for (size_t i = 0; i < options.files.parts.size(); ++i) {
         parts.push_back({.name = options.files.parts[i] + suffix, .count = options.out[i]});
     }
+    const int64_t groups = options.files.groups;
+    if (groups == 0) return parts;
+    const int64_t group_rows = std::reduce(options.out.begin(), options.out.end()) / groups;
+    int64_t before = 0;  // in a group
+    for (const int64_t out : options.out) {
+        for (int64_t group = 0; group < groups; ++group) {
+            parts.push_back({.name = options.files.name + suffix,
+                             .count = out / groups,
+                             .file_row = group * group_rows + before});
+        }
+        before += out / groups;
+    }
     return parts;
 }
 

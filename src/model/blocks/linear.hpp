@@ -14,7 +14,10 @@ namespace vocabpipe {
 struct LinearFiles {
     std::string name;                     ///< without ".weight" and ".bias"
     std::vector<std::string> parts = {};  ///< the tensors that files split it into; empty: one
-    bool transposed = false;              ///< files keep [in, out] (GPT-2's Conv1D)
+    /// One tensor in as many groups of rows, each with its share of every range of `out`: with two
+    /// groups q0 k0 v0 q1 k1 v1. 0: range after range. Without parts, not transposed.
+    int64_t groups = 0;
+    bool transposed = false;  ///< files keep [in, out] (GPT-2's Conv1D)
 };
 
 struct LinearOptions {
@@ -35,11 +38,11 @@ public:
     /// y = residual + x w^T + b, without residual if that is empty. residual (N, out) may alias y.
     /// An empty y is not computed.
     void forward_onto(const StagePass& pass, ConstTensor x, ConstTensor residual, Tensor y) const;
-    /// before = x w^T + b, y = gelu(before), or gelu of the sum before it was rounded.
+    /// before = x w^T + b, y = gelu_tanh(before), or of the sum before it was rounded.
     void forward_gelu(const StagePass& pass, ConstTensor x, Tensor before, Tensor y) const;
     /// dx = dy w.
     void backward_input(const StagePass& pass, ConstTensor dy, Tensor dx) const;
-    /// dx = gelu'(before) * (dy w).
+    /// dx = gelu_tanh'(before) * (dy w).
     void backward_input_gelu(const StagePass& pass, ConstTensor dy, ConstTensor before,
                              Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const;

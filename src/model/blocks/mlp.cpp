@@ -40,7 +40,7 @@ Mlp::Gradients Mlp::gradient_views(TokenViews& views) const {
 }
 
 ScratchSize Mlp::scratch(const ScratchFor& /*use*/) const {
-    // GELU's backward is one product with its activation; a gate needs the product by itself.
+    // Without a gate the product's gradient becomes that of the activation in place.
     return ScratchSize{.columns = options_.gated ? options_.ffn_hidden_size : 0}.or_larger(
         fc_proj_.scratch());
 }
@@ -49,14 +49,14 @@ void Mlp::activate(const StagePass& pass, const Saved& saved) const {
     if (options_.gated) {
         pass.op().gated_forward(pass.ctx, options_.activation, saved.fc, saved.act);
     } else {
-        pass.op().gelu_forward(pass.ctx, saved.fc, saved.act);
+        pass.op().activation_forward(pass.ctx, options_.activation, saved.fc, saved.act);
     }
 }
 
 void Mlp::forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
                   Tensor out) const {
     // GELU within the product may round differently from the one that recompute() runs.
-    if (options_.gated || pass.recompute == Recompute::selective) {
+    if (!fused() || pass.recompute == Recompute::selective) {
         fc_.forward(pass, x, saved.fc);
         activate(pass, saved);
     } else {
@@ -75,8 +75,12 @@ void Mlp::backward_input(const StagePass& pass, ConstTensor dy, const Saved& sav
         const Tensor dact = pass.scratch.columns(options_.ffn_hidden_size);
         fc_proj_.backward_input(pass, dy, dact);
         pass.op().gated_backward(pass.ctx, options_.activation, dact, saved.fc, gradients.fc);
-    } else {
+    } else if (fused()) {
         fc_proj_.backward_input_gelu(pass, dy, saved.fc, gradients.fc);
+    } else {
+        fc_proj_.backward_input(pass, dy, gradients.fc);
+        pass.op().activation_backward(pass.ctx, options_.activation, gradients.fc, saved.fc,
+                                      gradients.fc);
     }
     fc_.backward_input(pass, gradients.fc, dx);
 }

@@ -14,9 +14,9 @@ struct MlpOptions {
     LinearFiles fc, fc_proj;
     int64_t hidden_size = 0;      ///< h
     int64_t ffn_hidden_size = 0;  ///< f
-    bool gated = false;           ///< activation(gate) * up instead of gelu(up)
-    kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< of a gate
-    bool bias = false;                                                ///< of both products
+    bool gated = false;           ///< activation(gate) * up instead of activation(up)
+    kernels::Activation activation = kernels::Activation::gelu_tanh;
+    bool bias = false;  ///< of both products
     float fc_init_std = 0;
     float proj_init_std = 0;
 };
@@ -64,6 +64,10 @@ public:
 private:
     [[nodiscard]] int64_t fc_columns() const {
         return (options_.gated ? 2 : 1) * options_.ffn_hidden_size;
+    }
+    /// Whether the products compute the activation, too.
+    [[nodiscard]] bool fused() const {
+        return !options_.gated && options_.activation == kernels::Activation::gelu_tanh;
     }
     void activate(const StagePass& pass, const Saved& saved) const;
 

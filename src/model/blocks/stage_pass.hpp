@@ -53,6 +53,14 @@ struct WeightGradients {
     bool of_norms_with_input = false;
 };
 
+/// Generation: what is kept of the tokens before this microbatch, which is one sequence.
+struct CachedTokens {
+    Tensor keys_values;  ///< (positions, 2 kv_columns) of this layer: k | v; empty: none are kept
+    int64_t count = 0;   ///< tokens in it, the position of the microbatch's first
+
+    [[nodiscard]] explicit operator bool() const { return static_cast<bool>(keys_values); }
+};
+
 /// One pass of a stage over one microbatch, as its blocks see it.
 struct StagePass {
     Context& ctx;
@@ -61,6 +69,7 @@ struct StagePass {
     Recompute recompute = Recompute::none;
     Scratch scratch = {};
     WeightGradients weight_gradients = {};
+    CachedTokens cached = {};
 
     [[nodiscard]] const kernels::Operators& op() const { return ctx.operators(); }
 };

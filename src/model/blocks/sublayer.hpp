@@ -47,7 +47,8 @@ public:
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
     [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
 
-    /// x, residual, out (N, h). An empty `out` is not computed: no backward needs it.
+    /// x, residual, out (N, h). An empty `out` is not computed: no backward needs it. Without a
+    /// post norm residual may alias out.
     void forward(const StagePass& pass, ConstTensor x, ConstTensor residual, const Saved& saved,
                  Tensor out) const;
     /// Makes the cheap tensors of `saved` again.

@@ -2,6 +2,7 @@
 #include "src/model/config_json/decoder_keys.hpp"
 
 #include "src/model/config_json/rope_keys.hpp"
+#include "src/model/config_json/rotary_share.hpp"
 
 #include <charconv>
 #include <string>
@@ -46,14 +47,19 @@ kernels::Activation read_activation(const ConfigValues& file,
         .fail("\"" + name.substr(0, 40) + "\" is not supported; use " + known);
 }
 
-void read_rotary_decoder(const ConfigValues& file, ModelConfig& c) {
+void read_decoder_sizes(const ConfigValues& file, ModelConfig& c) {
     const char* const positions = file.keys().positions;
     c.max_position_embeddings = file.json().has(positions)
                                     ? file.json().at(positions).integer(1, kMostPositions)
                                     : file.defaults().positions;
     c.ffn_hidden_size = file.width(file.keys().ffn);
     read_grouped_heads(file, c);
-    c.rope = read_rope(file.json(), c.max_position_embeddings);
+}
+
+void read_rotary_decoder(const ConfigValues& file, ModelConfig& c) {
+    read_decoder_sizes(file, c);
+    c.rope = read_rope(file.json(), c.max_position_embeddings, file.defaults().rope_theta);
+    refuse_rotary_share(file);
 }
 
 void print_rotary_decoder(const ModelConfig& c, BiasKeys biases, nlohmann::ordered_json& json) {

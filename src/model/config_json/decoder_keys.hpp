@@ -32,7 +32,9 @@ inline constexpr std::array kGateNames{
 [[nodiscard]] kernels::Activation read_activation(const ConfigValues& file,
                                                   std::span<const NamedActivation> names);
 
-/// Positions, feed-forward size, grouped heads and rotary positions.
+/// Positions, feed-forward size and grouped heads.
+void read_decoder_sizes(const ConfigValues& file, ModelConfig& config);
+/// These, and rotary positions.
 void read_rotary_decoder(const ConfigValues& file, ModelConfig& config);
 /// Heads of keys and values, their size, rotary positions; attention_bias and mlp_bias where the
 /// family has these keys; and no dropout.

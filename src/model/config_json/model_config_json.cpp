@@ -39,6 +39,18 @@ void refuse_others(const ConfigValues& file) {
     }
 }
 
+const char* activation_name(kernels::Activation activation) {
+    switch (activation) {
+        case kernels::Activation::silu:
+            return "silu";
+        case kernels::Activation::gelu:
+            return "gelu";
+        case kernels::Activation::gelu_tanh:
+            break;
+    }
+    return "gelu_pytorch_tanh";
+}
+
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view text, const std::string& path) {
@@ -78,8 +90,7 @@ std::string print_model_config(const ModelConfig& c) {
     json[keys.layers] = c.num_layers;
     json[keys.heads] = c.num_attention_heads;
     json[keys.ffn] = c.ffn_hidden_size;
-    json[keys.activation] =
-        c.activation == kernels::Activation::silu ? "silu" : "gelu_pytorch_tanh";
+    json[keys.activation] = activation_name(c.activation);
     json[keys.epsilon] = shortest(c.norm_epsilon);
     json["initializer_range"] = shortest(c.init_std);
     family.print(c, json);

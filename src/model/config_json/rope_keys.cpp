@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/config_json/rope_keys.hpp"
 
-#include <array>
+#include "src/model/config_json/rotary_share.hpp"
+
 #include <optional>
 #include <string>
-#include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, RopeScaling>, 5> kRopeTypes{{
-    {"default", RopeScaling::none},
-    {"linear", RopeScaling::linear},
-    {"dynamic", RopeScaling::dynamic},
-    {"llama3", RopeScaling::llama3},
-    {"yarn", RopeScaling::yarn},
-}};
 constexpr double kLeastPositive = 1e-300;  // of what must be positive
-constexpr double kLeastTheta = 1 + 1e-6;   // wavelengths grow with the dimension
+constexpr std::string_view kFullLayers = "full_attention";
+constexpr std::string_view kWindowedLayers = "sliding_attention";
+constexpr size_t kMostPairs = size_t{1} << 15;  // of a head
 constexpr int64_t kMostRopePositions = int64_t{1} << 31;
 
 std::optional<StrictJson> given(const StrictJson& json, std::string_view key) {
@@ -31,14 +27,7 @@ double number(const StrictJson& json, std::string_view key, double least, double
     return value ? value->number(least) : otherwise;
 }
 
-void refuse_partial(const StrictJson& json) {
-    const auto share = given(json, "partial_rotary_factor");
-    if (share && share->number(0) != 1) {
-        share->fail("rotary positions on part of a head are not supported; must be 1");
-    }
-}
-
-RopeScaling type_of(const StrictJson& json) {
+RopeScaling type_of(const StrictJson& json, std::span<const NamedScaling> types) {
     const auto type = given(json, "rope_type");
     const auto old_type = given(json, "type");
     if (!type && !old_type) return RopeScaling::none;
@@ -47,7 +36,7 @@ RopeScaling type_of(const StrictJson& json) {
     }
     const StrictJson& value = type ? *type : *old_type;
     std::string known;
-    for (const auto& [name, scaling] : kRopeTypes) {
+    for (const auto& [name, scaling] : types) {
         if (value.text() == name) return scaling;
         known += (known.empty() ? "" : ", ") + std::string(name);
     }
@@ -73,37 +62,38 @@ std::string_view name_of(RopeScaling scaling) {
     for (const auto& [name, value] : kRopeTypes) {
         if (value == scaling) return name;
     }
-    return {};
+    return "longrope";
 }
 
-}  // namespace
-
-Rope read_rope(const StrictJson& config, int64_t positions) {
-    Rope rope;
-    refuse_partial(config);
-    rope.theta = number(config, "rope_theta", kLeastTheta, rope.theta);
-    const auto scaling = given(config, "rope_scaling");
-    const auto parameters = given(config, "rope_parameters");
-    if (scaling && parameters) {
-        scaling->fail("is set together with rope_parameters, its newer name; keep one of them");
+/// [pair]
+std::vector<double> divisors(const StrictJson& list) {
+    std::vector<double> values;
+    for (const StrictJson& value : list.items(kMostPairs)) {
+        values.push_back(value.number(kLeastPositive));
     }
-    if (!scaling && !parameters) return rope;
-    const StrictJson& json = scaling ? *scaling : *parameters;
+    return values;
+}
+
+/// `json`: rope_scaling, rope_parameters or what the latter has of one kind of layers. `theta`:
+/// where that has none.
+Rope read_parameters(const StrictJson& config, const StrictJson& json, int64_t positions,
+                     double theta, std::span<const NamedScaling> types) {
     json.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
                "original_max_position_embeddings", "low_freq_factor", "high_freq_factor",
-               "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
-               "truncate"});
-    refuse_partial(json);
-    rope.theta = number(json, "rope_theta", kLeastTheta, rope.theta);
-    rope.scaling = type_of(json);
+               "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate",
+               "short_factor", "long_factor"});
+    Rope rope;
+    rope.theta = number(json, "rope_theta", kLeastTheta, theta);
+    rope.scaling = type_of(json, types);
     if (rope.scaling == RopeScaling::none) return rope;
 
-    const bool stretched = rope.scaling == RopeScaling::llama3 || rope.scaling == RopeScaling::yarn;
-    if (stretched) {
+    const bool by_lengths =  // without a factor
+        rope.scaling == RopeScaling::yarn || rope.scaling == RopeScaling::longrope;
+    if (rope.scaling == RopeScaling::llama3 || by_lengths) {
         rope.original_positions = original_positions(config, json, positions);
     }
     const auto factor = given(json, "factor");
-    if (!factor && rope.scaling == RopeScaling::yarn) {
+    if (!factor && by_lengths) {
         rope.factor = static_cast<double>(positions) / static_cast<double>(rope.original_positions);
     } else {
         rope.factor = json.at("factor").number(kLeastPositive);
@@ -115,19 +105,74 @@ Rope read_rope(const StrictJson& config, int64_t positions) {
             json.at("high_freq_factor").fail("must be greater than low_freq_factor");
         }
     }
+    if (by_lengths) rope.attention_factor = number(json, "attention_factor", kLeastPositive, 0);
+    if (rope.scaling == RopeScaling::longrope) {
+        rope.short_factors = divisors(json.at("short_factor"));
+        rope.long_factors = divisors(json.at("long_factor"));
+    }
     if (rope.scaling == RopeScaling::yarn) {
         // 0 is the default here, as for transformers.
         const double fast = number(json, "beta_fast", 0, 0);
         const double slow = number(json, "beta_slow", 0, 0);
         if (fast > 0) rope.beta_fast = fast;
         if (slow > 0) rope.beta_slow = slow;
-        rope.attention_factor = number(json, "attention_factor", kLeastPositive, 0);
         rope.mscale = number(json, "mscale", 0, 0);
         rope.mscale_all_dim = number(json, "mscale_all_dim", 0, 0);
         const auto truncate = given(json, "truncate");
         rope.truncate = !truncate || truncate->boolean();
     }
     return rope;
+}
+
+/// rope_scaling or rope_parameters, its newer name.
+std::optional<StrictJson> scaling_of(const StrictJson& config) {
+    const auto scaling = given(config, "rope_scaling");
+    const auto parameters = given(config, "rope_parameters");
+    if (scaling && parameters) {
+        scaling->fail("is set together with rope_parameters, its newer name; keep one of them");
+    }
+    return scaling ? scaling : parameters;
+}
+
+}  // namespace
+
+Rope read_rope(const StrictJson& config, int64_t positions, double theta,
+               std::span<const NamedScaling> types) {
+    theta = number(config, "rope_theta", kLeastTheta, theta);
+    const auto json = scaling_of(config);
+    return json ? read_parameters(config, *json, positions, theta, types) : Rope{.theta = theta};
+}
+
+std::optional<StrictJson> rotary_share(const StrictJson& config) {
+    const auto json = scaling_of(config);
+    const auto share = json ? given(*json, kRotaryShare) : std::nullopt;
+    return share ? share : given(config, kRotaryShare);
+}
+
+RopesOfLayers read_ropes_of_layers(const StrictJson& config, int64_t positions,
+                                   const RopesOfLayers& otherwise) {
+    const double windowed_theta =
+        number(config, "rope_local_base_freq", kLeastTheta, otherwise.windowed.theta);
+    const auto json = scaling_of(config);
+    if (!json || given(config, "rope_scaling")) {
+        return {.full = read_rope(config, positions, otherwise.full.theta),
+                .windowed = {.theta = windowed_theta}};
+    }
+    json->only({kFullLayers, kWindowedLayers});
+    const auto of = [&](std::string_view layers, double theta) {
+        const auto parameters = given(*json, layers);
+        if (parameters) refuse_rotary_share(*parameters);
+        return parameters ? read_parameters(config, *parameters, positions, theta, kRopeTypes)
+                          : Rope{.theta = theta};
+    };
+    const RopesOfLayers ropes{
+        .full = of(kFullLayers, number(config, "rope_theta", kLeastTheta, otherwise.full.theta)),
+        .windowed = of(kWindowedLayers, windowed_theta)};
+    if (ropes.windowed.scaling != RopeScaling::none) {
+        json->at(kWindowedLayers)
+            .fail("layers with a window cannot have scaled positions; rope_type must be default");
+    }
+    return ropes;
 }
 
 void print_rope(const Rope& rope, nlohmann::ordered_json& config) {
@@ -146,10 +191,16 @@ void print_rope(const Rope& rope, nlohmann::ordered_json& config) {
     if (rope.original_positions > 0) {
         json["original_max_position_embeddings"] = rope.original_positions;
     }
-    if (rope.scaling != RopeScaling::yarn) return;
-    json["beta_fast"] = rope.beta_fast;
-    json["beta_slow"] = rope.beta_slow;
+    if (rope.scaling == RopeScaling::longrope) {
+        json["short_factor"] = rope.short_factors;
+        json["long_factor"] = rope.long_factors;
+    }
+    if (rope.scaling == RopeScaling::yarn) {
+        json["beta_fast"] = rope.beta_fast;
+        json["beta_slow"] = rope.beta_slow;
+    }
     if (rope.attention_factor > 0) json["attention_factor"] = rope.attention_factor;
+    if (rope.scaling != RopeScaling::yarn) return;
     if (rope.mscale > 0) json["mscale"] = rope.mscale;
     if (rope.mscale_all_dim > 0) json["mscale_all_dim"] = rope.mscale_all_dim;
     json["truncate"] = rope.truncate;

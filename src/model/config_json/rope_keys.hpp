@@ -4,15 +4,53 @@
 #include "src/support/strict_json.hpp"
 #include "vocabpipe/rope.hpp"
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 
 namespace vocabpipe {
 
+inline constexpr double kLeastTheta = 1 + 1e-6;  ///< wavelengths grow with the dimension
+
+/// A rope_type.
+struct NamedScaling {
+    std::string_view name;
+    RopeScaling scaling;
+};
+inline constexpr std::array kRopeTypes{
+    NamedScaling{"default", RopeScaling::none}, NamedScaling{"linear", RopeScaling::linear},
+    NamedScaling{"dynamic", RopeScaling::dynamic}, NamedScaling{"llama3", RopeScaling::llama3},
+    NamedScaling{"yarn", RopeScaling::yarn}};
+/// Phi-3's: su and yarn are older names of longrope there.
+inline constexpr std::array kPhiRopeTypes{
+    NamedScaling{"default", RopeScaling::none}, NamedScaling{"longrope", RopeScaling::longrope},
+    NamedScaling{"su", RopeScaling::longrope}, NamedScaling{"yarn", RopeScaling::longrope}};
+
 /// Rotary positions of a config.json: rope_theta and rope_scaling, or rope_parameters. `positions`:
-/// max_position_embeddings, the trained length where none is given. InputFileError for what is not
-/// computed.
-[[nodiscard]] Rope read_rope(const StrictJson& config, int64_t positions);
+/// max_position_embeddings, the trained length where none is given; `theta`: where the file has
+/// none; `types`: those that the family has. InputFileError for what is not computed.
+[[nodiscard]] Rope read_rope(const StrictJson& config, int64_t positions, double theta,
+                             std::span<const NamedScaling> types = kRopeTypes);
+/// The same of a part of every head's columns.
+[[nodiscard]] Rope read_partial_rope(const StrictJson& config, int64_t positions, double theta,
+                                     std::span<const NamedScaling> types = kRopeTypes);
+/// partial_rotary_factor, which says how large the part is: of rope_scaling or rope_parameters,
+/// else of the model; nothing where neither has it.
+[[nodiscard]] std::optional<StrictJson> rotary_share(const StrictJson& config);
+
+/// Rotary positions of layers with the window and of all others, which Gemma 3 has: rope_theta and
+/// rope_scaling are of the others, rope_local_base_freq is of those with the window, and
+/// rope_parameters has an object for each kind. Positions of layers with the window are not
+/// stretched.
+struct RopesOfLayers {
+    Rope full;
+    Rope windowed;
+};
+/// Takes the bases of `otherwise` where the file has none.
+[[nodiscard]] RopesOfLayers read_ropes_of_layers(const StrictJson& config, int64_t positions,
+                                                 const RopesOfLayers& otherwise);
 
 /// Adds rope_theta and rope_scaling.
 void print_rope(const Rope& rope, nlohmann::ordered_json& config);

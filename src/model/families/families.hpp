@@ -34,6 +34,7 @@ struct ConfigDefaults {
     double epsilon = 1e-6;
     int64_t kv_heads = 0;   ///< 0: as many as attention heads
     int64_t head_size = 0;  ///< 0: hidden size / attention heads
+    double rope_theta = 10000;
     bool tied = false;
 };
 
@@ -87,13 +88,17 @@ struct ModelFamily {
 /// The rows of the registry, each in the file of its name.
 namespace families {
 [[nodiscard]] ModelFamily gpt2();
+[[nodiscard]] ModelFamily gpt_neox();
 [[nodiscard]] ModelFamily llama();
 [[nodiscard]] ModelFamily mistral();
 [[nodiscard]] ModelFamily qwen2();
 [[nodiscard]] ModelFamily qwen3();
 [[nodiscard]] ModelFamily gemma();
 [[nodiscard]] ModelFamily gemma2();
+[[nodiscard]] ModelFamily gemma3_text();
 [[nodiscard]] ModelFamily olmo2();
+[[nodiscard]] ModelFamily phi3();
+[[nodiscard]] ModelFamily smollm3();
 }  // namespace families
 
 }  // namespace vocabpipe

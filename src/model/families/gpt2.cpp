@@ -2,9 +2,7 @@
 // GPT-2 (Radford et al. 2019).
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/families/families.hpp"
-#include "vocabpipe/error.hpp"
-
-#include <string>
+#include "src/model/families/plain_heads.hpp"
 
 namespace vocabpipe {
 
@@ -23,20 +21,6 @@ void print_gpt2(const ModelConfig& c, nlohmann::ordered_json& json) {
     json["resid_pdrop"] = 0.0;  // this program has no dropout
     json["embd_pdrop"] = 0.0;
     json["attn_pdrop"] = 0.0;
-}
-
-void check_gpt2(const ModelConfig& c) {
-    if (c.kv_heads() != c.num_attention_heads) {
-        throw UsageError("--num-query-groups " + std::to_string(c.num_query_groups) +
-                         ": files of gpt2 have as many as --num-attention-heads " +
-                         std::to_string(c.num_attention_heads) +
-                         "; leave it out, or choose another --model-type");
-    }
-    if (c.query_columns() != c.hidden_size) {
-        throw UsageError("--kv-channels " + std::to_string(c.kv_channels) +
-                         ": files of gpt2 have --hidden-size / --num-attention-heads; leave it "
-                         "out, or choose another --model-type");
-    }
 }
 
 }  // namespace
@@ -71,7 +55,7 @@ ModelFamily families::gpt2() {
             .set = [](ModelConfig& /*has GPT-2's defaults*/) {},
             .read = read_gpt2,
             .print = print_gpt2,
-            .check = check_gpt2};
+            .check = check_plain_heads};
 }
 
 }  // namespace vocabpipe

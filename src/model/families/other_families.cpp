@@ -9,25 +9,22 @@ namespace {
 
 constexpr std::array kOtherFamilies{
     OtherFamily{"bloom", "gpt2", "ALiBi: scores that fall with the distance"},
-    OtherFamily{"cohere", "llama", "attention and MLP side by side, LayerNorm without a bias"},
+    OtherFamily{"cohere", "gpt_neox",
+                "rotary positions of neighbouring columns, and LayerNorm without a bias"},
     OtherFamily{"deepseek_v2", "llama", "latent attention and a mixture of experts"},
     OtherFamily{"deepseek_v3", "llama", "latent attention and a mixture of experts"},
-    OtherFamily{"falcon", "llama", "attention and MLP side by side"},
-    OtherFamily{"gemma3", "gemma2", "images"},
-    OtherFamily{"gemma3_text", "gemma2", "rotary positions of two bases, norms of q and k"},
+    OtherFamily{"falcon", "gpt_neox", "one norm of what attention and MLP read"},
+    OtherFamily{"gemma3", "gemma3_text", "images"},
     OtherFamily{"gpt_neo", "gpt2", "attention without a scale"},
-    OtherFamily{"gpt_neox", "gpt2", "rotary positions, attention and MLP side by side"},
     OtherFamily{"gpt_oss", "mistral", "a mixture of experts and attention sinks"},
-    OtherFamily{"gptj", "gpt2", "rotary positions, attention and MLP side by side"},
+    OtherFamily{"gptj", "gpt_neox", "rotary positions of neighbouring columns"},
     OtherFamily{"llama4", "llama", "images and a mixture of experts"},
     OtherFamily{"llama4_text", "llama", "a mixture of experts and attention in chunks"},
     OtherFamily{"mixtral", "mistral", "a mixture of experts"},
     OtherFamily{"olmoe", "olmo2", "a mixture of experts"},
     OtherFamily{"opt", "gpt2", "ReLU"},
-    OtherFamily{"phi3", "llama", "files with q, k and v in one tensor"},
     OtherFamily{"qwen2_moe", "qwen2", "a mixture of experts"},
     OtherFamily{"qwen3_moe", "qwen3", "a mixture of experts"},
-    OtherFamily{"smollm3", "llama", "layers without rotary positions"},
 };
 
 }  // namespace

@@ -347,7 +347,7 @@ void Checkpoint::fill(ModelRank& model, Context& ctx) const {
             stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])];
         for (const ModelTensor& t : tensors) {
             const HeldRows held = held_rows(p, t);
-            read_rows(device, weight(t.name), t.transposed, t.rows, held.first,
+            read_rows(device, weight(t.name), t.transposed, t.held_shape[0], held.first,
                       held.of(ModelRankInternals::store(model).values_of(i)));
         }
         ModelRankInternals::store(model).take_values(ctx, i);
@@ -357,7 +357,7 @@ void Checkpoint::fill(ModelRank& model, Context& ctx) const {
             const auto read = [&](const std::string& name, Tensor to) {
                 const StoredTensor* const tensor = optimizer_->find(name);
                 if (tensor == nullptr || !to || owned.count == 0) return;
-                read_rows(device, {optimizer_.get(), tensor}, false, t.rows, owned.first,
+                read_rows(device, {optimizer_.get(), tensor}, false, t.held_shape[0], owned.first,
                           owned.of(to));
             };
             read(master_name(t.name), p.master);  // of which the weights are a rounded copy

@@ -5,6 +5,7 @@
 #include "src/model/parameters.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace vocabpipe {
@@ -19,11 +20,17 @@ bool is_matrix(const LogicalParameter& p) {
 std::vector<ModelTensor> tensors_of(const LogicalParameter& p) {
     std::vector<FilePart> parts = p.parts;
     if (parts.empty()) parts.push_back({p.name, is_matrix(p) ? p.rows : p.cols});
+    std::map<std::string, int64_t> file_rows;
+    for (const FilePart& part : parts) file_rows[part.name] += part.count;
     std::vector<ModelTensor> tensors;
     int64_t first = 0;
     for (FilePart& part : parts) {
-        ModelTensor t{.name = std::move(part.name), .first_row = first, .rows = part.count};
-        t.held_shape = is_matrix(p) ? std::vector{part.count, p.cols} : std::vector{part.count};
+        const int64_t rows = file_rows.at(part.name);
+        ModelTensor t{.name = std::move(part.name),
+                      .first_row = first,
+                      .rows = part.count,
+                      .file_row = part.file_row};
+        t.held_shape = is_matrix(p) ? std::vector{rows, p.cols} : std::vector{rows};
         t.shape = t.held_shape;
         t.transposed = p.transposed_in_files;
         if (t.transposed) std::reverse(t.shape.begin(), t.shape.end());
@@ -52,7 +59,7 @@ namespace {
 HeldRows rows_between(int64_t begin, int64_t end, const ModelTensor& tensor) {
     const int64_t first = std::max(begin, tensor.first_row);
     const int64_t last = std::min(end, tensor.first_row + tensor.rows);
-    return {.first = first - tensor.first_row,
+    return {.first = first - tensor.first_row + tensor.file_row,
             .count = std::max<int64_t>(last - first, 0),
             .before = first - begin,
             .of_vector = tensor.is_vector()};
@@ -89,6 +96,7 @@ std::vector<StoredTensor> model_file_tensors(const ModelConfig& config) {
     std::vector<StoredTensor> stored;
     for (const std::vector<ModelTensor>& parts : model_tensors(config)) {
         for (const ModelTensor& t : parts) {
+            if (t.file_row > 0) continue;  // of a tensor that is there already
             stored.push_back(
                 {.name = t.name,
                  .type = config.dtype == DType::bf16 ? StoredType::BF16 : StoredType::F32,
@@ -102,6 +110,7 @@ std::vector<StoredTensor> optimizer_file_tensors(const ModelConfig& config) {
     std::vector<StoredTensor> stored;
     for (const std::vector<ModelTensor>& parts : model_tensors(config)) {
         for (const ModelTensor& t : parts) {
+            if (t.file_row > 0) continue;  // of a tensor that is there already
             stored.push_back({.name = exp_avg_name(t.name), .shape = t.held_shape});
             stored.push_back({.name = exp_avg_sq_name(t.name), .shape = t.held_shape});
             if (config.dtype != DType::fp32) {

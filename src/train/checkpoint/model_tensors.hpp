@@ -13,14 +13,16 @@
 
 namespace vocabpipe {
 
-/// A tensor as Hugging Face stores it: a logical parameter, or rows of one (q, k and v, which this
-/// program holds as one matrix). What is said of rows is said of elements where it is a vector.
+/// A tensor as Hugging Face stores it, or rows of one, which are a logical parameter or rows of one
+/// (q, k and v, which this program holds as one matrix). What is said of rows is said of elements
+/// where it is a vector.
 struct ModelTensor {
     std::string name;
     int64_t first_row = 0;  ///< of the parameter
     int64_t rows = 0;
-    std::vector<int64_t> shape;       ///< in files
-    std::vector<int64_t> held_shape;  ///< [rows, cols] or [rows], as this program holds it
+    int64_t file_row = 0;             ///< of the stored tensor
+    std::vector<int64_t> shape;       ///< of the stored tensor, in files
+    std::vector<int64_t> held_shape;  ///< of it [rows, cols] or [rows], as this program holds it
     bool transposed = false;          ///< Conv1D keeps [in, out], this program [out, in]
     [[nodiscard]] bool is_vector() const { return held_shape.size() == 1; }
 };

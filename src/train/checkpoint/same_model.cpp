@@ -25,6 +25,10 @@ std::string scaling_text(const Rope& rope) {
     return json["rope_scaling"].dump();
 }
 
+double windowed_theta(const ModelConfig& c) {
+    return c.windowed_rope.value_or(c.rope).theta;
+}
+
 std::string windows_text(const ModelConfig& c) {
     std::string layers;
     for (int i = 0; i < c.num_layers; ++i) {
@@ -32,6 +36,14 @@ std::string windows_text(const ModelConfig& c) {
     }
     if (layers.empty()) return "no window";
     return "a window of " + std::to_string(c.sliding_window) + " in layers " + layers;
+}
+
+std::string layers_without_rope(const ModelConfig& c) {
+    std::string layers;
+    for (int i = 0; i < c.num_layers; ++i) {
+        if (!c.has_rope(i)) layers += (layers.empty() ? "layers " : ", ") + std::to_string(i);
+    }
+    return layers.empty() ? "no layer" : layers;
 }
 
 /// Compares key by key; the first difference is refused.
@@ -105,14 +117,24 @@ void check_same_model(const ModelConfig& file, const std::string& path, const Mo
     compare.flag("attention_bias", file.attention_output_bias, run.attention_output_bias);
     compare.flag("mlp_bias", file.mlp_bias, run.mlp_bias);
     const auto activation = [](const ModelConfig& c) {
-        return std::string(c.activation == kernels::Activation::silu ? "silu" : "GELU's tanh form");
+        return std::string(c.activation == kernels::Activation::silu   ? "silu"
+                           : c.activation == kernels::Activation::gelu ? "gelu"
+                                                                       : "GELU's tanh form");
     };
     compare.words(keys.activation, activation(file), activation(run));
+    compare.flag("use_parallel_residual", file.parallel_residual, run.parallel_residual);
+    const auto columns = [](const ModelConfig& c) {
+        return std::to_string(c.rotary_size()) + " columns of a head";
+    };
     if (!file.learned_positions) {
         compare.real("rope_theta", file.rope.theta, run.rope.theta, "--rotary-base");
         if (file.rope != run.rope) {
             compare.words("rope_scaling", scaling_text(file.rope), scaling_text(run.rope));
         }
+        compare.real("rope_local_base_freq", windowed_theta(file), windowed_theta(run), nullptr);
+        compare.words("what rotary positions turn (rotary_pct)", columns(file), columns(run));
+        compare.words("what has no rotary positions (no_rope_layers)", layers_without_rope(file),
+                      layers_without_rope(run));
     }
     compare.real("attn_logit_softcapping", file.attention_softcap, run.attention_softcap, nullptr);
     compare.real("final_logit_softcapping", file.logit_softcap, run.logit_softcap, nullptr);

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/column_sums.hpp"
 #include "kernels/reference/operators.hpp"
+#include "tests/kernels/activations.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 
@@ -85,37 +86,38 @@ TEST_P(CudaElementwise, ConvertGivesTheBitsOfTheReference) {
     }
 }
 
-TEST_P(CudaElementwise, GeluAgreesWithTheReferenceInBothDirections) {
+TEST_P(CudaElementwise, ActivationsAgreeWithTheReferenceInBothDirections) {
     Device device;
     const DType in = first(), out = second();
-    for (const auto& [n, h, gap] : kSizes) {
-        SCOPED_TRACE(testing::Message() << n << " x " << h);
-        const auto x = random_with_gap(n, h, in, gap, 1, -8.0, 8.0);
-        const auto dy = random_with_gap(n, h, in, gap, 2);
-        Matrix exact_y(n, h, DType::fp64), exact_dx(n, h, DType::fp64);
-        reference::gelu_forward(host, x, exact_y);
-        reference::gelu_backward(host, dy, x, exact_dx);
-        const DeviceMatrix ddy(device, dy), dx_in(device, x);
-        const DeviceMatrix y(device, Matrix(n, h, out, gap)), dx(device, Matrix(n, h, out, gap));
-        cuda::gelu_forward(device.context(), dx_in, y);
-        cuda::gelu_backward(device.context(), ddy, dx_in, dx);
-        // Derived for the host's exp of 2 ulp in tests/kernels/gelu_test.cpp; CUDA's has as many.
-        expect_close(y.download(), exact_y, [&](int64_t row, int64_t col) {
-            const double v = std::abs(x.get(row, col));
-            const double value = std::abs(exact_y.get(row, col));
-            return (6 * 1.6 * (v + 0.045 * v * v * v) + 12) * kEps32 * value + 1e-14 +
-                   unit_roundoff(out) * value * 1.01;
-        });
-        const Matrix gradient = dx.download();
-        expect_close(gradient, exact_dx, [&](int64_t row, int64_t col) {
-            return 64 * (1 + std::abs(x.get(row, col))) * kEps32 +
-                   unit_roundoff(out) * std::abs(exact_dx.get(row, col)) * 1.01;
-        });
-        if (in != out) continue;
-        cuda::gelu_backward(device.context(), ddy, dx_in, ddy);
-        EXPECT_TRUE(ddy.download().same_bits(gradient)) << "in place of dy";
-        cuda::gelu_forward(device.context(), dx_in, dx_in);
-        EXPECT_TRUE(dx_in.download().same_bits(y.download())) << "in place of x";
+    for (const Activation activation : kActivations) {
+        for (const auto& [n, h, gap] : kSizes) {
+            SCOPED_TRACE(testing::Message() << name_of(activation) << ": " << n << " x " << h);
+            const auto x = random_with_gap(n, h, in, gap, 1, -8.0, 8.0);
+            const auto dy = random_with_gap(n, h, in, gap, 2);
+            Matrix exact_y(n, h, DType::fp64), exact_dx(n, h, DType::fp64);
+            reference::activation_forward(host, activation, x, exact_y);
+            reference::activation_backward(host, activation, dy, x, exact_dx);
+            const DeviceMatrix ddy(device, dy), dx_in(device, x);
+            const DeviceMatrix y(device, Matrix(n, h, out, gap));
+            const DeviceMatrix dx(device, Matrix(n, h, out, gap));
+            cuda::activation_forward(device.context(), activation, dx_in, y);
+            cuda::activation_backward(device.context(), activation, ddy, dx_in, dx);
+            const double roundoff = unit_roundoff(out) * 1.01;
+            expect_close(y.download(), exact_y, [&](int64_t row, int64_t col) {
+                const double value = std::abs(exact_y.get(row, col));
+                return (activation_error(activation, x.get(row, col)) + roundoff) * value + 1e-14;
+            });
+            const Matrix gradient = dx.download();
+            expect_close(gradient, exact_dx, [&](int64_t row, int64_t col) {
+                return activation_slope_error(x.get(row, col)) +
+                       roundoff * std::abs(exact_dx.get(row, col));
+            });
+            if (in != out) continue;
+            cuda::activation_backward(device.context(), activation, ddy, dx_in, ddy);
+            EXPECT_TRUE(ddy.download().same_bits(gradient)) << "in place of dy";
+            cuda::activation_forward(device.context(), activation, dx_in, dx_in);
+            EXPECT_TRUE(dx_in.download().same_bits(y.download())) << "in place of x";
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/cuda/operators.hpp"
 
 #include "kernels/reference/operators.hpp"
+#include "tests/kernels/activations.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 
@@ -22,13 +23,6 @@ protected:
     Context host{{.threads = 1, .poll = {}}};  ///< for the reference kernels
 };
 
-// Bounds of the activations: tests/kernels/gelu_test.cpp derives them for GELU and an exp of 2 ulp.
-// SiLU's exponent is x itself, so that its sigmoid is the more accurate one.
-double value_relative(double gate) {
-    const double v = std::abs(gate);
-    return (6 * 1.6 * (v + 0.045 * v * v * v) + 14) * kEps32;
-}
-
 TEST_P(CudaGated, ForwardAgreesWithTheReference) {
     Device device;
     for (const auto& [n, f, gap] : kGatedSizes) {
@@ -40,8 +34,10 @@ TEST_P(CudaGated, ForwardAgreesWithTheReference) {
         cuda::gated_forward(device.context(), activation(), in, y);
         expect_close(y.download(), exact, [&](int64_t row, int64_t col) {
             const double value = std::abs(exact.get(row, col));
-            return value_relative(gate_up.get(row, col)) * value + 1e-13 +
-                   unit_roundoff(type()) * value * 1.01;
+            return (activation_error(activation(), gate_up.get(row, col)) + 2 * kEps32 +
+                    unit_roundoff(type()) * 1.01) *
+                       value +
+                   1e-13;
         });
     }
 }
@@ -62,9 +58,9 @@ TEST_P(CudaGated, GradientsAgreeWithTheReference) {
             const double value = std::abs(exact.get(row, col));
             const double gate = gate_up.get(row, col % half);
             const double up = std::abs(gate_up.get(row, half + col % half));
-            // The slope is a sum of two terms below 1 + |gate|.
-            const double error = col < half ? 64 * (1 + std::abs(gate)) * kEps32 * up
-                                            : value_relative(gate) * value + 1e-13;
+            const double error =
+                col < half ? activation_slope_error(gate) * up
+                           : (activation_error(activation(), gate) + 2 * kEps32) * value + 1e-13;
             return error + unit_roundoff(type()) * value * 1.01;
         });
     }
@@ -89,12 +85,11 @@ TEST_P(CudaGated, StaysFiniteFarFromZero) {
 }
 
 std::string name_of_gated(const testing::TestParamInfo<std::tuple<DType, Activation>>& info) {
-    return std::string(name_of(std::get<0>(info.param))) +
-           (std::get<1>(info.param) == Activation::silu ? "_silu" : "_gelu");
+    return std::string(name_of(std::get<0>(info.param))) + "_" + name_of(std::get<1>(info.param));
 }
 INSTANTIATE_TEST_SUITE_P(Types, CudaGated,
                          testing::Combine(testing::Values(DType::fp32, DType::bf16),
-                                          testing::Values(Activation::gelu_tanh, Activation::silu)),
+                                          testing::ValuesIn(kActivations)),
                          name_of_gated);
 
 }  // namespace

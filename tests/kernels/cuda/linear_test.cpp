@@ -2,6 +2,7 @@
 #include "kernels/cuda/operators.hpp"
 
 #include "kernels/reference/operators.hpp"
+#include "tests/kernels/activations.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/sums.hpp"
 
@@ -108,7 +109,7 @@ TEST_P(CudaLinearOfType, ForwardTakesGeluAndKeepsWhatItTakesItOf) {
         SCOPED_TRACE(testing::Message() << s.n << " x " << s.in << " x " << s.out);
         const Forward f(host, s, type);
         Matrix exact(s.n, s.out, DType::fp64);
-        reference::gelu_forward(host, f.exact, exact);
+        reference::activation_forward(host, Activation::gelu_tanh, f.exact, exact);
         const DeviceMatrix x(device, f.x), w(device, f.w), bias(device, f.bias);
         const DeviceMatrix before(device, Matrix(s.n, s.out, type, s.gap));
         const DeviceMatrix y(device, Matrix(s.n, s.out, type, s.gap));
@@ -116,11 +117,10 @@ TEST_P(CudaLinearOfType, ForwardTakesGeluAndKeepsWhatItTakesItOf) {
         const auto before_bound = sum_bound(f.scale, f.exact, s.in + 1, type);
         expect_close(before.download(), f.exact, before_bound);
         expect_close(y.download(), exact, [&](int64_t row, int64_t col) {
-            // sigmoid(2u) errs by (6 |2u| + 12) eps of its value (tests/kernels/gelu_test.cpp)
             const double v = std::abs(f.exact.get(row, col));
-            const double slope = 1.6 * (v + 0.045 * v * v * v);
             return kSteepest * before_bound(row, col) +
-                   (6 * slope + 12) * kEps32 * (std::abs(exact.get(row, col)) + kEps32) +
+                   activation_error(Activation::gelu_tanh, v) *
+                       (std::abs(exact.get(row, col)) + kEps32) +
                    gelu_error(type) * v +
                    unit_roundoff(type) * std::abs(exact.get(row, col)) * 1.02;
         });
@@ -155,18 +155,17 @@ TEST_P(CudaLinearOfType, InputGradientGoesThroughGelu) {
         reference::linear_backward_input(host, dy, w, product);
         reference::linear_backward_input(host, dy.magnitude(), w.magnitude(), scale);
         Matrix exact(s.n, s.in, DType::fp64);
-        reference::gelu_backward(host, product, before, exact);
+        reference::activation_backward(host, Activation::gelu_tanh, product, before, exact);
         const DeviceMatrix ddy(device, dy), dw(device, w), dbefore(device, before);
         const DeviceMatrix dx(device, Matrix(s.n, s.in, type, s.gap));
         cuda::linear_gelu_backward_input(device.context(), ddy, dw, dbefore, dx);
-        // The product's error and, where GELU is a second kernel, its rounding; then gelu' errs by
-        // 64 (1 + |v|) eps (tests/kernels/gelu_test.cpp), or with the library's tanh by
-        // (1 + |v|) 2^-10: s (1 - s) has twice the error of s.
+        // The product's error and, where GELU is a second kernel, its rounding; then that of gelu',
+        // with the library's tanh (1 + |v|) 2^-10: s (1 - s) has twice the error of s.
         const auto product_bound = sum_bound(scale, product, s.out, type);
         expect_close(dx.download(), exact, [&](int64_t row, int64_t col) {
-            const double v = 1 + std::abs(before.get(row, col));
+            const double v = before.get(row, col);
             return kSteepest * product_bound(row, col) +
-                   v * (64 * kEps32 + 2 * gelu_error(type)) *
+                   (activation_slope_error(v) + 2 * (1 + std::abs(v)) * gelu_error(type)) *
                        (std::abs(product.get(row, col)) + product_bound(row, col)) +
                    unit_roundoff(type) * std::abs(exact.get(row, col)) * 1.02;
         });

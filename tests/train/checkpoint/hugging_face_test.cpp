@@ -9,6 +9,7 @@
 #include <functional>
 #include <utility>
 
+#include "src/model/families/families.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
@@ -33,8 +34,14 @@ std::pair<std::string, int64_t> stored_row(const ModelConfig& c, std::string nam
         while (row >= parts[part].second) row -= parts[part++].second;
         name.replace(at, whole.size(), parts[part].first);
     };
+    if (c.family == "phi3") return {name, row};
     const int64_t kv = c.kv_heads() * c.head_size();
     split("qkv_proj", {{"q_proj", c.query_columns()}, {"k_proj", kv}, {"v_proj", kv}});
+    if (name.find("query_key_value") != std::string::npos) {  // q, k and v of a head together
+        const int64_t which = row / c.query_columns();
+        const int64_t head = row % c.query_columns() / c.head_size();
+        row = (3 * head + which) * c.head_size() + row % c.head_size();
+    }
     split("gate_up_proj", {{"gate_proj", c.ffn_hidden_size}, {"up_proj", c.ffn_hidden_size}});
     return {name, row};
 }
@@ -139,7 +146,10 @@ TEST(HuggingFace, IsLoadedFromShardsAndWithoutTheNameOfTheBody) {
             all.push_back(
                 {"layers.0.self_attn.rotary_emb.inv_freq", "F32", "[1]", float_bytes({1})});
         }
-        if (config.tied) all.push_back({"lm_head.weight", "F32", "[1]", float_bytes({1})});
+        if (config.tied) {
+            all.push_back({model_family(config.family).tensors.output + ".weight", "F32", "[1]",
+                           float_bytes({1})});
+        }
         write_model(folder / "original", model.config, all);
         expect_loaded(folder / "original", config, DType::fp32, VocabMode::none);
     }
@@ -294,19 +304,20 @@ TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
                           ": has shape [96, 32], but config.json requires [32, 96]"));
     for (const TransformersFiles& model : kTransformersFiles) {
         if (model.model_type == "gpt2") continue;
-        const std::string k = "model.layers.1.self_attn.k_proj.weight";
-        EXPECT_THAT(refused(model, k, [](auto& w, size_t i) { w.erase(w.begin() + i); }),
-                    HasSubstr(path + ": tensor " + k + ": is missing"));
-        EXPECT_THAT(refused(model, k, [](auto& w, size_t i) { w[i].dtype = "I32"; }),
-                    HasSubstr(k + ": is I32; expected F32, BF16 or F16; convert it"));
+        const TensorNames& names = model_family(model.model_type).tensors;
+        const std::string down = names.layers + "1." + names.fc_proj + ".weight";
+        EXPECT_THAT(refused(model, down, [](auto& w, size_t i) { w.erase(w.begin() + i); }),
+                    HasSubstr(path + ": tensor " + down + ": is missing"));
+        EXPECT_THAT(refused(model, down, [](auto& w, size_t i) { w[i].dtype = "I32"; }),
+                    HasSubstr(down + ": is I32; expected F32, BF16 or F16; convert it"));
         EXPECT_THAT(
-            refused(model, k,
+            refused(model, down,
                     [](auto& w, size_t) { w.push_back(tensor("score.weight", "F32", "[2]")); }),
             HasSubstr("tensor score.weight: is not part of the model"));
         // What would clear a terminal is shown as it is written in the file.
         const std::string odd = R"(a\u001b[2J\nb)";
         EXPECT_THAT(
-            refused(model, k, [&](auto& w, size_t) { w.push_back(tensor(odd, "F32", "[2]")); }),
+            refused(model, down, [&](auto& w, size_t) { w.push_back(tensor(odd, "F32", "[2]")); }),
             HasSubstr(": tensor \"" + odd + "\": is not part of the model"));
     }
     std::filesystem::remove(path);

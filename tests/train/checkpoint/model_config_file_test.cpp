@@ -1,59 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/model_config_file.hpp"
-#include "src/model/config_json/model_config_json.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "src/train/checkpoint/training_state.hpp"
-#include "tests/train/data/expect_error.hpp"
+#include "tests/train/checkpoint/config_json.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::testing {
 namespace {
 
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-json gpt2() {
-    return {{"model_type", "gpt2"}, {"vocab_size", 50257}, {"n_positions", 1024},
-            {"n_embd", 768},        {"n_layer", 12},       {"n_head", 12}};
-}
-
-/// With the keys that every other family has.
-json rotary(const std::string& model_type) {
-    return {{"model_type", model_type}, {"vocab_size", 32003},
-            {"hidden_size", 96},        {"intermediate_size", 200},
-            {"num_hidden_layers", 4},   {"num_attention_heads", 8},
-            {"num_key_value_heads", 4}, {"max_position_embeddings", 4096}};
-}
-
-ModelConfig parsed(const json& config) {
-    return parse_model_config(config.dump(), "d/config.json");
-}
-
-std::string refused(const json& config) {
-    return message_of<InputFileError>([&] { (void)parsed(config); });
-}
-
-json with(json config, const char* key, const json& value) {
-    config[key] = value;
-    return config;
-}
-
-/// Parses to itself, and says the same in keys of transformers.
-json printed(const ModelConfig& config) {
-    const std::string text = print_model_config(config);
-    EXPECT_NO_THROW(check_same_model(parse_model_config(text, "again"), "again", config));
-    return json::parse(text);
-}
 
 TEST(ModelConfigFile, ReadsTheSmallestGpt2WithItsDefaults) {
     const ModelConfig c = parsed(gpt2());
@@ -107,6 +71,34 @@ TEST(ModelConfigFile, TakesTransformersDefaultsOfEveryFamily) {
     EXPECT_FALSE(olmo2.qk_norm_by_head);
     EXPECT_FALSE(olmo2.tied || olmo2.qkv_bias || olmo2.attention_output_bias);
 
+    json phi3_keys = rotary("phi3");
+    phi3_keys.erase("num_key_value_heads");
+    phi3_keys.erase("max_position_embeddings");
+    const ModelConfig phi3 = parsed(phi3_keys);
+    EXPECT_EQ(phi3.num_query_groups, 0);  // 8, as many as of queries
+    EXPECT_EQ(phi3.head_size(), 12);
+    EXPECT_EQ(phi3.max_position_embeddings, 4096);
+    EXPECT_EQ(phi3.norm_epsilon, 1e-5F);
+    EXPECT_EQ(phi3.rope, Rope{});
+    EXPECT_THAT(phi3.windowed, IsEmpty());
+    EXPECT_FALSE(phi3.tied || phi3.qkv_bias || phi3.attention_output_bias || phi3.mlp_bias);
+    const ModelConfig smollm3 = parsed(rotary("smollm3"));
+    EXPECT_EQ(smollm3.rope.theta, 2e6);
+    EXPECT_THAT(smollm3.roped, ElementsAre(true, true, true, false));
+    EXPECT_THAT(smollm3.windowed, IsEmpty());
+    EXPECT_TRUE(smollm3.tied);
+    EXPECT_FALSE(smollm3.qkv_bias || smollm3.attention_output_bias || smollm3.mlp_bias);
+
+    const ModelConfig neox = parsed(gpt_neox());
+    EXPECT_EQ(neox.max_position_embeddings, 2048);
+    EXPECT_EQ(neox.norm_epsilon, 1e-5F);
+    EXPECT_EQ(neox.rotary_channels, 4);  // a quarter of 16
+    EXPECT_EQ(neox.rope, Rope{});
+    EXPECT_EQ(neox.activation, kernels::Activation::gelu);
+    EXPECT_TRUE(neox.parallel_residual && neox.qkv_bias && neox.attention_output_bias);
+    EXPECT_TRUE(neox.mlp_bias);
+    EXPECT_FALSE(neox.learned_positions || neox.gated || neox.tied);
+
     const ModelConfig first_gemma = parsed(with(rotary("gemma"), "hidden_act", "gelu"));
     EXPECT_EQ(first_gemma.activation, kernels::Activation::gelu_tanh);
     EXPECT_EQ(first_gemma.head_size(), 256);
@@ -129,6 +121,23 @@ TEST(ModelConfigFile, TakesTransformersDefaultsOfEveryFamily) {
     EXPECT_THAT(gemma.windowed, ElementsAre(true, false, true, false));
     EXPECT_EQ(gemma.embedding_scale, std::sqrt(96.0F));
     EXPECT_EQ(gemma.activation, kernels::Activation::gelu_tanh);
+
+    json gemma3_keys = rotary("gemma3_text");
+    gemma3_keys["num_hidden_layers"] = 7;
+    const ModelConfig gemma3 = parsed(gemma3_keys);
+    EXPECT_EQ(gemma3.head_size(), 256);
+    EXPECT_TRUE(gemma3.tied && gemma3.post_norms && gemma3.qk_norm && gemma3.qk_norm_by_head);
+    EXPECT_EQ(gemma3.attention_softcap, 0);
+    EXPECT_EQ(gemma3.logit_softcap, 0);
+    EXPECT_EQ(gemma3.attention_scale, 0);
+    EXPECT_EQ(gemma3.sliding_window, 4096);
+    EXPECT_THAT(gemma3.windowed, ElementsAre(true, true, true, true, true, false, true));
+    EXPECT_EQ(gemma3.rope, Rope{.theta = 1e6});
+    EXPECT_EQ(gemma3.windowed_rope, Rope{.theta = 1e4});
+    EXPECT_EQ(gemma3.norm_weight_offset, 1);
+    EXPECT_EQ(gemma3.embedding_scale, std::sqrt(96.0F));
+    gemma3_keys.erase("max_position_embeddings");
+    EXPECT_EQ(parsed(gemma3_keys).max_position_embeddings, 131072);
 }
 
 TEST(ModelConfigFile, ReadsWhatEveryFamilyAddsAndPrintsIt) {
@@ -164,6 +173,11 @@ TEST(ModelConfigFile, ReadsWhatEveryFamilyAddsAndPrintsIt) {
     EXPECT_THAT(newer.windowed, IsEmpty());
     EXPECT_TRUE(printed(newer).at("sliding_window").is_null());
 
+    const ModelConfig phi3 = parsed(with(rotary("phi3"), "sliding_window", 7));
+    EXPECT_EQ(phi3.window(3), 7);
+    EXPECT_EQ(printed(phi3).at("sliding_window"), 7);
+    EXPECT_TRUE(printed(parsed(rotary("phi3"))).at("sliding_window").is_null());
+
     // Without a window transformers' Gemma 2 still computes with the number.
     const ModelConfig windowless = parsed(with(rotary("gemma2"), "sliding_window", nullptr));
     EXPECT_THAT(windowless.windowed, IsEmpty());
@@ -181,6 +195,19 @@ TEST(ModelConfigFile, ReadsWhatEveryFamilyAddsAndPrintsIt) {
     EXPECT_EQ(capped.window(2), 7);
     EXPECT_EQ(printed(capped).at("query_pre_attn_scalar"), 144);
     EXPECT_TRUE(printed(capped).at("attn_logit_softcapping").is_null());
+
+    gemma["model_type"] = "gemma3_text";
+    gemma["sliding_window_pattern"] = 3;
+    const ModelConfig gemma3 = parsed(gemma);
+    EXPECT_EQ(gemma3.attention_scale, 1 / 12.0F);
+    EXPECT_EQ(gemma3.logit_softcap, 12.5F);
+    EXPECT_EQ(gemma3.window(3), 7);
+    EXPECT_THAT(gemma3.windowed, ElementsAre(true, true, false, true));
+    EXPECT_EQ(printed(gemma3).at("layer_types"), json({"sliding_attention", "sliding_attention",
+                                                       "full_attention", "sliding_attention"}));
+    gemma["layer_types"] = {"full_attention", "full_attention", "full_attention",
+                            "sliding_attention"};
+    EXPECT_THAT(parsed(gemma).windowed, ElementsAre(false, false, false, true));
 }
 
 TEST(ModelConfigFile, ReadsRotaryPositionsInOldAndNewKeys) {
@@ -239,6 +266,7 @@ TEST(ModelConfigFile, PrintsWhatItReadsOfEveryFamilyAndScaling) {
         for (const RopeScaling scaling :
              {RopeScaling::none, RopeScaling::linear, RopeScaling::dynamic, RopeScaling::llama3,
               RopeScaling::yarn}) {
+            if (family == "phi3" && scaling != RopeScaling::none) continue;  // has none of them
             ModelConfig config;
             config.num_layers = 3;
             config.hidden_size = 48;
@@ -250,8 +278,10 @@ TEST(ModelConfigFile, PrintsWhatItReadsOfEveryFamilyAndScaling) {
             config.dtype = DType::bf16;
             set_family(config, family);
             if (family != "gpt2") {
-                config.num_query_groups = 2;
-                config.kv_channels = 16;
+                if (family != "gpt_neox") {
+                    config.num_query_groups = 2;
+                    config.kv_channels = 16;
+                }
                 config.rope.theta = 12345.5;
                 config.rope.scaling = scaling;
                 if (scaling != RopeScaling::none) config.rope.factor = 1.7;
@@ -280,11 +310,14 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     const auto gpt2_with = [](const char* key, const json& value) {
         return refused(with(gpt2(), key, value));
     };
-    EXPECT_THAT(gpt2_with("model_type", "mixtral"),
-                HasSubstr("d/config.json: model_type: \"mixtral\" is not supported; use one of "
-                          "gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, olmo2; the nearest "
-                          "is mistral, missing is a mixture of experts"));
-    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("olmo2; did you mean llama?"));
+    EXPECT_THAT(
+        gpt2_with("model_type", "mixtral"),
+        HasSubstr("d/config.json: model_type: \"mixtral\" is not supported; use one of gpt2, "
+                  "llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, olmo2, phi3, smollm3, "
+                  "gpt_neox; the nearest is mistral, missing is a mixture of experts"));
+    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("gpt_neox; did you mean llama?"));
+    EXPECT_THAT(gpt2_with("model_type", "gemma3"),
+                HasSubstr("the nearest is gemma3_text, missing is images"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
     EXPECT_THAT(gpt2_with("activation_function", "gelu"),
                 HasSubstr("use gelu_pytorch_tanh, gelu_new"));
@@ -316,10 +349,17 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(refused(with(rotary("llama"), "head_dim", 13)), HasSubstr("(head_dim)"));
     EXPECT_THAT(refused(with(rotary("llama"), "partial_rotary_factor", 0.5)),
                 HasSubstr("partial_rotary_factor: rotary positions on part"));
+    EXPECT_EQ(parsed(with(rotary("phi3"), "partial_rotary_factor", 0.84)).rotary_size(), 10);
+    EXPECT_THAT(refused(with(rotary("phi3"), "partial_rotary_factor", 0.75)),
+                HasSubstr("partial_rotary_factor: rotary positions turn 9 of the 12 columns"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "use_bidirectional_attention", true)),
                 HasSubstr("use_bidirectional_attention: true is not supported"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "final_logit_softcapping", 0)),
                 HasSubstr("final_logit_softcapping: 0"));
+    EXPECT_THAT(refused(with(rotary("gemma3_text"), "attn_logit_softcapping", 50.0)),
+                HasSubstr("attn_logit_softcapping: scores of gemma3_text are not soft-capped"));
+    EXPECT_THAT(refused(with(rotary("gemma3_text"), "sliding_window_pattern", 0)),
+                HasSubstr("sliding_window_pattern: 0: must be an integer from 1"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "layer_types", {"full_attention"})),
                 HasSubstr("layer_types: has 1 entries, but num_hidden_layers is 4"));
     json types = with(rotary("qwen3"), "layer_types",
@@ -355,12 +395,7 @@ TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
 
 TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
     const auto against = [](const ModelConfig& file) {
-        return [file](auto change) {
-            ModelConfig run = file;
-            change(run);
-            return message_of<InputFileError>(
-                [&] { check_same_model(file, "d/config.json", run); });
-        };
+        return [file](auto change) { return refused_run(file, change); };
     };
     const auto gpt2_run = against(parsed(gpt2()));
     EXPECT_EQ(gpt2_run([](ModelConfig& c) { c.hidden_size = 64; }),
@@ -410,6 +445,17 @@ TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
                       HasSubstr("this run has a window of 7 in layers 2")));
     EXPECT_THAT(run([](ModelConfig& c) { c.sliding_window = 0; }), HasSubstr("--sliding-window 7"));
     EXPECT_THAT(run([](ModelConfig& c) { c.windowed.clear(); }), HasSubstr("has no window"));
+    EXPECT_THAT(
+        against(parsed(rotary("gemma3_text")))([](ModelConfig& c) { c.windowed_rope->theta = 5; }),
+        HasSubstr("rope_local_base_freq is 10000.0, but this run has 5.0; set --model d"));
+    EXPECT_THAT(
+        against(parsed(gpt_neox()))([](ModelConfig& c) { c.rotary_channels = 0; }),
+        HasSubstr("(rotary_pct) is 4 columns of a head, but this run has 16 columns of a head"));
+    EXPECT_THAT(against(parsed(gpt_neox()))([](ModelConfig& c) { c.parallel_residual = false; }),
+                HasSubstr("use_parallel_residual is true, but this run has false; set --model d"));
+    EXPECT_THAT(against(parsed(rotary("smollm3")))([](ModelConfig& c) { c.roped.clear(); }),
+                HasSubstr("what has no rotary positions (no_rope_layers) is layers 3, but this run "
+                          "has no layer; set --model d"));
     EXPECT_THAT(against(parsed(rotary("llama")))([](ModelConfig& c) { c.mlp_bias = true; }),
                 HasSubstr("mlp_bias is false"));
 }

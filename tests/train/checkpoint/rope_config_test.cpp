@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/config_json/rope_keys.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "tests/train/checkpoint/config_json.hpp"
 #include "tests/train/checkpoint/rope_values.hpp"
 
 namespace vocabpipe::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(RopeConfig, GivesTheTableThatTransformersComputes) {
     constexpr int64_t kPositions = 40;
     for (const RopeValues& of : kRopeValues) {
         const StrictJson config = StrictJson::parse(
             "{\"rope_parameters\": " + std::string(of.parameters) + "}", "config.json");
+        const bool phi = std::string_view(of.parameters).find("longrope") != std::string::npos;
+        const std::span<const NamedScaling> types =
+            phi ? std::span<const NamedScaling>(kPhiRopeTypes) : kRopeTypes;
         const auto half = static_cast<int64_t>(of.frequencies.size());
         const std::vector<float> table =
-            rotary_table(read_rope(config, 4096), 2 * half, kPositions);
+            rotary_table(read_rope(config, 4096, Rope{}.theta, types), 2 * half, kPositions);
         for (int64_t t = 0; t < kPositions; ++t) {
             for (int64_t i = 0; i < half; ++i) {
                 const double angle =
@@ -32,6 +39,89 @@ TEST(RopeConfig, GivesTheTableThatTransformersComputes) {
             }
         }
     }
+}
+
+TEST(RopeConfig, IsReadInTheKeysOfPhi3) {
+    json file = rotary("phi3");
+    file["head_dim"] = 4;
+    file["original_max_position_embeddings"] = 512;
+    Rope expected{.scaling = RopeScaling::longrope,
+                  .factor = 8,
+                  .original_positions = 512,
+                  .short_factors = {1, 1.5},
+                  .long_factors = {2, 7}};
+    for (const char* const type : {"longrope", "su", "yarn"}) {
+        file["rope_scaling"] = {
+            {"type", type}, {"short_factor", {1, 1.5}}, {"long_factor", {2, 7}}};
+        EXPECT_EQ(parsed(file).rope, expected) << type;
+    }
+    const json text = printed(parsed(file));
+    EXPECT_EQ(text.at("rope_scaling"), with(file.at("rope_scaling"), "type", "longrope"));
+    EXPECT_EQ(text.at("original_max_position_embeddings"), 512);
+    json now = file;
+    now["rope_parameters"] = now["rope_scaling"];
+    now.erase("rope_scaling");
+    now["rope_parameters"].update({{"partial_rotary_factor", 1.0},
+                                   {"original_max_position_embeddings", 512},
+                                   {"factor", 3.0},
+                                   {"attention_factor", 1.25}});
+    expected.factor = 3;
+    expected.attention_factor = 1.25;
+    EXPECT_EQ(parsed(now).rope, expected);
+    EXPECT_EQ(printed(parsed(now)).at("rope_scaling").at("factor"), 3);
+
+    EXPECT_THAT(
+        refused(with(file, "head_dim", 6)),
+        HasSubstr("short_factor and long_factor have 2 and 2 entries; rotary positions of 6 "
+                  "columns of a head need 3 in each"));
+    EXPECT_THAT(refused(with(file, "original_max_position_embeddings", 1)),
+                HasSubstr("original_max_position_embeddings: 1: must be an integer from 2"));
+    EXPECT_THAT(refused(with(file, "rope_scaling", {{"type", "linear"}, {"factor", 2}})),
+                HasSubstr("\"linear\" is not supported; use default, longrope, su, yarn"));
+    now.erase("original_max_position_embeddings");
+    EXPECT_THAT(refused(now), HasSubstr("\"original_max_position_embeddings\" is missing"));
+    file["rope_scaling"].erase("long_factor");
+    EXPECT_THAT(refused(file), HasSubstr("\"long_factor\" is missing"));
+}
+
+TEST(RopeConfig, IsReadOfTwoKindsInOldAndNewKeys) {
+    json old = rotary("gemma3_text");
+    old["rope_theta"] = 300.0;
+    old["rope_local_base_freq"] = 200.0;
+    old["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+    const Rope full{.theta = 300, .scaling = RopeScaling::linear, .factor = 8};
+    EXPECT_EQ(parsed(old).rope, full);
+    EXPECT_EQ(parsed(old).windowed_rope, Rope{.theta = 200});
+    json now = rotary("gemma3_text");
+    now["rope_parameters"] = {
+        {"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 300.0}}},
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 200.0}}}};
+    EXPECT_EQ(parsed(now).rope, full);
+    EXPECT_EQ(parsed(now).windowed_rope, Rope{.theta = 200});
+    const json text = printed(parsed(now));
+    EXPECT_EQ(text.at("rope_theta"), 300);
+    EXPECT_EQ(text.at("rope_local_base_freq"), 200);
+    EXPECT_EQ(text.at("rope_scaling"), old.at("rope_scaling"));
+
+    json part = now;  // each kind by itself has its defaults
+    part["rope_parameters"]["full_attention"] = nullptr;
+    part["rope_parameters"]["sliding_attention"].erase("rope_theta");
+    EXPECT_EQ(parsed(part).rope, Rope{.theta = 1e6});
+    EXPECT_EQ(parsed(part).windowed_rope, Rope{.theta = 1e4});
+
+    EXPECT_THAT(refused(with(now, "rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}})),
+                HasSubstr("rope_scaling: is set together with rope_parameters"));
+    EXPECT_THAT(refused(with(old, "partial_rotary_factor", 0.5)),
+                HasSubstr("partial_rotary_factor: rotary positions of a part"));
+    json flat = rotary("gemma3_text");
+    flat["rope_parameters"] = {{"rope_theta", 300.0}};
+    EXPECT_THAT(refused(flat), HasSubstr("rope_parameters: unknown key \"rope_theta\""));
+    now["rope_parameters"]["sliding_attention"]["rope_type"] = "linear";
+    EXPECT_THAT(refused(now), HasSubstr("\"factor\" is missing"));
+    now["rope_parameters"]["sliding_attention"]["factor"] = 2;
+    EXPECT_THAT(refused(now),
+                HasSubstr("rope_parameters.sliding_attention: layers with a window have "
+                          "no stretched positions; rope_type must be default"));
 }
 
 }  // namespace

@@ -12,8 +12,10 @@ import transformers
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-POSITIONS, HEAD = 4096, 16
+POSITIONS, HEAD, LENGTH = 4096, 16, 40
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
+LONGROPE = dict(rope_type="longrope", short_factor=[1 + i / 16 for i in range(HEAD // 2)],
+                long_factor=[1 + i * i / 4 for i in range(HEAD // 2)])
 CASES = [
     dict(rope_type="default"),
     dict(rope_type="linear", factor=3.0),
@@ -30,6 +32,10 @@ CASES = [
     dict(rope_type="yarn", factor=None, original_max_position_embeddings=500),
     dict(rope_type="yarn", factor=4.0, beta_fast=1.0, beta_slow=1.0, truncate=False,
          original_max_position_embeddings=1024),
+    dict(LONGROPE, original_max_position_embeddings=1024),
+    dict(LONGROPE, original_max_position_embeddings=20),
+    dict(LONGROPE, original_max_position_embeddings=512, factor=2.5),
+    dict(LONGROPE, original_max_position_embeddings=512, attention_factor=0.9),
 ]
 
 print(f"""// SPDX-License-Identifier: Apache-2.0
@@ -54,6 +60,7 @@ for case in CASES:
     config = LlamaConfig(hidden_size=4 * HEAD, num_attention_heads=4, rope_parameters=dict(case),
                          max_position_embeddings=POSITIONS)
     rope = LlamaRotaryEmbedding(config)
+    rope(torch.zeros(1), torch.arange(LENGTH)[None])  # longrope goes by the length
     values = ", ".join(f"{v:.9g}" for v in rope.inv_freq.tolist())
     print(f'    {{R"({text})",\n     {rope.attention_scaling:.17g},\n     {{{values}}}}},')
 print("""};

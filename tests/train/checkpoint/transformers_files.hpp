@@ -79,8 +79,67 @@ transformer.ln_f.weight [32]
 transformer.wpe.weight [16, 32]
 transformer.wte.weight [61, 32]
 )"},
+    {"gpt_neox",
+     R"({"architectures": ["GPTNeoXForCausalLM"], "attention_bias": true, "attention_dropout": 0.0, "bos_token_id": 0, "classifier_dropout": 0.1, "dtype": "float32", "eos_token_id": 2, "hidden_act": "gelu", "hidden_dropout": 0.0, "hidden_size": 40, "initializer_range": 0.02, "intermediate_size": 52, "is_decoder": false, "layer_norm_eps": 1e-05, "max_position_embeddings": 16, "model_type": "gpt_neox", "num_attention_heads": 5, "num_hidden_layers": 2, "pad_token_id": null, "rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "use_parallel_residual": true, "vocab_size": 61})", R"(
+embed_out.weight [61, 40]
+gpt_neox.embed_in.weight [61, 40]
+gpt_neox.final_layer_norm.bias [40]
+gpt_neox.final_layer_norm.weight [40]
+gpt_neox.layers.0.attention.dense.bias [40]
+gpt_neox.layers.0.attention.dense.weight [40, 40]
+gpt_neox.layers.0.attention.query_key_value.bias [120]
+gpt_neox.layers.0.attention.query_key_value.weight [120, 40]
+gpt_neox.layers.0.input_layernorm.bias [40]
+gpt_neox.layers.0.input_layernorm.weight [40]
+gpt_neox.layers.0.mlp.dense_4h_to_h.bias [40]
+gpt_neox.layers.0.mlp.dense_4h_to_h.weight [40, 52]
+gpt_neox.layers.0.mlp.dense_h_to_4h.bias [52]
+gpt_neox.layers.0.mlp.dense_h_to_4h.weight [52, 40]
+gpt_neox.layers.0.post_attention_layernorm.bias [40]
+gpt_neox.layers.0.post_attention_layernorm.weight [40]
+gpt_neox.layers.1.attention.dense.bias [40]
+gpt_neox.layers.1.attention.dense.weight [40, 40]
+gpt_neox.layers.1.attention.query_key_value.bias [120]
+gpt_neox.layers.1.attention.query_key_value.weight [120, 40]
+gpt_neox.layers.1.input_layernorm.bias [40]
+gpt_neox.layers.1.input_layernorm.weight [40]
+gpt_neox.layers.1.mlp.dense_4h_to_h.bias [40]
+gpt_neox.layers.1.mlp.dense_4h_to_h.weight [40, 52]
+gpt_neox.layers.1.mlp.dense_h_to_4h.bias [52]
+gpt_neox.layers.1.mlp.dense_h_to_4h.weight [52, 40]
+gpt_neox.layers.1.post_attention_layernorm.bias [40]
+gpt_neox.layers.1.post_attention_layernorm.weight [40]
+)"},
+    {"gpt_neox",
+     R"({"architectures": ["GPTNeoXForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 0, "classifier_dropout": 0.1, "dtype": "float32", "eos_token_id": 2, "hidden_act": "gelu_fast", "hidden_dropout": 0.0, "hidden_size": 42, "initializer_range": 0.02, "intermediate_size": 52, "is_decoder": false, "layer_norm_eps": 1e-05, "max_position_embeddings": 16, "model_type": "gpt_neox", "num_attention_heads": 3, "num_hidden_layers": 2, "pad_token_id": null, "rope_parameters": {"partial_rotary_factor": 0.6, "rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": true, "transformers_version": "5.23.0", "use_cache": true, "use_parallel_residual": false, "vocab_size": 61})",
+     R"(
+gpt_neox.embed_in.weight [61, 42]
+gpt_neox.final_layer_norm.bias [42]
+gpt_neox.final_layer_norm.weight [42]
+gpt_neox.layers.0.attention.dense.weight [42, 42]
+gpt_neox.layers.0.attention.query_key_value.weight [126, 42]
+gpt_neox.layers.0.input_layernorm.bias [42]
+gpt_neox.layers.0.input_layernorm.weight [42]
+gpt_neox.layers.0.mlp.dense_4h_to_h.bias [42]
+gpt_neox.layers.0.mlp.dense_4h_to_h.weight [42, 52]
+gpt_neox.layers.0.mlp.dense_h_to_4h.bias [52]
+gpt_neox.layers.0.mlp.dense_h_to_4h.weight [52, 42]
+gpt_neox.layers.0.post_attention_layernorm.bias [42]
+gpt_neox.layers.0.post_attention_layernorm.weight [42]
+gpt_neox.layers.1.attention.dense.weight [42, 42]
+gpt_neox.layers.1.attention.query_key_value.weight [126, 42]
+gpt_neox.layers.1.input_layernorm.bias [42]
+gpt_neox.layers.1.input_layernorm.weight [42]
+gpt_neox.layers.1.mlp.dense_4h_to_h.bias [42]
+gpt_neox.layers.1.mlp.dense_4h_to_h.weight [42, 52]
+gpt_neox.layers.1.mlp.dense_h_to_4h.bias [52]
+gpt_neox.layers.1.mlp.dense_h_to_4h.weight [52, 42]
+gpt_neox.layers.1.post_attention_layernorm.bias [42]
+gpt_neox.layers.1.post_attention_layernorm.weight [42]
+)"},
     {"llama",
-     R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 1, "dtype": "float32", "eos_token_id": 2, "head_dim": 8, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "mlp_bias": false, "model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": null, "pretraining_tp": 1, "rms_norm_eps": 1e-06, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "vocab_size": 61})", R"(
+     R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 1, "dtype": "float32", "eos_token_id": 2, "head_dim": 8, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "mlp_bias": false, "model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": null, "pretraining_tp": 1, "rms_norm_eps": 1e-06, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "vocab_size": 61})",
+     R"(
 lm_head.weight [61, 32]
 model.embed_tokens.weight [61, 32]
 model.layers.0.input_layernorm.weight [32]
@@ -226,8 +285,7 @@ model.layers.1.self_attn.v_proj.weight [32, 32]
 model.norm.weight [32]
 )"},
     {"gemma",
-     R"({"architectures": ["GemmaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 2, "dtype": "float32", "eos_token_id": 1, "head_dim": 16, "hidden_act": "gelu_pytorch_tanh", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "gemma", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": 0, "rms_norm_eps": 1e-06, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": true, "transformers_version": "5.23.0", "use_bidirectional_attention": null, "use_cache": true, "vocab_size": 61})",
-     R"(
+     R"({"architectures": ["GemmaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 2, "dtype": "float32", "eos_token_id": 1, "head_dim": 16, "hidden_act": "gelu_pytorch_tanh", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "gemma", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": 0, "rms_norm_eps": 1e-06, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": true, "transformers_version": "5.23.0", "use_bidirectional_attention": null, "use_cache": true, "vocab_size": 61})", R"(
 model.embed_tokens.weight [61, 32]
 model.layers.0.input_layernorm.weight [32]
 model.layers.0.mlp.down_proj.weight [32, 48]
@@ -285,8 +343,40 @@ model.layers.1.self_attn.v_proj.bias [32]
 model.layers.1.self_attn.v_proj.weight [32, 32]
 model.norm.weight [32]
 )"},
+    {"gemma3_text",
+     R"({"_sliding_window_pattern": 6, "architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "attn_logit_softcapping": null, "bos_token_id": 2, "dtype": "float32", "eos_token_id": 1, "final_logit_softcapping": null, "head_dim": 10, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "layer_types": ["sliding_attention", "full_attention"], "max_position_embeddings": 16, "model_type": "gemma3_text", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": 0, "query_pre_attn_scalar": 24, "rms_norm_eps": 1e-06, "rope_parameters": {"full_attention": {"rope_theta": 1000000.0, "rope_type": "default"}, "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}, "sliding_window": 5, "tie_word_embeddings": true, "transformers_version": "5.23.0", "use_bidirectional_attention": false, "use_cache": true, "vocab_size": 61})", R"(
+model.embed_tokens.weight [61, 32]
+model.layers.0.input_layernorm.weight [32]
+model.layers.0.mlp.down_proj.weight [32, 48]
+model.layers.0.mlp.gate_proj.weight [48, 32]
+model.layers.0.mlp.up_proj.weight [48, 32]
+model.layers.0.post_attention_layernorm.weight [32]
+model.layers.0.post_feedforward_layernorm.weight [32]
+model.layers.0.pre_feedforward_layernorm.weight [32]
+model.layers.0.self_attn.k_norm.weight [10]
+model.layers.0.self_attn.k_proj.weight [20, 32]
+model.layers.0.self_attn.o_proj.weight [32, 40]
+model.layers.0.self_attn.q_norm.weight [10]
+model.layers.0.self_attn.q_proj.weight [40, 32]
+model.layers.0.self_attn.v_proj.weight [20, 32]
+model.layers.1.input_layernorm.weight [32]
+model.layers.1.mlp.down_proj.weight [32, 48]
+model.layers.1.mlp.gate_proj.weight [48, 32]
+model.layers.1.mlp.up_proj.weight [48, 32]
+model.layers.1.post_attention_layernorm.weight [32]
+model.layers.1.post_feedforward_layernorm.weight [32]
+model.layers.1.pre_feedforward_layernorm.weight [32]
+model.layers.1.self_attn.k_norm.weight [10]
+model.layers.1.self_attn.k_proj.weight [20, 32]
+model.layers.1.self_attn.o_proj.weight [32, 40]
+model.layers.1.self_attn.q_norm.weight [10]
+model.layers.1.self_attn.q_proj.weight [40, 32]
+model.layers.1.self_attn.v_proj.weight [20, 32]
+model.norm.weight [32]
+)"},
     {"olmo2",
-     R"({"architectures": ["Olmo2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": null, "dtype": "float32", "eos_token_id": 50279, "head_dim": 6, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "olmo2", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": 1, "rms_norm_eps": 1e-05, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "vocab_size": 61})", R"(
+     R"({"architectures": ["Olmo2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": null, "dtype": "float32", "eos_token_id": 50279, "head_dim": 6, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "olmo2", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": 1, "rms_norm_eps": 1e-05, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "vocab_size": 61})",
+     R"(
 lm_head.weight [61, 32]
 model.embed_tokens.weight [61, 32]
 model.layers.0.mlp.down_proj.weight [32, 48]
@@ -311,6 +401,48 @@ model.layers.1.self_attn.o_proj.weight [32, 24]
 model.layers.1.self_attn.q_norm.weight [24]
 model.layers.1.self_attn.q_proj.weight [24, 32]
 model.layers.1.self_attn.v_proj.weight [12, 32]
+model.norm.weight [32]
+)"},
+    {"phi3",
+     R"({"architectures": ["Phi3ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "dtype": "float32", "embd_pdrop": 0.0, "eos_token_id": 32000, "head_dim": 14, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 16, "model_type": "phi3", "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "original_max_position_embeddings": 4096, "pad_token_id": null, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_parameters": {"partial_rotary_factor": 1.0, "rope_theta": 10000.0, "rope_type": "default"}, "sliding_window": 5, "tie_word_embeddings": false, "transformers_version": "5.23.0", "use_cache": true, "vocab_size": 61})",
+     R"(
+lm_head.weight [61, 32]
+model.embed_tokens.weight [61, 32]
+model.layers.0.input_layernorm.weight [32]
+model.layers.0.mlp.down_proj.weight [32, 48]
+model.layers.0.mlp.gate_up_proj.weight [96, 32]
+model.layers.0.post_attention_layernorm.weight [32]
+model.layers.0.self_attn.o_proj.weight [32, 56]
+model.layers.0.self_attn.qkv_proj.weight [112, 32]
+model.layers.1.input_layernorm.weight [32]
+model.layers.1.mlp.down_proj.weight [32, 48]
+model.layers.1.mlp.gate_up_proj.weight [96, 32]
+model.layers.1.post_attention_layernorm.weight [32]
+model.layers.1.self_attn.o_proj.weight [32, 56]
+model.layers.1.self_attn.qkv_proj.weight [112, 32]
+model.norm.weight [32]
+)"},
+    {"smollm3",
+     R"({"architectures": ["SmolLM3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 128000, "dtype": "float32", "eos_token_id": 128001, "head_dim": 10, "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "layer_types": ["full_attention", "sliding_attention"], "max_position_embeddings": 16, "mlp_bias": false, "model_type": "smollm3", "no_rope_layer_interval": 2, "no_rope_layers": [1, 0], "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pad_token_id": null, "rms_norm_eps": 1e-06, "rope_parameters": {"rope_theta": 2000000.0, "rope_type": "default"}, "sliding_window": 5, "tie_word_embeddings": true, "transformers_version": "5.23.0", "use_cache": true, "use_sliding_window": true, "vocab_size": 61})", R"(
+model.embed_tokens.weight [61, 32]
+model.layers.0.input_layernorm.weight [32]
+model.layers.0.mlp.down_proj.weight [32, 48]
+model.layers.0.mlp.gate_proj.weight [48, 32]
+model.layers.0.mlp.up_proj.weight [48, 32]
+model.layers.0.post_attention_layernorm.weight [32]
+model.layers.0.self_attn.k_proj.weight [20, 32]
+model.layers.0.self_attn.o_proj.weight [32, 40]
+model.layers.0.self_attn.q_proj.weight [40, 32]
+model.layers.0.self_attn.v_proj.weight [20, 32]
+model.layers.1.input_layernorm.weight [32]
+model.layers.1.mlp.down_proj.weight [32, 48]
+model.layers.1.mlp.gate_proj.weight [48, 32]
+model.layers.1.mlp.up_proj.weight [48, 32]
+model.layers.1.post_attention_layernorm.weight [32]
+model.layers.1.self_attn.k_proj.weight [20, 32]
+model.layers.1.self_attn.o_proj.weight [32, 40]
+model.layers.1.self_attn.q_proj.weight [40, 32]
+model.layers.1.self_attn.v_proj.weight [20, 32]
 model.norm.weight [32]
 )"},
 };

@@ -19,6 +19,12 @@ MODELS = [
          n_positions=16),
     dict(model_type="gpt2", vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_inner=48,
          n_positions=16, tie_word_embeddings=False),
+    dict(model_type="gpt_neox", vocab_size=61, hidden_size=40, intermediate_size=52,
+         num_hidden_layers=2, num_attention_heads=5, max_position_embeddings=16),
+    dict(model_type="gpt_neox", vocab_size=61, hidden_size=42, intermediate_size=52,
+         num_hidden_layers=2, num_attention_heads=3, max_position_embeddings=16, rotary_pct=0.6,
+         attention_bias=False, use_parallel_residual=False, hidden_act="gelu_fast",
+         tie_word_embeddings=True),
     dict(model_type="llama", **SIZES),
     dict(model_type="llama", **SIZES, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
     dict(model_type="mistral", **SIZES, sliding_window=5),
@@ -26,7 +32,12 @@ MODELS = [
     dict(model_type="qwen3", **SIZES, head_dim=16, tie_word_embeddings=True),
     dict(model_type="gemma", **SIZES, head_dim=16),
     dict(model_type="gemma2", **SIZES, head_dim=16, sliding_window=5, attention_bias=True),
+    dict(model_type="gemma3_text", **SIZES, head_dim=10, sliding_window=5, query_pre_attn_scalar=24,
+         layer_types=["sliding_attention", "full_attention"]),
     dict(model_type="olmo2", **SIZES, head_dim=6),
+    dict(model_type="phi3", **SIZES, head_dim=14, sliding_window=5, pad_token_id=None),
+    dict(model_type="smollm3", **SIZES, head_dim=10, no_rope_layer_interval=2,
+         use_sliding_window=True, sliding_window=5, pad_token_id=None),
 ]
 
 print(f"""// SPDX-License-Identifier: Apache-2.0

@@ -8,6 +8,7 @@
 #include "kernels/bf16.hpp"
 #include "kernels/host/math.hpp"
 #include "kernels/reference/operators.hpp"
+#include "tests/kernels/activations.hpp"
 #include "tests/kernels/matrix.hpp"
 
 namespace vocabpipe::kernels::test {
@@ -59,71 +60,90 @@ TEST(Bf16, RoundsToNearestEvenAndKeepsSpecialValues) {
     EXPECT_TRUE(std::isnan(to_float(to_bf16(std::bit_cast<float>(0x7f800001U)))));
 }
 
-class GeluOfType : public testing::TestWithParam<DType> {
+/// Of x and exp(-x^2 / 2) as a caller rounds it.
+TEST(NormalDistribution, IsWithinItsErrorOnBothSidesAndKeepsSpecialValues) {
+    const auto of = [](float x) {
+        return host::normal_distribution(x, host::fast_exp(-0.5F * x * x));
+    };
+    for (int i = -130000; i <= 130000; ++i) {
+        const float x = static_cast<float>(i) * (i % 2 == 0 ? 1e-4F : 1e-6F);
+        const auto v = static_cast<double>(x);
+        const double exact = std::erfc(-v / std::sqrt(2.0)) / 2;
+        ASSERT_NEAR(static_cast<double>(of(x)), exact,
+                    activation_error(Activation::gelu, v) * exact + 0x1p-149)
+            << x;
+    }
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    EXPECT_EQ(of(0.0F), 0.5F);
+    EXPECT_EQ(of(-kInfinity), 0.0F);
+    EXPECT_EQ(of(kInfinity), 1.0F);
+    EXPECT_EQ(of(-1e30F), 0.0F);
+    EXPECT_TRUE(std::isnan(of(std::numeric_limits<float>::quiet_NaN())));
+}
+
+class ActivationOfType : public testing::TestWithParam<std::tuple<DType, Activation>> {
 protected:
     Context ctx{{.threads = 1, .poll = {}}};
 };
 
-// sigmoid(2u): the argument errs by 6 eps |2u|, exp by 2 ulp = 4 eps and the quotient by 2 eps, so
-// the relative error is below (6 |2u| + 8) eps (1 - sigmoid) + 2 eps; |2u| (1 - sigmoid) is at most
-// |2u| for negative x, and |2u| <= 100 for |x| <= 10 (where gelu itself vanishes).
-double slope_magnitude(double x) {
-    return 1.6 * (std::abs(x) + 0.045 * std::pow(std::abs(x), 3));
-}
-
-TEST_P(GeluOfType, AgreesWithTheReferenceInBothDirections) {
-    const DType type = GetParam();
+TEST_P(ActivationOfType, AgreesWithTheReferenceInBothDirections) {
+    const auto [type, activation] = GetParam();
     for (const auto& [n, h] : {std::pair{1, 1}, {3, 17}, {17, 129}, {64, 1000}}) {
         const auto x = Matrix::random(n, h, type, 1, -8.0, 8.0);
         const auto dy = Matrix::random(n, h, type, 2);
         Matrix y(n, h, type), dx(n, h, type);
         Matrix exact_y(n, h, DType::fp64), exact_dx(n, h, DType::fp64);
-        host::gelu_forward(ctx, x, y);
-        host::gelu_backward(ctx, dy, x, dx);
-        reference::gelu_forward(ctx, x, exact_y);
-        reference::gelu_backward(ctx, dy, x, exact_dx);
-        expect_close(y, exact_y, [&](int64_t row, int64_t col) {
+        host::activation_forward(ctx, activation, x, y);
+        host::activation_backward(ctx, activation, dy, x, dx);
+        reference::activation_forward(ctx, activation, x, exact_y);
+        reference::activation_backward(ctx, activation, dy, x, exact_dx);
+        const double roundoff = unit_roundoff(type) * 1.01;
+        expect_close(y, exact_y, [&, of = activation](int64_t row, int64_t col) {
             const double value = std::abs(exact_y.get(row, col));
             // The reference cancels in 1 + tanh: 2^-53 |x|.
-            return (6 * slope_magnitude(x.get(row, col)) + 12) * kEps32 * value + 1e-14 +
-                   unit_roundoff(type) * value * 1.01;
+            return (activation_error(of, x.get(row, col)) + roundoff) * value + 1e-14;
         });
         expect_close(dx, exact_dx, [&](int64_t row, int64_t col) {
-            // s errs absolutely by (6 |2u| s (1 - s) + 8) eps <= 16 eps; v s (1 - s) 2u' has
-            // magnitude below 2 and the relative error of s (1 - s) is that of s plus that of 1 -
-            // s: bounded by 64 eps (1 + |v|) altogether.
-            return 64 * (1 + std::abs(x.get(row, col))) * kEps32 +
-                   unit_roundoff(type) * std::abs(exact_dx.get(row, col)) * 1.01;
+            return activation_slope_error(x.get(row, col)) +
+                   roundoff * std::abs(exact_dx.get(row, col));
         });
 
         auto aliased = dy.as(type);
-        host::gelu_backward(ctx, aliased, x, aliased);
+        host::activation_backward(ctx, activation, aliased, x, aliased);
         EXPECT_TRUE(aliased.same_bits(dx));
 
         Context two({.threads = 2, .poll = {}});
         Matrix y2(n, h, type), dx2(n, h, type);
-        host::gelu_forward(two, x, y2);
-        host::gelu_backward(two, dy, x, dx2);
+        host::activation_forward(two, activation, x, y2);
+        host::activation_backward(two, activation, dy, x, dx2);
         EXPECT_TRUE(y2.same_bits(y));
         EXPECT_TRUE(dx2.same_bits(dx));
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, GeluOfType, testing::Values(DType::fp32, DType::bf16),
-                         [](const auto& info) { return name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(Types, ActivationOfType,
+                         testing::Combine(testing::Values(DType::fp32, DType::bf16),
+                                          testing::ValuesIn(kActivations)),
+                         [](const auto& info) {
+                             return std::string(name_of(std::get<0>(info.param))) + "_" +
+                                    name_of(std::get<1>(info.param));
+                         });
 
-TEST(ReferenceGelu, GradientIsThatOfFiniteDifferences) {
+TEST(ReferenceActivation, GradientIsThatOfFiniteDifferences) {
     Context ctx({.threads = 1, .poll = {}});
-    auto x = Matrix::random(3, 20, DType::fp64, 1, -4.0, 4.0);
-    const auto dy = Matrix::random(3, 20, DType::fp64, 2);
-    Matrix dx(3, 20, DType::fp64);
-    reference::gelu_backward(ctx, dy, x, dx);
-    const auto loss = [&] {
-        Matrix y(3, 20, DType::fp64);
-        reference::gelu_forward(ctx, x, y);
-        return dot(y, dy);
-    };
-    expect_close(dx, numeric_gradient(x, loss), [](int64_t, int64_t) { return kDifferenceBound; });
+    for (const Activation activation : kActivations) {
+        auto x = Matrix::random(3, 20, DType::fp64, 1, -4.0, 4.0);
+        const auto dy = Matrix::random(3, 20, DType::fp64, 2);
+        Matrix dx(3, 20, DType::fp64);
+        reference::activation_backward(ctx, activation, dy, x, dx);
+        const auto loss = [&] {
+            Matrix y(3, 20, DType::fp64);
+            reference::activation_forward(ctx, activation, x, y);
+            return dot(y, dy);
+        };
+        expect_close(dx, numeric_gradient(x, loss),
+                     [](int64_t, int64_t) { return kDifferenceBound; });
+    }
 }
 
 }  // namespace

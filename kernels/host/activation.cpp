@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/host/operators.hpp"
 
-#include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
 #include "kernels/host/activation.hpp"
 #include "kernels/host/parallel.hpp"
 
 namespace vocabpipe::kernels::host {
 
-void gelu_forward(Context& ctx, ConstTensor x, Tensor y) {
+void activation_forward(Context& ctx, Activation activation, ConstTensor x, Tensor y) {
     require(same_shape(x, y), "equal shapes of x and y");
-    with_type(x.dtype, [&]<typename X>() {
+    with_activation_and_type(activation, x.dtype, [&]<Activation kActivation, typename X>() {
         with_type(y.dtype, [&]<typename Y>() {
             parallel_ranges(ctx, x.rows, x.size(), [&](int64_t begin, int64_t end) {
                 for (int64_t row = begin; row < end; ++row) {
@@ -18,7 +17,7 @@ void gelu_forward(Context& ctx, ConstTensor x, Tensor y) {
                     Y* out = y.as<Y>() + row * y.stride;
 #pragma omp simd
                     for (int64_t i = 0; i < x.cols; ++i) {
-                        out[i] = from_float<Y>(activate<Activation::gelu_tanh>(to_float(in[i])));
+                        out[i] = from_float<Y>(activate<kActivation>(to_float(in[i])));
                     }
                 }
             });
@@ -26,10 +25,11 @@ void gelu_forward(Context& ctx, ConstTensor x, Tensor y) {
     });
 }
 
-void gelu_backward(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dx) {
+void activation_backward(Context& ctx, Activation activation, ConstTensor dy, ConstTensor x,
+                         Tensor dx) {
     require(same_shape(x, dx) && same_shape(dy, dx), "equal shapes of dy, x and dx");
     require(dy.dtype == x.dtype, "dy of x's type");
-    with_type(x.dtype, [&]<typename X>() {
+    with_activation_and_type(activation, x.dtype, [&]<Activation kActivation, typename X>() {
         with_type(dx.dtype, [&]<typename Y>() {
             parallel_ranges(ctx, x.rows, x.size(), [&](int64_t begin, int64_t end) {
                 for (int64_t row = begin; row < end; ++row) {
@@ -38,8 +38,7 @@ void gelu_backward(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dx) {
                     Y* out = dx.as<Y>() + row * dx.stride;
 #pragma omp simd
                     for (int64_t i = 0; i < x.cols; ++i) {
-                        const float slope =
-                            activate_with_slope<Activation::gelu_tanh>(to_float(in[i])).slope;
+                        const float slope = activate_with_slope<kActivation>(to_float(in[i])).slope;
                         out[i] = from_float<Y>(to_float(gradient[i]) * slope);
                     }
                 }

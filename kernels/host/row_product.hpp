@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/tensor.hpp"
+
+namespace vocabpipe::kernels::host {
+
+/// y = x w^T + bias for one row of x: y_j = dot(x, w_j) + bias_j, at the rate at which w is read.
+/// x (1, in), w (out, in) of x's type, bias (1, out) or empty, y (1, out); types as gemm() takes
+/// them. The bits of y_j depend on x, w_j and bias_j alone: neither on the number of threads nor on
+/// the rows around it, which matrix products do not promise for a single row.
+void row_product(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias, Tensor y);
+
+}  // namespace vocabpipe::kernels::host

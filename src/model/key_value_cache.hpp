@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/device.hpp"
+#include "vocabpipe/model_config.hpp"
+#include "vocabpipe/tensor.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Keys and values of one sequence, of the layers that a rank holds, in its device's memory.
+class KeyValueCache {
+public:
+    /// For no tokens.
+    KeyValueCache() = default;
+    /// `layers`: of the model, in any order; for config.seq_length tokens. The device must outlive
+    /// it.
+    KeyValueCache(Device& device, const ModelConfig& config, const std::vector<int>& layers,
+                  const std::string& owner);
+    /// What it takes.
+    [[nodiscard]] static int64_t bytes(const ModelConfig& config, int64_t layers);
+
+    /// Tokens of the sequence that are in it.
+    [[nodiscard]] int64_t tokens() const { return tokens_; }
+    /// Tokens that fit.
+    [[nodiscard]] int64_t positions() const { return positions_; }
+    /// (positions, 2 kv_columns) in the run's type, k | v; `layer` of the model.
+    [[nodiscard]] Tensor layer(int layer) const { return by_layer_[static_cast<size_t>(layer)]; }
+
+    /// After a forward of `count` tokens, which has filled their rows.
+    void add(int64_t count) { tokens_ += count; }
+    /// Another sequence begins.
+    void clear() { tokens_ = 0; }
+
+private:
+    int64_t positions_ = 0;
+    int64_t tokens_ = 0;
+    DeviceMemory memory_;
+    std::vector<Tensor> by_layer_;  ///< [layer of the model], empty elsewhere
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/generate/text_generator.hpp"
+
+#include "src/model/key_value_cache.hpp"
+#include "src/model/logits_layer.hpp"
+#include "src/model/model_rank_internals.hpp"
+#include "vocabpipe/executor.hpp"
+#include "vocabpipe/receive_early.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+/// A forward of `tokens` tokens of one sequence, through the same stages for every number of them.
+StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
+    const StepCluster cluster{.ranks = options.ranks,
+                              .threads_per_rank = options.threads_per_rank,
+                              .operators = options.operators};
+    const StepWork work{.evaluation = true, .optimizer = false, .training = false};
+    StepSchedule schedule;
+    schedule.layers_per_stage =
+        place_step(options.model, cluster, schedule, work).partition.layers_per_stage;
+    ModelConfig config = options.model;
+    config.seq_length = tokens;
+    StepPlan plan = plan_step(config, cluster, schedule, work);
+    // Layers use the same memory in turn, and nobody keeps exponentials of logits.
+    for (size_t s = 0; s < plan.sizes.stages.size(); ++s) {
+        plan.sizes.stages[s] =
+            ModelRankInternals::forward_bytes(config, plan.partition, static_cast<int>(s));
+    }
+    for (ShardBytes& shard : plan.sizes.shards) shard = {};
+    plan.lowered = lower_step(plan.schedule, plan.sizes, plan.costs, {}).lowered;
+    return plan;
+}
+
+std::vector<int> layers_of(const StepPlan& plan, int rank) {
+    std::vector<int> layers;
+    int next = 0;
+    for (size_t s = 0; s < plan.partition.layers_per_stage.size(); ++s) {
+        for (int i = 0; i < plan.partition.layers_per_stage[s]; ++i, ++next) {
+            if (plan.schedule.rank_of_stage[s] == rank) layers.push_back(next);
+        }
+    }
+    return layers;
+}
+
+std::string name_of(int rank) {
+    return "rank " + std::to_string(rank);
+}
+
+}  // namespace
+
+/// The program of a forward of some number of tokens, with the stages that run it.
+class Forward {
+public:
+    Forward(Communicator& world, ModelRank& model, LogitsLayer* output, const KeyValueCache& cache,
+            const TextGeneratorOptions& options, int64_t tokens)
+        : plan_(plan_forward(options, tokens)) {
+        RankModules modules{.input = model.input(), .output = output};
+        modules.stages.resize(static_cast<size_t>(plan_.schedule.stages));
+        world.agree([&] {
+            for (int s = 0; s < plan_.schedule.stages; ++s) {
+                if (plan_.schedule.rank_of_stage[static_cast<size_t>(s)] != world.rank()) continue;
+                stages_.push_back(
+                    ModelRankInternals::forward_stage(model, plan_.partition, s, tokens, cache));
+                modules.stages[static_cast<size_t>(s)] = stages_.back().get();
+            }
+        });
+        executor_.emplace(world, model.device(), modules, plan_.sizes,
+                          ExecutorOptions{.threads = options.threads_per_rank});
+        executor_->load(plan_.lowered);
+    }
+
+    void run(std::span<const int32_t> tokens) {
+        const std::vector<int32_t> labels(tokens.size(), -1);
+        const std::vector<float> gradients(tokens.size(), 0.0F);
+        const Microbatch microbatch{.index = 0,
+                                    .sequences = 1,
+                                    .seq_length = std::ssize(tokens),
+                                    .tokens = tokens,
+                                    .labels = labels,
+                                    .loss_gradient = gradients};
+        executor_->run_step({&microbatch, 1});
+    }
+
+private:
+    StepPlan plan_;
+    std::vector<std::unique_ptr<TransformerStage>> stages_;
+    std::optional<Executor> executor_;
+};
+
+class TextGenerator::Implementation {
+public:
+    Implementation(Communicator& world, Device& device, const TextGeneratorOptions& options)
+        : world_(world),
+          options_(options),
+          plan_(plan_forward(options, 1)),
+          context_(device.context(options.threads_per_rank, [] {})) {
+        world.agree([&] {
+            model_.emplace(options.model, plan_.partition, plan_.schedule, world.rank(), device);
+            cache_.emplace(device, options.model, layers_of(plan_, world.rank()),
+                           name_of(world.rank()));
+            if (model_->output() != nullptr) {
+                output_.emplace(device, model_->output()->parameters().front(),
+                                options.model.logit_softcap);
+            }
+        });
+        one_token_.emplace(world, *model_, output(), *cache_, options, 1);
+    }
+
+    [[nodiscard]] ModelRank& model() { return *model_; }
+    [[nodiscard]] Context& context() { return context_; }
+
+    void read(std::span<const int32_t> tokens) {
+        if (std::ssize(tokens) - dropped_ > cache_->positions()) {
+            cache_->clear();
+            dropped_ = std::ssize(tokens) - std::max<int64_t>(cache_->positions() / 2, 1);
+        }
+        std::span<const int32_t> unseen =
+            tokens.subspan(static_cast<size_t>(dropped_ + cache_->tokens()));
+        if (cache_->tokens() == 0 && unseen.size() > 1) {
+            Forward(world_, *model_, output(), *cache_, options_, std::ssize(unseen)).run(unseen);
+            cache_->add(std::ssize(unseen));
+            return;
+        }
+        for (; !unseen.empty(); unseen = unseen.subspan(1)) {
+            one_token_->run(unseen.first(1));
+            cache_->add(1);
+        }
+    }
+
+    [[nodiscard]] LogitsShard logits() {
+        if (!output_) return {};
+        return {output_->logits(), output_->first_row()};
+    }
+    [[nodiscard]] Communicator& world() { return world_; }
+
+    void start_over() {
+        cache_->clear();
+        dropped_ = 0;
+    }
+
+private:
+    [[nodiscard]] LogitsLayer* output() { return output_ ? &*output_ : nullptr; }
+
+    Communicator& world_;
+    TextGeneratorOptions options_;
+    StepPlan plan_;
+    Context context_;
+    std::optional<ModelRank> model_;
+    std::optional<KeyValueCache> cache_;
+    std::optional<LogitsLayer> output_;  ///< none without rows of the vocabulary
+    std::optional<Forward> one_token_;
+    int64_t dropped_ = 0;  ///< tokens of the text that the context begins behind
+};
+
+TextGenerator::TextGenerator(Communicator& world, Device& device,
+                             const TextGeneratorOptions& options)
+    : implementation_(std::make_unique<Implementation>(world, device, options)) {}
+TextGenerator::~TextGenerator() = default;
+
+TextGeneratorBytes TextGenerator::bytes(const TextGeneratorOptions& options, int rank) {
+    const StepPlan plan = plan_forward(options, options.model.seq_length);
+    const auto layers = std::ssize(layers_of(plan, rank));
+    return {.weights = persistent_bytes(options.model, plan.partition, plan.schedule, rank).total(),
+            .context = KeyValueCache::bytes(options.model, layers) +
+                       static_cast<int64_t>(plan.lowered.of(rank).arena_bytes)};
+}
+
+ModelRank& TextGenerator::model() {
+    return implementation_->model();
+}
+Context& TextGenerator::context() {
+    return implementation_->context();
+}
+void TextGenerator::read(std::span<const int32_t> tokens) {
+    implementation_->read(tokens);
+}
+LogitsShard TextGenerator::logits() {
+    return implementation_->logits();
+}
+int32_t TextGenerator::next(const SamplingOptions& options, double u) {
+    return sample(implementation_->world(), logits(), options, u);
+}
+void TextGenerator::start_over() {
+    implementation_->start_over();
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/generate/text_generator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/model/fp64_model.hpp"
+#include "tests/model/model_cases.hpp"
+#include "tests/model/model_run.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+constexpr uint64_t kSeed = 7;
+
+/// What the ranks of one generation do with their generators.
+using OnRank = std::function<void(Communicator&, TextGenerator&)>;
+
+void generate(const ModelConfig& config, int ranks, const OnRank& body, int threads = 1) {
+    World::threads(ranks, {.timeout_seconds = 60}).run([&](Communicator& world) {
+        const std::unique_ptr<Device> device = make_host_device();
+        TextGenerator generator(world, *device,
+                                {.model = config, .ranks = ranks, .threads_per_rank = threads});
+        generator.model().initialise(generator.context(), kSeed);
+        body(world, generator);
+    });
+}
+
+/// Of the whole vocabulary, on every rank.
+std::vector<float> all_logits(Communicator& world, TextGenerator& generator) {
+    std::vector<float> all;
+    for (const std::vector<std::byte>& part :
+         world.all_gather(std::as_bytes(generator.logits().logits))) {
+        const auto* const values = reinterpret_cast<const float*>(part.data());
+        all.insert(all.end(), values, values + part.size() / sizeof(float));
+    }
+    return all;
+}
+
+/// After each prefix of `tokens` that begins behind the first `read` tokens.
+std::vector<std::vector<float>> logits_of_prefixes(const ModelConfig& config, int ranks,
+                                                   const std::vector<int32_t>& tokens, size_t read,
+                                                   int threads = 1) {
+    std::vector<std::vector<float>> logits;
+    generate(
+        config, ranks,
+        [&](Communicator& world, TextGenerator& generator) {
+            for (size_t n = read; n <= tokens.size(); ++n) {
+                generator.read(std::span(tokens).first(n));
+                std::vector<float> one = all_logits(world, generator);
+                if (world.rank() == 0) logits.push_back(std::move(one));
+            }
+        },
+        threads);
+    return logits;
+}
+
+class TextGeneratorOfModels : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TextGeneratorOfModels, LogitsAfterEveryPrefixGiveTheLossOfTheFp64Model) {
+    const ModelConfig config = small_family(GetParam(), 3, 23, 29, true);
+    const Batch batch = random_batch(config, 1, 1, 5, /*ignored=*/0);
+    const double expected = fp64_loss(config, batch, initial_weights(config, kSeed));
+    const auto logits = logits_of_prefixes(config, 2, batch.tokens[0], 1);
+    ASSERT_EQ(logits.size(), batch.tokens[0].size());
+    double loss = 0;
+    for (size_t n = 0; n < logits.size(); ++n) {
+        double sum = 0;
+        for (const float z : logits[n]) sum += std::exp(static_cast<double>(z));
+        const auto label = static_cast<size_t>(batch.labels[0][n]);
+        loss += batch.loss_gradient[0][n] * (std::log(sum) - logits[n][label]);
+    }
+    EXPECT_NEAR(loss, expected, 2e-6 * (1 + expected));  // as oracle_test.cpp derives it
+}
+
+TEST_P(TextGeneratorOfModels, LogitsAreTheSameForEveryNumberOfRanksAndThreads) {
+    ModelConfig config = small_family(GetParam(), 3, 23, 29, false);
+    const Batch batch = random_batch(config, 1, 1, 5);
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        config.dtype = type;
+        // Nine tokens at once, then one by one.
+        const auto alone = logits_of_prefixes(config, 1, batch.tokens[0], 9);
+        EXPECT_EQ(logits_of_prefixes(config, 1, batch.tokens[0], 9, 2), alone);
+        EXPECT_EQ(logits_of_prefixes(config, 2, batch.tokens[0], 9), alone);
+        EXPECT_EQ(logits_of_prefixes(config, 3, batch.tokens[0], 9), alone);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TextGeneratorOfModels, ::testing::ValuesIn(model_families()),
+                         [](const auto& info) { return info.param; });
+
+std::vector<int32_t> tokens_from(int32_t first, int32_t count) {
+    std::vector<int32_t> tokens(static_cast<size_t>(count));
+    std::iota(tokens.begin(), tokens.end(), first);
+    return tokens;
+}
+
+TEST(TextGenerator, DropsTheOlderHalfOfAFullContext) {
+    const ModelConfig config = small_family("llama", 2, 8, 29, true);
+    const std::vector<int32_t> tokens = tokens_from(0, 14);
+    const auto all = logits_of_prefixes(config, 2, tokens, 1);
+    const auto alone = [&](int32_t first, int32_t count) {
+        return logits_of_prefixes(config, 2, tokens_from(first, count), static_cast<size_t>(count))
+            .front();
+    };
+    EXPECT_EQ(all[8], alone(5, 4));  // 9 tokens: the last 4 of them
+    EXPECT_NE(all[8], alone(4, 5));
+    EXPECT_EQ(all[13], alone(10, 4));  // 14 tokens: a second time
+}
+
+TEST(TextGenerator, StartsOver) {
+    const ModelConfig config = small_family("gpt2", 2, 8, 29, true);
+    generate(config, 2, [](Communicator& world, TextGenerator& generator) {
+        const std::vector<int32_t> first = tokens_from(0, 5), second = tokens_from(9, 3);
+        generator.read(second);
+        const std::vector<float> expected = all_logits(world, generator);
+        generator.start_over();
+        generator.read(first);
+        EXPECT_NE(all_logits(world, generator), expected);
+        generator.start_over();
+        generator.read(second);
+        EXPECT_EQ(all_logits(world, generator), expected);
+    });
+}
+
+TEST(TextGenerator, TakesTheMemoryOfWeightsAndContextAlone) {
+    const ModelConfig config = small_family("llama", 4, 64, 29, true);
+    const TextGeneratorOptions options{.model = config, .ranks = 2};
+    const TextGeneratorBytes bytes = TextGenerator::bytes(options, 0);
+    Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
+    alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
+    const ModelPartition training{.layers_per_stage = {config.num_layers}};
+    EXPECT_EQ(TextGenerator::bytes({.model = config}, 0).weights,
+              static_cast<int64_t>(persistent_bytes(config, training, alone, 0).weights));
+    const int64_t kept = 2 * 2 * 6 * 64 * 4 * 2;  // k, v of 2 heads of 6, 64 tokens, 2 layers
+    EXPECT_GE(bytes.context, kept);
+    TextGeneratorOptions twice = options;
+    twice.model.seq_length = 128;
+    EXPECT_NEAR(static_cast<double>(TextGenerator::bytes(twice, 0).context),
+                2.0 * static_cast<double>(bytes.context), 0.1 * static_cast<double>(kept));
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
