@@ -119,9 +119,8 @@ TEST(RopeConfig, IsReadOfTwoKindsInOldAndNewKeys) {
     now["rope_parameters"]["sliding_attention"]["rope_type"] = "linear";
     EXPECT_THAT(refused(now), HasSubstr("\"factor\" is missing"));
     now["rope_parameters"]["sliding_attention"]["factor"] = 2;
-    EXPECT_THAT(refused(now),
-                HasSubstr("rope_parameters.sliding_attention: layers with a window have "
-                          "no stretched positions; rope_type must be default"));
+    EXPECT_THAT(refused(now), HasSubstr("rope_parameters.sliding_attention: layers with a window "
+                                        "cannot have scaled positions; rope_type must be default"));
 }
 
 }  // namespace
