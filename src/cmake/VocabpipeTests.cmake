@@ -5,11 +5,14 @@ include(GoogleTest)
 set(VOCABPIPE_TEST_ENVIRONMENT
     "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
 
-# One GoogleTest program, one CTest entry per test. Every test has a timeout; ranks share two cores, so
-# teams of OpenMP threads stay at one and do not spin. PREFIX tells apart the tests of one source that
-# is built twice.
+# CTest itself takes a tenth of a second per entry, more than most tests.
+option(VOCABPIPE_GROUP_TESTS "One CTest entry for all tests of a program: for runs of everything" OFF)
+
+# One GoogleTest program, one CTest entry per test or, with VOCABPIPE_GROUP_TESTS, SHARDS entries for
+# all of them. Every entry has a timeout; ranks share two cores, so teams of OpenMP threads stay at one
+# and do not spin. PREFIX tells apart the tests of one source that is built twice.
 function(vocabpipe_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;PREFIX" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;PREFIX;SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -20,12 +23,34 @@ function(vocabpipe_test name)
   vocabpipe_test_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
+  if(VOCABPIPE_GROUP_TESTS AND NOT "cuda" IN_LIST arg_LABELS)
+    vocabpipe_test_shards(${name})
+    return()
+  endif()
   # gtest_discover_tests() loses all but the first entry of an ENVIRONMENT list; a launcher does not.
   set_target_properties(${name} PROPERTIES
     CROSSCOMPILING_EMULATOR "/usr/bin/env;${VOCABPIPE_TEST_ENVIRONMENT}")
   gtest_discover_tests(${name} TEST_PREFIX "${arg_PREFIX}" DISCOVERY_TIMEOUT 60 PROPERTIES
     TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
 endfunction()
+
+# CTest entries PREFIX name, or name.1 to name.SHARDS, with arguments of vocabpipe_test().
+macro(vocabpipe_test_shards name)
+  if(NOT arg_SHARDS)
+    set(arg_SHARDS 1)
+  endif()
+  math(EXPR last "${arg_SHARDS} - 1")
+  math(EXPR timeout "5 * ${arg_TIMEOUT}")
+  foreach(shard RANGE ${last})
+    set(entry ${arg_PREFIX}${name})
+    if(arg_SHARDS GREATER 1)
+      string(APPEND entry ".${shard}")
+    endif()
+    add_test(NAME ${entry} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${entry} PROPERTIES TIMEOUT ${timeout} LABELS "${arg_LABELS}"
+      ENVIRONMENT "${VOCABPIPE_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
+endmacro()
 
 # What is tested is optimised; tests themselves rather compile fast: most of CI's minutes are the
 # compiler's.

@@ -88,7 +88,8 @@ private:
                 .scale = scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(size)),
                 .softcap = config_.attention_softcap,
                 .window = static_cast<size_t>(config_.window(layer)),
-                .first_visible = first_visible_};
+                .first_visible = first_visible_,
+                .rotated = static_cast<size_t>(config_.rotary_size())};
     }
 
     /// Rotary positions of a layer.

@@ -76,7 +76,7 @@ private:
     [[nodiscard]] size_t columns(const Rows& x) const { return x[0].size() / (gated ? 2 : 1); }
 };
 
-/// Pair i of the first columns of a head turns by the angle t frequencies[i] at position t.
+/// Pair i of a head turns by the angle t frequencies[i] at position t.
 struct Rotary {
     Vector frequencies;
     double amplitude = 1;  ///< of cos and sin
@@ -90,6 +90,7 @@ struct Attention {
     double scale, softcap;
     size_t window = 0;                            ///< 0: none
     std::span<const int32_t> first_visible = {};  ///< of all tokens, or none
+    size_t rotated = size;                        ///< columns of a head that rotate() turns
 
     [[nodiscard]] Rows forward(const Rows& qkv) const;
     [[nodiscard]] Rows gradient(const Rows& dout, const Rows& qkv) const;

@@ -184,10 +184,10 @@ TEST(ScheduleShow, RefusesImpossibleOptions) {
 TEST(ScheduleShow, SaysOnATerminalHowFarALongSearchIs) {
     const Outcome outcome = testing::run_shell(
         "script -qec \"'" VOCABPIPE_PROGRAM
-        "' schedule show 1f1b --pp 4 --microbatches 16 --search-moves 4000000\" /dev/null");
+        "' schedule show 1f1b --pp 8 --microbatches 64 --search-moves 4000000\" /dev/null");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_THAT(outcome.output, ::testing::ContainsRegex("searched [0-9]+ of 4000000 moves"));
-    EXPECT_THAT(outcome.output, HasSubstr("1f1b none, 4 ranks, 16 microbatches"));
+    EXPECT_THAT(outcome.output, HasSubstr("1f1b none, 8 ranks, 64 microbatches"));
 }
 
 TEST(ScheduleShow, RefusesWhatWouldTakeTooLongBeforeItMakesAnything) {

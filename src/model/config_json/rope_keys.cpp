@@ -143,12 +143,6 @@ Rope read_rope(const StrictJson& config, int64_t positions, double theta,
     return json ? read_parameters(config, *json, positions, theta, types) : Rope{.theta = theta};
 }
 
-std::optional<StrictJson> rotary_share(const StrictJson& config) {
-    const auto json = scaling_of(config);
-    const auto share = json ? given(*json, kRotaryShare) : std::nullopt;
-    return share ? share : given(config, kRotaryShare);
-}
-
 RopesOfLayers read_ropes_of_layers(const StrictJson& config, int64_t positions,
                                    const RopesOfLayers& otherwise) {
     const double windowed_theta =

@@ -33,12 +33,6 @@ inline constexpr std::array kPhiRopeTypes{
 /// none; `types`: those that the family has. InputFileError for what is not computed.
 [[nodiscard]] Rope read_rope(const StrictJson& config, int64_t positions, double theta,
                              std::span<const NamedScaling> types = kRopeTypes);
-/// The same of a part of every head's columns.
-[[nodiscard]] Rope read_partial_rope(const StrictJson& config, int64_t positions, double theta,
-                                     std::span<const NamedScaling> types = kRopeTypes);
-/// partial_rotary_factor, which says how large the part is: of rope_scaling or rope_parameters,
-/// else of the model; nothing where neither has it.
-[[nodiscard]] std::optional<StrictJson> rotary_share(const StrictJson& config);
 
 /// Rotary positions of layers with the window and of all others, which Gemma 3 has: rope_theta and
 /// rope_scaling are of the others, rope_local_base_freq is of those with the window, and

@@ -17,7 +17,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr double kPublishedShare = 0.25;  // as published, and transformers' default
+constexpr double kRotaryShare = 0.25;  // as published, and transformers' default
 
 constexpr std::array kNeoxNames{
     NamedActivation{"gelu", kernels::Activation::gelu},

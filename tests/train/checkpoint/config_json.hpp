@@ -29,11 +29,6 @@ using nlohmann::json;
             {"num_key_value_heads", 4}, {"max_position_embeddings", 4096}};
 }
 
-[[nodiscard]] inline json gpt_neox() {
-    return {{"model_type", "gpt_neox"}, {"vocab_size", 32003},    {"hidden_size", 96},
-            {"intermediate_size", 200}, {"num_hidden_layers", 4}, {"num_attention_heads", 6}};
-}
-
 [[nodiscard]] inline ModelConfig parsed(const json& config) {
     return parse_model_config(config.dump(), "d/config.json");
 }

@@ -82,22 +82,6 @@ TEST(ModelConfigFile, TakesTransformersDefaultsOfEveryFamily) {
     EXPECT_EQ(phi3.rope, Rope{});
     EXPECT_THAT(phi3.windowed, IsEmpty());
     EXPECT_FALSE(phi3.tied || phi3.qkv_bias || phi3.attention_output_bias || phi3.mlp_bias);
-    const ModelConfig smollm3 = parsed(rotary("smollm3"));
-    EXPECT_EQ(smollm3.rope.theta, 2e6);
-    EXPECT_THAT(smollm3.roped, ElementsAre(true, true, true, false));
-    EXPECT_THAT(smollm3.windowed, IsEmpty());
-    EXPECT_TRUE(smollm3.tied);
-    EXPECT_FALSE(smollm3.qkv_bias || smollm3.attention_output_bias || smollm3.mlp_bias);
-
-    const ModelConfig neox = parsed(gpt_neox());
-    EXPECT_EQ(neox.max_position_embeddings, 2048);
-    EXPECT_EQ(neox.norm_epsilon, 1e-5F);
-    EXPECT_EQ(neox.rotary_channels, 4);  // a quarter of 16
-    EXPECT_EQ(neox.rope, Rope{});
-    EXPECT_EQ(neox.activation, kernels::Activation::gelu);
-    EXPECT_TRUE(neox.parallel_residual && neox.qkv_bias && neox.attention_output_bias);
-    EXPECT_TRUE(neox.mlp_bias);
-    EXPECT_FALSE(neox.learned_positions || neox.gated || neox.tied);
 
     const ModelConfig first_gemma = parsed(with(rotary("gemma"), "hidden_act", "gelu"));
     EXPECT_EQ(first_gemma.activation, kernels::Activation::gelu_tanh);
@@ -448,14 +432,6 @@ TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
     EXPECT_THAT(
         against(parsed(rotary("gemma3_text")))([](ModelConfig& c) { c.windowed_rope->theta = 5; }),
         HasSubstr("rope_local_base_freq is 10000.0, but this run has 5.0; set --model d"));
-    EXPECT_THAT(
-        against(parsed(gpt_neox()))([](ModelConfig& c) { c.rotary_channels = 0; }),
-        HasSubstr("(rotary_pct) is 4 columns of a head, but this run has 16 columns of a head"));
-    EXPECT_THAT(against(parsed(gpt_neox()))([](ModelConfig& c) { c.parallel_residual = false; }),
-                HasSubstr("use_parallel_residual is true, but this run has false; set --model d"));
-    EXPECT_THAT(against(parsed(rotary("smollm3")))([](ModelConfig& c) { c.roped.clear(); }),
-                HasSubstr("what has no rotary positions (no_rope_layers) is layers 3, but this run "
-                          "has no layer; set --model d"));
     EXPECT_THAT(against(parsed(rotary("llama")))([](ModelConfig& c) { c.mlp_bias = true; }),
                 HasSubstr("mlp_bias is false"));
 }
