@@ -112,7 +112,7 @@ TEST(RopeConfig, IsReadOfTwoKindsInOldAndNewKeys) {
     EXPECT_THAT(refused(with(now, "rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}})),
                 HasSubstr("rope_scaling: is set together with rope_parameters"));
     EXPECT_THAT(refused(with(old, "partial_rotary_factor", 0.5)),
-                HasSubstr("partial_rotary_factor: rotary positions of a part"));
+                HasSubstr("partial_rotary_factor: rotary positions on part"));
     json flat = rotary("gemma3_text");
     flat["rope_parameters"] = {{"rope_theta", 300.0}};
     EXPECT_THAT(refused(flat), HasSubstr("rope_parameters: unknown key \"rope_theta\""));
