@@ -75,7 +75,7 @@ FlagGroup launch_flags(Launch& launch) {
              .value = &launch.ranks,
              .help = "Number of ranks with --transport threads",
              .unit = "RANKS",
-             .unset = "set by mpirun -np",
+             .unset = "with mpi, set by mpirun -np",
              .decides = Decides::nothing},
             {.names = "--distributed-timeout-seconds",
              .value = &launch.timeout_seconds,
