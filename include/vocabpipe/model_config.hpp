@@ -84,6 +84,7 @@ struct ModelConfig {
     }
     /// Columns of the first product of the MLP: gate and up side by side, or up.
     [[nodiscard]] int64_t mlp_columns() const { return (gated ? 2 : 1) * ffn_hidden_size; }
+    /// Whether q and k of the layer have rotary positions.
     [[nodiscard]] bool has_rope(int layer) const {
         return !learned_positions && (roped.empty() || roped[static_cast<size_t>(layer)]);
     }
