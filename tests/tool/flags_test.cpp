@@ -165,8 +165,7 @@ TEST(FlagValues, AreDecimalInRangeAndFinite) {
     }
     EXPECT_EQ(refusal(&real, "1", fraction_below_1()), "--x 1: must be at least 0 and below 1");
     EXPECT_EQ(refusal(&real, "0", above(0)), "--x 0: must be a finite positive number");
-    EXPECT_EQ(refusal(&real, "-0.5", at_least(0)),
-              "--x -0.5: must be a finite number, at least 0");
+    EXPECT_EQ(refusal(&real, "-0.5", at_least(0)), "--x -0.5: must be a finite number, at least 0");
     EXPECT_EQ(whole, 1);
     EXPECT_EQ(real, 1);
 }
