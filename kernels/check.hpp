@@ -11,7 +11,8 @@ namespace vocabpipe::kernels {
 
 /// A caller's mistake; costs one comparison per operator call.
 inline void require(bool holds, const char* claim) {
-    if (!holds) throw UsageError(std::string("kernel called with wrong arguments: not ") + claim);
+    if (!holds)
+        throw UsageError(std::string("kernel called with wrong arguments: expected ") + claim);
 }
 
 template <typename View>

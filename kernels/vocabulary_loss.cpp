@@ -14,7 +14,7 @@ void check_labels(std::span<const int32_t> labels, const VocabularyShard& shard)
             throw UsageError("label " + std::to_string(labels[n]) + " of token " +
                              std::to_string(n) + " is outside the vocabulary of " +
                              std::to_string(shard.vocab_size) +
-                             " rows; labels are below it, or negative to be ignored");
+                             " rows; a label must be below that number, or negative to be ignored");
         }
     }
 }

@@ -80,9 +80,9 @@ std::vector<Pass> list_of(const ScheduleOptions& options, int64_t g, int64_t blo
 Schedule group_interleaved(const ScheduleOptions& options) {
     const int g = options.group_size == 0 ? options.ranks : options.group_size;
     if (g > options.ranks) {
-        throw UsageError("--group-size " + std::to_string(g) +
-                         ": group-interleaved takes at most " + std::to_string(options.ranks) +
-                         ", one microbatch per rank");
+        throw UsageError("--group-size " + std::to_string(g) + ": must be at most " +
+                         std::to_string(options.ranks) +
+                         " for group-interleaved, one microbatch per rank");
     }
     const int64_t blocks = (minimum_group(options) + g - 1) / g;
     return transformer_schedule(options, Placement::loop, options.chunks,

@@ -146,10 +146,10 @@ void check_size(const ScheduleOptions& options) {
     const int64_t most = kMostPasses / of_microbatch;
     if (options.microbatches <= most) return;
     throw UsageError("--microbatches " + std::to_string(options.microbatches) + ": with " +
-                     std::to_string(stages) + " stages up to " +
+                     std::to_string(stages) + " stages, a step has up to " +
                      std::to_string(of_microbatch * options.microbatches) +
-                     " passes, and at most " + std::to_string(kMostPasses) +
-                     " are made; give at most " + std::to_string(most));
+                     " passes, but at most " + std::to_string(kMostPasses) +
+                     " are supported; use at most " + std::to_string(most));
 }
 
 /// A search times every pass in every move, about 10 ns each.
@@ -160,7 +160,7 @@ void check_moves(const Schedule& schedule, int64_t moves) {
     const int64_t most = std::min(kMostSearchMoves, kMostTimed / std::max<int64_t>(passes, 1));
     if (moves <= most) return;
     throw UsageError("--search-moves " + std::to_string(moves) + ": with " +
-                     std::to_string(passes) + " passes they would take hours; give at most " +
+                     std::to_string(passes) + " passes, the search would take hours; use at most " +
                      std::to_string(most));
 }
 
@@ -169,8 +169,8 @@ void check_costs(const PassCosts& costs, int stages, int ranks) {
     const auto check_table = [](const std::vector<PassCosts::OpCosts>& table, const char* of,
                                 int count, std::initializer_list<Op> ops) {
         if (table.size() != 1 && table.size() != static_cast<size_t>(count)) {
-            throw UsageError("costs are given for " + std::to_string(table.size()) + " " + of +
-                             "s, the schedule has " + std::to_string(count));
+            throw UsageError("costs are set for " + std::to_string(table.size()) + " " + of +
+                             "s, but the schedule has " + std::to_string(count));
         }
         for (size_t i = 0; i < table.size(); ++i) {
             for (const Op op : ops) {
@@ -221,9 +221,9 @@ const Generator& generator(std::string_view name) {
     if (found == kGenerators.end()) {
         if (name == "dualpipe") {
             throw UsageError(
-                "--schedule dualpipe: its ranks hold two copies of the model's stages, one per "
-                "direction, and a stage lives on one rank here; dualpipe-v has the same overlapped "
-                "pairs with one copy");
+                "--schedule dualpipe: its ranks hold two copies of the model's stages, but a stage "
+                "must be on one rank; use dualpipe-v, which has the same overlapped pairs with one "
+                "copy");
         }
         std::string known;
         std::vector<std::string_view> names;
@@ -231,7 +231,7 @@ const Generator& generator(std::string_view name) {
             known += (known.empty() ? "" : ", ") + std::string(g.name);
             names.push_back(g.name);
         }
-        throw UsageError("--schedule " + std::string(name) + ": not one of " + known +
+        throw UsageError("--schedule " + std::string(name) + ": must be one of " + known +
                          did_you_mean(name, names));
     }
     return *found;
@@ -245,8 +245,8 @@ ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
     ScheduleOptions options = asked;
     if (options.chunks == 0) options.chunks = family.chunks;
     if (options.chunks != family.chunks && !family.any_chunks) {
-        throw UsageError("--chunks " + std::to_string(options.chunks) + ": " +
-                         std::string(family.name) + " has " + std::to_string(family.chunks));
+        throw UsageError("--chunks " + std::to_string(options.chunks) + ": does not match " +
+                         std::string(family.name) + ", which has " + std::to_string(family.chunks));
     }
     const auto refuse = [&](const char* option, int value, bool Generator::*reads) {
         if (value == 0 || family.*reads) return;
@@ -255,7 +255,7 @@ ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
             if (g.*reads) others += (others.empty() ? "" : ", ") + std::string(g.name);
         }
         throw UsageError(std::string(option) + " " + std::to_string(value) + ": " +
-                         std::string(family.name) + " has no use for it; " + others + " have");
+                         std::string(family.name) + " does not use it; only " + others + " do");
     };
     refuse("--warm-up-depth", options.warm_up_depth, &Generator::warm_up_depth);
     refuse("--group-size", options.group_size, &Generator::group_size);
@@ -318,7 +318,7 @@ std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
     const double q = output_layer_in_layers;
     if (!std::isfinite(q) || q < 0) {
         throw UsageError("output layer of " + std::to_string(q) +
-                         " transformer layers: must be a finite number that is not negative");
+                         " transformer layers: must be a finite number, at least 0");
     }
     std::vector<int> layers(static_cast<size_t>(stages));
     if (mode != VocabMode::redistributed || stages == 1) {

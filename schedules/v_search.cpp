@@ -294,10 +294,11 @@ Schedule v_search(const ScheduleOptions& options) {
     }
     int least = limit + 1;
     while (least < most && !Search(options, least).run()) ++least;
-    throw UsageError(
-        "--memory-limit " + std::to_string(options.memory_limit) + ": no pattern of v-search for " +
-        std::to_string(options.ranks) + " ranks and " + std::to_string(options.microbatches) +
-        " microbatches keeps so few chunks alive; give at least " + std::to_string(least));
+    throw UsageError("--memory-limit " + std::to_string(options.memory_limit) +
+                     ": v-search has no pattern for " + std::to_string(options.ranks) +
+                     " ranks and " + std::to_string(options.microbatches) +
+                     " microbatches with so few chunks alive; use at least " +
+                     std::to_string(least));
 }
 
 }  // namespace vocabpipe

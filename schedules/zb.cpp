@@ -144,9 +144,10 @@ Schedule zb(const ScheduleOptions& options) {
     const int p = options.ranks;
     const int k = options.memory_limit == 0 ? p : options.memory_limit;
     if (k < p) {
-        throw UsageError("--memory-limit " + std::to_string(k) + ": zb needs at least " +
-                         std::to_string(p) + " microbatches in flight on " + std::to_string(p) +
-                         " ranks; V schedules need less");
+        throw UsageError("--memory-limit " + std::to_string(k) + ": must be at least " +
+                         std::to_string(p) +
+                         ", because zb keeps one microbatch in flight for each of the " +
+                         std::to_string(p) + " ranks; V schedules need less");
     }
     return with_cap(options, k);
 }

@@ -95,7 +95,7 @@ using Plan = std::unique_ptr<graph::Graph>;
 
 [[noreturn]] void fail(const std::string& call, const std::string& message) {
     throw DeviceError("attention with cuDNN: " + call + ": " + message +
-                      ". Without it: -DVOCABPIPE_ENABLE_CUDNN=OFF");
+                      "; to build without cuDNN, set -DVOCABPIPE_ENABLE_CUDNN=OFF");
 }
 
 using Attributes = std::shared_ptr<graph::Tensor_attributes>;

@@ -8,7 +8,8 @@ namespace vocabpipe::kernels::cuda {
 
 Engine::State::State() {
     if (cublasLtCreate(&blas) != CUBLAS_STATUS_SUCCESS) {
-        throw DeviceError("cublasLtCreate failed: the driver, or too little memory on the GPU");
+        throw DeviceError(
+            "cublasLtCreate failed: the driver does not work or the GPU has too little memory");
     }
 }
 

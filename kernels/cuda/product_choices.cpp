@@ -58,7 +58,7 @@ ProductChoices ProductChoices::parse(std::string_view text, const std::string& d
     const auto expect = [&](const std::string& wanted, const char* what) {
         if (std::getline(in, line) && line == wanted) return;
         throw InputFileError("--product-choices: " + std::string(what) + " is '" + line +
-                             "', here '" + wanted + "'; time the products again");
+                             "', but this run has '" + wanted + "'; time the products again");
     };
     expect(kFormat, "the first line");
     expect(device, "the GPU");
@@ -72,8 +72,8 @@ ProductChoices ProductChoices::parse(std::string_view text, const std::string& d
         for (uint64_t& word : algorithm.data) words >> word;
         std::string rest;
         if (!words || words >> rest) {
-            throw InputFileError("--product-choices: a line is no shape with " +
-                                 std::to_string(kWords) + " words: " + line);
+            throw InputFileError("--product-choices: expected a shape with " +
+                                 std::to_string(kWords) + " words, got: " + line);
         }
         choices.set(ProductShape::parse(std::string_view(line).substr(0, colon)), algorithm);
     }

@@ -29,12 +29,12 @@ void ModelConfig::check() const {
     at_least("--vocab-size", vocab_size, 1);
     if (vocab_size > INT32_MAX) {
         throw UsageError("--vocab-size " + std::to_string(vocab_size) +
-                         ": token ids are 32-bit, at most 2147483647");
+                         ": must be at most 2147483647, because token ids are 32-bit");
     }
     if (kv_channels == 0 && hidden_size % num_attention_heads != 0) {
         throw UsageError("--num-attention-heads " + std::to_string(num_attention_heads) +
                          ": must divide --hidden-size " + std::to_string(hidden_size) +
-                         ", or give --kv-channels");
+                         ", or set --kv-channels");
     }
     at_least("--num-query-groups", num_query_groups, 0);
     at_least("--kv-channels", kv_channels, 0);
@@ -46,12 +46,12 @@ void ModelConfig::check() const {
     model_family(family).check(*this);
     if (!learned_positions && (rotary_size() % 2 != 0 || rotary_size() > head_size())) {
         throw UsageError("--kv-channels " + std::to_string(head_size()) +
-                         ": rotary positions need an even size of a head");
+                         ": must be even for rotary positions");
     }
     if (logit_softcap > 0 && label_smoothing > 0) {
         throw UsageError("--label-smoothing " + std::to_string(label_smoothing) +
-                         ": not together with soft-capped logits (" + family +
-                         "), whose gradient would need another product; leave it out");
+                         ": cannot be combined with soft-capped logits (" + family +
+                         "), whose gradient would need another product; remove it");
     }
     if (max_position_embeddings < seq_length) {
         throw UsageError("--max-position-embeddings " + std::to_string(max_position_embeddings) +

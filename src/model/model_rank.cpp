@@ -23,8 +23,8 @@ std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartiti
         first += count;
     }
     if (first != config.num_layers) {
-        throw UsageError("the stages hold " + std::to_string(first) + " layers, --num-layers is " +
-                         std::to_string(config.num_layers));
+        throw UsageError("the stages hold " + std::to_string(first) +
+                         " layers, but --num-layers is " + std::to_string(config.num_layers));
     }
     stages.front().embedding = config.learned_positions || config.embedding_scale != 1;
     stages.back().final_norm = true;
@@ -219,7 +219,7 @@ void ModelRank::replace_stage(int stage, std::unique_ptr<StageModule> module) {
     const auto s = static_cast<size_t>(stage);
     if (s >= stages_.size() || stages_[s] == nullptr) {
         throw UsageError("replace_stage: stage " + std::to_string(stage) +
-                         " is not on this rank; give one of its own");
+                         " is not on this rank; use one of its own stages");
     }
     replaced_.resize(stages_.size());
     replaced_[s] = std::move(module);

@@ -31,7 +31,7 @@ std::vector<const Generator*> families(const std::vector<std::string>& asked) {
             std::string names;
             for (const std::string_view k : known)
                 names += (names.empty() ? "" : ", ") + std::string(k);
-            throw UsageError("--schedules " + name + ": not one of " + names +
+            throw UsageError("--schedules " + name + ": must be one of " + names +
                              did_you_mean(name, known));
         }
         result.push_back(&generator(name));
@@ -101,7 +101,7 @@ std::string other_passes(const PlannedPassTimes& times, const std::vector<int>& 
     if (times.rank_of_stage.size() != ranks.size()) {
         return those + "are of " + counted(std::ssize(times.rank_of_stage), "stage");
     }
-    if (times.rank_of_stage != ranks) return those + "have their stages on other ranks";
+    if (times.rank_of_stage != ranks) return those + "have stages on other ranks";
     Schedule placement;
     placement.ranks = static_cast<int>(times.rank_ns.size());
     placement.rank_of_stage = ranks;

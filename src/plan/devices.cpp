@@ -27,7 +27,7 @@ Figure read(const NamedFile& file, const DeviceFigure& wanted) {
                              (wanted.is_share ? "1 (a share of the peak)" : "1e9"));
     }
     if (wanted.key == "gpus_per_node" && figure.value != std::floor(figure.value)) {
-        file.refuse(key, value->dump() + " must be a whole number");
+        file.refuse(key, value->dump() + " must be an integer");
     }
     const auto basis = entry.find("basis");
     for (size_t i = 0; i < std::size(kBases); ++i) {
@@ -36,13 +36,15 @@ Figure read(const NamedFile& file, const DeviceFigure& wanted) {
             const auto source = entry.find("source");
             if (source == entry.end() || !source->is_string() ||
                 source->get_ref<const std::string&>().empty()) {
-                file.refuse(key, "needs a \"source\": where the number is from, or why assumed");
+                file.refuse(key,
+                            "needs a \"source\" that says where the number comes from or why it is "
+                            "assumed");
             }
             figure.source = source->get<std::string>();
             return figure;
         }
     }
-    file.refuse(key, "needs a \"basis\": published, measured or assumed");
+    file.refuse(key, "needs a \"basis\" of published, measured or assumed");
 }
 
 }  // namespace

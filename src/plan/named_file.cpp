@@ -35,15 +35,15 @@ NamedText named_text(std::string_view flag, const std::string& name,
     }
     if (!std::filesystem::exists(name)) {
         if (looks_like_path(name)) {
-            throw InputFileError(name + ": no such file; give a path or one of " +
+            throw InputFileError(name + ": does not exist; use a path or one of " +
                                  names_of(built_in));
         }
-        throw UsageError(std::string(flag) + " " + name + ": neither a file nor one of " +
+        throw UsageError(std::string(flag) + " " + name + ": is neither a file nor one of " +
                          names_of(built_in) + did_you_mean(name, known));
     }
-    std::string text = read_whole_file(name, "give a JSON file");
+    std::string text = read_whole_file(name, "use a JSON file");
     if (text.empty()) {
-        throw InputFileError(name + ": cannot be read: is empty; give a JSON file");
+        throw InputFileError(name + ": is empty; use a JSON file");
     }
     return {.name = stem, .text = std::move(text)};
 }
@@ -60,14 +60,14 @@ NamedFile::NamedFile(std::string_view flag, const std::string& name,
                                                                error.byte, content.size())),
                                          '\n');
         throw InputFileError(where_ + ": line " + std::to_string(line) +
-                             ": not valid JSON; correct it or download the file again");
+                             ": is not valid JSON; correct it or download the file again");
     } catch (const nlohmann::json::out_of_range&) {
         throw InputFileError(where_ +
-                             ": holds a number that no 64-bit type does, such as 1e999; "
+                             ": contains a number that does not fit into 64 bits, such as 1e999; "
                              "correct it or download the file again");
     }
     if (!json_.is_object()) {
-        throw InputFileError(where_ + ": not a JSON object; it must start with {");
+        throw InputFileError(where_ + ": is not a JSON object, which starts with {");
     }
 }
 
@@ -77,7 +77,7 @@ void NamedFile::refuse(const std::string& key, const std::string& reason) const 
 
 const nlohmann::json& NamedFile::at(const char* key) const {
     const auto found = json_.find(key);
-    if (found == json_.end() || found->is_null()) refuse(key, "missing; add it");
+    if (found == json_.end() || found->is_null()) refuse(key, "is missing; add it");
     return *found;
 }
 
@@ -89,7 +89,7 @@ const nlohmann::json& NamedFile::object(const char* key) const {
 
 std::string NamedFile::text(const char* key) const {
     const nlohmann::json& found = at(key);
-    if (!found.is_string()) refuse(key, "must be a text in quotes");
+    if (!found.is_string()) refuse(key, "must be a string in quotes");
     return found.get<std::string>();
 }
 

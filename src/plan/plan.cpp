@@ -25,8 +25,8 @@ constexpr int64_t kPassesToSimulate = 4'000'000;
 
 void require(const std::string& flag, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most) return;
-    throw UsageError(flag + " " + std::to_string(value) + ": must be " + std::to_string(least) +
-                     " to " + std::to_string(most));
+    throw UsageError(flag + " " + std::to_string(value) + ": must be from " +
+                     std::to_string(least) + " to " + std::to_string(most));
 }
 
 int check(const PlanOptions& options) {
@@ -37,15 +37,18 @@ int check(const PlanOptions& options) {
     require("--global-batch-size", options.global_batch_size, 1, int64_t{1} << 24);
     if (!std::isfinite(options.memory_gib) || options.memory_gib < 0 || options.memory_gib > 1e6) {
         throw UsageError("--memory-gib " + std::to_string(options.memory_gib) +
-                         ": must be more than 0 and at most 1000000");
+                         ": must be above 0 and at most 1000000");
     }
     if (options.profile && options.memory_gib == 0) {
-        throw UsageError("--memory-gib: missing; a profile does not say how much memory there is");
+        throw UsageError(
+            "--memory-gib: is required with --profile, because a profile does not record the size "
+            "of the memory");
     }
     if (options.pass_times &&
         options.pass_times->rank_ns.size() != static_cast<size_t>(options.gpus)) {
-        throw UsageError("--gpus " + std::to_string(options.gpus) + ": the passes of " +
-                         options.pass_times->name + " are of " +
+        throw UsageError("--gpus " + std::to_string(options.gpus) +
+                         ": does not match the passes of " + options.pass_times->name +
+                         ", which are for " +
                          counted(std::ssize(options.pass_times->rank_ns), "rank"));
     }
     for (const int chunks : options.chunks) require("--chunks", chunks, 1, 1 << 10);
@@ -55,7 +58,7 @@ int check(const PlanOptions& options) {
     if (model.learned_positions > 0 && options.seq_length > model.learned_positions) {
         throw UsageError("--seq-length " + std::to_string(options.seq_length) + ": " + model.name +
                          " has " + std::to_string(model.learned_positions) +
-                         " learned positions; shorten the sequence or edit the model's file");
+                         " learned positions; use a shorter sequence or edit the model's file");
     }
     if (options.global_batch_size % options.micro_batch_size != 0) {
         throw UsageError("--global-batch-size " + std::to_string(options.global_batch_size) +
@@ -166,7 +169,7 @@ Evaluation evaluation_from(std::string_view name) {
         if (to_string(evaluation) == name) return evaluation;
     }
     throw UsageError("--evaluation " + std::string(name) +
-                     ": not one of auto, simulation, pass_times");
+                     ": must be one of auto, simulation, pass_times");
 }
 
 std::string_view to_string(LayerSplit split) {
@@ -240,7 +243,7 @@ Plan make_plan(const PlanOptions& options) {
         }
     }
     if (plan.rows.empty()) {
-        throw UsageError(plan.skipped.empty() ? "nothing to plan: no schedule is known"
+        throw UsageError(plan.skipped.empty() ? "nothing to plan: no schedule is selected"
                                               : "no candidate is possible: " +
                                                     to_string(plan.skipped.front().first) + ": " +
                                                     plan.skipped.front().second);

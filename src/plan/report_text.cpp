@@ -42,7 +42,8 @@ std::string head(const Plan& plan) {
     const double memory = o.memory_gib > 0 ? o.memory_gib : o.device.memory_gib.value;
     if (o.profile) {
         text += format(
-            "machine  %d ranks as profiled on %.60s (%.60s), %.2f GiB each; no peak, so no MFU\n",
+            "machine  %d ranks as profiled on %.60s (%.60s), %.2f GiB each; peak unknown, so no "
+            "MFU\n",
             o.gpus, o.profile->host.c_str(), o.profile->device.c_str(), memory);
     } else {
         text +=
@@ -95,8 +96,8 @@ std::string rows_text(const Plan& plan, size_t rows) {
     std::string text = times.text();
     text +=
         "\n" +
-        wrap_text(format("Layers by stage, and GiB of the rank that needs most; total with %.2f "
-                         "GiB reserve (%s); spare below 0: too little memory:",
+        wrap_text(format("Layers by stage, and GiB of the rank that needs most; total includes "
+                         "%.2f GiB reserve (%s); spare below 0 means too little memory:",
                          plan.options.device.reserve_gib.value,
                          std::string(to_string(plan.options.device.reserve_gib.basis)).c_str())) +
         "\n" + memory.text() + "\n";

@@ -19,7 +19,7 @@ void require(const TransformerShape& shape, const char* size, int64_t value, int
              int64_t most) {
     if (value >= least && value <= most) return;
     throw UsageError("model " + shape.name + ": " + size + " " + std::to_string(value) +
-                     ": must be " + std::to_string(least) + " to " + std::to_string(most));
+                     ": must be from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
 /// Width of q, k and v together.

@@ -11,8 +11,8 @@ void use_profile(PlanOptions& options, Profile profile) {
     if (model.layers < 1 || model.heads < 1 || model.hidden % model.heads != 0 ||
         profile.output.owners().empty() || profile.input.owners().empty()) {
         throw UsageError(
-            "--profile: measured no layer or no vocabulary row, so nothing can be scaled; profile "
-            "a model with at least one of each");
+            "--profile: has no layer or no vocabulary row, so nothing can be scaled; profile a "
+            "model with at least one of each");
     }
     // What vocabpipe trains: a GPT with learned positions.
     options.model = {.name = "profiled GPT",

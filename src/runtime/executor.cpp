@@ -33,8 +33,8 @@ public:
                    .options = options}) {
         if (sizes.report_bytes > 0 && modules.step == nullptr) {
             throw UsageError(
-                "executor: StepSizes::report_bytes asks for an optimizer step, but "
-                "RankModules::step is null; set one or report_bytes = 0");
+                "executor: StepSizes::report_bytes requires an optimizer step, but "
+                "RankModules::step is null; set it, or set report_bytes to 0");
         }
     }
 
@@ -51,9 +51,9 @@ public:
     /// `ranks`: that there are programs for.
     void check_ranks(size_t ranks) const {
         if (ranks == static_cast<size_t>(communicator_.size())) return;
-        throw UsageError("executor: programs of " + std::to_string(ranks) +
-                         " ranks, the world has " + std::to_string(communicator_.size()) +
-                         "; lower for as many");
+        throw UsageError("executor: the programs are for " + std::to_string(ranks) +
+                         " ranks, but the world has " + std::to_string(communicator_.size()) +
+                         "; lower them for that number");
     }
 
     void load(const Program& program, const std::vector<Route>& routes, ProgramId id) {
@@ -106,7 +106,7 @@ public:
 private:
     [[nodiscard]] LoadedProgram& loaded(ProgramId id) const {
         if (id < loaded_.size() && loaded_[id]) return *loaded_[id];
-        throw UsageError("executor: no programs were loaded as number " + std::to_string(id) +
+        throw UsageError("executor: no programs have the number " + std::to_string(id) +
                          "; load() them first");
     }
 

@@ -22,11 +22,12 @@ constexpr int kMostThreads = 256;
 
 World World::threads(int ranks, WaitOptions wait) {
     if (ranks < 1) {
-        throw UsageError("--ranks " + std::to_string(ranks) + ": a world needs at least 1 rank");
+        throw UsageError("--ranks " + std::to_string(ranks) + ": must be at least 1");
     }
     if (ranks > kMostThreads) {
-        throw UsageError("--ranks " + std::to_string(ranks) + ": a world of threads has at most " +
-                         std::to_string(kMostThreads) + " ranks; use mpirun for more");
+        throw UsageError("--ranks " + std::to_string(ranks) + ": must be at most " +
+                         std::to_string(kMostThreads) +
+                         " for threads of one process; use mpirun for more");
     }
     return World(threads::make_world(ranks, std::move(wait)));
 }

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kAdvice = "give a file that train_gpt --trace-dir or vocabpipe wrote";
+constexpr std::string_view kAdvice = "use a file written by train_gpt --trace-dir or vocabpipe";
 const std::string kRemedy = "; " + std::string(kAdvice);
 constexpr uint64_t kMostFileBytes = uint64_t{8} << 30;  // of 40 million slices
 
@@ -164,7 +164,7 @@ RecordedRun read_chrome_trace(const std::string& path) {
                              kRemedy);
     } catch (const Json::exception&) {
         throw InputFileError(path + ": is not a trace of VocabPipe; event " +
-                             std::to_string(reader.events()) + " or the title does not fit" +
+                             std::to_string(reader.events()) + " or the title does not match" +
                              kRemedy);
     } catch (const std::out_of_range& error) {
         throw InputFileError(path + ": has " + error.what() + " at event " +

@@ -37,7 +37,7 @@ CommunicationOrder communication_order_from(std::string_view name) {
         if (to_string(order) == name) return order;
     }
     throw UsageError("unknown communication order '" + std::string(name) +
-                     "'; choose lanes, streams, launches or serial");
+                     "'; use lanes, streams, launches or serial");
 }
 
 TableCosts TableCosts::uniform(int ranks, int stages, int64_t forward, int64_t backward,
@@ -63,7 +63,7 @@ int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
     const std::vector<OpCosts>& rows = of_stage ? stage_ns : rank_ns;
     const size_t row = of_stage ? pass.stage : static_cast<size_t>(rank / replicas);
     if (row < rows.size()) return cost_in(rows[row], pass.op);
-    throw UsageError("costs: none for " + to_string(pass) + " of rank " + std::to_string(rank) +
+    throw UsageError("costs: no cost for " + to_string(pass) + " on rank " + std::to_string(rank) +
                      "; there are " + std::to_string(stage_ns.size()) + " stages and " +
                      std::to_string(rank_ns.size()) + " pipeline ranks x " +
                      std::to_string(replicas) + " replicas");

@@ -92,10 +92,11 @@ public:
 
 private:
     [[noreturn]] void too_small(int limit, int least) const {
-        throw UsageError("a memory limit of " + std::to_string(limit) +
-                         " chunks, vocabulary barriers included: the schedule with " +
-                         std::string(to_string(mode_)) + " vocabulary layers needs " +
-                         std::to_string(least) + " on the fullest rank; give --memory-limit more");
+        throw UsageError(
+            "--memory-limit " + std::to_string(limit) + ": the schedule with " +
+            std::string(to_string(mode_)) + " vocabulary layers needs at least " +
+            std::to_string(least) +
+            " chunks on the fullest rank, vocabulary barriers included; use a larger limit");
     }
 
     /// Whole layers: E right before the first stage's F, S and T right after the last stage's, G
@@ -316,10 +317,10 @@ Schedule insert_vocabulary(const Schedule& base, const InsertOptions& options) {
     }
     validate(base);
     if (base.input.vocab_size() > 0 || base.output.vocab_size() > 0) {
-        throw UsageError("the schedule has vocabulary passes already: input layer of " +
+        throw UsageError("the schedule already has vocabulary passes: input layer of " +
                          std::to_string(base.input.vocab_size()) + " rows, output layer of " +
                          std::to_string(base.output.vocab_size()) +
-                         "; give the transformer passes alone, or both layers");
+                         " rows; use only the transformer passes, or both layers");
     }
     return Inserter(base, options).run();
 }

@@ -129,8 +129,8 @@ std::vector<RankMemory> memory_over_time(const Timeline& timeline,
                                          const std::vector<Program>& programs,
                                          std::span<const PersistentBytes> persistent) {
     if (!persistent.empty() && persistent.size() != programs.size()) {
-        throw UsageError("persistent bytes are given for " + std::to_string(persistent.size()) +
-                         " ranks, the programs have " + std::to_string(programs.size()));
+        throw UsageError("persistent bytes are set for " + std::to_string(persistent.size()) +
+                         " ranks, but the programs have " + std::to_string(programs.size()));
     }
     const SpansByAction spans(timeline, programs);
     std::vector<RankMemory> memory;

@@ -52,10 +52,10 @@ void Mesh::check() const {
     const auto text = [](int number) { return std::to_string(number); };
     expect(pipeline >= 1 && data >= 1 && tensor >= 1 && expert >= 1,
            text(pipeline) + " pipeline, " + text(data) + " data, " + text(tensor) + " tensor and " +
-               text(expert) + " expert ranks; each must be at least 1");
+               text(expert) + " expert ranks; each number must be at least 1");
     expect(slices() % expert == 0, text(expert) + " expert ranks must divide the " +
                                        text(slices()) + " slices of " + text(data) + " data x " +
-                                       text(tensor) + " tensor ranks; choose a divisor of " +
+                                       text(tensor) + " tensor ranks; use a divisor of " +
                                        text(slices()));
     expect(tensor % expert == 0 || expert % tensor == 0,
            text(expert) + " expert ranks and " + text(tensor) +

@@ -31,7 +31,7 @@ int receive_ahead_from(std::string_view text) {
     const std::optional<int> passes = parse_number<int>(text);
     if (!passes || *passes < 1 || *passes > 1 << 30) {
         throw UsageError("--receive-ahead " + std::string(text) +
-                         ": must be auto or a whole number of passes from 1 to 2^30");
+                         ": must be auto or an integer from 1 to 2^30");
     }
     return *passes;
 }

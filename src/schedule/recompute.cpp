@@ -24,7 +24,7 @@ Recompute recompute_from(std::string_view name) {
     const auto* found = std::find(kNames.begin(), kNames.end(), name);
     if (found == kNames.end()) {
         throw UsageError("--recompute-granularity " + std::string(name) +
-                         ": not one of none, selective, full" + did_you_mean(name, kNames));
+                         ": must be one of none, selective, full" + did_you_mean(name, kNames));
     }
     return static_cast<Recompute>(found - kNames.begin());
 }

@@ -14,7 +14,7 @@ inline void require_same_unit(std::span<const RecordedRun> runs) {
         if (run.ticks_per_unit == runs.front().ticks_per_unit) continue;
         throw UsageError(run.title + " and " + runs.front().title +
                          ": one is in nanoseconds, the other in units of its costs; simulate with "
-                         "costs in nanoseconds or draw them in two files");
+                         "costs in nanoseconds or write two files");
     }
 }
 

@@ -44,9 +44,10 @@ std::string_view to_string(VocabMode mode) {
 VocabMode vocab_mode_from(std::string_view name) {
     const auto* found = std::find(kVocabModeNames.begin(), kVocabModeNames.end(), name);
     if (found == kVocabModeNames.end()) {
-        throw UsageError("--vocab-mode " + std::string(name) +
-                         ": not one of none, redistributed, interlaced, one_barrier, two_barriers" +
-                         did_you_mean(name, kVocabModeNames));
+        throw UsageError(
+            "--vocab-mode " + std::string(name) +
+            ": must be one of none, redistributed, interlaced, one_barrier, two_barriers" +
+            did_you_mean(name, kVocabModeNames));
     }
     return static_cast<VocabMode>(found - kVocabModeNames.begin());
 }

@@ -80,7 +80,7 @@ private:
         const size_t first = symbols_.size();
         while (peek() != ')') {
             if (end()) fail_at(opened, "( is never closed");
-            if (peek() == '(') fail_at(at_, "parentheses do not nest");
+            if (peek() == '(') fail_at(at_, "parentheses cannot be nested");
             const size_t inner = symbols_.size();
             symbol();
             repeat(inner);
@@ -92,14 +92,14 @@ private:
     void symbol() {
         const char letter = peek();
         if (letter == 'm') {
-            fail_at(at_,
-                    "m is a multi-token prediction layer, which VocabPipe does not have; leave "
-                    "it out");
+            fail_at(
+                at_,
+                "m is a multi-token prediction layer, which VocabPipe does not support; remove it");
         }
         if (std::string_view("EtLV|").find(letter) == std::string_view::npos) {
             const std::string what =
                 letter >= 0x20 && letter < 0x7f ? std::string("'") + letter + "'" : "a character";
-            fail_at(at_, what + " is not one of E t L V | ( ) * and digits");
+            fail_at(at_, what + " is not valid; use E t L V | ( ) * and digits");
         }
         symbols_.push_back({letter, at_++});
     }
@@ -109,13 +109,13 @@ private:
         if (peek() != '*') return;
         const size_t star = at_++;
         const auto digit = [&] { return peek() >= '0' && peek() <= '9'; };
-        if (!digit()) fail_at(star, "* needs a number behind it");
+        if (!digit()) fail_at(star, "* must be followed by a number");
         size_t times = 0;
         while (digit()) {
             times =
                 std::min(kMostSymbols + 1, 10 * times + static_cast<size_t>(text_[at_++] - '0'));
         }
-        if (times == 0) fail_at(star, "repeats 0 times; leave it out");
+        if (times == 0) fail_at(star, "repeats 0 times; remove it");
         const size_t added = symbols_.size() - first;
         if (times > kMostSymbols || symbols_.size() + (times - 1) * added > kMostSymbols) {
             fail_at(star, "repeats to more than " + std::to_string(kMostSymbols) + " layers");
@@ -141,7 +141,7 @@ private:
     bool take_input() {
         auto& stage = stages_.front();
         if (stage.empty() || (stage.front().letter != 'E' && stage.front().letter != 'V')) {
-            fail("must begin with E, the embedding, or V, the embedding sharded over all ranks");
+            fail("must start with E, the embedding, or V, the embedding sharded over all ranks");
         }
         const bool sharded = stage.front().letter == 'V';
         stage.erase(stage.begin());
@@ -175,15 +175,17 @@ private:
         const int64_t p = options_.ranks;
         const int64_t v = options_.chunks;
         if (p > 0 && v > 0 && stages != p * v) {
-            fail(has + "must have " + std::to_string(p * v) + ": " + std::to_string(p) +
+            fail(has + "expected " + std::to_string(p * v) + ": " + std::to_string(p) +
                  " ranks with " + std::to_string(v) + " each");
         }
         if (p > 0 && stages % p != 0) {
-            fail(has + "must have a multiple of " + std::to_string(p) + ", the number of ranks");
+            fail(has + "but the number must be a multiple of " + std::to_string(p) +
+                 ", the number of ranks");
         }
         if (options_.num_layers >= 0 && layout.num_layers() != options_.num_layers) {
-            fail("has " + std::to_string(layout.num_layers()) + " transformer layers (t), the " +
-                 "model has " + std::to_string(options_.num_layers));
+            fail("has " + std::to_string(layout.num_layers()) +
+                 " transformer layers (t), but the " + "model has " +
+                 std::to_string(options_.num_layers));
         }
     }
 
@@ -207,8 +209,7 @@ void check_costs(int num_layers, std::span<const int> rank_of_stage, const Layer
     const auto check = [](const char* name, double value, bool positive) {
         if (std::isfinite(value) && (positive ? value > 0 : value >= 0)) return;
         throw UsageError(std::string("cost of ") + name + " is " + std::to_string(value) +
-                         ": must be a finite number " +
-                         (positive ? "above 0" : "that is not negative"));
+                         ": must be a finite number" + (positive ? " above 0" : ", at least 0"));
     };
     check("a layer", costs.layer, true);
     check("the embedding", costs.embedding, false);
@@ -335,7 +336,7 @@ std::vector<int> layers_with_ends(int num_layers, std::span<const int> rank_of_s
     }
     if (first == last) {
         throw UsageError(flags +
-                         ": this schedule has the first and the last stage on one rank; give "
+                         ": this schedule has the first and last stages on one rank; use "
                          "--pipeline-model-parallel-layout");
     }
     std::map<int, int> of_rank;
@@ -349,9 +350,10 @@ std::vector<int> layers_with_ends(int num_layers, std::span<const int> rank_of_s
         if (layers < 0) ++others;
     }
     if (rest < 0 || (others == 0 && rest > 0)) {
-        throw UsageError(flags + ": " + std::to_string(num_layers) + " layers do not fit on " +
-                         std::to_string(of_rank.size()) + " ranks so; " +
-                         (rest < 0 ? std::to_string(-rest) + " too many are asked for"
+        throw UsageError(flags + ": " + std::to_string(num_layers) +
+                         " layers cannot be divided over " + std::to_string(of_rank.size()) +
+                         " ranks this way; " +
+                         (rest < 0 ? std::to_string(-rest) + " too many are requested"
                                    : std::to_string(rest) + " are left over"));
     }
     for (auto& [rank, layers] : of_rank) {

@@ -65,7 +65,7 @@ Recompute granularity(std::optional<Recompute> asked, bool own, const std::strin
     if (!own) return asked.value_or(Recompute::none);
     if (asked == Recompute::none) {
         throw UsageError("--recompute-granularity none: " + name +
-                         " has recomputation passes (R); give selective or full");
+                         " has recomputation passes (R); use selective or full");
     }
     return asked.value_or(Recompute::full);
 }

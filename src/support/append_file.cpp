@@ -16,7 +16,7 @@ void throw_append_error(const std::string& flag, const std::string& path, const 
                         int error) {
     throw OutputFileError(flag + " " + path + ": cannot " + doing +
                           " the file: " + std::strerror(error) +
-                          (error == ENXIO ? "; nothing reads this pipe: start its reader first"
+                          (error == ENXIO ? "; nothing reads this pipe; start its reader first"
                                           : "; free space or choose another place"));
 }
 

@@ -61,10 +61,9 @@ std::string must_be(const FlagRange& range, bool too_small, bool whole, const st
     std::ranges::transform(of, of.begin(), [](unsigned char c) { return std::tolower(c); });
     if (range.above) {
         return range.least == 0 ? "must be a finite positive number" + of
-                                : "must be a finite number above " + least + of;
+                                : "must be a finite number" + of + " above " + least;
     }
-    return range.least == 0 ? "must be a finite number" + of + " that is not negative"
-                            : "must be a finite number of at least " + least + of;
+    return "must be a finite number" + of + ", at least " + least;
 }
 
 template <typename T>
@@ -91,10 +90,10 @@ T number_from(const Flag& flag, const std::string& word) {
     const std::optional<Widest> value = parse_flag_number<Widest>(word);
     if (!value) {
         refuse(flag, word,
-               std::string("not a number, or out of range; give a ") +
+               std::string("is not a number, or is out of range; use a ") +
                    (std::is_floating_point_v<T> ? "finite decimal number"
                     : std::is_signed_v<T>       ? "decimal integer"
-                                                : "decimal integer that is not negative"));
+                                                : "decimal integer of at least 0"));
     }
     check_number(flag, *value);
     if constexpr (std::is_integral_v<T>) {
@@ -203,7 +202,7 @@ void Flag::set(const std::vector<std::string>& given) const {
             [&](const FlagBytes& size) {
                 const std::optional<uint64_t> bytes = bytes_from(word);
                 if (!bytes || *bytes == 0) {
-                    refuse(*this, word, "must be a size above 0 such as 500MB or 2GiB");
+                    refuse(*this, word, "must be a size above 0, such as 500MB or 2GiB");
                 }
                 *size.bytes = *bytes;
             },

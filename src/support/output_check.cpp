@@ -64,52 +64,52 @@ void OutputCheck::add(std::string_view flag, const std::string& path, const Outp
     if (fs::exists(path, none_there) && !fs::is_regular_file(path, none_there)) return;
     for (const std::string& input : inputs_) {
         if (same_file(path, input)) {
-            refuse("is read by the same command and would be replaced; give another name");
+            refuse("is also an input of this command and would be replaced; choose another path");
         }
     }
     for (const auto& [other, written] : outputs_) {
         if (same_file(path, written)) {
-            refuse("is what " + other + " writes, too; give each a name of its own");
+            refuse("is also the output of " + other + "; use a different path for each");
         }
     }
     if (fs::is_regular_file(path, none_there) && fs::file_size(path, none_there) > 0 &&
         !kind.is_one(path)) {
-        refuse("is there already, and is not " + std::string(kind.name) +
-               ", which alone would be replaced; give another name, or remove it");
+        refuse("already exists and is not " + std::string(kind.name) +
+               ", the only kind of file that is replaced; choose another path or remove it");
     }
     outputs_.emplace_back(flag, path);
 }
 
 OutputKind metrics_output() {
-    return kind("a metrics file of train_gpt", {"{\""}, {"\"step\":", "_seconds\":"});
+    return kind("a train_gpt metrics file", {"{\""}, {"\"step\":", "_seconds\":"});
 }
 OutputKind report_output() {
-    return kind("a report of train_gpt", {"{"},
+    return kind("a train_gpt report", {"{"},
                 {"\"last_loss\":", "\"measured_step_seconds\":", "\"ranks\":"});
 }
 OutputKind profile_output() {
     return kind("a profile", {"{"}, {"\"vocabpipe_profile\":"});
 }
 OutputKind product_choices_output() {
-    return kind("a file of --time-products", {"VocabPipe product choices "});
+    return kind("a --time-products file", {"VocabPipe product choices "});
 }
 OutputKind trace_output() {
-    return kind("a trace of VocabPipe", {"{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":"},
+    return kind("a VocabPipe trace", {"{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":"},
                 {"\"traceEvents\":["});
 }
 OutputKind page_output() {
-    return kind("a page of VocabPipe",
+    return kind("a VocabPipe page",
                 {"<!DOCTYPE html>\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n",
                  "<!doctype html>\n<html lang=\"en\">\n<!-- SPDX-License-Identifier: Apache-2.0 "
                  "-->\n<head>\n<meta charset=\"utf-8\">\n<title>vocabpipe"});
 }
 OutputKind picture_output() {
-    return kind("a picture of vocabpipe timeline",
+    return kind("a picture from vocabpipe timeline",
                 {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
                 {"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\""});
 }
 OutputKind tokens_output(const std::string& prefix) {
-    return {"a file of vocabpipe data prepare", [index = prefix + ".idx"](const std::string&) {
+    return {"a file from vocabpipe data prepare", [index = prefix + ".idx"](const std::string&) {
                 return ends_of(index).starts_with(std::string_view("MMIDIDX\0\0", 9));
             }};
 }

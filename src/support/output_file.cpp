@@ -25,13 +25,13 @@ constexpr int kMaxNames = 100;  // temporary names to try
 void throw_output_error(const std::string& path, const char* what, int error) {
     std::string remedy;
     if (error == ENOSPC || error == EDQUOT) {
-        remedy = ": free some space or choose another folder";
+        remedy = "; free some space or choose another folder";
     } else if (error == ENOENT) {
-        remedy = ": create the folder first";
+        remedy = "; create the folder first";
     } else if (error == EACCES || error == EROFS) {
-        remedy = ": choose a folder that you can write to";
+        remedy = "; choose a folder that you can write to";
     } else if (error == ENXIO) {
-        remedy = ": nothing reads this pipe; start its reader first";
+        remedy = "; nothing reads this pipe; start its reader first";
     }
     throw OutputFileError(path + ": " + what + ": " + std::generic_category().message(error) +
                           remedy);
@@ -142,7 +142,7 @@ void make_directories(const std::string& path, std::string_view flag) {
         const bool itself = there == fs::path(path);
         throw UsageError(std::string(flag) + " " + path + ": " +
                          (itself ? "" : there.string() + " ") +
-                         "is a file where a folder is to be; give another name");
+                         "is a file, but must be a folder; choose another path");
     }
     fs::create_directories(path, error);
     if (error) {

@@ -42,11 +42,11 @@ std::string read_whole_file(const std::string& path, std::string_view remedy, ui
     if (file.get() < 0) refuse_for(errno);
     struct stat state {};
     if (::fstat(file.get(), &state) != 0) refuse_for(errno);
-    if (S_ISDIR(state.st_mode)) refuse("cannot be read: is a folder");
-    if (!S_ISREG(state.st_mode)) refuse("cannot be read: is no regular file");
+    if (S_ISDIR(state.st_mode)) refuse("cannot be read because it is a folder");
+    if (!S_ISREG(state.st_mode)) refuse("is not a regular file");
     const auto check_size = [&](uint64_t bytes) {
         if (bytes > most_bytes) {
-            refuse("has more than " + std::to_string(most_bytes >> 20) + " MiB");
+            refuse("is larger than " + std::to_string(most_bytes >> 20) + " MiB");
         }
     };
     check_size(static_cast<uint64_t>(state.st_size));

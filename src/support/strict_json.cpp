@@ -75,7 +75,7 @@ StrictJson StrictJson::parse(std::string_view text, std::string name,
         if (event == json::parse_event_t::key &&
             !keys.back().insert(todays_name(parsed.get<std::string>(), older_names)).second) {
             refuse(parsed.dump(-1, ' ', true, json::error_handler_t::replace) +
-                   " is given twice in one object; keep one");
+                   " appears twice in one object; keep one");
         }
         return true;
     };
@@ -83,7 +83,7 @@ StrictJson StrictJson::parse(std::string_view text, std::string name,
     try {
         root = std::make_shared<json>(json::parse(text, watch));
     } catch (const json::exception& error) {
-        refuse("not valid JSON: " + without_label(error.what()));
+        refuse("is not valid JSON: " + without_label(error.what()));
     }
     if (!older_names.empty()) use_todays_names(*root, older_names);
     const json* value = root.get();
@@ -102,7 +102,7 @@ void StrictJson::only(std::initializer_list<std::string_view> keys) const {
         for (const std::string_view k : keys) {
             known += (known.empty() ? "" : ", ") + std::string(k);
         }
-        fail("unknown key \"" + one_line(key).substr(0, 60) + "\"; known are " + known);
+        fail("unknown key \"" + one_line(key).substr(0, 60) + "\"; use one of " + known);
     }
 }
 
@@ -130,8 +130,8 @@ std::vector<std::pair<std::string, StrictJson>> StrictJson::members() const {
 std::vector<StrictJson> StrictJson::items(size_t most) const {
     if (!value_->is_array()) fail("must be a list [...]");
     if (value_->size() > most) {
-        fail("has " + std::to_string(value_->size()) + " entries, at most " + std::to_string(most) +
-             " are possible");
+        fail("has " + std::to_string(value_->size()) + " entries; at most " + std::to_string(most) +
+             " are allowed");
     }
     std::vector<StrictJson> result;
     result.reserve(value_->size());
@@ -172,7 +172,7 @@ bool StrictJson::boolean() const {
 }
 
 std::string StrictJson::text() const {
-    if (!value_->is_string()) fail("must be a text in quotes");
+    if (!value_->is_string()) fail("must be a string in quotes");
     return value_->get<std::string>();
 }
 

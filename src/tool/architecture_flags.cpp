@@ -37,8 +37,8 @@ std::string_view family_of(const MegatronParts& parts) {
         known += (known.empty() ? "" : ", ") + flags_of(*family.parts) + " (" +
                  std::string(family.name) + ")";
     }
-    throw UsageError(flags_of(parts) + ": no family has these parts alone; give " + known +
-                     ", or --model-type");
+    throw UsageError(flags_of(parts) + ": no model family has only these parts; use " + known +
+                     ", or set --model-type");
 }
 
 /// As Megatron chooses it: 4 h; of gated layers two thirds of it, in whole 64s.
@@ -57,7 +57,7 @@ void ArchitectureFlags::resolve(const std::string& loaded) {
     if (!given_.config.empty()) {
         if (by_flags) {
             throw UsageError(said->name() + ": --model " + given_.config +
-                             " says it already; leave one of them out");
+                             " already sets this; remove one of the two");
         }
         take_from(given_.config);
     } else if (!by_flags && !loaded.empty()) {
@@ -77,7 +77,8 @@ void ArchitectureFlags::take_from(const std::string& path) {
     if (model_.seq_length > model_.max_position_embeddings) {
         throw UsageError("--seq-length " + std::to_string(model_.seq_length) + ": " + path +
                          " has " + std::to_string(model_.max_position_embeddings) +
-                         " positions; use at most as many");
+                         " positions; use at most " +
+                         std::to_string(model_.max_position_embeddings));
     }
 }
 
@@ -93,7 +94,7 @@ void ArchitectureFlags::complete() {
     if (given_.norm_epsilon) m.norm_epsilon = *given_.norm_epsilon;
     if (given_.rotary_base) m.rope.theta = *given_.rotary_base;
     if (given_.group_query_attention && m.num_query_groups == 0) {
-        throw UsageError("--group-query-attention: give --num-query-groups, too");
+        throw UsageError("--group-query-attention: requires --num-query-groups");
     }
     if (!read_.contains("--ffn-hidden-size")) m.ffn_hidden_size = default_ffn_hidden_size(m);
     if (!read_.contains("--max-position-embeddings")) m.max_position_embeddings = m.seq_length;
@@ -104,7 +105,7 @@ void ArchitectureFlags::refuse_contradictions() const {
     const ModelConfig& m = model_;
     const std::string of_family = "--model-type " + m.family;
     const auto refuse = [&](const std::string& flag, const std::string& has) {
-        throw UsageError(flag + ": " + of_family + " has " + has + "; leave it out");
+        throw UsageError(flag + ": " + of_family + " has " + has + "; remove the flag");
     };
     const bool swiglu = m.gated && m.activation == kernels::Activation::silu;
     const bool rms = m.normalization == Normalization::rms_norm;
@@ -119,7 +120,7 @@ void ArchitectureFlags::refuse_contradictions() const {
     }
     if (given_.rotary_base && m.learned_positions) refuse("--rotary-base", "learned positions");
     if (read_.contains("--sliding-window") && m.windowed.empty()) {
-        refuse("--sliding-window", "no layer with a window by flags");
+        refuse("--sliding-window", "no sliding-window layers");
     }
 }
 

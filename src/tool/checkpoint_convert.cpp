@@ -32,26 +32,26 @@ void convert_weights(const CheckpointConvertArguments& a) {
 
 Command checkpoint_convert_command() {
     const auto a = std::make_shared<CheckpointConvertArguments>();
-    return {.name = "convert",
-            .description =
-                "Write the weights of a step or of a model as a Hugging Face folder of their own",
-            .flags = {{.flags = {{.names = "FROM",
-                                  .value = &a->from,
-                                  .help = "Folder of steps (the newest), a step, or a model"},
-                                 {.names = "TO",
-                                  .value = &a->to,
-                                  .help = "The new folder, which must not exist"},
-                                 {.names = "--dtype",
-                                  .value = &a->dtype,
-                                  .help = "fp32 or bf16",
-                                  .choices = {"fp32", "bf16"},
-                                  .unset = "bf16 where all weights are, else fp32"},
-                                 {.names = "--max-shard-size",
-                                  .value = FlagBytes{&a->max_shard_bytes},
-                                  .help = "Most weights in a file, such as 500MB or 2GiB",
-                                  .unit = "BYTES",
-                                  .unset = "5GB"}}}},
-            .run = [a](const GivenFlags&) { convert_weights(*a); }};
+    return {
+        .name = "convert",
+        .description = "Write the weights of a saved step or a model to a new Hugging Face folder",
+        .flags =
+            {{.flags =
+                  {{.names = "FROM",
+                    .value = &a->from,
+                    .help = "Folder of saved steps (the newest is used), a saved step, or a model"},
+                   {.names = "TO", .value = &a->to, .help = "New folder; must not exist"},
+                   {.names = "--dtype",
+                    .value = &a->dtype,
+                    .help = "Type of the weights: fp32 or bf16",
+                    .choices = {"fp32", "bf16"},
+                    .unset = "bf16 if all weights are bf16, else fp32"},
+                   {.names = "--max-shard-size",
+                    .value = FlagBytes{&a->max_shard_bytes},
+                    .help = "Maximum size of a weight file, such as 500MB or 2GiB",
+                    .unit = "BYTES",
+                    .unset = "5GB"}}}},
+        .run = [a](const GivenFlags&) { convert_weights(*a); }};
 }
 
 }  // namespace vocabpipe::tool

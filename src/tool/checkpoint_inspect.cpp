@@ -144,15 +144,15 @@ void inspect(const std::string& path) {
 
 Command checkpoint_inspect_command() {
     const auto path = std::make_shared<std::string>();
-    return {
-        .name = "inspect",
-        .description =
-            "Show the tensors and the training state of a step, a Hugging Face folder or a "
-            "safetensors file",
-        .flags = {{.flags = {{.names = "PATH",
-                              .value = path.get(),
-                              .help = "Folder of steps (the newest), a step, a model, a file"}}}},
-        .run = [path](const GivenFlags&) { inspect(*path); }};
+    return {.name = "inspect",
+            .description =
+                "Show the tensors and the training state of a saved step, a Hugging Face folder or "
+                "a safetensors file",
+            .flags = {{.flags = {{.names = "PATH",
+                                  .value = path.get(),
+                                  .help = "Folder of saved steps (the newest is used), a saved "
+                                          "step, a model or a file"}}}},
+            .run = [path](const GivenFlags&) { inspect(*path); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -25,20 +25,20 @@ void verify(const std::string& path) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(path, ignored)) {
         const SafetensorsFile file(path);
-        print(path, "a whole file of " + tensors(file.header().tensors.size()) +
-                        "; a file alone has no checksums");
+        print(path, "complete file with " + tensors(file.header().tensors.size()) +
+                        "; a single file has no checksums");
         return;
     }
     const Checkpoint checkpoint(find_checkpoint(path, false));
     if (!checkpoint.state()) {
-        print(checkpoint.folder(), "the shapes of config.json hold for " +
+        print(checkpoint.folder(), "shapes match config.json for " +
                                        tensors(checkpoint.weights().tensors().size()) +
-                                       "; a model alone has no checksums");
+                                       "; a model has no checksums");
         return;
     }
     checkpoint.verify();
     print(checkpoint.folder(), "complete after step " + std::to_string(checkpoint.state()->step) +
-                                   "; all shapes and checksums are right");
+                                   "; all shapes and checksums match");
 }
 
 }  // namespace
@@ -48,10 +48,11 @@ Command checkpoint_verify_command() {
     return {
         .name = "verify",
         .description =
-            "Read every byte and compare checksums, names and shapes; exit code 3 if wrong",
+            "Read every byte and check checksums, names and shapes; exit with code 3 on a mismatch",
         .flags = {{.flags = {{.names = "PATH",
                               .value = path.get(),
-                              .help = "Folder of steps (the newest), a step, a model, a file"}}}},
+                              .help = "Folder of saved steps (the newest is used), a saved step, a "
+                                      "model or a file"}}}},
         .run = [path](const GivenFlags&) { verify(*path); }};
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kAdvice = "give a file that train_gpt --report wrote";
+constexpr const char* kAdvice = "use a file written by train_gpt --report";
 
 json read_report(const std::string& path) {
     json report = json::parse(read_whole_file(path, kAdvice), nullptr, false);
@@ -35,7 +35,7 @@ json read_report(const std::string& path) {
         }
     }
     if (!report.at("ranks").is_array()) {
-        throw InputFileError(path + ": \"ranks\" is no list; " + kAdvice);
+        throw InputFileError(path + ": \"ranks\" is not a list; " + kAdvice);
     }
     return report;
 }
@@ -120,7 +120,7 @@ void compare(const std::vector<std::string>& paths, bool simulated) {
             try {
                 row.cells.push_back(one_line(cell(reports[i])));
             } catch (const json::exception&) {  // a key is missing, or of another type
-                throw InputFileError(paths[i] + ": is no report of train_gpt (no valid " + name +
+                throw InputFileError(paths[i] + ": is not a report of train_gpt (no valid " + name +
                                      "); " + kAdvice);
             }
         }
@@ -172,11 +172,11 @@ Command compare_command() {
             .description = "Show reports of train_gpt side by side",
             .flags = {{.flags = {{.names = "REPORT",
                                   .value = paths.get(),
-                                  .help = "Files that train_gpt --report wrote"},
+                                  .help = "Files written by train_gpt --report"},
                                  {.names = "--simulated",
                                   .value = simulated.get(),
-                                  .help = "Also what one core per rank would reach, simulated from "
-                                          "measured passes"}}}},
+                                  .help = "Also show what one core per rank would reach, simulated "
+                                          "from measured passes"}}}},
             .run = [=](const GivenFlags&) { compare(*paths, *simulated); }};
 }
 

@@ -144,12 +144,12 @@ Command completion_command() {
     const auto shell = std::make_shared<std::string>();
     return {.name = "completion",
             .description =
-                "Print what a shell completes commands, flags and values of both programs with\n"
+                "Print a shell completion script for vocabpipe and train_gpt\n"
                 "  bash: source <(vocabpipe completion bash)\n"
                 "  zsh, after compinit: source <(vocabpipe completion zsh)",
             .flags = {{.flags = {{.names = "SHELL",
                                   .value = shell.get(),
-                                  .help = "The shell",
+                                  .help = "Shell",
                                   .choices = {"bash", "zsh"}}}}},
             .run = [shell](const GivenFlags&) {
                 std::printf("%s%s", functions().c_str(), *shell == "zsh" ? kZsh : kBash);

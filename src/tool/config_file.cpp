@@ -21,10 +21,10 @@ void check_file(const std::string& path) {
     const auto status = std::filesystem::status(path, ignored);
     if (std::filesystem::is_regular_file(status)) return;
     const char* const is = std::filesystem::is_directory(status) ? "is a folder"
-                           : std::filesystem::exists(status)     ? "is no regular file"
-                                                                 : "there is no such file";
+                           : std::filesystem::exists(status)     ? "is not a regular file"
+                                                                 : "does not exist";
     throw UsageError(std::string(ConfigFile::kFlag) + " " + path + ": " + is +
-                     "; give a TOML file with flags");
+                     "; use a TOML file of flags");
 }
 
 /// "lr" of "--lr"; of short names nothing.
@@ -45,19 +45,20 @@ ConfigFile::ConfigFile(const std::vector<FlagGroup>& groups) {
 }
 
 FlagGroup ConfigFile::own_flags() {
-    return {.flags = {{.names = kFlag,
-                       .value = FlagText{.set =
-                                             [this](const auto& words) {
-                                                 check_file(words.back());
-                                                 path_ = words.back();
-                                             },
-                                         .get = [this] { return path_; }},
-                       .help = "TOML file with the names of these flags; those given here win",
-                       .unit = "FILE"},
-                      {.names = "--print-config",
-                       .value = &print_,
-                       .help = "Print the flags that are given, by file and here, as such a file, "
-                               "and end"}}};
+    return {
+        .flags = {
+            {.names = kFlag,
+             .value = FlagText{.set =
+                                   [this](const auto& words) {
+                                       check_file(words.back());
+                                       path_ = words.back();
+                                   },
+                               .get = [this] { return path_; }},
+             .help = "TOML file of flags, keyed by flag name; the command line overrides it",
+             .unit = "FILE"},
+            {.names = "--print-config",
+             .value = &print_,
+             .help = "Print the flags of the config file and the command line as TOML, and exit"}}};
 }
 
 const Flag* ConfigFile::flag_of(const std::string& key) const {
@@ -70,14 +71,14 @@ const Flag* ConfigFile::flag_of(const std::string& key) const {
 
 std::string ConfigFile::unknown(const std::string& key) const {
     for (const char* const other : {"config", "print-config", "help", "version"}) {
-        if (key == other) return "--" + key + " works on the command line only";
+        if (key == other) return "--" + key + " is valid only on the command line";
     }
     std::vector<std::string> names;
     for (const Flag& flag : flags_) {
         for (std::string& name : keys_of(flag)) names.push_back(std::move(name));
     }
     const std::vector<std::string_view> known(names.begin(), names.end());
-    return "there is no flag --" + key + did_you_mean(key, known);
+    return "unknown flag --" + key + did_you_mean(key, known);
 }
 
 std::vector<TomlAssignment> ConfigFile::read(std::istream& input, const GivenFlags& given) {
@@ -96,16 +97,16 @@ std::vector<TomlAssignment> ConfigFile::read(std::istream& input, const GivenFla
             if (flag == nullptr) refuse(found->line, unknown(key));
             if (const auto [before, is_new] = lines.emplace(flag, found->line); !is_new) {
                 refuse(found->line,
-                       "--" + key + " is in line " + std::to_string(before->second) + " already");
+                       "--" + key + " is already set on line " + std::to_string(before->second));
             }
             if (flag->is_switch() && (!found->is_boolean || found->is_array)) {
-                refuse(found->line, "--" + key + " is a switch: true or false");
+                refuse(found->line, "--" + key + " is a switch; use true or false");
             }
             const size_t most = flag->is_list() ? SIZE_MAX : static_cast<size_t>(flag->words);
             if (found->is_array && (found->values.empty() || found->values.size() > most)) {
-                refuse(found->line, "--" + key + " takes " +
+                refuse(found->line, "--" + key + " expects " +
                                         (most == 1 ? "one value" : "at least one value") +
-                                        ", not " + std::to_string(found->values.size()));
+                                        ", got " + std::to_string(found->values.size()));
             }
             if (!given.contains(flag->name())) {
                 sources_["--" + key] = path_ + ":" + std::to_string(found->line);

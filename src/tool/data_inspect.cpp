@@ -181,33 +181,32 @@ void inspect(const InspectArguments& options) {
 
 Command data_inspect_command() {
     const auto o = std::make_shared<InspectArguments>();
-    return {
-        .name = "inspect",
-        .description = "Check token files and show what they hold",
-        .flags = {{.flags = {{.names = "path",
-                              .value = &o->path,
-                              .help =
-                                  "Prefix of a .bin/.idx pair, or llm.c or raw files: a name, a "
-                                  "quoted pattern or a comma-separated list; or a blend: "
-                                  "WEIGHT PATH WEIGHT PATH ..."},
-                             {.names = "--split",
-                              .value = &o->split,
-                              .help = "Show the parts for training, validation and test, such as "
-                                      "969,30,1"},
-                             {.names = "--vocab-size",
-                              .value = &o->vocab_size,
-                              .help = "Fail if a token id is not below this size",
-                              .range = between(1, 0x1p31),
-                              .absent = 0},
-                             {.names = "--tokenizer-model",
-                              .value = &o->tokenizer_model,
-                              .help = "SentencePiece .model file to show text with",
-                              .unset = "PREFIX.model"},
-                             {.names = "--data-format",
-                              .value = &o->format,
-                              .help = "auto, or raw-u8, raw-u16 or raw-u32 for headerless files",
-                              .choices = {"auto", "raw-u8", "raw-u16", "raw-u32"}}}}},
-        .run = [o](const GivenFlags&) { inspect(*o); }};
+    return {.name = "inspect",
+            .description = "Check token files and show their contents",
+            .flags = {{.flags = {{.names = "path",
+                                  .value = &o->path,
+                                  .help = "Prefix of a .bin/.idx pair, llm.c files or raw files (a "
+                                          "name, a quoted pattern or a comma-separated list), or a "
+                                          "blend: WEIGHT PATH WEIGHT PATH ..."},
+                                 {.names = "--split",
+                                  .value = &o->split,
+                                  .help = "Proportions of the training, validation and test parts "
+                                          "to show, such as 969,30,1"},
+                                 {.names = "--vocab-size",
+                                  .value = &o->vocab_size,
+                                  .help = "Fail if a token id is not below this size",
+                                  .range = between(1, 0x1p31),
+                                  .absent = 0},
+                                 {.names = "--tokenizer-model",
+                                  .value = &o->tokenizer_model,
+                                  .help = "SentencePiece .model file for showing text",
+                                  .unset = "PREFIX.model"},
+                                 {.names = "--data-format",
+                                  .value = &o->format,
+                                  .help = "Format of the files: auto, or raw-u8, raw-u16 or "
+                                          "raw-u32 for files without a header",
+                                  .choices = {"auto", "raw-u8", "raw-u16", "raw-u32"}}}}},
+            .run = [o](const GivenFlags&) { inspect(*o); }};
 }
 
 }  // namespace vocabpipe::tool

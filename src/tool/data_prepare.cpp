@@ -52,9 +52,9 @@ std::string output_prefix(const std::string& output) {
         prefix.resize(prefix.size() - 4);
     }
     if (prefix.empty() || prefix.ends_with('/')) {
-        throw UsageError("--output '" + output +
-                         "' names a folder: give a prefix, as in data/mytext, from which "
-                         "data/mytext.bin and data/mytext.idx get their names");
+        throw UsageError("--output " + output +
+                         ": is a folder; use a prefix, such as data/mytext for data/mytext.bin and "
+                         "data/mytext.idx");
     }
     return prefix;
 }
@@ -67,17 +67,17 @@ bool keeps_bytes(const PrepareArguments& options) {
 void check_options(const PrepareArguments& options) {
     const bool model_given = !options.tokenizer_model.empty();
     if (options.tokenizer == "bytes" && model_given) {
-        throw UsageError("--tokenizer-model needs --tokenizer sentencepiece, not bytes");
+        throw UsageError("--tokenizer-model: requires --tokenizer sentencepiece, got bytes");
     }
     const bool bytes = keeps_bytes(options);
     if (bytes && options.vocab_size != 0 && options.vocab_size != ByteTokenizer::kVocabSize) {
         throw UsageError("--vocab-size " + std::to_string(options.vocab_size) +
-                         ": the bytes tokenizer has 257 ids, leave out --vocab-size or give "
+                         ": the bytes tokenizer has 257 ids; remove --vocab-size or use "
                          "--tokenizer sentencepiece");
     }
     if (!bytes && !model_given && options.vocab_size == 0) {
         throw UsageError(
-            "--tokenizer sentencepiece needs --vocab-size N to train a vocabulary, or "
+            "--tokenizer sentencepiece: requires --vocab-size N to train a vocabulary, or "
             "--tokenizer-model FILE to use one");
     }
 }
@@ -98,22 +98,20 @@ void check_outputs(const PrepareArguments& options) {
 void refuse_binary(const PrepareArguments& options, const TextCheck& text) {
     const int64_t strange = text.invalid + text.zeros;
     if (keeps_bytes(options) || strange * 10 < text.bytes || strange == 0) return;
-    throw InputFileError(options.inputs.front() +
-                         (options.inputs.size() > 1 ? " and the other inputs" : "") + ": " +
-                         std::to_string(text.invalid) + " of " + std::to_string(text.bytes) +
-                         " bytes are not UTF-8 and " + std::to_string(text.zeros) +
-                         " are zero: this is no text; convert it to UTF-8, or use --tokenizer "
-                         "bytes");
+    throw InputFileError(
+        options.inputs.front() + (options.inputs.size() > 1 ? " and the other inputs" : "") + ": " +
+        std::to_string(text.invalid) + " of " + std::to_string(text.bytes) +
+        " bytes are not UTF-8 and " + std::to_string(text.zeros) +
+        " are zero, so this is not text; convert it to UTF-8 or use --tokenizer bytes");
 }
 
 /// What became of bytes that are no text, on standard error.
 void note_invalid(const PrepareArguments& options, const TextCheck& text) {
     if (text.invalid == 0) return;
-    std::fprintf(
-        stderr, "vocabpipe: note: %lld of %lld bytes are not UTF-8, first in %s; %s\n",
-        static_cast<long long>(text.invalid), static_cast<long long>(text.bytes),
-        text.first.c_str(),
-        keeps_bytes(options) ? "they are kept as they are" : "U+FFFD stands in the place of each");
+    std::fprintf(stderr, "vocabpipe: note: %lld of %lld bytes are not UTF-8, first in %s; %s\n",
+                 static_cast<long long>(text.invalid), static_cast<long long>(text.bytes),
+                 text.first.c_str(),
+                 keeps_bytes(options) ? "they are kept unchanged" : "each is replaced by U+FFFD");
 }
 
 Vocabulary make_vocabulary(const PrepareArguments& options, ProgressLine& progress) {
@@ -123,8 +121,7 @@ Vocabulary make_vocabulary(const PrepareArguments& options, ProgressLine& progre
         if (options.vocab_size != 0 && options.vocab_size != loaded->vocab_size()) {
             throw UsageError("--vocab-size " + std::to_string(options.vocab_size) + ": " +
                              options.tokenizer_model + " has " +
-                             std::to_string(loaded->vocab_size()) +
-                             " pieces, leave out --vocab-size");
+                             std::to_string(loaded->vocab_size()) + " pieces; remove --vocab-size");
         }
         return {std::move(loaded), {}};
     }
@@ -135,12 +132,12 @@ Vocabulary make_vocabulary(const PrepareArguments& options, ProgressLine& progre
         SentencePieceVocabulary trained_here = train_sentencepiece(options.inputs, training);
         if (trained_here.unbroken_left_out > 0) {
             progress.clear();
-            std::fprintf(stderr,
-                         "vocabpipe: note: the vocabulary is learned without %.1f MB of %.1f MB of "
-                         "text that has no white space for thousands of bytes; all of it is "
-                         "encoded\n",
-                         static_cast<double>(trained_here.unbroken_left_out) * 1e-6,
-                         static_cast<double>(trained_here.unbroken) * 1e-6);
+            std::fprintf(
+                stderr,
+                "vocabpipe: note: the vocabulary was trained without %.1f MB of the %.1f MB of "
+                "text that has no white space for thousands of bytes; all text is encoded\n",
+                static_cast<double>(trained_here.unbroken_left_out) * 1e-6,
+                static_cast<double>(trained_here.unbroken) * 1e-6);
         }
         std::string model = std::move(trained_here.model);
         auto trained = std::make_unique<SentencePieceTokenizer>(model, options.output + ".model");
@@ -184,7 +181,7 @@ void tokenize(const PrepareArguments& options, const Tokenizer& tokenizer, int64
     if (tokens == 0) {
         throw InputFileError(options.inputs.front() +
                              (options.inputs.size() > 1 ? " and the other inputs" : "") +
-                             ": no text, so there is nothing to write");
+                             ": no text found, so there is nothing to write");
     }
 }
 
@@ -249,15 +246,15 @@ Command data_prepare_command() {
     const auto o = std::make_shared<PrepareArguments>();
     return {
         .name = "prepare",
-        .description = "Turn text files into PREFIX.bin and PREFIX.idx",
+        .description = "Convert text files to PREFIX.bin and PREFIX.idx",
         .flags = {{.flags = {{.names = "--input",
                               .value = &o->inputs,
-                              .help = "Text files, UTF-8 (any bytes for bytes)",
+                              .help = "Text files in UTF-8 (any bytes with --tokenizer bytes)",
                               .repeats = true,
                               .required = true},
                              {.names = "--output",
                               .value = &o->output,
-                              .help = "PREFIX of the files to write: PREFIX.bin, PREFIX.idx and, "
+                              .help = "Prefix of the output files: PREFIX.bin, PREFIX.idx and, "
                                       "when a vocabulary is trained, PREFIX.model",
                               .required = true},
                              {.names = "--tokenizer",
@@ -268,7 +265,7 @@ Command data_prepare_command() {
                               .choices = {"bytes", "sentencepiece"}},
                              {.names = "--vocab-size",
                               .value = &o->vocab_size,
-                              .help = "Size of the sentencepiece vocabulary to train on the input",
+                              .help = "Size of the SentencePiece vocabulary to train",
                               .range = between(1, 0x1p30),
                               .absent = 0},
                              {.names = "--tokenizer-model",
@@ -276,8 +273,8 @@ Command data_prepare_command() {
                               .help = "Use this SentencePiece .model file instead of training one"},
                              {.names = "--document-separator",
                               .value = &o->separator,
-                              .help = "What ends a document: the end of a file, blank-lines, or "
-                                      "every line",
+                              .help = "Where a document ends: at the end of a file, at "
+                                      "blank-lines, or at every line",
                               .choices = {"file", "blank-lines", "line"}}}}},
         .run = [o](const GivenFlags&) { prepare(*o); }};
 }

@@ -41,7 +41,7 @@ std::function<std::unique_ptr<Device>(const RankPlacement&)> device_factory(
 std::function<void(Communicator&, Device&)> products_writer(const std::string& device,
                                                             const std::string& path) {
     if (device != "cuda") {
-        throw UsageError("--time-products " + path + ": needs --device cuda, this is " + device);
+        throw UsageError("--time-products " + path + ": requires --device cuda, got " + device);
     }
 #ifdef VOCABPIPE_WITH_CUDA
     return [path](Communicator& communicator, Device& used) {

@@ -29,8 +29,8 @@ void explain_step(const ExplainArguments& options) {
     if (options.rank.has_value() == options.at.empty()) {
         throw UsageError(options.at.empty()
                              ? "--rank " + std::to_string(*options.rank) +
-                                   ": says where; give also when, --at T"
-                             : "--at " + options.at + ": says when; give also where, --rank R");
+                                   ": requires a time; add --at T"
+                             : "--at " + options.at + ": requires a rank; add --rank R");
     }
     ScheduleFlags flags = options.flags;
     const std::string name = take_own_flags(options.schedule, flags);
@@ -44,7 +44,7 @@ void explain_step(const ExplainArguments& options) {
         const int64_t at = parse_time("--at", options.at, ticks);
         const int64_t makespan = simulated.simulation.summary.makespan_ns;
         if (at > makespan) {
-            throw UsageError("--at " + options.at + ": the step lasts from 0 to " +
+            throw UsageError("--at " + options.at + ": must be within the step, from 0 to " +
                              time_text(makespan, ticks));
         }
         text += to_text(explain(timeline, simulated.programs, *options.rank, at), time) + "\n";
@@ -57,20 +57,22 @@ void explain_step(const ExplainArguments& options) {
 
 Command explain_command() {
     const auto o = std::make_shared<ExplainArguments>();
-    return {.name = "explain",
-            .description = "Why a rank is idle at a moment, and the critical path of the step",
-            .flags = {{.flags = {schedule_argument(o->schedule)}},
-                      schedule_source_flags(o->flags),
-                      lowering_flags(o->flags),
-                      {.flags = {{.names = "--rank",
-                                  .value = &o->rank,
-                                  .help = "Rank to explain",
-                                  .range = between(0, 65535)},
-                                 {.names = "--at",
-                                  .value = &o->at,
-                                  .help = "Moment since the begin of the step: 12.5ms, or in the "
-                                          "unit of --costs F,B"}}}},
-            .run = [o](const GivenFlags&) { explain_step(*o); }};
+    return {
+        .name = "explain",
+        .description =
+            "Explain why a rank is idle at a given time, and show the critical path of the step",
+        .flags = {{.flags = {schedule_argument(o->schedule)}},
+                  schedule_source_flags(o->flags),
+                  lowering_flags(o->flags),
+                  {.flags = {{.names = "--rank",
+                              .value = &o->rank,
+                              .help = "Rank to explain",
+                              .range = between(0, 65535)},
+                             {.names = "--at",
+                              .value = &o->at,
+                              .help = "Time since the start of the step, such as 12.5ms or a "
+                                      "number in the unit of --costs F,B"}}}},
+        .run = [o](const GivenFlags&) { explain_step(*o); }};
 }
 
 }  // namespace vocabpipe::tool

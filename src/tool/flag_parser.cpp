@@ -23,7 +23,7 @@ void add_switch(CLI::App& app, const Flag& flag) {
             [name = flag.name()](std::string& value) {
                 if (value == "true" || value == "false") return std::string();
                 throw UsageError(name + " " + value +
-                                 ": is a switch; leave the value out, or give true or false");
+                                 ": is a switch; omit the value, or use true or false");
             },
             ""));
 }
@@ -150,8 +150,7 @@ std::string unknown_flags(const CLI::App& command, const std::vector<std::string
     for (const std::string& word : words) {
         const std::string flag = flag_in(word);
         if (flag.empty() || flag == "--") continue;
-        text += (text.empty() ? "" : "; ") + flag + ": there is no such flag" +
-                did_you_mean(flag, known);
+        text += (text.empty() ? "" : "; ") + flag + ": unknown flag" + did_you_mean(flag, known);
     }
     return text;
 }
@@ -163,8 +162,8 @@ std::string wrong_subcommand(const Place& at, const std::string& given) {
         known.push_back(sub.name);
         all += (all.empty() ? "" : ", ") + sub.name;
     }
-    return given.empty() ? at.path + ": give a subcommand: " + all
-                         : given + ": " + at.path + " has no such subcommand, but " + all +
+    return given.empty() ? at.path + ": requires a subcommand: " + all
+                         : given + ": unknown subcommand of " + at.path + "; use one of " + all +
                                did_you_mean(given, known);
 }
 
@@ -179,13 +178,13 @@ std::string what_is_wrong(const CLI::App& app, const Place& at, const CLI::Parse
         if (!at.command->commands.empty()) {
             return wrong_subcommand(at, left.empty() ? "" : left.front());
         }
-        if (extras && !left.empty()) return left.front() + ": belongs to no flag";
+        if (extras && !left.empty()) return left.front() + ": unexpected argument";
     }
     const std::string what = error.what();
     // "--lr: 1 required  missing"
     const bool no_value =
         dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && what.ends_with("missing");
-    return no_value ? what.substr(0, what.find(": ")) + ": a value is missing" : what;
+    return no_value ? what.substr(0, what.find(": ")) + ": expected a value" : what;
 }
 
 void parse(CLI::App& app, std::vector<std::string> words) {

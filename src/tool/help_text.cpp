@@ -56,7 +56,7 @@ std::string meaning_of(const Flag& flag) {
     });
     std::vector<std::string> notes;
     if (!told && !flag.free) notes.push_back(joined(flag.choices, ", ", " or "));
-    if (flag.required && !flag.is_positional()) notes.emplace_back("must be given");
+    if (flag.required && !flag.is_positional()) notes.emplace_back("required");
     const std::string value = flag.default_text();
     if (!value.empty()) notes.push_back("default: " + value);
     if (notes.empty()) return text;
@@ -92,7 +92,7 @@ private:
 std::vector<Flag> standard_flags(const Command& command) {
     std::vector<Flag> flags{{.names = "-h,--help", .help = "Print this help message and exit"}};
     if (!command.version.empty()) {
-        flags.push_back({.names = "--version", .help = "Print the version and end"});
+        flags.push_back({.names = "--version", .help = "Print the version and exit"});
     }
     return flags;
 }

@@ -53,8 +53,8 @@ std::unique_ptr<Watchdog> watch_over(const char* program, const char* call, doub
     return std::make_unique<Watchdog>(seconds, [program, call, seconds] {
         std::ostringstream what;
         what << call << " has not returned for --distributed-timeout-seconds " << seconds
-             << ": a process of this launch does not take part; see that mpirun starts this "
-                "program alone, and that none of its ranks is stopped";
+             << ": a process of this launch is missing; check that mpirun starts only this program "
+                "and that none of its ranks is stopped";
         std::_Exit(report_before_launch(program, what.str(), ExitCode::communication));
     });
 }
@@ -62,34 +62,35 @@ std::unique_ptr<Watchdog> watch_over(const char* program, const char* call, doub
 }  // namespace
 
 FlagGroup launch_flags(Launch& launch) {
-    return {.title = "Ranks",
-            .flags = {
-                {.names = "--transport",
-                 .value = &launch.transport,
-                 .help = "mpi (under mpirun) or threads of one process",
-                 .unit = "NAME",
-                 .choices = {"mpi", "threads"},
-                 .decides = Decides::nothing},
-                {.names = "--ranks",
-                 .value = &launch.ranks,
-                 .help = "With --transport threads",
-                 .unit = "RANKS",
-                 .unset = "with MPI those of mpirun -np",
-                 .decides = Decides::nothing},
-                {.names = "--distributed-timeout-seconds",
-                 .value = &launch.timeout_seconds,
-                 .help = "A rank that waits this long without progress gives up",
-                 .unit = "SECONDS",
-                 .range = above(0),
-                 .decides = Decides::nothing},
-                {.names = "--sigterm-grace-seconds",
-                 .value = &launch.sigterm_grace_seconds,
-                 .help = "What is left between SIGTERM and SIGKILL, to finish a step and save in",
-                 .unit = "SECONDS",
-                 .range = at_least(0),
-                 .unset = "as mpirun has it, 1",
-                 .decides = Decides::nothing},
-            }};
+    return {
+        .title = "Ranks",
+        .flags = {
+            {.names = "--transport",
+             .value = &launch.transport,
+             .help = "mpi (under mpirun) or threads of one process",
+             .unit = "NAME",
+             .choices = {"mpi", "threads"},
+             .decides = Decides::nothing},
+            {.names = "--ranks",
+             .value = &launch.ranks,
+             .help = "Number of ranks with --transport threads",
+             .unit = "RANKS",
+             .unset = "with mpi, set by mpirun -np",
+             .decides = Decides::nothing},
+            {.names = "--distributed-timeout-seconds",
+             .value = &launch.timeout_seconds,
+             .help = "Time without progress after which a waiting rank exits with an error",
+             .unit = "SECONDS",
+             .range = above(0),
+             .decides = Decides::nothing},
+            {.names = "--sigterm-grace-seconds",
+             .value = &launch.sigterm_grace_seconds,
+             .help = "Time between SIGTERM and SIGKILL, in which a run finishes and saves its step",
+             .unit = "SECONDS",
+             .range = at_least(0),
+             .unset = "mpirun's setting, 1",
+             .decides = Decides::nothing},
+        }};
 }
 
 bool started_by_mpirun() {
@@ -99,16 +100,17 @@ bool started_by_mpirun() {
 void check_launch(const Launch& launch) {
     const std::string ranks = "--ranks " + std::to_string(launch.ranks.value_or(0));
     if (launch.ranks_are_threads() && launch.ranks.value_or(0) < 1) {
-        throw UsageError(ranks + ": --transport threads needs --ranks P with P >= 1");
+        throw UsageError(ranks + ": --transport threads requires --ranks P with P >= 1");
     }
     const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
     if (launch.ranks_are_threads() && started != nullptr && std::atoi(started) > 1) {
-        throw UsageError("--transport threads: mpirun started " + std::string(started) +
-                         " processes, each would train alone; leave mpirun out, or use "
-                         "--transport mpi");
+        throw UsageError(
+            "--transport threads: mpirun started " + std::string(started) +
+            " processes, and each would train by itself; omit mpirun or use --transport mpi");
     }
     if (!launch.ranks_are_threads() && launch.ranks) {
-        throw UsageError(ranks + ": with --transport mpi the ranks are those of mpirun -np P");
+        throw UsageError(
+            ranks + ": is only for --transport threads; with --transport mpi, set mpirun -np P");
     }
 }
 
@@ -118,7 +120,7 @@ void check_launch(Launch& launch, TrainOptions& options) {
     options.program_flags = compared_flags({launch_flags(launch)});
     const auto of_gpus = [&](const std::string& flag) {
         if (options.device == "cuda") return;
-        throw UsageError(flag + ": needs --device cuda, this is " + options.device);
+        throw UsageError(flag + ": requires --device cuda, got " + options.device);
     };
     ProductOptions& products = options.products;
     if (products.left_multiprocessors) {
@@ -127,7 +129,7 @@ void check_launch(Launch& launch, TrainOptions& options) {
     if (!products.choices_file.empty()) {
         of_gpus("--product-choices " + products.choices_file);
         products.choices = read_whole_file(
-            products.choices_file, "give --product-choices a file that --time-products wrote");
+            products.choices_file, "set --product-choices to a file written by --time-products");
         if (products.choices.empty()) {
             throw InputFileError("--product-choices " + products.choices_file + ": is empty");
         }
@@ -150,9 +152,9 @@ std::string describe(const std::exception& error) {
     if (of_system == nullptr || of_system->code() != std::errc::resource_unavailable_try_again) {
         return error.what();
     }
-    return "a thread cannot be started: " + of_system->code().message() +
-           "; raise ulimit -u (threads of a user) or ulimit -v (memory), whichever is set, or use "
-           "fewer ranks or --threads-per-rank";
+    return "cannot start a thread: " + of_system->code().message() +
+           "; raise ulimit -u (threads per user) or ulimit -v (memory), whichever is set, or use "
+           "fewer ranks or a smaller --threads-per-rank";
 }
 
 int report_before_launch(const char* program, const std::string& what, ExitCode code) {
@@ -169,7 +171,7 @@ int finish_output(const char* program, ExitCode code) {
     const std::string reason = errno == 0 ? "" : ": " + std::generic_category().message(errno);
     return report(
         program,
-        "standard output: cannot write" + reason + "; free some space, or give it another place",
+        "standard output: cannot write" + reason + "; free some space or redirect it elsewhere",
         ExitCode::failed, true);
 }
 

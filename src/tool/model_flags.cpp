@@ -25,7 +25,7 @@ void ModelFlags::resolve(const GivenFlags& read) {
         same_file(options_.load, options_.save) && !options_.finetune &&
         is_before_first_step(options_.load)) {
         if (first_of_launch()) {
-            std::printf("--load %s: no step is there yet, a new run begins\n",
+            std::printf("--load %s: no saved step found; starting a new run\n",
                         one_line(options_.load).c_str());
         }
         options_.load.clear();
@@ -36,7 +36,7 @@ void ModelFlags::resolve(const GivenFlags& read) {
     ArchitectureFlags(read, m, given_).resolve(loaded);
     if (given_.bf16) {
         if (read.contains("--dtype") && m.dtype != DType::bf16) {
-            throw UsageError("--dtype fp32: --bf16 says bf16; give one of them");
+            throw UsageError("--dtype fp32: conflicts with --bf16; use only one of them");
         }
         m.dtype = DType::bf16;
     }
@@ -44,7 +44,8 @@ void ModelFlags::resolve(const GivenFlags& read) {
         if (options_.recompute.value_or(Recompute::selective) != Recompute::selective) {
             throw UsageError("--recompute-granularity " +
                              std::string(to_string(*options_.recompute)) +
-                             ": --recompute-activations says selective; give one of them");
+                             ": conflicts with --recompute-activations, which means selective; use "
+                             "only one of them");
         }
         options_.recompute = Recompute::selective;
     }
@@ -53,8 +54,8 @@ void ModelFlags::resolve(const GivenFlags& read) {
     if (whole && !read.contains("--vocab-mode")) options_.vocab_mode = VocabMode::none;
     if (options_.chunks != 0 && options_.layers_per_chunk != 0) {
         throw UsageError("--num-layers-per-virtual-pipeline-stage " +
-                         std::to_string(options_.layers_per_chunk) + ": --chunks " +
-                         std::to_string(options_.chunks) + " says it already; give one of them");
+                         std::to_string(options_.layers_per_chunk) + ": conflicts with --chunks " +
+                         std::to_string(options_.chunks) + "; use only one of them");
     }
 }
 

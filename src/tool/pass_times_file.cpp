@@ -53,7 +53,7 @@ public:
             header = true;
         }
         if (!header) fail("is empty; it must begin with the line " + std::string(kHeader));
-        if (grows_ && rank_of_stage_.empty()) fail("has no row of a stage");
+        if (grows_ && rank_of_stage_.empty()) fail("has no row for a stage");
     }
 
     [[nodiscard]] const std::vector<int>& rank_of_stage() const { return rank_of_stage_; }
@@ -73,9 +73,8 @@ private:
                     int64_t most) const {
         const std::optional<int64_t> value = parse_number<int64_t>(text);
         if (!value || *value < least || *value > most) {
-            fail(std::string(name) + " \"" + std::string(text) +
-                 "\": must be a whole number from " + std::to_string(least) + " to " +
-                 std::to_string(most));
+            fail(std::string(name) + " \"" + std::string(text) + "\": must be an integer from " +
+                 std::to_string(least) + " to " + std::to_string(most));
         }
         return *value;
     }
@@ -98,7 +97,7 @@ private:
             if (count < cells.size()) cells[count] = line.substr(at, end - at);
             at = end + 1;
         }
-        if (count != cells.size()) fail("has " + std::to_string(count) + " cells, expected 4");
+        if (count != cells.size()) fail("has " + std::to_string(count) + " cells; expected 4");
         const auto rank = static_cast<int>(integer("rank", cells[0], 0, most_ranks_ - 1));
         ranks_ = std::max(ranks_, rank + 1);
         const Op op = op_of(cells[1]);
@@ -115,12 +114,12 @@ private:
             }
         } else if (cells[2] != "-" && !cells[2].empty()) {
             fail("stage \"" + std::string(cells[2]) + "\": " + std::string(cells[1]) +
-                 " belongs to no stage; write -");
+                 " has no stage; write -");
         }
         // Schedules are made for passes that take time.
         const int64_t ns = integer("ns", cells[3], traits(op).has_stage ? 1 : 0, kMostNs);
         if (!times_.emplace(Key{rank, op, stage}, ns).second) {
-            fail(std::string(cells[1]) + " of this rank and stage has a row already");
+            fail(std::string(cells[1]) + " already has a row for this rank and stage");
         }
     }
 
@@ -149,7 +148,7 @@ void Reader::set_stages(std::vector<TableCosts::OpCosts>& stage_ns, bool keep) c
         }
         if (given(I) != given(W)) {
             throw InputFileError(path_ + ": stage " + std::to_string(stage) +
-                                 " has one of I and W; give both, or B alone");
+                                 " has only one of I and W; add the other, or use B alone");
         }
         if (!keep && (!given(F) || !(given(B) || given(I)))) {
             throw InputFileError(path_ + ": stage " + std::to_string(stage) +

@@ -44,7 +44,7 @@ std::vector<std::string> entries(std::string_view flag, const std::string& text)
         result.push_back(text.substr(at, end - at));
         if (result.back().empty()) {
             throw UsageError(std::string(flag) + " " + text +
-                             ": has an empty entry; give names with one comma between two");
+                             ": has an empty entry; separate the entries with one comma");
         }
         at = end + 1;
     }
@@ -67,7 +67,7 @@ int chunks_from(const std::string& text) {
         return value;
     }
     throw UsageError("--chunks " + text +
-                     ": not a number, or out of range; give a decimal integer");
+                     ": is not a number, or is out of range; use a decimal integer");
 }
 
 void plan_steps(PlanArguments arguments) {
@@ -76,8 +76,9 @@ void plan_steps(PlanArguments arguments) {
         use_profile(options, read_profile(arguments.profile));
     } else {
         if (arguments.model.empty() || arguments.gpu.empty()) {
-            throw UsageError(std::string(arguments.model.empty() ? "--model" : "--gpu") +
-                             ": missing; give --model, --gpu and --seq-length, or --profile FILE");
+            throw UsageError(
+                std::string(arguments.model.empty() ? "--model" : "--gpu") +
+                ": is required; set --model, --gpu and --seq-length, or --profile FILE");
         }
         options.model = load_model(arguments.model);
         options.device = load_device(arguments.gpu);
@@ -130,83 +131,88 @@ Command plan_command() {
             {{.flags =
                   {{.names = "--model",
                     .value = &a->model,
-                    .help = "built-in name or Hugging Face config.json: " + known_models(),
+                    .help = "Built-in name or Hugging Face config.json: " + known_models(),
                     .choices = words_of(known_models()),
                     .free = true},
                    {.names = "--gpus",
                     .value = &o.gpus,
-                    .help = "ranks of the pipeline",
+                    .help = "Number of GPUs, one per rank of the pipeline",
                     .required = true},
                    {.names = "--gpu",
                     .value = &a->gpu,
-                    .help = "built-in name or hardware file: " + known_devices(),
+                    .help = "Built-in name or hardware file: " + known_devices(),
                     .choices = words_of(known_devices()),
                     .free = true},
                    {.names = "--seq-length",
                     .value = &o.seq_length,
-                    .help = "tokens per sequence",
+                    .help = "Tokens per sequence",
                     .absent = 0},
                    {.names = "--profile",
                     .value = &a->profile,
-                    .help = "measured costs of a model on a machine, instead of --model, "
-                            "--gpu, --seq-length and --micro-batch-size",
+                    .help = "Profile with the measured costs of a model on a machine; replaces "
+                            "--model, --gpu, --seq-length and --micro-batch-size",
                     .excludes = {"--model", "--gpu", "--seq-length", "--micro-batch-size"}},
                    {.names = "--pass-times",
                     .value = &a->pass_times,
-                    .help = "CSV file rank,op,stage,ns: times of passes, instead of what GPU "
-                            "or profile say of them; candidates with other stages are left "
-                            "out"},
+                    .help = "CSV file (rank,op,stage,ns) of pass times that replace those of the "
+                            "GPU or profile; candidates with other stages are skipped"},
                    {.names = "--vocab-size",
                     .value = &a->vocab_size,
-                    .help = "default: the model's",
-                    .range = at_least(1)},
+                    .help = "Vocabulary size in rows",
+                    .range = at_least(1),
+                    .unset = "the model's"},
                    {.names = "--micro-batch-size",
                     .value = &o.micro_batch_size,
-                    .help = "sequences per microbatch"},
+                    .help = "Sequences per microbatch"},
                    {.names = "--global-batch-size",
                     .value = &o.global_batch_size,
-                    .help = "sequences per step",
+                    .help = "Sequences per step",
                     .required = true},
                    {.names = "--memory-gib",
                     .value = &a->memory_gib,
-                    .help = "per GPU; default: the device's",
-                    .range = above(0)},
+                    .help = "Memory per GPU, in GiB",
+                    .range = above(0),
+                    .unset = "the device's"},
                    {.names = "--schedules",
                     .value = &a->schedules,
-                    .help = "comma-separated; default: all",
+                    .help = "Names of schedules, separated by commas",
                     .choices = schedule_names(),
-                    .free = true},
+                    .free = true,
+                    .unset = "all"},
                    {.names = "--vocab-modes",
                     .value = &a->modes,
-                    .help = "none,redistributed,interlaced,one_barrier,two_barriers; default: "
-                            "all",
+                    .help = "Vocabulary modes, separated by commas: "
+                            "none,redistributed,interlaced,one_barrier,two_barriers",
                     .choices = vocab_mode_names(),
-                    .free = true},
+                    .free = true,
+                    .unset = "all"},
                    {.names = "--chunks",
                     .value = &a->chunks,
-                    .help = "stages per rank, comma-separated; default: the family's own, 2 "
-                            "and 4 where any number works"},
+                    .help = "Stages per rank, separated by commas",
+                    .unset = "the family's own; 2 and 4 where any number works"},
                    {.names = "--recompute-granularity",
                     .value = named(&o.recompute, recompute_from),
-                    .help = "none, selective or full: what all candidates recompute before "
-                            "backwards",
+                    .help =
+                        "What all candidates recompute before backwards: none, selective or full",
                     .choices = recompute_names()},
                    {.names = "--evaluation",
                     .value = named(&o.evaluation, evaluation_from),
-                    .help = "auto, simulation or pass_times",
+                    .help = "How to predict times: auto, simulation or pass_times",
                     .choices = names_of(
                         {Evaluation::automatic, Evaluation::simulation, Evaluation::pass_times})},
                    {.names = "--top",
                     .value = &a->top,
-                    .help = "rows to print",
+                    .help = "Number of rows to print",
                     .range = at_least(1)},
                    {.names = "--threads",
                     .value = &o.threads,
-                    .help = "0: as many as the machine runs at once"},
-                   {.names = "--json", .value = &a->json, .help = "everything, to standard output"},
+                    .help = "Number of threads; 0: as many as the machine runs at once"},
+                   {.names = "--json",
+                    .value = &a->json,
+                    .help = "Print everything as JSON to standard output"},
                    {.names = "--html",
                     .value = &a->html,
-                    .help = "write a page that sorts by click"}}}},
+                    .help = "Write a page with sortable tables to this file"}}}},
         .run = [a](const GivenFlags&) { plan_steps(*a); }};
 }
 

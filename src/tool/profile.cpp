@@ -29,17 +29,18 @@ struct ProfileArguments {
 
     /// What train_gpt does not have.
     [[nodiscard]] FlagGroup own_flags() {
-        return {.title = "Measurement",
-                .flags = {{.names = "--steps",
-                           .value = &train.train_iters,
-                           .help = "Measured, each way",
-                           .unit = "STEPS",
-                           .range = at_least(1)},
-                          {.names = "--output",
-                           .value = &output,
-                           .help = "Profile to write (JSON)",
-                           .unit = "FILE",
-                           .required = true}}};
+        return {
+            .title = "Measurement",
+            .flags = {{.names = "--steps",
+                       .value = &train.train_iters,
+                       .help = "Steps to measure with whole backwards, and again with split ones",
+                       .unit = "STEPS",
+                       .range = at_least(1)},
+                      {.names = "--output",
+                       .value = &output,
+                       .help = "File for the profile (JSON)",
+                       .unit = "FILE",
+                       .required = true}}};
     }
 };
 
@@ -111,7 +112,7 @@ Command profile_command(const std::string& command_line) {
     flags.push_back(o->own_flags());
     return {.name = "profile",
             .description =
-                "Measure passes and links of this machine\n"
+                "Measure the passes and links of this machine\n"
                 "  mpirun -np 2 vocabpipe profile --output FILE.json --num-layers 8 ...",
             .flags = std::move(flags),
             .run = [o](const GivenFlags& given) { measure(*o, given); }};

@@ -72,9 +72,8 @@ int64_t parse_time(std::string_view flag, const std::string& text, int ticks_per
     }
     throw UsageError(std::string(flag) + " " + text +
                      (ticks_per_unit > 0
-                          ? ": must be a number that is not negative, in the unit of --costs"
-                          : ": must be a time that is not negative, such as 250, 300us, 12.5ms or "
-                            "1s"));
+                          ? ": must be a number of at least 0, in the unit of --costs"
+                          : ": must be a time of at least 0, such as 250, 300us, 12.5ms or 1s"));
 }
 
 }  // namespace vocabpipe::tool

@@ -37,8 +37,8 @@ void check_schedule(const CheckArguments& options) {
     for (const auto& list : file.passes) passes += list.size();
     if (passes > static_cast<size_t>(kMostPassesToLower)) {
         throw InputFileError(options.path + ": has " + std::to_string(passes) +
-                             " passes, and at most " + std::to_string(kMostPassesToLower) +
-                             " are proved here; check a step with fewer microbatches");
+                             " passes, but at most " + std::to_string(kMostPassesToLower) +
+                             " can be checked; use fewer microbatches");
     }
     const Schedule schedule = with_vocabulary(file);
     const auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 12, 24, 4);
@@ -66,17 +66,16 @@ void check_schedule(const CheckArguments& options) {
 
 Command schedule_check_command() {
     const auto o = std::make_shared<CheckArguments>();
-    return {
-        .name = "check",
-        .description = "Prove that a schedule file can run, or say why not",
-        .flags = {{.flags = {{.names = "FILE", .value = &o->path, .help = "A .csv or .json file"},
-                             dialect_flag(o->dialect, "Letters of a PyTorch CSV"),
-                             {.names = "--pp",
-                              .value = &o->ranks,
-                              .help = "Ranks that the file must have",
-                              .range = at_least(1),
-                              .absent = 0}}}},
-        .run = [o](const GivenFlags&) { check_schedule(*o); }};
+    return {.name = "check",
+            .description = "Prove that a schedule file can run, or report why it cannot",
+            .flags = {{.flags = {{.names = "FILE", .value = &o->path, .help = ".csv or .json file"},
+                                 dialect_flag(o->dialect, "Pass letters of a PyTorch CSV"),
+                                 {.names = "--pp",
+                                  .value = &o->ranks,
+                                  .help = "Number of ranks that the file must have",
+                                  .range = at_least(1),
+                                  .absent = 0}}}},
+            .run = [o](const GivenFlags&) { check_schedule(*o); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -39,9 +39,8 @@ void convert_schedule(const ScheduleConvertArguments& options) {
     if (format == ScheduleFormat::csv && schedule.output.vocab_size() > 0 &&
         csv_dialect_of(schedule, options.output_dialect) != CsvDialect::vocabpipe) {
         std::cerr << "vocabpipe: note: " + options.to +
-                         ": the passes of the whole vocabulary layers are left out, because "
-                         "PyTorch's first and last stage contain them; --output-dialect vocabpipe "
-                         "keeps them\n";
+                         ": omits the passes of whole vocabulary layers, because PyTorch's first "
+                         "and last stages contain them; --output-dialect vocabpipe keeps them\n";
     }
 }
 
@@ -49,23 +48,24 @@ void convert_schedule(const ScheduleConvertArguments& options) {
 
 Command schedule_convert_command() {
     const auto o = std::make_shared<ScheduleConvertArguments>();
-    return {.name = "convert",
-            .description = "Convert a schedule file between CSV and JSON",
-            .flags =
-                {{.flags =
-                      {{.names = "IN", .value = &o->from, .help = "The .csv or .json file to read"},
-                       {.names = "OUT", .value = &o->to, .help = "The .csv or .json file to write"},
-                       dialect_flag(o->dialect, "Letters of a PyTorch CSV to read"),
-                       {.names = "--output-dialect",
-                        .value = named(&o->output_dialect, csv_dialect_from),
-                        .help = "Letters of a CSV to write: new, old, lowered (new, with "
-                                "PyTorch's communication cells), vocabpipe (keeps E, G, S, T, "
-                                "R), or auto: vocabpipe where vocabulary layers are sharded "
-                                "or there is an R, else new",
-                        .choices =
-                            names_of({CsvDialect::automatic, CsvDialect::current, CsvDialect::old,
-                                      CsvDialect::vocabpipe, CsvDialect::lowered})}}}},
-            .run = [o](const GivenFlags&) { convert_schedule(*o); }};
+    return {
+        .name = "convert",
+        .description = "Convert a schedule file between CSV and JSON",
+        .flags =
+            {{.flags =
+                  {{.names = "IN", .value = &o->from, .help = ".csv or .json file to read"},
+                   {.names = "OUT", .value = &o->to, .help = ".csv or .json file to write"},
+                   dialect_flag(o->dialect, "Pass letters of a PyTorch CSV to read"),
+                   {.names = "--output-dialect",
+                    .value = named(&o->output_dialect, csv_dialect_from),
+                    .help =
+                        "Pass letters of the CSV to write: new, old, lowered (new, with PyTorch's "
+                        "communication cells), vocabpipe (keeps E, G, S, T, R), or auto: vocabpipe "
+                        "if vocabulary layers are sharded or the schedule has R, else new",
+                    .choices =
+                        names_of({CsvDialect::automatic, CsvDialect::current, CsvDialect::old,
+                                  CsvDialect::vocabpipe, CsvDialect::lowered})}}}},
+        .run = [o](const GivenFlags&) { convert_schedule(*o); }};
 }
 
 }  // namespace vocabpipe::tool

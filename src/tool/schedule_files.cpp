@@ -23,7 +23,7 @@ namespace {
 
 /// The keys of a JSON file that is no schedule are no help to who gave it by mistake.
 void refuse_other_json(const std::string& path) {
-    const std::string text = read_whole_file(path, "give a .csv or .json file");
+    const std::string text = read_whole_file(path, "use a .csv or .json file");
     if (text.find("\"format\"") != std::string::npos || !text.starts_with('{')) return;
     for (const auto& [kind, reader] :
          {std::pair{report_output(),
@@ -32,13 +32,13 @@ void refuse_other_json(const std::string& path) {
           std::pair{profile_output(), "--costs reads it"},
           std::pair{trace_output(), "vocabpipe timeline reads it"}}) {
         if (kind.is_one(path)) {
-            throw InputFileError(path + ": is " + std::string(kind.name) + " and not a schedule; " +
+            throw InputFileError(path + ": is " + std::string(kind.name) + ", not a schedule; " +
                                  reader);
         }
     }
     throw InputFileError(path +
-                         ": is not a schedule, which says \"format\": \"vocabpipe schedule\"; "
-                         "vocabpipe schedule show --format json prints one");
+                         ": is not a schedule (no \"format\": \"vocabpipe schedule\"); vocabpipe "
+                         "schedule show --format json prints one");
 }
 
 }  // namespace
@@ -55,13 +55,12 @@ void check_schedule_name(const std::string& name) {
     std::error_code ignored;
     if (std::filesystem::is_regular_file(name, ignored)) {
         throw UsageError("SCHEDULE " + name +
-                         ": is a file whose name ends in neither .csv nor .json, as those of "
-                         "schedules do");
+                         ": is a file, but its name does not end in .csv or .json");
     }
     if (name == "dualpipe") static_cast<void>(generator(name));  // says what to use in its place
     throw UsageError("SCHEDULE " + name +
-                     ": neither the name of a schedule, which vocabpipe schedule list shows, nor a "
-                     ".csv or .json file" +
+                     ": is neither the name of a schedule (see vocabpipe schedule list) nor a .csv "
+                     "or .json file" +
                      did_you_mean(name, known));
 }
 
@@ -78,7 +77,7 @@ Flag dialect_flag(CsvDialect& dialect, const std::string& letters) {
     return {
         .names = "--dialect",
         .value = named(&dialect, csv_dialect_from),
-        .help = letters + ": new, old, or auto (by its content)",
+        .help = letters + ": new, old, or auto (detected)",
         .choices = names_of({CsvDialect::automatic, CsvDialect::current, CsvDialect::old}),
     };
 }

@@ -38,7 +38,7 @@ void list_schedules() {
 
 Command schedule_list_command() {
     return {.name = "list",
-            .description = "Show the schedules that have a name",
+            .description = "List the built-in schedules",
             .run = [](const GivenFlags&) { list_schedules(); }};
 }
 

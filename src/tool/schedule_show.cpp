@@ -32,13 +32,14 @@ struct ShowArguments {
 };
 
 std::string text_of_costs(const ScheduleFlags& flags, const ScheduledStep& step) {
-    if (!flags.pass_times.empty()) return "of passes, " + flags.pass_times;
+    if (!flags.pass_times.empty()) return "pass times from " + flags.pass_times;
     if (step.ticks_per_unit == 0) return "measured, " + flags.costs;
     const auto figures = std::count(flags.costs.begin(), flags.costs.end(), ',') + 1;
     return (figures == 3 ? "F,B,V " : "F,B ") + flags.costs +
-           " of a rank's layers; I and W half of B, S and T of an even share of the vocabulary " +
-           (figures == 3 ? "V" : "a third of F") + ", E and G a quarter of that; a message " +
-           std::to_string(flags.latency);
+           " for a rank's layers; I and W: half of B; S and T with an even share of the "
+           "vocabulary: " +
+           (figures == 3 ? "V" : "a third of F") +
+           "; E and G: a quarter of that; message: " + std::to_string(flags.latency);
 }
 
 int terminal_width() {
@@ -113,9 +114,9 @@ void show_schedule(const ShowArguments& options) {
     ScheduleFlags flags = options.flags;
     const std::string name = take_own_flags(options.name, flags);
     if (flags.cores > 0) {
-        throw UsageError("--cores " + std::to_string(flags.cores) +
-                         ": the grid shows passes on ranks of their own; use vocabpipe simulate or "
-                         "timeline");
+        throw UsageError(
+            "--cores " + std::to_string(flags.cores) +
+            ": the grid shows every rank on its own core; use vocabpipe simulate or timeline");
     }
     const ScheduledStep step = make_step(name, flags);
     if (options.format == "json") {
@@ -134,17 +135,17 @@ Command schedule_show_command() {
     return {.name = "show",
             .description = "Show a schedule in the terminal, or print it as CSV or JSON",
             .flags = {{.flags = {schedule_argument(
-                           o->name, "A name that `schedule list` shows, or a .csv or .json file")}},
+                           o->name, "Name from `schedule list`, or a .csv or .json file")}},
                       schedule_source_flags(o->flags),
                       {.flags = {{.names = "--format",
                                   .value = &o->format,
-                                  .help = "grid, csv or json",
+                                  .help = "Output format: grid, csv or json",
                                   .choices = {"grid", "csv", "json"}},
                                  {.names = "--width",
                                   .value = &o->width,
                                   .help = "Characters per line of the grid",
                                   .range = between(40, 1000000),
-                                  .unset = "terminal"}}}},
+                                  .unset = "terminal width"}}}},
             .run = [o](const GivenFlags&) { show_schedule(*o); }};
 }
 

@@ -40,17 +40,17 @@ void check_size(const Schedule& schedule, int64_t most) {
     const int64_t per_microbatch = int64_t{3} * schedule.stages + int64_t{4} * schedule.ranks;
     if (schedule.microbatches <= most / per_microbatch) return;
     throw UsageError("--microbatches " + std::to_string(schedule.microbatches) + ": with " +
-                     counted(schedule.stages, "stage") + " up to " +
+                     counted(schedule.stages, "stage") + ", a step has up to " +
                      std::to_string(per_microbatch * schedule.microbatches) +
-                     " passes, and at most " + std::to_string(most) +
-                     " are taken here; give at most " + std::to_string(most / per_microbatch) +
-                     " (all that lies between a step's begin and end repeats)");
+                     " passes, but at most " + std::to_string(most) +
+                     " are supported; use at most " + std::to_string(most / per_microbatch) +
+                     " (the middle of a step only repeats)");
 }
 
 int needed(std::string_view flag, int value, int otherwise) {
     if (value == 0) value = otherwise;
     if (value >= 1) return value;
-    throw UsageError(std::string(flag) + ": is missing; give a whole number from 1");
+    throw UsageError(std::string(flag) + ": is required; use an integer of at least 1");
 }
 
 /// Layers of every stage; empty where all stages are alike.
@@ -65,8 +65,8 @@ std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const Schedule
         if (profile) return std::vector<int>(static_cast<size_t>(stages), 0);
         if (mode != VocabMode::redistributed) return {};
         throw UsageError(
-            "--vocab-mode redistributed: which layers move depends on how many there are; give "
-            "--num-layers");
+            "--vocab-mode redistributed: requires --num-layers, because the layers that move "
+            "depend on it");
     }
     if (flags.num_layers == 0 && mode != VocabMode::redistributed &&
         static_cast<int>(profile->model.layers_per_stage.size()) == stages) {
@@ -147,16 +147,18 @@ Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
           std::pair{"--group-size", flags.group_size},
           std::pair{"--warm-up-depth", flags.warm_up_depth}}) {
         if (value == 0) continue;
-        throw UsageError(std::string(flag) + ": is for schedules by name; " + path + " is a file");
+        throw UsageError(std::string(flag) + ": applies only to named schedules; " + path +
+                         " is a file");
     }
     Schedule schedule = read_schedule_file(path, {.dialect = flags.dialect, .ranks = flags.pp});
     if (flags.microbatches != 0 && flags.microbatches != schedule.microbatches) {
-        throw UsageError("--microbatches " + std::to_string(flags.microbatches) + ": " + path +
-                         " has " + std::to_string(schedule.microbatches));
+        throw UsageError("--microbatches " + std::to_string(flags.microbatches) +
+                         ": does not match " + path + ", which has " +
+                         std::to_string(schedule.microbatches));
     }
     if (flags.vocab_mode && schedule.output.vocab_size() > 0) {
         throw UsageError("--vocab-mode " + std::string(to_string(*flags.vocab_mode)) + ": " + path +
-                         " has vocabulary passes of its own");
+                         " already has vocabulary passes; omit the flag");
     }
     return schedule;
 }
@@ -177,7 +179,7 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
         .flags = {
             {.names = "--pp",
              .value = &flags.pp,
-             .help = "Ranks of the pipeline",
+             .help = "Number of pipeline ranks",
              .range = between(1, 65535),  // stage numbers have 16 bits
              .absent = 0},
             {.names = "--microbatches",
@@ -192,95 +194,96 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
              .unset = "the schedule's own"},
             {.names = "--vocab-mode",
              .value = named(&flags.vocab_mode, vocab_mode_from),
-             .help = "none, redistributed, interlaced, one_barrier or two_barriers",
+             .help =
+                 "Vocabulary mode: none, redistributed, interlaced, one_barrier or two_barriers",
              .choices = vocab_mode_names(),
-             .unset = "none; a file's own passes"},
+             .unset = "none, or the passes of the file"},
             {.names = "--vocab-size",
              .value = &flags.vocab_size,
-             .help = "Vocabulary rows",
+             .help = "Vocabulary size in rows",
              .range = count,
-             .unset = "the profile's, else 32000 per rank"},
+             .unset = "from the profile, else 32000 per rank"},
             {.names = "--recompute-granularity",
              .value = named(&flags.recompute, recompute_from),
-             .help = "none, selective or full: what R makes again before every backward",
+             .help = "Activations that R recomputes before each backward: none, selective or full",
              .choices = recompute_names(),
-             .unset = "none; full for a file that has R of its own"},
+             .unset = "none; full for a file that contains R"},
             {.names = "--costs",
              .value = &flags.costs,
-             .help = "Cost of F,B or F,B,V in any unit (of a rank's layers; V: S and T of an even "
+             .help = "Cost F,B or F,B,V in any unit (of a rank's layers; V: S and T of an even "
                      "share of the vocabulary), or a profile file"},
             {.names = "--pass-times",
              .value = &flags.pass_times,
-             .help = "CSV file rank,op,stage,ns: times of passes, instead of the figures of "
-                     "--costs, or of some passes instead of a profile's"},
+             .help = "CSV file (rank,op,stage,ns) of pass times that replace the figures of "
+                     "--costs, or some passes of a profile"},
             {.names = "--latency",
              .value = &flags.latency,
-             .help = "Cost of a message, in the unit of --costs F,B; ns with --pass-times "
-                     "(default 0)",
-             .range = between(0, 0x1p40),
-             .absent = 0},
+             .help = "Cost of a message, in the unit of --costs F,B (ns with --pass-times)",
+             .range = between(0, 0x1p40)},
             {.names = "--memory-limit",
              .value = &flags.memory_limit,
-             .help = "Activations alive on a rank, in chunks, of schedules that trade memory",
+             .help = "Maximum number of activations alive on a rank, in chunks, for schedules that "
+                     "trade memory for bubble",
              .range = count,
              .absent = 0},
             {.names = "--group-size",
              .value = &flags.group_size,
-             .help = "Microbatches per group when interleaved",
+             .help = "Microbatches that a stage of an interleaved schedule runs in a row",
              .range = count,
              .absent = 0},
             {.names = "--warm-up-depth",
              .value = &flags.warm_up_depth,
-             .help = "How eagerly 1F1B runs forwards ahead",
+             .help = "How many more warm-up microbatches a 1F1B stage has than the next stage",
              .range = count,
              .unset = "the schedule's own"},
             {.names = "--search-moves",
              .value = &flags.search_moves,
-             .help = "Moves of a local search for a shorter step, after the schedule's own rule",
+             .help = "Moves of a local search for a shorter step, starting from the schedule's own "
+                     "order",
              .range = between(0, 0x1p40),
              .absent = 0},
-            dialect_flag(flags.dialect, "Letters of a PyTorch CSV"),
+            dialect_flag(flags.dialect, "Pass letters of a PyTorch CSV"),
             {.names = "--num-layers",
              .value = &flags.num_layers,
-             .help = "Transformer layers",
+             .help = "Number of transformer layers",
              .range = count,
-             .unset = "the profile's, else one per rank"},
+             .unset = "from the profile, else one per rank"},
             {.names = "--hidden-size",
              .value = &flags.hidden_size,
-             .help = "For memory, with --costs F,B: hidden size of a bf16 transformer",
+             .help = "Hidden size of a bf16 transformer, for memory with --costs F,B",
              .range = count},
             {.names = "--seq-length",
              .value = &flags.seq_length,
-             .help = "For memory, with --costs F,B: tokens per sequence",
+             .help = "Tokens per sequence, for memory with --costs F,B",
              .range = count},
             {.names = "--micro-batch-size",
              .value = &flags.micro_batch_size,
-             .help = "For memory, with --costs F,B: sequences per microbatch",
+             .help = "Sequences per microbatch, for memory with --costs F,B",
              .range = count},
             {.names = "--cores",
              .value = &flags.cores,
-             .help = "Cores that all ranks share",
+             .help = "Number of cores that all ranks share",
              .range = between(1, 65535),
-             .unset = "the profile's, else one or more for each"},
+             .unset = "from the profile, else at least one per rank"},
             {.names = "--no-optimizer-barrier",
              .value = &flags.no_optimizer_barrier,
-             .help = "The optimizer step does not wait for other ranks (post-validation)"},
+             .help = "Do not let the optimizer step wait for other ranks (post-validation)"},
             {.names = "--communication-order",
              .value = named(&flags.communication_order, communication_order_from),
-             .help = "What a communication waits for: the start of the one before it in its lane "
-                     "(lanes: hosts), its end (streams: copies of GPUs), also the start of the one "
-                     "before it in any lane (launches: NCCL), or the end of that (serial)",
+             .help = "What a communication waits for: the start of the previous one in its lane "
+                     "(lanes: hosts), its end (streams: GPU copies), also the start of the "
+                     "previous one in any lane (launches: NCCL), or the end of that one (serial)",
              .choices = names_of({CommunicationOrder::lanes, CommunicationOrder::streams,
                                   CommunicationOrder::launches, CommunicationOrder::serial}),
-             .unset = "the profile's, else lanes"},
+             .unset = "from the profile, else lanes"},
         }};
 }
 
 FlagGroup lowering_flags(ScheduleFlags& flags) {
     return {.flags = {{.names = "--receive-ahead",
                        .value = &flags.receive_ahead,
-                       .help = "Passes before its use that a receive is posted, or auto: as early "
-                               "as it pays and memory allows"}}};
+                       .help = "How many passes before its use to post a receive, or auto: as "
+                               "early as useful within the memory limit"}}};
 }
 
 std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
@@ -302,7 +305,7 @@ std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
         read_flags({schedule_source_flags(flags), lowering_flags(flags)}, arguments);
     } catch (const UsageError& error) {
         throw UsageError(text + ": " + error.what() +
-                         "; give NAME,flag=value,... such as 1f1b,vocab-mode=one_barrier");
+                         "; use NAME,flag=value,... such as 1f1b,vocab-mode=one_barrier");
     }
     return text.substr(0, end);
 }

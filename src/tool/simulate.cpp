@@ -98,7 +98,7 @@ void print_table(const SimulatedStep& run) {
         }
     }
     std::printf("%s\n%s\n%s", times.text().c_str(),
-                wrap_text("MiB at the peak of every rank: " + run.step.memory_of).c_str(),
+                wrap_text("peak memory of each rank, in MiB: " + run.step.memory_of).c_str(),
                 ("\n" + bytes.text()).c_str());
 }
 
@@ -173,7 +173,7 @@ void simulate_schedule(const SimulateArguments& options) {
 Command simulate_command() {
     const auto o = std::make_shared<SimulateArguments>();
     return {.name = "simulate",
-            .description = "Time, bubble and memory of a schedule, without running it",
+            .description = "Show time, bubble and memory of a schedule, without running it",
             .flags = {{.flags = {schedule_argument(o->schedule)}},
                       schedule_source_flags(o->flags),
                       lowering_flags(o->flags),

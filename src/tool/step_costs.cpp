@@ -73,8 +73,8 @@ StageCosts parse_stage_costs(const std::string& text, int ticks) {
         costs.backward < 1 || !fits(costs.forward) || !fits(costs.backward) ||
         !fits(costs.vocabulary)) {
         throw UsageError("--costs " + text +
-                         ": must be F,B or F,B,V in whole numbers from 1 to 2^36 (V from 0), such "
-                         "as 12,24,4, or a profile file");
+                         ": must be F,B or F,B,V in integers from 1 to 2^36 (V from 0), such as "
+                         "12,24,4, or a profile file");
     }
     costs.forward *= ticks;
     costs.backward *= ticks;

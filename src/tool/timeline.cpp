@@ -57,7 +57,7 @@ bool is_trace(const std::string& run) {
 void draw_timeline(const TimelineArguments& options) {
     if (options.html.empty() && options.svg.empty() && options.trace.empty()) {
         throw UsageError(
-            "timeline: what to write is missing; give --html FILE, --svg FILE or --trace FILE");
+            "timeline: requires an output; add --html FILE, --svg FILE or --trace FILE");
     }
     std::vector<std::string> inputs{options.flags.costs, options.flags.pass_times};
     for (const std::string& run : options.runs) inputs.push_back(run.substr(0, run.find(',')));
@@ -85,7 +85,7 @@ void draw_timeline(const TimelineArguments& options) {
     if (!options.trace.empty()) {
         if (!only) {
             throw UsageError("--trace " + options.trace +
-                             ": a Chrome trace holds one simulated run; give one schedule");
+                             ": a Chrome trace holds one simulated run; use only one schedule");
         }
         write_chrome_trace(options.trace, only->simulation.timeline, only->programs,
                            runs.front().title);
@@ -108,27 +108,26 @@ Command timeline_command() {
     const auto o = std::make_shared<TimelineArguments>();
     return {
         .name = "timeline",
-        .description = "Draw runs above each other: schedules to simulate, traces of measured runs",
+        .description = "Draw simulated schedules and measured traces, one below the other",
         .flags =
             {{.flags = {{.names = "RUN",
                          .value = &o->runs,
-                         .help = "Name of a schedule or its .csv or .json file; "
-                                 "NAME,flag=value,... with flags of its own; or a trace of "
-                                 "train_gpt --trace-dir",
+                         .help =
+                             "Name of a schedule or its .csv or .json file; NAME,flag=value,... to "
+                             "give it its own flags; or a trace from train_gpt --trace-dir",
                          .choices = schedule_names(),
                          .free = true}}},
              schedule_source_flags(o->flags),
              lowering_flags(o->flags),
-             {.flags = {{.names = "--html",
-                         .value = &o->html,
-                         .help = "File for one self-contained page"},
-                        {.names = "--svg",
-                         .value = &o->svg,
-                         .help = "File for a picture of the passes, for documents"},
-                        {.names = "--trace",
-                         .value = &o->trace,
-                         .help = "File for the Chrome trace of one schedule"},
-                        {.names = "--title", .value = &o->title, .help = "Title of the page"}}}},
+             {.flags =
+                  {{.names = "--html", .value = &o->html, .help = "File for a self-contained page"},
+                   {.names = "--svg",
+                    .value = &o->svg,
+                    .help = "File for an SVG picture of the passes, for documents"},
+                   {.names = "--trace",
+                    .value = &o->trace,
+                    .help = "File for the Chrome trace of one schedule"},
+                   {.names = "--title", .value = &o->title, .help = "Title of the page"}}}},
         .run = [o](const GivenFlags&) { draw_timeline(*o); }};
 }
 

@@ -54,7 +54,8 @@ void TomlReader::skip_lines() {
 void TomlReader::expect_end_of_line() {
     skip_blanks();
     if (peek() == '#') at_ = std::min(text_.find('\n', at_), text_.size());
-    if (peek() != '\n') fail("more than one value in a line; lists are [a, b], text is in quotes");
+    if (peek() != '\n')
+        fail("more than one value on a line; write lists as [a, b] and text in quotes");
 }
 
 std::string TomlReader::bare() {
@@ -68,7 +69,7 @@ std::string TomlReader::quoted() {
     const char quote = peek();
     std::string value;
     for (++at_; peek() != quote; ++at_) {
-        if (peek() == '\n') fail(std::string("text without its closing ") + quote);
+        if (peek() == '\n') fail(std::string("text has no closing ") + quote);
         if (quote == '\'' || peek() != '\\') {
             value += peek();
             continue;
@@ -76,7 +77,9 @@ std::string TomlReader::quoted() {
         ++at_;
         const size_t which = kEscapes.find(peek());
         if (at_end() || which == std::string_view::npos) {
-            fail("a backslash before neither \", \\, n nor t; '...' takes text as it is");
+            fail(
+                "a backslash must precede \", \\, n or t; use '...' for text with other "
+                "backslashes");
         }
         value += kMeant[which];
     }
@@ -86,10 +89,10 @@ std::string TomlReader::quoted() {
 
 std::string TomlReader::key() {
     const bool utf16 = text_.starts_with("\xff\xfe") || text_.starts_with("\xfe\xff");
-    if (utf16 && at_ == 0) fail("the file is UTF-16; write it as UTF-8");
-    if (peek() == '[') fail("tables are not used here; write every flag as NAME = VALUE");
+    if (utf16 && at_ == 0) fail("the file is UTF-16; save it as UTF-8");
+    if (peek() == '[') fail("tables are not supported; write every flag as NAME = VALUE");
     std::string name = peek() == '"' || peek() == '\'' ? quoted() : bare();
-    if (name.empty()) fail("begins with no name of a flag");
+    if (name.empty()) fail("does not begin with the name of a flag");
     skip_blanks();
     if (peek() != '=') fail(name + " has no = and value; write " + name + " = true for a switch");
     ++at_;
@@ -107,7 +110,7 @@ std::string TomlReader::scalar(TomlAssignment& of) {
     const std::string value = number(word);
     if (value.empty()) {
         fail(of.key + (word.empty() ? " has no value" : " = " + word) +
-             ": is neither a number, true, false, a [list] nor text in quotes");
+             ": must be a number, true, false, a [list] or text in quotes");
     }
     return value;
 }
@@ -126,13 +129,13 @@ std::optional<TomlAssignment> TomlReader::next() {
     found.is_array = true;
     ++at_;
     for (skip_lines(); peek() != ']' || at_end(); skip_lines()) {
-        if (at_end()) fail(found.key + " is a list without its closing ]");
+        if (at_end()) fail(found.key + " is a list with no closing ]");
         found.values.push_back(scalar(found));
         skip_lines();
         if (peek() == ',' && !at_end()) {
             ++at_;
         } else if (peek() != ']') {
-            fail(found.key + " is a list without a comma between two values, or without its ]");
+            fail(found.key + " is a list with a missing comma or closing ]");
         }
     }
     ++at_;

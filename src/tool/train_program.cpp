@@ -21,7 +21,7 @@ Command TrainProgram::command() {
     groups.push_back(config_.own_flags());
     return {.name = "train_gpt",
             .description =
-                "Trains a GPT, Llama, Qwen or Gemma with pipeline and vocabulary parallelism.\n"
+                "Train a GPT, Llama, Qwen or Gemma with pipeline and vocabulary parallelism.\n"
                 "  mpirun -np 2 train_gpt --data-path PREFIX ...\n"
                 "  train_gpt --transport threads --ranks 2 --data-path PREFIX ...",
             .flags = std::move(groups),

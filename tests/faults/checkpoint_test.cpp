@@ -114,7 +114,7 @@ void CheckpointFault::kill_again_and_again(bool mpi) {
         Job job(folder_, mpi ? under_mpirun(kRanks, arguments) : on_threads(kRanks, arguments));
         if (!job.wait_for_output("saved " + saved_, kStart)) return;
         if (kill > 0) {
-            EXPECT_THAT(job.output(), HasSubstr("checksums are right"));
+            EXPECT_THAT(job.output(), HasSubstr("checksums match"));
         }
         const std::vector<pid_t> pids =
             mpi ? rank_processes(data_, kRanks) : std::vector<pid_t>{job.pid()};
@@ -190,7 +190,7 @@ TEST_F(CheckpointFault, OneRankThatCannotWriteEndsAllAlikeAndLeavesTheStepsBefor
         EXPECT_LE(left.size(), 2U);
         for (const std::string& name : left) EXPECT_THAT(name, ::testing::StartsWith("step-"));
         Job next(folder_, on_threads(3, endless("next") + Arguments{"--load", saved_}));
-        ASSERT_TRUE(next.wait_for_output("checksums are right", kStart));
+        ASSERT_TRUE(next.wait_for_output("checksums match", kStart));
         next.signal(SIGUSR1);
         EXPECT_EQ(next.wait(kEnd), 0) << next.error();
     }

@@ -180,8 +180,8 @@ TEST_F(Fault, OneCommandLineBeginsARunAndGoesOnWithIt) {
         EXPECT_EQ(job.wait(kStart), 0) << job.error();
         return job.output();
     };
-    EXPECT_THAT(run("2"), HasSubstr("no step is there yet, a new run begins"));
-    EXPECT_THAT(run("4"), HasSubstr("goes on after step 2"));
+    EXPECT_THAT(run("2"), HasSubstr("no saved step found; starting a new run"));
+    EXPECT_THAT(run("4"), HasSubstr("continuing after step 2"));
 }
 
 TEST_F(Fault, DataThatAreCutOffEndTheRunWithTheirName) {

@@ -47,7 +47,7 @@ protected:
     /// What is left can be gone on from.
     void expect_loadable() {
         Job job(folder_, on_threads(2 * kRanksPerHost, endless() + Arguments{"--load", saved_}));
-        (void)job.wait_for_output("checksums are right", kStart);
+        (void)job.wait_for_output("checksums match", kStart);
         (void)job.wait_for_output(" iteration ", kStart);
         job.signal(SIGUSR1);
         EXPECT_EQ(job.wait(kEnd), 0) << job.error();

@@ -203,7 +203,7 @@ TEST(LoadModel, NamesTheKeyThatIsBroken) {
     config = llama();
     config["num_key_value_heads"] = 3;
     EXPECT_THAT(model_error(config),
-                HasSubstr("num_key_value_heads is 3: must divide num_attention_heads 4"));
+                HasSubstr("num_key_value_heads is 3, but must divide num_attention_heads 4"));
     config = llama();
     config["hidden_size"] = 66;
     EXPECT_THAT(model_error(config),
@@ -211,7 +211,7 @@ TEST(LoadModel, NamesTheKeyThatIsBroken) {
     config = llama();
     config["model_type"] = "mamba";
     EXPECT_THAT(model_error(config),
-                HasSubstr("model_type: \"mamba\" is not computed by this program; gpt2, llama, "));
+                HasSubstr("model_type: \"mamba\" is not supported; use one of gpt2, llama, "));
     config = llama();
     config["tie_word_embeddings"] = 1;
     EXPECT_THAT(model_error(config), HasSubstr("tie_word_embeddings: must be true or false"));
@@ -234,9 +234,9 @@ TEST(LoadModel, RefusesAnEpsilonThatTrainingWouldRefuse) {
 
 TEST(LoadModel, NamesTheLineOfWhatIsNoJson) {
     EXPECT_THAT(error_of("{\n\"a\": 1,\n\"b\" 2}", load_model),
-                HasSubstr("a.json: not valid JSON: parse error at line 3"));
+                HasSubstr("a.json: is not valid JSON: parse error at line 3"));
     EXPECT_THAT(error_of("[1]", load_model), HasSubstr("a.json: must be an object"));
-    EXPECT_THAT(error_of("", load_model), HasSubstr("cannot be read"));
+    EXPECT_THAT(error_of("", load_model), HasSubstr("a.json: is empty"));
 }
 
 TEST(LoadModel, SuggestsTheNearestName) {
@@ -268,7 +268,7 @@ TEST(LoadDevice, ReadsEveryFigureWithItsSource) {
 TEST(LoadDevice, NamesTheFigureThatIsBroken) {
     json spec = device();
     spec.erase("peak_tflops");
-    EXPECT_THAT(device_error(spec), HasSubstr("a.json: peak_tflops: missing"));
+    EXPECT_THAT(device_error(spec), HasSubstr("a.json: peak_tflops: is missing"));
     spec = device();
     spec["dense_efficiency"]["value"] = 1.5;
     EXPECT_THAT(device_error(spec), HasSubstr("dense_efficiency: 1.5 must be more than 0 and at "
@@ -284,7 +284,7 @@ TEST(LoadDevice, NamesTheFigureThatIsBroken) {
     EXPECT_THAT(device_error(spec), HasSubstr("link_gb_per_s: needs a \"source\""));
     spec = device();
     spec["gpus_per_node"]["value"] = 2.5;
-    EXPECT_THAT(device_error(spec), HasSubstr("gpus_per_node: 2.5 must be a whole number"));
+    EXPECT_THAT(device_error(spec), HasSubstr("gpus_per_node: 2.5 must be an integer"));
 }
 
 TEST(LoadDevice, BuiltInFilesStateASourceForEveryNumber) {

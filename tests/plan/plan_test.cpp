@@ -72,7 +72,8 @@ TEST(Plan, UsesMeasuredPassTimesWhereStagesAreOnTheSameRanks) {
     EXPECT_EQ(plan.skipped.front().first.schedule, "zb-v");
     EXPECT_EQ(plan.skipped.front().second, "the passes of t.csv are of 2 stages");
     options.gpus = 4;
-    EXPECT_EQ(error_of(options), "--gpus 4: the passes of t.csv are of 2 ranks");
+    EXPECT_EQ(error_of(options),
+              "--gpus 4: does not match the passes of t.csv, which are for 2 ranks");
 }
 
 TEST(Plan, LeavesOutVocabularyModesWithShardsOnOtherRanksThanMeasured) {
@@ -335,7 +336,7 @@ TEST(Plan, RefusesImpossibleOptionsByFlag) {
     EXPECT_THAT(error_of(options), HasSubstr("--seq-length 4096: small has 2048 learned"));
     options = small_plan();
     options.schedules = {"1f1bb"};
-    EXPECT_THAT(error_of(options), HasSubstr("--schedules 1f1bb: not one of"));
+    EXPECT_THAT(error_of(options), HasSubstr("--schedules 1f1bb: must be one of"));
     EXPECT_THAT(error_of(options), HasSubstr("did you mean 1f1b?"));
     options = small_plan();
     options.schedules = {"1f1b"};

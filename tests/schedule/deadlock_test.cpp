@@ -177,7 +177,7 @@ TEST(Deadlock, RefusesARankThatTakesPartTwiceAndAStranger) {
     stranger[2].actions[receives[0]].order = message.order;
     stranger[2].actions[receives[0]].group = static_cast<uint16_t>(stranger[2].groups.size());
     stranger[2].groups.push_back(programs[0].groups[message.group]);
-    EXPECT_THAT(verdict(stranger), HasSubstr("rank 2 is no member of"));
+    EXPECT_THAT(verdict(stranger), HasSubstr("rank 2 is not a member of"));
     EXPECT_NE(rendezvous_fault(stranger), "");
 }
 

@@ -94,7 +94,7 @@ TEST(Explanation, FollowsTheIdleRankAcrossRanksToBeforeItWasIdle) {
     EXPECT_THAT(idle.chain.front().why, HasSubstr("gives 0B0 its input"));
     EXPECT_EQ(
         to_text(idle),
-        "rank 0 is idle at 4 ns: since 2 ns it waits for what 0B0 needs, which begins at 6 ns\n"
+        "rank 0 is idle at 4 ns: since 2 ns it waits to start 0B0, which begins at 6 ns\n"
         "  5 ns .. 6 ns  rank 1  send to rank 0 gradient of microbatch 0: gives 0B0 its input\n"
         "  3 ns .. 5 ns  rank 1  1B0: gives send to rank 0 gradient of microbatch 0 its input\n"
         "  2 ns .. 3 ns  rank 1  1F0: ran before S0\n");
@@ -109,7 +109,7 @@ TEST(Explanation, SaysWhatABusyRankRunsAndWhenItHasFinished) {
     const Explanation done = explain(two.timeline, two.programs, 1, 8);
     EXPECT_EQ(done.state, Explanation::State::finished);
     EXPECT_EQ(to_text(done),
-              "rank 1 has run all its passes at 8 ns, since 8 ns; the step ends at 11 ns\n");
+              "rank 1 has finished all its passes at 8 ns, since 8 ns; the step ends at 11 ns\n");
 }
 
 TEST(Explanation, OfTheFillReachesBackToTheStart) {

@@ -220,7 +220,7 @@ TEST(Lowered, ProofSeesWhatSlicesDoNotAgreeOn) {
     Lowered reports = usual_world();
     const Action& gather = together(reports.pipeline[0], Do::all_gather);
     reports.pipeline[0].buffers[reports.pipeline[0].operands_of(gather)[1]].bytes -= 40;
-    EXPECT_THAT(verdict(reports), HasSubstr("other sizes"));
+    EXPECT_THAT(verdict(reports), HasSubstr("different sizes"));
 
     Lowered absent = usual_world();
     const uint16_t everyone = together(absent.pipeline[0], Do::all_gather).group;

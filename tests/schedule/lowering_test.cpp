@@ -525,10 +525,11 @@ TEST(Lowering, RefusesSizesThatDoNotFitTheSchedule) {
     StepSizes sizes = sizes_for(schedule);
     EXPECT_EQ(refusal(schedule, sizes), "accepted");
     sizes.stages.pop_back();
-    EXPECT_THAT(refusal(schedule, sizes), HasSubstr("2 stages, the schedule has 3"));
+    EXPECT_THAT(refusal(schedule, sizes), HasSubstr("2 stages, but the schedule has 3"));
     sizes = sizes_for(schedule);
     sizes.shards.emplace_back();
-    EXPECT_THAT(refusal(schedule, sizes), HasSubstr("4 output shards, the schedule has 3 ranks"));
+    EXPECT_THAT(refusal(schedule, sizes),
+                HasSubstr("4 output shards, but the schedule has 3 ranks"));
     sizes = sizes_for(schedule);
     sizes.tokens = 0;
     EXPECT_THAT(refusal(schedule, sizes), HasSubstr("must be at least 1"));
@@ -555,15 +556,15 @@ TEST(Lowering, RefusesCostsOfAnotherNumberOfRanks) {
     };
     sizes.replicas = 2;
     sizes.buckets.resize(2);
-    EXPECT_THAT(refused(), HasSubstr("costs are given for 2 ranks, the world has 4, 2 replicas of "
-                                     "2 pipeline ranks; set TableCosts::replicas"));
+    EXPECT_THAT(refused(), HasSubstr("costs are set for 2 ranks, but the world has 4, 2 replicas "
+                                     "of 2 pipeline ranks; set TableCosts::replicas"));
     costs.replicas = 2;
     EXPECT_EQ(refused(), "accepted");
     costs.replicas = 4;
-    EXPECT_THAT(refused(), HasSubstr("costs are given for 8 ranks"));
+    EXPECT_THAT(refused(), HasSubstr("costs are set for 8 ranks"));
     costs.replicas = 2;
     costs.stage_ns.pop_back();
-    EXPECT_THAT(refused(), HasSubstr("costs: none for 1F0 of rank 2; there are 1 stages"));
+    EXPECT_THAT(refused(), HasSubstr("costs: no cost for 1F0 on rank 2; there are 1 stages"));
 }
 
 TEST(Lowering, RefusesInvalidSchedulesAsTheValidatorDoes) {

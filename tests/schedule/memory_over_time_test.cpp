@@ -107,7 +107,7 @@ TEST(MemoryOverTime, RefusesPersistentBytesOfOtherRanks) {
         (void)memory_over_time({}, programs, one);
         FAIL();
     } catch (const UsageError& error) {
-        EXPECT_STREQ(error.what(), "persistent bytes are given for 1 ranks, the programs have 2");
+        EXPECT_STREQ(error.what(), "persistent bytes are set for 1 ranks, but the programs have 2");
     }
 }
 

@@ -212,7 +212,7 @@ TEST(MeshAxes, RefusesWhatDoesNotDivideOrNest) {
     EXPECT_THAT(refusal({.tensor = -2}), HasSubstr("-2 tensor"));
     EXPECT_THAT(refusal({.pipeline = 2, .data = 2, .tensor = 2, .expert = 3}),
                 AllOf(HasSubstr("3 expert ranks must divide the 4 slices of 2 data x 2 tensor"),
-                      HasSubstr("choose a divisor of 4")));
+                      HasSubstr("use a divisor of 4")));
     EXPECT_THAT(refusal({.data = 3, .tensor = 2, .expert = 3}),
                 AllOf(HasSubstr("3 expert ranks and 2 tensor ranks do not nest"),
                       HasSubstr("multiple of the other")));

@@ -167,9 +167,9 @@ TEST(Profile, WithoutAKeyIsRefusedWithTheKey) {
 
 TEST(Profile, WithAnUnknownKeyIsRefusedWithTheKnownOnes) {
     EXPECT_EQ(refusal_after([](auto& d) { d["costs"]["stage_ns"][0]["f"] = 1; }),
-              "p.json: costs.stage_ns[0]: unknown key \"f\"; known are F, B, I, W, R");
+              "p.json: costs.stage_ns[0]: unknown key \"f\"; use one of F, B, I, W, R");
     EXPECT_THAT(refusal_after([](auto& d) { d["hots"] = ""; }),
-                HasSubstr("unknown key \"hots\"; known are vocabpipe_profile, host, "));
+                HasSubstr("unknown key \"hots\"; use one of vocabpipe_profile, host, "));
 }
 
 TEST(Profile, FromBeforeThereWasRecomputationIsRead) {
@@ -202,7 +202,7 @@ TEST(Profile, WithTheNamesOfFormerVersionsIsRead) {
     expect_equal(read.sizes, written.sizes);
     EXPECT_EQ(read.links, written.links);
     EXPECT_THAT(refusal_after([](auto& d) { d["sizes"]["shards"][1]["numerator"] = 1; }),
-                HasSubstr("\"numerator\" is given twice"));
+                HasSubstr("\"numerator\" appears twice"));
 }
 
 TEST(Profile, OfGpusKeepsTheirCommunicationOrder) {
@@ -220,7 +220,7 @@ TEST(Profile, OfGpusKeepsTheirCommunicationOrder) {
 TEST(Profile, WithAKeyTwiceIsRefused) {
     std::string text = some_text();
     text.replace(text.find("\"host\""), 6, "\"date\"");
-    EXPECT_EQ(refusal(text), "p.json: \"date\" is given twice in one object; keep one");
+    EXPECT_EQ(refusal(text), "p.json: \"date\" appears twice in one object; keep one");
 }
 
 TEST(Profile, WithCostsThatCannotBeIsRefused) {
@@ -235,26 +235,27 @@ TEST(Profile, WithCostsThatCannotBeIsRefused) {
     EXPECT_THAT(refusal_after([](auto& d) { d["costs"]["latency_ns"] = nullptr; }),
                 HasSubstr("costs.latency_ns: must be an integer"));
     EXPECT_THAT(refusal_after([](auto& d) { d["costs"]["stage_ns"] = nlohmann::json::array(); }),
-                HasSubstr("costs.stage_ns: is empty; give at least one entry"));
+                HasSubstr("costs.stage_ns: is empty; add at least one entry"));
 }
 
 TEST(Profile, WhosePartsDoNotFitTogetherIsRefused) {
     EXPECT_EQ(refusal_after([](auto& d) { d["sizes"]["stages"].erase(0); }),
-              "p.json: sizes.stages: has 3 entries, costs.stage_ns has 4; both must be the same");
+              "p.json: sizes.stages: has 3 entries, but costs.stage_ns has 4; both must have the "
+              "same number");
     EXPECT_THAT(refusal_after([](auto& d) { d["rank_of_stage"][0] = 2; }),
                 HasSubstr("rank_of_stage[0]: 2: must be an integer from 0 to 1"));
     EXPECT_THAT(refusal_after([](auto& d) { d["persistent_bytes"].erase(0); }),
-                HasSubstr("persistent_bytes: has 1 entries, costs.rank_ns has 2"));
+                HasSubstr("persistent_bytes: has 1 entries, but costs.rank_ns has 2"));
     EXPECT_THAT(refusal_after([](auto& d) {
                     d["output_first_row"] = {0, 60, 53};
                 }),
-                HasSubstr("output_first_row: must start with 0 and ascend"));
+                HasSubstr("output_first_row: must start with 0 and must not decrease"));
     EXPECT_THAT(refusal_after([](auto& d) {
                     d["input_first_row"] = {0, 53};
                 }),
-                HasSubstr("input_first_row: has 2 entries; must be 3"));
+                HasSubstr("input_first_row: has 2 entries; expected 3"));
     EXPECT_THAT(refusal_after([](auto& d) { d["model"]["layers_per_stage"][0] = 1; }),
-                HasSubstr("layers_per_stage: adds up to 4 layers, model.layers is 5"));
+                HasSubstr("layers_per_stage: adds up to 4 layers, but model.layers is 5"));
     EXPECT_THAT(refusal_after([](auto& d) { d["barriers"] = "three"; }),
                 HasSubstr("barriers: \"three\" is not one of in_line, one, two"));
     EXPECT_THAT(refusal_after([](auto& d) { d["links"][0]["what"] = "ordered_sum"; }),
@@ -264,11 +265,12 @@ TEST(Profile, WhosePartsDoNotFitTogetherIsRefused) {
 }
 
 TEST(Profile, OfAnotherVersionOrKindIsRefused) {
-    EXPECT_THAT(refusal_after([](auto& d) { d["vocabpipe_profile"] = 2; }),
-                HasSubstr("vocabpipe_profile: version 2: this program reads version 1"));
+    EXPECT_THAT(
+        refusal_after([](auto& d) { d["vocabpipe_profile"] = 2; }),
+        HasSubstr("vocabpipe_profile: version 2 is not supported; this program reads version 1"));
     EXPECT_THAT(refusal("{}"), HasSubstr("p.json: is not a profile"));
     EXPECT_THAT(refusal("[1]"), HasSubstr("p.json: is not a profile"));
-    EXPECT_THAT(refusal(""), HasSubstr("p.json: not valid JSON: parse error at line 1"));
+    EXPECT_THAT(refusal(""), HasSubstr("p.json: is not valid JSON: parse error at line 1"));
     EXPECT_THAT(refusal("{\n\"host\": \n}"), HasSubstr("not valid JSON: parse error at line 3"));
     EXPECT_THAT(refusal(std::string(1000, '[')), HasSubstr("nested deeper than 32 levels"));
 }

@@ -174,7 +174,7 @@ std::string refused(const std::string& content) {
         static_cast<void>(read_chrome_trace(folder / "trace.json"));
     } catch (const InputFileError& error) {
         EXPECT_THAT(error.what(), HasSubstr("trace.json: "));
-        EXPECT_THAT(error.what(), HasSubstr("give a file that train_gpt --trace-dir"));
+        EXPECT_THAT(error.what(), HasSubstr("use a file written by train_gpt --trace-dir"));
         EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
         return error.what();
     }

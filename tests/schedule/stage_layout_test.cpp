@@ -50,19 +50,17 @@ TEST(StageLayout, HasALetterForShardedVocabularyLayers) {
 }
 
 TEST(StageLayout, RefusesMultiTokenPredictionByName) {
-    EXPECT_EQ(
-        refusal("Et*3|(tt|)*29,m|L"),
-        "layout \"Et*3|(tt|)*29,m|L\": position 15: m is a multi-token prediction layer, which "
-        "VocabPipe does not have; leave it out");
+    EXPECT_EQ(refusal("Et*3|(tt|)*29,m|L"),
+              "layout \"Et*3|(tt|)*29,m|L\": position 15: m is a multi-token prediction layer, "
+              "which VocabPipe does not support; remove it");
 }
 
 TEST(StageLayout, NamesPositionAndRemedyOfEveryError) {
-    EXPECT_EQ(
-        refusal("tt|tL"),
-        "layout \"tt|tL\": must begin with E, the embedding, or V, the embedding sharded over "
-        "all ranks");
+    EXPECT_EQ(refusal("tt|tL"),
+              "layout \"tt|tL\": must start with E, the embedding, or V, the embedding sharded "
+              "over all ranks");
     EXPECT_EQ(refusal(""),
-              "layout \"\": must begin with E, the embedding, or V, the embedding sharded over all "
+              "layout \"\": must start with E, the embedding, or V, the embedding sharded over all "
               "ranks");
     EXPECT_THAT(refusal("Et|t"), HasSubstr("must end with L, the output layer and loss, or V"));
     EXPECT_THAT(refusal("V"), HasSubstr("must end with L"));
@@ -72,13 +70,13 @@ TEST(StageLayout, NamesPositionAndRemedyOfEveryError) {
     EXPECT_THAT(refusal("EtL|tL"), HasSubstr("position 3: L may only be the last letter"));
     EXPECT_THAT(refusal("Et|V|tL"), HasSubstr("position 4: V may only be"));
     EXPECT_EQ(refusal("Ex|L"),
-              "layout \"Ex|L\": position 2: 'x' is not one of E t L V | ( ) * and digits");
-    EXPECT_THAT(refusal("E)L"), HasSubstr("position 2: ')' is not one of"));
-    EXPECT_THAT(refusal("E3L"), HasSubstr("position 2: '3' is not one of"));
+              "layout \"Ex|L\": position 2: 'x' is not valid; use E t L V | ( ) * and digits");
+    EXPECT_THAT(refusal("E)L"), HasSubstr("position 2: ')' is not valid"));
+    EXPECT_THAT(refusal("E3L"), HasSubstr("position 2: '3' is not valid"));
     EXPECT_THAT(refusal("E(tL"), HasSubstr("position 2: ( is never closed"));
-    EXPECT_THAT(refusal("E((t)*2)*2L"), HasSubstr("position 3: parentheses do not nest"));
+    EXPECT_THAT(refusal("E((t)*2)*2L"), HasSubstr("position 3: parentheses cannot be nested"));
     EXPECT_THAT(refusal("E()*2L"), HasSubstr("position 2: nothing between ( and )"));
-    EXPECT_THAT(refusal("Et*L"), HasSubstr("position 3: * needs a number"));
+    EXPECT_THAT(refusal("Et*L"), HasSubstr("position 3: * must be followed by a number"));
     EXPECT_THAT(refusal("Et*0L"), HasSubstr("position 3: repeats 0 times"));
     EXPECT_THAT(refusal("Et*99999999999999999999L"), HasSubstr("repeats to more than 1048576"));
     EXPECT_THAT(refusal("E(t*1000000)*1000000L"), HasSubstr("repeats to more than 1048576"));
@@ -86,12 +84,13 @@ TEST(StageLayout, NamesPositionAndRemedyOfEveryError) {
 }
 
 TEST(StageLayout, MustFitRanksChunksAndModel) {
-    EXPECT_THAT(refusal("Et|t|tL", {.ranks = 2}), HasSubstr("has 3 stages, must have a multiple of "
-                                                            "2, the number of ranks"));
+    EXPECT_THAT(
+        refusal("Et|t|tL", {.ranks = 2}),
+        HasSubstr("has 3 stages, but the number must be a multiple of 2, the number of ranks"));
     EXPECT_THAT(refusal("Et|t|t|tL", {.ranks = 2, .chunks = 1}),
-                HasSubstr("has 4 stages, must have 2: 2 ranks with 1 each"));
+                HasSubstr("has 4 stages, expected 2: 2 ranks with 1 each"));
     EXPECT_THAT(refusal("Et|tL", {.num_layers = 3}),
-                HasSubstr("has 2 transformer layers (t), the model has 3"));
+                HasSubstr("has 2 transformer layers (t), but the model has 3"));
     EXPECT_EQ(refusal("Et|t|t|tL", {.ranks = 2, .chunks = 2, .num_layers = 4}), "accepted");
 }
 

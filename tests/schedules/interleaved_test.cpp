@@ -183,8 +183,9 @@ TEST(GroupInterleaved, RefusesGroupsLargerThanThePipeline) {
                                     {.ranks = 4, .microbatches = 8, .group_size = 5});
         FAIL() << "accepted";
     } catch (const UsageError& error) {
-        EXPECT_STREQ(error.what(),
-                     "--group-size 5: group-interleaved takes at most 4, one microbatch per rank");
+        EXPECT_STREQ(
+            error.what(),
+            "--group-size 5: must be at most 4 for group-interleaved, one microbatch per rank");
     }
 }
 

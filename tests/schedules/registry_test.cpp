@@ -46,28 +46,27 @@ TEST(Registry, NamesTheKnownFamiliesForAnUnknownOne) {
 }
 
 TEST(Registry, RefusesSizesThatFillTheMemoryAndSearchesThatDoNotEnd) {
-    EXPECT_EQ(
-        refusal("1f1b", {.ranks = 1000, .microbatches = 100'000, .vocab_size = 1}),
-        "--microbatches 100000: with 1000 stages up to 700000000 passes, and at most 20000000 are "
-        "made; give at most 2857");
+    EXPECT_EQ(refusal("1f1b", {.ranks = 1000, .microbatches = 100'000, .vocab_size = 1}),
+              "--microbatches 100000: with 1000 stages, a step has up to 700000000 passes, but at "
+              "most 20000000 are supported; use at most 2857");
     ScheduleOptions options = usual();
     options.search_moves = int64_t{1} << 40;
     EXPECT_THAT(refusal("1f1b", options),
                 AllOf(HasSubstr("--search-moves 1099511627776: with "),
-                      HasSubstr(" passes they would take hours; give at most 100000000")));
+                      HasSubstr(" passes, the search would take hours; use at most 100000000")));
     options = {.ranks = 16, .microbatches = 256, .vocab_size = 1, .search_moves = 100'000'000};
     EXPECT_EQ(refusal("1f1b", options),
-              "--search-moves 100000000: with 9216 passes they would take hours; give at most "
-              "29826161");
+              "--search-moves 100000000: with 9216 passes, the search would take hours; use at "
+              "most 29826161");
     options.search_moves = 1;
     EXPECT_EQ(refusal("1f1b", options), "accepted");
 }
 
 TEST(Registry, SaysWhatToUseInPlaceOfTwoCopies) {
-    EXPECT_EQ(refusal("dualpipe", usual()),
-              "--schedule dualpipe: its ranks hold two copies of the model's stages, one per "
-              "direction, and a stage lives on one rank here; dualpipe-v has the same overlapped "
-              "pairs with one copy");
+    EXPECT_EQ(
+        refusal("dualpipe", usual()),
+        "--schedule dualpipe: its ranks hold two copies of the model's stages, but a stage must be "
+        "on one rank; use dualpipe-v, which has the same overlapped pairs with one copy");
 }
 
 TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
@@ -86,9 +85,9 @@ TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
     EXPECT_EQ(refused([](auto& o) { o.costs.stage[0][0] = -1; }),
               "cost of F of stage 0 is -1: must be from 0 to 2^40");
     EXPECT_EQ(refused([](auto& o) { o.costs.stage.resize(3); }),
-              "costs are given for 3 stages, the schedule has 2");
+              "costs are set for 3 stages, but the schedule has 2");
     EXPECT_EQ(refused([](auto& o) { o.costs.rank.clear(); }),
-              "costs are given for 0 ranks, the schedule has 2");
+              "costs are set for 0 ranks, but the schedule has 2");
     EXPECT_EQ(refused([](auto& o) { o.broadcast_margin = -1; }),
               "--broadcast-margin -1: must be at least 0");
 }
@@ -97,16 +96,16 @@ TEST(Registry, RefusesOptionsThatTheFamilyWouldIgnore) {
     ScheduleOptions options = usual();
     options.group_size = 3;
     EXPECT_EQ(refusal("1f1b", options),
-              "--group-size 3: 1f1b has no use for it; interleaved, group-interleaved, "
-              "interleaved-zb have");
+              "--group-size 3: 1f1b does not use it; only interleaved, group-interleaved, "
+              "interleaved-zb do");
     EXPECT_EQ(refusal("interleaved", options), "accepted");
     options = usual();
     options.memory_limit = 4;
-    EXPECT_THAT(refusal("zb-h1", options), HasSubstr("--memory-limit 4: zb-h1 has no use for it"));
+    EXPECT_THAT(refusal("zb-h1", options), HasSubstr("--memory-limit 4: zb-h1 does not use it"));
     EXPECT_EQ(refusal("zb", options), "accepted");
     options = usual();
     options.warm_up_depth = 2;
-    EXPECT_THAT(refusal("gpipe", options), HasSubstr("--warm-up-depth 2: gpipe has no use"));
+    EXPECT_THAT(refusal("gpipe", options), HasSubstr("--warm-up-depth 2: gpipe does not use"));
     EXPECT_EQ(refusal("1f1b", options), "accepted");
 }
 

@@ -118,7 +118,7 @@ const std::vector<Refusal> kRefusals{
      0,
      0,
      "0F0",
-     "is paired with 0B0, and one needs the other"},
+     "is paired with 0B0, but one needs the other"},
     {"atomic_pair_cycle",
      2,
      {0, 1},
@@ -144,7 +144,7 @@ const std::vector<Refusal> kRefusals{
      0,
      0,
      "0F0",
-     "is paired with 2B0, and one needs the other"},
+     "is paired with 2B0, but one needs the other"},
     {"pair_of_two_forwards", 2, {0}, {"(0F0;0F1) 0B0 0B1"}, 0, 0, "0F0", "one F and one B or I"},
 };
 
@@ -179,7 +179,7 @@ TEST(Validate, RefusesPairsWithoutEnd) {
     EXPECT_EQ(message({3}),
               "rank 0, position 3, 0B1 opens an overlapped pair, but no pass follows");
     EXPECT_EQ(message({1, 2}),
-              "rank 0, position 1, 0F1 is paired with 0B0, which opens a pair of its own");
+              "rank 0, position 1, 0F1 is paired with 0B0, which opens another pair");
 }
 
 TEST(Validate, AcceptsPairsThatWaitForEachOthersRanksInTurn) {
@@ -200,7 +200,9 @@ TEST(Validate, ThrowsOneLineThatNamesThePlace) {
         validate(schedule);
         FAIL() << "accepted";
     } catch (const ScheduleError& error) {
-        EXPECT_STREQ(error.what(), "rank 1, position 3, S7 microbatch 7 does not exist, last is 1");
+        EXPECT_STREQ(
+            error.what(),
+            "rank 1, position 3, S7 microbatch 7 does not exist; the last microbatch is 1");
         EXPECT_EQ(error.violation().rank, 1);
         EXPECT_EQ(error.exit_code(), ExitCode::usage);
     }
@@ -214,29 +216,29 @@ TEST(Validate, RefusesWrongSizesOfTheWhole) {
         const auto violation = find_violation(schedule);
         return violation ? violation->message() : "accepted";
     };
-    EXPECT_EQ(reason([](Schedule& s) { s.ranks = 0; }), "schedule: ranks is 0, must be at least 1");
+    EXPECT_EQ(reason([](Schedule& s) { s.ranks = 0; }), "schedule: ranks is 0; must be at least 1");
     EXPECT_EQ(reason([](Schedule& s) { s.stages = -1; }),
-              "schedule: stages is -1, must be at least 1");
+              "schedule: stages is -1; must be at least 1");
     EXPECT_EQ(reason([](Schedule& s) { s.microbatches = 0; }),
-              "schedule: microbatches is 0, must be at least 1");
+              "schedule: microbatches is 0; must be at least 1");
     EXPECT_EQ(reason([](Schedule& s) { s.passes.pop_back(); }),
               "schedule: 1 lists of passes for 2 ranks");
     EXPECT_EQ(reason([](Schedule& s) { s.rank_of_stage.push_back(0); }),
               "schedule: rank_of_stage has 3 entries for 2 stages");
     EXPECT_EQ(reason([](Schedule& s) { s.rank_of_stage[1] = 2; }),
-              "schedule: stage 1 is on rank 2, ranks are 0 to 1");
+              "schedule: stage 1 is on rank 2; ranks are 0 to 1");
     EXPECT_EQ(reason([](Schedule& s) { s.input.first_row.clear(); }),
-              "schedule: input shard map: has 0 entries, 2 ranks need 3");
+              "schedule: input shard map: has 0 entries; 2 ranks need 3");
     EXPECT_EQ(reason([](Schedule& s) {
                   s.output.first_row = {1, 5, 10};
               }),
-              "schedule: output shard map: starts at row 1, not at 0");
+              "schedule: output shard map: starts at row 1, expected row 0");
     EXPECT_EQ(reason([](Schedule& s) {
                   s.output.first_row = {0, 5, 4};
               }),
               "schedule: output shard map: rank 1 ends at row 4, before its first row 5");
     EXPECT_EQ(reason([](Schedule& s) { s.barriers = static_cast<Barriers>(3); }),
-              "schedule: barriers is not a known kind");
+              "schedule: barriers has an unknown value");
 }
 
 TEST(Validate, RefusesMisplacedVocabularyPasses) {
@@ -250,19 +252,18 @@ TEST(Validate, RefusesMisplacedVocabularyPasses) {
     EXPECT_EQ(message([](Schedule& s) { s.output = ShardMap::whole(10, 2, 1); }),
               "rank 0, position 4, S0 rank 0 holds no rows of the output layer");
     EXPECT_EQ(message([](Schedule& s) { s.passes[0].erase(s.passes[0].begin() + 1); }),
-              "rank 0, position 10, G1 needs E1, which is not among the passes before it");
+              "rank 0, position 10, G1 needs E1, which does not come before it");
     EXPECT_EQ(message([](Schedule& s) { s.passes[1].pop_back(); }),
               "rank 1, G1 is missing; a rank with input rows needs one per microbatch");
     EXPECT_EQ(message([](Schedule& s) { std::swap(s.passes[0][4], s.passes[0][5]); }),
-              "rank 0, position 4, T0 needs S0, which is not among the passes before it");
+              "rank 0, position 4, T0 needs S0, which does not come before it");
     EXPECT_EQ(message([](Schedule& s) { s.passes[0][4].stage = 1; }),
-              "rank 0, position 4, S0 has stage 1, passes on a vocabulary shard have none");
-    EXPECT_EQ(
-        message([](Schedule& s) {
-            s.passes[0].push_back({Op::Update, 0, 0});
-        }),
-        "rank 0, position 12, Update passes of the step are added by lowering, a schedule has "
-        "none of its own");
+              "rank 0, position 4, S0 has stage 1, but passes on a vocabulary shard have no stage");
+    EXPECT_EQ(message([](Schedule& s) {
+                  s.passes[0].push_back({Op::Update, 0, 0});
+              }),
+              "rank 0, position 12, Update is a pass of the step, which lowering adds; a schedule "
+              "must not contain it");
     EXPECT_EQ(message([](Schedule& s) {
                   s.passes[0].push_back({static_cast<Op>(200), 0, 0});
               }),
@@ -283,7 +284,7 @@ TEST(Validate, RefusesGradientsInAnEvaluation) {
     EXPECT_EQ(message({Op::G, 0, 1}),
               "rank 0, position 6, G1 has no backward to take its gradient from");
     EXPECT_EQ(message({Op::W, 0, 1}),
-              "rank 0, position 6, 0W1 needs 0I1, which is not among the passes before it");
+              "rank 0, position 6, 0W1 needs 0I1, which does not come before it");
     // One T makes it training, of which nearly everything is missing.
     EXPECT_EQ(message({Op::T, 0, 1}), "rank 0, 0B0 is missing; stage 0 needs one per microbatch");
 }
@@ -306,7 +307,7 @@ TEST(Validate, RefusesARecomputationThatHelpsNobody) {
         return violation ? violation->message() : "accepted";
     };
     EXPECT_EQ(message({"0R0 0F0 0B0"}, {0}),
-              "rank 0, position 0, 0R0 needs 0F0, which is not among the passes before it");
+              "rank 0, position 0, 0R0 needs 0F0, which does not come before it");
     EXPECT_EQ(message({"0F0 0B0 0R0"}, {0}),
               "rank 0, position 2, 0R0 comes after 0B0, which needs what it recomputes");
     EXPECT_EQ(message({"0F0 0I0 0R0 0W0"}, {0}),
@@ -317,7 +318,7 @@ TEST(Validate, RefusesARecomputationThatHelpsNobody) {
     EXPECT_EQ(message({"0F0 1R0 0B0", "1F0 1B0"}, {0, 1}),
               "rank 0, position 1, 1R0 stage 1 is on rank 1");
     EXPECT_EQ(message({"0F0 0R7 0B0"}, {0}),
-              "rank 0, position 1, 0R7 microbatch 7 does not exist, last is 0");
+              "rank 0, position 1, 0R7 microbatch 7 does not exist; the last microbatch is 0");
     Schedule paired = schedule_from({"0F0 0F1 0R0 0B0 0B1"}, 2, {0});
     paired.passes[0][1].with_next = true;
     EXPECT_NE(brute_force_fault(paired), "");

@@ -97,8 +97,8 @@ TEST(ZeroBubble, RefusesLessMemoryThanOneMicrobatchPerRank) {
         FAIL() << "accepted";
     } catch (const UsageError& error) {
         EXPECT_STREQ(error.what(),
-                     "--memory-limit 3: zb needs at least 4 microbatches in flight on "
-                     "4 ranks; V schedules need less");
+                     "--memory-limit 3: must be at least 4, because zb keeps one microbatch in "
+                     "flight for each of the 4 ranks; V schedules need less");
     }
 }
 

@@ -64,7 +64,7 @@ TEST_F(CheckpointCommand, VerifyFindsADamagedTensorAndAMissingFile) {
     const Outcome good = checkpoint("verify steps");
     EXPECT_EQ(good.exit_code, 0) << good.error;
     EXPECT_EQ(good.output,
-              "steps/step-00000002: complete after step 2; all shapes and checksums are right\n");
+              "steps/step-00000002: complete after step 2; all shapes and checksums match\n");
     const std::string path = folder_ / "steps/step-00000002/optimizer.safetensors";
     const std::string whole = read_file(path);
     std::string bad = whole;
@@ -74,7 +74,7 @@ TEST_F(CheckpointCommand, VerifyFindsADamagedTensorAndAMissingFile) {
     EXPECT_EQ(damaged.exit_code, 3);
     EXPECT_THAT(damaged.error,
                 AllOf(HasSubstr("vocabpipe: error: steps/step-00000002/optimizer.safetensors: "
-                                "tensor master/transformer.wte.weight: its checksum"),
+                                "tensor master/transformer.wte.weight: the checksum"),
                       HasSubstr("load an older step")));
     EXPECT_EQ(checkpoint("verify steps/step-00000001").exit_code, 0);
     std::filesystem::remove(path);
@@ -89,10 +89,10 @@ TEST_F(CheckpointCommand, ConvertWritesAModelThatTrainingBeginsWithAndReplacesNo
     EXPECT_THAT(made.output, ::testing::ContainsRegex("^model: 28 tensors in fp32, [0-9.]+ MiB in "
                                                       "[0-9]+ files\n$"));
     EXPECT_THAT(checkpoint("verify model").output,
-                HasSubstr("the shapes of config.json hold for 28 tensors"));
+                HasSubstr("shapes match config.json for 28 tensors"));
     const Outcome again = checkpoint("convert steps model");
     EXPECT_EQ(again.exit_code, 2);
-    EXPECT_THAT(again.error, HasSubstr("model: exists already, and nothing is ever replaced"));
+    EXPECT_THAT(again.error, HasSubstr("model: already exists and is never replaced"));
     EXPECT_EQ(checkpoint("convert steps other --max-shard-size 0").exit_code, 2);
     EXPECT_EQ(checkpoint("convert nowhere other").exit_code, 3);
     EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));

@@ -101,32 +101,32 @@ TEST_F(Config, ThatSaysNothingIsFine) {
 
 TEST_F(Config, IsRefusedWithLineAndRemedyWhereItIsWrong) {
     EXPECT_EQ(refusal("lr = 1\nmicro_batch_size = 2\n"),
-              "2: there is no flag --micro_batch_size; did you mean micro-batch-size?");
-    EXPECT_EQ(refusal("nothing-like-it = 2\n"), "1: there is no flag --nothing-like-it");
-    EXPECT_EQ(refusal("config = 'x'\n"), "1: --config works on the command line only");
-    EXPECT_EQ(refusal("version = true\n"), "1: --version works on the command line only");
-    EXPECT_EQ(refusal("lr = 1\n\nlr = 2\n"), "3: --lr is in line 1 already");
+              "2: unknown flag --micro_batch_size; did you mean micro-batch-size?");
+    EXPECT_EQ(refusal("nothing-like-it = 2\n"), "1: unknown flag --nothing-like-it");
+    EXPECT_EQ(refusal("config = 'x'\n"), "1: --config is valid only on the command line");
+    EXPECT_EQ(refusal("version = true\n"), "1: --version is valid only on the command line");
+    EXPECT_EQ(refusal("lr = 1\n\nlr = 2\n"), "3: --lr is already set on line 1");
     EXPECT_EQ(refusal("layout = 'a'\npipeline-layout = 'b'\n"),
-              "2: --pipeline-layout is in line 1 already");
-    EXPECT_EQ(refusal("bf16 = 1\n"), "1: --bf16 is a switch: true or false");
-    EXPECT_EQ(refusal("lr = [1, 2]\n"), "1: --lr takes one value, not 2");
+              "2: --pipeline-layout is already set on line 1");
+    EXPECT_EQ(refusal("bf16 = 1\n"), "1: --bf16 is a switch; use true or false");
+    EXPECT_EQ(refusal("lr = [1, 2]\n"), "1: --lr expects one value, got 2");
     EXPECT_EQ(refusal("[train]\nlr = 1\n"),
-              "1: tables are not used here; write every flag as NAME = VALUE");
+              "1: tables are not supported; write every flag as NAME = VALUE");
     EXPECT_EQ(refusal("bf16\n"), "1: bf16 has no = and value; write bf16 = true for a switch");
     EXPECT_EQ(refusal("lr =\n"),
-              "1: lr has no value: is neither a number, true, false, a [list] nor text in quotes");
+              "1: lr has no value: must be a number, true, false, a [list] or text in quotes");
     EXPECT_EQ(refusal("layout = Ett|L\n"),
-              "1: layout = Ett: is neither a number, true, false, a [list] nor text in quotes");
+              "1: layout = Ett: must be a number, true, false, a [list] or text in quotes");
     EXPECT_EQ(refusal("lr = 1 2\n"),
-              "1: more than one value in a line; lists are [a, b], text is in quotes");
-    EXPECT_EQ(refusal("\nlayout = \"a\n"), "2: text without its closing \"");
-    EXPECT_THAT(refusal("layout = \"\\x\"\n"), HasSubstr("1: a backslash before neither"));
-    EXPECT_EQ(refusal("data-path = ['a',\n"), "2: data-path is a list without its closing ]");
-    EXPECT_THAT(refusal("data-path = ['a' 'b']\n"), HasSubstr("without a comma"));
-    EXPECT_THAT(refusal("data-path = []\n"), HasSubstr("not 0"));
-    EXPECT_EQ(refusal("= 1\n"), "1: begins with no name of a flag");
-    EXPECT_EQ(refusal("größe = 1\n"), "1: there is no flag --größe");
-    EXPECT_EQ(refusal(std::string("\xff\xfe") + "l"), "1: the file is UTF-16; write it as UTF-8");
+              "1: more than one value on a line; write lists as [a, b] and text in quotes");
+    EXPECT_EQ(refusal("\nlayout = \"a\n"), "2: text has no closing \"");
+    EXPECT_THAT(refusal("layout = \"\\x\"\n"), HasSubstr("1: a backslash must precede"));
+    EXPECT_EQ(refusal("data-path = ['a',\n"), "2: data-path is a list with no closing ]");
+    EXPECT_THAT(refusal("data-path = ['a' 'b']\n"), HasSubstr("with a missing comma"));
+    EXPECT_THAT(refusal("data-path = []\n"), HasSubstr("got 0"));
+    EXPECT_EQ(refusal("= 1\n"), "1: does not begin with the name of a flag");
+    EXPECT_EQ(refusal("größe = 1\n"), "1: unknown flag --größe");
+    EXPECT_EQ(refusal(std::string("\xff\xfe") + "l"), "1: the file is UTF-16; save it as UTF-8");
 }
 
 TEST_F(Config, ThatIsNoFileIsAnError) {
@@ -134,9 +134,8 @@ TEST_F(Config, ThatIsNoFileIsAnError) {
         return testing::message_of<UsageError>([&] { read({"--config", path}); });
     };
     EXPECT_EQ(refused(folder_ / "none.toml"),
-              "--config " + (folder_ / "none.toml") +
-                  ": there is no such file; give a TOML file with flags");
-    EXPECT_THAT(refused(folder_ / ""), HasSubstr(": is a folder; give a TOML file"));
+              "--config " + (folder_ / "none.toml") + ": does not exist; use a TOML file of flags");
+    EXPECT_THAT(refused(folder_ / ""), HasSubstr(": is a folder; use a TOML file"));
 }
 
 TEST_F(Config, MayBeginWithAByteOrderMark) {

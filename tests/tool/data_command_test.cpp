@@ -103,8 +103,10 @@ TEST(DataInspect, SaysThatOneDocumentCannotBeSplitAndNotToTrainWithIt) {
     EXPECT_EQ(seen.exit_code, 0) << seen.error;
     EXPECT_THAT(seen.output, HasSubstr("train          1 document, 9 tokens\n"
                                        "valid          0 documents, 0 tokens\n"));
-    EXPECT_THAT(seen.output, HasSubstr("cannot train   the valid part is empty: --split divides "
-                                       "whole documents, and\n               there is 1;"));
+    EXPECT_THAT(
+        seen.output,
+        HasSubstr("cannot train   the valid part is empty; --split divides whole documents, and\n"
+                  "               there is 1;"));
     EXPECT_THAT(seen.output, Not(HasSubstr("train with")));
     // No run reads the test part.
     EXPECT_THAT(vocabpipe_in(folder, "data inspect set --split 90,0,1").output,
@@ -177,12 +179,12 @@ TEST(DataPrepare, CountsWhatIsNoTextAndLearnsNothingFromBinary) {
     EXPECT_THAT(bytes.error,
                 HasSubstr("note: 2 of " + std::to_string(prose().size() + 11) +
                           " bytes are not UTF-8, first in latin.txt at byte " +
-                          std::to_string(prose().size() + 3) + "; they are kept as they are"));
+                          std::to_string(prose().size() + 3) + "; they are kept unchanged"));
     const std::string sentencepiece = " --tokenizer sentencepiece --vocab-size 320 --output sp";
     const Outcome pieces = vocabpipe_in(folder, "data prepare --input latin.txt" + sentencepiece);
     EXPECT_EQ(pieces.exit_code, 0) << pieces.error;
     EXPECT_THAT(pieces.error, HasSubstr("note: 2 of "));
-    EXPECT_THAT(pieces.error, HasSubstr("U+FFFD stands in the place of each"));
+    EXPECT_THAT(pieces.error, HasSubstr("each is replaced by U+FFFD"));
 
     testing::write_file(folder / "utf16.txt", std::string("w\0o\0r\0d\0s\0 \0", 12));
     std::string noise;
@@ -194,7 +196,7 @@ TEST(DataPrepare, CountsWhatIsNoTextAndLearnsNothingFromBinary) {
                                                          "--vocab-size 320 --output binary");
         EXPECT_EQ(refused.exit_code, 3) << refused.error;
         EXPECT_THAT(refused.error, HasSubstr(file + ": "));
-        EXPECT_THAT(refused.error, HasSubstr("this is no text; convert it to UTF-8"));
+        EXPECT_THAT(refused.error, HasSubstr("this is not text; convert it to UTF-8"));
     }
     EXPECT_EQ(folder.names().count("binary.bin"), 0u);
 }
@@ -331,9 +333,9 @@ INSTANTIATE_TEST_SUITE_P(
     Table, BadInputs,
     ::testing::Values(
         // The command line: 2.
-        BadInput{"", 2, "vocabpipe: give a subcommand: data, "},
+        BadInput{"", 2, "vocabpipe: requires a subcommand: data, "},
         BadInput{"nonsense", 2, "see vocabpipe --help"},
-        BadInput{"data", 2, "give a subcommand: prepare, inspect; see vocabpipe data --help"},
+        BadInput{"data", 2, "requires a subcommand: prepare, inspect; see vocabpipe data --help"},
         BadInput{"data prepare", 2, "--input is required; see vocabpipe data prepare --help"},
         BadInput{"data prepare --input a.txt", 2, "--output is required"},
         BadInput{"data prepare --input --output x", 2, "is required"},
@@ -346,20 +348,20 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"data prepare --input a.txt --output x --vocab-size 99999999999999999999", 2,
                  "--vocab-size"},
         BadInput{"data prepare --input a.txt --output x --vocab-size 300", 2,
-                 "give --tokenizer sentencepiece"},
+                 "use --tokenizer sentencepiece"},
         BadInput{"data prepare --input a.txt --output x --tokenizer sentencepiece", 2,
-                 "needs --vocab-size"},
+                 "requires --vocab-size"},
         BadInput{"data prepare --input a.txt --output x --tokenizer bytes --tokenizer-model m", 2,
-                 "--tokenizer-model needs --tokenizer sentencepiece"},
+                 "--tokenizer-model: requires --tokenizer sentencepiece"},
         BadInput{"data prepare --input a.txt --output x --tokenizer sentencepiece --vocab-size 200",
                  2, "is too small for this text"},
         BadInput{"data prepare --input a.txt --output x --tokenizer sentencepiece --vocab-size "
                  "50000",
-                 2, "is too large for this text: at most"},
+                 2, "is too large for this text, which yields at most"},
         BadInput{"data prepare --input a.txt --output ''", 2, "--output"},
-        BadInput{"data prepare --input a.txt --output sub/", 2, "names a folder"},
+        BadInput{"data prepare --input a.txt --output sub/", 2, "is a folder"},
         BadInput{"data prepare --input self.bin --output self", 2,
-                 "--output self.bin: is read by the same command and would be replaced"},
+                 "--output self.bin: is also an input of this command and would be replaced"},
         BadInput{"data inspect", 2, "path is required"},
         BadInput{"data inspect raw --data-format raw-u64", 2, "raw-u64"},
         BadInput{"data inspect raw --data-format raw-u16 --vocab-size 0", 2, "--vocab-size"},
@@ -367,7 +369,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"data prepare --input none.txt --output x", 3, "none.txt: cannot read: No such"},
         BadInput{"data prepare --input a.txt none.txt --output x", 3, "none.txt"},
         BadInput{"data prepare --input 'no\nsuch' --output x", 3, "no such: cannot read"},
-        BadInput{"data prepare --input sub --output x", 3, "sub: not a regular file but a folder"},
+        BadInput{"data prepare --input sub --output x", 3,
+                 "sub: is not a regular file but a folder"},
         BadInput{"data prepare --input /dev/null --output x", 3, "not a regular file"},
         BadInput{"data prepare --input empty.txt --output x", 3, "empty.txt: no text"},
         BadInput{"data prepare --input blank.txt --output x --document-separator line", 3,
@@ -378,17 +381,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"data prepare --input a.gz --output x", 3, "gzip-compressed data"},
         BadInput{"data prepare --input a.txt --output x --tokenizer-model none", 3, "none: cannot"},
         BadInput{"data prepare --input a.txt --output x --tokenizer-model a.txt", 3,
-                 "a.txt: not a SentencePiece model"},
-        BadInput{"data inspect none", 3, "none: no such file"},
+                 "a.txt: is not a SentencePiece model"},
+        BadInput{"data inspect none", 3, "none: does not exist"},
         BadInput{"data inspect ''", 2, "must not be empty"},
         BadInput{"data inspect a.txt", 3, "plain text"},
         BadInput{"data inspect a.gz", 3, "gzip-compressed data"},
         BadInput{"data inspect raw", 3, "--data-format raw-u16 or raw-u32"},
-        BadInput{"data inspect raw --data-format raw-u32", 3, "no multiple of 4"},
+        BadInput{"data inspect raw --data-format raw-u32", 3, "not a multiple of 4"},
         BadInput{"data inspect raw --data-format raw-u16 --vocab-size 60000", 3,
                  "raw: token 2 is 60000, but --vocab-size 60000 allows only 0 to 59999"},
-        BadInput{"data inspect half", 3, "half.idx: no such file"},
-        BadInput{"data inspect cut", 3, "cut.idx: not an index"},
+        BadInput{"data inspect half", 3, "half.idx: does not exist"},
+        BadInput{"data inspect cut", 3, "cut.idx: is not an index"},
         BadInput{"data inspect sub", 3, "a folder"},
         // Output files: 1.
         BadInput{"data prepare --input a.txt --output none/x", 1,

@@ -152,21 +152,20 @@ TEST(FlagValues, AreDecimalInRangeAndFinite) {
     };
     for (const std::string word :
          {"wide", "010", "1e3", "0x10", "1.5", " 1", "99999999999999999999"}) {
-        EXPECT_THAT(refusal(&whole, word, {}), HasSubstr("--x " + word + ": not a number"));
+        EXPECT_THAT(refusal(&whole, word, {}), HasSubstr("--x " + word + ": is not a number"));
     }
-    EXPECT_THAT(refusal(&seed, "-1", {}), HasSubstr("--x -1: not a number"));
+    EXPECT_THAT(refusal(&seed, "-1", {}), HasSubstr("--x -1: is not a number"));
     EXPECT_EQ(refusal(&whole, "3000000000", {}), "--x 3000000000: must be at most 2147483647");
     EXPECT_EQ(refusal(&whole, "-1", at_least(0)), "--x -1: must be at least 0");
     EXPECT_EQ(refusal(&whole, "11", between(1, 10)), "--x 11: must be at most 10");
     EXPECT_EQ(refusal(&whole, "16777217", between(1, 1 << 24)),
               "--x 16777217: must be at most 16777216");
     for (const std::string word : {"nan", "inf", "1e999", "1e39", "0x1p3"}) {
-        EXPECT_THAT(refusal(&real, word, {}), HasSubstr("give a finite decimal number"));
+        EXPECT_THAT(refusal(&real, word, {}), HasSubstr("use a finite decimal number"));
     }
     EXPECT_EQ(refusal(&real, "1", fraction_below_1()), "--x 1: must be at least 0 and below 1");
     EXPECT_EQ(refusal(&real, "0", above(0)), "--x 0: must be a finite positive number");
-    EXPECT_EQ(refusal(&real, "-0.5", at_least(0)),
-              "--x -0.5: must be a finite number that is not negative");
+    EXPECT_EQ(refusal(&real, "-0.5", at_least(0)), "--x -0.5: must be a finite number, at least 0");
     EXPECT_EQ(whole, 1);
     EXPECT_EQ(real, 1);
 }
@@ -235,12 +234,12 @@ TEST_F(CommandLines, SetValuesAndSayWhatWasGiven) {
 
 TEST_F(CommandLines, AreRefusedForWhatIsMissingOrTooMuch) {
     EXPECT_EQ(refusal({"show"}), "FILE is required; see program show --help");
-    EXPECT_EQ(refusal({"show", "x", "y"}), "y: belongs to no flag; see program show --help");
+    EXPECT_EQ(refusal({"show", "x", "y"}), "y: unexpected argument; see program show --help");
     EXPECT_EQ(refusal({"show", ""}), "FILE \"\": must not be empty");
     EXPECT_EQ(refusal({"show", "x", "--share", "1", "--ranks", "1"}),
               "--ranks excludes --share; see program show --help");
     EXPECT_EQ(refusal({"show", "x", "--json=yes"}),
-              "--json yes: is a switch; leave the value out, or give true or false");
+              "--json yes: is a switch; omit the value, or use true or false");
 }
 
 TEST_F(CommandLines, AskForHelp) {

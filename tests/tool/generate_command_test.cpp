@@ -133,14 +133,15 @@ TEST_F(GenerateCommand, TrainingGoesOnWithTheModelThatLoadNamesOrAnotherOfItsCon
                               "--global-batch-size 4 --train-iters 151 --lr 1e-2 ";
     const Outcome resumed = in_folder(train + "--load steps");
     EXPECT_EQ(resumed.exit_code, 0) << resumed.error;
-    EXPECT_THAT(resumed.output, HasSubstr("goes on after step 150"));
+    EXPECT_THAT(resumed.output, HasSubstr("continuing after step 150"));
     const Outcome anew =
         in_folder(train + "--model steps/step-00000150/config.json --train-iters 1");
     EXPECT_EQ(anew.exit_code, 0) << anew.error;
     EXPECT_THAT(anew.output, HasSubstr("lm loss 5."));  // ln 257: knows nothing
     const Outcome twice = in_folder(train + "--model steps/step-00000150 --hidden-size 64");
     EXPECT_EQ(twice.exit_code, 2);
-    EXPECT_THAT(twice.error, HasSubstr("--hidden-size: --model steps/step-00000150 says it"));
+    EXPECT_THAT(twice.error,
+                HasSubstr("--hidden-size: --model steps/step-00000150 already sets this"));
 }
 
 }  // namespace

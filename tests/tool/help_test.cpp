@@ -54,7 +54,7 @@ TEST(Help, FitsEightyColumnsAndHasATextForEveryFlag) {
 TEST(Help, GroupsFlags) {
     const std::string help = run_shell(kTrain + " --help").output;
     for (const char* group : {"\nModel:\n", "\nSchedule:\n", "\nData:\n", "\nOptimizer:\n",
-                              "\nSaved steps:\n", "\nOutputs:\n"}) {
+                              "\nCheckpoints:\n", "\nOutputs:\n"}) {
         EXPECT_THAT(help, HasSubstr(group));
     }
     EXPECT_THAT(help, HasSubstr("--max-shard-size BYTES "));
@@ -76,30 +76,29 @@ std::string refused(const std::string& command) {
 
 TEST(UnknownFlags, AreNamedInOrderWithTheNearestOne) {
     EXPECT_EQ(refused(kTrain + " --num-layer 3 --foo=4 --lr 1"),
-              "train_gpt: error: --num-layer: there is no such flag; did you mean --num-layers?; "
-              "--foo: there is no such flag; see train_gpt --help\n");
+              "train_gpt: error: --num-layer: unknown flag; did you mean --num-layers?; --foo: "
+              "unknown flag; see train_gpt --help\n");
     EXPECT_EQ(refused(kTool + " plan --gups 4"),
-              "vocabpipe: error: --gups: there is no such flag; did you mean --gpus?; see "
-              "vocabpipe plan --help\n");
+              "vocabpipe: error: --gups: unknown flag; did you mean --gpus?; see vocabpipe plan "
+              "--help\n");
     EXPECT_EQ(refused(kTrain + " word"),
-              "train_gpt: error: word: belongs to no flag; see train_gpt --help\n");
+              "train_gpt: error: word: unexpected argument; see train_gpt --help\n");
     EXPECT_EQ(refused(kTrain + " --lr"),
-              "train_gpt: error: --lr: a value is missing; see train_gpt --help\n");
+              "train_gpt: error: --lr: expected a value; see train_gpt --help\n");
     EXPECT_EQ(refused(kTrain + " --bf16=3"),
-              "train_gpt: error: --bf16 3: is a switch; leave the value out, or give true or "
-              "false\n");
+              "train_gpt: error: --bf16 3: is a switch; omit the value, or use true or false\n");
     EXPECT_EQ(refused(kTool + " simulate 1f1b,microbatch=3,foo=4 --pp 2"),
-              "vocabpipe: error: 1f1b,microbatch=3,foo=4: --microbatch: there is no such flag; did "
-              "you mean --microbatches?; --foo: there is no such flag; give NAME,flag=value,... "
-              "such as 1f1b,vocab-mode=one_barrier\n");
+              "vocabpipe: error: 1f1b,microbatch=3,foo=4: --microbatch: unknown flag; did you mean "
+              "--microbatches?; --foo: unknown flag; use NAME,flag=value,... such as "
+              "1f1b,vocab-mode=one_barrier\n");
 }
 
 TEST(UnknownSubcommands, AreNamedWithTheNearestOne) {
     EXPECT_EQ(refused(kTool + " schedule shw"),
-              "vocabpipe: error: shw: vocabpipe schedule has no such subcommand, but list, show, "
-              "check, convert; did you mean show?; see vocabpipe schedule --help\n");
+              "vocabpipe: error: shw: unknown subcommand of vocabpipe schedule; use one of list, "
+              "show, check, convert; did you mean show?; see vocabpipe schedule --help\n");
     EXPECT_EQ(refused(kTool + " schedule"),
-              "vocabpipe: error: vocabpipe schedule: give a subcommand: list, show, check, "
+              "vocabpipe: error: vocabpipe schedule: requires a subcommand: list, show, check, "
               "convert; see vocabpipe schedule --help\n");
     EXPECT_THAT(refused(kTool + " simulat"), HasSubstr("did you mean simulate?"));
 }
@@ -115,7 +114,7 @@ TEST(RepeatedFlags, CountTheLastTimeInBothPrograms) {
 TEST(NumbersOfTheTool, ThatAreNoneAreRefusedAsSuch) {
     EXPECT_THAT(refused(kTool + " schedule show 1f1b --pp 2 --microbatches 4 --memory-limit " +
                         std::string(309, '9')),
-                HasSubstr("...: not a number, or out of range; give a decimal integer"));
+                HasSubstr("...: is not a number, or is out of range; use a decimal integer"));
     EXPECT_THAT(refused(kTool + " schedule show 1f1b --pp 0"),
                 HasSubstr("--pp 0: must be at least 1\n"));
     EXPECT_THAT(refused(kTool + " completion fish"),

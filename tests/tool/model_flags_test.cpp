@@ -42,7 +42,7 @@ TEST(ModelFlags, RefuseSizesBeforeAnythingFollowsFromThem) {
     EXPECT_THAT(refused("--model-type gemma2 --num-layers -1"), HasSubstr("--num-layers -1"));
     EXPECT_THAT(refused("--hidden-size 9223372036854775807"), HasSubstr("--hidden-size"));
     EXPECT_THAT(refused("--model-type llama --num-attention-heads 65536 --kv-channels 65536"),
-                HasSubstr("--kv-channels 65536: times --num-attention-heads 65536"));
+                HasSubstr("--kv-channels 65536: with --num-attention-heads 65536"));
 }
 
 TEST(ModelFlags, SayHowManyPositionsAModelOfAFileHas) {

@@ -194,7 +194,7 @@ TEST_F(Output, RefusesAFileWhereAFolderIsToBe) {
             const Outcome outcome = train("--ranks 1 --train-iters 1 " + flag + " " + path);
             EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
             EXPECT_THAT(outcome.error, HasSubstr(flag + " " + path));
-            EXPECT_THAT(outcome.error, HasSubstr("is a file where a folder is to be"));
+            EXPECT_THAT(outcome.error, HasSubstr("is a file, but must be a folder"));
         }
     }
 }

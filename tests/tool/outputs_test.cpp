@@ -163,11 +163,11 @@ TEST_P(Outputs, ReplaceTheirOwnButNoInputAndNothingOfOthers) {
         testing::write_file(folder_ / file, "{\"a\": [1, 2], \"of\": \"somebody else\"}\n");
         if (file.ends_with(".bin")) fs::remove(folder_ / "out.idx");
         SCOPED_TRACE(file);
-        expect_refused("is there already, and is not ");
+        expect_refused("already exists and is not ");
         fs::remove(folder_ / file);
         if (index || GetParam().input.empty()) continue;
         fs::create_symlink(folder_ / GetParam().input, folder_ / file);
-        expect_refused("is read by the same command and would be replaced");
+        expect_refused("is also an input of this command and would be replaced");
         fs::remove(folder_ / file);
     }
 }
@@ -181,7 +181,7 @@ TEST(Outputs, OfTwoFlagsAreTwoFiles) {
         testing::run_shell("cd '" + (folder / "") + "' && " + kTool +
                            "simulate 1f1b --pp 2 --microbatches 2 --html a.html --trace ./a.html");
     EXPECT_EQ(refused.exit_code, 2);
-    EXPECT_THAT(refused.error, HasSubstr("is what --trace writes, too"));
+    EXPECT_THAT(refused.error, HasSubstr("is also the output of --trace"));
     EXPECT_FALSE(fs::exists(folder / "a.html"));
 }
 

@@ -56,13 +56,11 @@ TEST(ScheduleShow, DrawsOneRowPerRankAlongTime) {
     // busy for 2 (F + S + T + B) = 80 ticks = 6.67 F; rank 0 ends with the last G at 107 ticks.
     EXPECT_EQ(outcome.output,
               "gpipe none, 2 ranks, 2 microbatches\n"
-              "costs: F,B 1,1 of a rank's layers; I and W half of B, S and T of an even share\n"
-              "of the vocabulary a third of F, E and G a quarter of that; a message 0\n"
-              "\n"
+              "costs: F,B 1,1 for a rank's layers; I and W: half of B; S and T with an even\n"
+              "share of the vocabulary: a third of F; E and G: a quarter of that; message: 0\n\n"
               "        0              5\n"
               "rank 0 |F0-F1-..............B0-B1-\n"
-              "rank 1 |...F0-S0T0F1-S1T1B0-B1-...\n"
-              "\n"
+              "rank 1 |...F0-S0T0F1-S1T1B0-B1-...\n\n"
               "rank  busy  idle  bubble  peak chunks  stages\n"
               "   0  4.33  4.58  51.4 %            2  0\n"
               "   1  6.67  2.25  25.2 %            2  1\n"
@@ -156,12 +154,12 @@ TEST(ScheduleShow, CutsWhatIsTooWideAndSaysSo) {
 TEST(ScheduleShow, RefusesImpossibleOptions) {
     expect_refused(run("show interleavd --pp 2 --microbatches 4"), ExitCode::usage,
                    "did you mean interleaved?");
-    expect_refused(run("show 1f1b --microbatches 4"), ExitCode::usage, "--pp: is missing");
-    expect_refused(run("show 1f1b --pp 2"), ExitCode::usage, "--microbatches: is missing");
+    expect_refused(run("show 1f1b --microbatches 4"), ExitCode::usage, "--pp: is required");
+    expect_refused(run("show 1f1b --pp 2"), ExitCode::usage, "--microbatches: is required");
     expect_refused(run("show 1f1b --pp -2 --microbatches 4"), ExitCode::usage,
                    "--pp -2: must be at least 1");
     expect_refused(run("show 1f1b --pp 2 --microbatches 4 --chunks 2"), ExitCode::usage,
-                   "--chunks 2: 1f1b has 1");
+                   "--chunks 2: does not match 1f1b, which has 1");
     expect_refused(run("show 1f1b --pp 2 --microbatches 4 --vocab-mode two-barriers"),
                    ExitCode::usage, "did you mean two_barriers?");
     for (const std::string costs : {"0,1", "1,-2", "1,", "a,b", "99999999999,1"}) {
@@ -178,9 +176,9 @@ TEST(ScheduleShow, RefusesImpossibleOptions) {
                    "--vocab-size 0: must be at least 1");
     expect_refused(run("show " + csv + " --chunks 2"), ExitCode::usage, "--chunks");
     expect_refused(run("show " + csv + " --microbatches 5"), ExitCode::usage, "has 4");
-    expect_refused(run("show " + csv + " --pp 3"), ExitCode::input_file, "3 ranks are asked for");
+    expect_refused(run("show " + csv + " --pp 3"), ExitCode::input_file, "expected 3 ranks");
     expect_refused(run("show " + kExamples + "/uneven_shards.json --vocab-mode none"),
-                   ExitCode::usage, "has vocabulary passes of its own");
+                   ExitCode::usage, "already has vocabulary passes");
 }
 
 TEST(ScheduleShow, SaysOnATerminalHowFarALongSearchIs) {
@@ -194,8 +192,8 @@ TEST(ScheduleShow, SaysOnATerminalHowFarALongSearchIs) {
 
 TEST(ScheduleShow, RefusesWhatWouldTakeTooLongBeforeItMakesAnything) {
     expect_refused(run("show 1f1b --pp 1000 --microbatches 10000"), ExitCode::usage,
-                   "--microbatches 10000: with 1000 stages up to 70000000 passes, and at most "
-                   "20000000 are made; give at most 2857");
+                   "--microbatches 10000: with 1000 stages, a step has up to 70000000 passes, but "
+                   "at most 20000000 are supported; use at most 2857");
     expect_refused(run("show 1f1b --pp 4 --microbatches 8 --search-moves 1099511627776"),
                    ExitCode::usage, "--search-moves");
     EXPECT_EQ(run("show 1f1b --pp 100 --microbatches 1000 --width 40").exit_code, 0);
@@ -227,7 +225,7 @@ TEST(ScheduleCheck, RefusesWithTheReason) {
     expect_refused(run("check --dialect nwe " + (folder / "old.csv")), ExitCode::usage,
                    "did you mean new?");
     expect_refused(run("check " + (folder / "none.csv")), ExitCode::input_file, "No such file");
-    expect_refused(run("check " + (folder / "")), ExitCode::usage, "ends in .csv or .json");
+    expect_refused(run("check " + (folder / "")), ExitCode::usage, "must end in .csv or .json");
     write_file(folder / "broken.json", "{\"format\": ");
     expect_refused(run("check " + (folder / "broken.json")), ExitCode::input_file,
                    "not valid JSON");
@@ -242,7 +240,7 @@ TEST(ScheduleConvert, GoesBetweenFormatsAndDialects) {
     expect_refused(run("convert " + example + " " + (folder / "b.csv") + " --output-dialect old"),
                    ExitCode::usage, "which PyTorch's old dialect does not have");
     expect_refused(run("convert " + example + " " + (folder / "b.yaml")), ExitCode::usage,
-                   "ends in .csv or .json");
+                   "must end in .csv or .json");
     EXPECT_EQ(folder.names(), (std::set<std::string>{"a.csv", "a.json"}));
 
     EXPECT_EQ(run("convert " + (folder / "a.csv") + " " + (folder / "lowered.csv") +
@@ -255,7 +253,7 @@ TEST(ScheduleConvert, GoesBetweenFormatsAndDialects) {
 
     run("show 1f1b --pp 2 --microbatches 2 --format json > " + (folder / "whole.json"));
     const Outcome whole = run("convert " + (folder / "whole.json") + " " + (folder / "whole.csv"));
-    EXPECT_THAT(whole.error, HasSubstr("whole vocabulary layers are left out"));
+    EXPECT_THAT(whole.error, HasSubstr("omits the passes of whole vocabulary layers"));
     EXPECT_EQ(read_file(folder / "whole.csv"), "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n");
     expect_refused(run("convert " + kExamples + "/uneven_shards.json " + (folder / "c.csv") +
                        " --output-dialect new"),

@@ -61,12 +61,14 @@ TEST(SimulateCommand, PrintsTimeBubbleAndMemoryPerRank) {
     EXPECT_THAT(outcome.output, HasSubstr("bubble        27.27 %\n"));
     EXPECT_THAT(outcome.output, HasSubstr("\n   0   240    90  72.73 %\n"));
     EXPECT_THAT(outcome.output, HasSubstr("\n   3   240    90  72.73 %\n"));
-    EXPECT_THAT(outcome.output,
-                HasSubstr("\nMiB at the peak of every rank: hidden size 1024, 1 x 2048 tokens per "
-                          "microbatch,\nbf16, 4 layers, 128000 vocabulary rows; without weights "
-                          "and optimizer\n\n"
-                          "rank   peak  activ  work\n"
-                          "   0  332.0  280.0  52.0\n"));
+    EXPECT_THAT(
+        outcome.output,
+        HasSubstr("\n"
+                  "peak memory of each rank, in MiB: hidden size 1024, 1 x 2048 tokens per\n"
+                  "microbatch, bf16, 4 layers, 128000 vocabulary rows; without weights and\n"
+                  "optimizer\n\n"
+                  "rank   peak  activ  work\n"
+                  "   0  332.0  280.0  52.0\n"));
 }
 
 TEST(SimulateCommand, RefusesWhatWouldTakeTooMuchMemoryBeforeItMakesAnything) {
@@ -75,8 +77,9 @@ TEST(SimulateCommand, RefusesWhatWouldTakeTooMuchMemoryBeforeItMakesAnything) {
          {"simulate 1f1b", "timeline 1f1b --html a.html", "explain 1f1b"}) {
         const Outcome outcome = vocabpipe_in(folder, command + " --pp 64 --microbatches 10000");
         EXPECT_EQ(outcome.exit_code, 2);
-        EXPECT_THAT(outcome.error, HasSubstr("--microbatches 10000: with 64 stages up to 4480000 "
-                                             "passes, and at most 4000000 are taken here"));
+        EXPECT_THAT(outcome.error,
+                    HasSubstr("--microbatches 10000: with 64 stages, a step has up to 4480000 "
+                              "passes, but at most 4000000 are supported"));
     }
 }
 
@@ -146,7 +149,7 @@ TEST(SimulateCommand, ReceivesEarlierWhereItPays) {
     EXPECT_THAT(vocabpipe_in(folder, "simulate " + gpipe).output,
                 HasSubstr("\nreceives      3 passes ahead\n"));
     EXPECT_THAT(refused("simulate " + gpipe + " --receive-ahead 0", 2),
-                HasSubstr("--receive-ahead 0: must be auto or a whole number"));
+                HasSubstr("--receive-ahead 0: must be auto or an integer"));
     EXPECT_THAT(refused("schedule show " + gpipe + " --receive-ahead 2", 2),
                 HasSubstr("--receive-ahead"));
 }
@@ -281,7 +284,7 @@ TEST(SimulateCommand, TakesRecomputationFromAFile) {
         vocabpipe_in(folder, "schedule show plain.csv --recompute-granularity full --format csv");
     EXPECT_THAT(shown.output, HasSubstr("0R0,0B0,G0,0R1,0B1,G1"));
     EXPECT_THAT(vocabpipe_in(folder, "simulate r.csv --recompute-granularity none").error,
-                HasSubstr("r.csv has recomputation passes (R); give selective or full"));
+                HasSubstr("r.csv has recomputation passes (R); use selective or full"));
     EXPECT_THAT(vocabpipe_in(folder, "simulate r.csv --recompute-granularity ful").error,
                 HasSubstr("did you mean full?"));
 }
@@ -344,7 +347,8 @@ TEST(TimelineCommand, DoesNotReplaceItsInput) {
         const Outcome outcome =
             vocabpipe_in(folder, "timeline a.json " + std::string(flag) + " ./a.json");
         EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
-        EXPECT_THAT(outcome.error, HasSubstr(std::string(flag) + " ./a.json: is read by the same"));
+        EXPECT_THAT(outcome.error,
+                    HasSubstr(std::string(flag) + " ./a.json: is also an input of this"));
         EXPECT_EQ(testing::read_file(folder / "a.json"), before);
     }
 }
@@ -367,8 +371,9 @@ TEST(CompareCommand, RefusesWhatIsNoReportAndShowsLossesThatAreNotFinite) {
     EXPECT_THAT(diverged.output, Not(HasSubstr("\x1b")));
     const Outcome wrong = compare("5.0", "3");
     EXPECT_EQ(wrong.exit_code, 3);
-    EXPECT_THAT(wrong.error, HasSubstr("r.json: is no report of train_gpt (no valid vocab mode)"));
-    EXPECT_THAT(compare("5.0", R"("none")", "{}").error, HasSubstr("\"ranks\" is no list"));
+    EXPECT_THAT(wrong.error,
+                HasSubstr("r.json: is not a report of train_gpt (no valid vocab mode)"));
+    EXPECT_THAT(compare("5.0", R"("none")", "{}").error, HasSubstr("\"ranks\" is not a list"));
     const Outcome none = vocabpipe_in(folder, "compare .");
     EXPECT_EQ(none.exit_code, 3);
     EXPECT_THAT(none.error, HasSubstr("is a folder"));
@@ -428,8 +433,7 @@ TEST(SimulationCommands, RefuseWhatCannotBe) {
                     HasSubstr(std::string("--costs ") + costs));
     }
     EXPECT_THAT(refused("simulate 1f1b --costs none.json" + size, 3), HasSubstr("none.json"));
-    EXPECT_THAT(refused("simulate 1f1b,foo=3" + size, 2),
-                HasSubstr("--foo: there is no such flag"));
+    EXPECT_THAT(refused("simulate 1f1b,foo=3" + size, 2), HasSubstr("--foo: unknown flag"));
     EXPECT_THAT(refused("simulate 1f1b,pp=x" + size, 2), HasSubstr("pp"));
     EXPECT_THAT(refused("timeline 1f1b" + size, 2), HasSubstr("--html FILE"));
     EXPECT_THAT(refused("timeline none.json --html x.html", 3), HasSubstr("none.json"));
@@ -455,19 +459,19 @@ TEST(SimulationCommands, SayWhatAFileIsThatIsNoSchedule) {
     testing::write_file(folder / "plain", "rank,op");
     for (const auto& [arguments, code, message] :
          {std::tuple{"timeline rep.json --html x.html", 3,
-                     "rep.json: is a report of train_gpt and not a schedule; vocabpipe compare "
-                     "reads it, and vocabpipe timeline draws the traces of train_gpt --trace-dir"},
+                     "rep.json: is a train_gpt report, not a schedule; vocabpipe compare reads it, "
+                     "and vocabpipe timeline draws the traces of train_gpt --trace-dir"},
           {"simulate trace.json", 3,
-           "trace.json: is a trace of VocabPipe and not a schedule; vocabpipe timeline reads it"},
+           "trace.json: is a VocabPipe trace, not a schedule; vocabpipe timeline reads it"},
           {"schedule show profile.json", 3,
-           "profile.json: is a profile and not a schedule; --costs reads it"},
-          {"schedule check other.json", 3, "other.json: is not a schedule, which says \"format\""},
+           "profile.json: is a profile, not a schedule; --costs reads it"},
+          {"schedule check other.json", 3, "other.json: is not a schedule (no \"format\""},
           {"schedule show nope", 2,
-           "SCHEDULE nope: neither the name of a schedule, which vocabpipe schedule list shows, "
-           "nor a .csv or .json file"},
+           "SCHEDULE nope: is neither the name of a schedule (see vocabpipe schedule list) nor a "
+           ".csv or .json file"},
           {"schedule show 1f1d", 2, "did you mean 1f1b?"},
           {"schedule show plain", 2,
-           "SCHEDULE plain: is a file whose name ends in neither .csv"}}) {
+           "SCHEDULE plain: is a file, but its name does not end in .csv"}}) {
         const Outcome outcome = vocabpipe_in(folder, arguments);
         EXPECT_EQ(outcome.exit_code, code) << arguments;
         EXPECT_THAT(outcome.error, HasSubstr(message));
@@ -518,7 +522,7 @@ TEST(PassTimesFile, GivesEveryPassItsOwnTime) {
     EXPECT_EQ(json["by_rank"][1]["busy"], 4 * 5900);
     const Outcome shown =
         vocabpipe_in(folder, "schedule show 1f1b --pp 2 --microbatches 4 --pass-times t.csv");
-    EXPECT_THAT(shown.output, HasSubstr("costs: of passes, t.csv"));
+    EXPECT_THAT(shown.output, HasSubstr("costs: pass times from t.csv"));
     EXPECT_THAT(shown.output, HasSubstr("makespan 26.60 us"));
 }
 
@@ -534,23 +538,23 @@ TEST(PassTimesFile, SaysWhatIsWrongWithIt) {
     const std::string head = "rank,op,stage,ns\n";
     EXPECT_THAT(error_of("", "1f1b"), HasSubstr("must begin with the line rank,op,stage,ns"));
     EXPECT_THAT(error_of("0,F,0,1\n", "1f1b"), HasSubstr("t.csv:1: must begin with"));
-    EXPECT_THAT(error_of(head + "0,F,0\n", "1f1b"), HasSubstr("t.csv:2: has 3 cells, expected 4"));
+    EXPECT_THAT(error_of(head + "0,F,0\n", "1f1b"), HasSubstr("t.csv:2: has 3 cells; expected 4"));
     EXPECT_THAT(error_of(head + "2,F,0,1\n", "1f1b"),
-                HasSubstr("rank \"2\": must be a whole number from 0 to 1"));
+                HasSubstr("rank \"2\": must be an integer from 0 to 1"));
     EXPECT_THAT(error_of(head + "0,X,0,1\n", "1f1b"), HasSubstr("op \"X\": must be one of F, B"));
     EXPECT_THAT(error_of(head + "0,F,1,1\n", "1f1b"),
                 HasSubstr("stage 1: is on rank 1, not on rank 0"));
-    EXPECT_THAT(error_of(head + "0,S,0,1\n", "1f1b"), HasSubstr("S belongs to no stage; write -"));
+    EXPECT_THAT(error_of(head + "0,S,0,1\n", "1f1b"), HasSubstr("S has no stage; write -"));
     for (const char* ns : {"0", "-1", "1e3", "99999999999999999999", ""}) {
         EXPECT_THAT(error_of(head + "0,F,0," + ns + "\n", "1f1b"),
-                    HasSubstr(std::string("ns \"") + ns + "\": must be a whole number from 1"));
+                    HasSubstr(std::string("ns \"") + ns + "\": must be an integer from 1"));
     }
     EXPECT_THAT(error_of(head + "0,F,0,1\n0,F,0,2\n", "1f1b"),
-                HasSubstr("t.csv:3: F of this rank and stage has a row already"));
+                HasSubstr("t.csv:3: F already has a row for this rank and stage"));
     EXPECT_THAT(error_of(head + "0,F,0,1\n0,B,0,2\n1,F,1,1\n", "1f1b"),
                 HasSubstr("stage 1 of rank 1 has no row for B, or for I and W"));
     EXPECT_THAT(error_of(head + "0,I,0,1\n", "zb-h1"),
-                HasSubstr("stage 0 has one of I and W; give both, or B alone"));
+                HasSubstr("stage 0 has only one of I and W; add the other, or use B alone"));
     EXPECT_THAT(refused("simulate 1f1b --pp 2 --microbatches 4 --pass-times none.csv", 3),
                 HasSubstr("none.csv"));
 }

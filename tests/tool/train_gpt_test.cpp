@@ -192,7 +192,7 @@ TEST_F(TrainGpt, HasTheSameCurveWhateverItRecomputes) {
                 ::testing::HasSubstr("was measured with --recompute-granularity full, not "
                                      "selective; measure with the flags of this run"));
     EXPECT_THAT(threads(2, "--recompute-activations --recompute-granularity full").error,
-                ::testing::HasSubstr("--recompute-activations says selective"));
+                ::testing::HasSubstr("conflicts with --recompute-activations"));
 }
 
 TEST_F(TrainGpt, RunsASchedulesFileAndALayoutLikeTheScheduleTheyDescribe) {
@@ -220,9 +220,8 @@ TEST_F(TrainGpt, RunsASchedulesFileAndALayoutLikeTheScheduleTheyDescribe) {
     EXPECT_THAT(file.output, ::testing::HasSubstr(" parameters, full recomputation\n"));
     const json profile = json::parse(testing::read_file(folder_ / "p.json"));
     EXPECT_EQ(profile.at("sizes").at("stages").at(1).at("saved"), 0);
-    EXPECT_THAT(
-        threads(2, "--schedule r.json --recompute-granularity none").error,
-        ::testing::HasSubstr("r.json has recomputation passes (R); give selective or full"));
+    EXPECT_THAT(threads(2, "--schedule r.json --recompute-granularity none").error,
+                ::testing::HasSubstr("r.json has recomputation passes (R); use selective or full"));
     ASSERT_EQ(threads(2, "--metrics even.jsonl").exit_code, 0);
     EXPECT_EQ(curve("even.jsonl"), curve("r.jsonl"));
     const Outcome layout =
@@ -280,7 +279,7 @@ TEST_F(TrainGpt, SaysThatRanksShareCoresWhereTheyDo) {
     ASSERT_EQ(sched_getaffinity(0, sizeof cores, &cores), 0);
     int first = 0;
     while (!CPU_ISSET(first, &cores)) ++first;
-    const std::string shared = "passes take longer while others compute";
+    const std::string shared = "passes take longer while other ranks compute";
     const Outcome two = train("taskset -c " + std::to_string(first),
                               "--transport threads --ranks 2 --report two.json");
     EXPECT_THAT(two.output, ::testing::HasSubstr("\n2 ranks share 1 core: " + shared));

@@ -64,9 +64,9 @@ TEST(BatchSizeSchedule, RefusesWhatDoesNotFitTogether) {
     EXPECT_THAT(refusal({2, 2, 0}), HasSubstr("SAMPLES is 0"));
     EXPECT_THAT(refusal({2, 2, int64_t{1} << 60}), HasSubstr("SAMPLES must be at most"));
     EXPECT_THAT(refusal({16, 2, 10}), HasSubstr("START must be below --global-batch-size 16"));
-    EXPECT_THAT(refusal({4, 8, 10}), HasSubstr("it is 12 sequences"));
-    EXPECT_THAT(refusal({6, 5, 10}, 4), HasSubstr("6 is no multiple of 4"));
-    EXPECT_THAT(refusal({4, 6, 10}, 4), HasSubstr("6 is no multiple of 4"));
+    EXPECT_THAT(refusal({4, 8, 10}), HasSubstr("is 12 sequences"));
+    EXPECT_THAT(refusal({6, 5, 10}, 4), HasSubstr("6 is not a multiple of 4"));
+    EXPECT_THAT(refusal({4, 6, 10}, 4), HasSubstr("6 is not a multiple of 4"));
 }
 
 }  // namespace

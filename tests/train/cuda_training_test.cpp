@@ -578,10 +578,11 @@ TEST_F(CudaMemoryShort, AtAnyAllocationEndsEveryRankAlikeAndSaysWhatWasPlanned) 
                 ::testing::internal::GetCapturedStdout();
                 ASSERT_EQ(errors.size(), 2U);
                 EXPECT_EQ(errors[0], errors[1]);
-                EXPECT_THAT(errors[0],
-                            AllOf(HasSubstr("rank " + std::to_string(rank)), HasSubstr(what),
-                                  HasSubstr("1048576.0 MiB cannot be allocated on "),
-                                  HasSubstr("; planned were rank 0 0."), HasSubstr(", rank 1 0.")));
+                EXPECT_THAT(
+                    errors[0],
+                    AllOf(HasSubstr("rank " + std::to_string(rank)), HasSubstr(what),
+                          HasSubstr("1048576.0 MiB cannot be allocated on "),
+                          HasSubstr("; planned memory: rank 0 0."), HasSubstr(", rank 1 0.")));
             }
         }
     }

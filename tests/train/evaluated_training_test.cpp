@@ -153,18 +153,18 @@ TEST_F(EvaluatedTraining, RefusesFlagsThatMakeNoSense) {
                     o.evaluation = {.skip_train = true};
                     o.data.valid_path.clear();
                 }),
-                HasSubstr("--skip-train: evaluates, but there is nothing"));
+                HasSubstr("--skip-train: there is nothing to evaluate"));
     EXPECT_THAT(refusal([](TrainOptions& o) {
                     o.evaluation.skip_train = true;
                     o.save = "there";
                 }),
-                HasSubstr("--save there: is written by training"));
+                HasSubstr("--save there: only training writes this"));
     EXPECT_THAT(refusal([&](TrainOptions& o) { o.data.valid_path = {"nowhere.bin"}; }),
                 HasSubstr("nowhere.bin"));
     EXPECT_THAT(refusal([&](TrainOptions& o) {
                     o.evaluation.multiple_choice_path = runs_.path("valid.bin");
                 }),
-                HasSubstr("not an evaluation set of llm.c"));
+                HasSubstr("not an llm.c evaluation set"));
     EXPECT_THAT(refusal([](TrainOptions& o) { o.model.vocab_size = 60; }), HasSubstr("60"));
 }
 
@@ -254,7 +254,7 @@ TEST_F(GrowingBatches, AreRefusedWhereTheyCannotBe) {
     write_schedule(o.schedule,
                    make_schedule("1f1b", {.ranks = 1, .microbatches = 6, .vocab_size = 61}));
     EXPECT_THAT(message_of<AgreedError>([&] { (void)run(1, o); }),
-                HasSubstr("has 6 microbatches, --rampup-batch-size needs"));
+                HasSubstr("has 6 microbatches, but --rampup-batch-size needs"));
 }
 
 }  // namespace

@@ -167,21 +167,21 @@ TEST(LearningRateFlags, ThatContradictEachOtherAreRefused) {
              o.lr_warmup_iters = 20;
              o.learning_rate.decay_iters = 10;
          }},
-        {"--lr-warmup-fraction 0.5: --lr-warmup-iters 3 says it already",
+        {"--lr-warmup-fraction 0.5: --lr-warmup-iters 3 already sets the warm-up",
          [](TrainOptions& o) {
              o.lr_warmup_iters = 3;
              o.learning_rate.warmup_fraction = 0.5;
          }},
         {"--lr-warmup-fraction 1.5: must be between 0 and 1",
          [](TrainOptions& o) { o.learning_rate.warmup_fraction = 1.5; }},
-        {"--lr-warmup-init 0.5: is where a warm-up begins",
+        {"--lr-warmup-init 0.5: requires a warm-up",
          [](TrainOptions& o) { o.learning_rate.warmup_init = 0.5; }},
         {"--lr-warmup-init 2: must be between 0 and --lr 1",
          [](TrainOptions& o) {
              o.lr_warmup_iters = 3;
              o.learning_rate.warmup_init = 2;
          }},
-        {"--lr-decay-style WSD: needs --lr-wsd-decay-iters",
+        {"--lr-decay-style WSD: requires --lr-wsd-decay-iters",
          [](TrainOptions& o) { o.learning_rate.style = DecayStyle::wsd; }},
         {"--lr-wsd-decay-iters 91: must be between 1 and the 90 steps after the warm-up",
          [](TrainOptions& o) {
@@ -189,9 +189,9 @@ TEST(LearningRateFlags, ThatContradictEachOtherAreRefused) {
              o.learning_rate.style = DecayStyle::wsd;
              o.learning_rate.wsd_decay_iters = 91;
          }},
-        {"--lr-wsd-decay-iters 5: is for --lr-decay-style WSD, not cosine",
+        {"--lr-wsd-decay-iters 5: requires --lr-decay-style WSD, got cosine",
          [](TrainOptions& o) { o.learning_rate.wsd_decay_iters = 5; }},
-        {"--lr-wsd-decay-style linear: is for --lr-decay-style WSD, not constant",
+        {"--lr-wsd-decay-style linear: requires --lr-decay-style WSD, got constant",
          [](TrainOptions& o) {
              o.learning_rate.style = DecayStyle::constant;
              o.learning_rate.wsd_style = WsdDecayStyle::linear;

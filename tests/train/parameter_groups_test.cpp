@@ -60,7 +60,7 @@ TEST(ParameterGroups, ThatAreNotWrittenRightAreRefused) {
             ADD_FAILURE() << text;
         } catch (const UsageError& error) {
             EXPECT_THAT(error.what(), StartsWith(std::string("--param-group ") + text + ": "));
-            EXPECT_THAT(error.what(), HasSubstr("write 'PATTERN:weight_decay=0,lr_mult=0.1'"));
+            EXPECT_THAT(error.what(), HasSubstr("use 'PATTERN:weight_decay=0,lr_mult=0.1'"));
         }
     }
 }
@@ -76,11 +76,11 @@ TEST(ParameterGroups, WithoutATensorAreRefused) {
     };
     EXPECT_EQ(message({"*wte*:weight_decay=0", "*bias:weight_decay=0"}), "");
     EXPECT_THAT(message({"*norm*:weight_decay=0"}),
-                HasSubstr("*norm*:weight_decay=0: matches no tensor of the model; names are like "
+                HasSubstr("*norm*:weight_decay=0: matches no tensor of the model; names look like "
                           "transformer.wte.weight and lm_head.weight"));
     EXPECT_THAT(message({"transformer.*:lr_mult=2", "*wte*:weight_decay=0"}),
-                HasSubstr("*wte*:weight_decay=0: all its tensors, such as transformer.wte.weight, "
-                          "are in groups before it"));
+                HasSubstr("*wte*:weight_decay=0: matches only tensors of earlier groups, such as "
+                          "transformer.wte.weight"));
 }
 
 TEST(ParameterGroups, AreDescribedWithTheirSizes) {
@@ -88,8 +88,8 @@ TEST(ParameterGroups, AreDescribedWithTheirSizes) {
     EXPECT_EQ(describe_parameter_groups(groups({"transformer.h.*:lr_mult=0.5"}), tensors(), 0.1F),
               "parameter group 'transformer.h.*': 3 tensors, 7.00 M elements, weight decay 0.1 "
               "(vectors 0), learning rate x 0.5\n"
-              "parameter group of the rest: 2 tensors, 4.00 M elements, weight decay 0.1, learning "
-              "rate x 1\n");
+              "parameter group of all other tensors: 2 tensors, 4.00 M elements, weight decay 0.1, "
+              "learning rate x 1\n");
 }
 
 /// Runs of a small model through train().

@@ -100,15 +100,15 @@ TEST(ProfileMachine, MakesAFileThatARunOfTheSameFlagsIsBuiltFrom) {
         return [other] { (void)TrainingPlan(other, on_one_host(2)); };
     };
     EXPECT_THAT(refusal_of([](TrainOptions& o) { o.model.num_layers = 6; }),
-                ThrowsMessage<UsageError>(HasSubstr("other layers per stage; measure with")));
+                ThrowsMessage<UsageError>(HasSubstr("different layers per stage; measure with")));
     EXPECT_THAT(refusal_of([](TrainOptions& o) { o.micro_batch_size = 4; }),
                 ThrowsMessage<UsageError>(HasSubstr("tokens per microbatch 32, not 64")));
     EXPECT_THAT(refusal_of([](TrainOptions& o) { o.model.ffn_hidden_size += 8; }),
                 ThrowsMessage<UsageError>(HasSubstr("feed-forward size")));
     EXPECT_THAT(refusal_of([](TrainOptions& o) { set_family(o.model, "llama"); }),
-                ThrowsMessage<UsageError>(HasSubstr("a model of other weights")));
+                ThrowsMessage<UsageError>(HasSubstr("different weights in the model")));
     EXPECT_THAT(refusal_of([](TrainOptions& o) { o.vocab_mode = VocabMode::none; }),
-                ThrowsMessage<UsageError>(HasSubstr("other embedding rows per rank")));
+                ThrowsMessage<UsageError>(HasSubstr("different embedding rows per rank")));
     EXPECT_THAT(refusal_of([](TrainOptions& o) {
                     o.schedule = "interleaved";
                     o.chunks = 2;
@@ -133,7 +133,7 @@ TEST(TrainingPlan, TakesChunksFromTheLayersOfOne) {
     EXPECT_EQ(TrainingPlan(options, on_one_host(2)).schedule().stages, 6);
     options.model.num_layers = 10;
     EXPECT_THAT([&] { (void)TrainingPlan(options, on_one_host(2)); },
-                ThrowsMessage<UsageError>(HasSubstr("--num-layers 10 is no multiple of 4")));
+                ThrowsMessage<UsageError>(HasSubstr("--num-layers 10 is not a multiple of 4")));
 }
 
 TEST(TrainingPlan, RefusesStagesWithoutLayers) {

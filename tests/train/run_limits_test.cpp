@@ -104,7 +104,7 @@ TEST_F(EarlyEnd, BySigtermOfOneRankSavesOnAllAndIsNoSuccess) {
             EXPECT_EQ(std::string(error.what()),
                       "SIGTERM: ended after step 2 of 6; " +
                           (save ? "saved " + step_folder(options.save, 2)
-                                : std::string("nothing was saved, for --save is not given")));
+                                : std::string("nothing was saved because --save is not set")));
         }
         if (save) {
             EXPECT_EQ(saved_step(), 2);

@@ -134,19 +134,19 @@ TEST(StepPlan, RefusesWhatDoesNotFitTheStages) {
         [&] {
             (void)plan_step(model, {.ranks = kRanks}, {.layers_per_stage = {3, 3}}, kWork);
         },
-        ThrowsMessage<UsageError>("layers_per_stage are given for 2 stages, the schedule has 3; "
-                                  "both must be the same"));
+        ThrowsMessage<UsageError>(
+            "layers_per_stage are set for 2 stages, but the schedule has 3; both must be equal"));
     EXPECT_THAT(
         [&] {
             (void)plan_step(model, {.ranks = kRanks}, {.layers_per_stage = {3, 3, 3}}, kWork);
         },
-        ThrowsMessage<UsageError>(HasSubstr("the stages hold 9 layers, --num-layers is 6")));
+        ThrowsMessage<UsageError>(HasSubstr("the stages hold 9 layers, but --num-layers is 6")));
     EXPECT_THAT(
         [&] {
             (void)plan_step(model, {.ranks = kRanks}, {.stage_bytes = std::vector<StageBytes>(4)},
                             kWork);
         },
-        ThrowsMessage<UsageError>(HasSubstr("stage_bytes are given for 4 stages")));
+        ThrowsMessage<UsageError>(HasSubstr("stage_bytes are set for 4 stages")));
     EXPECT_THAT([&] { (void)plan_step(model, {.ranks = 0}, {}, kWork); },
                 ThrowsMessage<UsageError>("--pp 0: must be at least 1"));
 }

@@ -117,7 +117,7 @@ TEST(TrainedRank, HasNoOptimizerWherePlansHaveNone) {
         rank.run(batch.microbatches());
         EXPECT_EQ(rank.output()->losses().size(), 4U);
         EXPECT_THAT([&] { rank.train_step(batch.microbatches(), 1, 1e-3); },
-                    ThrowsMessage<UsageError>(HasSubstr("leave StepWork::optimizer true")));
+                    ThrowsMessage<UsageError>(HasSubstr("set StepWork::optimizer to true")));
         EXPECT_THAT([&] { (void)rank.report(); }, Throws<UsageError>());
     });
 }

@@ -18,8 +18,8 @@ void read_grouped_heads(const ConfigValues& file, ModelConfig& c) {
     const auto kv_heads =
         file.size("num_key_value_heads", file.defaults().kv_heads, heads, kMostHeads);
     if (kv_heads > 0 && heads % kv_heads != 0) {
-        file.json().fail("num_key_value_heads is " + std::to_string(kv_heads) + ": must divide " +
-                         file.keys().heads + " " + std::to_string(heads));
+        file.json().fail("num_key_value_heads is " + std::to_string(kv_heads) +
+                         ", but must divide " + file.keys().heads + " " + std::to_string(heads));
     }
     c.num_query_groups = kv_heads == heads ? 0 : kv_heads;
     const int64_t channels = file.size("head_dim", file.defaults().head_size, 0, kMostHeads);
@@ -44,7 +44,7 @@ kernels::Activation read_activation(const ConfigValues& file,
     }
     file.json()
         .at(file.keys().activation)
-        .fail("\"" + name.substr(0, 40) + "\" is not computed by this program; " + known + " are");
+        .fail("\"" + name.substr(0, 40) + "\" is not supported; use " + known);
 }
 
 void read_decoder_sizes(const ConfigValues& file, ModelConfig& c) {

@@ -15,8 +15,8 @@ const ModelFamily& family_of(const StrictJson& json) {
     const StrictJson type = json.at("model_type");
     const std::string name = type.text();
     if (const ModelFamily* const found = find_family(name)) return *found;
-    type.fail("\"" + name.substr(0, 40) + "\" is not computed by this program; " +
-              known_families() + " are" + nearest_family(name));
+    type.fail("\"" + name.substr(0, 40) + "\" is not supported; use one of " + known_families() +
+              nearest_family(name));
 }
 
 /// Keys that change what is computed and have one value that this program computes.
@@ -32,11 +32,10 @@ void refuse_others(const ConfigValues& file) {
     for (const auto& [key, needed] : kNeeded) {
         if (file.flag(key, needed) == needed) continue;
         file.json().at(key).fail(std::string(needed ? "false" : "true") +
-                                 " is not computed by this program; it must be " +
-                                 (needed ? "true" : "false"));
+                                 " is not supported; it must be " + (needed ? "true" : "false"));
     }
     if (const auto quantized = file.given("quantization_config")) {
-        quantized->fail("quantized weights are not read; load the original");
+        quantized->fail("quantized weights are not supported; load the original weights");
     }
 }
 

@@ -32,7 +32,7 @@ RopeScaling type_of(const StrictJson& json, std::span<const NamedScaling> types)
     const auto old_type = given(json, "type");
     if (!type && !old_type) return RopeScaling::none;
     if (type && old_type && type->text() != old_type->text()) {
-        type->fail("is not what type says; keep one of them");
+        type->fail("differs from type; keep one of them");
     }
     const StrictJson& value = type ? *type : *old_type;
     std::string known;
@@ -40,7 +40,7 @@ RopeScaling type_of(const StrictJson& json, std::span<const NamedScaling> types)
         if (value.text() == name) return scaling;
         known += (known.empty() ? "" : ", ") + std::string(name);
     }
-    value.fail("\"" + value.text().substr(0, 40) + "\" is not computed; " + known + " are");
+    value.fail("\"" + value.text().substr(0, 40) + "\" is not supported; use " + known);
 }
 
 /// Given with the scaling, or for the whole model, which goes first for newer versions of
@@ -52,8 +52,8 @@ int64_t original_positions(const StrictJson& config, const StrictJson& scaling, 
     if (!inner && !outer) return otherwise;
     const int64_t value = (inner ? inner : outer)->integer(1, kMostRopePositions);
     if (inner && outer && outer->integer(1, kMostRopePositions) != value) {
-        outer->fail("is not the " + std::to_string(value) +
-                    " that stands with the scaling of the positions; keep one of them");
+        outer->fail("differs from " + std::to_string(value) +
+                    ", which is set with the scaling of the positions; keep one of them");
     }
     return value;
 }
@@ -129,7 +129,7 @@ std::optional<StrictJson> scaling_of(const StrictJson& config) {
     const auto scaling = given(config, "rope_scaling");
     const auto parameters = given(config, "rope_parameters");
     if (scaling && parameters) {
-        scaling->fail("is given beside rope_parameters, its newer name; keep one of them");
+        scaling->fail("is set together with rope_parameters, its newer name; keep one of them");
     }
     return scaling ? scaling : parameters;
 }
@@ -164,7 +164,7 @@ RopesOfLayers read_ropes_of_layers(const StrictJson& config, int64_t positions,
         .windowed = of(kWindowedLayers, windowed_theta)};
     if (ropes.windowed.scaling != RopeScaling::none) {
         json->at(kWindowedLayers)
-            .fail("layers with a window have no stretched positions; rope_type must be default");
+            .fail("layers with a window cannot have scaled positions; rope_type must be default");
     }
     return ropes;
 }

@@ -58,7 +58,7 @@ namespace {
 
 void refuse(const std::optional<StrictJson>& share) {
     if (!share || share->number(0) == 1) return;
-    share->fail("rotary positions of a part of a head are not computed for this family; only 1 is");
+    share->fail("rotary positions on part of a head are not supported for this family; must be 1");
 }
 
 }  // namespace

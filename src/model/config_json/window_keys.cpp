@@ -35,8 +35,8 @@ void read_layer_types(const ConfigValues& file, int64_t window, std::string_view
     const auto layers = static_cast<size_t>(c.num_layers);
     const std::vector<StrictJson> entries = types->items(layers);
     if (entries.size() != layers) {
-        types->fail("has " + std::to_string(entries.size()) + " entries, " + file.keys().layers +
-                    " is " + std::to_string(layers));
+        types->fail("has " + std::to_string(entries.size()) + " entries, but " +
+                    file.keys().layers + " is " + std::to_string(layers));
     }
     std::vector<bool> windowed;
     for (const StrictJson& entry : entries) {
@@ -44,11 +44,11 @@ void read_layer_types(const ConfigValues& file, int64_t window, std::string_view
         windowed.push_back(type == kWindowed);
         if (type == kFull || (type == kWindowed && window > 0)) continue;
         if (type == kWindowed) {
-            entry.fail(std::string(kWindowed) + ", but no sliding_window is given" +
+            entry.fail(std::string(kWindowed) + ", but no sliding_window is set" +
                        std::string(given_by));
         }
-        entry.fail("\"" + type.substr(0, 40) + "\" is not computed by this program; " +
-                   std::string(kWindowed) + " and " + std::string(kFull) + " are");
+        entry.fail("\"" + type.substr(0, 40) + "\" is not supported; use " +
+                   std::string(kWindowed) + " or " + std::string(kFull));
     }
     set_windows(c, window, [&](int layer) { return windowed[static_cast<size_t>(layer)]; });
 }

@@ -29,7 +29,7 @@ public:
         if (memory == MAP_FAILED) {
             throw OutOfMemoryError(what + ": " + std::to_string(bytes) +
                                    " bytes cannot be allocated; use a smaller model or microbatch, "
-                                   "more ranks, or another vocab mode");
+                                   "more ranks, or another --vocab-mode");
         }
         return {static_cast<std::byte*>(memory), bytes,
                 [bytes](std::byte* data) { munmap(data, bytes); }};

@@ -156,7 +156,7 @@ Ticket MessageTransport::start(const Transfer& t) {
 void MessageTransport::start_reduce(Ticket ticket, const Transfer& t) {
     if (!memory_is_of_host()) {
         throw UsageError(
-            "--reduction native: copies between GPUs of one process add nothing up; use "
+            "--reduction native: copies between the GPUs of one process cannot add; use "
             "--reduction ordered, or NCCL");
     }
     if (rank() != t.root) {

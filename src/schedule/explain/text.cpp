@@ -39,14 +39,14 @@ std::string to_text(const Explanation& explanation, const TimeText& time_text) {
             return text + " runs " + explanation.name + now + ", from " +
                    time(explanation.begin_ns) + " to " + time(explanation.end_ns) + "\n";
         case Explanation::State::finished:
-            return text + " has run all its passes" + now + ", since " +
+            return text + " has finished all its passes" + now + ", since " +
                    time(explanation.begin_ns) + "; the step ends at " + time(explanation.end_ns) +
                    "\n";
         case Explanation::State::idle:
             break;
     }
-    text += " is idle" + now + ": since " + time(explanation.begin_ns) + " it waits for what " +
-            explanation.name + " needs, which begins at " + time(explanation.end_ns) + "\n";
+    text += " is idle" + now + ": since " + time(explanation.begin_ns) + " it waits to start " +
+            explanation.name + ", which begins at " + time(explanation.end_ns) + "\n";
     size_t width = 0;
     for (const ChainLink& link : explanation.chain) {
         width = std::max({width, time(link.begin_ns).size(), time(link.end_ns).size()});

@@ -61,7 +61,7 @@ RawAction take_action(std::string_view& text) {
 
 RawAction whole_action(std::string_view text) {
     const RawAction action = take_action(text);
-    if (!text.empty()) throw CellError("goes on with " + shown(text) + " after a complete pass");
+    if (!text.empty()) throw CellError("has extra text " + shown(text) + " after a complete pass");
     return action;
 }
 
@@ -75,11 +75,11 @@ std::optional<Op> op_of(const RawAction& action, CsvDialect dialect) {
     const std::string_view word = action.word;
     if (word == "BW") {
         if (dialect == CsvDialect::old) return Op::B;
-        throw CellError("BW is the full backward of PyTorch's old dialect: write " +
+        throw CellError("BW is the full backward of PyTorch's old dialect; write " +
                         with_numbers(action, "B") + ", or read the file in the dialect old");
     }
     if (word == "I" && dialect == CsvDialect::old) {
-        throw CellError("I is the input gradient of PyTorch's new dialect: write " +
+        throw CellError("I is the input gradient of PyTorch's new dialect; write " +
                         with_numbers(action, "B") + ", or read the file in the dialect new");
     }
     if (word == "B" && dialect == CsvDialect::old) return Op::I;
@@ -87,7 +87,7 @@ std::optional<Op> op_of(const RawAction& action, CsvDialect dialect) {
         if (word != traits(op).name) continue;
         if (traits(op).vocabulary && dialect != CsvDialect::vocabpipe) {
             throw CellError(std::string(word) +
-                            " is a vocabulary pass, which PyTorch's files do not have: begin the "
+                            " is a vocabulary pass, which PyTorch's files do not have; start the "
                             "file with a row \"vocabpipe 1,barriers ...,input ...,output ...\"");
         }
         return op;
@@ -154,7 +154,7 @@ RawCell parse_cell(std::string_view text) {
         cell.batched = true;
         cell.actions.push_back(whole_action(rest));
     } else if (!rest.empty()) {
-        throw CellError("goes on with " + shown(rest) + " after a complete pass");
+        throw CellError("has extra text " + shown(rest) + " after a complete pass");
     }
     return cell;
 }
@@ -165,22 +165,22 @@ Meaning meaning_of(const RawCell& cell, const RawAction& action, CsvDialect dial
     }
     if (cell.batched && dialect != CsvDialect::old) {
         throw CellError(
-            "two transfers in one cell are of PyTorch's old dialect: split them over two cells, or "
+            "two transfers in one cell are PyTorch's old dialect; split them into two cells, or "
             "read the file in the dialect old");
     }
     Meaning meaning{.stage = action.stage.value_or(0), .microbatch = action.microbatch.value_or(0)};
     check_limits(meaning);
     if (const std::optional<Op> op = op_of(action, dialect)) {
-        if (cell.batched) throw CellError("only sends and receives share a cell");
+        if (cell.batched) throw CellError("only sends and receives may share a cell");
         const std::string name{traits(*op).name};
         if (!action.microbatch) {
-            throw CellError("has no microbatch: write " + shown(with_numbers(action, action.word)));
+            throw CellError("has no microbatch; write " + shown(with_numbers(action, action.word)));
         }
         if (traits(*op).has_stage && !action.stage) {
-            throw CellError("has no stage: write " + shown(with_numbers(action, action.word)));
+            throw CellError("has no stage; write " + shown(with_numbers(action, action.word)));
         }
         if (!traits(*op).has_stage && action.stage) {
-            throw CellError("vocabulary passes have no stage: write " +
+            throw CellError("vocabulary passes have no stage; write " +
                             shown(name + std::to_string(meaning.microbatch)));
         }
         meaning.pass = Pass{*op, static_cast<uint16_t>(meaning.stage), meaning.microbatch};
@@ -189,10 +189,10 @@ Meaning meaning_of(const RawCell& cell, const RawAction& action, CsvDialect dial
     const std::optional<Transfer> transfer = transfer_of(action.word);
     if (transfer && dialect == CsvDialect::old && is_new(*transfer)) {
         throw CellError(std::string(action.word) +
-                        " is of PyTorch's new dialect: read the file in the dialect new");
+                        " is PyTorch's new dialect; read the file in the dialect new");
     }
     if (!transfer || dialect == CsvDialect::vocabpipe || cell.pair) {
-        throw CellError(shown(action.word) + " is no pass: passes are " +
+        throw CellError(shown(action.word) + " is not a pass; use one of " +
                         (dialect == CsvDialect::old         ? "F B BW W R"
                          : dialect == CsvDialect::vocabpipe ? "F I W B R E G S T"
                                                             : "F I W B R"));
@@ -200,12 +200,12 @@ Meaning meaning_of(const RawCell& cell, const RawAction& action, CsvDialect dial
     meaning.transfer = *transfer;
     const bool of_microbatch = meaning.transfer <= Transfer::wait_send_b;
     if (cell.batched && !of_microbatch) {
-        throw CellError("only sends and receives share a cell");
+        throw CellError("only sends and receives may share a cell");
     }
     if (!action.stage) throw CellError("has no stage");
     if (of_microbatch && !action.microbatch) throw CellError("has no microbatch");
     if (!of_microbatch && action.microbatch) {
-        throw CellError(std::string(action.word) + " takes no microbatch");
+        throw CellError(std::string(action.word) + " must not have a microbatch");
     }
     return meaning;
 }

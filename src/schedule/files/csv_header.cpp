@@ -64,7 +64,7 @@ CsvHeader parse_csv_header(std::string_view line) {
     }
     if (words[0].size() != 2 || words[0][1] != kHeaderVersion) {
         throw CellError("version " + shown(words[0].size() > 1 ? words[0][1] : "") +
-                        ": this build reads version 1");
+                        ": this build reads only version 1");
     }
     if (words[1].size() != 2) throw CellError("barriers must be in_line, one or two");
     return {barriers_from(words[1][1]), rows_of(words[2]), rows_of(words[3])};
@@ -86,7 +86,7 @@ std::string_view to_string(Barriers barriers) {
 Barriers barriers_from(std::string_view name) {
     const auto* found = std::find(kBarriers.begin(), kBarriers.end(), name);
     if (found == kBarriers.end()) {
-        throw CellError("barriers " + shown(name) + ": not one of in_line, one, two" +
+        throw CellError("barriers " + shown(name) + ": must be one of in_line, one, two" +
                         did_you_mean(name, kBarriers));
     }
     return static_cast<Barriers>(found - kBarriers.begin());

@@ -85,9 +85,9 @@ private:
                                  " rows; a schedule has one row per rank and at most 65535");
         }
         if (options_.ranks > 0 && rows != static_cast<size_t>(options_.ranks)) {
-            throw InputFileError(name_ + ": has " + std::to_string(rows) + " rows, but " +
+            throw InputFileError(name_ + ": has " + std::to_string(rows) + " rows, but expected " +
                                  std::to_string(options_.ranks) +
-                                 " ranks are asked for; a schedule has one row per rank");
+                                 " ranks; a schedule has one row per rank");
         }
     }
 
@@ -149,15 +149,15 @@ private:
             if (at.cell.batched || action.word == "BW" || split) evidence(of_old);
         });
         if (!of_new.empty() && !of_old.empty()) {
-            throw InputFileError(name_ + ": " + of_new + " is of PyTorch's new dialect, " + of_old +
-                                 " of the old one; a file has one dialect");
+            throw InputFileError(name_ + ": " + of_new + " is PyTorch's new dialect, but " +
+                                 of_old + " is the old one; a file has one dialect");
         }
         dialect_ = of_old.empty() ? CsvDialect::current : CsvDialect::old;
         notes_.push_back(name_ + ": read in PyTorch's " + std::string(to_string(dialect_)) +
                          " dialect" +
                          (!of_old.empty()   ? " because of " + of_old
                           : !of_new.empty() ? " because of " + of_new
-                                            : ": nothing in it differs between the dialects"));
+                                            : "; its cells are the same in both dialects"));
     }
 
     void interpret() {
@@ -206,9 +206,9 @@ private:
                  fault->column ? cell_text(rank, *fault->column) : "", fault->reason);
         }
         if (!transfers_.empty()) {
-            notes_.push_back(name_ + ": left out " + std::to_string(transfers_.size()) +
-                             " communication and sharding cells, after checking them: they are "
-                             "inferred from the passes");
+            notes_.push_back(name_ + ": skipped " + std::to_string(transfers_.size()) +
+                             " communication and sharding cells after checking them; lowering "
+                             "infers them from the passes");
         }
     }
 
@@ -220,8 +220,7 @@ private:
         const std::set<Key> backwards = keys_with("B");
         for (const Key& key : weights) {
             if (!backwards.contains(key) || gradients.contains(key)) continue;
-            return "; if a B that has a W is an input gradient here, read the file in the dialect "
-                   "old";
+            return "; if a B with a W is an input gradient here, read the file in the dialect old";
         }
         return "";
     }

@@ -33,8 +33,8 @@ public:
         Schedule& schedule = schedule_;
         schedule.ranks = number("ranks", kMostRanks);
         if (options_.ranks > 0 && schedule.ranks != options_.ranks) {
-            root_.at("ranks").fail("is " + std::to_string(schedule.ranks) + ", but " +
-                                   std::to_string(options_.ranks) + " ranks are asked for");
+            root_.at("ranks").fail("is " + std::to_string(schedule.ranks) + ", but expected " +
+                                   std::to_string(options_.ranks) + " ranks");
         }
         schedule.stages = number("stages", files::kLastStage + 1);
         schedule.microbatches = number("microbatches", files::kLastMicrobatch + 1);
@@ -63,7 +63,7 @@ private:
         const auto wanted = static_cast<size_t>(entries);
         std::vector<StrictJson> items = root_.at(key).items(wanted);
         if (items.size() != wanted) {
-            root_.at(key).fail("has " + std::to_string(items.size()) + " entries, must have " +
+            root_.at(key).fail("has " + std::to_string(items.size()) + " entries; expected " +
                                std::to_string(wanted));
         }
         return items;
@@ -84,7 +84,7 @@ private:
             const std::string text = element.text();
             try {
                 const files::RawCell cell = files::parse_cell(text);
-                if (cell.actions.empty()) throw files::CellError("leave idle steps out");
+                if (cell.actions.empty()) throw files::CellError("omit idle steps");
                 for (const files::RawAction& action : cell.actions) {
                     const files::Meaning meaning =
                         files::meaning_of(cell, action, CsvDialect::vocabpipe);

@@ -75,7 +75,7 @@ private:
 
     std::optional<std::string> fault_of(const TransferCell& cell) {
         if (cell.stage >= static_cast<uint32_t>(schedule_.stages)) {
-            return "stage " + std::to_string(cell.stage) + " does not exist, last is " +
+            return "stage " + std::to_string(cell.stage) + " does not exist; the last stage is " +
                    std::to_string(schedule_.stages - 1);
         }
         if (owner(cell.stage) != cell.rank) {
@@ -84,13 +84,14 @@ private:
         }
         if (!is_message(cell) && !is_wait(cell)) return std::nullopt;
         if (cell.microbatch >= microbatches_) {
-            return "microbatch " + std::to_string(cell.microbatch) + " does not exist, last is " +
-                   std::to_string(microbatches_ - 1);
+            return "microbatch " + std::to_string(cell.microbatch) +
+                   " does not exist; the last microbatch is " + std::to_string(microbatches_ - 1);
         }
         const int64_t other = peer(cell.word, cell.stage);
         if (other < 0) return "there is no stage at the other end";
         if (owner(static_cast<uint32_t>(other)) == cell.rank) {
-            return "stage " + std::to_string(other) + " is on the same rank: no message is needed";
+            return "stage " + std::to_string(other) +
+                   " is on the same rank, so no message is needed";
         }
         const bool forward = is_forward(cell.word);
         if (!forward && schedule_.forward_only()) return "the schedule has no backward";
@@ -98,14 +99,14 @@ private:
         const size_t pass = (forward ? forward_at_ : backward_at_)[key];
         if (is_wait(cell)) {
             if (!seen_.contains({sent_before(cell.word), key})) {
-                return "stands before the SEND that it waits for";
+                return "comes before the SEND that it waits for";
             }
             if (!seen_.emplace(cell.word, key).second) return "appears twice";
             return std::nullopt;
         }
         const bool send = cell.word == Transfer::send_f || cell.word == Transfer::send_b;
-        if (send && pass >= cell.before) return "stands before the pass that makes what it sends";
-        if (!send && pass < cell.before) return "stands after the pass that needs it";
+        if (send && pass >= cell.before) return "comes before the pass that computes what it sends";
+        if (!send && pass < cell.before) return "comes after the pass that needs it";
         if (!seen_.emplace(cell.word, key).second) return "appears twice";
         return std::nullopt;
     }
@@ -144,7 +145,7 @@ private:
             if (!waits(cell)) continue;
             if (pending == nullptr || pending->stage != cell.stage) {
                 return TransferFault{cell.rank, cell.column,
-                                     "stands where no REDUCE_GRAD of the stage is pending"};
+                                     "comes where no REDUCE_GRAD of the stage is pending"};
             }
             pending = nullptr;
         }
@@ -195,11 +196,11 @@ private:
             if (peer(cell.word, cell.stage) == sent.stage && cell.microbatch == sent.microbatch) {
                 continue;
             }
-            return TransferFault{cell.rank, cell.column,
-                                 "rank " + std::to_string(sent.rank) + " sends " +
-                                     name(sent.word, sent.stage, sent.microbatch) +
-                                     " at this place of the channel; receive in the order of the "
-                                     "sends"};
+            return TransferFault{
+                cell.rank, cell.column,
+                "rank " + std::to_string(sent.rank) + " sends " +
+                    name(sent.word, sent.stage, sent.microbatch) +
+                    " at this point of the channel; receive in the order of the sends"};
         }
         return std::nullopt;
     }
@@ -248,7 +249,7 @@ private:
         Shards& stage = stages[cell.stage];
         switch (cell.word) {
             case Transfer::unshard:
-                if (std::exchange(stage.whole, true)) return "the stage is unsharded already";
+                if (std::exchange(stage.whole, true)) return "the stage is already unsharded";
                 break;
             case Transfer::reshard:
                 if (!std::exchange(stage.whole, false)) return "the stage was not unsharded";
@@ -256,7 +257,7 @@ private:
             case Transfer::reduce_grad:
                 if (stage.gradients_to_come > 0) {
                     return std::to_string(stage.gradients_to_come) +
-                           " passes that add to the stage's gradients come after it";
+                           " later passes add to the stage's gradients";
                 }
                 if (std::exchange(stage.reduced, true)) return "appears twice";
                 break;

@@ -154,7 +154,7 @@ std::vector<TableCosts::OpCosts> read_costs(const StrictJson& from, const std::a
             costs[static_cast<size_t>(op)] = entry.at(traits(op).name).integer(0, kMostNs);
         }
     }
-    if (table.empty()) from.fail("is empty; give at least one entry");
+    if (table.empty()) from.fail("is empty; add at least one entry");
     return table;
 }
 
@@ -169,18 +169,19 @@ std::vector<Int> read_integers(const StrictJson& from, int64_t most) {
 
 void expect_entries(const StrictJson& at, size_t count, size_t expected, const char* of) {
     if (count == expected) return;
-    at.fail("has " + std::to_string(count) + " entries, costs." + of + " has " +
-            std::to_string(expected) + "; both must be the same");
+    at.fail("has " + std::to_string(count) + " entries, but costs." + of + " has " +
+            std::to_string(expected) + "; both must have the same number");
 }
 
 ShardMap read_shards(const StrictJson& from, size_t ranks) {
     ShardMap map{read_integers<int64_t>(from, kMostCount)};
     if (map.first_row.size() != ranks + 1) {
-        from.fail("has " + std::to_string(map.first_row.size()) + " entries; must be " +
-                  std::to_string(ranks + 1) + ": the first row of every rank, then the row count");
+        from.fail("has " + std::to_string(map.first_row.size()) + " entries; expected " +
+                  std::to_string(ranks + 1) +
+                  ": the first row of every rank, then the number of rows");
     }
     if (map.first_row.front() != 0 || !std::is_sorted(map.first_row.begin(), map.first_row.end())) {
-        from.fail("must start with 0 and ascend");
+        from.fail("must start with 0 and must not decrease");
     }
     return map;
 }
@@ -266,7 +267,7 @@ ProfiledModel read_model(const StrictJson& from, size_t stages) {
     int64_t sum = 0;
     for (const int layers : model.layers_per_stage) sum += layers;
     if (sum != model.layers) {
-        split.fail("adds up to " + std::to_string(sum) + " layers, model.layers is " +
+        split.fail("adds up to " + std::to_string(sum) + " layers, but model.layers is " +
                    std::to_string(model.layers));
     }
     return model;
@@ -365,8 +366,9 @@ Profile parse_profile(std::string_view text, const std::string& name) {
     }
     const StrictJson version = root.at("vocabpipe_profile");
     if (const int64_t v = version.integer(0, INT64_MAX); v != kVersion) {
-        version.fail("version " + std::to_string(v) + ": this program reads version " +
-                     std::to_string(kVersion) + "; measure again with it");
+        version.fail("version " + std::to_string(v) +
+                     " is not supported; this program reads version " + std::to_string(kVersion) +
+                     "; measure again with this program");
     }
     root.only({"vocabpipe_profile", "host", "device", "date", "command", "model", "rank_of_stage",
                "input_first_row", "output_first_row", "barriers", "costs", "derived", "sizes",

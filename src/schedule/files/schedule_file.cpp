@@ -24,7 +24,7 @@ CsvDialect csv_dialect_from(std::string_view name) {
     const auto* found = std::find(kDialects.begin(), kDialects.end(), name);
     if (found == kDialects.end()) {
         throw UsageError("dialect " + std::string(name) +
-                         ": not one of auto, new, old, vocabpipe, lowered" +
+                         ": must be one of auto, new, old, vocabpipe, lowered" +
                          did_you_mean(name, kDialects));
     }
     return static_cast<CsvDialect>(found - kDialects.begin());
@@ -33,12 +33,12 @@ CsvDialect csv_dialect_from(std::string_view name) {
 ScheduleFormat schedule_format_of(std::string_view path) {
     if (path.ends_with(".csv")) return ScheduleFormat::csv;
     if (path.ends_with(".json")) return ScheduleFormat::json;
-    throw UsageError(std::string(path) + ": the name of a schedule file ends in .csv or .json");
+    throw UsageError(std::string(path) + ": the name of a schedule file must end in .csv or .json");
 }
 
 ScheduleFile read_schedule(const std::string& path, const ReadScheduleOptions& options) {
     const ScheduleFormat format = schedule_format_of(path);
-    const std::string text = read_whole_file(path, "give a .csv or .json file");
+    const std::string text = read_whole_file(path, "use a .csv or .json file");
     return format == ScheduleFormat::csv ? parse_schedule_csv(text, path, options)
                                          : parse_schedule_json(text, path, options);
 }

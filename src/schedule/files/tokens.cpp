@@ -10,7 +10,7 @@ namespace {
 std::string token_of(const Pass& pass, CsvDialect dialect) {
     if (pass.op > Op::T) {
         throw UsageError(to_string(pass) +
-                         ": passes of the step are added by lowering, files have none");
+                         ": lowering adds the passes of the step; a file must not contain them");
     }
     std::string text = to_string(pass);
     if (dialect != CsvDialect::old) return text;
@@ -38,9 +38,9 @@ std::vector<std::string> tokens_of(const std::vector<Pass>& list, CsvDialect dia
                 "write the dialect new");
         }
         if (i + 1 == list.size() || list[i + 1].with_next) {
-            throw UsageError(name +
-                             " is marked as one of an overlapped pair, but is not followed "
-                             "by the other one");
+            throw UsageError(
+                name +
+                " is marked as part of an overlapped pair, but the other part does not follow");
         }
         tokens.push_back("(" + token_of(list[i], dialect) + ";" + token_of(list[i + 1], dialect) +
                          ")OVERLAP_F_B");

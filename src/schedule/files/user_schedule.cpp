@@ -46,9 +46,9 @@ std::optional<Violation> find_scattered_stage(const Schedule& schedule) {
             if (!traits(list[i].op).has_stage || list[i].stage >= schedule.stages) continue;
             const int owner = schedule.rank_of_stage[list[i].stage];
             if (owner == rank) continue;
-            return Violation{
-                rank, static_cast<int>(i), to_string(list[i]),
-                "is of a stage on rank " + std::to_string(owner) + "; a stage lives on one rank"};
+            return Violation{rank, static_cast<int>(i), to_string(list[i]),
+                             "belongs to a stage on rank " + std::to_string(owner) +
+                                 "; a stage must be on one rank"};
         }
     }
     return std::nullopt;

@@ -73,8 +73,8 @@ void add_tied_gradients(StepGraph& step) {
     }
     if (step.input_owners.size() != 1 || step.output_owners.size() != 1) {
         throw UsageError(
-            "tied embeddings: input and output layer are sharded differently; use equal shard "
-            "maps, or each layer whole on one rank");
+            "tied embeddings: the input and output layers have different shards; use equal shard "
+            "maps, or put each layer on one rank");
     }
     TiedPair(step, step.input_owners.front(), step.output_owners.front()).build(step.passes);
 }

@@ -21,8 +21,8 @@ using lowering::Place;
 
 void check_world_costs(const CostModel& costs, const Mesh& mesh) {
     if (costs.ranks() == 0 || costs.ranks() == mesh.size()) return;
-    throw UsageError("lowering: costs are given for " + std::to_string(costs.ranks()) +
-                     " ranks, the world has " + std::to_string(mesh.size()) + ", " +
+    throw UsageError("lowering: costs are set for " + std::to_string(costs.ranks()) +
+                     " ranks, but the world has " + std::to_string(mesh.size()) + ", " +
                      std::to_string(mesh.data) + " replicas of " + std::to_string(mesh.pipeline) +
                      " pipeline ranks; set TableCosts::replicas to StepSizes::replicas");
 }
@@ -35,21 +35,21 @@ void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& m
     expect(!schedule.input.owners().empty() && !schedule.output.owners().empty(),
            "the input and the output layer need at least one row each");
     expect(sizes.stages.size() == static_cast<size_t>(schedule.stages),
-           "sizes are given for " + std::to_string(sizes.stages.size()) +
-               " stages, the schedule has " + std::to_string(schedule.stages));
+           "sizes are set for " + std::to_string(sizes.stages.size()) +
+               " stages, but the schedule has " + std::to_string(schedule.stages));
     expect(sizes.shards.size() == static_cast<size_t>(schedule.ranks),
-           "sizes are given for " + std::to_string(sizes.shards.size()) +
-               " output shards, the schedule has " + std::to_string(schedule.ranks) + " ranks");
+           "sizes are set for " + std::to_string(sizes.shards.size()) +
+               " output shards, but the schedule has " + std::to_string(schedule.ranks) + " ranks");
     if (sizes.replicas == 1) return;
     expect(sizes.replicas > 1 && sizes.buckets.size() == static_cast<size_t>(schedule.ranks),
-           "replicas need gradient buckets of every rank");
+           "replicas require gradient buckets of every rank");
     for (const std::vector<GradientBucket>& of_rank : sizes.buckets) {
         for (const GradientBucket& bucket : of_rank) {
             const int members = mesh.size_of(bucket.axis);
             expect(bucket.first.size() == static_cast<size_t>(members) + 1 &&
                        bucket.first.front() == 0 &&
                        std::is_sorted(bucket.first.begin(), bucket.first.end()),
-                   "a gradient bucket needs a part for each of " + std::to_string(members) +
+                   "a gradient bucket requires a part for each of the " + std::to_string(members) +
                        " ranks of axis " + std::string(to_string(bucket.axis)) + ", in order");
         }
     }

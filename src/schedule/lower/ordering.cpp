@@ -79,8 +79,7 @@ std::vector<Place> order_globally(const Dataflow& flow, CommunicationOrder order
     }
     if (done != count) {
         throw UsageError(
-            "the schedule cannot finish: its passes and the communication they imply "
-            "wait for each other");
+            "the schedule cannot finish: its passes and their communication wait for each other");
     }
     return places;
 }

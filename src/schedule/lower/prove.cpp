@@ -61,7 +61,7 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     joint.last_rank = program.rank;
     const auto member = std::find(group->ranks.begin(), group->ranks.end(), program.rank);
     if (twice || member == group->ranks.end()) {
-        return rank + (twice ? " takes part twice in " : " is no member of ") + at_order(joint);
+        return rank + (twice ? " takes part twice in " : " is not a member of ") + at_order(joint);
     }
     const ActionTraits& row = traits(action.what);
     if (row.point_to_point) {
@@ -81,8 +81,8 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     const bool gets_all = row.even && row.received == Received::every_part_at_all;
     if ((row.even && sent != joint.each) ||
         (gets_all && received != joint.each * group->ranks.size())) {
-        return rank + " has other sizes than rank " + std::to_string(joint.first_rank) + " in " +
-               at_order(joint);
+        return rank + " has different sizes than rank " + std::to_string(joint.first_rank) +
+               " in " + at_order(joint);
     }
     return std::nullopt;
 }

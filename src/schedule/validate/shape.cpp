@@ -20,11 +20,11 @@ std::optional<Violation> check_shard_map(const ShardMap& map, const char* name, 
         return of_schedule(std::string(name) + " shard map: " + what);
     };
     if (map.first_row.size() != static_cast<size_t>(ranks) + 1) {
-        return fault("has " + std::to_string(map.first_row.size()) + " entries, " +
+        return fault("has " + std::to_string(map.first_row.size()) + " entries; " +
                      std::to_string(ranks) + " ranks need " + std::to_string(ranks + 1));
     }
     if (map.first_row.front() != 0) {
-        return fault("starts at row " + std::to_string(map.first_row.front()) + ", not at 0");
+        return fault("starts at row " + std::to_string(map.first_row.front()) + ", expected row 0");
     }
     for (int rank = 0; rank < ranks; ++rank) {
         if (map.end(rank) < map.begin(rank)) {
@@ -41,14 +41,14 @@ std::optional<Violation> check_shard_map(const ShardMap& map, const char* name, 
 std::optional<Violation> shape_violation(const Schedule& schedule) {
     const auto at_least_one = [](const char* what, int value) {
         return of_schedule(std::string(what) + " is " + std::to_string(value) +
-                           ", must be at least 1");
+                           "; must be at least 1");
     };
     if (schedule.ranks < 1) return at_least_one("ranks", schedule.ranks);
     if (schedule.stages < 1) return at_least_one("stages", schedule.stages);
     if (schedule.microbatches < 1) return at_least_one("microbatches", schedule.microbatches);
     if (schedule.stages > std::numeric_limits<uint16_t>::max()) {
         return of_schedule("stages is " + std::to_string(schedule.stages) +
-                           ", must be at most 65535");
+                           "; must be at most 65535");
     }
     if (schedule.passes.size() != static_cast<size_t>(schedule.ranks)) {
         return of_schedule(std::to_string(schedule.passes.size()) + " lists of passes for " +
@@ -62,13 +62,13 @@ std::optional<Violation> shape_violation(const Schedule& schedule) {
         const int rank = schedule.rank_of_stage[static_cast<size_t>(stage)];
         if (rank < 0 || rank >= schedule.ranks) {
             return of_schedule("stage " + std::to_string(stage) + " is on rank " +
-                               std::to_string(rank) + ", ranks are 0 to " +
+                               std::to_string(rank) + "; ranks are 0 to " +
                                std::to_string(schedule.ranks - 1));
         }
     }
     if (auto fault = check_shard_map(schedule.input, "input", schedule.ranks)) return fault;
     if (auto fault = check_shard_map(schedule.output, "output", schedule.ranks)) return fault;
-    if (schedule.barriers > Barriers::two) return of_schedule("barriers is not a known kind");
+    if (schedule.barriers > Barriers::two) return of_schedule("barriers has an unknown value");
     return std::nullopt;
 }
 

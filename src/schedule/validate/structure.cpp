@@ -100,19 +100,19 @@ private:
         if (pass.op > Op::Update) return "unknown kind of pass";
         const OpTraits& kind = traits(pass.op);
         if (kind.of_step) {
-            return "passes of the step are added by lowering, a schedule has none of its own";
+            return "is a pass of the step, which lowering adds; a schedule must not contain it";
         }
         if (pass.microbatch >= static_cast<uint32_t>(microbatches_)) {
-            return "microbatch " + std::to_string(pass.microbatch) + " does not exist, last is " +
-                   std::to_string(microbatches_ - 1);
+            return "microbatch " + std::to_string(pass.microbatch) +
+                   " does not exist; the last microbatch is " + std::to_string(microbatches_ - 1);
         }
         if (kind.has_stage && pass.stage >= schedule_.stages) {
-            return "stage " + std::to_string(pass.stage) + " does not exist, last is " +
+            return "stage " + std::to_string(pass.stage) + " does not exist; the last stage is " +
                    std::to_string(schedule_.stages - 1);
         }
         if (!kind.has_stage && pass.stage != 0) {
-            return "has stage " + std::to_string(pass.stage) + ", passes on a vocabulary shard " +
-                   "have none";
+            return "has stage " + std::to_string(pass.stage) +
+                   ", but passes on a vocabulary shard " + "have no stage";
         }
         const int line = line_of(rank, pass);
         if (line < 0) {
@@ -135,7 +135,7 @@ private:
         }
         if (const Op needed = needed_on_its_rank(pass.op); needed != pass.op) {
             if ((before & bit(needed)) == 0) {
-                return "needs " + other(needed) + ", which is not among the passes before it";
+                return "needs " + other(needed) + ", which does not come before it";
             }
         }
         if (pass.op == R) {
@@ -158,13 +158,13 @@ private:
         const Pass& second = list[index + 1];
         if (second.op > Op::Update) return std::nullopt;  // reported at its own position
         const std::string pair = "is paired with " + to_string(second);
-        if (second.with_next) return pair + ", which opens a pair of its own";
+        if (second.with_next) return pair + ", which opens another pair";
         const bool forward_and_backward = (first.op == F && gives_input_gradient(second.op)) ||
                                           (gives_input_gradient(first.op) && second.op == F);
         if (!forward_and_backward) return pair + "; a pair is one F and one B or I";
         // Every backward of a microbatch needs every forward of it, directly or through others.
         if (first.microbatch == second.microbatch) {
-            return pair + ", and one needs the other; a pair has two microbatches";
+            return pair + ", but one needs the other; a pair needs two microbatches";
         }
         return std::nullopt;
     }

@@ -136,9 +136,9 @@ CheckpointSource find_checkpoint(const std::string& path, bool weights_only) {
     const auto refuse = [&](const std::string& what) { throw InputFileError(path + ": " + what); };
     std::error_code ignored;
     if (!fs::is_directory(path, ignored)) {
-        refuse(exists(path) ? "is a file; give the folder that it is in"
-                            : "there is no such folder; give one that train_gpt --save wrote, or "
-                              "that of a Hugging Face model (a new run needs no --load)");
+        refuse(exists(path) ? "is a file; use its folder"
+                            : "does not exist; use a folder written by train_gpt --save or a "
+                              "Hugging Face model (a new run needs no --load)");
     }
     if (exists(file_in(path, kTrainingFile))) return {path, !weights_only};
     const std::vector<SavedStep> steps = complete_steps(path);
@@ -149,15 +149,17 @@ CheckpointSource find_checkpoint(const std::string& path, bool weights_only) {
         }
         refuse("has config.json but neither model.safetensors nor " + std::string(kModelIndex) +
                (exists(file_in(path, "pytorch_model.bin"))
-                    ? "; pickled weights are never read: save them as safetensors"
+                    ? "; pickled weights are never read; save them as safetensors"
                     : "; download the weights into the same folder"));
     }
     const std::vector<std::string> names = folders_in(path);
     const bool unfinished = std::any_of(names.begin(), names.end(), [](const std::string& name) {
         return step_of(name) || (name.starts_with(".step-") && name.ends_with(kPartial));
     });
-    refuse(unfinished ? "has only steps whose saving was not finished; no complete step is in it"
-                      : "has no complete step-NNNNNNNN of a run and no config.json of a model");
+    refuse(
+        unfinished
+            ? "holds no complete saved step, because no save in it finished"
+            : "holds neither a complete saved step (step-NNNNNNNN) nor the config.json of a model");
     return {};
 }
 
@@ -179,15 +181,14 @@ SaveFolder::SaveFolder(std::string root, int64_t start_step, const std::string& 
     if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         ::close(lock_);
         throw UsageError("--save " + root_ +
-                         ": another run is saving into it; choose another folder");
+                         ": another run is saving to it; choose another folder");
     }
     if (const auto name = in_the_way(root_, start_step)) {
         ::close(lock_);
-        throw UsageError("--save " + root_ + ": has " + *name +
-                         " already, which this run, starting after step " +
-                         std::to_string(start_step) +
-                         ", would save again; go on from it with --load " + root_ +
-                         ", or choose another folder");
+        throw UsageError("--save " + root_ + ": already holds " + *name +
+                         ", which a run that starts after step " + std::to_string(start_step) +
+                         " would save again; resume with --load " + root_ +
+                         " or choose another folder");
     }
     std::error_code ignored;
     continues_ = !loaded_from.empty() &&

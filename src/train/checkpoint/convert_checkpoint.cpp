@@ -52,8 +52,8 @@ public:
         if (::mkdir(partial_.c_str(), 0777) == 0) return;
         if (errno == EEXIST) {
             throw UsageError(partial_.string() +
-                             ": exists: another conversion writes it, or was killed; wait for it, "
-                             "or remove the folder");
+                             ": exists; another conversion is writing it or was killed; wait for "
+                             "it or remove the folder");
         }
         throw_output_error(partial_.string(), "cannot create", errno);
     }
@@ -87,7 +87,7 @@ private:
         std::error_code ignored;
         if (!fs::exists(fs::symlink_status(path_, ignored))) return;
         throw UsageError(path_.string() +
-                         ": exists already, and nothing is ever replaced; name a new folder");
+                         ": already exists and is never replaced; choose a new folder");
     }
 
     fs::path path_, partial_;

@@ -35,7 +35,7 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
     const int error = errno;
     ::close(file_);
     if (!known) fail(path_, "cannot open", error);
-    throw InputFileError(path_ + ": not a regular file" +
+    throw InputFileError(path_ + ": is not a regular file" +
                          (S_ISDIR(status.st_mode) ? " but a folder" : ""));
 }
 
@@ -54,9 +54,10 @@ void InputFile::read(uint64_t offset, std::span<std::byte> to) const {
         if (found < 0 && errno == EINTR) continue;
         if (found < 0) fail(path_, "cannot read", errno);
         if (found == 0) {
-            throw InputFileError(path_ + ": ends at byte " + std::to_string(offset) +
-                                 " although it had " + std::to_string(size()) +
-                                 "; somebody changed it meanwhile: copy or download it again");
+            throw InputFileError(
+                path_ + ": ends at byte " + std::to_string(offset) + ", but had " +
+                std::to_string(size()) +
+                " bytes before; another process changed it; copy or download it again");
         }
         to = to.subspan(static_cast<size_t>(found));
         offset += static_cast<uint64_t>(found);
@@ -66,9 +67,9 @@ void InputFile::read(uint64_t offset, std::span<std::byte> to) const {
 std::string InputFile::text() const {
     if (size() > kMostTextBytes) {
         throw InputFileError(path_ + ": has " + std::to_string(size()) +
-                             " bytes, of a text at most " + std::to_string(kMostTextBytes) +
-                             " are read; it is not the file that its name says: copy or download "
-                             "it again");
+                             " bytes, but a text file may have at most " +
+                             std::to_string(kMostTextBytes) +
+                             "; the file is not what its name suggests; copy or download it again");
     }
     std::string text(size(), '\0');
     read(0, std::as_writable_bytes(std::span(text)));

@@ -42,14 +42,14 @@ void check_tensor(const std::string& path, const StoredTensor& found,
                   const std::vector<int64_t>& shape, bool any_type) {
     if (found.shape != shape) {
         refuse(path, found.name,
-               "has shape " + shape_text(found.shape) + ", " + std::string(kConfigFile) +
-                   " makes it " + shape_text(shape) +
-                   "; both must be of the same model: download or save them again");
+               "has shape " + shape_text(found.shape) + ", but " + std::string(kConfigFile) +
+                   " requires " + shape_text(shape) +
+                   "; both must be from the same model; download or save them again");
     }
     const bool half = found.type == StoredType::BF16 || found.type == StoredType::F16;
     if (found.type != StoredType::F32 && !(any_type && half)) {
         refuse(path, found.name,
-               "is " + std::string(name_of(found.type)) + ", not " +
+               "is " + std::string(name_of(found.type)) + "; expected " +
                    (any_type ? "F32, BF16 or F16; convert it" : "F32; save it again"));
     }
 }
@@ -158,7 +158,7 @@ const FoundTensor& Checkpoint::weight(const std::string& name) const {
     if (found == tensors.end()) {
         refuse(weights_.path(), name,
                "is missing; " + std::string(kConfigFile) +
-                   " and weights must be of the same model: download or save them again");
+                   " and the weights must be from the same model; download or save them again");
     }
     return found->second;
 }
@@ -173,7 +173,7 @@ void Checkpoint::check_tensors() const {
     for (const auto& [name, found] : weights_.tensors()) {
         if (used.contains(found.tensor) || is_no_weight_of(name, config_)) continue;
         refuse(found.file->path(), name,
-               "is none of the model that " + std::string(kConfigFile) +
+               "is not part of the model that " + std::string(kConfigFile) +
                    " describes; download or save both again");
     }
     if (!optimizer_) return;
@@ -193,19 +193,19 @@ void Checkpoint::check_files() const {
         const std::string path = folder_ + "/" + std::string(name);
         const auto expected = recorded_->files.find(std::string(name));
         if (expected == recorded_->files.end()) {
-            throw InputFileError(training_path() + ": has no checksums of " + std::string(name) +
+            throw InputFileError(training_path() + ": has no checksums for " + std::string(name) +
                                  "; load another step");
         }
         if (expected->second.bytes != bytes) {
-            throw InputFileError(path + ": has " + std::to_string(bytes) + " bytes, " +
-                                 std::string(kTrainingFile) + " says " +
+            throw InputFileError(path + ": has " + std::to_string(bytes) + " bytes, but " +
+                                 std::string(kTrainingFile) + " records " +
                                  std::to_string(expected->second.bytes) +
-                                 "; it is not the file that was saved: load another step");
+                                 "; it is not the file that was saved; load another step");
         }
         for (const StoredTensor& t : tensors) {
             if (expected->second.tensors.contains(t.name)) continue;
             refuse(path, t.name,
-                   std::string(kTrainingFile) + " has no checksum of it; load another step");
+                   std::string(kTrainingFile) + " has no checksum for it; load another step");
         }
     };
     check(kConfigFile, text_of(config_path()).size(), {});
@@ -266,7 +266,7 @@ uint32_t checksum_of(const SafetensorsFile& of, uint64_t begin, uint64_t bytes,
 
 [[noreturn]] void refuse_damage(const std::string& what) {
     throw InputFileError(what +
-                         ": its checksum (CRC-32C) is not the one in training.json: the file is "
+                         ": the checksum (CRC-32C) does not match training.json; the file is "
                          "damaged; load an older step");
 }
 

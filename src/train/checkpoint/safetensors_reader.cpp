@@ -64,7 +64,7 @@ StoredTensor read_tensor(const std::string& name, const StrictJson& entry, uint6
         for (const TypeName& t : kTypes) {
             names += (names.empty() ? "" : ", ") + std::string(t.name);
         }
-        entry.fail("dtype " + readable(type) + " is not known; known are " + names);
+        entry.fail("dtype " + readable(type) + " is unknown; use one of " + names);
     }
     tensor.type = *known;
     uint64_t bytes = item_size(tensor.type);
@@ -88,15 +88,16 @@ StoredTensor read_tensor(const std::string& name, const StrictJson& entry, uint6
     const uint64_t end = offset(1);
     if (begin > end) {
         entry.fail("data_offsets " + number(begin) + ", " + number(end) +
-                   ": must not end before they begin; write the file again");
+                   ": the end must not be before the begin; write the file again");
     }
     if (end > data_bytes) {
-        entry.fail("data_offsets end at " + number(end) + ", the file has " + number(data_bytes) +
-                   " bytes of data; it was cut off: copy or download it again");
+        entry.fail("data_offsets end at " + number(end) + ", but the file has " +
+                   number(data_bytes) +
+                   " bytes of data; the file is truncated; copy or download it again");
     }
     if (!fits || bytes != end - begin) {
-        entry.fail("shape " + shape_text(tensor.shape) + " of " + type + " is " +
-                   (fits ? number(bytes) : "more than 2^64") + " bytes, data_offsets hold " +
+        entry.fail("shape " + shape_text(tensor.shape) + " of " + type + " takes " +
+                   (fits ? number(bytes) : "more than 2^64") + " bytes, but data_offsets cover " +
                    number(end - begin) + "; write the file again");
     }
     tensor.begin = data_begin + begin;
@@ -143,22 +144,22 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> head, uint
     const auto refuse = [&](const std::string& what) { throw InputFileError(path + ": " + what); };
     if (file_bytes < 8) {
         refuse("has " + number(file_bytes) +
-               " bytes, a safetensors file begins with 8 of the header's length; copy or download "
-               "it again");
+               " bytes, but a safetensors file begins with an 8-byte header length; copy or "
+               "download it again");
     }
     uint64_t length = 0;
     std::memcpy(&length, head.data(), sizeof length);
     if (length > kMostHeaderBytes) {
-        refuse("begins with a header length of " + number(length) + ", at most " +
-               number(kMostHeaderBytes) + " are allowed; it is no safetensors file");
+        refuse("begins with a header length of " + number(length) + ", but at most " +
+               number(kMostHeaderBytes) + " are allowed; it is not a safetensors file");
     }
     if (length > file_bytes - 8) {
-        refuse("has a header of " + number(length) + " bytes but only " + number(file_bytes - 8) +
-               " bytes follow; it was cut off: copy or download it again");
+        refuse("has a header of " + number(length) + " bytes, but only " + number(file_bytes - 8) +
+               " bytes follow; the file is truncated; copy or download it again");
     }
     const std::string_view text(reinterpret_cast<const char*>(head.data()) + 8, length);
     if (!text.starts_with('{')) {
-        refuse("its header does not begin with {; it is no safetensors file");
+        refuse("the header does not begin with {; it is not a safetensors file");
     }
     SafetensorsHeader header;
     header.data_begin = 8 + length;
@@ -179,15 +180,15 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> head, uint
         if (tensor.begin != at) {
             refuse("tensor " + readable(tensor.name) + ": begins at byte " +
                    number(tensor.begin - header.data_begin) + " of the data, " +
-                   (tensor.begin < at ? "inside the tensor before it, which ends at "
-                                      : "and leaves a gap after ") +
+                   (tensor.begin < at ? "inside the previous tensor, which ends at "
+                                      : "leaving a gap after ") +
                    number(at - header.data_begin) + "; write the file again");
         }
         at = tensor.end;
     }
     if (at != file_bytes) {
         refuse("has " + number(file_bytes - at) +
-               " bytes behind its last tensor; copy or download it again");
+               " bytes after its last tensor; copy or download it again");
     }
     return header;
 }
@@ -212,8 +213,8 @@ InputFile SafetensorsFile::open() const {
     InputFile file(path_);
     if (file.identity() == identity_) return file;
     throw InputFileError(path_ +
-                         ": is another file than at first, or has another size; somebody "
-                         "changed it meanwhile: copy or download it again");
+                         ": is no longer the same file, or its size changed; another process "
+                         "changed it; copy or download it again");
 }
 
 const StoredTensor* SafetensorsFile::find(std::string_view name) const {

@@ -69,18 +69,18 @@ public:
     }
     [[noreturn]] void refuse(const std::string& key, const std::string& theirs,
                              const std::string& ours, const std::string& remedy) const {
-        throw InputFileError(path_ + ": " + key + " is " + theirs + ", this run has " + ours +
+        throw InputFileError(path_ + ": " + key + " is " + theirs + ", but this run has " + ours +
                              "; " + remedy);
     }
     static std::string give(const char* name, const std::string& value) {
-        return "give " + std::string(name) + " " + value;
+        return "set " + std::string(name) + " " + value;
     }
 
 private:
     /// No flag says it by itself.
     [[nodiscard]] std::string take_all() const {
         return give("--model", std::filesystem::path(path_).parent_path().string()) +
-               ", which takes everything from the file";
+               ", which reads the whole model from the file";
     }
 
     const std::string& path_;
@@ -107,9 +107,9 @@ void check_same_model(const ModelConfig& file, const std::string& path, const Mo
                  "--max-position-embeddings");
     compare.size("vocab_size", file.vocab_size, run.vocab_size, "--vocab-size");
     if (file.tied != run.tied) {
-        compare.refuse("tie_word_embeddings", text(file.tied), text(run.tied),
-                       std::string(file.tied ? "leave out" : "give") +
-                           " --untie-embeddings-and-output-weights");
+        compare.refuse(
+            "tie_word_embeddings", text(file.tied), text(run.tied),
+            std::string(file.tied ? "remove" : "add") + " --untie-embeddings-and-output-weights");
     }
     compare.real(keys.epsilon, shortest(file.norm_epsilon), shortest(run.norm_epsilon),
                  "--norm-epsilon");

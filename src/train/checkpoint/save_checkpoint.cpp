@@ -42,7 +42,7 @@ FileChecksums checksums_of(const SafetensorsPlan& plan, std::span<const Piece> p
             at += pieces.front().bytes;
         }
         if (at != tensor.end) {
-            throw Error(ExitCode::failed, "tensor " + tensor.name + " has rows of no rank");
+            throw Error(ExitCode::failed, "tensor " + tensor.name + ": no rank has its rows");
         }
         sums.tensors[tensor.name] = crc;
     }
@@ -77,7 +77,7 @@ CheckpointSaver::CheckpointSaver(Communicator& communicator, ModelRank& model, S
     } catch (const OutOfMemoryError&) {
         throw OutOfMemoryError("--async-save: no memory for a copy of " +
                                std::to_string(bytes >> 20) +
-                               " MiB; leave it out, or use more hosts");
+                               " MiB; remove the flag or use more hosts");
     }
     copied_ = rows_;
     const std::byte* at = snapshot_.data();  // items stay aligned: those of a run have two sizes

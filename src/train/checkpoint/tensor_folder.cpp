@@ -15,7 +15,7 @@ std::map<std::string, std::string> parse_shard_index(std::string_view text,
         const std::string shard = value.text();
         const bool plain = !shard.empty() && shard != "." && shard != ".." &&
                            shard.find('/') == std::string::npos && readable(shard) == shard;
-        if (!plain) value.fail("must be the name of a file in the same folder");
+        if (!plain) value.fail("must name a file in the same folder");
         shard_of[name] = shard;
     }
     return shard_of;
@@ -47,8 +47,8 @@ TensorFolder::TensorFolder(const std::string& folder)
         const StoredTensor* tensor = file->find(name);
         if (tensor == nullptr) {
             throw InputFileError(file->path() + ": tensor " + readable(name) +
-                                 ": is not in it although " + std::string(kModelIndex) +
-                                 " says so; download shards and index of the same version");
+                                 ": is missing, but " + std::string(kModelIndex) +
+                                 " lists it; download shards and index of the same version");
         }
         tensors_[name] = {file, tensor};
     }

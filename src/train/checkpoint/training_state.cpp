@@ -75,16 +75,16 @@ std::string print_training_state(const TrainingState& state) {
 TrainingState parse_training_state(std::string_view text, const std::string& path) {
     const StrictJson json = StrictJson::parse(text, path);
     if (!json.has("format") || json.at("format").text() != kFormat) {
-        json.fail("is no training state of this program; give --load another folder");
+        json.fail("is not a training state of this program; set --load to another folder");
     }
     if (const int64_t version = json.at("version").integer(1, kMost); version != kVersion) {
-        json.at("version").fail("is " + std::to_string(version) + ", this program reads " +
-                                std::to_string(kVersion) + "; use a newer one");
+        json.at("version").fail("is " + std::to_string(version) + ", but this program reads " +
+                                std::to_string(kVersion) + "; use a newer program");
     }
     nlohmann::json rest = nlohmann::json::parse(text);
     rest.erase("crc32c");
     if (checksum(json.at("crc32c")) != checksum_of(dumped(rest, -1))) {
-        json.fail("is damaged: its checksum does not fit; load an older step");
+        json.fail("is damaged; its checksum does not match; load an older step");
     }
     TrainingState state;
     state.step = json.at("step").integer(1, kMost);

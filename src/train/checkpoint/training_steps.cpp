@@ -38,7 +38,8 @@ bool load_step(TrainedRank& rank, const std::string& folder) {
         if (communicator.rank() != 0 || is_before_first_step(folder)) return;
         const CheckpointSource source = find_checkpoint(folder, false);
         if (!source.training) {
-            throw InputFileError(source.folder + ": holds a model, not a step of a training");
+            throw InputFileError(source.folder +
+                                 ": holds a model, not a saved step of a training run");
         }
         found = source.folder;
     });
@@ -54,8 +55,8 @@ bool load_step(TrainedRank& rank, const std::string& folder) {
         if (checkpoint->state()->seq_length == config.seq_length) return;
         throw InputFileError(found + ": its sequences have " +
                              std::to_string(checkpoint->state()->seq_length) +
-                             " tokens, those of this training " +
-                             std::to_string(config.seq_length) + "; give the same length");
+                             " tokens, but those of this training have " +
+                             std::to_string(config.seq_length) + "; use the same length");
     });
     checkpoint->verify(communicator);
     communicator.agree([&] { checkpoint->fill(model, rank.context()); });

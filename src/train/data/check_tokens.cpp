@@ -59,7 +59,7 @@ TokenRange token_range(const TokenSource& source) {
 
 TokenRange check_tokens(const TokenSource& source, int64_t vocab_size) {
     if (vocab_size <= 0) {
-        throw UsageError("--vocab-size " + std::to_string(vocab_size) + " must be at least 1");
+        throw UsageError("--vocab-size " + std::to_string(vocab_size) + ": must be at least 1");
     }
     const Scan result = scan(source, vocab_size);
     if (result.first_bad < 0) {
@@ -71,11 +71,11 @@ TokenRange check_tokens(const TokenSource& source, int64_t vocab_size) {
                              std::to_string(vocab_size) + " allows only 0 to " +
                              std::to_string(vocab_size - 1);
     if (result.range.min < 0) {
-        throw InputFileError(what +
-                             ": negative values are no token ids, the file is damaged or has "
-                             "another token type");
+        throw InputFileError(
+            what +
+            "; negative values are not token ids; the file is damaged or has another token type");
     }
-    throw InputFileError(what + ": the data need --vocab-size " +
+    throw InputFileError(what + "; the data needs --vocab-size " +
                          std::to_string(int64_t{result.range.max} + 1) +
                          " or more, or another vocabulary");
 }

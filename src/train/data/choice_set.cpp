@@ -33,20 +33,21 @@ void ChoiceSet::fail(const std::string& what) const {
 void ChoiceSet::read(const ChoiceLimits& limits) {
     const DataFile file(path_);
     if (file.size() < sizeof(int32_t) || file.load<int32_t>(0) != kMagic) {
-        fail("not an evaluation set of llm.c but " + identify_file(file).description);
+        fail("is not an llm.c evaluation set but " + identify_file(file).description);
     }
     if (file.size() < kSetHeaderBytes) {
         fail("has " + to_string(file.size()) +
-             " bytes, but the header alone has 1024: the file is incomplete");
+             " bytes, but the header alone has 1024; the file is incomplete");
     }
     if (const auto version = file.load<int32_t>(4); version != kVersion) {
-        fail("version " + to_string(version) + " is not supported, only " + to_string(kVersion));
+        fail("version " + to_string(version) + " is not supported; expected " +
+             to_string(kVersion));
     }
     const auto count = file.load<int32_t>(8);
-    if (count < 1) fail("the header gives " + to_string(count) + " examples");
+    if (count < 1) fail("the header declares " + to_string(count) + " examples");
     const auto longest_told = file.load<int32_t>(12);
     const uint64_t bytes = file.size() - kSetHeaderBytes;
-    if (bytes % sizeof(uint16_t) != 0) fail("ends within a number of 16 bits: it is damaged");
+    if (bytes % sizeof(uint16_t) != 0) fail("ends within a 16-bit number; the file is damaged");
     stream_.resize(bytes / sizeof(uint16_t));
     file.read(kSetHeaderBytes, std::as_writable_bytes(std::span(stream_)));
 
@@ -55,21 +56,21 @@ void ChoiceSet::read(const ChoiceLimits& limits) {
     for (int32_t index = 0; index < count; ++index) {
         const std::string where = "example " + to_string(index);
         const auto damaged = [&](const std::string& what) {
-            fail(where + " " + what + ": the file is damaged");
+            fail(where + " " + what + "; the file is damaged");
         };
         if (rest.size() < kBefore) {
-            fail("ends within " + where + " of " + to_string(count) + ": it is incomplete");
+            fail("ends within " + where + " of " + to_string(count) + "; the file is incomplete");
         }
-        if (rest[0] != kStart) damaged("begins with " + to_string(rest[0]) + ", not 65535");
+        if (rest[0] != kStart) damaged("begins with " + to_string(rest[0]) + ", expected 65535");
         const size_t words = rest[1] / sizeof(uint16_t);
         if (rest[1] % sizeof(uint16_t) != 0 || words < kBefore) {
             damaged("has " + to_string(rest[1]) + " bytes");
         }
         if (words > rest.size()) {
-            fail("ends within " + where + " of " + to_string(count) + ": it is incomplete");
+            fail("ends within " + where + " of " + to_string(count) + "; the file is incomplete");
         }
         // llm.c has 16 bits for it, and no more examples than that.
-        if (rest[2] != index) damaged("has the index " + to_string(rest[2]));
+        if (rest[2] != index) damaged("has index " + to_string(rest[2]));
         longest = std::max(longest, int64_t{rest[1]});
         std::span<const uint16_t> body = rest.subspan(3, words - 3);
         rest = rest.subspan(words);
@@ -84,7 +85,7 @@ void ChoiceSet::read(const ChoiceLimits& limits) {
         const int completions = take(1).front();
         if (completions < 2) damaged("has " + to_string(completions) + " completions");
         if (example.label >= completions) {
-            damaged("has the label " + to_string(example.label) + ", but " +
+            damaged("has label " + to_string(example.label) + ", but only " +
                     to_string(completions) + " completions");
         }
         example.context = take(take(1).front());
@@ -97,21 +98,21 @@ void ChoiceSet::read(const ChoiceLimits& limits) {
             check_tokens(where, completion, limits.vocab_size);
             const size_t tokens = example.context.size() + completion.size();
             if (std::cmp_greater(tokens, limits.seq_length + 1)) {
-                fail(where + " has " + to_string(tokens) + " tokens, --seq-length " +
-                     to_string(limits.seq_length) + " has room for " +
-                     to_string(limits.seq_length + 1) + "; use a longer one");
+                fail(where + " has " + to_string(tokens) + " tokens, but --seq-length " +
+                     to_string(limits.seq_length) + " has room for only " +
+                     to_string(limits.seq_length + 1) + "; use a larger --seq-length");
             }
         }
-        if (!body.empty()) damaged("has " + to_string(body.size()) + " numbers too many");
+        if (!body.empty()) damaged("has " + to_string(body.size()) + " extra numbers");
         examples_.push_back(std::move(example));
     }
     if (!rest.empty()) {
-        fail("has " + to_string(rest.size() * sizeof(uint16_t)) + " bytes behind its " +
-             to_string(count) + " examples: the file is damaged");
+        fail("has " + to_string(rest.size() * sizeof(uint16_t)) + " bytes after its " +
+             to_string(count) + " examples; the file is damaged");
     }
     if (longest != longest_told) {
-        fail("the longest example has " + to_string(longest) + " bytes, the header says " +
-             to_string(longest_told) + ": the file is damaged");
+        fail("the longest example has " + to_string(longest) + " bytes, but the header says " +
+             to_string(longest_told) + "; the file is damaged");
     }
 }
 
@@ -119,7 +120,7 @@ void ChoiceSet::check_tokens(const std::string& where, std::span<const uint16_t>
                              int64_t vocab_size) const {
     const auto largest = std::max_element(tokens.begin(), tokens.end());
     if (largest == tokens.end() || *largest < vocab_size) return;
-    fail(where + " has the token " + to_string(*largest) + ", but --vocab-size " +
+    fail(where + " has token " + to_string(*largest) + ", but --vocab-size " +
          to_string(vocab_size) + " allows only 0 to " + to_string(vocab_size - 1) +
          "; it was made with another tokenizer");
 }

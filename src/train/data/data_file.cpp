@@ -36,7 +36,7 @@ DataFile::DataFile(std::string path) : path_(std::move(path)) {
     }
     if (!S_ISREG(status.st_mode)) {
         close();
-        throw InputFileError(path_ + ": not a regular file" +
+        throw InputFileError(path_ + ": is not a regular file" +
                              (S_ISDIR(status.st_mode) ? " but a folder" : ""));
     }
     size_ = static_cast<uint64_t>(status.st_size);
@@ -73,8 +73,8 @@ void DataFile::read(uint64_t offset, std::span<std::byte> out) const {
         if (got == 0) {
             throw InputFileError(path_ + ": ends at byte " + std::to_string(offset) + ", but had " +
                                  std::to_string(size_) +
-                                 " bytes when it was opened: it was cut off or replaced in place; "
-                                 "give a whole file, and leave it alone until the end");
+                                 " bytes when it was opened; it was truncated or replaced in "
+                                 "place; use a complete file and do not change it during the run");
         }
         offset += static_cast<uint64_t>(got);
         out = out.subspan(static_cast<size_t>(got));

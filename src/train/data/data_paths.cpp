@@ -12,9 +12,9 @@ std::vector<WeightedPath> parse_data_paths(const std::string& flag,
                                            const std::vector<std::string>& words) {
     if (words.size() == 1) return {{.path = words.front()}};
     if (words.size() % 2 != 0) {
-        throw UsageError(flag + ": has " + std::to_string(words.size()) +
-                         " words; give one name, or pairs of a weight and a name, such as 0.7 "
-                         "books 0.3 code");
+        throw UsageError(
+            flag + ": has " + std::to_string(words.size()) +
+            " words; use one name, or pairs of a weight and a name, such as 0.7 books 0.3 code");
     }
     std::vector<WeightedPath> paths;
     double sum = 0;
@@ -29,7 +29,9 @@ std::vector<WeightedPath> parse_data_paths(const std::string& flag,
         sum += *weight;
     }
     if (!std::isfinite(sum)) {
-        throw UsageError(flag + ": the weights' sum is too large; only their ratios matter");
+        throw UsageError(flag +
+                         ": the sum of the weights is too large; use smaller weights, because only "
+                         "their ratios matter");
     }
     for (WeightedPath& path : paths) path.weight /= sum;
     return paths;

@@ -25,9 +25,9 @@ std::string_view to_string(DataSplit split) {
 
 SplitProportions::SplitProportions(const std::string& text) : fractions_{} {
     const auto fail = [&](const std::string& reason) {
-        throw UsageError("--split " + text + ": " + reason +
-                         "; give the proportions of training, validation and test data, such as "
-                         "969,30,1");
+        throw UsageError(
+            "--split " + text + ": " + reason +
+            "; use the proportions of training, validation and test data, such as 969,30,1");
     };
     size_t count = 0;
     for (size_t begin = 0; begin <= text.size(); ++count) {
@@ -35,13 +35,14 @@ SplitProportions::SplitProportions(const std::string& text) : fractions_{} {
         std::string word = text.substr(begin, end - begin);
         word.erase(0, std::min(word.find_first_not_of(' '), word.size()));
         const auto number = parse_number<double>(word);
-        if (!number || *number < 0) fail("'" + word + "' is no number that is not negative");
+        if (!number || *number < 0) fail("'" + word + "' is not a number of at least 0");
         if (count == fractions_.size()) fail("has more than three numbers");
         fractions_[count] = *number;
         begin = end + 1;
     }
     const double sum = std::accumulate(fractions_.begin(), fractions_.end(), 0.0);
-    if (!(sum > 0) || !std::isfinite(sum)) fail("the sum is " + std::to_string(sum));
+    if (!(sum > 0) || !std::isfinite(sum))
+        fail("the sum must be finite and above 0, got " + std::to_string(sum));
     for (double& fraction : fractions_) fraction /= sum;
 }
 
@@ -61,13 +62,14 @@ std::string empty_part(const TokenSourceInfo& whole, DataSplit split) {
     const std::string name(to_string(split));
     std::string text = "the " + name + " part is empty";
     if (whole.documents >= 0) {
-        text += ": --split divides whole documents, and there " +
+        text += "; --split divides whole documents, and there " +
                 (whole.documents == 1 ? "is 1" : "are " + std::to_string(whole.documents)) +
-                "; make more of them (data prepare --document-separator blank-lines or line)";
+                "; split the text into more documents (data prepare --document-separator "
+                "blank-lines or line)";
     } else {
-        text += "; make it larger";
+        text += "; use more data";
     }
-    return text + ", or give --" + name + "-data-path instead of --split";
+    return text + ", or set --" + name + "-data-path instead of --split";
 }
 
 std::shared_ptr<const TokenSource> cut_split(std::shared_ptr<const TokenSource> whole,

@@ -29,8 +29,8 @@ DocumentSeparator parse_document_separator(std::string_view text) {
     if (text == "line") {
         return DocumentSeparator::line;
     }
-    throw UsageError("--document-separator: '" + std::string(text) +
-                     "' is unknown: give file, blank-lines or line");
+    throw UsageError("--document-separator " + std::string(text) +
+                     ": must be file, blank-lines or line");
 }
 
 size_t last_break(std::string_view text) {

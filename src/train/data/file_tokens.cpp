@@ -106,11 +106,11 @@ void FileTokens::read_segment(const Segment& segment, int64_t skip, std::span<in
                           std::span(stored).first(part.size() * bytes));
         const size_t bad = copy_tokens(info_.type, stored.data(), part);
         if (bad != kNone) {
-            throw InputFileError(
-                segment.file.path() + ": token " +
-                std::to_string(skip + static_cast<int64_t>(bad)) + " is " +
-                stored_value(info_.type, stored.data() + bad * bytes) +
-                ", but token ids are 0 to 2147483647: the file is damaged or holds no token ids");
+            throw InputFileError(segment.file.path() + ": token " +
+                                 std::to_string(skip + static_cast<int64_t>(bad)) + " is " +
+                                 stored_value(info_.type, stored.data() + bad * bytes) +
+                                 ", but token ids are 0 to 2147483647; the file is damaged or does "
+                                 "not hold token ids");
         }
         skip += static_cast<int64_t>(part.size());
         out = out.subspan(part.size());

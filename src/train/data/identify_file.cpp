@@ -17,14 +17,14 @@ using namespace std::string_view_literals;
 constexpr size_t kHeadBytes = 4096;
 
 constexpr const char* kPrepare =
-    "make token files from text with: vocabpipe data prepare --input FILE --output PREFIX";
+    "create token files from text with: vocabpipe data prepare --input FILE --output PREFIX";
 constexpr const char* kExport =
     "export the text and run: vocabpipe data prepare --input FILE --output PREFIX";
 constexpr const char* kUnpack = "decompress it first";
 constexpr const char* kRaw =
-    "for headerless arrays of token ids give --data-format raw-u16 or raw-u32, for text run "
-    "vocabpipe data prepare --input FILE --output PREFIX";
-constexpr const char* kModel = "give the token shards, not a file of the model";
+    "for token ids without a header, use --data-format raw-u16 or raw-u32; for text, run vocabpipe "
+    "data prepare --input FILE --output PREFIX";
+constexpr const char* kModel = "use the token shards, not a model file";
 
 struct IntegerMagic {
     int32_t magic;
@@ -39,9 +39,9 @@ constexpr std::array<IntegerMagic, 8> kIntegerMagics{{
     {20240328, "an llm.c tokenizer", kModel},
     {20240527, "an llm.c optimizer state", kModel},
     {20240522, "an llm.c evaluation set",
-     "evaluation sets hold multiple-choice examples, give the token shards"},
-    {20240520, "an llm.c GPT-2 shard", "give it as the data path itself"},
-    {20240801, "an llm.c Llama 3 shard", "give it as the data path itself"},
+     "evaluation sets hold multiple-choice examples; use the token shards"},
+    {20240520, "an llm.c GPT-2 shard", "use it as the data path"},
+    {20240801, "an llm.c Llama 3 shard", "use it as the data path"},
 }};
 
 struct TextMagic {
@@ -60,13 +60,13 @@ constexpr std::array<TextMagic, 12> kTextMagics{{
     {"BZh"sv, "bzip2-compressed data", kUnpack, true},
     {"PK\3\4"sv, "a zip archive (also .npz, .pt)", kUnpack, true},
     {"\x93NUMPY"sv, "a NumPy array",
-     "write its elements with tofile() as uint16 and give --data-format raw-u16", false},
+     "write its elements with tofile() as uint16 and use --data-format raw-u16", false},
     {"BIN.TOK\n"sv, "an LLMQ token file",
-     "strip its 1024-byte header and give --data-format raw-u32", false},
+     "strip its 1024-byte header and use --data-format raw-u32", false},
     {"PAR1"sv, "a Parquet file", kExport, false},
     {"ARROW1"sv, "an Arrow file", kExport, false},
     {"MMIDIDX\0\0"sv, "the index of a Megatron dataset",
-     "give the prefix of the .idx and .bin files", false},
+     "use the prefix of the .idx and .bin files", false},
     {"{\""sv, "JSON text", kExport, false},
     {"[{"sv, "JSON text", kExport, false},
 }};

@@ -49,24 +49,24 @@ const Family* family_of(const DataFile& file) {
 int64_t check_shard(const DataFile& file, const Family& family) {
     if (file.size() < kShardHeaderBytes) {
         fail_shard(file, "has " + to_string(file.size()) + " bytes, but the header of an " +
-                             std::string(family.name) + " has 1024: the file is incomplete");
+                             std::string(family.name) + " has 1024; the file is incomplete");
     }
     const auto version = file.load<int32_t>(4);
     if (version != family.version) {
         fail_shard(file, "version " + to_string(version) + " of an " + family.name +
-                             " is not supported, only " + to_string(family.version));
+                             " is not supported; expected " + to_string(family.version));
     }
     const auto count = file.load<int32_t>(8);
     if (count < 0) {
-        fail_shard(file, "the header gives " + to_string(count) + " tokens");
+        fail_shard(file, "the header declares " + to_string(count) + " tokens");
     }
     const auto expected = kShardHeaderBytes + static_cast<uint64_t>(count) *
                                                   static_cast<uint64_t>(token_bytes(family.type));
     if (file.size() != expected) {
-        fail_shard(file, "has " + to_string(file.size()) + " bytes, but its header gives " +
+        fail_shard(file, "has " + to_string(file.size()) + " bytes, but its header declares " +
                              to_string(count) + " tokens of type " +
-                             std::string(token_type_name(family.type)) + ", that is " +
-                             to_string(expected) + " bytes: the file is damaged or incomplete");
+                             std::string(token_type_name(family.type)) + ", which is " +
+                             to_string(expected) + " bytes; the file is damaged or incomplete");
     }
     return count;
 }
@@ -80,7 +80,7 @@ bool is_llmc_shard(const DataFile& file) {
 std::unique_ptr<TokenSource> open_llmc_shards(const std::string& name,
                                               std::vector<DataFile> shards) {
     if (shards.empty()) {
-        throw InputFileError(name + ": no shard");
+        throw InputFileError(name + ": has no shards");
     }
     const Family* family = family_of(shards.front());
     const std::string first = shards.front().path();
@@ -88,11 +88,12 @@ std::unique_ptr<TokenSource> open_llmc_shards(const std::string& name,
     for (DataFile& shard : shards) {
         const Family* other = family_of(shard);
         if (other == nullptr) {
-            fail_shard(shard, "not an llm.c token shard but " + identify_file(shard).description);
+            fail_shard(shard,
+                       "is not an llm.c token shard but " + identify_file(shard).description);
         }
         if (other != family) {
             fail_shard(shard, "is an " + std::string(other->name) + ", but " + first + " is an " +
-                                  family->name + ": give shards of one family");
+                                  family->name + "; use shards of one family");
         }
         const int64_t count = check_shard(shard, *family);
         if (!tokens) {

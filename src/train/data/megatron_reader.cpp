@@ -31,7 +31,7 @@ struct Index {
 
 [[noreturn]] void fail_cut(const DataFile& idx, const std::string& expected) {
     fail(idx, "has " + to_string(idx.size()) + " bytes, but its header needs " + expected +
-                  ": the file is damaged or incomplete, prepare it again");
+                  "; the file is damaged or incomplete; prepare it again");
 }
 
 TokenType read_type(const DataFile& idx) {
@@ -48,7 +48,7 @@ TokenType read_type(const DataFile& idx) {
         case 7:
             fail(idx, "token type " + to_string(code) + " is floating point (" +
                           (code == 6 ? "f64" : "f32") +
-                          "), which holds no token ids: prepare the data with an integer type");
+                          "), which cannot hold token ids; prepare the data with an integer type");
         default:
             fail(idx, "token type " + to_string(code) +
                           " is unknown (1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16)");
@@ -59,7 +59,7 @@ void check_head(const DataFile& idx) {
     const auto& magic = megatron::kMagic;
     const std::vector<std::byte> head = idx.head(magic.size());
     if (head.size() < magic.size() || std::memcmp(head.data(), magic.data(), magic.size()) != 0) {
-        fail(idx, "not an index of a Megatron dataset (no MMIDIDX magic) but " +
+        fail(idx, "is not an index of a Megatron dataset (no MMIDIDX magic) but " +
                       identify_file(idx).description);
     }
     if (idx.size() < megatron::kHeaderBytes) {
@@ -67,7 +67,7 @@ void check_head(const DataFile& idx) {
     }
     const auto version = idx.load<uint64_t>(megatron::kVersionOffset);
     if (version != megatron::kVersion) {
-        fail(idx, "version " + to_string(version) + " is not supported, only 1");
+        fail(idx, "version " + to_string(version) + " is not supported; expected 1");
     }
 }
 
@@ -84,11 +84,11 @@ int64_t check_sequences(const DataFile& idx, uint64_t sequences, TokenType type)
         const int32_t length = lengths.next();
         const int64_t offset = offsets.next();
         if (length < 0) {
-            fail(idx, "sequence " + to_string(i) + " has the length " + to_string(length));
+            fail(idx, "sequence " + to_string(i) + " has length " + to_string(length));
         }
         if (offset != tokens * bytes) {
             fail(idx, "sequence " + to_string(i) + " starts at byte " + to_string(offset) +
-                          " of the .bin, but the sequence before it ends at byte " +
+                          " of the .bin, but the previous sequence ends at byte " +
                           to_string(tokens * bytes));
         }
         if (length > limit - tokens) {
@@ -109,7 +109,7 @@ void check_documents(const DataFile& idx, uint64_t sequences, uint64_t boundarie
             fail(idx, which + ", but the first must be 0");
         }
         if (value < before) {
-            fail(idx, which + ", which is less than the one before it (" + to_string(before) + ")");
+            fail(idx, which + ", which is less than the previous one (" + to_string(before) + ")");
         }
         if (std::cmp_greater(value, sequences)) {
             fail(idx, which + ", but there are only " + to_string(sequences) + " sequences");
@@ -129,7 +129,7 @@ void check_modes(const DataFile& idx, uint64_t sequences, uint64_t start) {
         const int8_t mode = modes.next();
         if (mode != 0) {
             fail(idx, "sequence " + to_string(i) + " has mode " + to_string(mode) +
-                          ": multimodal datasets are not supported");
+                          "; multimodal datasets are not supported");
         }
     }
 }
@@ -149,7 +149,7 @@ Index read_index(const DataFile& idx) {
         fail_cut(idx, "8 more per document boundary for " + to_string(boundaries) + " boundaries");
     }
     if (boundaries == 0) {
-        fail(idx, "the document array is empty, it must hold at least the boundary 0");
+        fail(idx, "the document array is empty; it must hold at least the boundary 0");
     }
     const uint64_t expected = megatron::kHeaderBytes + 12 * sequences + 8 * boundaries;
     const bool modes = sequences > 0 && idx.size() == expected + sequences;
@@ -206,8 +206,8 @@ std::unique_ptr<TokenSource> open_megatron(const std::string& prefix) {
     if (std::cmp_not_equal(bin.size(), bytes)) {
         fail(bin, "has " + to_string(bin.size()) + " bytes, but " + idx.path() + " describes " +
                       to_string(index.tokens) + " tokens of type " +
-                      std::string(token_type_name(index.type)) + ", that is " + to_string(bytes) +
-                      " bytes: the two files do not belong together or one is incomplete");
+                      std::string(token_type_name(index.type)) + ", which is " + to_string(bytes) +
+                      " bytes; the two files do not belong together, or one is incomplete");
     }
     TokenSourceInfo info;
     info.name = prefix;

@@ -18,7 +18,7 @@ namespace {
 int64_t checked_vocabulary(int64_t vocab_size) {
     if (vocab_size < 1 || vocab_size > std::numeric_limits<int32_t>::max()) {
         throw UsageError("--vocab-size " + std::to_string(vocab_size) +
-                         " must be 1 to 2147483647, the range of a token file");
+                         ": must be from 1 to 2147483647, the range of a token file");
     }
     return vocab_size;
 }

@@ -75,27 +75,26 @@ std::vector<std::string> expand(const std::string& list) {
         begin = end + 1;
     }
     if (files.empty()) {
-        throw InputFileError("the data path is empty: give the prefix of a dataset");
+        throw InputFileError("the data path is empty; use the prefix of a dataset");
     }
     return files;
 }
 
 [[noreturn]] void fail_missing(const std::string& path, DataFormat format) {
     if (format != DataFormat::automatic && exists(path + ".idx")) {
-        throw InputFileError(path + ": is a Megatron dataset, " + path +
-                             ".idx and .bin, which "
-                             "say themselves what their tokens are: leave --data-format out");
+        throw InputFileError(path + ": is a Megatron dataset (" + path +
+                             ".idx and .bin), which defines its token type; remove --data-format");
     }
     if (format != DataFormat::automatic && exists(path + ".bin")) {
-        throw InputFileError(path + ": no such file, although " + path +
-                             ".bin exists: --data-format needs the full file name");
+        throw InputFileError(path + ": does not exist, but " + path +
+                             ".bin does; --data-format requires the full file name");
     }
     if (exists(path + ".bin")) {
-        throw InputFileError(path + ".idx: no such file, although " + path +
-                             ".bin exists: a Megatron dataset needs both, for headerless tokens "
-                             "give the full file name and --data-format raw-u16 or raw-u32");
+        throw InputFileError(path + ".idx: does not exist, but " + path +
+                             ".bin does; a Megatron dataset needs both; for tokens without a "
+                             "header, use the full file name and --data-format raw-u16 or raw-u32");
     }
-    throw InputFileError(path + ": no such file, neither " + path + ".idx and .bin");
+    throw InputFileError(path + ": does not exist, and neither do " + path + ".idx and .bin");
 }
 
 std::unique_ptr<TokenSource> open_raw(const std::string& name, std::vector<DataFile> files,
@@ -109,8 +108,8 @@ std::unique_ptr<TokenSource> open_raw(const std::string& name, std::vector<DataF
     for (DataFile& file : files) {
         if (file.size() % bytes != 0) {
             throw InputFileError(file.path() + ": has " + std::to_string(file.size()) +
-                                 " bytes, which is no multiple of " + std::to_string(bytes) +
-                                 ": the file is not " + std::string(token_type_name(type)) +
+                                 " bytes, which is not a multiple of " + std::to_string(bytes) +
+                                 "; the file does not hold " + std::string(token_type_name(type)) +
                                  " tokens or is incomplete");
         }
         const auto count = static_cast<int64_t>(file.size() / bytes);
@@ -134,8 +133,8 @@ DataFormat parse_data_format(std::string_view text) {
     if (text == "raw-u32") {
         return DataFormat::raw_u32;
     }
-    throw UsageError("--data-format: '" + std::string(text) +
-                     "' is unknown: give auto, raw-u8, raw-u16 or raw-u32");
+    throw UsageError("--data-format " + std::string(text) +
+                     ": must be auto, raw-u8, raw-u16 or raw-u32");
 }
 
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat format) {
@@ -162,8 +161,8 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat for
         return open_llmc_shards(path, std::move(files));
     }
     const FileIdentity found = identify_file(files.front());
-    throw InputFileError(files.front().path() + ": not a token file but " + found.description +
-                         ": " + found.remedy);
+    throw InputFileError(files.front().path() + ": is not a token file but " + found.description +
+                         "; " + found.remedy);
 }
 
 }  // namespace vocabpipe

@@ -45,16 +45,16 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string_view model, const std
     const auto status = model_->processor.LoadFromSerializedProto(model);
     if (!status.ok()) {
         const FileIdentity found = identify_bytes(std::as_bytes(std::span(model)));
-        throw InputFileError(name + ": not a SentencePiece model or a damaged one (it looks like " +
-                             found.description +
-                             "): give a .model file, for example the PREFIX.model that vocabpipe "
-                             "data prepare writes");
+        throw InputFileError(
+            name + ": is not a SentencePiece model or is damaged (it looks like " +
+            found.description +
+            "); use a .model file, such as the PREFIX.model that vocabpipe data prepare writes");
     }
     model_->end_of_document = find_end_of_document(model_->processor);
     if (model_->end_of_document < 0) {
         throw InputFileError(name +
                              ": the vocabulary has no piece </s>, <|endoftext|> or <eod> to end a "
-                             "document with: train one with vocabpipe data prepare");
+                             "document; train one with vocabpipe data prepare");
     }
 }
 

@@ -115,17 +115,16 @@ std::string number_behind(std::string_view message, std::string_view mark) {
     const std::string flag = "--vocab-size " + to_string(vocab_size);
     const std::string largest = number_behind(message, "Please set it to a value <= ");
     if (!largest.empty()) {
-        throw UsageError(flag + " is too large for this text: at most " + largest +
-                         " pieces can be learned from it, give --vocab-size " + largest +
-                         " or less, or more text");
+        throw UsageError(flag + ": is too large for this text, which yields at most " + largest +
+                         " pieces; use --vocab-size " + largest + " or less, or more text");
     }
     const std::string smallest =
         number_behind(message, "required_chars. " + to_string(trained_size) + " vs ");
     if (!smallest.empty()) {
-        throw UsageError(flag +
-                         " is too small for this text: its characters and the 256 bytes "
-                         "need --vocab-size " +
-                         smallest + " or more");
+        throw UsageError(
+            flag +
+            ": is too small for this text; its characters and the 256 bytes need --vocab-size " +
+            smallest + " or more");
     }
     throw UsageError(flag + ": SentencePiece cannot train a vocabulary of this size: " + message);
 }
@@ -136,7 +135,7 @@ SentencePieceVocabulary train_sentencepiece(const std::vector<std::string>& file
                                             const SentencePieceTrainingOptions& options) {
     if (options.vocab_size < 1 || options.vocab_size > (int64_t{1} << 30)) {
         throw UsageError("--vocab-size " + to_string(options.vocab_size) +
-                         " must be 1 to 1073741824");
+                         ": must be from 1 to 1073741824");
     }
     // Below its two special pieces SentencePiece fails without naming the smallest size; 2 is too
     // small for any text and names it.

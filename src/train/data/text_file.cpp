@@ -39,7 +39,7 @@ public:
             fail(errno);
         }
         if (!S_ISREG(status.st_mode)) {
-            throw InputFileError(path_ + ": not a regular file" +
+            throw InputFileError(path_ + ": is not a regular file" +
                                  (S_ISDIR(status.st_mode) ? " but a folder" : ""));
         }
         return status.st_size;
@@ -76,7 +76,7 @@ private:
 void check_content(const std::string& path, std::string_view head) {
     const FileIdentity found = identify_bytes(std::as_bytes(std::span(head)));
     if (found.compressed) {
-        throw InputFileError(path + ": not text but " + found.description + ": " + found.remedy);
+        throw InputFileError(path + ": is not text but " + found.description + "; " + found.remedy);
     }
 }
 

@@ -14,14 +14,14 @@ namespace {
 
 int64_t count_samples(const TokenSource& source, int64_t seq_length) {
     if (seq_length < 1) {
-        throw UsageError("--seq-length " + std::to_string(seq_length) + " must be at least 1");
+        throw UsageError("--seq-length " + std::to_string(seq_length) + ": must be at least 1");
     }
     if (source.size() <= seq_length) {
-        throw InputFileError(source.info().name + ": holds " + std::to_string(source.size()) +
+        throw InputFileError(source.info().name + ": has " + std::to_string(source.size()) +
                              " tokens, but one sample of --seq-length " +
                              std::to_string(seq_length) + " needs " +
                              std::to_string(static_cast<uint64_t>(seq_length) + 1) +
-                             ": give more data or a shorter --seq-length");
+                             "; use more data or a shorter --seq-length");
     }
     return (source.size() - 1) / seq_length;
 }
@@ -37,12 +37,11 @@ TokenDataset::TokenDataset(std::shared_ptr<const TokenSource> source,
 
 void TokenDataset::fail(int64_t token, int32_t value) const {
     const TokenPlace place = source_->place(token);
-    throw InputFileError(place.file + ": token " + std::to_string(place.position) + " is " +
-                         std::to_string(value) + " now, but --vocab-size " +
-                         std::to_string(options_.vocab_size) + " allows only 0 to " +
-                         std::to_string(options_.vocab_size - 1) +
-                         ": the file was overwritten after it was checked; leave it alone until "
-                         "the run has ended");
+    throw InputFileError(
+        place.file + ": token " + std::to_string(place.position) + " is " + std::to_string(value) +
+        " now, but --vocab-size " + std::to_string(options_.vocab_size) + " allows only 0 to " +
+        std::to_string(options_.vocab_size - 1) +
+        "; the file was overwritten after it was checked; do not change it until the run ends");
 }
 
 void TokenDataset::sample(int64_t index, std::span<int32_t> tokens_and_next) const {

@@ -38,16 +38,16 @@ void check_flags(const DataOptions& o) {
         throw UsageError("--data-path: is required");
     }
     if (own != nullptr && !o.path.empty()) {
-        throw UsageError("--data-path: does not go with " + std::string(own) +
-                         "; give --train-data-path instead");
+        throw UsageError("--data-path: cannot be used with " + std::string(own) +
+                         "; use --train-data-path instead");
     }
     if (own != nullptr && !o.split.empty()) {
-        throw UsageError("--split " + o.split + ": splits --data-path, but " + own +
-                         " says which data it is; leave one of them out");
+        throw UsageError("--split " + o.split + ": applies to --data-path, but " + own +
+                         " is set; remove one of them");
     }
     if (o.eod_token_id < -1 || o.eod_token_id > INT32_MAX) {
         throw UsageError("--eod-token-id " + std::to_string(o.eod_token_id) +
-                         ": must be a token id, 0 or more");
+                         ": must be a token id of at least 0");
     }
 }
 
@@ -100,7 +100,7 @@ std::unique_ptr<const SampleSource> TrainingData::samples(
     DataSplit split, const TokenDatasetOptions& options) const {
     if (!has(split)) {
         const std::string name(to_string(split));
-        throw UsageError("there is no " + name + " data: give --" + name + "-data-path" +
+        throw UsageError("there is no " + name + " data; set --" + name + "-data-path" +
                          (split == DataSplit::train ? "" : ", or --split with a part for it"));
     }
     std::vector<BlendedSamples::Part> blend;
@@ -139,13 +139,13 @@ DocumentMasks TrainingData::masks() const {
         const std::optional<int32_t> end = find_end_of_document(*source);
         if (!end) {
             throw UsageError(std::string(flag) + ": " + path +
-                             " does not say which token ends a document; give --eod-token-id");
+                             " does not say which token ends a document; set --eod-token-id");
         }
         if (masks.end_of_document >= 0 && masks.end_of_document != *end) {
             throw UsageError(std::string(flag) + ": documents end with token " +
-                             std::to_string(*end) + " in " + path + " but with " +
+                             std::to_string(*end) + " in " + path + ", but with " +
                              std::to_string(masks.end_of_document) +
-                             " in another file; give --eod-token-id");
+                             " in another file; set --eod-token-id");
         }
         masks.end_of_document = *end;
     }

@@ -9,14 +9,14 @@ namespace {
 const char* change_of(const std::string& path, const struct stat& then) {
     struct stat now {};
     if (::stat(path.c_str(), &now) != 0) {
-        return "was removed; the run goes on with the file that it opened";
+        return "was removed; the run continues with the file that it opened";
     }
     if (now.st_dev != then.st_dev || now.st_ino != then.st_ino) {
-        return "was replaced by another file; the run goes on with the one that it opened";
+        return "was replaced by another file; the run continues with the one that it opened";
     }
     if (now.st_size != then.st_size || now.st_mtim.tv_sec != then.st_mtim.tv_sec ||
         now.st_mtim.tv_nsec != then.st_mtim.tv_nsec) {
-        return "was written to; the run goes on with what is in it now";
+        return "was written to; the run continues with its new contents";
     }
     return "";
 }

@@ -86,7 +86,7 @@ void SequenceLosses::run(std::vector<SequenceLoss>& mine) {
     if (shape_.mesh.pipeline_rank(world_.rank()) != shape_.loss_rank) return;
     if (output_->losses().size() != sums_.size()) {
         throw UsageError(
-            "evaluation: the output layer has no losses by sequence; implement "
+            "evaluation: the output layer does not provide losses by sequence; implement "
             "OutputLayer::evaluate_sequences()");
     }
     rank_.device().download(reinterpret_cast<const std::byte*>(output_->losses().data()),

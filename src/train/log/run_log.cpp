@@ -14,8 +14,8 @@ void RunLog::open(int64_t first_step) {
 void RunLog::add(const StepMetrics& metrics, bool ends) {
     if (rank_ == 0 && !failed() && std::ferror(stdout) != 0) {
         failure_ = std::make_exception_ptr(
-            OutputFileError("standard output: cannot write; free some space, or keep the "
-                            "reader of the pipe until the run has ended"));
+            OutputFileError("standard output: cannot write; free some space, or keep the reader of "
+                            "the pipe open until the run ends"));
     }
     write([&] { log_->add(metrics, ends); });
 }

@@ -144,7 +144,7 @@ private:
         });
         if (verdict != IdleWait::Verdict::go_on) {
             throw CommunicationError("rank " + std::to_string(rank_) +
-                                     ": measuring links: waits for " +
+                                     ": measuring links: waiting for " +
                                      std::string(to_string(what)) + "; " +
                                      (verdict == IdleWait::Verdict::interrupted
                                           ? "interrupted"

@@ -44,17 +44,18 @@ TableCosts costs_of_file(const TrainOptions& options, const StepPlan& placed) {
                    std::string(to_string(partition.recompute)),
                theirs, partition.recompute);
     }
-    refuse("other layers per stage", profile.model.layers_per_stage, partition.layers_per_stage);
-    refuse("another placement of the stages", profile.rank_of_stage, schedule.rank_of_stage);
-    refuse("other embedding rows per rank", profile.input, schedule.input);
-    refuse("other output rows per rank", profile.output, schedule.output);
+    refuse("different layers per stage", profile.model.layers_per_stage,
+           partition.layers_per_stage);
+    refuse("a different placement of the stages", profile.rank_of_stage, schedule.rank_of_stage);
+    refuse("different embedding rows per rank", profile.input, schedule.input);
+    refuse("different output rows per rank", profile.output, schedule.output);
     // Biases, norms, gates, heads of keys and values: another family or shape.
     std::vector<PersistentBytes> mine;
     for (int rank = 0; rank < schedule.ranks; ++rank)
         mine.push_back(without_replicas(placed, rank));
     // Evaluation alone holds less than the training that was measured.
     if (!options.evaluation.skip_train) {
-        refuse("a model of other weights", profile.persistent, mine);
+        refuse("different weights in the model", profile.persistent, mine);
     }
     return profile.costs;
 }

@@ -65,8 +65,8 @@ void check_snapshots(const TrainingPlan& plan, int of_rank) {
     if (planned <= available) return;
     throw OutOfMemoryError("--async-save: the copies of the ranks on " +
                            plan.placement(of_rank).host + " need " + mib_text(planned) +
-                           " of host memory, " + mib_text(available) +
-                           " are available; leave it out, or use more hosts");
+                           " of host memory, but only " + mib_text(available) +
+                           " are available; remove the flag or use more hosts");
 }
 
 }  // namespace
@@ -91,11 +91,11 @@ void check_memory(const TrainingPlan& plan, int of_rank) {
         place.memory ? static_cast<int64_t>(place.memory->free) : available_memory();
     if (planned <= available) return;
     const std::string where = place.memory ? place.host + ", " + place.device : place.host;
-    throw OutOfMemoryError(
-        where + ": the plan needs " + mib_text(planned) + " (most on rank " +
-        std::to_string(largest_rank) + ": " + mib_text(largest) + "), " + mib_text(available) +
-        " are available; reduce --micro-batch-size, --hidden-size or --num-layers, use more "
-        "hosts, or --vocab-mode one_barrier");
+    throw OutOfMemoryError(where + ": the plan needs " + mib_text(planned) + " (most on rank " +
+                           std::to_string(largest_rank) + ": " + mib_text(largest) +
+                           "), but only " + mib_text(available) +
+                           " are available; reduce --micro-batch-size, --hidden-size or "
+                           "--num-layers, use more hosts, or set --vocab-mode one_barrier");
 }
 
 }  // namespace vocabpipe

@@ -201,13 +201,13 @@ void print_report(const RunReport& report) {
                100 * report.step_error(), 100 * report.memory_error()));
     if (report.shared_cores > 0) {
         say(
-            format("%d ranks share %d core%s: passes take longer while others compute, which the "
-                   "prediction does not know",
+            format("%d ranks share %d core%s: passes take longer while other ranks compute, which "
+                   "the prediction does not include",
                    report.ranks_sharing, report.shared_cores, report.shared_cores == 1 ? "" : "s"));
     }
     say(
-        format("last step: %.1f ms simulated with every pass as long as it was, %.1f ms executed, "
-               "error %+.1f %%",
+        format("last step: %.1f ms simulated with the measured length of every pass, %.1f ms "
+               "executed, error %+.1f %%",
                ms(report.replayed_ns), ms(report.executed_ns), 100 * report.replay_error()));
 }
 

@@ -95,7 +95,7 @@ int64_t warmup_iters(const TrainOptions& o, int64_t decay_iters) {
     if (o.lr_warmup_iters > 0) {
         refuse("--lr-warmup-fraction", *l.warmup_fraction,
                "--lr-warmup-iters " + std::to_string(o.lr_warmup_iters) +
-                   " says it already; give one of them");
+                   " already sets the warm-up; use only one of them");
     }
     if (!(*l.warmup_fraction >= 0 && *l.warmup_fraction <= 1)) {
         refuse("--lr-warmup-fraction", *l.warmup_fraction, "must be between 0 and 1");
@@ -106,14 +106,14 @@ int64_t warmup_iters(const TrainOptions& o, int64_t decay_iters) {
 void check_wsd(const LearningRateOptions& l, const LearningRateSchedule& s) {
     if (s.style != DecayStyle::wsd) {
         const std::string why =
-            "is for --lr-decay-style WSD, not " + std::string(to_string(s.style));
+            "requires --lr-decay-style WSD, got " + std::string(to_string(s.style));
         if (l.wsd_decay_iters) refuse("--lr-wsd-decay-iters", *l.wsd_decay_iters, why);
         if (l.wsd_style) refuse("--lr-wsd-decay-style", to_string(*l.wsd_style), why);
         return;
     }
     if (!l.wsd_decay_iters) {
         throw UsageError(
-            "--lr-decay-style WSD: needs --lr-wsd-decay-iters N, the steps of the decay at the "
+            "--lr-decay-style WSD: requires --lr-wsd-decay-iters N, the length of the decay at the "
             "end");
     }
     if (*l.wsd_decay_iters < 1 || *l.wsd_decay_iters > s.decay_iters - s.warmup_iters) {
@@ -155,7 +155,7 @@ LearningRateSchedule learning_rate_schedule(const TrainOptions& o) {
     const LearningRateOptions& l = o.learning_rate;
     // Written so that NaN fails as well.
     if (!(o.lr >= 0) || !std::isfinite(o.lr)) {
-        refuse("--lr", o.lr, "must be a finite number that is not negative");
+        refuse("--lr", o.lr, "must be a finite number, at least 0");
     }
     if (!(o.min_lr >= 0 && o.min_lr <= o.lr)) {
         refuse("--min-lr", o.min_lr, "must be between 0 and --lr " + text(o.lr));
@@ -175,7 +175,7 @@ LearningRateSchedule learning_rate_schedule(const TrainOptions& o) {
         }
         if (s.warmup_iters == 0) {
             refuse("--lr-warmup-init", *l.warmup_init,
-                   "is where a warm-up begins; give --lr-warmup-iters or --lr-warmup-fraction");
+                   "requires a warm-up; set --lr-warmup-iters or --lr-warmup-fraction");
         }
         s.warmup_init = *l.warmup_init;
     }

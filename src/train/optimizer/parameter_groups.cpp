@@ -25,13 +25,13 @@ size_t group_of(const std::vector<ParameterGroup>& groups, std::string_view name
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
     throw UsageError("--param-group " + text + ": " + why +
-                     "; write 'PATTERN:weight_decay=0,lr_mult=0.1' with one or both of them");
+                     "; use 'PATTERN:weight_decay=0,lr_mult=0.1' with one or both settings");
 }
 
 float setting(const std::string& text, const std::string& value) {
     const std::optional<float> number = parse_number<float>(value);
     if (!number || *number < 0) {
-        refuse(text, "'" + value + "' is no finite number that is not negative");
+        refuse(text, "'" + value + "' is not a finite number of at least 0");
     }
     return *number;
 }
@@ -56,7 +56,7 @@ ParameterGroup parse_parameter_group(const std::string& text) {
         if (target == nullptr || equals == part.size()) {
             refuse(text, "'" + part + "' is neither weight_decay=X nor lr_mult=Y");
         }
-        if (*target) refuse(text, "says " + key + " twice");
+        if (*target) refuse(text, "sets " + key + " twice");
         *target = setting(text, part.substr(equals + 1));
         at = end + 1;
     }
@@ -84,13 +84,12 @@ void check_parameter_groups(const std::vector<ParameterGroup>& groups,
         for (const LogicalParameter& p : tensors) {
             if (example.empty() && matches(groups[i], p.name)) example = p.name;
         }
-        throw UsageError(
-            "--param-group " + groups[i].text +
-            (example.empty()
-                 ? ": matches no tensor of the model; names are like " + tensors.front().name +
-                       " and " + tensors.back().name
-                 : ": all its tensors, such as " + example +
-                       ", are in groups before it; the first match counts, give it earlier"));
+        throw UsageError("--param-group " + groups[i].text +
+                         (example.empty()
+                              ? ": matches no tensor of the model; names look like " +
+                                    tensors.front().name + " and " + tensors.back().name
+                              : ": matches only tensors of earlier groups, such as " + example +
+                                    "; the first match counts, so put this group earlier"));
     }
 }
 
@@ -130,7 +129,8 @@ std::string describe_parameter_groups(const std::vector<ParameterGroup>& groups,
                       decay,
                       static_cast<double>(i < groups.size() ? groups[i].lr_multiplier : 1.0F));
         lines += "parameter group " +
-                 (i < groups.size() ? "'" + groups[i].pattern + "'" : std::string("of the rest")) +
+                 (i < groups.size() ? "'" + groups[i].pattern + "'"
+                                    : std::string("of all other tensors")) +
                  rest;
     }
     return lines;

@@ -87,9 +87,9 @@ void check_sizes(const ModelConfig& model) {
     check_ranges({architecture_flags(m, unresolved)});
     const int64_t columns = m.num_attention_heads * m.kv_channels;
     if (columns > kLargestSize) {
-        throw UsageError("--kv-channels " + text(m.kv_channels) + ": times --num-attention-heads " +
-                         text(m.num_attention_heads) + " is " + text(columns) +
-                         ", must be at most " + text(kLargestSize));
+        throw UsageError("--kv-channels " + text(m.kv_channels) + ": with --num-attention-heads " +
+                         text(m.num_attention_heads) + ", attention has " + text(columns) +
+                         " columns; must be at most " + text(kLargestSize));
     }
     demand(m.norm_epsilon > 0, "--norm-epsilon", m.norm_epsilon, "a finite positive number");
     demand(m.rope.theta > 1, "--rotary-base", m.rope.theta, "a finite number above 1");
@@ -99,8 +99,8 @@ Mesh mesh_of(const TrainOptions& o, int ranks) {
     const int pipeline = o.pipeline_model_parallel_size;
     if (pipeline == 0) return {ranks, 1};
     if (pipeline < 0 || ranks % pipeline != 0) {
-        throw UsageError("--pipeline-model-parallel-size " + text(pipeline) + ": there are " +
-                         text(ranks) + " ranks, which must be a multiple of it");
+        throw UsageError("--pipeline-model-parallel-size " + text(pipeline) +
+                         ": must divide the number of ranks, " + text(ranks));
     }
     return {pipeline, ranks / pipeline};
 }
@@ -118,30 +118,29 @@ void check_options(const TrainOptions& options, int ranks) {
                          ": must be a multiple of --micro-batch-size " + text(o.micro_batch_size));
     }
     if (o.global_batch_size / o.micro_batch_size % mesh.data != 0) {
-        throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": is " +
-                         text(o.global_batch_size / o.micro_batch_size) + " microbatches, which " +
-                         text(mesh.data) +
-                         " replicas of the pipeline must share evenly; use a multiple of " +
+        throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": " +
+                         text(o.global_batch_size / o.micro_batch_size) +
+                         " microbatches cannot be divided evenly among " + text(mesh.data) +
+                         " replicas of the pipeline; use a multiple of " +
                          text(o.micro_batch_size * mesh.data));
     }
     if (o.global_batch_size / o.micro_batch_size / mesh.data > kMostMicrobatches) {
-        throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": is " +
+        throw UsageError("--global-batch-size " + text(o.global_batch_size) + ": gives " +
                          text(o.global_batch_size / o.micro_batch_size / mesh.data) +
-                         " microbatches, at most " + text(kMostMicrobatches) +
-                         " fit into a step; use a larger --micro-batch-size");
+                         " microbatches per step; must be at most " + text(kMostMicrobatches) +
+                         "; use a larger --micro-batch-size");
     }
     (void)learning_rate_schedule(o);
     check_parameter_groups(o.optimizer.groups, logical_parameters(m));
     if (o.reductions == Reductions::native && o.device != "host" && o.ranks_are_threads) {
         throw UsageError(
-            "--reduction native: copies between GPUs of one process add nothing up; use "
-            "--reduction "
-            "ordered, or NCCL (mpirun, a GPU per rank)");
+            "--reduction native: copies between the GPUs of one process cannot add; use "
+            "--reduction ordered, or NCCL (mpirun with one GPU per rank)");
     }
     if (o.evaluation.skip_train && !evaluates(o)) {
         throw UsageError(
-            "--skip-train: evaluates, but there is nothing to evaluate on; give --valid-data-path, "
-            "--split with a part for it, or --multiple-choice-path");
+            "--skip-train: there is nothing to evaluate; set --valid-data-path, --split with a "
+            "validation part, or --multiple-choice-path");
     }
     for (const auto& [flag, value] :
          {std::pair("--save", &o.save), std::pair("--report", &o.report),
@@ -149,21 +148,20 @@ void check_options(const TrainOptions& options, int ranks) {
           std::pair("--time-products", &o.time_products)}) {
         if (!o.evaluation.skip_train || value->empty()) continue;
         throw UsageError(std::string(flag) + " " + *value +
-                         ": is written by training; leave it out with --skip-train");
+                         ": only training writes this; remove it or --skip-train");
     }
     if (o.save.empty() && o.save_interval > 0) {
-        throw UsageError("--save-interval " + text(o.save_interval) +
-                         ": says when, --save DIR must say where");
+        throw UsageError("--save-interval " + text(o.save_interval) + ": requires --save DIR");
     }
     if (o.save.empty() && o.save_total_limit > 0) {
         throw UsageError("--save-total-limit " + text(o.save_total_limit) +
-                         ": limits the steps in --save DIR, which is not given");
+                         ": requires --save DIR");
     }
     if (o.save.empty() && o.async_save) {
-        throw UsageError("--async-save: says how, --save DIR must say where");
+        throw UsageError("--async-save: requires --save DIR");
     }
     if (o.load.empty() && o.finetune) {
-        throw UsageError("--finetune: needs --load DIR, the weights to begin with");
+        throw UsageError("--finetune: requires --load DIR, which holds the initial weights");
     }
     at_most("--decoder-first-pipeline-num-layers", o.end_layers.first, m.num_layers);
     at_most("--decoder-last-pipeline-num-layers", o.end_layers.last, m.num_layers);
@@ -172,7 +170,7 @@ void check_options(const TrainOptions& options, int ranks) {
             "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers: " +
             (o.layout.empty() ? std::string("--vocab-mode redistributed")
                               : "--pipeline-model-parallel-layout " + o.layout) +
-            " says where layers are already; leave one of them out");
+            " already assigns layers to stages; remove one of these flags");
     }
     const bool may_be_empty = o.end_layers.given() || !o.layout.empty();
     if (m.num_layers < mesh.pipeline && o.vocab_mode != VocabMode::redistributed && !may_be_empty) {

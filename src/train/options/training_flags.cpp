@@ -20,15 +20,15 @@ constexpr double kMostCost = 0x1p36;
 
 BatchSizeRampUp ramp_up_from(const std::vector<std::string>& words) {
     if (words.size() != 3) {
-        throw UsageError("--rampup-batch-size: has " + std::to_string(words.size()) +
-                         " values; give three, START INCREMENT SAMPLES");
+        throw UsageError("--rampup-batch-size: got " + std::to_string(words.size()) +
+                         " values; expected three: START INCREMENT SAMPLES");
     }
     const auto number = [](const std::string& word) {
         const std::optional<int64_t> value = parse_number<int64_t>(word);
         if (value) return *value;
         throw UsageError("--rampup-batch-size " + word +
-                         ": not a number, or out of range; give three decimal integers, START "
-                         "INCREMENT SAMPLES");
+                         ": is not an integer, or is out of range; use three decimal integers, "
+                         "START INCREMENT SAMPLES");
     };
     return {.start = number(words[0]), .increment = number(words[1]), .samples = number(words[2])};
 }
@@ -62,8 +62,8 @@ FlagGroup data_flags(DataOptions& o) {
             .flags = {
                 {.names = "--data-path",
                  .value = &o.path,
-                 .help = "Megatron prefix, llm.c shards, or raw tokens with --data-format; or a "
-                         "blend of several: WEIGHT NAME WEIGHT NAME ...",
+                 .help = "Tokens: a Megatron prefix, llm.c shards, or raw tokens (--data-format); "
+                         "or a blend: WEIGHT NAME WEIGHT NAME ...",
                  .unit = "PATH",
                  .ranks = RanksCompare::presence,
                  .decides = Decides::nothing},
@@ -72,45 +72,45 @@ FlagGroup data_flags(DataOptions& o) {
                  .help = "Proportions of training, validation and test data in --data-path, such "
                          "as 969,30,1",
                  .unit = "A,B,C",
-                 .unset = "all of it is for training"},
+                 .unset = "training data only"},
                 {.names = "--train-data-path",
                  .value = &o.train_path,
-                 .help = "Training data, as --data-path, where validation data has files of its "
-                         "own",
+                 .help = "Training data, in the form of --data-path, when validation data has its "
+                         "own files",
                  .unit = "PATH",
                  .ranks = RanksCompare::presence,
                  .decides = Decides::nothing},
                 {.names = "--valid-data-path",
                  .value = &o.valid_path,
-                 .help = "Validation data, as --data-path",
+                 .help = "Validation data, in the form of --data-path",
                  .unit = "PATH",
                  .ranks = RanksCompare::presence,
                  .decides = Decides::nothing},
                 {.names = "--test-data-path",
                  .value = &o.test_path,
-                 .help = "Test data, as --data-path",
+                 .help = "Test data, in the form of --data-path",
                  .unit = "PATH",
                  .ranks = RanksCompare::presence,
                  .decides = Decides::nothing},
                 {.names = "--data-format",
                  .value = &o.format,
-                 .help = "Of the files; raw ones have tokens and nothing else",
+                 .help = "Format of the data files; raw files hold only tokens",
                  .unit = "NAME",
                  .choices = {"auto", "raw-u8", "raw-u16", "raw-u32"},
                  .decides = Decides::nothing},
                 {.names = "--eod-token-id",
                  .value = &o.eod_token_id,
-                 .help = "Token that ends a document",
+                 .help = "ID of the token that ends a document",
                  .unit = "ID",
                  .range = at_least(0),
-                 .unset = "as the data says",
+                 .unset = "from the data",
                  .absent = -1},
                 {.names = "--eod-mask-loss",
                  .value = &o.eod_mask_loss,
-                 .help = "No loss where the input is the end of a document"},
+                 .help = "Exclude the loss at positions whose input ends a document"},
                 {.names = "--reset-attention-mask",
                  .value = &o.reset_attention_mask,
-                 .help = "Tokens see their own document only"},
+                 .help = "Restrict attention to tokens of the same document"},
             }};
 }
 
@@ -121,7 +121,7 @@ FlagGroup learning_rate_flags(TrainOptions& o) {
         .flags = {
             {.names = "--train-iters",
              .value = &o.train_iters,
-             .help = "Length of the run",
+             .help = "Number of training steps",
              .unit = "STEPS",
              .range = at_least(1)},
             {.names = "--rampup-batch-size",
@@ -137,14 +137,13 @@ FlagGroup learning_rate_flags(TrainOptions& o) {
                                                         std::to_string(o.ramp_up->samples)
                                                   : std::string();
                                    }},
-             .help = "Batch-size warm-up: from START sequences per step to "
-                     "--global-batch-size, INCREMENT more at a time, within the first SAMPLES "
-                     "sequences",
+             .help = "Batch-size warm-up: start with START sequences per step, add INCREMENT at a "
+                     "time, and reach --global-batch-size within SAMPLES sequences",
              .unit = "START INCREMENT SAMPLES",
              .words = 3},
             {.names = "--lr",
              .value = &o.lr,
-             .help = "Largest learning rate",
+             .help = "Peak learning rate",
              .unit = "X",
              .range = at_least(0)},
             {.names = "--min-lr",
@@ -154,18 +153,18 @@ FlagGroup learning_rate_flags(TrainOptions& o) {
              .range = at_least(0)},
             {.names = "--lr-warmup-iters",
              .value = &o.lr_warmup_iters,
-             .help = "Linear warm-up",
+             .help = "Length of the linear learning-rate warm-up",
              .unit = "STEPS",
              .range = at_least(0)},
             {.names = "--lr-warmup-fraction",
              .value = &l.warmup_fraction,
-             .help = "The same as a part of --lr-decay-iters",
+             .help = "Length of the warm-up as a fraction of --lr-decay-iters",
              .unit = "X",
              .range = between(0, 1),
-             .unset = "by --lr-warmup-iters"},
+             .unset = "set by --lr-warmup-iters"},
             {.names = "--lr-warmup-init",
              .value = &l.warmup_init,
-             .help = "Learning rate that the warm-up begins at",
+             .help = "Learning rate at the start of the warm-up",
              .unit = "X",
              .range = at_least(0),
              .unset = "0"},
@@ -173,12 +172,12 @@ FlagGroup learning_rate_flags(TrainOptions& o) {
              .value = FlagText{
                  .set = [&l](const auto& words) { l.style = decay_style_from(words.back()); },
                  .get = [&l] { return std::string(to_string(l.style)); }},
-             .help = "How it falls after the warm-up; WSD: warm-up, stable, decay",
+             .help = "Shape of the decay after the warm-up; WSD: warm-up, stable, decay",
              .unit = "NAME",
              .choices = {"constant", "linear", "cosine", "WSD"}},
             {.names = "--lr-decay-iters",
              .value = &l.decay_iters,
-             .help = "Step at which --min-lr is reached",
+             .help = "Step at which the learning rate reaches --min-lr",
              .unit = "STEPS",
              .range = at_least(1),
              .unset = "--train-iters",
@@ -188,16 +187,16 @@ FlagGroup learning_rate_flags(TrainOptions& o) {
                  .set =
                      [&l](const auto& words) { l.wsd_style = wsd_decay_style_from(words.back()); },
                  .get = [&l] { return std::string(l.wsd_style ? to_string(*l.wsd_style) : ""); }},
-             .help = "Decay of WSD",
+             .help = "Shape of the WSD decay",
              .unit = "NAME",
              .choices = {"linear", "cosine", "exponential", "minus_sqrt"},
              .unset = "exponential"},
             {.names = "--lr-wsd-decay-iters",
              .value = &l.wsd_decay_iters,
-             .help = "Decay of WSD, at the end",
+             .help = "Length of the WSD decay",
              .unit = "STEPS",
              .range = at_least(1),
-             .unset = "must be given with WSD"},
+             .unset = "none; required with WSD"},
         }};
 }
 
@@ -226,35 +225,35 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                                            }
                                            return all;
                                        }},
-                 .help = "'PATTERN:weight_decay=X,lr_mult=Y': weight decay and factor of the "
-                         "learning rate of tensors, by name with * and ?; may be given again, "
-                         "the first match counts",
+                 .help = "'PATTERN:weight_decay=X,lr_mult=Y': weight decay and learning-rate "
+                         "multiplier of the tensors whose names match PATTERN (wildcards * and ?); "
+                         "may be repeated; the first match counts",
                  .unit = "GROUP",
                  .repeats = true},
                 {.names = "--clip-grad",
                  .value = &o.clip_grad,
-                 .help = "Largest global gradient norm; 0: off",
+                 .help = "Maximum global gradient norm; 0: no clipping",
                  .unit = "X",
                  .range = at_least(0)},
                 {.names = "--adam-beta1",
                  .value = &o.beta1,
-                 .help = "Adam: what is kept per step of the mean gradient",
+                 .help = "Adam: decay rate of the mean gradient",
                  .unit = "X",
                  .range = fraction_below_1()},
                 {.names = "--adam-beta2",
                  .value = &o.beta2,
-                 .help = "Adam: what is kept per step of the mean squared gradient",
+                 .help = "Adam: decay rate of the mean squared gradient",
                  .unit = "X",
                  .range = fraction_below_1()},
                 {.names = "--adam-eps",
                  .value = &o.epsilon,
-                 .help = "Adam: added to the root of the mean squared gradient",
+                 .help = "Adam: epsilon added to the root of the mean squared gradient",
                  .unit = "X",
                  .range = above(0)},
                 {.names = "--check-for-nan-in-loss-and-grad,!--no-check-for-nan-in-loss-and-grad",
                  .value = &t.stop_at_non_finite,
-                 .help = "End the run at a loss or gradient that is not finite",
-                 .unset = "name it and skip the step",
+                 .help = "End the run when a loss or gradient is not finite",
+                 .unset = "report it and skip the step",
                  .decides = Decides::nothing},
                 {.names = "--reduction",
                  .value = FlagText{.set =
@@ -269,8 +268,8 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                                                                   ? "native"
                                                                   : "ordered");
                                        }},
-                 .help = "How partial sums of vocabulary shards are added up: ordered (the same "
-                         "bits on every transport) or native (the transport's own reduction)",
+                 .help = "How to add up the partial sums of vocabulary shards: ordered (same bits "
+                         "on every transport) or native (the transport's own reduction)",
                  .unit = "NAME",
                  .choices = {"ordered", "native"}},
                 {.names = "--receive-ahead",
@@ -284,8 +283,8 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                                                       ? std::string("auto")
                                                       : std::to_string(t.receive_ahead);
                                        }},
-                 .help = "Passes before its use that a receive is posted, or auto: as early as it "
-                         "pays and memory allows",
+                 .help = "How many passes before its use to post a receive, or auto: as early as "
+                         "useful within the memory limit",
                  .unit = "PASSES",
                  .choices = {"auto"},
                  .free = true,
@@ -307,15 +306,15 @@ FlagGroup cost_flags(TrainOptions& o) {
                                     : o.cost_file.empty() ? "auto"
                                                           : o.cost_file;
                          }},
-                 .help = "What the order is built for: a ratio F,B; a profile FILE.json; or auto, "
-                         "measured in the first steps",
+                 .help = "Costs to optimize the order of passes for: a ratio F,B; a profile "
+                         "FILE.json; or auto (measured in the first steps)",
                  .unit = "COSTS",
                  .choices = {"auto"},
                  .free = true},
                 {.names = "--broadcast-margin,--c0-margin",
                  .value = &o.broadcast_margin,
-                 .help = "Part of B kept free for the broadcast of X, in the unit of F,B; "
-                         "nanoseconds with a profile or auto",
+                 .help = "Part of B to reserve for the broadcast of X, in the unit of F,B "
+                         "(nanoseconds with a profile or auto)",
                  .unit = "COST",
                  .range = between(0, kMostCost)},
             }};
@@ -326,7 +325,7 @@ FlagGroup evaluation_flags(EvaluationOptions& e) {
             .flags = {
                 {.names = "--eval-interval",
                  .value = &e.interval,
-                 .help = "From one evaluation to the next",
+                 .help = "Number of steps between evaluations",
                  .unit = "STEPS",
                  .range = at_least(1),
                  .decides = Decides::nothing},
@@ -338,62 +337,63 @@ FlagGroup evaluation_flags(EvaluationOptions& e) {
                  .decides = Decides::nothing},
                 {.names = "--multiple-choice-path",
                  .value = &e.multiple_choice_path,
-                 .help = "Evaluation set in llm.c's format, HellaSwag for one: its accuracy is "
-                         "reported",
+                 .help = "Multiple-choice evaluation set in llm.c's format, such as HellaSwag; its "
+                         "accuracy is reported",
                  .unit = "FILE",
                  .ranks = RanksCompare::presence,
                  .decides = Decides::nothing},
                 {.names = "--skip-train",
                  .value = &e.skip_train,
-                 .help = "Evaluate once, without training, and end",
+                 .help = "Evaluate once without training, then exit",
                  .decides = Decides::nothing},
             }};
 }
 
 FlagGroup saved_step_flags(TrainOptions& o) {
-    return {.title = "Saved steps",
-            .flags = {
-                {.names = "--load",
-                 .value = &o.load,
-                 .help = "Go on from the newest step in a folder, from one step, or from the "
-                         "weights of a Hugging Face model",
-                 .unit = "FOLDER",
-                 .decides = Decides::nothing},
-                {.names = "--finetune",
-                 .value = &o.finetune,
-                 .help = "With --load of a step: its weights only, training begins at step 1",
-                 .decides = Decides::nothing},
-                {.names = "--save",
-                 .value = &o.save,
-                 .help = "For steps to go on from; written after the last step",
-                 .unit = "FOLDER",
-                 .decides = Decides::nothing},
-                {.names = "--save-interval",
-                 .value = &o.save_interval,
-                 .help = "Save after every so many, too",
-                 .unit = "STEPS",
-                 .range = at_least(0),
-                 .unset = "after the last only",
-                 .decides = Decides::nothing},
-                {.names = "--save-total-limit",
-                 .value = &o.save_total_limit,
-                 .help = "Complete steps to keep in the folder",
-                 .unit = "STEPS",
-                 .range = at_least(0),
-                 .unset = "all",
-                 .decides = Decides::nothing},
-                {.names = "--max-shard-size",
-                 .value = FlagBytes{&o.max_shard_bytes},
-                 .help = "Most bytes of weights in a saved file, such as 500MB",
-                 .unit = "BYTES",
-                 .unset = "5GB",
-                 .decides = Decides::nothing},
-                {.names = "--async-save",
-                 .value = &o.async_save,
-                 .help = "Copy the state and write it beside the following steps; takes host "
-                         "memory for the copy",
-                 .decides = Decides::nothing},
-            }};
+    return {
+        .title = "Checkpoints",
+        .flags = {
+            {.names = "--load",
+             .value = &o.load,
+             .help = "Resume from the newest step in a folder or from one saved step, or start "
+                     "from the weights of a Hugging Face model",
+             .unit = "FOLDER",
+             .decides = Decides::nothing},
+            {.names = "--finetune",
+             .value = &o.finetune,
+             .help =
+                 "With --load of a saved step: load only the weights and start training at step 1",
+             .decides = Decides::nothing},
+            {.names = "--save",
+             .value = &o.save,
+             .help = "Folder for saved steps; the last step is always saved",
+             .unit = "FOLDER",
+             .decides = Decides::nothing},
+            {.names = "--save-interval",
+             .value = &o.save_interval,
+             .help = "Number of steps between saves",
+             .unit = "STEPS",
+             .range = at_least(0),
+             .unset = "save only the last step",
+             .decides = Decides::nothing},
+            {.names = "--save-total-limit",
+             .value = &o.save_total_limit,
+             .help = "Maximum number of complete saved steps to keep",
+             .unit = "STEPS",
+             .range = at_least(0),
+             .unset = "all",
+             .decides = Decides::nothing},
+            {.names = "--max-shard-size",
+             .value = FlagBytes{&o.max_shard_bytes},
+             .help = "Maximum size of the weights in a saved file, such as 500MB",
+             .unit = "BYTES",
+             .unset = "5GB",
+             .decides = Decides::nothing},
+            {.names = "--async-save",
+             .value = &o.async_save,
+             .help = "Copy the state to host memory and write it while training continues",
+             .decides = Decides::nothing},
+        }};
 }
 
 FlagGroup output_flags(TrainOptions& o) {
@@ -401,45 +401,45 @@ FlagGroup output_flags(TrainOptions& o) {
             .flags = {
                 {.names = "--log-interval",
                  .value = &o.log_interval,
-                 .help = "Per log line; on a terminal there is a progress bar without it",
+                 .help = "Steps per log line; without this flag, a terminal shows a progress bar",
                  .unit = "STEPS",
                  .range = at_least(1),
                  .decides = Decides::nothing},
                 {.names = "--metrics",
                  .value = &o.metrics,
-                 .help = "One JSON object per step",
+                 .help = "File for metrics, one JSON object per step",
                  .unit = "FILE",
                  .decides = Decides::nothing},
                 {.names = "--report",
                  .value = &o.report,
-                 .help = "The final report as JSON",
+                 .help = "File for the final report (JSON)",
                  .unit = "FILE",
                  .decides = Decides::nothing},
                 {.names = "--profile",
                  .value = &o.profile,
-                 .help = "The measured costs of passes and links",
+                 .help = "File for the measured costs of passes and links (JSON)",
                  .unit = "FILE",
                  .decides = Decides::nothing},
                 {.names = "--trace-dir",
                  .value = &o.trace_dir,
-                 .help = "Chrome traces of the last step",
+                 .help = "Folder for Chrome traces of the last step",
                  .unit = "FOLDER",
                  .decides = Decides::nothing},
                 {.names = "--tensorboard-dir",
                  .value = &o.tensorboard_dir,
-                 .help = "TensorBoard event files",
+                 .help = "Folder for TensorBoard event files",
                  .unit = "FOLDER",
                  .decides = Decides::nothing},
                 {.names = "--tensorboard-log-interval",
                  .value = &o.tensorboard_log_interval,
-                 .help = "Per point in TensorBoard",
+                 .help = "Number of steps between points in TensorBoard",
                  .unit = "STEPS",
                  .range = at_least(1),
                  .decides = Decides::nothing},
                 {.names = "--time-products",
                  .value = &o.time_products,
-                 .help = "The fastest algorithms of the matrix products that the run used on "
-                         "GPUs, timed after its last step; for --product-choices of later runs",
+                 .help = "File for the fastest algorithms of the run's matrix products on GPUs, "
+                         "timed after the last step; input of --product-choices",
                  .unit = "FILE",
                  .decides = Decides::nothing},
             }};
@@ -450,14 +450,14 @@ FlagGroup end_flags(TrainOptions& o) {
             .flags = {
                 {.names = "--exit-interval",
                  .value = &o.exit_interval,
-                 .help = "Save and end after a step that is a multiple of this",
+                 .help = "Save and exit after a step that is a multiple of this",
                  .unit = "STEPS",
                  .range = at_least(0),
                  .unset = "never",
                  .decides = Decides::nothing},
                 {.names = "--exit-duration-in-mins",
                  .value = &o.exit_duration_minutes,
-                 .help = "Save and end after this time",
+                 .help = "Save and exit after this time",
                  .unit = "MINUTES",
                  .range = above(0),
                  .unset = "never",

@@ -16,11 +16,11 @@ std::thread start_thread(const std::function<void()>& serve) {
     try {
         return std::thread(serve);
     } catch (const std::system_error& error) {
-        throw Error(ExitCode::failed,
-                    "the thread that reads data ahead cannot be started (" +
-                        std::string(error.what()) +
-                        "): the system allows no more threads, or no memory for their stacks; "
-                        "raise ulimit -u or -v, or use fewer ranks or --threads-per-rank");
+        throw Error(
+            ExitCode::failed,
+            "cannot start the thread that reads data ahead (" + std::string(error.what()) +
+                "); the system allows no more threads, or has no memory for their stacks; raise "
+                "ulimit -u or -v, or use fewer ranks or a smaller --threads-per-rank");
     }
 }
 

@@ -25,7 +25,7 @@ BatchSizeSchedule::BatchSizeSchedule(int64_t full, const std::optional<BatchSize
     const auto refuse = [&](const std::string& what) { throw UsageError(flag + ": " + what); };
     const auto positive = [&](const char* name, int64_t value) {
         if (value < 1) {
-            refuse(std::string(name) + " is " + to_string(value) + ", must be at least 1");
+            refuse(std::string(name) + " is " + to_string(value) + ", but must be at least 1");
         }
     };
     positive("START", ramp_up->start);
@@ -35,17 +35,17 @@ BatchSizeSchedule::BatchSizeSchedule(int64_t full, const std::optional<BatchSize
         refuse("SAMPLES must be at most " + to_string(kMostSamples));
     if (ramp_up->start >= full) {
         refuse("START must be below --global-batch-size " + to_string(full) +
-               "; leave the flag out for batches of one size");
+               "; remove the flag for batches of constant size");
     }
     if ((full - ramp_up->start) % ramp_up->increment != 0) {
-        refuse("from START to --global-batch-size " + to_string(full) + " it is " +
+        refuse("the difference from START to --global-batch-size " + to_string(full) + " is " +
                to_string(full - ramp_up->start) +
                " sequences, which must be a multiple of INCREMENT");
     }
     for (const int64_t size : {ramp_up->start, ramp_up->increment}) {
         if (size % unit == 0) continue;
-        refuse(to_string(size) + " is no multiple of " + to_string(unit) +
-               ", the sequences of one microbatch on every data-parallel replica");
+        refuse(to_string(size) + " is not a multiple of " + to_string(unit) +
+               ", the sequences of one microbatch on every replica");
     }
     increments_ = (full - ramp_up->start) / ramp_up->increment;
 }

@@ -48,16 +48,17 @@ void check_goes_on(const Checkpoint& checkpoint, const TrainOptions& options) {
             if (flag.decides != Decides::samples) continue;
             const std::optional<std::string> theirs = recorded(state, flag.name());
             if (!theirs || *theirs == flag.text()) continue;
-            throw InputFileError(
-                checkpoint.training_path() + ": " + flag.name() + " is " + readable(*theirs) +
-                ", this run has " + flag.text() + ", which means other data; give " + flag.name() +
-                " " + readable(*theirs) + ", or --finetune to begin again with the weights");
+            throw InputFileError(checkpoint.training_path() + ": " + flag.name() + " is " +
+                                 readable(*theirs) + ", but this run has " + flag.text() +
+                                 ", which would change the order of the data; set " + flag.name() +
+                                 " " + readable(*theirs) +
+                                 ", or use --finetune to load only the weights");
         }
     }
     if (state.step >= options.train_iters && !options.evaluation.skip_train) {
         throw UsageError("--train-iters " + std::to_string(options.train_iters) + ": " +
-                         checkpoint.folder() + " is after step " + std::to_string(state.step) +
-                         " already; give a larger number");
+                         checkpoint.folder() + " is already after step " +
+                         std::to_string(state.step) + "; use a larger number");
     }
 }
 
@@ -95,14 +96,18 @@ std::unique_ptr<const Checkpoint> open_checkpoint(Communicator& communicator,
 
 void print_checkpoint(const Checkpoint& checkpoint, const std::vector<std::string>& flags) {
     if (!checkpoint.state()) {
-        std::printf("loaded weights of %s\noptimizer, learning rate and data begin at step 1\n",
-                    checkpoint.folder().c_str());
+        std::printf(
+            "loaded weights of %s\n"
+            "optimizer, learning rate and data start at step 1\n",
+            checkpoint.folder().c_str());
         return;
     }
     const TrainingState& state = *checkpoint.state();
-    std::printf("loaded %s; checksums are right\ngoes on after step %lld and %lld samples\n",
-                checkpoint.folder().c_str(), static_cast<long long>(state.step),
-                static_cast<long long>(state.consumed_samples));
+    std::printf(
+        "loaded %s; checksums match\n"
+        "continuing after step %lld and %lld samples\n",
+        checkpoint.folder().c_str(), static_cast<long long>(state.step),
+        static_cast<long long>(state.consumed_samples));
     std::string changed;
     for (const std::string& flag : flags) {
         const size_t end = flag.find(' ');
@@ -111,7 +116,7 @@ void print_checkpoint(const Checkpoint& checkpoint, const std::vector<std::strin
         if (!then || same_value(*then, now)) continue;
         changed += "\n  " + flag + " (was " + readable(*then) + ")";
     }
-    if (!changed.empty()) std::printf("not as in the run that saved it:%s\n", changed.c_str());
+    if (!changed.empty()) std::printf("changed since the run that saved it:%s\n", changed.c_str());
     std::fflush(stdout);
 }
 

@@ -67,11 +67,11 @@ const char* to_string(StopReason reason) {
         case StopReason::requested:
             return "stop requested";
         case StopReason::duration:
-            return "--exit-duration-in-mins is over";
+            return "--exit-duration-in-mins reached";
         case StopReason::interval:
             return "--exit-interval";
         case StopReason::terminated:
-            return "told to end";
+            return "signal received";
     }
     return "";
 }

@@ -47,7 +47,7 @@ std::unique_ptr<TrainedRank> allocate_rank(Communicator& communicator, const Tra
     } catch (const AgreedError& error) {
         if (error.exit_code() != ExitCode::out_of_memory) throw;
         throw AgreedError(error.exit_code(),
-                          error.what() + std::string("; planned were") + planned_by_rank(plan));
+                          error.what() + std::string("; planned memory:") + planned_by_rank(plan));
     }
 }
 

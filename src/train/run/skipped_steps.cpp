@@ -19,8 +19,8 @@ bool SkippedSteps::add(TrainedRank& rank, const StepResult& result) {
         log_.print_line(text + "; the step is skipped");
         return true;
     }
-    found_ = text + (found.weights.empty() ? "; the step changed no weight, and is not saved"
-                                           : "; no later step can be right: load an older one");
+    found_ = text + (found.weights.empty() ? "; the step changed no weight and is not saved"
+                                           : "; no later step can be right; load an older one");
     return false;
 }
 
@@ -31,15 +31,15 @@ void SkippedSteps::throw_found() const {
 void SkippedSteps::report(int64_t steps) const {
     if (skipped_ == 0) return;
     const std::string text = std::to_string(skipped_) + " of " + std::to_string(steps) +
-                             " steps were skipped, for the loss or a gradient was not finite";
+                             " steps were skipped because the loss or a gradient was not finite";
     if (in_a_row_ == 0) {
         log_.print_line(text);
         return;
     }
     throw AgreedError(ExitCode::not_finite,
-                      text + ", the last " + std::to_string(in_a_row_) +
-                          " of them without a break: the run has diverged; use a smaller --lr "
-                          "or --clip-grad, or go on from an older step");
+                      text + ", including the last " + std::to_string(in_a_row_) +
+                          " in a row; the run has diverged; use a smaller --lr or --clip-grad, or "
+                          "resume from an older step");
 }
 
 }  // namespace vocabpipe

@@ -69,9 +69,9 @@ void make_programs(StepPlan& plan, const LowerOptions& options) {
 
 void check_stages(const char* what, size_t given, int stages) {
     if (given == 0 || given == static_cast<size_t>(stages)) return;
-    throw UsageError(std::string(what) + " are given for " + std::to_string(given) +
-                     " stages, the schedule has " + std::to_string(stages) +
-                     "; both must be the same");
+    throw UsageError(std::string(what) + " are set for " + std::to_string(given) +
+                     " stages, but the schedule has " + std::to_string(stages) +
+                     "; both must be equal");
 }
 
 }  // namespace

@@ -25,10 +25,9 @@ bool StepSaver::due(int64_t step) const {
 void StepSaver::save(const TrainingState& state) {
     if (saver_.pending()) {
         if (saver_.writing() && !said_that_saves_wait_) {
-            log_.print_line(
-                "step " + std::to_string(state.step) +
-                " waits until the step before it is saved, as others will: writing takes "
-                "longer than the steps between two saves");
+            log_.print_line("step " + std::to_string(state.step) +
+                            " waits for the previous save, and later saves will too: writing takes "
+                            "longer than the steps between two saves");
             said_that_saves_wait_ = true;
         }
         finish();
@@ -44,7 +43,7 @@ void StepSaver::print(const std::optional<SaveReport>& saved) {
                   static_cast<double>(saved->bytes) / (1 << 20), saved->seconds);
     std::string line = "saved " + step_folder(options_.save, saved->step) + text.data();
     if (options_.async_save) {
-        std::snprintf(text.data(), text.size(), " beside the steps, copied in %.3f s",
+        std::snprintf(text.data(), text.size(), " in the background, copied in %.3f s",
                       saved->copy_seconds);
         line += text.data();
     }

@@ -60,7 +60,7 @@ StepResult TrainedRank::report() const {
 
 OptimizerStep& TrainedRank::optimizer() const {
     if (optimizer_ != nullptr) return *optimizer_;
-    throw UsageError("train_step: the plan has no optimizer; leave StepWork::optimizer true");
+    throw UsageError("train_step: the plan has no optimizer; set StepWork::optimizer to true");
 }
 
 void TrainedRank::run(std::span<const Microbatch> microbatches, size_t plan) {

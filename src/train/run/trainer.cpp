@@ -92,7 +92,7 @@ private:
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] { check(std::move(placements)); });
         check_same_on_every_rank(communicator_, data_->fingerprint(), ExitCode::input_file,
-                                 "give every rank the same files");
+                                 "use the same files on every rank");
         if (rank_ == 0) print_plan();
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
         trained_->set_position(start_);
@@ -318,7 +318,7 @@ private:
             throw AgreedError(
                 exit_code_of(signal),
                 text + (saver_ ? "; saved " + step_folder(options_.save, step())
-                               : std::string("; nothing was saved, for --save is not given")));
+                               : std::string("; nothing was saved because --save is not set")));
         }
         log_.print_line(text);
     }

@@ -137,17 +137,16 @@ void TrainingPlan::read_layout() {
                                                    .chunks = options_.chunks,
                                                    .num_layers = options_.model.num_layers});
     if (layout_->sharded_input != layout_->sharded_output) {
-        throw UsageError(flag +
-                         ": shards one of embedding and output layer; write V for both, or E and "
-                         "L");
+        throw UsageError(
+            flag + ": shards only one of embedding and output layer; use V for both, or E and L");
     }
     const bool whole =
         options_.vocab_mode == VocabMode::none || options_.vocab_mode == VocabMode::redistributed;
     if (layout_->sharded_output == whole) {
-        throw UsageError(flag + ": does not fit --vocab-mode " +
-                         std::string(to_string(options_.vocab_mode)) + "; write " +
-                         (whole ? "E and L for whole layers" : "V for sharded ones") +
-                         ", or choose another mode");
+        throw UsageError(flag + ": does not match --vocab-mode " +
+                         std::string(to_string(options_.vocab_mode)) + "; use " +
+                         (whole ? "E and L for whole layers" : "V for sharded layers") +
+                         ", or another mode");
     }
 }
 
@@ -158,24 +157,25 @@ void TrainingPlan::read_file() {
     };
     if (options_.ramp_up) {
         refuse("has " + std::to_string(file.schedule.microbatches) +
-               " microbatches, --rampup-batch-size needs schedules of several numbers; leave it "
-               "out, or use a built-in schedule");
+               " microbatches, but --rampup-batch-size needs schedules with several numbers of "
+               "microbatches; remove the flag or use a built-in schedule");
     }
     if (file.schedule.microbatches != microbatches()) {
         refuse("has " + std::to_string(file.schedule.microbatches) +
-               " microbatches; --global-batch-size " + std::to_string(options_.global_batch_size) +
-               " / --micro-batch-size " + std::to_string(options_.micro_batch_size) + " gives " +
-               std::to_string(microbatches()) + ", both must be the same");
+               " microbatches, but --global-batch-size " +
+               std::to_string(options_.global_batch_size) + " / --micro-batch-size " +
+               std::to_string(options_.micro_batch_size) + " gives " +
+               std::to_string(microbatches()) + "; both must be equal");
     }
-    if (file.schedule.forward_only()) refuse("has no backward passes; training needs them");
+    if (file.schedule.forward_only()) refuse("has no backward passes, which training requires");
     const int64_t rows = file.schedule.output.vocab_size();
     if (rows != 0 && rows != options_.model.vocab_size) {
-        refuse("shards " + std::to_string(rows) + " vocabulary rows, --vocab-size is " +
-               std::to_string(options_.model.vocab_size) + "; both must be the same");
+        refuse("shards " + std::to_string(rows) + " vocabulary rows, but --vocab-size is " +
+               std::to_string(options_.model.vocab_size) + "; both must be equal");
     }
     if (options_.chunks != 0 || options_.layers_per_chunk != 0) {
         refuse(
-            "says by itself which stages a rank has; leave out --chunks and "
+            "already defines the stages of each rank; remove --chunks and "
             "--num-layers-per-virtual-pipeline-stage");
     }
     file_ = std::move(file.schedule);
@@ -191,9 +191,9 @@ int TrainingPlan::chunks() const {
     }
     throw UsageError(
         "--num-layers-per-virtual-pipeline-stage " + std::to_string(options_.layers_per_chunk) +
-        ": --num-layers " + std::to_string(options_.model.num_layers) + " is no multiple of " +
-        std::to_string(round) + ", that many on each of " + std::to_string(mesh_.pipeline) +
-        " ranks; use --chunks, which allows uneven stages");
+        ": --num-layers " + std::to_string(options_.model.num_layers) + " is not a multiple of " +
+        std::to_string(round) + " (that many on each of " + std::to_string(mesh_.pipeline) +
+        " ranks); use --chunks, which allows uneven stages");
 }
 
 int64_t TrainingPlan::boundary_bytes() const {
@@ -204,8 +204,8 @@ int64_t TrainingPlan::boundary_bytes() const {
 void TrainingPlan::check_layers(const Schedule& placed) const {
     if (layout_ && std::ssize(layout_->layers) != placed.stages) {
         throw UsageError("--pipeline-model-parallel-layout " + options_.layout + ": has " +
-                         std::to_string(layout_->layers.size()) + " stages, the schedule has " +
-                         std::to_string(placed.stages) + "; both must be the same");
+                         std::to_string(layout_->layers.size()) + " stages, but the schedule has " +
+                         std::to_string(placed.stages) + "; both must be equal");
     }
     if (options_.model.num_layers >= placed.stages || layout_ || options_.end_layers.given() ||
         options_.vocab_mode == VocabMode::redistributed) {

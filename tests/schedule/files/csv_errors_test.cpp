@@ -10,39 +10,39 @@ namespace {
 // Cells of which PyTorch's reader takes a prefix, without an error.
 TEST(BrokenCsv, IsNotReadByPrefixes) {
     EXPECT_EQ(refused_csv("0F3,0BW3\n"),
-              "a.csv: row 1, cell 2, \"0BW3\": BW is the full backward of PyTorch's old dialect: "
+              "a.csv: row 1, cell 2, \"0BW3\": BW is the full backward of PyTorch's old dialect; "
               "write 0B3, or read the file in the dialect old");
-    EXPECT_EQ(refused_csv("0F0,0B0\n1F0,0SEND_F1_1RECV_B0\n"),
-              "a.csv: row 2, cell 2, \"0SEND_F1_1RECV_B0\": two transfers in one cell are of "
-              "PyTorch's old dialect: split them over two cells, or read the file in the dialect "
-              "old");
+    EXPECT_EQ(
+        refused_csv("0F0,0B0\n1F0,0SEND_F1_1RECV_B0\n"),
+        "a.csv: row 2, cell 2, \"0SEND_F1_1RECV_B0\": two transfers in one cell are PyTorch's old "
+        "dialect; split them into two cells, or read the file in the dialect old");
     EXPECT_EQ(refused_csv("0F0,2F7junk\n"),
-              "a.csv: row 1, cell 2, \"2F7junk\": goes on with \"junk\" after a complete pass");
+              "a.csv: row 1, cell 2, \"2F7junk\": has extra text \"junk\" after a complete pass");
 }
 
 // Names as in schedule_oracles.json, `negative_cases`.
 TEST(BrokenCsv, OldDialectToken) {
     EXPECT_EQ(refused_csv("0F0,0BW0\n"),
-              "a.csv: row 1, cell 2, \"0BW0\": BW is the full backward of PyTorch's old dialect: "
+              "a.csv: row 1, cell 2, \"0BW0\": BW is the full backward of PyTorch's old dialect; "
               "write 0B0, or read the file in the dialect old");
     EXPECT_EQ(refused_csv("0F0,0I0,0W0\n", CsvDialect::old),
-              "a.csv: row 1, cell 2, \"0I0\": I is the input gradient of PyTorch's new dialect: "
+              "a.csv: row 1, cell 2, \"0I0\": I is the input gradient of PyTorch's new dialect; "
               "write 0B0, or read the file in the dialect new");
 }
 
 // Compute files of both dialects that hold no word of their own: B and W of one microbatch.
 TEST(BrokenCsv, OfTheOtherDialectNamesIt) {
-    EXPECT_EQ(refused_csv("0F0,0F1,0B0,0B1,0W0,0W1\n"),
-              "a.csv: row 1, cell 5, \"0W0\": 0W0 is half a backward next to 0B0; a microbatch has "
-              "B, or I and W; if a B that has a W is an input gradient here, read the file in the "
-              "dialect old");
+    EXPECT_EQ(
+        refused_csv("0F0,0F1,0B0,0B1,0W0,0W1\n"),
+        "a.csv: row 1, cell 5, \"0W0\": 0W0 is half a backward next to 0B0; a microbatch has B, or "
+        "I and W; if a B with a W is an input gradient here, read the file in the dialect old");
     EXPECT_EQ(refused_csv("0F0,0F1,0I0,0I1,0W0\n"),
               "a.csv: row 1: 0W1 is missing; stage 0 needs one per microbatch");
     for (const std::string word : {"REDUCE_GRAD", "WAIT_REDUCE_GRAD", "WAIT_SEND_F0"}) {
         const std::string bare = word.ends_with('0') ? "WAIT_SEND_F" : word;
         EXPECT_EQ(refused_csv("0F0,0B0,0" + word + "\n", CsvDialect::old),
                   "a.csv: row 1, cell 3, \"0" + word + "\": " + bare +
-                      " is of PyTorch's new dialect: read the file in the dialect new");
+                      " is PyTorch's new dialect; read the file in the dialect new");
     }
     EXPECT_EQ(refused_csv("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n", CsvDialect::old),
               "a.csv: row 1, cell 2, \"(0F1;0B0)OVERLAP_F_B\": PyTorch's old dialect has no pairs; "
@@ -51,18 +51,18 @@ TEST(BrokenCsv, OfTheOtherDialectNamesIt) {
 
 TEST(BrokenCsv, MicrobatchMissingInToken) {
     EXPECT_EQ(refused_csv("0F0,0B\n"),
-              "a.csv: row 1, cell 2, \"0B\": has no microbatch: write \"0B0\"");
+              "a.csv: row 1, cell 2, \"0B\": has no microbatch; write \"0B0\"");
 }
 
 TEST(BrokenCsv, WrongNumberOfRanks) {
     EXPECT_EQ(refused_csv("0F0,1F0,1B0,0B0\n", CsvDialect::current, 2),
-              "a.csv: has 1 rows, but 2 ranks are asked for; a schedule has one row per rank");
+              "a.csv: has 1 rows, but expected 2 ranks; a schedule has one row per rank");
 }
 
 TEST(BrokenCsv, PairMembersDepend) {
     EXPECT_EQ(refused_csv("(0F0;0B0)OVERLAP_F_B\n"),
-              "a.csv: row 1, cell 1, \"(0F0;0B0)OVERLAP_F_B\": 0F0 is paired with 0B0, and one "
-              "needs the other; a pair has two microbatches");
+              "a.csv: row 1, cell 1, \"(0F0;0B0)OVERLAP_F_B\": 0F0 is paired with 0B0, but one "
+              "needs the other; a pair needs two microbatches");
 }
 
 struct Broken {
@@ -88,15 +88,15 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"Words", "hello\n",
                "row 1, cell 1, \"hello\": is not <stage><pass><microbatch>, such as 2F0"},
         Broken{"UnknownPass", "0F0,0X0\n",
-               "row 1, cell 2, \"0X0\": \"X\" is no pass: passes are F I W B R"},
+               "row 1, cell 2, \"0X0\": \"X\" is not a pass; use one of F I W B R"},
         Broken{"LowerCase", "0f0\n",
                "row 1, cell 1, \"0f0\": is not <stage><pass><microbatch>, such as 2F0"},
         Broken{"Quotes", "\"0F0\",0B0\n",
                "row 1, cell 1, \"\"0F0\"\": is not <stage><pass><microbatch>, such as 2F0"},
-        Broken{"NoStage", "F0,0B0\n", "row 1, cell 1, \"F0\": has no stage: write \"0F0\""},
+        Broken{"NoStage", "F0,0B0\n", "row 1, cell 1, \"F0\": has no stage; write \"0F0\""},
         Broken{"VocabularyPass", "0F0,S0,0B0\n",
-               "row 1, cell 2, \"S0\": S is a vocabulary pass, which PyTorch's files do not have: "
-               "begin the file with a row \"vocabpipe 1,barriers ...,input ...,output ...\""},
+               "row 1, cell 2, \"S0\": S is a vocabulary pass, which PyTorch's files do not have; "
+               "start the file with a row \"vocabpipe 1,barriers ...,input ...,output ...\""},
         Broken{"LargeNumber", "0F4294967296\n",
                "row 1, cell 1, \"0F4294967296\": a number has more than 9 digits"},
         Broken{"LargeStage", "65535F0\n",
@@ -113,21 +113,22 @@ INSTANTIATE_TEST_SUITE_P(
                "row 1, cell 1, \"(0F0;0F1)OVERLAP_F_B\": 0F0 is paired with 0F1; a pair is one F "
                "and one B or I"},
         Broken{"Header", "vocabpipe 2,barriers one,input 0 1,output 0 1\nE0,0F0,S0\n",
-               "row 1: version \"2\": this build reads version 1"},
+               "row 1: version \"2\": this build reads only version 1"},
         Broken{"HeaderBarriers", "vocabpipe 1,barriers onne,input 0 1,output 0 1\nE0,0F0,S0\n",
-               "row 1: barriers \"onne\": not one of in_line, one, two; did you mean one?"},
+               "row 1: barriers \"onne\": must be one of in_line, one, two; did you mean one?"},
         Broken{"HeaderRows", "vocabpipe 1,barriers one,input 0 x,output 0 1\nE0,0F0,S0\n",
                "row 1: input: \"x\" is not a row number from 0 to 2^40"},
         Broken{"HeaderShards", "vocabpipe 1,barriers one,input 0 1 2,output 0 1\nE0,0F0,S0\n",
-               "schedule: input shard map: has 3 entries, 1 ranks need 2"},
+               "schedule: input shard map: has 3 entries; 1 ranks need 2"},
         Broken{"StageWithVocabularyPass",
                "vocabpipe 1,barriers one,input 0 1,output 0 1\nE0,0F0,0S0\n",
-               "row 2, cell 3, \"0S0\": vocabulary passes have no stage: write \"S0\""},
+               "row 2, cell 3, \"0S0\": vocabulary passes have no stage; write \"S0\""},
         // What the validator finds, at its cell.
         Broken{"StageOnTwoRanks", "0F0,0F1,1B0,0B0,0B1\n1F0,1F1,1B1\n",
-               "row 2, cell 1, \"1F0\": 1F0 is of a stage on rank 0; a stage lives on one rank"},
+               "row 2, cell 1, \"1F0\": 1F0 belongs to a stage on rank 0; a stage must be on one "
+               "rank"},
         Broken{"IdleStepsCount", "0F0,,,0W0\n",
-               "row 1, cell 4, \"0W0\": 0W0 needs 0I0, which is not among the passes before it"},
+               "row 1, cell 4, \"0W0\": 0W0 needs 0I0, which does not come before it"},
         Broken{"SecondOfAPair", "0F0,0F1,(0B0;0F1)OVERLAP_F_B\n",
                "row 1, cell 3, \"(0B0;0F1)OVERLAP_F_B\": 0F1 appears twice"},
         Broken{"MissingBackward", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n",

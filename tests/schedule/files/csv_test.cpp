@@ -89,7 +89,7 @@ TEST(ScheduleCsv, ChoosesTheDialectByWhatAFileContainsAndSaysWhy) {
         {std::string(kDualPipeV), CsvDialect::current, "new dialect because of row 1, cell 5"},
         {std::string(kZeroBubbleOld), CsvDialect::old, "old dialect because of row 1, cell 3"},
         {"0F0,0B0,0W0\n", CsvDialect::old, "old dialect because of row 1, cell 2, \"0B0\""},
-        {std::string(kOneFOneB), CsvDialect::current, "nothing in it differs"},
+        {std::string(kOneFOneB), CsvDialect::current, "its cells are the same in both dialects"},
     };
     for (const Choice& choice : choices) {
         const ScheduleFile file = from_csv(choice.text, CsvDialect::automatic);
@@ -100,8 +100,8 @@ TEST(ScheduleCsv, ChoosesTheDialectByWhatAFileContainsAndSaysWhy) {
         EXPECT_THAT(from_csv(choice.text, choice.dialect).notes, IsEmpty());
     }
     EXPECT_THAT(refused_csv("0F0,0I0,0W0,0F1,0BW1\n", CsvDialect::automatic),
-                HasSubstr("row 1, cell 2, \"0I0\" is of PyTorch's new dialect, row 1, cell 5, "
-                          "\"0BW1\" of the old one"));
+                HasSubstr("row 1, cell 2, \"0I0\" is PyTorch's new dialect, but row 1, cell 5, "
+                          "\"0BW1\" is the old one"));
 }
 
 TEST(ScheduleCsv, KeepsVocabularyPassesInADialectOfItsOwn) {

@@ -51,34 +51,33 @@ TEST(ScheduleJson, HoldsACompleteSchedule) {
 
 TEST(ScheduleJson, NamesThePathOfEveryError) {
     EXPECT_EQ(refused("\"1B1\"]", "\"1B1\", \"2F0\"]"),
-              "a.json: passes[1][8]: 2F0 stage 2 does not exist, last is 1");
+              "a.json: passes[1][8]: 2F0 stage 2 does not exist; the last stage is 1");
     EXPECT_EQ(refused("\"1B0\"", "\"1BW0\""),
-              "a.json: passes[1][4]: \"1BW0\": BW is the full backward of PyTorch's old dialect: "
+              "a.json: passes[1][4]: \"1BW0\": BW is the full backward of PyTorch's old dialect; "
               "write 1B0, or read the file in the dialect old");
     EXPECT_EQ(refused(", \"1B1\"]", "]"),
               "a.json: passes[1]: 1B1 is missing; stage 1 needs one per microbatch");
-    EXPECT_EQ(refused("\"1B1\"", "7"), "a.json: passes[1][7]: must be a text in quotes");
-    EXPECT_EQ(refused("\"1B1\"", "\" \""), "a.json: passes[1][7]: \" \": leave idle steps out");
-    EXPECT_EQ(
-        refused("\"1B1\"", "\"1SEND_F1\""),
-        "a.json: passes[1][7]: \"1SEND_F1\": \"SEND_F\" is no pass: passes are F I W B R E G S "
-        "T");
+    EXPECT_EQ(refused("\"1B1\"", "7"), "a.json: passes[1][7]: must be a string in quotes");
+    EXPECT_EQ(refused("\"1B1\"", "\" \""), "a.json: passes[1][7]: \" \": omit idle steps");
+    EXPECT_EQ(refused("\"1B1\"", "\"1SEND_F1\""),
+              "a.json: passes[1][7]: \"1SEND_F1\": \"SEND_F\" is not a pass; use one of F I W B R "
+              "E G S T");
     EXPECT_EQ(refused("[0, 1]", "[0, 2]"),
               "a.json: rank_of_stage[1]: 2: must be an integer from 0 to 1");
-    EXPECT_EQ(refused("[0, 1]", "[0]"), "a.json: rank_of_stage: has 1 entries, must have 2");
+    EXPECT_EQ(refused("[0, 1]", "[0]"), "a.json: rank_of_stage: has 1 entries; expected 2");
     EXPECT_EQ(refused("[0, 4, 4]", "[0, 5, 4]"),
               "a.json: schedule: input shard map: rank 1 ends at row 4, before its first row 5");
     EXPECT_EQ(
         refused("\"two\"", "\"tow\""),
-        "a.json: barriers: barriers \"tow\": not one of in_line, one, two; did you mean two?");
+        "a.json: barriers: barriers \"tow\": must be one of in_line, one, two; did you mean two?");
     EXPECT_EQ(refused("\"ranks\": 2", "\"ranks\": 2", 3),
-              "a.json: ranks: is 2, but 3 ranks are asked for");
+              "a.json: ranks: is 2, but expected 3 ranks");
     EXPECT_EQ(refused("\"version\": 1", "\"version\": 2"),
               "a.json: version: 2: must be an integer from 1 to 1");
     EXPECT_EQ(refused("vocabpipe schedule", "schedule"),
               "a.json: format: must be \"vocabpipe schedule\"");
     EXPECT_THAT(refused("\"version\": 1,", ""), HasSubstr("\"version\" is missing"));
-    EXPECT_THAT(refused("\"ranks\": 2", "\"ranks\": 2, \"ranks\": 2"), HasSubstr("given twice"));
+    EXPECT_THAT(refused("\"ranks\": 2", "\"ranks\": 2, \"ranks\": 2"), HasSubstr("appears twice"));
     EXPECT_THAT(refused("\"ranks\"", "\"pp\": 2, \"ranks\""), HasSubstr("unknown key \"pp\""));
     EXPECT_THAT(refused("\"ranks\": 2,", "\"ranks\": 2"), HasSubstr("not valid JSON: parse error"));
 }

@@ -43,8 +43,8 @@ std::string waiting(std::string_view from, std::string_view to) {
 TEST(LoweredCsv, IsCheckedAndReducedToItsPasses) {
     const ScheduleFile file = from_csv(kLoweredOneFOneB);
     EXPECT_THAT(lists_of(file.schedule), ElementsAre("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"));
-    EXPECT_THAT(file.notes, ElementsAre("a.csv: left out 8 communication and sharding cells, after "
-                                        "checking them: they are inferred from the passes"));
+    EXPECT_THAT(file.notes, ElementsAre("a.csv: skipped 8 communication and sharding cells after "
+                                        "checking them; lowering infers them from the passes"));
 }
 
 TEST(LoweredCsv, MayShareACellBetweenTwoTransfersInTheOldDialect) {
@@ -73,35 +73,36 @@ INSTANTIATE_TEST_SUITE_P(
     , LoweredFaults,
     ::testing::Values(
         Fault{"SendBeforeItsPass", with("0F0,0SEND_F0", "0SEND_F0,0F0"),
-              "row 1, cell 1, \"0SEND_F0\": stands before the pass that makes what it sends"},
+              "row 1, cell 1, \"0SEND_F0\": comes before the pass that computes what it sends"},
         Fault{"ReceiveAfterItsPass", with("1RECV_F0,1F0", "1F0,1RECV_F0"),
-              "row 2, cell 2, \"1RECV_F0\": stands after the pass that needs it"},
+              "row 2, cell 2, \"1RECV_F0\": comes after the pass that needs it"},
         Fault{"MissingReceive", with(",0RECV_B1", ""), "row 1: 0RECV_B1 is missing"},
         Fault{"MissingSend", with(",1SEND_B1", ""), "row 2: 1SEND_B1 is missing"},
         Fault{"Twice", with("0SEND_F0", "0SEND_F0,0SEND_F0"),
               "row 1, cell 3, \"0SEND_F0\": appears twice"},
         Fault{"OfAnotherRank", with("0SEND_F1", "1SEND_F1"), "stage 1 is on rank 1"},
-        Fault{"OfNoStage", with("0SEND_F1", "2SEND_F1"), "stage 2 does not exist, last is 1"},
+        Fault{"OfNoStage", with("0SEND_F1", "2SEND_F1"),
+              "stage 2 does not exist; the last stage is 1"},
         Fault{"OfNoMicrobatch", with("0SEND_F1", "0SEND_F2"), "microbatch 2 does not exist"},
         Fault{"OffTheEnd", with("1B1,", "1B1,1SEND_F1,"), "there is no stage at the other end"},
         Fault{"WithoutMicrobatch", with("0SEND_F1", "0SEND_F"), "has no microbatch"},
-        Fault{"OnOneRank", "0F0,0SEND_F0,1F0,1B0,0B0\n", "is on the same rank: no message"},
+        Fault{"OnOneRank", "0F0,0SEND_F0,1F0,1B0,0B0\n", "is on the same rank, so no message"},
         Fault{"OutOfOrder", with("1RECV_F0,1F0,1RECV_F1", "1RECV_F1,1RECV_F0,1F0"),
-              "row 2, cell 1, \"1RECV_F1\": rank 0 sends 0SEND_F0 at this place"},
-        Fault{"PairOfTransfers", "(0SEND_F0;0B0)OVERLAP_F_B\n", "\"SEND_F\" is no pass"},
+              "row 2, cell 1, \"1RECV_F1\": rank 0 sends 0SEND_F0 at this point"},
+        Fault{"PairOfTransfers", "(0SEND_F0;0B0)OVERLAP_F_B\n", "\"SEND_F\" is not a pass"},
         Fault{"ReshardFirst", "0RESHARD,0F0,0B0\n", "the stage was not unsharded"},
-        Fault{"UnshardTwice", "0UNSHARD,0UNSHARD,0F0,0B0\n", "the stage is unsharded already"},
+        Fault{"UnshardTwice", "0UNSHARD,0UNSHARD,0F0,0B0\n", "the stage is already unsharded"},
         Fault{"UnshardLate", "0F0,0UNSHARD,0B0\n", "0F0 runs while the weights of its stage are"},
-        Fault{"UnshardOfMicrobatch", "0UNSHARD0,0F0,0B0\n", "UNSHARD takes no microbatch"},
+        Fault{"UnshardOfMicrobatch", "0UNSHARD0,0F0,0B0\n", "UNSHARD must not have a microbatch"},
         Fault{"ReduceEarly", "0F0,0F1,0B0,0REDUCE_GRAD,0B1\n",
-              "1 passes that add to the stage's gradients come after it"},
+              "1 later passes add to the stage's gradients"},
         Fault{"ReduceTwice", "0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n", "appears twice"},
         Fault{"SendAfterItsAnswer",
               with("0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
                    "0F1,0RECV_B0,0B0,0RECV_B1,0B1,0SEND_F1"),
               "row 1: 0B1 waits for 1SEND_B1, which rank 1 does not reach: a deadlock"},
         Fault{"WaitBeforeItsSend", waiting("0SEND_F0,0F1", "0WAIT_SEND_F0,0SEND_F0,0F1"),
-              "row 1, cell 2, \"0WAIT_SEND_F0\": stands before the SEND that it waits for"},
+              "row 1, cell 2, \"0WAIT_SEND_F0\": comes before the SEND that it waits for"},
         Fault{"WaitTwice", waiting("0WAIT_SEND_F1", "0WAIT_SEND_F0"),
               "row 1, cell 12, \"0WAIT_SEND_F0\": appears twice"},
         Fault{"WaitOfNothing", waiting("1WAIT_SEND_B1", "1WAIT_SEND_F1"),
@@ -116,15 +117,15 @@ INSTANTIATE_TEST_SUITE_P(
               "row 1, cell 5, \"0WAIT_SEND_F1\": waits for 1RECV_F1, which rank 1 does not reach: "
               "a deadlock"},
         Fault{"ReduceWaitFirst", "0F0,0B0,0WAIT_REDUCE_GRAD,0REDUCE_GRAD\n",
-              "row 1, cell 3, \"0WAIT_REDUCE_GRAD\": stands where no REDUCE_GRAD of the stage is "
+              "row 1, cell 3, \"0WAIT_REDUCE_GRAD\": comes where no REDUCE_GRAD of the stage is "
               "pending"},
         Fault{"ReduceWaitOfAnother",
               "0F0,1F0,1B0,0B0,1REDUCE_GRAD,0WAIT_REDUCE_GRAD,0REDUCE_GRAD,1WAIT_REDUCE_GRAD\n",
-              "row 1, cell 6, \"0WAIT_REDUCE_GRAD\": stands where no REDUCE_GRAD"},
+              "row 1, cell 6, \"0WAIT_REDUCE_GRAD\": comes where no REDUCE_GRAD"},
         Fault{"ReduceWaitMissing", "0F0,1F0,1B0,0B0,1REDUCE_GRAD,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n",
               "row 1, cell 5, \"1REDUCE_GRAD\": has no WAIT_REDUCE_GRAD before the next reduction"},
         Fault{"ReduceWaitOfMicrobatch", "0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD0\n",
-              "WAIT_REDUCE_GRAD takes no microbatch"}),
+              "WAIT_REDUCE_GRAD must not have a microbatch"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(LoweredCsv, MayWaitForItsSendsAndReductions) {

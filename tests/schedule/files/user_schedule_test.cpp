@@ -59,19 +59,19 @@ TEST(UserSchedule, SplitsTheVocabularyOverTheRanksThatRunItsPasses) {
 }
 
 TEST(UserSchedule, RefusesWhatCannotRun) {
-    EXPECT_EQ(refusal({}), "schedule: ranks is 0, must be at least 1");
-    EXPECT_EQ(refusal({{}}), "schedule: stages is 0, must be at least 1");
+    EXPECT_EQ(refusal({}), "schedule: ranks is 0; must be at least 1");
+    EXPECT_EQ(refusal({{}}), "schedule: stages is 0; must be at least 1");
     EXPECT_EQ(refusal({{{F, 0, 0}, {B, 0, 0}}, {{F, 2, 0}, {B, 2, 0}}}),
               "rank 0, 1F0 is missing; stage 1 needs one per microbatch");
     EXPECT_EQ(refusal({{{F, 0, 0}, {B, 0, 0}, {F, 0, 4294967295}}}),
               "rank 0, 0F1 is missing; stage 0 needs one per microbatch");
     EXPECT_EQ(refusal({{{F, 0, 0}, {B, 0, 0}}, {{F, 0, 1}, {B, 0, 1}}}),
-              "rank 1, position 0, 0F1 is of a stage on rank 0; a stage lives on one rank");
+              "rank 1, position 0, 0F1 belongs to a stage on rank 0; a stage must be on one rank");
     EXPECT_EQ(refusal({{{F, 0, 0, true}, {B, 0, 0}}}),
-              "rank 0, position 0, 0F0 is paired with 0B0, and one needs the other; a pair has two "
-              "microbatches");
+              "rank 0, position 0, 0F0 is paired with 0B0, but one needs the other; a pair needs "
+              "two microbatches");
     EXPECT_THAT(refusal({{{F, 0, 0}, {F, 0, 1, true}, {B, 0, 0, true}, {B, 0, 1}}}),
-                HasSubstr("which opens a pair of its own"));
+                HasSubstr("which opens another pair"));
     EXPECT_THAT(refusal({{{F, 0, 0}, {B, 0, 0, true}}}),
                 HasSubstr("opens an overlapped pair, but no pass follows"));
 }

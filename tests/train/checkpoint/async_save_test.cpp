@@ -188,7 +188,7 @@ TEST_F(AsyncSave, KeepsASnapshotOfExactlyWhatIsStoredAndPlansIt) {
     (void)runs_.run(2, o);
     EXPECT_THAT(::testing::internal::GetCapturedStdout(),
                 AllOf(HasSubstr("copies for --async-save, in host memory and in the plan: rank 0 "),
-                      HasSubstr(" beside the steps, copied in ")));
+                      HasSubstr(" in the background, copied in ")));
     const auto report = nlohmann::json::parse(read_file(o.report));
     for (const auto& rank : report.at("ranks")) {
         EXPECT_GT(rank.at("snapshot_bytes").get<int64_t>(), 0);
@@ -202,7 +202,7 @@ TEST_F(AsyncSave, ThatFollowsUponAnotherWaitsForItAndSaysSoAtMostOnce) {
     ::testing::internal::CaptureStdout();
     (void)runs_.run(2, o);
     const std::string output = ::testing::internal::GetCapturedStdout();
-    const std::string line = "waits until the step before it is saved";
+    const std::string line = "waits for the previous save";
     const size_t first = output.find(line);  // whether rows are written within a step, time decides
     if (first != std::string::npos) {
         EXPECT_EQ(output.find(line, first + 1), std::string::npos);

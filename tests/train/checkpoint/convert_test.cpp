@@ -153,7 +153,7 @@ TEST(ConvertCheckpoint, NeverReplacesAnythingAndLeavesNothingBehind) {
         return message_of<UsageError>([&] { convert_checkpoint(folder / "m", folder / to, {}); });
     };
     for (const char* to : {"m", "empty", "link", "file", "empty/"}) {
-        EXPECT_THAT(usage(to), HasSubstr("exists already, and nothing is ever replaced")) << to;
+        EXPECT_THAT(usage(to), HasSubstr("already exists and is never replaced")) << to;
     }
     EXPECT_THAT(message_of<OutputFileError>(
                     [&] { convert_checkpoint(folder / "m", folder / "no/where", {}); }),
@@ -167,7 +167,7 @@ TEST(ConvertCheckpoint, NeverReplacesAnythingAndLeavesNothingBehind) {
                  std::runtime_error);
     EXPECT_EQ(folder.names(), before);
     std::filesystem::create_directories(folder / ".to.partial");
-    EXPECT_THAT(usage("to"), HasSubstr(".to.partial: exists: another conversion"));
+    EXPECT_THAT(usage("to"), HasSubstr(".to.partial: exists; another conversion"));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST(GptNeoxConfig, IsReadAndPrinted) {
 
 TEST(GptNeoxConfig, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(refused(with(gpt_neox(), "hidden_act", "relu")),
-                HasSubstr("hidden_act: \"relu\" is not computed by this program; gelu, gelu_new"));
+                HasSubstr("hidden_act: \"relu\" is not supported; use gelu, gelu_new"));
     EXPECT_THAT(
         refused(with(gpt_neox(), "rotary_pct", 0.2)),
         HasSubstr("rotary_pct: rotary positions turn 3 of the 16 columns of a head; it must "
@@ -67,10 +67,10 @@ TEST(GptNeoxConfig, RefusesByNameWhatIsNotComputed) {
 TEST(GptNeoxConfig, IsComparedWithTheRun) {
     EXPECT_THAT(
         refused_run(parsed(gpt_neox()), [](ModelConfig& c) { c.rotary_channels = 0; }),
-        HasSubstr("(rotary_pct) is 4 columns of a head, this run has 16 columns of a head"));
+        HasSubstr("(rotary_pct) is 4 columns of a head, but this run has 16 columns of a head"));
     EXPECT_THAT(
         refused_run(parsed(gpt_neox()), [](ModelConfig& c) { c.parallel_residual = false; }),
-        HasSubstr("use_parallel_residual is true, this run has false; give --model d"));
+        HasSubstr("use_parallel_residual is true, but this run has false; set --model d"));
 }
 
 }  // namespace

@@ -301,7 +301,7 @@ TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
     const std::string conv = "transformer.h.0.attn.c_attn.weight";
     EXPECT_THAT(refused(gpt2, conv, [](auto& w, size_t i) { w[i].shape = "[96, 32]"; }),
                 HasSubstr(path + ": tensor " + conv +
-                          ": has shape [96, 32], config.json makes it [32, 96]"));
+                          ": has shape [96, 32], but config.json requires [32, 96]"));
     for (const TransformersFiles& model : kTransformersFiles) {
         if (model.model_type == "gpt2") continue;
         const TensorNames& names = model_family(model.model_type).tensors;
@@ -309,16 +309,16 @@ TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
         EXPECT_THAT(refused(model, down, [](auto& w, size_t i) { w.erase(w.begin() + i); }),
                     HasSubstr(path + ": tensor " + down + ": is missing"));
         EXPECT_THAT(refused(model, down, [](auto& w, size_t i) { w[i].dtype = "I32"; }),
-                    HasSubstr(down + ": is I32, not F32, BF16 or F16; convert it"));
+                    HasSubstr(down + ": is I32; expected F32, BF16 or F16; convert it"));
         EXPECT_THAT(
             refused(model, down,
                     [](auto& w, size_t) { w.push_back(tensor("score.weight", "F32", "[2]")); }),
-            HasSubstr("tensor score.weight: is none of the model"));
+            HasSubstr("tensor score.weight: is not part of the model"));
         // What would clear a terminal is shown as it is written in the file.
         const std::string odd = R"(a\u001b[2J\nb)";
         EXPECT_THAT(
             refused(model, down, [&](auto& w, size_t) { w.push_back(tensor(odd, "F32", "[2]")); }),
-            HasSubstr(": tensor \"" + odd + "\": is none of the model"));
+            HasSubstr(": tensor \"" + odd + "\": is not part of the model"));
     }
     std::filesystem::remove(path);
     write_file(folder / "m/pytorch_model.bin", "");

@@ -27,8 +27,9 @@ TEST(InputFile, ReadsFromAnyPositionAndSaysWhereAFileEnds) {
     EXPECT_THAT(message_of<InputFileError>([&] { file.read(8, bytes); }),
                 HasSubstr("f: ends at byte 10"));
     std::filesystem::resize_file(folder / "f", 5);
-    EXPECT_THAT(message_of<InputFileError>([&] { file.read(4, bytes); }),
-                HasSubstr("f: ends at byte 5 although it had 10; somebody changed it meanwhile"));
+    EXPECT_THAT(
+        message_of<InputFileError>([&] { file.read(4, bytes); }),
+        HasSubstr("f: ends at byte 5, but had 10 bytes before; another process changed it"));
 }
 
 TEST(InputFile, RefusesATextThatWouldTakeTheMemory) {
@@ -36,7 +37,7 @@ TEST(InputFile, RefusesATextThatWouldTakeTheMemory) {
     write_file(folder / "f", "{}");
     std::filesystem::resize_file(folder / "f", kMostTextBytes + 1);  // of holes
     EXPECT_THAT(message_of<InputFileError>([&] { (void)InputFile(folder / "f").text(); }),
-                HasSubstr("f: has 100000001 bytes, of a text at most 100000000 are read"));
+                HasSubstr("f: has 100000001 bytes, but a text file may have at most 100000000"));
 }
 
 TEST(InputFile, RefusesWhatIsNoFile) {
@@ -68,7 +69,7 @@ TEST(Checkpoint, CutWhileItIsReadIsAnErrorAndNoSignal) {
     const std::string path = step + "/optimizer.safetensors";
     std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
     EXPECT_THAT(message_of<AgreedError>([&] { checkpoint.verify(); }),
-                HasSubstr(path + ": is another file than at first, or has another size"));
+                HasSubstr(path + ": is no longer the same file, or its size changed"));
 }
 
 TEST(Checkpoint, WhoseStateIsRemovedMeanwhileIsRefused) {

@@ -238,8 +238,8 @@ TEST(ModelConfigFile, ReadsRotaryPositionsInOldAndNewKeys) {
     whole["rope_parameters"].erase("original_max_position_embeddings");
     EXPECT_EQ(parsed(whole).rope, expected);
     whole["rope_parameters"]["original_max_position_embeddings"] = 256;
-    EXPECT_THAT(refused(whole), HasSubstr("d/config.json: original_max_position_embeddings: is not "
-                                          "the 256 that stands with the scaling"));
+    EXPECT_THAT(refused(whole), HasSubstr("d/config.json: original_max_position_embeddings: "
+                                          "differs from 256, which is set with the scaling"));
     json yarn = with(rotary("qwen2"), "rope_scaling", {{"type", "yarn"}, {"factor", nullptr}});
     yarn["original_max_position_embeddings"] = 1024;
     EXPECT_EQ(parsed(yarn).rope.factor, 4);
@@ -296,22 +296,21 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     };
     EXPECT_THAT(
         gpt2_with("model_type", "mixtral"),
-        HasSubstr("d/config.json: model_type: \"mixtral\" is not computed by this "
-                  "program; gpt2, llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, olmo2, "
-                  "phi3, smollm3, gpt_neox are; the nearest is mistral, missing is a mixture of "
-                  "experts"));
-    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("gpt_neox are; did you mean llama?"));
+        HasSubstr("d/config.json: model_type: \"mixtral\" is not supported; use one of gpt2, "
+                  "llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, olmo2, phi3, smollm3, "
+                  "gpt_neox; the nearest is mistral, missing is a mixture of experts"));
+    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("gpt_neox; did you mean llama?"));
     EXPECT_THAT(gpt2_with("model_type", "gemma3"),
                 HasSubstr("the nearest is gemma3_text, missing is images"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
     EXPECT_THAT(gpt2_with("activation_function", "gelu"),
-                HasSubstr("gelu_pytorch_tanh, gelu_new are"));
-    EXPECT_THAT(gpt2_with("activation_function", "silu"), HasSubstr("\"silu\" is not computed"));
+                HasSubstr("use gelu_pytorch_tanh, gelu_new"));
+    EXPECT_THAT(gpt2_with("activation_function", "silu"), HasSubstr("\"silu\" is not supported"));
     EXPECT_THAT(gpt2_with("scale_attn_by_inverse_layer_idx", true),
-                HasSubstr("scale_attn_by_inverse_layer_idx: true is not computed"));
+                HasSubstr("scale_attn_by_inverse_layer_idx: true is not supported"));
     EXPECT_THAT(gpt2_with("scale_attn_weights", false), HasSubstr("scale_attn_weights: false"));
     EXPECT_THAT(gpt2_with("add_cross_attention", true), HasSubstr("add_cross_attention"));
-    EXPECT_THAT(gpt2_with("is_causal", false), HasSubstr("is_causal: false is not computed"));
+    EXPECT_THAT(gpt2_with("is_causal", false), HasSubstr("is_causal: false is not supported"));
     EXPECT_THAT(gpt2_with("quantization_config", json::object()), HasSubstr("quantized"));
     EXPECT_THAT(gpt2_with("n_layer", 0), HasSubstr("n_layer: 0: must be an integer from 1"));
     EXPECT_THAT(gpt2_with("n_embd", "wide"), HasSubstr("n_embd: must be an integer"));
@@ -323,22 +322,22 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(gpt2_with("tie_word_embeddings", 1),
                 HasSubstr("tie_word_embeddings: must be true"));
     EXPECT_THAT(message_of<InputFileError>([] { (void)parse_model_config("{", "c"); }),
-                HasSubstr("c: not valid JSON"));
+                HasSubstr("c: is not valid JSON"));
 
     EXPECT_THAT(refused(with(rotary("llama"), "hidden_act", "relu")),
-                HasSubstr("hidden_act: \"relu\" is not computed"));
+                HasSubstr("hidden_act: \"relu\" is not supported"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "hidden_activation", "gelu")),
                 HasSubstr("hidden_activation: \"gelu\""));
     EXPECT_THAT(refused(with(rotary("llama"), "num_key_value_heads", 3)),
-                HasSubstr("num_key_value_heads is 3: must divide num_attention_heads 8"));
+                HasSubstr("num_key_value_heads is 3, but must divide num_attention_heads 8"));
     EXPECT_THAT(refused(with(rotary("llama"), "head_dim", 13)), HasSubstr("(head_dim)"));
     EXPECT_THAT(refused(with(rotary("llama"), "partial_rotary_factor", 0.5)),
-                HasSubstr("partial_rotary_factor: rotary positions of a part"));
+                HasSubstr("partial_rotary_factor: rotary positions on part"));
     EXPECT_EQ(parsed(with(rotary("phi3"), "partial_rotary_factor", 0.84)).rotary_size(), 10);
     EXPECT_THAT(refused(with(rotary("phi3"), "partial_rotary_factor", 0.75)),
                 HasSubstr("partial_rotary_factor: rotary positions turn 9 of the 12 columns"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "use_bidirectional_attention", true)),
-                HasSubstr("use_bidirectional_attention: true is not computed"));
+                HasSubstr("use_bidirectional_attention: true is not supported"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "final_logit_softcapping", 0)),
                 HasSubstr("final_logit_softcapping: 0"));
     EXPECT_THAT(refused(with(rotary("gemma3_text"), "attn_logit_softcapping", 50.0)),
@@ -346,11 +345,11 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(refused(with(rotary("gemma3_text"), "sliding_window_pattern", 0)),
                 HasSubstr("sliding_window_pattern: 0: must be an integer from 1"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "layer_types", {"full_attention"})),
-                HasSubstr("layer_types: has 1 entries, num_hidden_layers is 4"));
+                HasSubstr("layer_types: has 1 entries, but num_hidden_layers is 4"));
     json types = with(rotary("qwen3"), "layer_types",
                       {"full_attention", "sliding_attention", "full_attention", "full_attention"});
     EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: sliding_attention, but no "
-                                          "sliding_window is given with use_sliding_window true"));
+                                          "sliding_window is set with use_sliding_window true"));
     types["layer_types"][1] = "chunked_attention";
     EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: \"chunked_attention\" is not"));
 }
@@ -360,8 +359,8 @@ TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
         return refused(with(rotary("llama"), "rope_scaling", value));
     };
     EXPECT_THAT(scaling({{"rope_type", "longrope"}, {"factor", 2}}),
-                HasSubstr("rope_scaling.rope_type: \"longrope\" is not computed; default, linear, "
-                          "dynamic, llama3, yarn are"));
+                HasSubstr("rope_scaling.rope_type: \"longrope\" is not supported; use default, "
+                          "linear, dynamic, llama3, yarn"));
     EXPECT_THAT(scaling({{"type", "linear"}}), HasSubstr("\"factor\" is missing"));
     EXPECT_THAT(scaling({{"type", "linear"}, {"rope_type", "yarn"}}), HasSubstr("keep one"));
     EXPECT_THAT(scaling({{"type", "default"}, {"mrope_section", {1, 2}}}),
@@ -375,7 +374,7 @@ TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
     EXPECT_THAT(scaling({{"type", "linear"}, {"factor", 0}}), HasSubstr("factor: 0"));
     json both = with(rotary("llama"), "rope_scaling", {{"type", "linear"}, {"factor", 2}});
     both["rope_parameters"] = {{"rope_type", "default"}};
-    EXPECT_THAT(refused(both), HasSubstr("rope_scaling: is given beside rope_parameters"));
+    EXPECT_THAT(refused(both), HasSubstr("rope_scaling: is set together with rope_parameters"));
 }
 
 TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
@@ -384,9 +383,9 @@ TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
     };
     const auto gpt2_run = against(parsed(gpt2()));
     EXPECT_EQ(gpt2_run([](ModelConfig& c) { c.hidden_size = 64; }),
-              "d/config.json: n_embd is 768, this run has 64; give --hidden-size 768");
+              "d/config.json: n_embd is 768, but this run has 64; set --hidden-size 768");
     EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.num_layers = 2; }),
-                HasSubstr("give --num-layers 12"));
+                HasSubstr("set --num-layers 12"));
     EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.vocab_size = 2; }),
                 HasSubstr("--vocab-size 50257"));
     EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.max_position_embeddings = 2; }),
@@ -396,32 +395,35 @@ TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
     EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.ffn_hidden_size = 2; }),
                 HasSubstr("--ffn-hidden-size 3072"));
     EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.tied = false; }),
-                HasSubstr("leave out --untie-embeddings-and-output-weights"));
-    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.norm_epsilon = 1e-6F; }),
-                HasSubstr("layer_norm_epsilon is 1e-05, this run has 1e-06; give --norm-epsilon"));
+                HasSubstr("remove --untie-embeddings-and-output-weights"));
+    EXPECT_THAT(
+        gpt2_run([](ModelConfig& c) { c.norm_epsilon = 1e-6F; }),
+        HasSubstr("layer_norm_epsilon is 1e-05, but this run has 1e-06; set --norm-epsilon"));
 
     json gemma = with(rotary("gemma2"), "sliding_window", 7);
     const auto run = against(parsed(gemma));
     EXPECT_THAT(run([](ModelConfig& c) { set_family(c, "qwen3"); }),
-                HasSubstr("model_type is gemma2, this run has qwen3; give --model-type gemma2"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.num_query_groups = 2; }),
-                HasSubstr("num_key_value_heads is 4, this run has 2; give --num-query-groups 4"));
+                HasSubstr("model_type is gemma2, but this run has qwen3; set --model-type gemma2"));
+    EXPECT_THAT(
+        run([](ModelConfig& c) { c.num_query_groups = 2; }),
+        HasSubstr("num_key_value_heads is 4, but this run has 2; set --num-query-groups 4"));
     EXPECT_THAT(run([](ModelConfig& c) { c.kv_channels = 8; }), HasSubstr("--kv-channels 256"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.rope.theta = 5; }),
-                HasSubstr("rope_theta is 10000.0, this run has 5.0; give --rotary-base 10000.0"));
+    EXPECT_THAT(
+        run([](ModelConfig& c) { c.rope.theta = 5; }),
+        HasSubstr("rope_theta is 10000.0, but this run has 5.0; set --rotary-base 10000.0"));
     EXPECT_THAT(run([](ModelConfig& c) { c.rope.scaling = RopeScaling::linear; }),
-                HasSubstr("rope_scaling is null, this run has {"));
+                HasSubstr("rope_scaling is null, but this run has {"));
     EXPECT_THAT(run([](ModelConfig& c) { c.qkv_bias = true; }),
-                HasSubstr("attention_bias is false, this run has true; give --model d, which takes "
-                          "everything from the file"));
+                HasSubstr("attention_bias is false, but this run has true; set --model d, which "
+                          "reads the whole model from the file"));
     EXPECT_THAT(run([](ModelConfig& c) { c.attention_softcap = 1; }),
-                HasSubstr("attn_logit_softcapping is 50.0, this run has 1.0; give --model d"));
+                HasSubstr("attn_logit_softcapping is 50.0, but this run has 1.0; set --model d"));
     EXPECT_THAT(run([](ModelConfig& c) { c.logit_softcap = 0; }),
                 HasSubstr("final_logit_softcapping"));
     EXPECT_THAT(run([](ModelConfig& c) { c.attention_scale = 1; }),
                 HasSubstr("query_pre_attn_scalar"));
     EXPECT_THAT(run([](ModelConfig& c) { c.activation = kernels::Activation::silu; }),
-                HasSubstr("hidden_activation is GELU's tanh form, this run has silu"));
+                HasSubstr("hidden_activation is GELU's tanh form, but this run has silu"));
     EXPECT_THAT(run([](ModelConfig& c) { c.windowed[0] = false; }),
                 AllOf(HasSubstr("is a window of 7 in layers 0, 2"),
                       HasSubstr("this run has a window of 7 in layers 2")));
@@ -429,7 +431,7 @@ TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
     EXPECT_THAT(run([](ModelConfig& c) { c.windowed.clear(); }), HasSubstr("has no window"));
     EXPECT_THAT(
         against(parsed(rotary("gemma3_text")))([](ModelConfig& c) { c.windowed_rope->theta = 5; }),
-        HasSubstr("rope_local_base_freq is 10000.0, this run has 5.0; give --model d"));
+        HasSubstr("rope_local_base_freq is 10000.0, but this run has 5.0; set --model d"));
     EXPECT_THAT(against(parsed(rotary("llama")))([](ModelConfig& c) { c.mlp_bias = true; }),
                 HasSubstr("mlp_bias is false"));
 }

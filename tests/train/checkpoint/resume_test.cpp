@@ -323,24 +323,24 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
         return message;
     };
     EXPECT_EQ(refused([](TrainOptions& o) { o.model.hidden_size = 64; }),
-              step + "/config.json: n_embd is 32, this run has 64; give --hidden-size 32");
+              step + "/config.json: n_embd is 32, but this run has 64; set --hidden-size 32");
     EXPECT_THAT(refused([](TrainOptions& o) { o.model.vocab_size = 64; }),
-                HasSubstr("vocab_size is 61, this run has 64; give --vocab-size 61"));
+                HasSubstr("vocab_size is 61, but this run has 64; set --vocab-size 61"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.model.num_layers = 5; }), HasSubstr("n_layer"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.model.tied = false; }),
                 HasSubstr("tie_word_embeddings"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.seed = 5; }),
-                HasSubstr("--seed is 1234, this run has 5"));
+                HasSubstr("--seed is 1234, but this run has 5"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.model.seq_length = 8; }),
-                HasSubstr("--seq-length is 16, this run has 8"));
+                HasSubstr("--seq-length is 16, but this run has 8"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.train_iters = 3; }),
                 HasSubstr("--train-iters 3: "));
     EXPECT_THAT(refused([](TrainOptions& o) { o.load += "/nowhere"; }),
-                HasSubstr("there is no such folder"));
+                HasSubstr("does not exist"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.load.clear(); }),
-                HasSubstr("has step-00000003 already"));
+                HasSubstr("already holds step-00000003"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.finetune = true; }),
-                HasSubstr("has step-00000003 already"));
+                HasSubstr("already holds step-00000003"));
     EXPECT_THAT(refused([&](TrainOptions& o) { o.data.path = {runs_.path("none.bin")}; }),
                 HasSubstr("none.bin"));
     EXPECT_THAT(refused([](TrainOptions& o) { o.schedule = "none-such"; }), HasSubstr("none-such"));
@@ -350,7 +350,7 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
                     o.save_interval = o.save_total_limit = 0;
                     o.async_save = true;
                 }),
-                HasSubstr("--async-save: says how, --save DIR must say where"));
+                HasSubstr("--async-save: requires --save DIR"));
     // A step that is damaged, and one that is not whole.
     for (const auto& [name, text] : contents(step)) {
         const std::string path = step + "/" + name;
@@ -371,7 +371,7 @@ TEST_F(Resume, RefusesWhatDoesNotMatchAndOverwritesNothing) {
     write_file(step + "/config.json", other);
     EXPECT_THAT(message_of<AgreedError>(
                     [&] { (void)resumed(2, [](TrainOptions& o) { o.train_iters = 3; }); }),
-                HasSubstr("config.json: its checksum"));
+                HasSubstr("config.json: the checksum"));
     write_file(step + "/config.json", config);
     EXPECT_EQ(contents(saved), before);
 }
@@ -407,21 +407,22 @@ TEST_F(Resume, SaysWhatIsNotAsItWasTheDataAmongIt) {
         (void)resumed(2, change);
         return ::testing::internal::GetCapturedStdout();
     };
-    EXPECT_THAT(output([](TrainOptions&) {}), Not(HasSubstr("not as in the run")));
+    EXPECT_THAT(output([](TrainOptions&) {}), Not(HasSubstr("changed since the run")));
     const auto normal = [](const std::string& path) {
         return std::filesystem::path(path).lexically_normal().string();
     };
     const std::string other = runs_.path("other.bin");
     write_file(other, read_file(runs_.path("tokens.bin")).substr(0, 4000));
-    EXPECT_THAT(
-        output([&](TrainOptions& o) {
-            o.data.path = {other};
-            o.async_save = false;
-            o.optimizer.clip_grad = 0.5F;
-        }),
-        HasSubstr("not as in the run that saved it:\n  --clip-grad 0.5 (was 1)\n  --data-path " +
-                  normal(other) + " (was " + normal(runs_.path("tokens.bin")) +
-                  ")\n  samples-per-epoch 124 (was 249)\n"));
+    EXPECT_THAT(output([&](TrainOptions& o) {
+                    o.data.path = {other};
+                    o.async_save = false;
+                    o.optimizer.clip_grad = 0.5F;
+                }),
+                HasSubstr("changed since the run that saved it:\n"
+                          "  --clip-grad 0.5 (was 1)\n"
+                          "  --data-path " +
+                          normal(other) + " (was " + normal(runs_.path("tokens.bin")) +
+                          ")\n  samples-per-epoch 124 (was 249)\n"));
     // As former versions wrote numbers.
     const std::string file = step_folder(runs_.path("saved"), 3) + "/training.json";
     TrainingState state = parse_training_state(read_file(file), file);
@@ -432,10 +433,10 @@ TEST_F(Resume, SaysWhatIsNotAsItWasTheDataAmongIt) {
     EXPECT_THAT(state.flags, ::testing::IsSupersetOf(
                                  {"--adam-beta1 0.89999997615814209", "--lr-warmup-fraction 0"}));
     write_file(file, print_training_state(state));
-    EXPECT_THAT(output([](TrainOptions&) {}), Not(HasSubstr("not as in the run")));
+    EXPECT_THAT(output([](TrainOptions&) {}), Not(HasSubstr("changed since the run")));
     // The same file by another name of its folder.
     EXPECT_THAT(output([&](TrainOptions& o) { o.data.path = {runs_.path("./tokens.bin")}; }),
-                Not(HasSubstr("not as in the run")));
+                Not(HasSubstr("changed since the run")));
 }
 
 TEST_F(Resume, FindsEveryDamagedByteByItsChecksum) {
@@ -464,10 +465,10 @@ TEST_F(Resume, FindsEveryDamagedByteByItsChecksum) {
     write_file(step + "/model.safetensors", bad);
     EXPECT_THAT(
         message_of<AgreedError>([&] { (void)resumed(2, [](TrainOptions&) {}); }),
-        HasSubstr("model.safetensors: tensor transformer.wte.weight: its checksum (CRC-32C)"));
+        HasSubstr("model.safetensors: tensor transformer.wte.weight: the checksum (CRC-32C)"));
     EXPECT_THAT(message_of<AgreedError>(
                     [&] { (void)resumed(2, [](TrainOptions& o) { o.finetune = true; }); }),
-                HasSubstr("tensor transformer.wte.weight: its checksum (CRC-32C)"));
+                HasSubstr("tensor transformer.wte.weight: the checksum (CRC-32C)"));
 }
 
 TEST(CheckpointFolder, TakesTheNewestCompleteStepAndNothingElse) {
@@ -476,12 +477,12 @@ TEST(CheckpointFolder, TakesTheNewestCompleteStepAndNothingElse) {
     const auto refused = [&] {
         return message_of<InputFileError>([&] { (void)find_checkpoint(root, false); });
     };
-    EXPECT_THAT(refused(), HasSubstr("there is no such folder"));
+    EXPECT_THAT(refused(), HasSubstr("does not exist"));
     std::filesystem::create_directories(root);
-    EXPECT_THAT(refused(), HasSubstr("has no complete step-NNNNNNNN"));
+    EXPECT_THAT(refused(), HasSubstr("holds neither a complete saved step (step-NNNNNNNN)"));
     std::filesystem::create_directories(partial_folder(root, 9));
     std::filesystem::create_directories(step_folder(root, 8));  // without training.json
-    EXPECT_THAT(refused(), HasSubstr("no complete step is in it"));
+    EXPECT_THAT(refused(), HasSubstr("holds no complete saved step"));
     for (const int64_t step : {2, 100}) {
         std::filesystem::create_directories(step_folder(root, step));
         write_file(step_folder(root, step) + "/training.json", "{}");
@@ -523,7 +524,7 @@ TEST(CheckpointFolder, IsWrittenByOneRunAtATime) {
     const TempFolder folder;
     const SaveFolder save(folder / "run", 0, "");
     EXPECT_THAT(message_of<UsageError>([&] { const SaveFolder other(folder / "run", 0, ""); }),
-                HasSubstr("another run is saving into it"));
+                HasSubstr("another run is saving to it"));
 }
 
 TEST(CheckpointFolder, KeepsAStepThatHasSomebodysFiles) {
@@ -557,17 +558,17 @@ TEST(CheckpointFolder, IsRefusedAtOnceIfASaveWouldFindItsNameTaken) {
     const std::string incomplete = folder / "incomplete";
     std::filesystem::create_directories(incomplete + "/step-00000002");
     EXPECT_THAT(message_of<UsageError>([&] { const SaveFolder save(incomplete, 1, ""); }),
-                HasSubstr("has step-00000002 already"));
+                HasSubstr("already holds step-00000002"));
     const std::string link = folder / "link";
     std::filesystem::create_directories(link);
     std::filesystem::create_directory_symlink(incomplete, link + "/step-00000002");
     EXPECT_THAT(message_of<UsageError>([&] { const SaveFolder save(link, 1, ""); }),
-                HasSubstr("has step-00000002 already"));
+                HasSubstr("already holds step-00000002"));
     const std::string partial = folder / "partial";
     std::filesystem::create_directories(partial + "/.step-00000002.partial");
     write_file(partial + "/.step-00000002.partial/notes.txt", "of a person");
     EXPECT_THAT(message_of<UsageError>([&] { const SaveFolder save(partial, 1, ""); }),
-                HasSubstr("has .step-00000002.partial already"));
+                HasSubstr("already holds .step-00000002.partial"));
     const SaveFolder later(partial, 2, "");
 }
 

@@ -77,7 +77,7 @@ TEST(RopeConfig, IsReadInTheKeysOfPhi3) {
     EXPECT_THAT(refused(with(file, "original_max_position_embeddings", 1)),
                 HasSubstr("original_max_position_embeddings: 1: must be an integer from 2"));
     EXPECT_THAT(refused(with(file, "rope_scaling", {{"type", "linear"}, {"factor", 2}})),
-                HasSubstr("\"linear\" is not computed; default, longrope, su, yarn are"));
+                HasSubstr("\"linear\" is not supported; use default, longrope, su, yarn"));
     now.erase("original_max_position_embeddings");
     EXPECT_THAT(refused(now), HasSubstr("\"original_max_position_embeddings\" is missing"));
     file["rope_scaling"].erase("long_factor");
@@ -110,18 +110,17 @@ TEST(RopeConfig, IsReadOfTwoKindsInOldAndNewKeys) {
     EXPECT_EQ(parsed(part).windowed_rope, Rope{.theta = 1e4});
 
     EXPECT_THAT(refused(with(now, "rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}})),
-                HasSubstr("rope_scaling: is given beside rope_parameters"));
+                HasSubstr("rope_scaling: is set together with rope_parameters"));
     EXPECT_THAT(refused(with(old, "partial_rotary_factor", 0.5)),
-                HasSubstr("partial_rotary_factor: rotary positions of a part"));
+                HasSubstr("partial_rotary_factor: rotary positions on part"));
     json flat = rotary("gemma3_text");
     flat["rope_parameters"] = {{"rope_theta", 300.0}};
     EXPECT_THAT(refused(flat), HasSubstr("rope_parameters: unknown key \"rope_theta\""));
     now["rope_parameters"]["sliding_attention"]["rope_type"] = "linear";
     EXPECT_THAT(refused(now), HasSubstr("\"factor\" is missing"));
     now["rope_parameters"]["sliding_attention"]["factor"] = 2;
-    EXPECT_THAT(refused(now),
-                HasSubstr("rope_parameters.sliding_attention: layers with a window have "
-                          "no stretched positions; rope_type must be default"));
+    EXPECT_THAT(refused(now), HasSubstr("rope_parameters.sliding_attention: layers with a window "
+                                        "cannot have scaled positions; rope_type must be default"));
 }
 
 }  // namespace

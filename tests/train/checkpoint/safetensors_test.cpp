@@ -81,18 +81,18 @@ std::vector<Bad> bad_files() {
         {"HeaderLengthZero", with_length(0), "does not begin with {"},
         {"HeaderLengthHuge", with_length(100'000'001), "at most 100000000"},
         {"HeaderLengthMost", with_length(~uint64_t{0}), "at most 100000000"},
-        {"HeaderLengthBehindTheEnd", with_length(good.size() - 7), "was cut off"},
+        {"HeaderLengthBehindTheEnd", with_length(good.size() - 7), "is truncated"},
         {"HeaderLengthOneShort", with_length(kJson.size() - 1), "not valid JSON"},
-        {"CutInTheHeader", good.substr(0, 30), "was cut off"},
+        {"CutInTheHeader", good.substr(0, 30), "is truncated"},
         {"CutInTheData", good.substr(0, good.size() - 1), "w: data_offsets end at 16"},
-        {"TrailingBytes", good + "x", "1 bytes behind its last tensor"},
+        {"TrailingBytes", good + "x", "1 bytes after its last tensor"},
         {"NotJson", raw_safetensors("{\"w\" 3}", ""), "not valid JSON"},
         {"NotAnObject", raw_safetensors("[1,2]", ""), "does not begin with {"},
         {"NotText", raw_safetensors("{\"\xff\xfe\":1}", ""), "not valid JSON"},
         {"Deep", raw_safetensors("{\"w\":" + std::string(9999, '['), ""), "nested deeper"},
-        {"UnknownType", json_of("F32", "F31"), "w: dtype F31 is not known; known are BOOL"},
-        {"TypeInLowerCase", json_of("F32", "f32"), "dtype f32 is not known"},
-        {"TypeANumber", json_of("\"F32\"", "32"), "w.dtype: must be a text"},
+        {"UnknownType", json_of("F32", "F31"), "w: dtype F31 is unknown; use one of BOOL"},
+        {"TypeInLowerCase", json_of("F32", "f32"), "dtype f32 is unknown"},
+        {"TypeANumber", json_of("\"F32\"", "32"), "w.dtype: must be a string"},
         {"NoType", json_of("\"dtype\":\"F32\",", ""), "\"dtype\" is missing"},
         {"NoShape", json_of("\"shape\":[2,2],", ""), "\"shape\" is missing"},
         {"NoOffsets", json_of(",\"data_offsets\":[0,16]", ""), "\"data_offsets\" is missing"},
@@ -103,26 +103,26 @@ std::vector<Bad> bad_files() {
         {"ShapeOverflowsToTheRightSize", json_of("[2,2]", "[4611686018427387904,4,4]"),
          "more than 2^64"},
         {"ShapeIsNoList", json_of("[2,2]", "4"), "w.shape: must be a list"},
-        {"WrongShape", json_of("[2,2]", "[2,3]"), "shape [2, 3] of F32 is 24 bytes"},
+        {"WrongShape", json_of("[2,2]", "[2,3]"), "shape [2, 3] of F32 takes 24 bytes"},
         {"ManyDimensions", json_of("[2,2]", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2,2]"), "at most 16"},
         {"OneOffset", json_of("[0,16]", "[16]"), "two numbers"},
         {"ThreeOffsets", json_of("[0,16]", "[0,8,16]"), "at most 2"},
         {"NegativeOffset", json_of("[0,16]", "[-16,0]"), "w.data_offsets[0]: -16"},
-        {"DescendingOffsets", json_of("[0,16]", "[16,0]"), "must not end before they begin"},
-        {"OffsetOutside", json_of("[0,16]", "[1,17]"), "end at 17, the file has 16"},
+        {"DescendingOffsets", json_of("[0,16]", "[16,0]"), "the end must not be before the begin"},
+        {"OffsetOutside", json_of("[0,16]", "[1,17]"), "end at 17, but the file has 16"},
         {"OffsetHuge", json_of("[0,16]", "[0,18446744073709551615]"), "must be an integer"},
         {"GapAtTheStart", json_of("[2,2],\"data_offsets\":[0,16]", "[3],\"data_offsets\":[4,16]"),
-         "leaves a gap after 0"},
+         "leaving a gap after 0"},
         {"Gap", two("[0,8]", "[8,16]").replace(0, 0, ""), ""},  // the good one, see the test
-        {"Overlap", two("[0,8]", "[4,12]"), "inside the tensor before it, which ends at 8"},
-        {"SameRange", two("[0,8]", "[0,8]"), "inside the tensor before it"},
+        {"Overlap", two("[0,8]", "[4,12]"), "inside the previous tensor, which ends at 8"},
+        {"SameRange", two("[0,8]", "[0,8]"), "inside the previous tensor"},
         {"NameTwice",
          raw_safetensors(R"({"w":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},)"
                          R"("w":{"dtype":"U8","shape":[8],"data_offsets":[8,16]}})",
                          kData),
-         "\"w\" is given twice"},
+         "\"w\" appears twice"},
         {"MetadataOfNumbers", raw_safetensors(R"({"__metadata__":{"a":1}})", ""),
-         "__metadata__.a: must be a text"},
+         "__metadata__.a: must be a string"},
         {"TensorIsNoObject", raw_safetensors(R"({"w":3})", ""), "w: must be an object"},
         {"NameWithALineBreak", raw_safetensors(R"({"w\nv":3})", ""), R"("w\nv")"},
     };
@@ -204,10 +204,10 @@ TEST(TensorFolder, SaysWhichShardOrTensorIsMissing) {
     EXPECT_THAT(index(R"({"a":"two.safetensors"})"),
                 HasSubstr("weight_map.a: the shard two.safetensors is missing; download"));
     EXPECT_THAT(index(R"({"b":"one.safetensors"})"),
-                HasSubstr("one.safetensors: tensor b: is not in it"));
+                HasSubstr("one.safetensors: tensor b: is missing"));
     for (const char* name : {"../one.safetensors", "/etc/passwd", "", "..", R"(a\u001b[2J)"}) {
         EXPECT_THAT(index(R"({"a":")" + std::string(name) + "\"}"),
-                    HasSubstr("must be the name of a file in the same folder"));
+                    HasSubstr("must name a file in the same folder"));
     }
     EXPECT_THAT(index("3"), HasSubstr("weight_map: must be an object"));
 }

@@ -48,8 +48,8 @@ TEST(SmolLm3Config, RefusesByNameWhatIsNotComputed) {
 
 TEST(SmolLm3Config, IsComparedWithTheRun) {
     EXPECT_THAT(refused_run(parsed(rotary("smollm3")), [](ModelConfig& c) { c.roped.clear(); }),
-                HasSubstr("what has no rotary positions (no_rope_layers) is layers 3, this run has "
-                          "no layer; give --model d"));
+                HasSubstr("what has no rotary positions (no_rope_layers) is layers 3, but this run "
+                          "has no layer; set --model d"));
 }
 
 }  // namespace

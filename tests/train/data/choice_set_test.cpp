@@ -53,31 +53,31 @@ TEST(ChoiceSet, RefusesWhatIsNoSuchFileOrDamaged) {
         return bytes;
     };
     const std::vector<std::pair<std::string, std::string>> table{
-        {"", "not an evaluation set of llm.c but"},
-        {with_header(0, 20240520), "not an evaluation set of llm.c but an llm.c GPT-2 shard"},
+        {"", "is not an llm.c evaluation set but"},
+        {with_header(0, 20240520), "is not an llm.c evaluation set but an llm.c GPT-2 shard"},
         {good.substr(0, 1000), "has 1000 bytes"},
         {with_header(1, 2), "version 2"},
-        {with_header(2, 0), "gives 0 examples"},
-        {with_header(2, -1), "gives -1 examples"},
+        {with_header(2, 0), "declares 0 examples"},
+        {with_header(2, -1), "declares -1 examples"},
         {with_header(2, 3), "ends within example 2 of 3"},
-        {with_header(2, 1), "28 bytes behind its 1 examples"},
-        {with_header(3, 28), "the longest example has 36 bytes, the header says 28"},
+        {with_header(2, 1), "28 bytes after its 1 examples"},
+        {with_header(3, 28), "the longest example has 36 bytes, but the header says 28"},
         {good.substr(0, good.size() - 2), "ends within example 1 of 2"},
-        {good.substr(0, good.size() - 1), "ends within a number"},
-        {good + good.substr(1024, 2), "2 bytes behind its 2 examples"},
-        {with_word(0, 1), "example 0 begins with 1, not 65535"},
+        {good.substr(0, good.size() - 1), "ends within a 16-bit number"},
+        {good + good.substr(1024, 2), "2 bytes after its 2 examples"},
+        {with_word(0, 1), "example 0 begins with 1, expected 65535"},
         {with_word(1, 31), "example 0 has 31 bytes"},
         {with_word(1, 4), "example 0 has 4 bytes"},
         {with_word(1, 28), "example 0 ends before its tokens"},
-        {with_word(1, 38), "example 0 has 1 numbers too many"},
-        {with_word(2, 7), "example 0 has the index 7"},
-        {with_word(3, 3), "example 0 has the label 3, but 3 completions"},
+        {with_word(1, 38), "example 0 has 1 extra numbers"},
+        {with_word(2, 7), "example 0 has index 7"},
+        {with_word(3, 3), "example 0 has label 3, but only 3 completions"},
         {with_word(4, 1), "example 0 has 1 completions"},
         {with_word(5, 0), "example 0 has no context"},
         {with_word(9, 0), "example 0 has an empty completion"},
         {with_word(5, 200), "example 0 ends before its tokens"},
-        {with_word(6, 100), "example 0 has the token 100, but --vocab-size 100"},
-        {with_word(10, 65000), "example 0 has the token 65000"},
+        {with_word(6, 100), "example 0 has token 100, but --vocab-size 100"},
+        {with_word(10, 65000), "example 0 has token 65000"},
     };
     for (const auto& [bytes, reason] : table) {
         const TempFolder folder;
@@ -96,7 +96,7 @@ TEST(ChoiceSet, RefusesWhatTheSequenceHasNoRoomFor) {
     EXPECT_THAT(message_of<InputFileError>([&] {
                     (void)ChoiceSet(folder / "set.bin", {.vocab_size = 100, .seq_length = 4});
                 }),
-                HasSubstr("example 0 has 6 tokens, --seq-length 4 has room for 5"));
+                HasSubstr("example 0 has 6 tokens, but --seq-length 4 has room for only 5"));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(DataFile, ThatIsCutOffIsAnErrorOfTheReadThatNeedsTheRest) {
     std::filesystem::resize_file(path, 1000);
     tokens->read(100, std::span(some).first(400));
     EXPECT_THAT(message_of<InputFileError>([&] { tokens->read(49'000, some); }),
-                AllOf(HasSubstr(path), HasSubstr("had 100000 bytes"), HasSubstr("was cut off")));
+                AllOf(HasSubstr(path), HasSubstr("had 100000 bytes"), HasSubstr("was truncated")));
     EXPECT_THAT(message_of<InputFileError>([&] { tokens->read(400, some); }),
                 AllOf(HasSubstr(path), HasSubstr("ends at byte 1000")));
 }

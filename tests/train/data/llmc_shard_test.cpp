@@ -65,12 +65,12 @@ TEST(LlmcShard, BadFilesAreNamedWithTheReason) {
         {"short header", gpt2({1}).substr(0, 1000), "has 1000 bytes"},
         {"magic only", bytes_of<int32_t>({20240520}), "has 4 bytes"},
         {"version 2", shard(20240520, 2, 0, ""), "version 2"},
-        {"llama version 1", shard(20240801, 1, 0, ""), "only 7"},
-        {"one token too few", gpt2({1, 2, 3}).substr(0, 1028), "that is 1030 bytes"},
+        {"llama version 1", shard(20240801, 1, 0, ""), "expected 7"},
+        {"one token too few", gpt2({1, 2, 3}).substr(0, 1028), "which is 1030 bytes"},
         {"half a token", gpt2({1, 2, 3}).substr(0, 1029), "has 1029 bytes"},
         {"trailing bytes", gpt2({1, 2, 3}) + "x", "has 1031 bytes"},
         {"negative count", shard(20240520, 1, -1, ""), "-1 tokens"},
-        {"largest count", shard(20240801, 7, 2147483647, ""), "that is 8589935612 bytes"},
+        {"largest count", shard(20240801, 7, 2147483647, ""), "which is 8589935612 bytes"},
         {"model", shard(20240326, 3, 0, ""), "llm.c model checkpoint"},
         {"llama model", shard(20240803, 5, 0, ""), "llm.c Llama model checkpoint"},
         {"debug state", shard(20240327, 2, 0, ""), "llm.c debug state"},
@@ -93,10 +93,10 @@ TEST(LlmcShard, RefusesToMixFamiliesAndFormats) {
     testing::write_file(folder / "a.bin", gpt2({1}));
     testing::write_file(folder / "b.bin", shard(20240801, 7, 1, bytes_of<uint32_t>({2})));
     const auto open = [&] { (void)open_tokens(folder / "*.bin"); };
-    EXPECT_THAT(testing::message_of<InputFileError>(open), HasSubstr("give shards of one family"));
+    EXPECT_THAT(testing::message_of<InputFileError>(open), HasSubstr("use shards of one family"));
     testing::write_file(folder / "b.bin", "some text");
     EXPECT_THAT(testing::message_of<InputFileError>(open),
-                HasSubstr("b.bin: not an llm.c token shard but plain text"));
+                HasSubstr("b.bin: is not an llm.c token shard but plain text"));
 }
 
 }  // namespace

@@ -79,12 +79,12 @@ INSTANTIATE_TEST_SUITE_P(
                    "9223372036854775807 boundaries"},
         Corruption{"boundaries_max", 26, bytes_of<uint64_t>({kMaxU64}), "boundaries"},
         Corruption{"boundaries_wrap_8", 26, bytes_of<uint64_t>({kMaxU64 / 8 + 4}), "boundaries"},
-        Corruption{"length_negative", 34, bytes_of<int32_t>({-1}), "sequence 0 has the length -1"},
+        Corruption{"length_negative", 34, bytes_of<int32_t>({-1}), "sequence 0 has length -1"},
         Corruption{"length_min", 38, bytes_of<int32_t>({-2147483647 - 1}), "sequence 1"},
         Corruption{"first_length_short", 34, bytes_of<int32_t>({3}), "starts at byte 8"},
         Corruption{"first_length_long", 34, bytes_of<int32_t>({5}), "starts at byte 8"},
-        Corruption{"last_length_short", 38, bytes_of<int32_t>({2}), "that is 12 bytes"},
-        Corruption{"last_length_long", 38, bytes_of<int32_t>({4}), "that is 16 bytes"},
+        Corruption{"last_length_short", 38, bytes_of<int32_t>({2}), "which is 12 bytes"},
+        Corruption{"last_length_long", 38, bytes_of<int32_t>({4}), "which is 16 bytes"},
         Corruption{"last_length_max", 38, bytes_of<int32_t>({2147483647}), "4294967302 bytes"},
         Corruption{"offset_first_not_0", 42, bytes_of<int64_t>({2}), "sequence 0 starts at byte 2"},
         Corruption{"offset_negative", 42, bytes_of<int64_t>({-8}), "starts at byte -8"},
@@ -100,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(
         Corruption{"document_min", 66, bytes_of<int64_t>({kMinI64}), "boundary 1 is -922"},
         Corruption{"document_outside", 66, bytes_of<int64_t>({3}), "only 2 sequences"},
         Corruption{"document_max", 74, bytes_of<int64_t>({kMaxI64}), "only 2 sequences"},
-        Corruption{"document_not_monotonic", 66, bytes_of<int64_t>({2, 1}), "less than the one"},
+        Corruption{"document_not_monotonic", 66, bytes_of<int64_t>({2, 1}),
+                   "less than the previous one"},
         Corruption{"document_last_short", 74, bytes_of<int64_t>({1}),
                    "the last document boundary"}),
     [](const auto& info) { return info.param.name; });
@@ -168,7 +169,7 @@ TEST(MegatronReader, NamesAMissingOrUnreadableFile) {
                 HasSubstr("set.bin: cannot open: No such"));
     std::filesystem::create_directory(folder / "set.bin");
     EXPECT_THAT(testing::message_of<InputFileError>(open),
-                HasSubstr("set.bin: not a regular file but a folder"));
+                HasSubstr("set.bin: is not a regular file but a folder"));
 }
 
 }  // namespace

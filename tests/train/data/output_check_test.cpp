@@ -28,7 +28,7 @@ TEST(OutputCheck, KnowsProductChoicesByTheirFirstLine) {
                     check.add("--time-products", folder / "other", product_choices_output());
                 }),
                 AllOf(HasSubstr("--time-products"),
-                      HasSubstr("other: is there already, and is not a file of --time-products")));
+                      HasSubstr("other: already exists and is not a --time-products file")));
 }
 
 TEST(OutputCheck, LetsEmptyFilesAndDevicesBe) {

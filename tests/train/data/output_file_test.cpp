@@ -35,7 +35,7 @@ TEST(MakeDirectories, MakesThePathHoweverItIsWrittenAndTakesOneThatIsThere) {
     testing::write_file(folder / "file", "");
     EXPECT_THAT(
         testing::message_of<UsageError>([&] { make_directories(folder / "file/below", "--save"); }),
-        HasSubstr("/file is a file where a folder is to be; give another name"));
+        HasSubstr("/file is a file, but must be a folder; choose another path"));
 }
 
 TEST(OutputFile, AppearsOnlyWhenPublished) {

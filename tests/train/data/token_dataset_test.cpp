@@ -118,7 +118,7 @@ TEST(TokenDataset, SaysHowManyTokensThereAreAndHowManyAreNeeded) {
     EXPECT_EQ(TokenDataset(source, {.seq_length = 7}).samples_per_epoch(), 1);
     const auto open = [&] { TokenDataset(source, {.seq_length = 8}); };
     EXPECT_THAT(testing::message_of<InputFileError>(open),
-                AllOf(HasSubstr("holds 8 tokens"), HasSubstr("needs 9"), HasSubstr("memory")));
+                AllOf(HasSubstr("has 8 tokens"), HasSubstr("needs 9"), HasSubstr("memory")));
     EXPECT_THROW(TokenDataset(source, {.seq_length = 0}), UsageError);
     EXPECT_THROW(TokenDataset(source, {.seq_length = INT64_MAX}), InputFileError);
 }

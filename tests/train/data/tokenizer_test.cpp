@@ -120,7 +120,7 @@ TEST_F(SentencePiece, IsSilent) {
 
 TEST_F(SentencePiece, NamesTheLargestSizeTheTextAdmitsWhichThenWorks) {
     const auto message = testing::message_of<UsageError>([&] { (void)train(100000); });
-    EXPECT_THAT(message, HasSubstr("--vocab-size 100000 is too large for this text"));
+    EXPECT_THAT(message, HasSubstr("--vocab-size 100000: is too large for this text"));
     const std::string mark = "at most ";
     const int64_t largest = std::stoll(message.substr(message.find(mark) + mark.size()));
     EXPECT_EQ(SentencePieceTokenizer(train(largest), "x").vocab_size(), largest);
@@ -205,7 +205,7 @@ TEST_F(SentencePiece, LoadsItsFileAndRefusesOthers) {
           model.substr(0, model.size() / 2), model.substr(1)}) {
         testing::write_file(folder_ / "y.model", bytes);
         EXPECT_THAT(testing::message_of<InputFileError>(load),
-                    HasSubstr("y.model: not a SentencePiece model"));
+                    HasSubstr("y.model: is not a SentencePiece model"));
     }
 }
 

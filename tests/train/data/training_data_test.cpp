@@ -243,7 +243,7 @@ TEST_F(TrainingDataFiles, SayWhichPartOfWhichFileIsTooSmall) {
     const TrainingData data({.path = {path}, .format = "raw-u16", .split = "98,2"});
     EXPECT_THAT(testing::message_of<InputFileError>(
                     [&] { (void)data.samples(DataSplit::valid, {.seq_length = 4}); }),
-                AllOf(HasSubstr(path), HasSubstr("valid part"), HasSubstr("holds 2 tokens")));
+                AllOf(HasSubstr(path), HasSubstr("valid part"), HasSubstr("has 2 tokens")));
 }
 
 TEST_F(TrainingDataFiles, RefuseFlagsThatContradictEachOther) {
@@ -283,7 +283,7 @@ TEST_F(TrainingDataFiles, AskForTheEndOfDocumentsThatTheyDoNotKnow) {
     };
     const std::string without = indexed(1, {3, 5}, false);
     EXPECT_THAT(refusal({.path = {without}}), AllOf(HasSubstr("--reset-attention-mask: " + without),
-                                                    HasSubstr("give --eod-token-id")));
+                                                    HasSubstr("set --eod-token-id")));
     EXPECT_THAT(refusal({.path = {raw(1, 40)}, .format = "raw-u16"}), HasSubstr("--eod-token-id"));
     std::string shard(1024, '\0');
     const std::string head = testing::bytes_of<int32_t>({20240520, 1, 2});

@@ -61,9 +61,9 @@ public:
         if (status == cudaErrorMemoryAllocation) {
             (void)cudaGetLastError();  // else the next check would report it again
             throw OutOfMemoryError(what + ": " + mib(bytes) + " cannot be allocated on " + name_ +
-                                   ", " + mib(memory()->free) +
+                                   ", but only " + mib(memory()->free) +
                                    " are free; use a smaller model or microbatch, more ranks, or "
-                                   "another vocab mode");
+                                   "another --vocab-mode");
         }
         check(status, "cudaMalloc");
         const uint64_t now = allocated_ += bytes;

@@ -143,9 +143,8 @@ private:
         const std::shared_ptr<Message> message = hub_->take({open.peer, rank(), open.channel});
         if (!message) return false;
         if (message->bytes.size() != open.target.size()) {
-            throw CommunicationError("rank " + std::to_string(rank()) + ": a message of " +
-                                     std::to_string(message->bytes.size()) +
-                                     " bytes met a receive of " +
+            throw CommunicationError("rank " + std::to_string(rank()) + ": received a message of " +
+                                     std::to_string(message->bytes.size()) + " bytes, expected " +
                                      std::to_string(open.target.size()));
         }
         const std::lock_guard lock(message->mutex);

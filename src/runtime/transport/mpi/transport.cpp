@@ -76,9 +76,9 @@ protected:
             int received = 0;
             MPI_Get_count(&status, MPI_BYTE, &received);
             if (received != open.expected) {
-                throw CommunicationError("rank " + std::to_string(rank_) + ": a message of " +
-                                         std::to_string(received) + " bytes met a receive of " +
-                                         std::to_string(open.expected));
+                throw CommunicationError("rank " + std::to_string(rank_) +
+                                         ": received a message of " + std::to_string(received) +
+                                         " bytes, expected " + std::to_string(open.expected));
             }
         }
         return true;
@@ -124,8 +124,8 @@ Session::Session() : state_(std::make_unique<State>()) {
     MPI_Finalized(&finalised);
     if (finalised != 0) {
         throw CommunicationError(
-            "MPI was finalised in this process and cannot start again; keep one "
-            "World::mpi() alive as long as others follow");
+            "MPI was finalized in this process and cannot start again; keep one World::mpi() alive "
+            "until the last one is done");
     }
     if (initialised == 0) {
         int provided = MPI_THREAD_SINGLE;

@@ -32,8 +32,8 @@ void check(ncclResult_t result, const char* call, int rank, ncclComm_t comm) {
     if (detail != nullptr && *detail != '\0') text.append(": ").append(detail);
     throw CommunicationError(text +
                              (result == ncclInvalidUsage
-                                  ? "; NCCL wants a GPU of its own for every rank: start one rank "
-                                    "per GPU, or let ranks share one with --transport threads"
+                                  ? "; NCCL requires a separate GPU for each rank; start one rank "
+                                    "per GPU, or share GPUs with --transport threads"
                                   : "; NCCL_DEBUG=WARN shows more"));
 }
 

@@ -133,8 +133,8 @@ protected:
 private:
     void deliver(Post& send, Post& receive) {
         if (send.bytes != receive.bytes) {
-            throw CommunicationError("rank " + std::to_string(rank_) + ": a message of " +
-                                     std::to_string(send.bytes) + " bytes met a receive of " +
+            throw CommunicationError("rank " + std::to_string(rank_) + ": received a message of " +
+                                     std::to_string(send.bytes) + " bytes, expected " +
                                      std::to_string(receive.bytes));
         }
         std::memcpy(receive.target, send.source, send.bytes);

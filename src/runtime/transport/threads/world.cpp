@@ -49,9 +49,9 @@ public:
         try {
             for (int rank = 0; rank < ranks_; ++rank) start(rank);
         } catch (const std::exception& error) {  // those that run must not wait for the others
-            const std::string reason = "--ranks " + std::to_string(ranks_) +
-                                       ": the thread of rank " + std::to_string(ranks.size()) +
-                                       " cannot be started: " + error.what() + "; use fewer ranks";
+            const std::string reason =
+                "--ranks " + std::to_string(ranks_) + ": cannot start the thread of rank " +
+                std::to_string(ranks.size()) + ": " + error.what() + "; use fewer ranks";
             const std::lock_guard lock(mutex);
             first = std::make_exception_ptr(Error(ExitCode::failed, reason));
             threads::abort(*hub, reason);
