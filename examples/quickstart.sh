@@ -34,7 +34,7 @@ begin "build"
 if [ ! -f "$build/CMakeCache.txt" ]; then
     # Compiled once: several files at a time take half as long.
     cmake -G Ninja -B "$build" -DVOCABPIPE_BUILD_TESTS=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF \
-        -DVOCABPIPE_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON
+        -DVOCABPIPE_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16
 fi
 cmake --build "$build" --target train_gpt vocabpipe_tool
 finish

@@ -28,7 +28,8 @@ if [ $full = 1 ]; then examples/install_packages.sh --full; else examples/instal
 
 # Everything is compiled once: several files of a target at a time take half of the time.
 step "build"
-cmake -G Ninja -C tests/config/dev.cmake -DCMAKE_UNITY_BUILD=ON -DVOCABPIPE_GROUP_TESTS=ON -B "$build"
+cmake -G Ninja -C tests/config/dev.cmake -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 \
+    -DVOCABPIPE_GROUP_TESTS=ON -B "$build"
 cmake --build "$build"
 cmake --build "$build" --target all_verify_interface_header_sets # every public header alone
 

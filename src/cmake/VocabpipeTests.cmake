@@ -56,7 +56,7 @@ endmacro()
 # compiler's.
 function(vocabpipe_test_options name)
   vocabpipe_compile_options(${name})
-  target_compile_options(${name} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  vocabpipe_compile_fast(${name})
 endfunction()
 
 # One GoogleTest program with the main() of tests/support/mpi_main.cpp, one CTest entry per number of
