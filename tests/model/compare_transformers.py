@@ -362,13 +362,14 @@ def main():
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    good, worst = True, {}
+    good, worst, parameters = True, {}, {}
     for family in [arguments.family] if arguments.family else FAMILIES:
         for case in range(arguments.cases):
             with tempfile.TemporaryDirectory() as folder:
                 one = Comparison(arguments.programs.resolve(), pathlib.Path(folder), family, case,
                                  arguments.seed)
                 print(f"{family} {case}: {describe(one.config)}", flush=True)
+                parameters.setdefault(family, []).append(one.model.num_parameters())
                 for dtype in ("fp32", "bf16"):
                     one.run(dtype)
                 print("  " + ", ".join(f"{d} {w} {e:.1e} ({e / one.bound(d, w):.0%})"
@@ -377,6 +378,8 @@ def main():
             for (dtype, what), error in one.worst.items():
                 key = (family, dtype, what)
                 worst[key] = max(worst.get(key, 0), error)
+    for family, counts in parameters.items():
+        print(f"{family:11} {min(counts)} to {max(counts)} parameters")
     print(f"\nlargest relative differences, torch {torch.__version__}, "
           f"transformers {transformers.__version__}, {arguments.cases} models of each family:")
     for (family, dtype, what), error in worst.items():

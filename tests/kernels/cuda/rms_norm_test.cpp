@@ -17,7 +17,7 @@ struct RmsNormSizes {
 const RmsNormSizes kRmsNormSizes[] = {{1, 1, 3},    {3, 2, 3},    {5, 17, 3},
                                       {17, 129, 3}, {9, 64, 8},   {2, 768, 8},
                                       {70, 40, 0},  {2, 1100, 3}, {2, 8320, 8}};
-const RmsNormOptions kOptions[] = {{}, {.epsilon = 1e-2F, .weight_offset = 1}};
+const RmsNormOptions kRmsNormOptions[] = {{}, {.epsilon = 1e-2F, .weight_offset = 1}};
 
 class CudaRmsNorm : public OnDeviceWithParam<DType> {
 protected:
@@ -28,7 +28,7 @@ protected:
 template <typename Body>
 void for_all(Body&& body) {
     for (const RmsNormSizes& sizes : kRmsNormSizes) {
-        for (const RmsNormOptions& options : kOptions) {
+        for (const RmsNormOptions& options : kRmsNormOptions) {
             for (const bool with_residual : {false, true}) {
                 SCOPED_TRACE(testing::Message()
                              << sizes.n << " x " << sizes.h << " " << with_residual);
@@ -146,7 +146,7 @@ TEST_P(CudaRmsNorm, AllGradientsAtOnceHaveTheBitsOfEachAlone) {
                                         {2, 8320, 8}}) {
             for (const bool accumulate : {false, true}) {
                 SCOPED_TRACE(testing::Message() << n << " x " << h << " " << workspace);
-                const RmsNormOptions& options = kOptions[accumulate ? 1 : 0];
+                const RmsNormOptions& options = kRmsNormOptions[accumulate ? 1 : 0];
                 const DeviceMatrix x(device, random_with_gap(n, h, type, gap, 1, -0.5, 1.5));
                 const DeviceMatrix dy(device, random_with_gap(n, h, type, gap, 2));
                 const DeviceMatrix gamma(device, random_with_gap(1, h, type, gap, 3, -0.5, 1.5));

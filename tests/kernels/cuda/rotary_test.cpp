@@ -8,12 +8,12 @@
 namespace vocabpipe::kernels::test {
 namespace {
 
-struct Case {
+struct RotaryCase {
     AttentionShape shape;
     int64_t rotated;  ///< columns of a head
     int64_t gap;
 };
-const Case kCases[] = {
+const RotaryCase kRotaryCases[] = {
     {{.sequences = 1, .seq_length = 1, .heads = 1, .head_size = 2, .kv_heads = 1}, 2, 3},
     {{.sequences = 2, .seq_length = 5, .heads = 3, .head_size = 6, .kv_heads = 1}, 6, 3},
     {{.sequences = 3, .seq_length = 4, .heads = 4, .head_size = 64, .kv_heads = 2}, 64, 8},
@@ -32,7 +32,7 @@ protected:
 TEST_P(CudaRotary, RotatesQAndKByTheirPositionAndLeavesTheRest) {
     const DType type = GetParam();
     Device device;
-    for (const auto& [shape, rotated, gap] : kCases) {
+    for (const auto& [shape, rotated, gap] : kRotaryCases) {
         for (const bool backward : {false, true}) {
             SCOPED_TRACE(testing::Message()
                          << rotated << " of " << shape.head_size << " " << backward);
@@ -62,7 +62,7 @@ TEST_P(CudaRotary, RotatesQAndKByTheirPositionAndLeavesTheRest) {
 
 TEST_P(CudaRotary, RefusesATableThatIsTooShort) {
     Device device;
-    const AttentionShape shape = kCases[1].shape;
+    const AttentionShape shape = kRotaryCases[1].shape;
     const DeviceMatrix table(device, Matrix::random(4, 6, DType::fp32, 1));
     const DeviceMatrix qkv(device,
                            Matrix::random(shape.tokens(), shape.qkv_columns(), GetParam(), 2));
