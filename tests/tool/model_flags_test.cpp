@@ -33,7 +33,7 @@ TEST(ModelFlags, RefuseWhatContradictsTheFamily) {
     EXPECT_THAT(refused("--model-type llama --normalization LayerNorm"),
                 HasSubstr("--normalization LayerNorm: --model-type llama has RMSNorm"));
     EXPECT_THAT(refused("--model-type llama --position-embedding-type learned_absolute"),
-                HasSubstr("--model-type llama has rotary positions; leave it out"));
+                HasSubstr("--model-type llama has rotary positions; remove the flag"));
     EXPECT_THAT(refused("--rotary-base 500"), HasSubstr("--rotary-base: --model-type gpt2"));
     EXPECT_THAT(refused("--model-type llama --sliding-window 8"), HasSubstr("--sliding-window"));
 }
@@ -51,7 +51,7 @@ TEST(ModelFlags, SayHowManyPositionsAModelOfAFileHas) {
                R"({"model_type": "gpt2", "vocab_size": 257, "n_positions": 16, "n_embd": 32,
                    "n_layer": 2, "n_head": 2})");
     EXPECT_THAT(refused("--seq-length 32 --model '" + (folder / "config.json") + "'"),
-                HasSubstr("has 16 positions; use at most as many"));
+                HasSubstr("has 16 positions; use at most 16"));
 }
 
 }  // namespace
