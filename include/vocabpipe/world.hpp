@@ -57,6 +57,10 @@ public:
 
     /// What every rank contributed, by rank.
     [[nodiscard]] std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine);
+    /// What every rank has for this one, by rank; `to_each`: what this one has for each rank, of
+    /// any length.
+    [[nodiscard]] std::vector<std::vector<std::byte>> all_to_all(
+        std::span<const std::vector<std::byte>> to_each);
     /// Returns when every rank has called it.
     void barrier();
     /// Runs `work` on every rank; if it throws anywhere, throws the error of the lowest such rank
@@ -64,6 +68,9 @@ public:
     void agree(const std::function<void()>& work);
 
 private:
+    /// For transfers that have been started.
+    void wait_for(std::span<const uint32_t> tickets);
+
     std::unique_ptr<Transport> transport_;
     WaitOptions wait_;
 };

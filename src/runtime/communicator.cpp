@@ -4,6 +4,7 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/world.hpp"
 
+#include <array>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -41,6 +42,23 @@ int Communicator::size() const {
     return transport_->size();
 }
 
+void Communicator::wait_for(std::span<const uint32_t> tickets) {
+    const CancelUnlessDone cancel(*transport_);
+    for (const Ticket ticket : tickets) {
+        const IdleWait::Verdict verdict =
+            poll_until(wait_, [&] { return transport_->test(ticket); });
+        if (verdict == IdleWait::Verdict::go_on) continue;
+        throw CommunicationError(
+            "rank " + std::to_string(rank()) +
+            (verdict == IdleWait::Verdict::interrupted
+                 ? ": told to end while it waited for the other ranks "
+                   "between steps"
+                 : ": the other ranks did not answer for " +
+                       std::to_string(static_cast<int>(wait_.timeout_seconds)) +
+                       " s between steps"));
+    }
+}
+
 std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std::byte> mine) {
     std::vector<int> everyone(static_cast<size_t>(size()));
     std::iota(everyone.begin(), everyone.end(), 0);
@@ -51,18 +69,7 @@ std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std
                                                  .ranks = everyone,
                                                  .send = part,
                                                  .receive = all});
-        const CancelUnlessDone cancel(*transport_);
-        const IdleWait::Verdict verdict =
-            poll_until(wait_, [&] { return transport_->test(ticket); });
-        if (verdict != IdleWait::Verdict::go_on) {
-            throw CommunicationError(
-                "rank " + std::to_string(rank()) +
-                (verdict == IdleWait::Verdict::interrupted
-                     ? ": told to end while it waited for the other ranks between steps"
-                     : ": the other ranks did not answer for " +
-                           std::to_string(static_cast<int>(wait_.timeout_seconds)) +
-                           " s between steps"));
-        }
+        wait_for(std::span(&ticket, 1));
         return all;
     };
     // Sizes first: parts may differ in length.
@@ -81,6 +88,49 @@ std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std
         parts.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(length[i]));
     }
     return parts;
+}
+
+std::vector<std::vector<std::byte>> Communicator::all_to_all(
+    std::span<const std::vector<std::byte>> to_each) {
+    const auto ranks = static_cast<size_t>(size());
+    const auto self = static_cast<size_t>(rank());
+    if (to_each.size() != ranks) {
+        throw UsageError("all_to_all: " + std::to_string(to_each.size()) + " parts for " +
+                         std::to_string(ranks) + " ranks; give one for each");
+    }
+    std::vector<uint64_t> lengths;
+    for (const std::vector<std::byte>& part : to_each) lengths.push_back(part.size());
+    const auto lengths_of = all_gather(std::as_bytes(std::span(lengths)));
+    std::vector<std::vector<std::byte>> from_each(ranks);
+    std::vector<std::array<int, 2>> pairs;  // source, destination; the transport keeps no copy
+    pairs.reserve(2 * ranks);
+    std::vector<uint32_t> tickets;
+    const CancelUnlessDone cancel(*transport_);
+    // Every rank meets the others in the same ring order, receives first.
+    for (size_t o = 1; o < ranks; ++o) {
+        const size_t from = (self + ranks - o) % ranks;
+        uint64_t length = 0;
+        std::memcpy(&length, lengths_of[from].data() + self * sizeof length, sizeof length);
+        from_each[from].resize(length);
+        if (length == 0) continue;
+        pairs.push_back({static_cast<int>(from), rank()});
+        tickets.push_back(transport_->start({.what = Do::receive,
+                                             .channel = Channel::control,
+                                             .ranks = pairs.back(),
+                                             .receive = from_each[from]}));
+    }
+    for (size_t o = 1; o < ranks; ++o) {
+        const size_t to = (self + o) % ranks;
+        if (to_each[to].empty()) continue;
+        pairs.push_back({rank(), static_cast<int>(to)});
+        tickets.push_back(transport_->start({.what = Do::send,
+                                             .channel = Channel::control,
+                                             .ranks = pairs.back(),
+                                             .send = to_each[to]}));
+    }
+    from_each[self] = to_each[self];
+    wait_for(tickets);
+    return from_each;
 }
 
 void Communicator::barrier() {

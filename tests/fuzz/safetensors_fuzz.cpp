@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "src/train/checkpoint/safetensors_reader.hpp"
+#include "src/support/safetensors/reader.hpp"
 #include "vocabpipe/error.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -377,6 +377,28 @@ TEST_P(Ranks, CommunicatorGathersPartsOfDifferentLength) {
     });
 }
 
+TEST_P(Ranks, CommunicatorBringsEveryRankWhatEachHasForItAndPartsMayBeEmpty) {
+    World w = world();
+    w.run([](Communicator& c) {
+        // Part of rank `from` for rank `to` in round `id`; a third of all parts is empty.
+        const auto part = [](int from, int to, int id) {
+            const int kind = (from * 31 + to * 17 + id) % 3;
+            return content(from * 100 + to, id, kind == 0 ? 0 : static_cast<size_t>(kind * 50'001));
+        };
+        for (int id = 0; id < 5; ++id) {
+            std::vector<Bytes> to_each;
+            for (int to = 0; to < c.size(); ++to) to_each.push_back(part(c.rank(), to, id));
+            const std::vector<Bytes> from_each = c.all_to_all(to_each);
+            ASSERT_EQ(std::ssize(from_each), c.size());
+            for (int from = 0; from < c.size(); ++from) {
+                EXPECT_EQ(from_each[static_cast<size_t>(from)], part(from, c.rank(), id))
+                    << from << " to " << c.rank() << ", round " << id;
+            }
+        }
+        EXPECT_THROW((void)c.all_to_all({}), UsageError);
+    });
+}
+
 TEST_P(Ranks, AgreeDeliversTheErrorOfTheLowestRankToEveryRank) {
     world().run([](Communicator& c) {
         const auto expect = [&](const std::function<void()>& work, ExitCode code,

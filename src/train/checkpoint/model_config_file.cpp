@@ -2,8 +2,8 @@
 #include "src/train/checkpoint/model_config_file.hpp"
 
 #include "src/model/config_json/model_config_json.hpp"
+#include "src/support/input_file.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
-#include "src/train/checkpoint/input_file.hpp"
 #include "src/train/checkpoint/training_state.hpp"
 
 #include <filesystem>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/bf16.hpp"
-#include "src/train/checkpoint/safetensors.hpp"
+#include "src/support/safetensors/format.hpp"
 
 #include <bit>
 #include <cstddef>

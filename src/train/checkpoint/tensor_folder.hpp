@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/checkpoint/safetensors_reader.hpp"
+#include "src/support/safetensors/reader.hpp"
 
 #include <map>
 #include <memory>

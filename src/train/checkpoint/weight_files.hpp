@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/checkpoint/safetensors_writer.hpp"
+#include "src/support/safetensors/writer.hpp"
 
 #include <cstdint>
 #include <string>

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/train/checkpoint/safetensors_reader.hpp"
-#include "src/train/checkpoint/safetensors_writer.hpp"
+#include "src/support/safetensors/reader.hpp"
+#include "src/support/safetensors/writer.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "tests/train/checkpoint/raw_safetensors.hpp"
 #include "tests/train/data/expect_error.hpp"

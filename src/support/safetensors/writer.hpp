@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/checkpoint/safetensors.hpp"
+#include "src/support/safetensors/format.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/checkpoint/input_file.hpp"
-#include "src/train/checkpoint/safetensors.hpp"
+#include "src/support/input_file.hpp"
+#include "src/support/safetensors/format.hpp"
 
 #include <cstddef>
 #include <map>

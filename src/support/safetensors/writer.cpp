@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/checkpoint/safetensors_writer.hpp"
+#include "src/support/safetensors/writer.hpp"
 
 #include "src/support/output_file.hpp"
 

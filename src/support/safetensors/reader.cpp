@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/checkpoint/safetensors_reader.hpp"
+#include "src/support/safetensors/reader.hpp"
 
 #include "src/support/strict_json.hpp"
 #include "vocabpipe/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/checkpoint/input_file.hpp"
+#include "src/support/input_file.hpp"
 
 #include "vocabpipe/error.hpp"
 

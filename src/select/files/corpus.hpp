@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace vocabpipe {
+
+/// The samples that a file of scores, edges or chosen samples is about: those of a token stream,
+/// cut at stride seq_length, by their number in stream order (docs/data-selection.md).
+struct Corpus {
+    std::string data;  ///< what is known of the tokens: TrainingData::fingerprint(), a line each
+    int64_t seq_length = 0;  ///< tokens of a sample; 0: unknown (embeddings from elsewhere)
+    int64_t samples = 0;
+
+    bool operator==(const Corpus&) const = default;
+
+    /// Adds the keys of a file's metadata that say this.
+    void write_to(std::map<std::string, std::string>& metadata) const;
+    /// What a file's metadata say. InputFileError if a key is missing or wrong; `path` names the
+    /// file.
+    [[nodiscard]] static Corpus read_from(const std::map<std::string, std::string>& metadata,
+                                          const std::string& path);
+    /// Throws InputFileError unless both files are about the same samples: says what differs. What
+    /// is unknown in one of them fits.
+    static void check_same(const Corpus& a, const std::string& path_a, const Corpus& b,
+                           const std::string& path_b);
+};
+
+}  // namespace vocabpipe
