@@ -20,4 +20,15 @@ namespace vocabpipe {
     return splitmix64(splitmix64(splitmix64(seed) ^ a) ^ b);
 }
 
+/// A part of a whole, as it was written: 0.3 is 3 / 10.
+struct Fraction {
+    int64_t numerator = 1, denominator = 1;  ///< at most 10^9
+};
+
+/// True with that probability: a coin that lies the same way for the ordered pair whoever looks.
+[[nodiscard]] constexpr bool coin(uint64_t seed, uint64_t a, uint64_t b, Fraction heads) {
+    return (hash_of(seed, a, b) >> 32) * static_cast<uint64_t>(heads.denominator) <
+           static_cast<uint64_t>(heads.numerator) << 32;
+}
+
 }  // namespace vocabpipe
