@@ -247,7 +247,8 @@ TEST_P(Knn, HasNoEdgesBetweenOppositeOrOrthogonalSamples) {
 
 TEST_P(Knn, WritesAGraphOfOneSample) {
     const Graph graph = graph_of({{1, 2, 3}}, {.neighbours = 10});
-    if (expected_) EXPECT_THAT(graph, ::testing::ElementsAre(::testing::IsEmpty()));
+    if (!expected_) return;
+    EXPECT_THAT(graph, ::testing::ElementsAre(::testing::IsEmpty()));
 }
 
 TEST_P(Knn, DoesNotDependOnBatchesAndThreads) {
