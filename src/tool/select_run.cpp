@@ -24,9 +24,9 @@ constexpr double kMostRounds = 1'000'000;
 void check_outputs(const SelectRunArguments& o) {
     OutputCheck check({o.graph, o.utility});
     check.add("--output", o.output, subset_output());
-    if (o.report.empty()) return;
-    check.add("--report", o.report, selection_report_output());
-    const OutputFile probe(o.report);
+    if (!o.report.empty()) check.add("--report", o.report, selection_report_output());
+    const OutputFile probe_output(o.output);
+    if (!o.report.empty()) const OutputFile probe_report(o.report);
 }
 
 SubsetInfo subset_info(const SelectRunArguments& o, const ScoresInfo& scores,

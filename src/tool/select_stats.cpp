@@ -53,12 +53,12 @@ public:
                 static_cast<size_t>((counts_[i] * static_cast<int64_t>(kBarColumns) + most - 1) /
                                     most),
                 '#');
-            std::printf("  from %9.4g %12lld %6.2f %% %s\n", static_cast<double>(begin) / unit,
+            std::printf("  from %9.4g %12lld %6.2f %%%s\n", static_cast<double>(begin) / unit,
                         static_cast<long long>(counts_[i]),
                         total_ == 0
                             ? 0
                             : 100 * static_cast<double>(counts_[i]) / static_cast<double>(total_),
-                        bar.c_str());
+                        bar.empty() ? "" : (" " + bar).c_str());
         }
     }
 
