@@ -108,6 +108,9 @@ OutputKind picture_output() {
                 {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
                 {"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\""});
 }
+OutputKind graph_output() {
+    return kind("a graph from vocabpipe select", {""}, {"\"format\":\"vocabpipe graph 1\""});
+}
 OutputKind subset_output() {
     return kind("a subset from vocabpipe select", {""}, {"\"format\":\"vocabpipe subset 1\""});
 }

@@ -86,7 +86,7 @@ private:
 NpyInput npy_of_shape(const std::string& path, size_t dimensions, const char* what) {
     NpyInput file(path);
     const auto& shape = file.header().shape;
-    if (shape.size() == dimensions && shape.back() >= 1) return file;
+    if (shape.size() == dimensions && (dimensions == 1 || shape.back() >= 1)) return file;
     throw InputFileError(path + ": has shape " + shape_text(shape) + "; " + what);
 }
 
