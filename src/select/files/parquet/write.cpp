@@ -47,29 +47,29 @@ private:
     bool closed_ = false;
 };
 
-std::shared_ptr<arrow::DataType> type_of(const ParquetColumn& column) {
+std::shared_ptr<arrow::DataType> type_of(const TableColumn& column) {
     switch (column.kind) {
-        case ParquetColumn::Kind::integer:
+        case TableColumn::Kind::integer:
             return arrow::int64();
-        case ParquetColumn::Kind::number:
+        case TableColumn::Kind::number:
             return arrow::float64();
-        case ParquetColumn::Kind::number_list:
+        case TableColumn::Kind::number_list:
             return arrow::fixed_size_list(arrow::float32(), static_cast<int32_t>(column.width));
     }
     return nullptr;
 }
 
-std::shared_ptr<arrow::Schema> schema_of(const std::vector<ParquetColumn>& columns) {
+std::shared_ptr<arrow::Schema> schema_of(const std::vector<TableColumn>& columns) {
     arrow::FieldVector fields;
-    for (const ParquetColumn& column : columns) {
+    for (const TableColumn& column : columns) {
         fields.push_back(arrow::field(column.name, type_of(column), /*nullable=*/false));
     }
     return arrow::schema(std::move(fields));
 }
 
-class ArrowOutput : public ParquetOutput {
+class ArrowOutput : public TableOutput {
 public:
-    ArrowOutput(const std::string& path, const std::vector<ParquetColumn>& columns)
+    ArrowOutput(const std::string& path, const std::vector<TableColumn>& columns)
         : columns_(columns),
           file_(path),
           stream_(std::make_shared<IntoOutputFile>(file_)),
@@ -80,7 +80,7 @@ public:
         writer_ = std::move(writer).ValueUnsafe();
     }
 
-    void write(int64_t rows, const std::vector<ParquetValues>& columns) override {
+    void write(int64_t rows, const std::vector<ColumnValues>& columns) override {
         arrow::ArrayVector arrays;
         for (size_t i = 0; i < columns_.size(); ++i) {
             arrays.push_back(array_of(columns_[i], columns[i], rows));
@@ -106,21 +106,21 @@ private:
             std::move(type), std::ssize(values),
             {nullptr, arrow::Buffer::Wrap(values.data(), values.size())}, 0));
     }
-    static std::shared_ptr<arrow::Array> array_of(const ParquetColumn& column,
-                                                  const ParquetValues& values, int64_t rows) {
+    static std::shared_ptr<arrow::Array> array_of(const TableColumn& column,
+                                                  const ColumnValues& values, int64_t rows) {
         switch (column.kind) {
-            case ParquetColumn::Kind::integer:
+            case TableColumn::Kind::integer:
                 return view_of(values.integers, arrow::int64());
-            case ParquetColumn::Kind::number:
+            case TableColumn::Kind::number:
                 return view_of(values.numbers, arrow::float64());
-            case ParquetColumn::Kind::number_list:
+            case TableColumn::Kind::number_list:
                 break;
         }
         return std::make_shared<arrow::FixedSizeListArray>(type_of(column), rows,
                                                            view_of(values.lists, arrow::float32()));
     }
 
-    std::vector<ParquetColumn> columns_;
+    std::vector<TableColumn> columns_;
     OutputFile file_;
     std::shared_ptr<IntoOutputFile> stream_;
     std::shared_ptr<arrow::Schema> schema_;
@@ -129,8 +129,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<ParquetOutput> create_parquet(const std::string& path,
-                                              const std::vector<ParquetColumn>& columns) {
+std::unique_ptr<TableOutput> create_parquet(const std::string& path,
+                                            const std::vector<TableColumn>& columns) {
     return std::make_unique<ArrowOutput>(path, columns);
 }
 
