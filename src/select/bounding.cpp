@@ -12,6 +12,7 @@ namespace vocabpipe {
 namespace {
 
 constexpr uint32_t kCounted = uint32_t{1} << 31;  // beside a similarity, which is not negative
+constexpr int64_t kBoundingReportEvery = 1024;    // rows
 
 /// The k-th largest bound of all open samples.
 template <typename Bound>
@@ -178,8 +179,10 @@ int64_t Bounding::tell(bool grown) {
             }
             outbox.add(owners.owner_of(neighbour), told);
         }
-        context_.report(grown ? "bounding, grow" : "bounding, shrink", at - state_.first(),
-                        state_.size());
+        if (decided % kBoundingReportEvery == 0) {
+            context_.report(grown ? "bounding, grow" : "bounding, shrink", at - state_.first(),
+                            state_.size());
+        }
         return ++at < state_.last();
     };
     exchange_all<Told>(context_, produce, [&](std::span<const Told> told) {
@@ -206,9 +209,8 @@ void Bounding::receive(std::span<const Told> told, bool grown) {
     }
 }
 
-/// Notes the decisions at the entries of the rows.
+/// Notes the decisions at the entries of the rows. Messages are held twice, as the plan says.
 void Bounding::receive_quota(std::span<const Told> told, bool grown) {
-    const MemoryLease lease(context_.memory, told.size() * sizeof(Told), "messages by row");
     sorted_.assign(told.begin(), told.end());
     std::ranges::sort(sorted_, [](const Told& a, const Told& b) {
         return a.node != b.node ? a.node < b.node : a.other < b.other;

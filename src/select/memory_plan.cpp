@@ -33,16 +33,17 @@ int64_t entries_inside(const GraphSizes& sizes, int64_t parts) {
     return std::min(sizes.entries, static_cast<int64_t>(most));
 }
 
-/// The smallest number from 1 to `most` that fits, larger ones fitting as well; 0: none does.
+/// The smallest number from 1 to `most` that fits, up to where larger ones do; 0: none does.
 template <typename Fits>
 int64_t smallest(int64_t most, const Fits& fits) {
-    if (most < 1 || !fits(most)) return 0;
-    int64_t low = 1;
-    for (int64_t high = most; low < high;) {
+    int64_t high = 1;
+    while (high < most && !fits(high)) high = std::min(2 * high, most);
+    if (!fits(high)) return 0;
+    for (int64_t low = high / 2 + 1; low < high;) {
         const int64_t middle = low + (high - low) / 2;
         fits(middle) ? high = middle : low = middle + 1;
     }
-    return low;
+    return high;
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ namespace {
 
 __extension__ using Wide = __int128;
 
+constexpr int64_t kObjectiveReportEvery = 1024;  // rows
+
 struct Inside {
     uint32_t node;  ///< whose decision counts
     int32_t similarity;
@@ -54,7 +56,8 @@ int64_t objective_of(SelectContext& context, const SelectionState& state,
             outbox.add(owners.owner_of(neighbour),
                        {.node = neighbour, .similarity = row.similarities[i]});
         }
-        context.report("objective", at - state.first(), state.size());
+        if (at % kObjectiveReportEvery == 0)
+            context.report("objective", at - state.first(), state.size());
         return ++at < state.last();
     };
     exchange_all<Inside>(context, produce, [&](std::span<const Inside> all) {

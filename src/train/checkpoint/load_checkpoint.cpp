@@ -3,7 +3,7 @@
 
 #include "src/model/config_json/model_config_json.hpp"
 #include "src/model/model_rank_internals.hpp"
-#include "src/train/checkpoint/crc32c.hpp"
+#include "src/support/crc32c.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/stored_elements.hpp"
 #include "vocabpipe/error.hpp"

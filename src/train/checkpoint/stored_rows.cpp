@@ -2,7 +2,7 @@
 #include "src/train/checkpoint/stored_rows.hpp"
 
 #include "src/model/model_rank_internals.hpp"
-#include "src/train/checkpoint/crc32c.hpp"
+#include "src/support/crc32c.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "src/train/checkpoint/training_state.hpp"
 
 #include "src/support/strict_json.hpp"
-#include "src/train/checkpoint/crc32c.hpp"
+#include "src/support/crc32c.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <charconv>

@@ -2,7 +2,7 @@
 #include "src/train/evaluate/evaluation.hpp"
 
 #include "src/runtime/wait.hpp"
-#include "src/train/checkpoint/crc32c.hpp"
+#include "src/support/crc32c.hpp"
 
 #include <algorithm>
 #include <cstdio>

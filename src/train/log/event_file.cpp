@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/log/event_file.hpp"
 
-#include "src/train/checkpoint/crc32c.hpp"
+#include "src/support/crc32c.hpp"
 
 #include <unistd.h>
 #include <array>

@@ -3,7 +3,7 @@
 
 #include "src/model/config_json/model_config_json.hpp"
 #include "src/model/parameters.hpp"
-#include "src/train/checkpoint/crc32c.hpp"
+#include "src/support/crc32c.hpp"
 #include "src/train/evaluate/evaluation.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
 #include "src/train/options/train_flags.hpp"

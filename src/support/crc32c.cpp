@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/checkpoint/crc32c.hpp"
+#include "src/support/crc32c.hpp"
 
 #include <array>
 #include <cstring>
