@@ -10,6 +10,7 @@
 #include "src/train/data/blended_samples.hpp"
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/find_end_of_document.hpp"
+#include "src/train/data/samples_in_sequence.hpp"
 #include "src/train/data/subset_samples.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/open_tokens.hpp"
@@ -161,6 +162,19 @@ std::unique_ptr<const SampleSource> TrainingData::chosen_samples(
     }
     if (blend.size() == 1) return std::move(blend.front().samples);
     return std::make_unique<BlendedSamples>(std::move(blend));
+}
+
+std::unique_ptr<const SampleSource> TrainingData::samples_in_order(
+    const TokenDatasetOptions& options) const {
+    require(DataSplit::train);
+    TokenDatasetOptions in_order = options;
+    in_order.shuffle = false;
+    std::vector<std::unique_ptr<const SampleSource>> sets;
+    for (const WeightedPath& path : part(DataSplit::train).paths) {
+        sets.push_back(
+            std::make_unique<TokenDataset>(tokens_of(path.path, DataSplit::train), in_order));
+    }
+    return std::make_unique<SamplesInSequence>(std::move(sets));
 }
 
 std::vector<TrainingData::TrainingSet> TrainingData::training_sets(int64_t seq_length) const {

@@ -49,6 +49,11 @@ public:
         const TokenDatasetOptions& options,
         const std::shared_ptr<const SampleChoice>& chosen) const;
 
+    /// All training samples in the order of their numbers, as a choice has them: in stream order,
+    /// one data set after the other. `options`' seed and order are not looked at.
+    [[nodiscard]] std::unique_ptr<const SampleSource> samples_in_order(
+        const TokenDatasetOptions& options) const;
+
     /// One data set to train on.
     struct TrainingSet {
         std::string path;                           ///< as given
