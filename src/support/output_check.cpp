@@ -108,9 +108,6 @@ OutputKind picture_output() {
                 {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
                 {"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\""});
 }
-OutputKind subset_output() {
-    return kind("a subset from vocabpipe select", {""}, {"\"format\":\"vocabpipe subset 1\""});
-}
 OutputKind selection_report_output() {
     return kind("a report of vocabpipe select", {"{"}, {"\"vocabpipe_selection\":"});
 }

@@ -27,8 +27,8 @@ Command vocabpipe_command(const std::string& command_line) {
                                    schedule_check_command(), schedule_convert_command()}},
                      {.name = "select",
                       .description = "Choose the samples of a corpus to train on",
-                      .commands = {select_run_command(), select_stats_command(),
-                                   select_page_command()}},
+                      .commands = {select_knn_command(), select_run_command(),
+                                   select_stats_command(), select_page_command()}},
                      completion_command()},
         .version = "vocabpipe " VOCABPIPE_VERSION,
     };
