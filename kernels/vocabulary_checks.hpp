@@ -20,11 +20,11 @@ inline void require_options(const LossOptions& options) {
 }
 
 inline void require_score(ConstTensor x, ConstTensor w, int64_t tokens,
-                          const VocabularyShard& shard, ConstTensor exp_logits,
-                          ConstTensor statistics) {
+                          const VocabularyShard& shard, const LossOptions& options,
+                          ConstTensor exp_logits, ConstTensor statistics) {
     require(x.rows == tokens && statistics.rows == tokens, "one row of x and statistics per label");
-    require(statistics.cols == kStatistics && statistics.dtype == DType::fp32,
-            "fp32 statistics of kStatistics columns");
+    require(statistics.cols == statistics_columns(options) && statistics.dtype == DType::fp32,
+            "fp32 statistics of statistics_columns() columns");
     if (shard.rows == 0) return;
     require(has_shape(w, shard.rows, x.cols), "w of shape (rows of the shard, h)");
     require(has_shape(exp_logits, tokens, shard.rows),
@@ -40,9 +40,10 @@ inline void require_logits(ConstTensor x, ConstTensor w, float softcap, ConstTen
 }
 
 inline void require_combination(ConstTensor by_shard, int64_t tokens, std::span<const float> g,
-                                int my_shard, ConstTensor factors, std::span<const float> loss) {
-    require(by_shard.cols == kStatistics && by_shard.dtype == DType::fp32,
-            "fp32 statistics of kStatistics columns");
+                                int my_shard, const LossOptions& options, ConstTensor factors,
+                                std::span<const float> loss) {
+    require(by_shard.cols == statistics_columns(options) && by_shard.dtype == DType::fp32,
+            "fp32 statistics of statistics_columns() columns");
     require(
         (my_shard + 1) * tokens <= by_shard.rows && (tokens == 0 || by_shard.rows % tokens == 0),
         "statistics of every shard for every token");
@@ -52,7 +53,9 @@ inline void require_combination(ConstTensor by_shard, int64_t tokens, std::span<
     require(one_each(g), "one g per label");
     require(!factors || (has_shape(factors, tokens, 2) && factors.dtype == DType::fp32),
             "fp32 factors (N, 2), or none");
-    require(loss.empty() || one_each(loss), "one loss per label");
+    require(loss.empty() ||
+                static_cast<int64_t>(loss.size()) == (options.top_two ? 2 * tokens : tokens),
+            "one loss per label, and with top_two one margin");
 }
 
 inline void require_input_gradient(ConstTensor u, ConstTensor factors, ConstTensor w,

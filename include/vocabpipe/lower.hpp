@@ -58,6 +58,9 @@ struct StepSizes {
     int replicas = 1;  ///< pipelines that train side by side (Mesh::data)
     /// What replicas reduce: [pipeline rank][bucket], empty for one replica.
     std::vector<std::vector<GradientBucket>> buckets;
+    /// Columns of the statistics: kStatistics, or more where the output layer has further ones
+    /// (ModelPartition::scores).
+    int64_t statistics = kStatistics;
 
     static constexpr int64_t kStatistics =
         4;                                  ///< fp32 per token and shard: max, sum, label, sum of z

@@ -30,6 +30,7 @@ struct ModelPartition {
     Recompute recompute = Recompute::none;  ///< what stages leave to R
     bool optimizer = true;                  ///< false: gradients only (tests)
     bool training = true;                   ///< false: no gradients and moments either
+    bool scores = false;  ///< evaluation also finds OutputLayer::margins() and hidden_sums()
     /// Of the device, which decide how large workspaces are; null: the host's.
     const kernels::Operators* operators = nullptr;
     /// [global stage] of stages of your own (ModelRank::replace_stage); empty: the model's.

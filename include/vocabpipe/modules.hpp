@@ -139,8 +139,16 @@ public:
     /// tokens its share of the mean loss. Equal on every rank with output rows. Memory of the
     /// device; empty where a layer counts none.
     [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
+    /// Of an evaluation that scores sequences (ModelPartition::scores), [microbatch][sequence] of
+    /// the running step, as losses(): sum over counted tokens of P1 - P2, the probabilities of the
+    /// two likeliest tokens.
+    [[nodiscard]] virtual std::span<const double> margins() const { return {}; }
+    /// The same: sum of x over the sequence's tokens, (h) of every kSumRows rows of h. Only on the
+    /// rank that has the first row of the vocabulary, where losses are taken from.
+    [[nodiscard]] virtual std::span<const float> hidden_sums() const { return {}; }
+    static constexpr int64_t kSumRows = 8;  ///< a product needs so many, which are equal
     /// S. x (N, h); exp_logits (N, columns), all of ShardBytes::exp_logits; statistics (N,
-    /// StepSizes::kStatistics) fp32, of this shard's logits z: a reference m near their maximum;
+    /// StepSizes::statistics) fp32, of this shard's logits z: a reference m near their maximum;
     /// sum of exp(z - m) over all rows but the label's; the label's z, 0 if another shard has it;
     /// sum of z, with label smoothing.
     virtual void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor exp_logits,
@@ -148,9 +156,9 @@ public:
     /// The un-normalised input gradient u (N, h) fp32 = exp_logits W: in S with one barrier, else
     /// in T.
     virtual void input_product(Context& ctx, ConstTensor exp_logits, Tensor u) = 0;
-    /// After C1. statistics (K N, kStatistics): of all shards in order, this one is `member`.
-    /// factors (N, kFactors) fp32, or empty in evaluation: what the exp_logits's row is multiplied
-    /// by, and the gradient of the label's logit. Records the microbatch's loss.
+    /// After C1. statistics (K N, StepSizes::statistics): of all shards in order, this one is
+    /// `member`. factors (N, kFactors) fp32, or empty in evaluation: what the exp_logits's row is
+    /// multiplied by, and the gradient of the label's logit. Records the microbatch's loss.
     virtual void combine_softmax(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
                                  int member, Tensor factors) = 0;
     /// Scales u in place and adds the label rows: this shard's part of dX. In combine_softmax with

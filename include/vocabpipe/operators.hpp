@@ -216,8 +216,8 @@ struct Operators {
     /// Bytes of vocabulary_score()'s workspace for a shard of `rows` rows.
     int64_t (*vocabulary_score_workspace_bytes)(int64_t tokens, int64_t rows, DType type);
     /// S: exp_logits (N, v) = exp(z - m) dz/d(x w) with the label's entry set to 0, and statistics
-    /// (N, kStatistics). x (N, h), w (v, h), z = x w^T, soft-capped, which is never rounded to
-    /// bf16. dz/d(x w) = 1 - (z / c)^2, 1 without a cap.
+    /// (N, statistics_columns(options)). x (N, h), w (v, h), z = x w^T, soft-capped, which is never
+    /// rounded to bf16. dz/d(x w) = 1 - (z / c)^2, 1 without a cap.
     ///
     /// m is a reference point near max_j z_j: the maximum over the first columns, raised only when
     /// a later logit exceeds it by more than 30. So exponentials may exceed 1 (by far less than
@@ -230,13 +230,15 @@ struct Operators {
     /// U: u (N, h) = exp_logits (N, v) times w (v, h).
     void (*vocabulary_input_product)(Context& ctx, ConstTensor exp_logits, ConstTensor w, Tensor u);
     /// The row factors of this shard from the statistics of all K shards, by_shard (K N,
-    /// kStatistics), shard by shard, folded in this order so that every rank gets the same bits of
-    /// M, A and loss:
+    /// statistics_columns(options)), shard by shard, folded in this order so that every rank gets
+    /// the same bits of M, A and loss:
     ///
     ///     factors (N, 2): c_n = g_n (1 + 2 z_loss log Z) exp(m - M) / A
     ///                     d_n = c_n exp(z_y - m) - g_n (1 - eps) where `mine` owns the label, else
     ///                     0; with soft-capped logits times 1 - (z_y / c)^2
-    ///     loss (N): loss_n, not weighted by g; 0 for ignored labels; may be empty
+    ///     loss (N): loss_n, not weighted by g; 0 for ignored labels; may be empty. With top_two
+    ///     (2 N): then the margins P1 - P2, probabilities of the two likeliest tokens; 0 for
+    ///     ignored labels, and where both have the same logit
     ///
     /// g_n is d(total loss) / d(loss_n). In evaluation `factors` is empty: only the losses are
     /// formed.

@@ -62,6 +62,7 @@ struct StepWork {
     bool evaluation = false;       ///< E, F and S of the training's order, and the loss
     bool optimizer = true;         ///< false: gradients only
     bool training = true;          ///< false: no memory for gradients and moments either
+    bool scores = false;           ///< ModelPartition::scores; for an evaluation
 };
 
 /// A step before anything is allocated, equal on every rank: what TrainedRank runs, and simulate().

@@ -35,6 +35,9 @@ namespace vocabpipe::kernels {
 /// all rows of the shard but the label's; z_y, or 0 if this shard does not own the label; sum of z,
 /// or 0 without label smoothing. An empty shard has m = -infinity, a = 0.
 inline constexpr int64_t kStatistics = 4;
+/// With LossOptions::top_two: behind those the two largest logits of the shard, the label's among
+/// them, the larger one first; -infinity where it has fewer.
+inline constexpr int64_t kStatisticsWithTopTwo = 6;
 
 /// Rows [first_row, first_row + rows) of a vocabulary of `vocab_size` rows over all shards.
 struct VocabularyShard {
@@ -56,10 +59,18 @@ struct LossOptions {
     /// c: logits are c tanh(x w / c) (Gemma 2); 0: x w. Not together with label smoothing: the
     /// gradient would need another product.
     float logit_softcap = 0;
+    /// The two largest logits are statistics, too, and combine_statistics() tells how much likelier
+    /// the first is than the second: no logit leaves its rank for that. For scoring samples.
+    bool top_two = false;
 
     /// Member by member.
     bool operator==(const LossOptions&) const = default;
 };
+
+/// Columns of the statistics.
+[[nodiscard]] constexpr int64_t statistics_columns(const LossOptions& options) {
+    return options.top_two ? kStatisticsWithTopTwo : kStatistics;
+}
 
 /// Throws UsageError for a label >= vocab_size.
 void check_labels(std::span<const int32_t> labels, const VocabularyShard& shard);

@@ -67,12 +67,14 @@ constexpr int64_t kColumnMultiple = 256;             ///< of a chunk: whole tile
 
 /// Statistics of a shard without rows.
 __global__ void __launch_bounds__(kThreads)
-    no_statistics_kernel(float* __restrict__ statistics, int64_t stride, int64_t tokens) {
+    no_statistics_kernel(float* __restrict__ statistics, int64_t stride, int64_t tokens,
+                         bool top_two) {
     const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
     if (n >= tokens) return;
     float* const row = statistics + n * stride;
     row[0] = -infinity();
     row[1] = row[2] = row[3] = 0;
+    if (top_two) row[4] = row[5] = -infinity();
 }
 
 struct Combination {
@@ -85,7 +87,8 @@ struct Combination {
     double smoothing, uniform, z_loss, softcap;
     float* factors;  ///< or null
     int64_t factor_stride;
-    float* loss;  ///< or null
+    float* loss;   ///< or null
+    bool top_two;  ///< margins follow the losses
 };
 
 /// A thread per token. In double, as on the host: what is far from the maximum must not be lost to
@@ -101,11 +104,13 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combination c) {
     double others = 0;
     double label_logit = 0;
     double logit_sum = 0;
+    TopTwo top{-infinity(), -infinity()};
     for (int64_t at = n; at < c.rows; at += c.tokens) {
         const float* const statistics = c.by_shard + at * c.stride;
         others += statistics[1] * exp(statistics[0] - max);
         label_logit += statistics[2];
         logit_sum += statistics[3];
+        if (c.top_two) top.add({statistics[4], statistics[5]});
     }
     const int32_t label = c.labels[n];
     const double label_share = label < 0 ? 0.0 : exp(label_logit - max);
@@ -137,6 +142,11 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combination c) {
         value += c.smoothing * label_logit - c.uniform * logit_sum + c.z_loss * log_z * log_z;
     }
     c.loss[n] = static_cast<float>(value);
+    if (!c.top_two) return;
+    const double margin = label < 0 ? 0.0
+                                    : -exp(top.first - max) / sum *
+                                          expm1(static_cast<double>(top.second) - top.first);
+    c.loss[c.tokens + n] = static_cast<float>(margin);
 }
 
 /// u_n = c_n u_n + d_n W_{y_n} - g_n uniform sum_j W_j; a block per token. row_sum null: no such
@@ -256,11 +266,11 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                       Tensor statistics, std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
     require_options(options);
-    require_score(x, w, tokens, shard, exp_logits, statistics);
+    require_score(x, w, tokens, shard, options, exp_logits, statistics);
     if (tokens == 0) return;
     if (shard.rows == 0) {
         launch(ctx, no_statistics_kernel, blocks_for(tokens, kThreads), kThreads,
-               statistics.as<float>(), statistics.stride, tokens);
+               statistics.as<float>(), statistics.stride, tokens, options.top_two);
         return;
     }
     const int64_t columns = columns_in(workspace, tokens, shard.rows);
@@ -295,6 +305,11 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                        logit_of, exp_logits.as<T>(), exp_logits.stride);
             };
             const auto score = [&](auto logit_of) {
+                if (options.top_two) {
+                    launch(ctx, top_two_kernel<decltype(logit_of)>,
+                           blocks_for(tokens, kScoreThreads / kWarpThreads), kScoreThreads, chunk,
+                           logit_of);
+                }
                 if (tokens >= int64_t{kScoreWarpsPerSm} * ctx.cuda().multiprocessors()) {
                     launch_with.template operator()<kWarpThreads>(logit_of);
                 } else {
@@ -319,7 +334,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                         const LossOptions& options, Tensor factors, std::span<float> loss) {
     const int64_t tokens = token_count(labels);
     require_options(options);
-    require_combination(by_shard, tokens, g, my_shard, factors, loss);
+    require_combination(by_shard, tokens, g, my_shard, options, factors, loss);
     if (tokens == 0 || (!factors && loss.empty())) return;
     const double smoothing = options.label_smoothing;
     launch(ctx, combine_kernel, blocks_for(tokens, kThreads), kThreads,
@@ -338,7 +353,8 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                        .softcap = options.logit_softcap,
                        .factors = factors.as<float>(),
                        .factor_stride = factors.stride,
-                       .loss = loss.data()});
+                       .loss = loss.data(),
+                       .top_two = options.top_two});
 }
 
 /// The sum over W's rows lies in the lane's workspace.

@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "vocabpipe/vocabulary_loss.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -238,6 +239,49 @@ __global__ void __launch_bounds__(kScoreThreads)
     }
     const double logit_sum = (first ? 0.0 : statistics[3]) + part.logit_sum;
     statistics[3] = chunk.want_logit_sum ? static_cast<float>(logit_sum) : 0.0F;
+}
+
+/// The two largest logits so far; equal ones count twice. NaN is ignored.
+struct TopTwo {
+    float first, second;
+
+    __device__ __forceinline__ void add(float value) {
+        const float lower = value > first ? first : value;
+        first = value > first ? value : first;
+        second = lower > second ? lower : second;
+    }
+    __device__ __forceinline__ void add(const TopTwo& other) {
+        add(other.first);
+        add(other.second);
+    }
+};
+
+/// A warp per token: the two largest logits of the chunk and of those before it, behind the other
+/// statistics. A pass of its own over the products, so that training pays nothing for it. The cap
+/// keeps the order of products, so it is applied to two of them.
+template <typename Cap>
+__global__ void __launch_bounds__(kScoreThreads) top_two_kernel(Chunk chunk, Cap logit_of) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+    const int64_t n =
+        int64_t{blockIdx.x} * (kScoreThreads / kWarpThreads) + threadIdx.x / kWarpThreads;
+    if (n >= chunk.tokens) return;  // a whole warp
+    const float* const products = chunk.products + n * chunk.product_stride;
+    TopTwo top{-infinity(), -infinity()};
+    for (int at = lane; at < chunk.count; at += kWarpThreads) top.add(products[at]);
+    for (int step = kWarpThreads / 2; step > 0; step /= 2) {
+        const TopTwo other{__shfl_xor_sync(0xffffffffU, top.first, step),
+                           __shfl_xor_sync(0xffffffffU, top.second, step)};
+        top.add(other);
+    }
+    if (lane != 0) return;
+    float* const two = chunk.statistics + n * chunk.statistics_stride + kStatistics;
+    TopTwo all{-infinity(), -infinity()};
+    if (chunk.begin > 0) all = {two[0], two[1]};
+    // A chunk of one column has no second.
+    all.add(logit_of(top.first).z);
+    if (chunk.count > 1) all.add(logit_of(top.second).z);
+    two[0] = all.first;
+    two[1] = all.second;
 }
 
 }  // namespace vocabpipe::kernels::cuda

@@ -90,6 +90,36 @@ float maximum(const float* z, int64_t count) {
     return *std::max_element(lanes.begin(), lanes.end());
 }
 
+/// The two largest of z and of what is in `two`, the larger one first; NaN is ignored.
+void keep_two_largest(const float* z, int64_t count, float* two) {
+    constexpr int64_t kLanes = 16;
+    std::array<float, kLanes> first, second;
+    first.fill(-kInfinity);
+    second.fill(-kInfinity);
+    int64_t j = 0;
+    for (; j + kLanes <= count; j += kLanes) {
+#pragma omp simd
+        for (int64_t l = 0; l < kLanes; ++l) {
+            const float lower = z[j + l] > first[l] ? first[l] : z[j + l];
+            first[l] = z[j + l] > first[l] ? z[j + l] : first[l];
+            second[l] = lower > second[l] ? lower : second[l];
+        }
+    }
+    const auto add = [two](float value) {
+        if (value > two[0]) {
+            two[1] = two[0];
+            two[0] = value;
+        } else if (value > two[1]) {
+            two[1] = value;
+        }
+    };
+    for (int64_t l = 0; l < kLanes; ++l) {
+        add(first[l]);
+        add(second[l]);
+    }
+    for (; j < count; ++j) add(z[j]);
+}
+
 float sum(const float* z, int64_t count) {
     float total = 0;
 #pragma omp simd reduction(+ : total)
@@ -128,12 +158,13 @@ struct RowState {
 };
 
 /// Adds the columns [begin, begin + count) of x w^T to a row. `label` counts from column 0 of the
-/// shard.
+/// shard; `two`: the largest logits so far, or null.
 template <typename T>
 void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_t count,
-                 int64_t label, const LossOptions& options) {
+                 int64_t label, const LossOptions& options, float* two) {
     const float cap = options.logit_softcap;
     if (cap > 0) soft_cap(z, count, 1, cap);
+    if (two != nullptr) keep_two_largest(z, count, two);
     const float max = maximum(z, count);
     if (begin == 0) {
         state = {.m = max};
@@ -197,6 +228,7 @@ struct RowTotals {
     double label = 0;   ///< exp(z_y - M)
     double label_logit = 0;
     double logit_sum = 0;
+    std::array<float, 2> two{-kInfinity, -kInfinity};  ///< largest logits of all, with top_two
 };
 
 RowTotals fold_statistics(ConstTensor by_shard, std::span<const int32_t> labels, int64_t n) {
@@ -210,6 +242,7 @@ RowTotals fold_statistics(ConstTensor by_shard, std::span<const int32_t> labels,
         totals.others += statistics[1] * std::exp(statistics[0] - totals.max);
         totals.label_logit += statistics[2];
         totals.logit_sum += statistics[3];
+        keep_two_largest(statistics + kStatistics, by_shard.cols - kStatistics, totals.two.data());
     }
     if (labels[static_cast<size_t>(n)] >= 0) {
         totals.label = std::exp(totals.label_logit - totals.max);
@@ -229,9 +262,13 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                       const VocabularyShard& shard, const LossOptions& options, Tensor exp_logits,
                       Tensor statistics, std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
-    require_score(x, w, tokens, shard, exp_logits, statistics);
+    require_score(x, w, tokens, shard, options, exp_logits, statistics);
     require_options(options);
     check_labels(labels, shard);
+    if (options.top_two) {
+        for (int64_t n = 0; n < tokens; ++n)
+            std::fill_n(row(statistics, n) + kStatistics, 2, -kInfinity);
+    }
     if (shard.rows == 0) {
         for (int64_t n = 0; n < tokens; ++n) {
             const std::array<float, kStatistics> none{-kInfinity, 0, 0, 0};
@@ -257,8 +294,10 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
             with_type(exp_logits.dtype, [&]<typename T>() {
                 parallel_ranges(ctx, rows, z.size(), [&](int64_t from, int64_t to) {
                     for (int64_t n = from; n < to; ++n) {
+                        float* const two =
+                            options.top_two ? row(statistics, first + n) + kStatistics : nullptr;
                         add_columns(states[n], row(z, n), stored.as<T>() + n * stored.stride, begin,
-                                    count, row_of(labels, shard, first + n), options);
+                                    count, row_of(labels, shard, first + n), options, two);
                     }
                 });
             });
@@ -287,7 +326,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                         std::span<const float> g, const VocabularyShard& mine, int my_shard,
                         const LossOptions& options, Tensor factors, std::span<float> loss) {
     const int64_t tokens = token_count(labels);
-    require_combination(by_shard, tokens, g, my_shard, factors, loss);
+    require_combination(by_shard, tokens, g, my_shard, options, factors, loss);
     require_options(options);
     const double eps = options.label_smoothing;
     const double uniform = eps / static_cast<double>(mine.vocab_size);
@@ -326,6 +365,13 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                          options.z_loss * log_z * log_z;
             }
             loss[static_cast<size_t>(n)] = static_cast<float>(value);
+            if (!options.top_two) continue;
+            const auto [first, second] = totals.two;
+            const double margin = labels[static_cast<size_t>(n)] < 0
+                                      ? 0
+                                      : -std::exp(first - totals.max) / sum *
+                                            std::expm1(static_cast<double>(second) - first);
+            loss[static_cast<size_t>(tokens + n)] = static_cast<float>(margin);
         }
     });
 }

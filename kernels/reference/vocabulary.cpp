@@ -53,7 +53,21 @@ struct RowTotals {
     double label = 0;   ///< exp(z_y - M)
     double label_logit = 0;
     double logit_sum = 0;
+    double first = -std::numeric_limits<double>::infinity();  ///< logit of all; with top_two
+    double second = -std::numeric_limits<double>::infinity();
 
+    void add_top(double logit) {
+        if (logit > first) {
+            second = first;
+            first = logit;
+        } else if (logit > second) {
+            second = logit;
+        }
+    }
+    /// P1 - P2.
+    [[nodiscard]] double margin() const {
+        return -std::exp(first - max) / sum() * std::expm1(second - first);
+    }
     [[nodiscard]] double sum() const { return others + label; }  ///< A
     [[nodiscard]] double log_normaliser() const { return max + std::log(sum()); }
     /// -log p_y, from whichever form does not cancel.
@@ -73,6 +87,9 @@ RowTotals fold_statistics(ConstTensor by_shard, std::span<const int32_t> labels,
         totals.others += get(by_shard, row, 1) * std::exp(get(by_shard, row, 0) - totals.max);
         totals.label_logit += get(by_shard, row, 2);
         totals.logit_sum += get(by_shard, row, 3);
+        for (int64_t col = kStatistics; col < by_shard.cols; ++col) {
+            totals.add_top(get(by_shard, row, col));
+        }
     }
     if (labels[static_cast<size_t>(n)] >= 0) {
         totals.label = std::exp(totals.label_logit - totals.max);
@@ -117,6 +134,11 @@ void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
         set(statistics, n, 1, sum);
         set(statistics, n, 2, label >= 0 ? z[static_cast<size_t>(label)] : 0.0);
         set(statistics, n, 3, options.label_smoothing > 0 ? logit_sum : 0.0);
+        if (!options.top_two) continue;
+        RowTotals top;
+        for (const double logit : z) top.add_top(logit);
+        set(statistics, n, 4, top.first);
+        set(statistics, n, 5, top.second);
     }
 }
 
@@ -176,6 +198,11 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
     std::vector<double> exact(static_cast<size_t>(tokens));
     row_losses(ctx, by_shard, labels, mine, options, exact);
     for (size_t n = 0; n < exact.size(); ++n) loss[n] = static_cast<float>(exact[n]);
+    if (!options.top_two) return;
+    for (size_t n = 0; n < exact.size(); ++n) {
+        const RowTotals totals = fold_statistics(by_shard, labels, static_cast<int64_t>(n));
+        loss[exact.size() + n] = labels[n] < 0 ? 0.0F : static_cast<float>(totals.margin());
+    }
 }
 
 int64_t vocabulary_input_gradient_workspace_bytes(int64_t /*hidden*/) {

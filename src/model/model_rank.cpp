@@ -123,6 +123,7 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                                   sizes.hidden, schedule.output.rows(rank),
                                                   config.dtype));
     }
+    if (partition.scores) sizes.statistics = kernels::kStatisticsWithTopTwo;
     sizes.tied = config.tied;
     sizes.report_bytes = partition.optimizer ? report_entries(config) * 8 : 0;
     sizes.replicas = partition.replicas;
@@ -194,7 +195,8 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
             device, take(1), partition.micro_batch_size * config.seq_length,
             kernels::LossOptions{.label_smoothing = config.label_smoothing,
                                  .z_loss = config.z_loss,
-                                 .logit_softcap = config.logit_softcap}));
+                                 .logit_softcap = config.logit_softcap,
+                                 .top_two = partition.scores}));
     }
 }
 

@@ -25,7 +25,7 @@ namespace vocabpipe {
 class ShardedOutputLayer final : public OutputLayer {
 public:
     /// `parameters`: one, the shard's rows of lm_head (or of wte when tied); `tokens`: of a
-    /// microbatch.
+    /// microbatch. With top_two it also scores sequences.
     ShardedOutputLayer(Device& device, std::span<Parameter> parameters, int64_t tokens,
                        kernels::LossOptions options);
 
@@ -35,6 +35,10 @@ public:
     [[nodiscard]] std::span<const double> losses() const override {
         return {loss_of(0), losses_of_step_};
     }
+    [[nodiscard]] std::span<const double> margins() const override {
+        return {loss_of(losses_of_step_), options_.top_two ? losses_of_step_ : 0};
+    }
+    [[nodiscard]] std::span<const float> hidden_sums() const override;
     void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor exp_logits,
                Tensor statistics, Bytes workspace) override;
     void input_product(Context& ctx, ConstTensor exp_logits, Tensor u) override;
@@ -56,6 +60,10 @@ private:
         return exp_logits.column_range(0, shard_.rows);
     }
 
+    /// Adds up x over the tokens of each sequence.
+    void sum_hidden(Context& ctx, const Microbatch& microbatch, ConstTensor x);
+    [[nodiscard]] int64_t hidden() const { return parameters_.front().weight.cols; }
+
     Device& device_;
     std::span<Parameter> parameters_;
     kernels::VocabularyShard shard_;
@@ -63,11 +71,13 @@ private:
     kernels::LossOptions options_;  ///< of the running step
     int64_t sequences_ = 0;         ///< of a microbatch to be evaluated; 0: training
     int64_t parts_ = 1;             ///< of a microbatch, each with a loss of its own
-    DeviceMemory losses_;           ///< doubles, per part
+    DeviceMemory losses_;           ///< doubles, per part; with top_two, then margins
     DeviceMemory zeros_;            ///< as many, of the host: what they begin with
     size_t losses_of_step_ = 0;
-    DeviceMemory token_losses_;  ///< (N) fp32 scratch
+    DeviceMemory token_losses_;  ///< (N) fp32 scratch, with top_two (2 N)
     DeviceMemory column_sum_;    ///< label smoothing: sum of the shard's rows
+    DeviceMemory ones_;          ///< top_two: (N, kSumRows) in the run's type
+    DeviceMemory hidden_sums_;   ///< top_two: (kSumRows, h) fp32, per part
 };
 
 }  // namespace vocabpipe

@@ -94,8 +94,7 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
 void PassRunner::score(const OperandsOf<Op::S>& o, const Microbatch& microbatch) {
     const Tensor exp_logits = memory_.exp_logits(o.exp_logits);
     modules_.output->score(context_, microbatch, memory_.boundary(o.x), exp_logits,
-                           memory_.per_token(o.statistics, StepSizes::kStatistics),
-                           memory_.bytes(o.workspace));
+                           memory_.statistics(o.statistics), memory_.bytes(o.workspace));
     if (o.input_gradient == kNoBuffer) return;
     modules_.output->input_product(context_, exp_logits, memory_.input_gradient(o.input_gradient));
 }
@@ -120,10 +119,10 @@ void PassRunner::combine_softmax(const Action& action) {
     const Microbatch& microbatch = microbatches_[action.item];
     const std::vector<int>& members = program_->groups[action.group].ranks;
     const Tensor factors = memory_.per_token(o.factors, StepSizes::kFactors);
-    modules_.output->combine_softmax(context_, microbatch,
-                                     memory_.per_token(o.statistics, StepSizes::kStatistics,
-                                                       static_cast<int64_t>(members.size())),
-                                     member_of(members, rank_), factors);
+    modules_.output->combine_softmax(
+        context_, microbatch,
+        memory_.statistics(o.statistics, static_cast<int64_t>(members.size())),
+        member_of(members, rank_), factors);
     if (o.input_gradient == kNoBuffer) return;
     modules_.output->finish_input_gradient(context_, microbatch, factors,
                                            memory_.input_gradient(o.input_gradient));

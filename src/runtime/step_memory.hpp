@@ -37,6 +37,10 @@ public:
     [[nodiscard]] Tensor per_token(uint32_t buffer, int64_t cols, int64_t times = 1) const {
         return tensor(buffer, times * sizes_.tokens, cols, DType::fp32);
     }
+    /// Statistics of S, [times N, StepSizes::statistics] in fp32.
+    [[nodiscard]] Tensor statistics(uint32_t buffer, int64_t times = 1) const {
+        return per_token(buffer, sizes_.statistics, times);
+    }
     /// [N, h] in the run's type.
     [[nodiscard]] Tensor boundary(uint32_t buffer) const {
         return tensor(buffer, sizes_.tokens, sizes_.hidden, sizes_.dtype);

@@ -211,15 +211,14 @@ void Bounding::receive(std::span<const Told> told, bool grown) {
 
 /// Notes the decisions at the entries of the rows. Messages are held twice, as the plan says.
 void Bounding::receive_quota(std::span<const Told> told, bool grown) {
-    sorted_.assign(told.begin(), told.end());
-    std::ranges::sort(sorted_, [](const Told& a, const Told& b) {
-        return a.node != b.node ? a.node < b.node : a.other < b.other;
-    });
+    sorted_.clear();
+    for (const Told& one : told) sorted_.push_back(uint64_t{one.node} << 32 | one.other);
+    std::ranges::sort(sorted_);
     const auto bits = static_cast<unsigned>(grown ? Decision::selected : Decision::discarded);
     for (auto one = sorted_.begin(); one != sorted_.end();) {
-        const uint32_t node = one->node;
+        const auto node = static_cast<uint32_t>(*one >> 32);
         const auto end =
-            std::find_if(one, sorted_.end(), [&](const Told& other) { return other.node != node; });
+            std::find_if(one, sorted_.end(), [&](uint64_t other) { return other >> 32 != node; });
         if (!state_.is_open(node)) {
             one = end;
             continue;
@@ -227,8 +226,9 @@ void Bounding::receive_quota(std::span<const Told> told, bool grown) {
         const GraphRow row = told_rows_.at(node);
         auto found = row.neighbours.begin();
         for (; one != end; ++one) {
-            found = std::lower_bound(found, row.neighbours.end(), one->other);
-            if (found == row.neighbours.end() || *found != one->other) {
+            const auto other = static_cast<uint32_t>(*one);
+            found = std::lower_bound(found, row.neighbours.end(), other);
+            if (found == row.neighbours.end() || *found != other) {
                 throw InputFileError(context_.graph.path() + ": row " + std::to_string(node) +
                                      ": has changed while it was read; start again");
             }
@@ -243,7 +243,6 @@ void Bounding::receive_quota(std::span<const Told> told, bool grown) {
         }
         state_.mark(node);
     }
-    sorted_.clear();
 }
 
 void Bounding::recount_marked() {

@@ -103,7 +103,7 @@ private:
     std::vector<int64_t> u_low_;
     std::vector<uint8_t> neighbours_;  ///< quota: a Decision for every entry of this rank's rows
     std::vector<InOrder> in_order_;    ///< of one row
-    std::vector<Told> sorted_;         ///< quota: messages by row
+    std::vector<uint64_t> sorted_;     ///< quota: messages, both samples of each, by row
     GraphRows rows_, told_rows_;
     int64_t first_entry_ = -1;
     int64_t open_ = 0;          ///< of all ranks

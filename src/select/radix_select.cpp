@@ -7,7 +7,7 @@
 
 namespace vocabpipe {
 
-RadixSelect::RadixSelect(std::vector<int64_t> ranks) {
+RadixSelect::RadixSelect(std::vector<int64_t> ranks, int bits) : shift_((bits + 7) / 8 * 8 - 8) {
     for (const int64_t rank : ranks) targets_.push_back({.rank = rank});
     if (targets_.empty()) shift_ = -8;
     begin_digit();
@@ -42,6 +42,11 @@ void RadixSelect::next_digit(Communicator& world) {
     mask_ |= uint64_t{0xFF} << shift_;
     shift_ -= 8;
     begin_digit();
+}
+
+ValueRange ValueRange::of_all(Communicator& world) const {
+    // The least of all is the complement of the largest complement.
+    return {.least = ~largest_over_ranks(world, ~least), .most = largest_over_ranks(world, most)};
 }
 
 std::vector<uint64_t> RadixSelect::results() const {

@@ -3,6 +3,8 @@
 
 #include "vocabpipe/world.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -22,8 +24,8 @@ namespace vocabpipe {
 class RadixSelect {
 public:
     /// `ranks`: 1 is the largest key, the number of all keys of all ranks the smallest; ascending
-    /// or not.
-    explicit RadixSelect(std::vector<int64_t> ranks);
+    /// or not. `bits`: keys are below 2^bits, which spares digits.
+    explicit RadixSelect(std::vector<int64_t> ranks, int bits = 64);
 
     [[nodiscard]] bool done() const { return shift_ < 0; }
     void add(uint64_t key) {
@@ -53,29 +55,36 @@ private:
     std::vector<Target> targets_;
     std::vector<uint64_t> prefixes_;  ///< those of the targets, ascending, each once
     std::vector<uint64_t> counters_;  ///< 256 for each prefix
-    int shift_ = 56;
+    int shift_;
     uint64_t mask_ = 0;
     bool single_ = false;  ///< one prefix
 };
 
-/// A signed number as a key of the same order.
-[[nodiscard]] constexpr uint64_t key_of(int64_t value) {
-    return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63);
-}
-[[nodiscard]] constexpr int64_t value_of(uint64_t key) {
-    return static_cast<int64_t>(key ^ (uint64_t{1} << 63));
-}
+/// The least and the largest of the numbers of all ranks. Collective.
+struct ValueRange {
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    [[nodiscard]] ValueRange of_all(Communicator& world) const;
+};
 
 /// The k-th largest of the values of all ranks, of which there must be as many; `for_each(f)` calls
 /// f(value) for those of this one. Collective.
 template <typename ForEach>
 [[nodiscard]] int64_t kth_largest(Communicator& world, int64_t k, const ForEach& for_each) {
-    RadixSelect select({k});
+    // Values lie close to each other, far from filling 64 bits: their distances have fewer digits.
+    ValueRange range;
+    for_each([&](int64_t value) {
+        range.least = std::min(range.least, value);
+        range.most = std::max(range.most, value);
+    });
+    range = range.of_all(world);
+    const auto least = static_cast<uint64_t>(range.least);
+    RadixSelect select({k},
+                       static_cast<int>(std::bit_width(static_cast<uint64_t>(range.most) - least)));
     while (!select.done()) {
-        for_each([&](int64_t value) { select.add(key_of(value)); });
+        for_each([&](int64_t value) { select.add(static_cast<uint64_t>(value) - least); });
         select.next_digit(world);
     }
-    return value_of(select.results().front());
+    return static_cast<int64_t>(select.results().front() + least);
 }
 
 }  // namespace vocabpipe

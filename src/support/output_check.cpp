@@ -118,9 +118,6 @@ OutputKind table_output(const std::string& path) {
                 return ends_of(file).find_first_not_of("0123456789.+-e \n") == std::string::npos;
             }};
 }
-OutputKind subset_output() {
-    return kind("a subset from vocabpipe select", {""}, {"\"format\":\"vocabpipe subset 1\""});
-}
 OutputKind selection_report_output() {
     return kind("a report of vocabpipe select", {"{"}, {"\"vocabpipe_selection\":"});
 }

@@ -27,6 +27,7 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command select_export_command();
 [[nodiscard]] Command select_import_command();
 [[nodiscard]] Command select_knn_command();
+[[nodiscard]] Command select_page_command();
 [[nodiscard]] Command select_run_command();
 [[nodiscard]] Command select_stats_command();
 [[nodiscard]] Command simulate_command();

@@ -21,7 +21,7 @@ public:
     /// `total` 0: not known.
     void show(const char* phase, int64_t done, int64_t total) {
         if (!shown_) return;
-        if (phase != phase_ || done < done_) {
+        if (phase != phase_ || done < done_) {  // the next one, or the same again
             phase_ = phase;
             begun_ = Clock::now();
         }
@@ -32,7 +32,7 @@ public:
             text +=
                 format(": %.0f %%", 100 * static_cast<double>(done) / static_cast<double>(total));
         }
-        if (done > 0 && seconds > 0) {
+        if (done > 0 && seconds > 0.5) {  // a rate of less says nothing
             const double rate = static_cast<double>(done) / seconds;
             text += format(", %.3g per s", rate);
             if (total > done) {

@@ -17,7 +17,7 @@ public:
           graph_(step.graph),
           j_(microbatch),
           one_barrier_(step.schedule.barriers == Barriers::one),
-          statistics_bytes_(step.sizes.tokens * StepSizes::kStatistics * 4),
+          statistics_bytes_(step.sizes.tokens * step.sizes.statistics * 4),
           shards_(step.output_owners.size()) {}
 
     uint32_t build(uint32_t x) {

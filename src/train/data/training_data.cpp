@@ -10,6 +10,8 @@
 #include "src/train/data/blended_samples.hpp"
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/find_end_of_document.hpp"
+#include "src/train/data/samples_in_sequence.hpp"
+#include "src/train/data/subset_samples.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/open_tokens.hpp"
 
@@ -96,29 +98,100 @@ bool TrainingData::has(DataSplit split) const {
     return !part(split).paths.empty();
 }
 
+void TrainingData::require(DataSplit split) const {
+    if (has(split)) return;
+    const std::string name(to_string(split));
+    throw UsageError("there is no " + name + " data; set --" + name + "-data-path" +
+                     (split == DataSplit::train ? "" : ", or --split with a part for it"));
+}
+
+std::shared_ptr<const TokenSource> TrainingData::tokens_of(const std::string& path,
+                                                           DataSplit split) const {
+    std::shared_ptr<const TokenSource> tokens = source(path);
+    if (options_.split.empty()) return tokens;
+    const TokenSourceInfo whole = tokens->info();
+    tokens = cut_split(std::move(tokens), proportions_, split);
+    if (tokens->size() == 0) throw InputFileError(path + ": " + empty_part(whole, split));
+    return tokens;
+}
+
 std::unique_ptr<const SampleSource> TrainingData::samples(
     DataSplit split, const TokenDatasetOptions& options) const {
-    if (!has(split)) {
-        const std::string name(to_string(split));
-        throw UsageError("there is no " + name + " data; set --" + name + "-data-path" +
-                         (split == DataSplit::train ? "" : ", or --split with a part for it"));
-    }
+    require(split);
     std::vector<BlendedSamples::Part> blend;
     for (const WeightedPath& path : part(split).paths) {
-        std::shared_ptr<const TokenSource> tokens = source(path.path);
-        if (!options_.split.empty()) {
-            const TokenSourceInfo whole = tokens->info();
-            tokens = cut_split(std::move(tokens), proportions_, split);
-            if (tokens->size() == 0) {
-                throw InputFileError(path.path + ": " + empty_part(whole, split));
-            }
-        }
         TokenDatasetOptions own = options;
         if (part(split).paths.size() > 1) own.seed = derived_seed(options.seed, blend.size());
-        blend.push_back({path.weight, std::make_unique<TokenDataset>(std::move(tokens), own)});
+        blend.push_back(
+            {path.weight, std::make_unique<TokenDataset>(tokens_of(path.path, split), own)});
     }
     if (blend.size() == 1) return std::move(blend.front().samples);
     return std::make_unique<BlendedSamples>(std::move(blend));
+}
+
+std::unique_ptr<const SampleSource> TrainingData::chosen_samples(
+    const TokenDatasetOptions& options, const std::shared_ptr<const SampleChoice>& chosen) const {
+    require(DataSplit::train);
+    const std::vector<WeightedPath>& paths = part(DataSplit::train).paths;
+    std::vector<BlendedSamples::Part> blend;
+    int64_t first = 0;  // sample of the set
+    for (const WeightedPath& path : paths) {
+        TokenDatasetOptions in_order = options;
+        in_order.shuffle = false;
+        auto all = std::make_unique<TokenDataset>(tokens_of(path.path, DataSplit::train), in_order);
+        const int64_t end = first + all->samples_per_epoch();
+        const int64_t begin_position = chosen->position_of(first);
+        const int64_t count = chosen->position_of(end) - begin_position;
+        if (count == 0) {
+            throw UsageError("--data-subset: of " + path.path + ", samples " +
+                             std::to_string(first) + " to " + std::to_string(end - 1) +
+                             ", none is chosen; leave it out of the data before scoring, or choose "
+                             "more samples");
+        }
+        blend.push_back({path.weight,
+                         std::make_unique<SubsetSamples>(
+                             std::move(all), chosen,
+                             SubsetSamples::Options{
+                                 .first_position = begin_position,
+                                 .count = count,
+                                 .first_sample = first,
+                                 .seed = paths.size() > 1 ? derived_seed(options.seed, blend.size())
+                                                          : options.seed,
+                                 .shuffle = options.shuffle})});
+        first = end;
+    }
+    if (blend.size() == 1) return std::move(blend.front().samples);
+    return std::make_unique<BlendedSamples>(std::move(blend));
+}
+
+std::unique_ptr<const SampleSource> TrainingData::samples_in_order(
+    const TokenDatasetOptions& options) const {
+    require(DataSplit::train);
+    TokenDatasetOptions in_order = options;
+    in_order.shuffle = false;
+    std::vector<std::unique_ptr<const SampleSource>> sets;
+    for (const WeightedPath& path : part(DataSplit::train).paths) {
+        sets.push_back(
+            std::make_unique<TokenDataset>(tokens_of(path.path, DataSplit::train), in_order));
+    }
+    return std::make_unique<SamplesInSequence>(std::move(sets));
+}
+
+std::vector<TrainingData::TrainingSet> TrainingData::training_sets(int64_t seq_length) const {
+    require(DataSplit::train);
+    std::vector<TrainingSet> sets;
+    for (const WeightedPath& path : part(DataSplit::train).paths) {
+        TrainingSet set{
+            .path = path.path, .tokens = tokens_of(path.path, DataSplit::train), .identity = {}};
+        set.samples = TokenDataset(set.tokens, {.seq_length = seq_length}).samples_per_epoch();
+        std::ostringstream line;
+        line << source(path.path)->size() << " tokens, checksum " << std::hex
+             << sampled_checksum(*source(path.path)) << std::dec << ", the first "
+             << set.tokens->size() << " to train on";
+        set.identity = line.str();
+        sets.push_back(std::move(set));
+    }
+    return sets;
 }
 
 void TrainingData::check(int64_t vocab_size) const {

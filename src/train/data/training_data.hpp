@@ -11,6 +11,7 @@
 #include "src/train/data/data_options.hpp"
 #include "src/train/data/data_paths.hpp"
 #include "src/train/data/data_split.hpp"
+#include "src/train/data/sample_choice.hpp"
 #include "vocabpipe/document_masks.hpp"
 #include "vocabpipe/sample_source.hpp"
 #include "vocabpipe/token_dataset.hpp"
@@ -42,6 +43,28 @@ public:
     [[nodiscard]] std::unique_ptr<const SampleSource> samples(
         DataSplit split, const TokenDatasetOptions& options) const;
 
+    /// The same of the training samples that `chosen` has, which must be of this data. UsageError
+    /// if it has none of a data set.
+    [[nodiscard]] std::unique_ptr<const SampleSource> chosen_samples(
+        const TokenDatasetOptions& options,
+        const std::shared_ptr<const SampleChoice>& chosen) const;
+
+    /// All training samples in the order of their numbers, as a choice has them: in stream order,
+    /// one data set after the other. `options`' seed and order are not looked at.
+    [[nodiscard]] std::unique_ptr<const SampleSource> samples_in_order(
+        const TokenDatasetOptions& options) const;
+
+    /// One data set to train on.
+    struct TrainingSet {
+        std::string path;                           ///< as given
+        std::shared_ptr<const TokenSource> tokens;  ///< its training part
+        int64_t samples = 0;                        ///< of `seq_length` tokens
+        std::string identity;  ///< a line: how many tokens it has, and a checksum of some of them
+    };
+    /// In the order of the flag, with the numbers of samples that a choice of them has. As
+    /// samples() if a set cannot be trained on.
+    [[nodiscard]] std::vector<TrainingSet> training_sets(int64_t seq_length) const;
+
     /// Reads every file once: check_tokens().
     void check(int64_t vocab_size) const;
 
@@ -65,6 +88,11 @@ private:
         std::string flag;                 // "--data-path"
         std::vector<WeightedPath> paths;  // empty: there is none
     };
+    /// The part of a file for `split`; InputFileError if it is empty.
+    [[nodiscard]] std::shared_ptr<const TokenSource> tokens_of(const std::string& path,
+                                                               DataSplit split) const;
+    /// UsageError if there is none.
+    void require(DataSplit split) const;
     [[nodiscard]] const Part& part(DataSplit split) const {
         return parts_[static_cast<size_t>(split)];
     }

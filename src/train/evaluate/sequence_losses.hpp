@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/mesh.hpp"
+#include "src/train/evaluate/sequence_batch.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <span>
 #include <vector>
 
 namespace vocabpipe {
@@ -19,42 +17,20 @@ struct SequenceLoss {
     int64_t tokens = 0;  ///< counted: their label is not negative
 };
 
-/// What an evaluation step is made of.
-struct EvaluationShape {
-    int64_t micro_batch_size = 1;  ///< sequences
-    int64_t seq_length = 0;
-    int microbatches = 1;  ///< per replica, of the evaluation's program
-    Mesh mesh;
-    int loss_rank = 0;  ///< pipeline rank that has the losses: the lowest with output rows
-    bool separate_documents = false;  ///< tokens see their own document only
-};
-
-/// Where a sequence to be evaluated is written, seq_length each.
-struct SequenceRow {
-    std::span<int32_t> tokens;  ///< 0 behind the text
-    std::span<int32_t> labels;  ///< -1 where not counted, all at first
-    std::span<int32_t>
-        first_visible;  ///< Microbatch's, 0 at first; empty unless separate_documents
-};
-
 /// Runs the evaluation plan of a rank over sequences: the plain
 /// cross-entropy of each, without label smoothing and z-loss, whatever the schedule. Sequence i is
 /// in microbatch i / micro batch of the evaluation, and microbatch j * d + r is replica r's:
 /// losses depend on neither d nor the order of the passes.
 class SequenceLosses {
 public:
-    /// Writes a sequence.
-    using Fill = std::function<void(int64_t sequence, const SequenceRow& row)>;
-
     /// `plan`: of those that the rank holds. The rank must outlive it.
     SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationShape& shape);
 
     /// Of sequences 0 .. count - 1, on every rank. `fill` is called for this replica's sequences,
     /// and may throw: all ranks then end alike. Collective.
-    [[nodiscard]] std::vector<SequenceLoss> of(int64_t count, const Fill& fill);
+    [[nodiscard]] std::vector<SequenceLoss> of(int64_t count, const FillSequence& fill);
 
 private:
-    void load(int64_t first_microbatch, int64_t count, const Fill& fill);
     void run(std::vector<SequenceLoss>& mine);
 
     TrainedRank& rank_;
@@ -62,10 +38,7 @@ private:
     Communicator& world_;
     OutputLayer* output_;  ///< null without output rows
     EvaluationShape shape_;
-    std::vector<int32_t> tokens_, labels_;  ///< of a step, sequence by sequence
-    std::vector<int32_t> first_visible_;
-    std::vector<float> counted_;  ///< 1 where a token counts, else 0
-    std::vector<Microbatch> microbatches_;
+    SequenceBatch batch_;
     std::vector<double> sums_;  ///< of a step, by sequence
 };
 

@@ -12,10 +12,10 @@ double ValidationLoss::perplexity() const {
     return std::exp(loss);
 }
 
-ValidationLoss validation_loss(SequenceLosses& losses, const SampleSource& source,
-                               const DocumentMasks& masks, int64_t samples) {
-    std::vector<int32_t> sample(static_cast<size_t>(source.seq_length()) + 1);
-    const auto fill = [&](int64_t i, const SequenceRow& row) {
+FillSequence samples_to_evaluate(const SampleSource& source, const DocumentMasks& masks) {
+    return [&source, masks,
+            sample = std::vector<int32_t>(static_cast<size_t>(source.seq_length()) + 1)](
+               int64_t i, const SequenceRow& row) mutable {
         source.sample(i, sample);
         std::copy(sample.begin(), sample.end() - 1, row.tokens.begin());
         std::copy(sample.begin() + 1, sample.end(), row.labels.begin());
@@ -24,6 +24,11 @@ ValidationLoss validation_loss(SequenceLosses& losses, const SampleSource& sourc
             find_document_starts(row.tokens, masks.end_of_document, row.first_visible);
         }
     };
+}
+
+ValidationLoss validation_loss(SequenceLosses& losses, const SampleSource& source,
+                               const DocumentMasks& masks, int64_t samples) {
+    const FillSequence fill = samples_to_evaluate(source, masks);
     ValidationLoss all;
     double sum = 0;
     for (const SequenceLoss& one : losses.of(std::min(samples, source.samples_per_epoch()), fill)) {

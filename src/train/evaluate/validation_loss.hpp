@@ -17,6 +17,10 @@ struct ValidationLoss {
     [[nodiscard]] double perplexity() const;
 };
 
+/// Writes samples of a source as training sees them. `source` must outlive it.
+[[nodiscard]] FillSequence samples_to_evaluate(const SampleSource& source,
+                                               const DocumentMasks& masks);
+
 /// As training sees them: with the masks of documents. Over samples 0 .. samples - 1 of the source,
 /// or all that there are if they are fewer. Added up in double precision and in the order of the
 /// samples. Collective.

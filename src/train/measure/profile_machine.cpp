@@ -118,7 +118,7 @@ private:
 
     std::vector<LinkSample> time_links(TableCosts& costs) {
         const int64_t boundary = plan_->boundary_bytes();
-        const int64_t statistics = plan_->sizes().tokens * StepSizes::kStatistics * 4;
+        const int64_t statistics = plan_->sizes().tokens * plan_->sizes().statistics * 4;
         std::vector<int64_t> bytes{8, 4096, 65536, int64_t{1} << 20, boundary, statistics};
         std::sort(bytes.begin(), bytes.end());
         bytes.erase(std::unique(bytes.begin(), bytes.end()), bytes.end());

@@ -92,6 +92,15 @@ FlagGroup data_flags(DataOptions& o) {
                  .unit = "PATH",
                  .ranks = RanksCompare::presence,
                  .decides = Decides::nothing},
+                {.names = "--data-subset",
+                 .value = &o.subset,
+                 .help = "Train only on these samples, a file of vocabpipe select run that was "
+                         "made from the same data, --split and --seq-length",
+                 .unit = "FILE",
+                 .unset = "all samples",
+                 .ranks = RanksCompare::presence,
+                 // What is in it decides the samples: see check_same_subset().
+                 .decides = Decides::nothing},
                 {.names = "--data-format",
                  .value = &o.format,
                  .help = "Format of the data files; raw files hold only tokens",

@@ -94,6 +94,16 @@ std::unique_ptr<const Checkpoint> open_checkpoint(Communicator& communicator,
     return checkpoint;
 }
 
+void check_same_subset(const Checkpoint& checkpoint, const std::string& ours) {
+    if (!checkpoint.state()) return;
+    const std::string theirs = recorded(*checkpoint.state(), kSubsetRecord).value_or("all samples");
+    if (theirs == ours) return;
+    throw InputFileError(checkpoint.training_path() + ": the run trained on " + readable(theirs) +
+                         ", but this run trains on " + ours +
+                         "; set --data-subset as it was, or use --finetune to load only the "
+                         "weights");
+}
+
 void print_checkpoint(const Checkpoint& checkpoint, const std::vector<std::string>& flags) {
     if (!checkpoint.state()) {
         std::printf(

@@ -21,6 +21,12 @@ namespace vocabpipe {
 [[nodiscard]] std::unique_ptr<const Checkpoint> open_checkpoint(Communicator& communicator,
                                                                 const TrainOptions& options);
 
+/// Where a saved step records the subset of its run (--data-subset), if it has one.
+inline constexpr const char* kSubsetRecord = "data-subset";
+/// Throws InputFileError if a run that goes on from the step would read other samples than the one
+/// that saved it: `ours` is RunData::subset().
+void check_same_subset(const Checkpoint& checkpoint, const std::string& ours);
+
 /// Says what was loaded, and which of the run's flags are not those of the run that saved it.
 void print_checkpoint(const Checkpoint& checkpoint, const std::vector<std::string>& flags);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/run/run_data.hpp"
 
+#include "src/train/run/resume.hpp"
+
 #include <utility>
 
 namespace vocabpipe {
@@ -15,9 +17,16 @@ RunData::RunData(const TrainOptions& options, const Mesh& mesh, int rank) : opti
     evaluation_ = open_evaluation_data(options, data_ ? &*data_ : nullptr);
     if (rank == 0) watched_.emplace(files());
     if (!trains) return;
-    samples_ = data_->samples(DataSplit::train, {.seq_length = options.model.seq_length,
-                                                 .seed = options.seed,
-                                                 .vocab_size = options.model.vocab_size});
+    const TokenDatasetOptions cut{.seq_length = options.model.seq_length,
+                                  .seed = options.seed,
+                                  .vocab_size = options.model.vocab_size};
+    if (options.data.subset.empty()) {
+        samples_ = data_->samples(DataSplit::train, cut);
+    } else {
+        chosen_ = std::make_shared<const ChosenSamples>(options.data.subset, *data_,
+                                                        options.model.seq_length);
+        samples_ = data_->chosen_samples(cut, chosen_);
+    }
     batches_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options.micro_batch_size,
                                                  .replica = mesh.replica(rank),
                                                  .replicas = mesh.data,
@@ -29,6 +38,7 @@ std::vector<std::string> RunData::fingerprint() const {
     if (data_) {
         for (std::string& line : data_->fingerprint()) lines.push_back(std::move(line));
     }
+    if (chosen_) lines.push_back("--data-subset: " + subset());
     return lines;
 }
 
@@ -38,7 +48,12 @@ std::vector<std::string> RunData::flags() const {
     if (samples_) {
         flags.push_back("samples-per-epoch " + std::to_string(samples_->samples_per_epoch()));
     }
+    if (chosen_) flags.push_back(kSubsetRecord + (' ' + subset()));
     return flags;
+}
+
+std::string RunData::subset() const {
+    return chosen_ ? chosen_->identity() : "all samples";
 }
 
 std::vector<std::string> RunData::files() const {
@@ -46,6 +61,7 @@ std::vector<std::string> RunData::files() const {
     if (const std::string& set = options_.evaluation.multiple_choice_path; !set.empty()) {
         files.push_back(set);
     }
+    if (!options_.data.subset.empty()) files.push_back(options_.data.subset);
     return files;
 }
 

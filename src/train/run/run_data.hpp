@@ -6,6 +6,7 @@
 #include "src/train/evaluate/evaluation.hpp"
 #include "src/train/options/train_options.hpp"
 #include "src/train/run/batch_loader.hpp"
+#include "src/train/select/chosen_samples.hpp"
 #include "vocabpipe/mesh.hpp"
 
 #include <memory>
@@ -27,6 +28,8 @@ public:
     [[nodiscard]] std::vector<std::string> fingerprint() const;
     /// "--flag value" of what decides which samples a step sees.
     [[nodiscard]] std::vector<std::string> flags() const;
+    /// ChosenSamples::identity(); "all samples" without --data-subset.
+    [[nodiscard]] std::string subset() const;
     [[nodiscard]] std::vector<std::string> files() const;
     /// Of files that somebody touched since they were opened or since the last call, a line each: a
     /// later start would read something else. On rank 0.
@@ -42,6 +45,7 @@ private:
     std::optional<TrainingData> data_;
     EvaluationData evaluation_;
     std::optional<WatchedFiles> watched_;          ///< on rank 0
+    std::shared_ptr<const ChosenSamples> chosen_;  ///< null: all
     std::unique_ptr<const SampleSource> samples_;  ///< to train on
     std::optional<BatchLoader> batches_;
 };

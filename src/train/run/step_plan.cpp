@@ -92,6 +92,7 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
                       .recompute = schedule.recompute,
                       .optimizer = work.optimizer,
                       .training = work.training,
+                      .scores = work.scores,
                       .operators = cluster.operators,
                       .stage_bytes = schedule.stage_bytes};
     plan.sizes = step_sizes(model, plan.partition, plan.schedule);

@@ -124,6 +124,7 @@ private:
                       device_->communication_order());
         check_memory(*plan_, rank_);
         data_.emplace(options_, plan_->mesh(), rank_);
+        if (checkpoint_ && trains()) check_same_subset(*checkpoint_, data_->subset());
         if (rank_ != 0) return;
         const std::string traces = trace_path(options_, plan_->mesh());
         check_outputs(options_, input_files(), traces);

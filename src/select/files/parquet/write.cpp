@@ -6,6 +6,7 @@
 #include <arrow/api.h>
 #include <arrow/io/interfaces.h>
 #include <parquet/arrow/writer.h>
+#include <parquet/properties.h>
 
 #include <exception>
 #include <utility>
@@ -74,8 +75,10 @@ public:
           file_(path),
           stream_(std::make_shared<IntoOutputFile>(file_)),
           schema_(schema_of(columns)) {
-        auto writer =
-            parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(), stream_);
+        auto writer = parquet::arrow::FileWriter::Open(
+            *schema_, arrow::default_memory_pool(), stream_, parquet::default_writer_properties(),
+            // Else lists of one length are read as lists of any.
+            parquet::ArrowWriterProperties::Builder().store_schema()->build());
         check(writer.status());
         writer_ = std::move(writer).ValueUnsafe();
     }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace vocabpipe {
+
+/// What 1 is in utilities and similarities.
+inline constexpr int64_t kFixedPointOne = int64_t{1} << 20;
+
+/// Rounded to nearest, from 0 to the largest int32, which stands for all that is more. `value` is a
+/// number or infinite.
+[[nodiscard]] inline int32_t to_fixed_point(double value) {
+    constexpr double kMost = std::numeric_limits<int32_t>::max();
+    const double scaled = value * static_cast<double>(kFixedPointOne);
+    if (scaled >= kMost) return std::numeric_limits<int32_t>::max();
+    return scaled <= 0 ? 0 : static_cast<int32_t>(std::lround(scaled));
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/mesh.hpp"
+#include "vocabpipe/modules.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What an evaluation step is made of.
+struct EvaluationShape {
+    int64_t micro_batch_size = 1;  ///< sequences
+    int64_t seq_length = 0;
+    int microbatches = 1;  ///< per replica, of the evaluation's program
+    Mesh mesh;
+    int loss_rank = 0;  ///< pipeline rank that has the losses: the lowest with output rows
+    bool separate_documents = false;  ///< tokens see their own document only
+
+    /// Microbatches of a step of all replicas.
+    [[nodiscard]] int64_t microbatches_per_step() const {
+        return int64_t{microbatches} * mesh.data;
+    }
+    /// Sequences of a replica's step.
+    [[nodiscard]] int64_t sequences_per_replica() const { return microbatches * micro_batch_size; }
+    /// Microbatches that hold `count` sequences.
+    [[nodiscard]] int64_t microbatches_of(int64_t count) const {
+        return (count + micro_batch_size - 1) / micro_batch_size;
+    }
+    /// The sequence in `row` of a replica's step that begins with microbatch `first`: microbatch
+    /// j * d + r of the evaluation is replica r's.
+    [[nodiscard]] int64_t sequence_of(int64_t first, int64_t row, int replica) const {
+        const int64_t microbatch = first + row / micro_batch_size * mesh.data + replica;
+        return microbatch * micro_batch_size + row % micro_batch_size;
+    }
+};
+
+/// Where a sequence to be evaluated is written, seq_length each.
+struct SequenceRow {
+    std::span<int32_t> tokens;  ///< 0 behind the text
+    std::span<int32_t> labels;  ///< -1 where not counted, all at first
+    std::span<int32_t>
+        first_visible;  ///< Microbatch's, 0 at first; empty unless separate_documents
+};
+
+/// Writes a sequence.
+using FillSequence = std::function<void(int64_t sequence, const SequenceRow& row)>;
+
+/// The microbatches of one replica in a step of an evaluation. What is behind the last sequence
+/// counts nothing.
+class SequenceBatch {
+public:
+    explicit SequenceBatch(const EvaluationShape& shape);
+    SequenceBatch(const SequenceBatch&) = delete;
+    SequenceBatch& operator=(const SequenceBatch&) = delete;
+
+    /// The step that begins with microbatch `first` of an evaluation of `count` sequences; `fill`
+    /// is called for this replica's.
+    void load(int64_t first, int64_t count, int replica, const FillSequence& fill);
+    [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
+    /// Tokens of a row whose label is not negative.
+    [[nodiscard]] int64_t counted(int64_t row) const;
+
+private:
+    EvaluationShape shape_;
+    std::vector<int32_t> tokens_, labels_;  ///< sequence by sequence
+    std::vector<int32_t> first_visible_;
+    std::vector<float> counted_;  ///< 1 where a token counts, else 0
+    std::vector<Microbatch> microbatches_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/select/sample_scores.hpp"
+
+#include "src/select/files/fixed_point.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kUtilityNames{"margin", "loss", "perplexity"};
+
+}  // namespace
+
+std::string_view to_string(UtilityKind kind) {
+    return kUtilityNames[static_cast<size_t>(kind)];
+}
+
+UtilityKind utility_kind_from(std::string_view name) {
+    const auto found = std::ranges::find(kUtilityNames, name);
+    if (found == kUtilityNames.end()) {
+        throw UsageError("--utility " + std::string(name) + ": use margin, loss or perplexity");
+    }
+    return static_cast<UtilityKind>(found - kUtilityNames.begin());
+}
+
+int32_t utility_of(UtilityKind kind, const SampleSums& sums) {
+    if (sums.tokens == 0) return 0;
+    const auto tokens = static_cast<double>(sums.tokens);
+    switch (kind) {
+        case UtilityKind::margin:
+            return to_fixed_point(1 - sums.margin / tokens);
+        case UtilityKind::loss:
+            return to_fixed_point(sums.loss / tokens);
+        case UtilityKind::perplexity:
+            break;
+    }
+    return to_fixed_point(std::exp(sums.loss / tokens));
+}
+
+SampleScores::SampleScores(TrainedRank& rank, const EvaluationShape& shape)
+    : rank_(rank),
+      shape_(shape),
+      replica_(shape.mesh.replica(rank.communicator().rank())),
+      batch_(shape) {}
+
+void SampleScores::load(int64_t first, int64_t count, const FillSequence& fill) {
+    first_ = first;
+    batch_.load(first, count, replica_, fill);
+}
+
+bool SampleScores::has_results() const {
+    return shape_.mesh.pipeline_rank(rank_.communicator().rank()) == shape_.loss_rank;
+}
+
+int64_t SampleScores::sample(int64_t row) const {
+    return shape_.sequence_of(first_, row, replica_);
+}
+
+void SampleScores::run() {
+    OutputLayer* const output = rank_.output();
+    if (output != nullptr) output->evaluate_sequences(shape_.micro_batch_size);
+    rank_.run(batch_.microbatches());
+    if (!has_results()) return;
+    const auto download = [&](auto from, auto& to) {
+        to.resize(from.size());
+        rank_.device().download(reinterpret_cast<const std::byte*>(from.data()),
+                                std::as_writable_bytes(std::span(to)));
+    };
+    download(output->losses(), losses_);
+    download(output->margins(), margins_);
+    download(output->hidden_sums(), hidden_sums_);
+}
+
+SampleSums SampleScores::sums(int64_t row) const {
+    const auto at = static_cast<size_t>(row);
+    return {.loss = losses_[at], .margin = margins_[at], .tokens = batch_.counted(row)};
+}
+
+void SampleScores::hidden_mean(int64_t row, std::span<float> to) const {
+    const size_t begin =
+        static_cast<size_t>(row) * static_cast<size_t>(OutputLayer::kSumRows) * to.size();
+    const auto tokens = static_cast<float>(shape_.seq_length);
+    for (size_t i = 0; i < to.size(); ++i) to[i] = hidden_sums_[begin + i] / tokens;
+}
+
+}  // namespace vocabpipe

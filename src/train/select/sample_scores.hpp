@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/train/evaluate/sequence_batch.hpp"
+#include "vocabpipe/trained_rank.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What makes a sample worth training on.
+enum class UtilityKind : uint8_t {
+    margin,      ///< mean over counted tokens of 1 - (P1 - P2), the two likeliest tokens
+    loss,        ///< mean cross-entropy of the counted tokens, in nats
+    perplexity,  ///< exp of that
+};
+[[nodiscard]] std::string_view to_string(UtilityKind kind);
+/// UsageError for another name.
+[[nodiscard]] UtilityKind utility_kind_from(std::string_view name);
+
+/// What a model says of one sample.
+struct SampleSums {
+    double loss = 0;     ///< sum over counted tokens, in nats
+    double margin = 0;   ///< sum of P1 - P2
+    int64_t tokens = 0;  ///< counted
+};
+
+/// In 2^-20, rounded to nearest, from 0 to the largest int32, which stands for all that is more. A
+/// sample without a counted token has 0.
+[[nodiscard]] int32_t utility_of(UtilityKind kind, const SampleSums& sums);
+
+/// Runs a plan with StepWork::scores over samples, step by step:
+///
+///     SampleScores scores(rank, shape);
+///     scores.load(first, count, fill);    // may throw on a rank alone
+///     scores.run();                       // collective
+///     for each row of loss ranks: scores.sums(row), scores.hidden_mean(row)
+class SampleScores {
+public:
+    /// The rank must outlive it, and have one plan.
+    SampleScores(TrainedRank& rank, const EvaluationShape& shape);
+
+    /// The step that begins with microbatch `first`, of `count` samples.
+    void load(int64_t first, int64_t count, const FillSequence& fill);
+    /// Collective.
+    void run();
+    /// Whether this rank has the results of its replica.
+    [[nodiscard]] bool has_results() const;
+    [[nodiscard]] const EvaluationShape& shape() const { return shape_; }
+    /// The sample in a row of the step that was run; beyond the last one: none.
+    [[nodiscard]] int64_t sample(int64_t row) const;
+    [[nodiscard]] SampleSums sums(int64_t row) const;
+    /// Mean over all tokens of the sample, counted or not, of the output layer's input: (h).
+    void hidden_mean(int64_t row, std::span<float> to) const;
+
+private:
+    TrainedRank& rank_;
+    EvaluationShape shape_;
+    int replica_;
+    SequenceBatch batch_;
+    int64_t first_ = 0;
+    // Of the last step, by row.
+    std::vector<double> losses_, margins_;
+    std::vector<float> hidden_sums_;
+};
+
+}  // namespace vocabpipe
