@@ -108,9 +108,6 @@ OutputKind picture_output() {
                 {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
                 {"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\""});
 }
-OutputKind graph_output() {
-    return kind("a graph from vocabpipe select", {""}, {"\"format\":\"vocabpipe graph 1\""});
-}
 OutputKind table_output(const std::string& path) {
     if (path.ends_with(".parquet")) return kind("a Parquet file", {"PAR1"});
     if (path.ends_with(".npy")) return kind("a .npy file", {"\x93NUMPY"});

@@ -44,7 +44,6 @@ private:
 [[nodiscard]] OutputKind trace_output();
 [[nodiscard]] OutputKind page_output();
 [[nodiscard]] OutputKind picture_output();
-[[nodiscard]] OutputKind graph_output();
 /// Tables for others, by the ending of the name: .parquet, .npy, or text that is all numbers.
 [[nodiscard]] OutputKind table_output(const std::string& path);
 [[nodiscard]] OutputKind selection_report_output();
