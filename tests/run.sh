@@ -26,6 +26,11 @@ step() { echo "=== $1 ($SECONDS s)"; }
 step "packages"
 if [ $full = 1 ]; then examples/install_packages.sh --full; else examples/install_packages.sh --tests; fi
 
+# mpirun asks for it, and waits for a name server where nobody knows it.
+getent hosts "$(hostname)" >/dev/null ||
+    echo "note: the name of this machine, $(hostname), is unknown to it: mpirun starts seconds late, and" \
+        "tests of deadlines fail; add it to /etc/hosts"
+
 # Everything is compiled once: several files of a target at a time take half of the time.
 step "build"
 cmake -G Ninja -C tests/config/dev.cmake -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 \

@@ -108,6 +108,16 @@ OutputKind picture_output() {
                 {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
                 {"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\""});
 }
+OutputKind scores_output() {
+    return kind("a file of scores from vocabpipe select", {""},
+                {"\"format\":\"vocabpipe scores 1\""});
+}
+OutputKind subset_output() {
+    return kind("a subset from vocabpipe select", {""}, {"\"format\":\"vocabpipe subset 1\""});
+}
+OutputKind selection_report_output() {
+    return kind("a report of vocabpipe select", {"{"}, {"\"vocabpipe_selection\":"});
+}
 OutputKind tokens_output(const std::string& prefix) {
     return {"a file from vocabpipe data prepare", [index = prefix + ".idx"](const std::string&) {
                 return ends_of(index).starts_with(std::string_view("MMIDIDX\0\0", 9));

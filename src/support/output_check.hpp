@@ -44,6 +44,9 @@ private:
 [[nodiscard]] OutputKind trace_output();
 [[nodiscard]] OutputKind page_output();
 [[nodiscard]] OutputKind picture_output();
+[[nodiscard]] OutputKind scores_output();
+[[nodiscard]] OutputKind subset_output();
+[[nodiscard]] OutputKind selection_report_output();
 /// The files of a token file's `prefix`, which its index makes known.
 [[nodiscard]] OutputKind tokens_output(const std::string& prefix);
 

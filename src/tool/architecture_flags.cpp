@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/architecture_flags.hpp"
 
+#include "src/model/config_json/rotary_share.hpp"
 #include "src/model/families/families.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/options/check_options.hpp"
@@ -93,12 +94,24 @@ void ArchitectureFlags::complete() {
     refuse_contradictions();
     if (given_.norm_epsilon) m.norm_epsilon = *given_.norm_epsilon;
     if (given_.rotary_base) m.rope.theta = *given_.rotary_base;
+    if (given_.rotary_percent) set_rotary_percent(*given_.rotary_percent);
     if (given_.group_query_attention && m.num_query_groups == 0) {
         throw UsageError("--group-query-attention: requires --num-query-groups");
     }
     if (!read_.contains("--ffn-hidden-size")) m.ffn_hidden_size = default_ffn_hidden_size(m);
     if (!read_.contains("--max-position-embeddings")) m.max_position_embeddings = m.seq_length;
     m.tied = !given_.untie;
+}
+
+void ArchitectureFlags::set_rotary_percent(double share) {
+    ModelConfig& m = model_;
+    const int64_t channels = rotary_channels(m.head_size(), share);
+    if (channels < 2 || channels % 2 != 0) {
+        throw UsageError("--rotary-percent " + shortest_text(share) + ": turns " +
+                         std::to_string(channels) + " of the " + std::to_string(m.head_size()) +
+                         " columns of a head; it must be an even number of them");
+    }
+    m.rotary_channels = channels == m.head_size() ? 0 : channels;
 }
 
 void ArchitectureFlags::refuse_contradictions() const {
@@ -119,6 +132,14 @@ void ArchitectureFlags::refuse_contradictions() const {
                m.learned_positions ? "learned positions" : "rotary positions");
     }
     if (given_.rotary_base && m.learned_positions) refuse("--rotary-base", "learned positions");
+    if (given_.rotary_percent && m.learned_positions) {
+        refuse("--rotary-percent", "learned positions");
+    }
+    if (given_.rotary_percent && *given_.rotary_percent != 1 &&
+        !model_family(m.family).partial_rotary) {
+        refuse("--rotary-percent " + shortest_text(*given_.rotary_percent),
+               "rotary positions of whole heads");
+    }
     if (read_.contains("--sliding-window") && m.windowed.empty()) {
         refuse("--sliding-window", "no sliding-window layers");
     }

@@ -24,6 +24,7 @@ public:
 private:
     void take_from(const std::string& path);
     void complete();
+    void set_rotary_percent(double share);
     /// Of flags with the family.
     void refuse_contradictions() const;
 

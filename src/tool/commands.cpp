@@ -25,6 +25,10 @@ Command vocabpipe_command(const std::string& command_line) {
                       .description = "Show, check and convert schedules",
                       .commands = {schedule_list_command(), schedule_show_command(),
                                    schedule_check_command(), schedule_convert_command()}},
+                     {.name = "select",
+                      .description = "Choose the samples of a corpus to train on",
+                      .commands = {select_score_command(), select_run_command(),
+                                   select_stats_command()}},
                      completion_command()},
         .version = "vocabpipe " VOCABPIPE_VERSION,
     };

@@ -24,6 +24,9 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command schedule_convert_command();
 [[nodiscard]] Command schedule_list_command();
 [[nodiscard]] Command schedule_show_command();
+[[nodiscard]] Command select_run_command();
+[[nodiscard]] Command select_score_command();
+[[nodiscard]] Command select_stats_command();
 [[nodiscard]] Command simulate_command();
 [[nodiscard]] Command timeline_command();
 

@@ -135,6 +135,8 @@ TEST(Flags, ThatSayTogetherWhatAModelIsAreComparedByThat) {
         EXPECT_NE(lines(arguments), plain) << arguments;
     }
     EXPECT_NE(lines("--model-type llama --rotary-base 500"), lines("--model-type llama"));
+    EXPECT_NE(lines("--model-type gpt_neox --rotary-percent 0.5"), lines("--model-type gpt_neox"));
+    EXPECT_EQ(lines("--model-type phi3 --rotary-percent 1"), lines("--model-type phi3"));
     EXPECT_EQ(lines("--bf16"), lines("--dtype bf16"));
     EXPECT_EQ(lines("--lr 0.0003"), plain);
     EXPECT_THAT(plain, Contains("--lr 0.0003"));

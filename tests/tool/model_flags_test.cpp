@@ -36,6 +36,19 @@ TEST(ModelFlags, RefuseWhatContradictsTheFamily) {
                 HasSubstr("--model-type llama has rotary positions; remove the flag"));
     EXPECT_THAT(refused("--rotary-base 500"), HasSubstr("--rotary-base: --model-type gpt2"));
     EXPECT_THAT(refused("--model-type llama --sliding-window 8"), HasSubstr("--sliding-window"));
+    EXPECT_THAT(refused("--rotary-percent 1"), HasSubstr("--rotary-percent: --model-type gpt2"));
+    EXPECT_THAT(refused("--model-type llama --rotary-percent 0.5"),
+                HasSubstr("--rotary-percent 0.5: --model-type llama has rotary positions of whole "
+                          "heads; remove the flag"));
+}
+
+TEST(ModelFlags, RefuseRotaryPercentThatTurnsNoPairsOfColumns) {
+    const std::string head = "--model-type gpt_neox --hidden-size 64 --num-attention-heads 4 ";
+    EXPECT_THAT(refused(head + "--rotary-percent 0.2"),
+                HasSubstr("--rotary-percent 0.2: turns 3 of the 16 columns of a head"));
+    EXPECT_THAT(refused(head + "--rotary-percent 0.1"), HasSubstr("turns 1 of the 16 columns"));
+    EXPECT_THAT(refused(head + "--rotary-percent 1.5"), HasSubstr("--rotary-percent 1.5"));
+    EXPECT_THAT(refused(head + "--rotary-percent 0"), HasSubstr("--rotary-percent 0"));
 }
 
 TEST(ModelFlags, RefuseSizesBeforeAnythingFollowsFromThem) {

@@ -25,11 +25,11 @@ std::optional<StrictJson> given_share(const ConfigValues& file) {
     return share_in(file.json());
 }
 
+}  // namespace
+
 int64_t rotary_channels(int64_t head_size, double share) {
     return static_cast<int64_t>(static_cast<double>(head_size) * share);
 }
-
-}  // namespace
 
 void read_rotary_share(const ConfigValues& file, const char* older_key, double otherwise,
                        ModelConfig& c) {

@@ -13,6 +13,9 @@ namespace vocabpipe {
 void read_rotary_share(const ConfigValues& file, const char* older_key, double otherwise,
                        ModelConfig& config);
 
+/// Columns of a head that such a share turns, as transformers and Megatron round it.
+[[nodiscard]] int64_t rotary_channels(int64_t head_size, double share);
+
 /// A share of which read_rotary_share() makes the same number of columns again.
 [[nodiscard]] double rotary_share(const ModelConfig& config);
 

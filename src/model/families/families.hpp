@@ -58,6 +58,7 @@ struct ModelFamily {
     /// Ends of names of tensors in files that are no weights: the masks and rotary frequencies of
     /// old ones.
     std::vector<std::string_view> no_weights = {};
+    bool partial_rotary = false;  ///< rotary positions may turn a part of every head
     /// Without --model-type these parts mean this family.
     std::optional<MegatronParts> parts = {};
 

@@ -80,6 +80,7 @@ ModelFamily families::gpt_neox() {
                         .body = "gpt_neox.",
                         .output = "embed_out"},
             .no_weights = {".attention.bias", ".attention.masked_bias", kRotaryFrequencies},
+            .partial_rotary = true,
             .set = set_gpt_neox,
             .read = read_gpt_neox,
             .print = print_gpt_neox,

@@ -92,6 +92,7 @@ ModelFamily families::phi3() {
             .defaults = {.positions = 4096, .epsilon = 1e-5},
             .tensors = phi3_names(),
             .no_weights = {kRotaryFrequencies},
+            .partial_rotary = true,
             .set = set_phi3,
             .read = read_phi3,
             .print = print_phi3};

@@ -19,15 +19,20 @@ TensorOutput::TensorOutput(Communicator& world, std::string path, std::vector<St
       // One name on all ranks. What a killed run has left under it is replaced.
       temporary_(path_ + ".partial"),
       plan_(std::move(tensors), metadata) {
-    world_.agree([&] {
-        if (world_.rank() != 0) return;
-        ::unlink(temporary_.c_str());
-        file_.emplace(SharedOutputFile::create(temporary_, plan_.file_bytes()));
-        file_->write_at(0, std::as_bytes(std::span(plan_.header())));
-    });
-    world_.agree([&] {
-        if (world_.rank() != 0) file_.emplace(SharedOutputFile::open(temporary_));
-    });
+    try {
+        world_.agree([&] {
+            if (world_.rank() != 0) return;
+            ::unlink(temporary_.c_str());
+            file_.emplace(SharedOutputFile::create(temporary_, plan_.file_bytes()));
+            file_->write_at(0, std::as_bytes(std::span(plan_.header())));
+        });
+        world_.agree([&] {
+            if (world_.rank() != 0) file_.emplace(SharedOutputFile::open(temporary_));
+        });
+    } catch (...) {  // a full disk, for one: there will be no destructor
+        if (world_.rank() == 0) ::unlink(temporary_.c_str());
+        throw;
+    }
 }
 
 TensorOutput::~TensorOutput() {

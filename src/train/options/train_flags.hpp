@@ -23,6 +23,7 @@ struct UnresolvedFlags {
     bool group_query_attention = false;    // --group-query-attention
     std::optional<float> norm_epsilon;     // --norm-epsilon; none: the family's
     std::optional<double> rotary_base;     // --rotary-base
+    std::optional<double> rotary_percent;  // --rotary-percent
     bool untie = false;                    // --untie-embeddings-and-output-weights
     bool bf16 = false;                     // --bf16
     bool recompute_activations = false;    // --recompute-activations

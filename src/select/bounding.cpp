@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/select/bounding.hpp"
+
+#include "src/select/exchange.hpp"
+#include "src/select/radix_select.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr uint32_t kCounted = uint32_t{1} << 31;  // beside a similarity, which is not negative
+constexpr int64_t kBoundingReportEvery = 1024;    // rows
+
+/// The k-th largest bound of all open samples.
+template <typename Bound>
+int64_t threshold_of(SelectContext& context, const SelectionState& state, int64_t k,
+                     const Bound& bound) {
+    return kth_largest(context.world, k, [&](const auto& use) {
+        for (int64_t v = state.first(); v < state.last(); ++v) {
+            if (state.is_open(v)) use(bound(v));
+        }
+    });
+}
+
+}  // namespace
+
+uint64_t Bounding::bytes(const BoundingRule& rule, int64_t nodes, int64_t entries,
+                         int64_t longest_row) {
+    if (rule.kind == BoundingRule::Kind::off) return 0;
+    const uint64_t bounds = static_cast<uint64_t>(nodes) * sizeof(int64_t);
+    if (rule.kind != BoundingRule::Kind::quota) return bounds;
+    return bounds + (static_cast<uint64_t>(entries) + 3) / 4 +
+           static_cast<uint64_t>(longest_row) * sizeof(InOrder);
+}
+
+Bounding::Bounding(SelectContext& context, SelectionState& state, const BoundingRule& rule,
+                   int64_t k, int64_t entries, int64_t longest_row)
+    : context_(context),
+      state_(state),
+      rule_(rule),
+      k_(k),
+      lease_(context.memory, bytes(rule, state.size(), entries, longest_row), "bounding"),
+      rows_(context.graph),
+      told_rows_(context.graph),
+      open_(context.graph.nodes()),
+      live_entries_(entries) {
+    if (rule.kind == BoundingRule::Kind::off) return;
+    u_low_.resize(static_cast<size_t>(state.size()));
+    if (!is_quota()) return;
+    neighbours_.resize((static_cast<size_t>(entries) + 3) / 4);
+    in_order_.reserve(static_cast<size_t>(longest_row));
+}
+
+bool Bounding::counts(int64_t node, uint32_t neighbour) const {
+    return rule_.kind == BoundingRule::Kind::exact ||
+           coin(context_.seed, static_cast<uint64_t>(node), neighbour, rule_.share);
+}
+
+void Bounding::begin_row(const GraphRow& row) {
+    constexpr int64_t kMost = int64_t{1} << 61;
+    int64_t sum = 0;  // at most 2^32 numbers below 2^31
+    for (const int32_t similarity : row.similarities) sum += similarity;
+    if (context_.objective.beta > 0 && sum > kMost / context_.objective.beta) {
+        throw InputFileError(context_.graph.path() + ": row " + std::to_string(row.node) +
+                             ": its similarities sum to " + std::to_string(sum) +
+                             ", times --beta beyond 2^61; use a smaller --beta");
+    }
+    if (rule_.kind == BoundingRule::Kind::off) return;
+    if (first_entry_ < 0) first_entry_ = row.begin;
+    int64_t counted = 0;
+    if (rule_.kind == BoundingRule::Kind::exact) {
+        counted = sum;
+    } else if (is_quota()) {
+        counted = counted_sum(row);
+    } else {
+        for (size_t i = 0; i < row.degree(); ++i) {
+            if (counts(row.node, row.neighbours[i])) counted += row.similarities[i];
+        }
+    }
+    u_low(row.node) = state_.u_max(row.node) - context_.objective.beta * counted;
+}
+
+int64_t Bounding::counted_sum(const GraphRow& row) {
+    const int64_t degree = std::ssize(row.neighbours);
+    int64_t quota =
+        (rule_.share.numerator * degree + rule_.share.denominator - 1) / rule_.share.denominator;
+    in_order_.clear();
+    const int64_t entry = row.begin - first_entry_;
+    for (int64_t i = 0; i < degree; ++i) {
+        const Decision decision = neighbour_is(entry + i);
+        if (decision == Decision::selected) --quota;
+        if (decision != Decision::open) continue;
+        const auto at = static_cast<size_t>(i);
+        in_order_.push_back(
+            {.hash = hash_of(context_.seed, static_cast<uint64_t>(row.node), row.neighbours[at]),
+             .similarity = row.similarities[at]});
+    }
+    quota = std::clamp<int64_t>(quota, 0, std::ssize(in_order_));
+    // Hashes of one row differ: there are no ties.
+    std::ranges::nth_element(in_order_, in_order_.begin() + quota, {}, &InOrder::hash);
+    int64_t sum = 0;
+    for (int64_t i = 0; i < quota; ++i) sum += in_order_[static_cast<size_t>(i)].similarity;
+    return sum;
+}
+
+BoundingReport Bounding::run() {
+    if (rule_.kind != BoundingRule::Kind::off) {
+        for (bool changed = true; changed;) {
+            changed = false;
+            while (shrink() > 0) changed = true;
+            while (grow() > 0) changed = true;
+        }
+    }
+    report_.k_left = k_;
+    report_.open = open_;
+    report_.rejoin_tuples = sum_over_ranks(context_.world, report_.rejoin_tuples);
+    return report_;
+}
+
+int64_t Bounding::shrink() {
+    if (enough_decided()) return 0;
+    const int64_t threshold =
+        threshold_of(context_, state_, k_, [&](int64_t v) { return u_low(v); });
+    report_.rejoin_tuples += live_entries_;
+    for (int64_t v = state_.first(); v < state_.last(); ++v) {
+        if (!state_.is_open(v) || state_.u_max(v) >= threshold) continue;
+        state_.decide(v, Decision::discarded);
+        state_.mark(v);
+    }
+    const int64_t decided = tell(false);
+    open_ -= decided;
+    report_.discarded += decided;
+    report_.steps.push_back({.grow = false, .threshold = threshold, .decided = decided});
+    return decided;
+}
+
+int64_t Bounding::grow() {
+    if (enough_decided()) return 0;
+    const int64_t threshold =
+        threshold_of(context_, state_, k_, [&](int64_t v) { return state_.u_max(v); });
+    report_.rejoin_tuples += live_entries_;
+    for (int64_t v = state_.first(); v < state_.last(); ++v) {
+        if (!state_.is_open(v) || u_low(v) <= threshold) continue;
+        state_.decide(v, Decision::selected);
+        state_.mark(v);
+    }
+    const int64_t decided = tell(true);
+    open_ -= decided;
+    k_ -= decided;
+    report_.selected += decided;
+    report_.steps.push_back({.grow = true, .threshold = threshold, .decided = decided});
+    return decided;
+}
+
+/// Tells the neighbours of what was marked; returns how many samples that is on all ranks.
+int64_t Bounding::tell(bool grown) {
+    const Ownership owners = context_.owners();
+    int64_t at = state_.first();
+    int64_t decided = 0;
+    const auto produce = [&](Outbox<Told>& outbox) {
+        while (at < state_.last() && (state_.is_open(at) || !state_.marked(at))) ++at;
+        if (at == state_.last()) return false;
+        state_.unmark(at);
+        ++decided;
+        const GraphRow row = rows_.at(at);
+        live_entries_ -= std::ssize(row.neighbours);
+        for (size_t i = 0; i < row.degree(); ++i) {
+            const uint32_t neighbour = row.neighbours[i];
+            Told told{.node = neighbour, .other = static_cast<uint32_t>(at)};
+            if (!is_quota()) {
+                // A lower bound in which it was counted does not change when it is selected, and
+                // one in which it was not does not change when it is discarded.
+                const bool counted = counts(neighbour, static_cast<uint32_t>(at));
+                if (!grown && !counted) continue;
+                told.other = static_cast<uint32_t>(row.similarities[i]) | (counted ? kCounted : 0);
+            }
+            outbox.add(owners.owner_of(neighbour), told);
+        }
+        if (decided % kBoundingReportEvery == 0) {
+            context_.report(grown ? "bounding, grow" : "bounding, shrink", at - state_.first(),
+                            state_.size());
+        }
+        return ++at < state_.last();
+    };
+    exchange_all<Told>(context_, produce, [&](std::span<const Told> told) {
+        if (is_quota()) {
+            receive_quota(told, grown);
+        } else {
+            receive(told, grown);
+        }
+    });
+    if (is_quota()) recount_marked();
+    return sum_over_ranks(context_.world, decided);
+}
+
+void Bounding::receive(std::span<const Told> told, bool grown) {
+    for (const Told& one : told) {
+        if (!state_.is_open(one.node)) continue;
+        const int64_t change = context_.objective.beta * (one.other & ~kCounted);
+        if (grown) state_.u_max(one.node) -= change;
+        if (!grown) {
+            u_low(one.node) += change;
+        } else if ((one.other & kCounted) == 0) {
+            u_low(one.node) -= change;
+        }
+    }
+}
+
+/// Notes the decisions at the entries of the rows. Messages are held twice, as the plan says.
+void Bounding::receive_quota(std::span<const Told> told, bool grown) {
+    sorted_.clear();
+    for (const Told& one : told) sorted_.push_back(uint64_t{one.node} << 32 | one.other);
+    std::ranges::sort(sorted_);
+    const auto bits = static_cast<unsigned>(grown ? Decision::selected : Decision::discarded);
+    for (auto one = sorted_.begin(); one != sorted_.end();) {
+        const auto node = static_cast<uint32_t>(*one >> 32);
+        const auto end =
+            std::find_if(one, sorted_.end(), [&](uint64_t other) { return other >> 32 != node; });
+        if (!state_.is_open(node)) {
+            one = end;
+            continue;
+        }
+        const GraphRow row = told_rows_.at(node);
+        auto found = row.neighbours.begin();
+        for (; one != end; ++one) {
+            const auto other = static_cast<uint32_t>(*one);
+            found = std::lower_bound(found, row.neighbours.end(), other);
+            if (found == row.neighbours.end() || *found != other) {
+                throw InputFileError(context_.graph.path() + ": row " + std::to_string(node) +
+                                     ": has changed while it was read; start again");
+            }
+            const int64_t i = found - row.neighbours.begin();
+            const int64_t entry = row.begin - first_entry_ + i;
+            neighbours_[static_cast<size_t>(entry >> 2)] |=
+                static_cast<uint8_t>(bits << (entry & 3) * 2);
+            if (grown) {
+                state_.u_max(node) -=
+                    context_.objective.beta * row.similarities[static_cast<size_t>(i)];
+            }
+        }
+        state_.mark(node);
+    }
+}
+
+void Bounding::recount_marked() {
+    for (int64_t v = state_.first(); v < state_.last(); ++v) {
+        if (!state_.marked(v)) continue;
+        state_.unmark(v);
+        u_low(v) = state_.u_max(v) - context_.objective.beta * counted_sum(told_rows_.at(v));
+    }
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/select/hash.hpp"
+#include "src/select/select_context.hpp"
+#include "src/select/selection_state.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Which undecided neighbours the lower bound of a sample counts (arXiv 2402.16442, section 4).
+struct BoundingRule {
+    enum class Kind : uint8_t {
+        off,
+        exact,      ///< all: no decision is ever wrong
+        bernoulli,  ///< each with probability `share`
+        quota,      ///< few enough that with the selected ones they are this `share` of all
+    };
+    Kind kind = Kind::exact;
+    Fraction share{};
+
+    /// "off", "exact", "bernoulli:0.3", "quota:0.3"; UsageError names the flag `flag`.
+    [[nodiscard]] static BoundingRule from(std::string_view text, std::string_view flag);
+};
+[[nodiscard]] std::string to_string(const BoundingRule& rule);
+
+/// One Shrink or Grow.
+struct BoundingStep {
+    bool grow = false;
+    int64_t threshold = 0;  ///< times alpha
+    int64_t decided = 0;
+
+    bool operator==(const BoundingStep&) const = default;
+};
+
+/// What bounding has done, of all ranks.
+struct BoundingReport {
+    std::vector<BoundingStep> steps;
+    int64_t selected = 0, discarded = 0;
+    int64_t k_left = 0;  ///< samples that are yet to be chosen from the open ones
+    int64_t open = 0;
+    /// What would have been sent if every step had joined the rows of all open samples anew.
+    int64_t rejoin_tuples = 0;
+
+    bool operator==(const BoundingReport&) const = default;
+};
+
+/// Shrink until nothing changes, then Grow until nothing changes, until neither does (algorithm 5).
+/// A decision is told to the owners of the neighbours once, so that an edge's row entry costs at
+/// most one message in all steps together. Collective.
+class Bounding {
+public:
+    /// Bytes of this rank beside the state: lower bounds, and two bits per row entry for quota.
+    [[nodiscard]] static uint64_t bytes(const BoundingRule& rule, int64_t nodes, int64_t entries,
+                                        int64_t longest_row);
+
+    /// `state`: all open, upper bounds alpha * utility. `entries`: in the rows of this rank.
+    Bounding(SelectContext& context, SelectionState& state, const BoundingRule& rule, int64_t k,
+             int64_t entries, int64_t longest_row);
+
+    /// For each row of this rank once, in ascending order, before run(). InputFileError if sums of
+    /// it are beyond 64 bits.
+    void begin_row(const GraphRow& row);
+    BoundingReport run();
+
+private:
+    struct Told {
+        uint32_t node;   ///< whose neighbour was decided
+        uint32_t other;  ///< quota: the neighbour; else the similarity and whether it was counted
+    };
+    struct InOrder {
+        uint64_t hash;
+        int32_t similarity;
+    };
+
+    int64_t shrink();
+    int64_t grow();
+    int64_t tell(bool grown);
+    void receive(std::span<const Told> told, bool grown);
+    void receive_quota(std::span<const Told> told, bool grown);
+    [[nodiscard]] bool counts(int64_t node, uint32_t neighbour) const;
+    [[nodiscard]] int64_t counted_sum(const GraphRow& row);
+    void recount_marked();
+    [[nodiscard]] bool enough_decided() const { return k_ == 0 || open_ <= k_; }
+    [[nodiscard]] bool is_quota() const { return rule_.kind == BoundingRule::Kind::quota; }
+    [[nodiscard]] int64_t& u_low(int64_t node) {
+        return u_low_[static_cast<size_t>(node - state_.first())];
+    }
+    [[nodiscard]] Decision neighbour_is(int64_t entry) const {
+        return static_cast<Decision>(
+            neighbours_[static_cast<size_t>(entry >> 2)] >> (entry & 3) * 2 & 3);
+    }
+
+    SelectContext& context_;
+    SelectionState& state_;
+    BoundingRule rule_;
+    int64_t k_;
+    MemoryLease lease_;
+    std::vector<int64_t> u_low_;
+    std::vector<uint8_t> neighbours_;  ///< quota: a Decision for every entry of this rank's rows
+    std::vector<InOrder> in_order_;    ///< of one row
+    std::vector<uint64_t> sorted_;     ///< quota: messages, both samples of each, by row
+    GraphRows rows_, told_rows_;
+    int64_t first_entry_ = -1;
+    int64_t open_ = 0;          ///< of all ranks
+    int64_t live_entries_ = 0;  ///< in the rows of this rank's open samples
+    BoundingReport report_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/select/files/corpus.hpp"
+#include "src/select/files/tensor_input.hpp"
+#include "src/select/files/tensor_output.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A file of the graph of similar samples: "row_begin" I64 [n + 1], "neighbour" U32 and
+/// "similarity" I32 [row_begin[n]]. Row v lists the neighbours of sample v, ascending, and how
+/// similar they are (fixed point, 2^20 is 1). An edge stands in the rows of both of its ends.
+class GraphFile {
+public:
+    static constexpr const char* kFormat = "vocabpipe graph 1";
+    static constexpr int64_t kMostNodes = int64_t{1} << 32;  ///< that U32 can name
+
+    /// Reads and checks the header and the shapes, not the rows. InputFileError.
+    explicit GraphFile(const std::string& path);
+
+    [[nodiscard]] const std::string& path() const { return file_.path(); }
+    [[nodiscard]] const Corpus& corpus() const { return corpus_; }
+    [[nodiscard]] const std::map<std::string, std::string>& metadata() const {
+        return file_.metadata();
+    }
+    [[nodiscard]] int64_t nodes() const { return corpus_.samples; }
+    /// Neighbours in all rows: twice the edges.
+    [[nodiscard]] int64_t entries() const { return entries_; }
+    /// Of the tensors.
+    [[nodiscard]] uint64_t bytes() const;
+
+private:
+    friend class GraphRows;
+
+    TensorInput file_;
+    Corpus corpus_;
+    const StoredTensor* row_begin_ = nullptr;
+    const StoredTensor* neighbour_ = nullptr;
+    const StoredTensor* similarity_ = nullptr;
+    int64_t entries_ = 0;
+};
+
+/// One row of a graph.
+struct GraphRow {
+    int64_t node = 0;
+    int64_t begin = 0;  ///< entries in the rows before it
+    std::span<const uint32_t> neighbours;
+    std::span<const int32_t> similarities;
+
+    [[nodiscard]] size_t degree() const { return neighbours.size(); }
+};
+
+/// Reads rows of a graph by blocks, each row checked by itself: where it begins and ends, its
+/// neighbours (below n, ascending, not itself) and similarities (at least 0). Whether edges stand
+/// in both rows is GraphCheck's.
+///
+///     GraphRows rows(graph);
+///     for (int64_t v = first; v < last; ++v) use(rows.at(v));
+class GraphRows {
+public:
+    static constexpr uint64_t kBufferBytes = uint64_t{1} << 20;
+    /// Memory of a reader whose longest row has this many neighbours.
+    [[nodiscard]] static uint64_t bytes(int64_t longest_row, uint64_t buffer_bytes = kBufferBytes);
+
+    /// The graph must outlive it. `buffer_bytes`: what it reads ahead; it grows for longer rows
+    /// alone.
+    explicit GraphRows(const GraphFile& graph, uint64_t buffer_bytes = kBufferBytes);
+
+    /// Valid until the next call. Meant for ascending rows; gaps between them are not read where
+    /// that saves time. InputFileError names file, row and values.
+    [[nodiscard]] GraphRow at(int64_t node);
+    /// Its number of neighbours: reads "row_begin" alone.
+    [[nodiscard]] int64_t degree(int64_t node);
+
+private:
+    struct Range {
+        int64_t begin = 0, end = 0;
+    };
+    [[nodiscard]] Range range_of(int64_t node);
+    void check(const GraphRow& row) const;
+    [[noreturn]] void fail(int64_t node, const std::string& what) const;
+
+    const GraphFile& graph_;
+    size_t most_begins_, most_entries_;  ///< elements of a block
+    std::vector<int64_t> begins_;        ///< row_begin from first_begin_ on
+    int64_t first_begin_ = 0;
+    std::vector<uint32_t> neighbours_;  ///< entries from first_entry_ on
+    std::vector<int32_t> similarities_;
+    int64_t first_entry_ = 0;
+    size_t block_ = 0;  ///< entries to read at once: grows while rows follow each other
+};
+
+/// Writes such a file: all ranks together, each its own rows.
+class GraphOutput {
+public:
+    /// `entries`: neighbours in all rows. Collective.
+    GraphOutput(Communicator& world, const std::string& path, const Corpus& corpus, int64_t entries,
+                std::map<std::string, std::string> metadata = {});
+
+    /// row_begin[first], row_begin[first + 1], ...
+    void write_row_begin(int64_t first, std::span<const int64_t> begins) {
+        file_.write("row_begin", first, begins);
+    }
+    /// Entries from `first` on: as many similarities as neighbours.
+    void write_entries(int64_t first, std::span<const uint32_t> neighbours,
+                       std::span<const int32_t> similarities) {
+        file_.write("neighbour", first, neighbours);
+        file_.write("similarity", first, similarities);
+    }
+    /// Collective.
+    void publish() { file_.publish(); }
+
+private:
+    TensorOutput file_;
+};
+
+}  // namespace vocabpipe

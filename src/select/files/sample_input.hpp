@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Utilities and embeddings of samples, whoever made them: "vocabpipe scores 1" (safetensors), .npy
+// or .parquet, told apart by the ending of the name.
+#pragma once
+
+#include "src/select/files/corpus.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace vocabpipe {
+
+/// Fixed point of utilities and similarities: 2^20 is 1.
+inline constexpr int32_t kFixedPointOne = int32_t{1} << 20;
+
+/// The nearest multiple of 2^-20, of two that are as near the even one. InputFileError "WHERE: ..."
+/// where the number is negative, NaN or not below 2048.
+[[nodiscard]] int32_t fixed_point_from(double number, const std::string& where);
+/// "PATH: row ROW: NAME": where a number stands.
+[[nodiscard]] std::string place_of(const std::string& path, int64_t row, std::string_view name);
+
+/// What both have in common.
+class SampleInput {
+public:
+    virtual ~SampleInput() = default;
+    SampleInput(const SampleInput&) = delete;
+    SampleInput& operator=(const SampleInput&) = delete;
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+    /// Of a file from elsewhere: the number of samples alone.
+    [[nodiscard]] const Corpus& corpus() const { return corpus_; }
+    [[nodiscard]] int64_t samples() const { return corpus_.samples; }
+
+protected:
+    SampleInput(std::string path, Corpus corpus)
+        : path_(std::move(path)), corpus_(std::move(corpus)) {}
+
+private:
+    std::string path_;
+    Corpus corpus_;
+};
+
+class UtilityInput : public SampleInput {
+public:
+    /// margin, loss, perplexity; of a file from elsewhere: "imported".
+    [[nodiscard]] const std::string& kind() const { return kind_; }
+    /// Utilities of the samples from `first` on, integers of 2^-20, at least 0. InputFileError
+    /// names file and sample.
+    virtual void read(int64_t first, std::span<int32_t> to) = 0;
+
+protected:
+    UtilityInput(std::string path, Corpus corpus, std::string kind)
+        : SampleInput(std::move(path), std::move(corpus)), kind_(std::move(kind)) {}
+
+private:
+    std::string kind_;
+};
+
+class EmbeddingInput : public SampleInput {
+public:
+    /// Numbers of an embedding, at least 1.
+    [[nodiscard]] int64_t width() const { return width_; }
+    /// Embeddings of the samples from `first` on, whole rows of finite numbers. InputFileError
+    /// names file and sample.
+    virtual void read(int64_t first, std::span<float> to) = 0;
+
+protected:
+    EmbeddingInput(std::string path, Corpus corpus, int64_t width)
+        : SampleInput(std::move(path), std::move(corpus)), width_(width) {}
+
+private:
+    int64_t width_;
+};
+
+/// Reads and checks the header. Memory of the reader beyond the caller's: 1 MiB, or a row group of
+/// a Parquet file. InputFileError.
+[[nodiscard]] std::unique_ptr<UtilityInput> open_utility(const std::string& path);
+[[nodiscard]] std::unique_ptr<EmbeddingInput> open_embedding(const std::string& path);
+
+/// How the name of a file ends, for those that tell a format by it.
+[[nodiscard]] bool is_npy(const std::string& path);
+[[nodiscard]] bool is_parquet(const std::string& path);
+
+}  // namespace vocabpipe

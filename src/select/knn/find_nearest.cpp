@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/select/knn/find_nearest.hpp"
+
+#include "kernels/host/gemm.hpp"
+#include "src/select/knn/ring.hpp"
+#include "src/select/knn/tile_products.hpp"
+#include "src/select/knn/unit_rows.hpp"
+#include "vocabpipe/context.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr const char* kPhase = "pairs of tiles";
+constexpr int64_t kPairsAtOnce = 2048;  // of products between two looks at the other ranks
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Does the pairs of one step of the ring, in parts of which every rank has as many: so that none
+/// waits for long, whatever a step takes, and that all end where one was told to.
+class RingStep {
+public:
+    RingStep(Communicator& world, const KnnOptions& options, KnnRate& rate, int64_t total)
+        : world_(world), options_(options), rate_(rate), total_(total) {}
+
+    /// `pairs`: of this rank; `most`: of any. False: end.
+    template <typename Multiply>
+    bool run(int64_t pairs, int64_t most, const Multiply& multiply) {
+        const int64_t parts = std::max<int64_t>((most + kPairsAtOnce - 1) / kPairsAtOnce, 1);
+        for (int64_t part = 0; part < parts; ++part) {
+            const bool end = options_.told_to_end && options_.told_to_end();
+            if (largest_over_ranks(world_, end ? 1 : 0) > 0) return false;
+            const int64_t begin = std::min(part * kPairsAtOnce, pairs);
+            const auto begun = std::chrono::steady_clock::now();
+            multiply(begin, std::min(begin + kPairsAtOnce, pairs));
+            rate_.seconds += seconds_since(begun);
+            done_ += std::min(kPairsAtOnce, most - part * kPairsAtOnce);
+            options_.report(kPhase, done_, total_);
+        }
+        return true;
+    }
+
+private:
+    Communicator& world_;
+    const KnnOptions& options_;
+    KnnRate& rate_;
+    int64_t total_, done_ = 0;
+};
+
+/// FLOP/s of a product of the library's own, with sums as long as those of the search.
+double measure_gemm(Context& context, const UnitRows& rows, int64_t tiles) {
+    constexpr int64_t kRows = 2048;
+    constexpr int kTimes = 3;
+    const int64_t n = std::min(kRows, tiles * kKnnTile);
+    if (n == 0) return 0;
+    std::vector<float> result(static_cast<size_t>(n * n));
+    const ConstTensor a(rows.tile(0), n, rows.width(), rows.stride(), DType::fp32);
+    const Tensor c(result.data(), n, n, DType::fp32);
+    double fastest = 0;
+    for (int i = 0; i <= kTimes; ++i) {
+        const auto begun = std::chrono::steady_clock::now();
+        kernels::host::gemm(context, a, false, a, true, c, false);
+        const double seconds = seconds_since(begun);
+        if (i == 1 || (i > 1 && seconds < fastest)) fastest = seconds;
+    }
+    const double flop =
+        2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(rows.width());
+    return fastest > 0 ? flop / fastest : 0;
+}
+
+/// Of all ranks: sums, but the largest time.
+void add_up_rates(Communicator& world, KnnRate& rate) {
+    const auto all = world.all_gather(std::as_bytes(std::span(&rate, 1)));
+    rate = {};
+    for (const auto& bytes : all) {
+        KnnRate other;
+        std::memcpy(&other, bytes.data(), sizeof other);
+        rate.flop += other.flop;
+        rate.seconds = std::max(rate.seconds, other.seconds);
+        rate.gemm_rate += other.gemm_rate;
+    }
+}
+
+}  // namespace
+
+std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& input,
+                                         const TileOwners& owners, const KnnOptions& options,
+                                         KnnRate& rate) {
+    const int ranks = world.size();
+    const int rank = world.rank();
+    const int64_t most = owners.most_tiles();
+    const int steps = ranks / 2;
+    std::optional<UnitRows> own_rows;
+    std::optional<UnitRows> visiting_rows;
+    std::optional<NearestLists> own_lists;
+    std::optional<NearestLists> visiting_lists;
+    world.agree([&] {
+        own_rows.emplace(most, input.width());
+        own_lists.emplace(most * kKnnTile, options.neighbours);
+        if (ranks > 1) {
+            visiting_rows.emplace(most, input.width());
+            visiting_lists.emplace(most * kKnnTile, options.neighbours);
+        }
+        options.report("reading", 0, 0);
+        own_rows->read(input, owners.begin(rank), owners.end(rank));
+    });
+    Context context({.threads = options.threads});
+    TileProducts products(context, input.width());
+    const auto block_of = [&](int owner, UnitRows& rows, NearestLists& lists) {
+        return KnnBlock{.first_tile = owners.first_tile(owner),
+                        .tiles = owners.tiles(owner),
+                        .rows = &rows,
+                        .lists = &lists};
+    };
+    const KnnBlock own = block_of(rank, *own_rows, *own_lists);
+    const int64_t pairs_within = TileProducts::pairs_within(most);
+    RingStep step(world, options, rate, pairs_within + steps * most * most);
+    if (!step.run(TileProducts::pairs_within(own.tiles), pairs_within,
+                  [&](int64_t begin, int64_t end) { products.within(own, begin, end); })) {
+        return std::nullopt;
+    }
+    if (ranks > 1) {
+        std::ranges::copy(own_rows->all_bytes(), visiting_rows->all_bytes().begin());
+        visiting_lists->begin_beside(*own_lists);
+    }
+    for (int distance = 1; distance <= steps; ++distance) {
+        shift_around_ring(world, 1, visiting_rows->all_bytes());
+        shift_around_ring(world, 1, visiting_lists->all_bytes());
+        const int owner = (rank + ranks - distance) % ranks;
+        const KnnBlock visiting = block_of(owner, *visiting_rows, *visiting_lists);
+        // Half-way around an even ring two ranks have each other's block.
+        const auto share = 2 * distance < ranks ? TileProducts::Share::all
+                           : rank < owner       ? TileProducts::Share::even
+                                                : TileProducts::Share::odd;
+        if (!step.run(own.tiles * visiting.tiles, most * most, [&](int64_t begin, int64_t end) {
+                products.between(own, visiting, share, begin, end);
+            })) {
+            return std::nullopt;
+        }
+    }
+    if (ranks > 1) {
+        shift_around_ring(world, ranks - steps, visiting_lists->all_bytes());
+        own_lists->take(*visiting_lists);
+    }
+    rate.flop = products.flop();
+    world.barrier();  // all measure at the same time, as all have worked
+    rate.gemm_rate = measure_gemm(context, *own_rows, own.tiles);
+    add_up_rates(world, rate);
+    return own_lists;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/select/files/sample_input.hpp"
+#include "src/select/knn/nearest_lists.hpp"
+#include "src/select/knn/tiles.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace vocabpipe {
+
+struct KnnOptions {
+    int64_t neighbours = 10;  ///< of a sample before edges get their other direction
+    int threads = 1;          ///< of OpenMP, per rank
+    uint64_t memory = 0;      ///< bytes per rank; 0: not checked
+    uint64_t batch_bytes = uint64_t{1} << 20;  ///< of edges that a rank sends at once
+    /// What is being done, and how much of it is; may be empty.
+    std::function<void(const char* phase, int64_t done, int64_t total)> progress = {};
+    /// Looked at on every rank; true on one ends all of them. May be empty.
+    std::function<bool()> told_to_end = {};
+
+    void report(const char* phase, int64_t done, int64_t total) const {
+        if (progress) progress(phase, done, total);
+    }
+};
+
+/// What the search took, the same on every rank.
+struct KnnRate {
+    double flop = 0;       ///< of all ranks
+    double seconds = 0;    ///< of the slowest one
+    double gemm_rate = 0;  ///< FLOP/s of large products of the same length of sums, of all ranks
+
+    [[nodiscard]] double rate() const { return seconds > 0 ? flop / seconds : 0; }
+};
+
+/// The nearest neighbours of this rank's samples by cosine, exact but for the rounding of fp32:
+/// blocks of embeddings, each with its lists, go half-way around the ring of ranks, and the lists
+/// come home. None where a rank was told to end. Collective; InputFileError on every rank.
+[[nodiscard]] std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& input,
+                                                       const TileOwners& owners,
+                                                       const KnnOptions& options, KnnRate& rate);
+
+}  // namespace vocabpipe

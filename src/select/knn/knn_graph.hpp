@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/select/knn/find_nearest.hpp"
+#include "src/select/knn/symmetric_graph.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Bytes of a rank, by what they are for, before the work begins.
+struct KnnMemory {
+    using Term = std::pair<std::string, uint64_t>;
+    std::vector<Term> search, writing;  ///< one after the other
+    uint64_t chunk_bytes = 0;           ///< one of writing's terms
+
+    [[nodiscard]] uint64_t total() const;
+};
+[[nodiscard]] KnnMemory plan_knn_memory(int64_t samples, int64_t width, int ranks,
+                                        const KnnOptions& options);
+/// UsageError if the plan is beyond options.memory: says what would fit.
+void check_knn_memory(int64_t samples, int64_t width, int ranks, const KnnOptions& options);
+
+struct KnnReport {
+    KnnRate rate;
+    GraphCounts graph;
+};
+
+/// Writes the graph of the nearest neighbours of all samples: the same bytes for any number of
+/// ranks and threads. None, and no file, where a rank was told to end. Collective; UsageError and
+/// InputFileError on every rank.
+std::optional<KnnReport> write_knn_graph(Communicator& world, EmbeddingInput& input,
+                                         const std::string& path, const KnnOptions& options,
+                                         std::map<std::string, std::string> metadata = {});
+
+}  // namespace vocabpipe

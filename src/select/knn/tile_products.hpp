@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/select/knn/nearest_lists.hpp"
+#include "src/select/knn/unit_rows.hpp"
+#include "vocabpipe/context.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace kernels::host {
+class Matmul;
+}
+
+/// The rows of one rank, on the way through a ring or at home.
+struct KnnBlock {
+    int64_t first_tile = 0, tiles = 0;  ///< of all samples
+    const UnitRows* rows = nullptr;
+    NearestLists* lists = nullptr;
+};
+
+/// Multiplies pairs of tiles and offers each row what is near it: every pair of samples once, for
+/// both of them.
+class TileProducts {
+public:
+    /// With the threads of the context.
+    TileProducts(Context& context, int64_t width);
+    ~TileProducts();
+    TileProducts(const TileProducts&) = delete;
+    TileProducts& operator=(const TileProducts&) = delete;
+    [[nodiscard]] static uint64_t bytes(int threads);
+
+    /// Pairs within a block, and of two: half of them where both ranks work on the same two.
+    enum class Share : uint8_t { all, even, odd };
+    [[nodiscard]] static int64_t pairs_within(int64_t tiles);
+
+    /// The pairs [begin, end) within `block`, numbered as pairs_within() counts.
+    void within(const KnnBlock& block, int64_t begin, int64_t end);
+    /// The pairs [begin, end) of the a.tiles * b.tiles of two blocks of different samples.
+    void between(const KnnBlock& a, const KnnBlock& b, Share share, int64_t begin, int64_t end);
+
+    /// Products so far.
+    [[nodiscard]] int64_t products() const { return products_; }
+    [[nodiscard]] double flop() const;
+
+private:
+    struct Locks;
+    struct Pair;
+    template <typename PairAt>
+    void run(const KnnBlock& a, const KnnBlock& b, int64_t begin, int64_t end, PairAt pair_at);
+    void multiply(const KnnBlock& a, const KnnBlock& b, const Pair& pair, int thread);
+
+    Context& context_;
+    int64_t width_;
+    kernels::host::Matmul* product_ = nullptr;
+    int64_t products_ = 0;
+    std::vector<float> cosines_;  ///< a tile of each thread
+    std::unique_ptr<Locks> locks_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/select/files/sample_input.hpp"
+#include "src/select/knn/tiles.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Embeddings of length 1, by whole tiles: what is missing in the last one is 0.
+class UnitRows {
+public:
+    /// Room for so many tiles, all 0.
+    UnitRows(int64_t tiles, int64_t width);
+    /// Floats between rows: full cache lines.
+    [[nodiscard]] static int64_t stride_of(int64_t width);
+    [[nodiscard]] static uint64_t bytes(int64_t tiles, int64_t width);
+
+    /// Reads the samples [first, last) into the first rows. Each is divided by its length: the
+    /// square root of the sum of squares, in fp64 and in order of the elements. InputFileError for
+    /// a row of zeros.
+    void read(EmbeddingInput& input, int64_t first, int64_t last);
+
+    [[nodiscard]] int64_t width() const { return width_; }
+    [[nodiscard]] int64_t stride() const { return stride_; }
+    [[nodiscard]] const float* tile(int64_t index) const {
+        return data_.data() + index * kKnnTile * stride_;
+    }
+    [[nodiscard]] std::span<std::byte> all_bytes() {
+        return std::as_writable_bytes(std::span(data_));
+    }
+
+private:
+    int64_t width_, stride_;
+    std::vector<float> data_;
+};
+
+/// Rows that are read at once.
+inline constexpr uint64_t kEmbeddingReadBytes = uint64_t{1} << 20;
+
+}  // namespace vocabpipe

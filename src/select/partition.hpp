@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/select/hash.hpp"
+#include "src/select/select_context.hpp"
+#include "src/select/selection_state.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Parts of the open samples, equal but for one, at random: samples in the order of hash(seed,
+/// round, id), cut into slices. A rank knows where the slices end, and so in which part any sample
+/// would be, also one that it does not own.
+class Partition {
+public:
+    /// `open`: of all ranks. Collective.
+    Partition(SelectContext& context, const SelectionState& state, int64_t parts, int64_t open,
+              int64_t round);
+
+    [[nodiscard]] int64_t parts() const { return static_cast<int64_t>(begins_.size()) + 1; }
+    [[nodiscard]] int64_t part_of(int64_t node) const {
+        if (begins_.empty()) return 0;
+        const uint64_t hash = splitmix64(seed_ ^ static_cast<uint64_t>(node));
+        return std::ranges::upper_bound(begins_, hash) - begins_.begin();
+    }
+    /// Bytes of a rank, while and after they are made.
+    [[nodiscard]] static uint64_t bytes(int64_t parts);
+
+private:
+    uint64_t seed_;
+    std::vector<uint64_t> begins_;  ///< the first hash of every part but the first
+};
+
+/// Of the open samples `count` remain, those that come first in the order of hash(seed, round, id);
+/// the others are discarded. `open`: of all ranks, at least `count`. Collective.
+void keep_at_random(SelectContext& context, SelectionState& state, int64_t count, int64_t open,
+                    int64_t round);
+
+}  // namespace vocabpipe

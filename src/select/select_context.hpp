@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/select/files/graph_file.hpp"
+#include "src/select/memory_budget.hpp"
+#include "src/select/ownership.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace vocabpipe {
+
+/// F(S) = alpha * sum of utilities in S - beta * sum of similarities of edges inside S.
+struct PairwiseObjective {
+    int64_t alpha = 9;  ///< 9 and 1 stand for the paper's 0.9 and 0.1
+    int64_t beta = 1;
+};
+
+/// What has been sent, by this rank.
+struct MessageCount {
+    int64_t messages = 0;  ///< to owners, this rank among them
+    int64_t sent = 0;      ///< to other ranks
+    int64_t bytes = 0;     ///< of those
+};
+
+/// What every part of a selection works with, on one rank.
+struct SelectContext {
+    Communicator& world;
+    const GraphFile& graph;
+    PairwiseObjective objective;
+    uint64_t seed = 0;
+    MemoryBudget memory{};
+    uint64_t batch_bytes = uint64_t{1} << 20;  ///< of messages that a rank sends at once
+    /// What is being done and how much of it is done; total 0: not known. May be empty.
+    std::function<void(const char* phase, int64_t done, int64_t total)> progress = {};
+    MessageCount messages = {};
+
+    [[nodiscard]] Ownership owners() const { return {graph.nodes(), world.size()}; }
+    [[nodiscard]] int64_t first() const { return owners().begin(world.rank()); }
+    [[nodiscard]] int64_t last() const { return owners().end(world.rank()); }
+    void report(const char* phase, int64_t done, int64_t total) const {
+        if (progress) progress(phase, done, total);
+    }
+    /// Communicator::agree(), in which lack of memory has a remedy.
+    void agree(const std::function<void()>& work) const;
+};
+
+}  // namespace vocabpipe

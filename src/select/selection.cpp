@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/select/selection.hpp"
+
+#include "src/select/graph_check.hpp"
+#include "src/select/partition.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr int64_t kUtilitiesAtOnce = 4096;
+constexpr int64_t kReportEvery = 65536;  // rows
+
+}  // namespace
+
+Selection::Selection(SelectContext& context, const GraphSizes& sizes, const MemoryPlan& plan,
+                     ReadUtilities utilities, const SelectionOptions& options,
+                     SelectionFolder* folder)
+    : context_(context),
+      sizes_(sizes),
+      plan_(plan),
+      utilities_(std::move(utilities)),
+      options_(options),
+      folder_(folder),
+      buffers_(context.memory, plan.buffer_bytes, "buffers"),
+      state_(context.memory, context.first(), context.last()) {}
+
+void Selection::run(const std::function<void(const char* phase)>& done) {
+    const auto ended = [&](const char* phase) {
+        if (done) done(phase);
+    };
+    if (folder_ != nullptr) resumed_ = folder_->load(state_, progress_);
+    messages_before_ = progress_.all_messages;
+    bound();
+    ended("bounding");
+    choose(ended);
+}
+
+/// Checks all rows, and takes from them what the state begins with.
+void Selection::read_graph(Bounding* bounding) {
+    GraphCheck check;
+    uint64_t utility = 0;
+    context_.agree([&] {
+        GraphRows rows(context_.graph);
+        std::array<int32_t, kUtilitiesAtOnce> some;
+        for (int64_t v = state_.first(); v < state_.last(); ++v) {
+            const int64_t place = (v - state_.first()) % kUtilitiesAtOnce;
+            if (place == 0) {
+                const int64_t left = std::min(kUtilitiesAtOnce, state_.last() - v);
+                utilities_(v, std::span(some).first(static_cast<size_t>(left)));
+            }
+            const int32_t u = some[static_cast<size_t>(place)];
+            utility += splitmix64(splitmix64(static_cast<uint64_t>(v)) ^ static_cast<uint32_t>(u));
+            const GraphRow row = rows.at(v);
+            check.add(row);
+            if (bounding != nullptr) {
+                state_.u_max(v) = context_.objective.alpha * u;
+                bounding->begin_row(row);
+            }
+            if (v % kReportEvery == 0) {
+                context_.report("reading the graph", v - state_.first(), state_.size());
+            }
+        }
+    });
+    check.finish(context_.world, context_.graph, state_.first(), state_.last());
+    std::vector<uint64_t> sums{utility};
+    add_over_ranks(context_.world, sums);
+    isolated_ = check.isolated();
+    const auto same = [&](uint64_t before, uint64_t now, const char* flag) {
+        if (!resumed_ || before == now) return;
+        throw AgreedError(ExitCode::usage, "--state " + folder_->path() +
+                                               ": was begun with another " + flag +
+                                               "; give the same file, or remove the folder");
+    };
+    same(progress_.graph, check.fingerprint(), "--graph");
+    same(progress_.utility, sums.front(), "--utility");
+    progress_.graph = check.fingerprint();
+    progress_.utility = sums.front();
+}
+
+void Selection::bound() {
+    if (progress_.bounded) {
+        read_graph(nullptr);
+        return;
+    }
+    std::optional<Bounding> bounding;
+    context_.agree([&] {
+        bounding.emplace(context_, state_, options_.bounding, options_.k, sizes_.own_entries,
+                         sizes_.longest_row);
+    });
+    read_graph(&*bounding);
+    progress_.bounding = bounding->run();
+    bounding.reset();
+    progress_.bounding_messages = messages_of_all();
+    progress_.bounded_objective = objective_of(context_, state_, utilities_);
+    progress_.bounded = true;
+    save();
+}
+
+void Selection::choose(const std::function<void(const char* phase)>& done) {
+    const int64_t begun = progress_.bounding.open;
+    const int64_t count = progress_.bounding.k_left;
+    int64_t open = progress_.rounds.empty() ? begun : progress_.rounds.back().kept;
+    objective_ =
+        progress_.rounds.empty() ? progress_.bounded_objective : progress_.rounds.back().objective;
+    if (count > 0 && begun > count) {
+        RoundOptions options = options_.rounds;
+        if (options.parts == 1) options.rounds = 1;  // others would choose the same in one part
+        std::optional<GreedyRounds> greedy;
+        context_.agree([&] { greedy.emplace(context_, state_, plan_.edge_bytes); });
+        for (auto round = std::ssize(progress_.rounds) + 1; round <= options.rounds; ++round) {
+            RoundReport report = plan_round(options, round, begun, open, count);
+            greedy->run(report);
+            open = report.kept;
+            report.objective = objective_ = objective_of(context_, state_, utilities_);
+            progress_.rounds.push_back(report);
+            save();
+            done("greedy");
+        }
+    }
+    if (open > count) {  // the parts' quotas are rounded up
+        keep_at_random(context_, state_, count, open, options_.rounds.rounds + 1);
+        objective_ = objective_of(context_, state_, utilities_);
+        done("final choice");
+    }
+    progress_.all_messages = messages_of_all();
+}
+
+void Selection::save() {
+    progress_.all_messages = messages_of_all();
+    if (folder_ != nullptr) folder_->save(state_, progress_);
+}
+
+MessageCount Selection::messages_of_all() const {
+    const MessageCount& own = context_.messages;
+    return {.messages = messages_before_.messages + sum_over_ranks(context_.world, own.messages),
+            .sent = messages_before_.sent + sum_over_ranks(context_.world, own.sent),
+            .bytes = messages_before_.bytes + sum_over_ranks(context_.world, own.bytes)};
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/select/memory_plan.hpp"
+#include "src/select/objective.hpp"
+#include "src/select/saved_selection.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+
+namespace vocabpipe {
+
+/// How to choose.
+struct SelectionOptions {
+    int64_t k = 0;  ///< samples to choose
+    BoundingRule bounding;
+    RoundOptions rounds;
+};
+
+/// Chooses k samples whose objective is large, each rank deciding about those that it owns:
+/// bounding, then greedy in parts, over several rounds (arXiv 2402.16442). No rank ever holds the
+/// samples or the chosen ones of all, and the result is the same for any number of ranks.
+class Selection {
+public:
+    /// `utilities` must be at least 0. `folder`: where to save what there is after bounding and
+    /// every round, and to go on from; null: nowhere. Collective, as everything is.
+    Selection(SelectContext& context, const GraphSizes& sizes, const MemoryPlan& plan,
+              ReadUtilities utilities, const SelectionOptions& options, SelectionFolder* folder);
+
+    /// Calls `done(phase)` after each phase; state() is the result then.
+    void run(const std::function<void(const char* phase)>& done = {});
+
+    [[nodiscard]] const SelectionState& state() const { return state_; }
+    [[nodiscard]] const SelectionProgress& progress() const { return progress_; }
+    [[nodiscard]] int64_t objective() const { return objective_; }
+    [[nodiscard]] int64_t isolated() const { return isolated_; }  ///< samples without neighbours
+    [[nodiscard]] bool resumed() const { return resumed_; }
+
+private:
+    void read_graph(Bounding* bounding);
+    void bound();
+    void choose(const std::function<void(const char* phase)>& done);
+    void save();
+    [[nodiscard]] MessageCount messages_of_all() const;
+
+    SelectContext& context_;
+    const GraphSizes& sizes_;
+    const MemoryPlan& plan_;
+    ReadUtilities utilities_;
+    SelectionOptions options_;
+    SelectionFolder* folder_;
+    MemoryLease buffers_;
+    SelectionState state_;
+    SelectionProgress progress_;
+    MessageCount messages_before_;  ///< of the run that this one goes on from
+    int64_t objective_ = 0, isolated_ = 0;
+    bool resumed_ = false;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/select/files/subset_file.hpp"
+#include "src/select/select_context.hpp"
+#include "src/select/selection_state.hpp"
+
+#include <string>
+
+namespace vocabpipe {
+
+/// Writes the samples that are selected or open, each rank its own ones: none holds more than a
+/// block of them. `info.count` must be their number. Collective.
+void write_subset(const SelectContext& context, const SelectionState& state,
+                  const std::string& path, const SubsetInfo& info);
+
+}  // namespace vocabpipe

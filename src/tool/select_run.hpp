@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe select run: its flags, and what it says of its work.
+#pragma once
+
+#include "src/select/select_context.hpp"
+#include "src/select/selection.hpp"
+#include "src/tool/launch.hpp"
+#include "src/tool/select_progress.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace vocabpipe::tool {
+
+/// The values of the flags.
+struct SelectRunArguments {
+    std::string graph, utility, output;
+    std::optional<Fraction> fraction;
+    std::optional<int64_t> subset_size;
+    int64_t alpha = 9, beta = 1;  // the paper's 0.9 and 0.1
+    BoundingRule bounding{};
+    int64_t partitions = 1;
+    int64_t rounds = 8;  // the paper's figures change little beyond
+    bool adaptive = false;
+    uint64_t seed = 1;
+    uint64_t memory = 0;  // 0: not checked
+    bool dry_run = false;
+    std::string report, state;
+    Launch launch{.transport = started_by_mpirun() ? "mpi" : "threads"};
+
+    /// All that the result follows from, beside the files: flag and value.
+    [[nodiscard]] std::map<std::string, std::string> deciding(int64_t k) const;
+};
+
+/// What a run has come to, on every rank.
+struct SelectRunResult {
+    int64_t k = 0;
+    GraphSizes sizes;
+    MemoryPlan plan;
+    uint64_t used_bytes = 0;  ///< the most that a rank has held
+    const Selection* selection = nullptr;
+    PhaseSeconds seconds;
+};
+
+// Flags that select stats has as well.
+[[nodiscard]] Flag graph_flag(SelectRunArguments& arguments);
+[[nodiscard]] Flag utility_flag(SelectRunArguments& arguments);
+[[nodiscard]] Flag fraction_flag(SelectRunArguments& arguments);
+[[nodiscard]] Flag subset_size_flag(SelectRunArguments& arguments);
+[[nodiscard]] Flag alpha_flag(SelectRunArguments& arguments);
+[[nodiscard]] Flag beta_flag(SelectRunArguments& arguments);
+
+/// Samples to choose of n. UsageError if there are not as many.
+[[nodiscard]] int64_t subset_size_of(const SelectRunArguments& arguments, int64_t n);
+
+/// Memory per rank, rounds and parts, for --dry-run.
+void print_selection_plan(const SelectRunArguments& arguments, const SelectRunResult& result,
+                          int ranks);
+/// What was decided where.
+void print_selection(const SelectRunArguments& arguments, const SelectRunResult& result);
+/// The same and more as JSON, for --report.
+[[nodiscard]] std::string selection_report(const SelectRunArguments& arguments,
+                                           const SelectRunResult& result,
+                                           const SelectContext& context);
+
+}  // namespace vocabpipe::tool

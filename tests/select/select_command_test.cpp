@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe select run and stats, as programs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "src/select/files/subset_file.hpp"
+#include "tests/select/select_problem.hpp"
+#include "tests/tool/run_program.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A folder with the files of a problem, in which commands run.
+class SelectCommand : public ::testing::Test {
+protected:
+    void write(const SelectProblem& problem, const std::string& graph = "graph",
+               const std::string& utility = "scores") const {
+        World::threads(1).run([&](Communicator& world) {
+            write_graph(world, folder_ / graph, problem);
+            write_utility(world, folder_ / utility, problem);
+        });
+    }
+    [[nodiscard]] Outcome run(const std::string& flags, const std::string& before = {}) const {
+        return run_shell("cd '" + (folder_ / "") + "' && " + before + " '" VOCABPIPE_PROGRAM "' " +
+                         flags);
+    }
+    /// The one line of a command that is refused; it leaves nothing behind.
+    [[nodiscard]] std::string refused(const std::string& flags, int exit_code) const {
+        const auto before = folder_.names();
+        const Outcome outcome = run(flags);
+        EXPECT_EQ(outcome.exit_code, exit_code) << flags << ": " << outcome.error;
+        EXPECT_EQ(outcome.output, "") << flags;
+        EXPECT_EQ(std::ranges::count(outcome.error, '\n'), 1) << outcome.error;
+        EXPECT_EQ(folder_.names(), before) << flags;
+        return outcome.error;
+    }
+
+    TempFolder folder_;
+};
+
+const std::string kRun = "select run --graph graph --utility scores ";
+
+TEST_F(SelectCommand, WritesTheSameSubsetForAnyRanksAndSaysHowItWasChosen) {
+    write(random_problem(1, 800, 4, 1 << 20, 1 << 20));
+    const std::string flags = kRun +
+                              "--fraction 0.3 --bounding quota:0.3 --partitions 5 --rounds 3 "
+                              "--adaptive --seed 4 --output ";
+    for (const int ranks : {1, 2, 3}) {
+        const std::string name = "subset" + std::to_string(ranks);
+        const Outcome outcome = run(flags + name + " --report " + name + ".json" +
+                                    " --transport threads --ranks " + std::to_string(ranks));
+        ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+        EXPECT_EQ(read_file(folder_ / name), read_file(folder_ / "subset1"));
+        EXPECT_FALSE(std::filesystem::exists(folder_ / (name + ".state")));
+        std::istringstream lines(outcome.output);
+        for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+        EXPECT_THAT(outcome.output, HasSubstr(name + ": 240 samples"));
+
+        const auto report = nlohmann::json::parse(read_file(folder_ / (name + ".json")));
+        EXPECT_EQ(report["chosen"], 240);
+        EXPECT_EQ(report["samples"], 800);
+        EXPECT_EQ(report["flags"]["--bounding"], "quota:0.3");
+        EXPECT_EQ(report["rounds"].size(), 3U);
+        EXPECT_EQ(report["ranks"], ranks);
+        EXPECT_LE(report["memory"]["peak_bytes"], report["memory"]["planned_bytes"]);
+        EXPECT_LE(report["bounding"]["traffic"]["messages"], 2 * report["edges"].get<int64_t>());
+        EXPECT_GT(report["bounding"]["rejoin_tuples"],
+                  report["bounding"]["traffic"]["messages"].get<int64_t>());
+        EXPECT_EQ(report["traffic"]["sent_bytes"] == 0, ranks == 1);
+        EXPECT_TRUE(report["seconds"].contains("bounding"));
+    }
+    const SubsetReader subset(folder_ / "subset1");
+    EXPECT_EQ(subset.info().provenance.at("select.partitions"), "5");
+    EXPECT_EQ(subset.info().provenance.at("select.adaptive"), "given");
+    EXPECT_EQ(subset.info().corpus.samples, 800);
+    // Its own outputs are replaced, and only those.
+    EXPECT_EQ(run(flags + "subset1 --report subset1.json").exit_code, 0);
+    EXPECT_THAT(refused(flags + "scores", 2), HasSubstr("is also an input"));
+    EXPECT_THAT(refused(flags + "subset1.json", 2), HasSubstr("already exists and is not"));
+    EXPECT_THAT(refused(flags + "new --report subset1", 2), HasSubstr("--report subset1"));
+}
+
+TEST_F(SelectCommand, RefusesBadFlags) {
+    write(random_problem(2, 50, 2, 9, 9));
+    const std::string rest = kRun + "--output subset ";
+    EXPECT_THAT(refused(rest, 2), HasSubstr("--fraction or --subset-size: give one"));
+    EXPECT_THAT(refused(rest + "--fraction 1.5", 2), HasSubstr("--fraction 1.5: must be from 0"));
+    EXPECT_THAT(refused(rest + "--fraction -0.1", 2), HasSubstr("--fraction -0.1"));
+    EXPECT_THAT(refused(rest + "--fraction 0.1 --subset-size 3", 2), HasSubstr("--subset-size"));
+    EXPECT_THAT(refused(rest + "--subset-size -1", 2), HasSubstr("--subset-size"));
+    EXPECT_THAT(refused(rest + "--subset-size 51", 2),
+                HasSubstr("--subset-size 51: there are only 50 samples"));
+    EXPECT_THAT(refused(rest + "--fraction 0.5 --bounding some", 2),
+                HasSubstr("--bounding some: is none of off, exact, bernoulli:Q and quota:Q"));
+    EXPECT_THAT(refused(rest + "--fraction 0.5 --bounding quota:1.2", 2), HasSubstr("quota:1.2"));
+    EXPECT_THAT(refused(rest + "--fraction 0.5 --alpha -1", 2), HasSubstr("--alpha"));
+    EXPECT_THAT(refused(rest + "--fraction 0.5 --rounds 0", 2), HasSubstr("--rounds"));
+    EXPECT_THAT(refused(rest + "--fraction 0.5 --partitions 51", 2),
+                HasSubstr("--partitions 51: there are only 50 samples"));
+    EXPECT_THAT(refused(rest + "--fraction 0.5 --memory 1000", 2),
+                AllOf(HasSubstr("--memory 1000: 50 samples"), HasSubstr("use --memory ")));
+    EXPECT_THAT(refused(kRun + "--fraction 0.5", 2), HasSubstr("--output: is required"));
+    EXPECT_THAT(refused(kRun + "--fraction 0.5 --output no/such/folder/subset", 1),
+                HasSubstr("no/such/folder/subset: cannot create"));
+}
+
+TEST_F(SelectCommand, RefusesBadFiles) {
+    const SelectProblem right = random_problem(3, 50, 2, 9, 9);
+    write(right);
+    const auto with = [&](const char* graph, const char* utility) {
+        return std::string("select run --graph ") + graph + " --utility " + utility +
+               " --fraction 0.5 --output subset --transport threads --ranks 2";
+    };
+    SelectProblem other = random_problem(3, 51, 2, 9, 9);
+    write(other, "graph51", "scores51");
+    EXPECT_THAT(refused(with("graph51", "scores"), 3), HasSubstr("made from 51 and 50 samples"));
+    other = right;
+    other.utility[31] = -4;
+    write(other, "same", "negative");
+    EXPECT_THAT(refused(with("graph", "negative"), 3), HasSubstr("-4"));
+    EXPECT_THAT(refused(with("scores", "scores"), 3), HasSubstr("expected \"vocabpipe graph 1\""));
+    EXPECT_THAT(refused(with("graph", "graph"), 3), HasSubstr("expected \"vocabpipe scores 1\""));
+    EXPECT_THAT(refused(with("missing", "scores"), 3), HasSubstr("missing: cannot open"));
+    const std::string bytes = read_file(folder_ / "graph");
+    write_file(folder_ / "cut", bytes.substr(0, bytes.size() - 4));
+    EXPECT_THAT(refused(with("cut", "scores"), 3), HasSubstr("cut: "));
+    // The last similarity: an edge that no longer stands in both rows.
+    std::string asymmetric = bytes;
+    asymmetric[bytes.size() - 4] ^= 1;
+    write_file(folder_ / "asymmetric", asymmetric);
+    EXPECT_THAT(refused(with("asymmetric", "scores"), 3),
+                HasSubstr("every edge must stand in both rows with the same similarity"));
+}
+
+TEST_F(SelectCommand, ADryRunPrintsThePlanAndWritesNothing) {
+    write(random_problem(4, 100, 2, 9, 9));
+    const auto before = folder_.names();
+    const Outcome outcome =
+        run(kRun + "--fraction 0.5 --dry-run --partitions 4 --rounds 3 --bounding quota:0.5");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(outcome.output, AllOf(HasSubstr("memory per rank"), HasSubstr("state of samples"),
+                                      HasSubstr("partitions"), HasSubstr("rounds")));
+    EXPECT_EQ(folder_.names(), before);
+    const Outcome small = run(kRun + "--fraction 0.5 --dry-run --memory 1kB");
+    EXPECT_EQ(small.exit_code, 2);
+    EXPECT_THAT(small.output, HasSubstr("memory per rank"));
+    EXPECT_THAT(small.error, HasSubstr("--memory 1000"));
+}
+
+TEST_F(SelectCommand, StatsShowHistogramsAndWhatBoundingWouldDecide) {
+    write(random_problem(5, 500, 3, 1 << 20, 1 << 18));
+    const Outcome outcome = run("select stats --graph graph --utility scores --fraction 0.2");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(outcome.output,
+                AllOf(HasSubstr("500 samples, "), HasSubstr("neighbors of a sample, mean "),
+                      HasSubstr("utility (margin), mean 0.5"), HasSubstr("similarity of"),
+                      HasSubstr("exact bounding selects ")));
+    std::istringstream lines(outcome.output);
+    for (std::string line; std::getline(lines, line);) {
+        EXPECT_LE(line.size(), 80U) << line;
+        EXPECT_FALSE(line.ends_with(' ')) << line;
+    }
+    // The same as a run decides.
+    ASSERT_EQ(run(kRun + "--fraction 0.2 --output subset --report r").exit_code, 0);
+    const auto report = nlohmann::json::parse(read_file(folder_ / "r"));
+    EXPECT_THAT(unwrapped(outcome.output),
+                HasSubstr("selects " + report["bounding"]["selected"].dump() + " and discards " +
+                          report["bounding"]["discarded"].dump()));
+}
+
+TEST_F(SelectCommand, ASecondRunOfTheSameOutputIsRefused) {
+    write(random_problem(6, 50, 2, 9, 9));
+    std::filesystem::create_directory(folder_ / "subset.state");
+    const int lock = ::open((folder_ / "subset.state/lock").c_str(), O_RDWR | O_CREAT, 0666);
+    ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+    EXPECT_THAT(refused(kRun + "--fraction 0.5 --output subset", 2),
+                HasSubstr("subset.state: another run works here"));
+    ::close(lock);
+    EXPECT_EQ(run(kRun + "--fraction 0.5 --output subset").exit_code, 0);
+}
+
+/// Killed at any moment it goes on, with another number of ranks, to the same subset.
+TEST_F(SelectCommand, KilledAtAnyMomentGoesOnToTheSameSubset) {
+    write(random_problem(7, 6000, 6, 1 << 20, 1 << 20));
+    const std::string flags =
+        kRun + "--fraction 0.3 --bounding quota:0.3 --partitions 12 --rounds 6 --output ";
+    ASSERT_EQ(run(flags + "whole").exit_code, 0);
+    std::mt19937 random(1);
+    for (int time = 0; time < 12; ++time) {
+        const std::string ranks = std::to_string(1 + time % 3);
+        const std::string milliseconds =
+            "0." + std::string(time % 2 == 0 ? "0" : "") + std::to_string(10 + random() % 80);
+        const Outcome outcome = run(flags + "subset --transport threads --ranks " + ranks,
+                                    "timeout --signal=KILL " + milliseconds);
+        if (outcome.exit_code == 0) break;
+        EXPECT_FALSE(std::filesystem::exists(folder_ / "subset"));
+    }
+    const Outcome last = run(flags + "subset");
+    ASSERT_EQ(last.exit_code, 0) << last.error;
+    EXPECT_EQ(read_file(folder_ / "subset"), read_file(folder_ / "whole"));
+    for (const std::string& name : folder_.names()) {
+        EXPECT_THAT(name, AllOf(Not(HasSubstr("partial")), Not(HasSubstr("state"))));
+    }
+}
+
+TEST_F(SelectCommand, AFullDiskIsOneLineAndLeavesNothing) {
+    write(random_problem(8, 20'000, 2, 9, 9));
+    std::filesystem::create_directory(folder_ / "disk");
+    if (::mount("tmpfs", (folder_ / "disk").c_str(), "tmpfs", 0, "size=64k") != 0) {
+        GTEST_SKIP() << "cannot mount a small file system";
+    }
+    const Outcome outcome = run(kRun + "--fraction 0.9 --output disk/subset --state state");
+    std::error_code ignored;
+    const bool left = std::filesystem::exists(folder_ / "disk/subset", ignored) ||
+                      std::filesystem::exists(folder_ / "disk/subset.partial", ignored);
+    ::umount((folder_ / "disk").c_str());
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_THAT(outcome.error, HasSubstr("No space left on device; free some space"));
+    EXPECT_FALSE(left);
+    // The work is not lost.
+    EXPECT_EQ(run(kRun + "--fraction 0.9 --output disk/subset --state state").exit_code, 0);
+}
+
+/// Address space that is enough for parts, but not for all samples at once.
+TEST_F(SelectCommand, ChoosesInPartsWhereMemoryIsTooSmallForGreedyInOnePiece) {
+    SelectProblem ring;  // made faster than a random one
+    constexpr int64_t kNodes = 600'000;
+    for (int64_t v = 0; v < kNodes; ++v) {
+        ring.utility.push_back(static_cast<int32_t>(v * 7919 % (1 << 20)));
+        for (int64_t w = v + 1; w <= v + 4 && w < kNodes; ++w) {
+            ring.edges.push_back({v, w, (v * 31 + w) % (1 << 20)});
+        }
+    }
+    write(ring);
+    const std::string flags = kRun + "--fraction 0.3 --rounds 2 --output subset --partitions ";
+    // What the program itself takes, by a run of almost nothing.
+    SelectProblem nothing = random_problem(9, 10, 1, 9, 9);
+    write(nothing, "small_graph", "small_scores");
+    int64_t base = 0;
+    for (int64_t kib = 30'000; kib < 8'000'000 && base == 0; kib += 2'000) {
+        const std::string small =
+            "select run --graph small_graph --utility small_scores --fraction 0.5 --output small";
+        if (run(small, "ulimit -v " + std::to_string(kib) + ";").exit_code == 0) base = kib;
+    }
+    ASSERT_GT(base, 0);
+    // Beside the buffers 8 parts take about 15 MB, and one part 70 MB.
+    const std::string limit = "ulimit -v " + std::to_string(base + 35'000) + ";";
+    const Outcome one = run(flags + "1", limit);
+    EXPECT_EQ(one.exit_code, 4) << one.error;
+    EXPECT_THAT(one.error, HasSubstr("out of memory; use more --partitions"));
+    std::filesystem::remove_all(folder_ / "subset.state");
+    const Outcome parts = run(flags + "8", limit);
+    EXPECT_EQ(parts.exit_code, 0) << parts.error;
+    // The same limit as a flag is refused before the work.
+    EXPECT_THAT(refused(flags + "1 --memory 35MB --output other", 2), HasSubstr("--partitions "));
+    EXPECT_EQ(run(flags + "8 --memory 35MB --output other").exit_code, 0);
+}
+
+#ifdef VOCABPIPE_MPIRUN
+TEST_F(SelectCommand, UnderMpirunWritesTheSameBytesAsThreads) {
+    write(random_problem(10, 1000, 4, 1 << 20, 1 << 20));
+    for (const char* rule : {"exact", "quota:0.3", "bernoulli:0.5"}) {
+        const std::string flags =
+            kRun + "--fraction 0.4 --partitions 5 --rounds 2 --bounding " + rule + " --output ";
+        ASSERT_EQ(run(flags + "threads").exit_code, 0);
+        for (const char* ranks : {"2", "4"}) {
+            const Outcome outcome =
+                run(flags + "mpi" + ranks,
+                    VOCABPIPE_MPIRUN " --oversubscribe -np " + std::string(ranks));
+            ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+            EXPECT_EQ(run_shell("cmp '" + (folder_ / "threads") + "' '" +
+                                (folder_ / ("mpi" + std::string(ranks))) + "'")
+                          .exit_code,
+                      0);
+        }
+    }
+    write(random_problem(10, 1001, 4, 9, 9), "graph1001", "scores1001");
+    const Outcome bad =
+        run("select run --graph graph1001 --utility scores --fraction 0.5 "
+            "--output bad",
+            VOCABPIPE_MPIRUN " --oversubscribe -np 2");
+    EXPECT_EQ(bad.exit_code, 3) << bad.error;
+    EXPECT_THAT(bad.error, HasSubstr("vocabpipe: error: "));
+}
+#endif
+
+}  // namespace
+}  // namespace vocabpipe::testing

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// A selection as a whole: for any number of ranks, ended and gone on with, at the limits of k.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "src/select/selection.hpp"
+#include "src/select/write_subset.hpp"
+#include "tests/select/select_problem.hpp"
+#include "tests/train/data/temp_folder.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Ended {};
+
+/// Runs a selection on `ranks` threads and writes its subset to `output`; a phase that `ends` tells
+/// ends it. Returns whether it went on from a state.
+bool run_selection(const std::string& folder, const SelectProblem& problem,
+                   const SelectionOptions& options, int ranks, const std::string& output,
+                   const std::string& state = {}, int end_after = -1, uint64_t seed = 1,
+                   uint64_t memory = 0) {
+    bool resumed = false;
+    World::threads(ranks).run([&](Communicator& world) {
+        const GraphFile graph(folder + "graph");
+        SelectContext context{.world = world,
+                              .graph = graph,
+                              .objective = problem.objective,
+                              .seed = seed,
+                              .memory = MemoryBudget(memory),
+                              .batch_bytes = 4096};
+        const GraphSizes sizes = GraphSizes::of(context);
+        const MemoryPlan plan =
+            plan_memory(sizes, ranks, options.rounds.parts, options.bounding, context.batch_bytes);
+        std::optional<SelectionFolder> saved;
+        if (!state.empty()) {
+            saved.emplace(world, state,
+                          std::map<std::string, std::string>{{"--seed", std::to_string(seed)}});
+        }
+        const auto utilities = [&](int64_t first, std::span<int32_t> to) {
+            std::copy_n(problem.utility.begin() + first, to.size(), to.begin());
+        };
+        Selection selection(context, sizes, plan, utilities, options, saved ? &*saved : nullptr);
+        int phases = 0;
+        selection.run([&](const char*) {
+            if (phases++ == end_after) throw Ended();
+        });
+        EXPECT_LE(context.memory.peak(), plan.total());
+        write_subset(context, selection.state(), output,
+                     {.corpus = corpus_of(problem), .count = options.k, .provenance = {}});
+        if (saved) saved->remove();
+        if (world.rank() == 0) resumed = selection.resumed();
+        if (world.rank() == 0) {
+            EXPECT_EQ(selection.objective(), problem.value(SubsetReader(output).all()));
+        }
+    });
+    return resumed;
+}
+
+class Selections : public ::testing::Test {
+protected:
+    void write(const SelectProblem& problem) const {
+        World::threads(1).run(
+            [&](Communicator& world) { write_graph(world, folder_ / "graph", problem); });
+    }
+    TempFolder folder_;
+};
+
+TEST_F(Selections, AreTheSameBytesForAnyNumberOfRanks) {
+    // Few different values: many ties. Some samples have no neighbours.
+    SelectProblem problem = random_problem(7, 600, 3, 4, 3);
+    std::erase_if(problem.edges, [](const auto& edge) { return edge[0] % 10 == 0; });
+    write(problem);
+    for (const char* rule : {"off", "exact", "bernoulli:0.4", "quota:0.4"}) {
+        for (const bool adaptive : {false, true}) {
+            const SelectionOptions options{
+                .k = 200,
+                .bounding = BoundingRule::from(rule, "--bounding"),
+                .rounds = {.parts = 7, .rounds = 4, .adaptive = adaptive}};
+            for (const int ranks : {1, 2, 3, 4, 8}) {
+                const std::string output = folder_ / ("subset" + std::to_string(ranks));
+                run_selection(folder_ / "", problem, options, ranks, output);
+                EXPECT_EQ(SubsetReader(output).count(), 200);
+                EXPECT_EQ(read_file(output), read_file(folder_ / "subset1")) << rule << ranks;
+            }
+        }
+    }
+}
+
+TEST_F(Selections, OfNoneAllOrOneHaveThatMany) {
+    const SelectProblem problem = random_problem(8, 40, 3, 9, 9);
+    write(problem);
+    for (const int64_t k : {0, 1, 39, 40}) {
+        for (const char* rule : {"off", "exact", "quota:0.2"}) {
+            for (const int64_t parts : {1, 3, 40}) {
+                for (const int ranks : {1, 3}) {
+                    run_selection(folder_ / "", problem,
+                                  {.k = k,
+                                   .bounding = BoundingRule::from(rule, "--bounding"),
+                                   .rounds = {.parts = parts, .rounds = 3}},
+                                  ranks, folder_ / "subset");
+                    EXPECT_EQ(SubsetReader(folder_ / "subset").count(), k);
+                }
+            }
+        }
+    }
+}
+
+TEST_F(Selections, OfSamplesWithoutNeighboursAreTheMostUsefulOnes) {
+    SelectProblem problem = random_problem(9, 50, 1, 1000, 1);
+    problem.edges.clear();
+    write(problem);
+    run_selection(folder_ / "", problem, {.k = 10}, 2, folder_ / "subset");
+    std::vector<int64_t> order(50);
+    for (int64_t v = 0; v < 50; ++v) order[static_cast<size_t>(v)] = v;
+    std::ranges::stable_sort(order, std::greater(),
+                             [&](int64_t v) { return problem.utility[static_cast<size_t>(v)]; });
+    order.resize(10);
+    std::ranges::sort(order);
+    EXPECT_EQ(SubsetReader(folder_ / "subset").all(), order);
+}
+
+TEST_F(Selections, OfNoSamplesAreEmpty) {
+    write({});
+    run_selection(folder_ / "", {}, {.k = 0}, 2, folder_ / "subset");
+    EXPECT_EQ(SubsetReader(folder_ / "subset").count(), 0);
+}
+
+TEST_F(Selections, GoOnFromWhereTheyWereEndedOnAnyNumberOfRanks) {
+    const SelectProblem problem = random_problem(10, 500, 4, 1000, 1000);
+    write(problem);
+    const SelectionOptions options{.k = 150,
+                                   .bounding = BoundingRule::from("quota:0.3", "--bounding"),
+                                   .rounds = {.parts = 5, .rounds = 4, .adaptive = true}};
+    run_selection(folder_ / "", problem, options, 2, folder_ / "whole");
+    for (int end_after = 0; end_after < 5; ++end_after) {
+        const std::string state = folder_ / "state";
+        EXPECT_THROW(
+            run_selection(folder_ / "", problem, options, 3, folder_ / "subset", state, end_after),
+            Ended);
+        EXPECT_FALSE(std::filesystem::exists(folder_ / "subset"));
+        EXPECT_TRUE(run_selection(folder_ / "", problem, options, 2, folder_ / "subset", state));
+        EXPECT_EQ(read_file(folder_ / "subset"), read_file(folder_ / "whole"));
+        EXPECT_FALSE(std::filesystem::exists(state));
+        std::filesystem::remove(folder_ / "subset");
+    }
+}
+
+TEST_F(Selections, OfOtherInputsOrFlagsDoNotGoOn) {
+    SelectProblem problem = random_problem(11, 300, 4, 1000, 1000);
+    write(problem);
+    const SelectionOptions options{.k = 100, .rounds = {.parts = 4, .rounds = 4}};
+    const std::string state = folder_ / "state";
+    EXPECT_THROW(run_selection(folder_ / "", problem, options, 2, folder_ / "subset", state, 1),
+                 Ended);
+    const auto refusal = [&](uint64_t seed) -> std::string {
+        try {
+            run_selection(folder_ / "", problem, options, 2, folder_ / "subset", state, -1, seed);
+        } catch (const Error& error) {
+            EXPECT_EQ(error.exit_code(), ExitCode::usage);
+            return error.what();
+        }
+        return {};
+    };
+    EXPECT_THAT(refusal(2), HasSubstr("was begun with --seed 1, not 2"));
+    problem.utility[3] ^= 1;
+    EXPECT_THAT(refusal(1), HasSubstr("was begun with another --utility"));
+    problem.utility[3] ^= 1;
+    problem.edges[5][2] ^= 1;
+    write(problem);
+    EXPECT_THAT(refusal(1), HasSubstr("was begun with another --graph"));
+    problem.edges[5][2] ^= 1;
+    write(problem);
+    EXPECT_EQ(refusal(1), "");
+}
+
+TEST_F(Selections, InAFolderThatAnotherOneHasAreRefused) {
+    const std::string state = folder_ / "state";
+    World::threads(2).run([&](Communicator& world) {
+        SelectionFolder first(world, state, {});
+        try {
+            SelectionFolder second(world, state, {});
+            FAIL();
+        } catch (const Error& error) {
+            EXPECT_THAT(error.what(), HasSubstr("another run works here"));
+        }
+        world.barrier();
+    });
+    // Nothing was saved: nothing is left.
+    EXPECT_FALSE(std::filesystem::exists(state));
+}
+
+TEST_F(Selections, HoldWhatWasPlannedAndNoMore) {
+    const SelectProblem problem = random_problem(12, 2000, 6, 1000, 1000);
+    write(problem);
+    for (const int ranks : {1, 3}) {
+        run_selection(folder_ / "", problem,
+                      {.k = 600,
+                       .bounding = BoundingRule::from("quota:0.3", "--bounding"),
+                       .rounds = {.parts = 6, .rounds = 3}},
+                      ranks, folder_ / "subset");
+    }
+    EXPECT_THROW(
+        run_selection(folder_ / "", problem, {.k = 600}, 2, folder_ / "subset", {}, -1, 1, 100'000),
+        OutOfMemoryError);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
