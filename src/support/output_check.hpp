@@ -47,6 +47,10 @@ private:
 [[nodiscard]] OutputKind scores_output();
 [[nodiscard]] OutputKind subset_output();
 [[nodiscard]] OutputKind selection_report_output();
+/// A token shard of llm.c.
+[[nodiscard]] OutputKind llmc_output();
+/// A list of vocabpipe data filter --ids.
+[[nodiscard]] OutputKind document_ids_output();
 /// The files of a token file's `prefix`, which its index makes known.
 [[nodiscard]] OutputKind tokens_output(const std::string& prefix);
 

@@ -13,6 +13,7 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command checkpoint_verify_command();
 [[nodiscard]] Command compare_command();
 [[nodiscard]] Command completion_command();
+[[nodiscard]] Command data_filter_command();
 [[nodiscard]] Command data_inspect_command();
 [[nodiscard]] Command data_prepare_command();
 [[nodiscard]] Command explain_command();
