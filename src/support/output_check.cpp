@@ -108,6 +108,13 @@ OutputKind picture_output() {
                 {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
                 {"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\""});
 }
+OutputKind table_output(const std::string& path) {
+    if (path.ends_with(".parquet")) return kind("a Parquet file", {"PAR1"});
+    if (path.ends_with(".npy")) return kind("a .npy file", {"\x93NUMPY"});
+    return {"a text of numbers alone", [](const std::string& file) {
+                return ends_of(file).find_first_not_of("0123456789.+-e \n") == std::string::npos;
+            }};
+}
 OutputKind selection_report_output() {
     return kind("a report of vocabpipe select", {"{"}, {"\"vocabpipe_selection\":"});
 }

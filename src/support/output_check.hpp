@@ -44,6 +44,8 @@ private:
 [[nodiscard]] OutputKind trace_output();
 [[nodiscard]] OutputKind page_output();
 [[nodiscard]] OutputKind picture_output();
+/// Tables for others, by the ending of the name: .parquet, .npy, or text that is all numbers.
+[[nodiscard]] OutputKind table_output(const std::string& path);
 [[nodiscard]] OutputKind selection_report_output();
 /// The files of a token file's `prefix`, which its index makes known.
 [[nodiscard]] OutputKind tokens_output(const std::string& prefix);

@@ -24,6 +24,8 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command schedule_convert_command();
 [[nodiscard]] Command schedule_list_command();
 [[nodiscard]] Command schedule_show_command();
+[[nodiscard]] Command select_export_command();
+[[nodiscard]] Command select_import_command();
 [[nodiscard]] Command select_knn_command();
 [[nodiscard]] Command select_page_command();
 [[nodiscard]] Command select_run_command();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/files/npy/npy_file.hpp"
 
+#include "src/select/files/half.hpp"
+
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 namespace vocabpipe {
@@ -15,15 +16,6 @@ NpyHeader read_npy_header(const InputFile& file) {
     std::vector<std::byte> head(std::min(file.size(), kMostNpyHeaderBytes));
     file.read(0, head);
     return parse_npy_header(head, file.size(), file.path());
-}
-
-double number_of_half(uint16_t bits) {
-    const int exponent = bits >> 10 & 31;
-    const int fraction = bits & 1023;
-    const double size = exponent == 31  ? (fraction != 0 ? NAN : INFINITY)
-                        : exponent == 0 ? std::ldexp(fraction, -24)
-                                        : std::ldexp(1024 + fraction, exponent - 25);
-    return (bits & 0x8000) != 0 ? -size : size;
 }
 
 template <typename From, typename To>

@@ -24,8 +24,8 @@ std::unique_ptr<EmbeddingInput> open_parquet_embedding(const std::string& path) 
 std::unique_ptr<EdgeInput> open_parquet_edges(const std::string& path) {
     refuse_parquet(path);
 }
-std::unique_ptr<ParquetOutput> create_parquet(const std::string& path,
-                                              const std::vector<ParquetColumn>& /*columns*/) {
+std::unique_ptr<TableOutput> create_parquet(const std::string& path,
+                                            const std::vector<TableColumn>& /*columns*/) {
     refuse_parquet(path);
 }
 
