@@ -91,7 +91,7 @@ programs() { # group
 # Of the equality matrix what covers every kind of message and lane. ThreadSanitizer sees a race however
 # late the streams are, so it needs none of the many steps under random delays.
 filter() { # variant group
-    local streams='*gpipe_none_p3_*:*1f1b_interlaced_p3_*:*zb_h1_one_barrier_p3_*:*CudaStep*:*CudaFaults*'
+    local streams='*gpipe_none_p3_*:*1f1b_interlaced_p3_*:*zb_h1_one_barrier_p3_*:*CudaStep*:*CudaFaults*:*CudaCopies*:*CudaEnds*'
     case $1-$2 in
         plain-kernels) echo '*' ;;
         plain-streams) echo "$streams" ;;

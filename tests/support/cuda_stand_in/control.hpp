@@ -43,8 +43,6 @@ void fail_next_call(cudaError_t error, std::string_view function = {});
 /// Of the calls that the calling thread makes from now on, the one with this number (1: the next)
 /// fails with this error. Forgets what was said before.
 void fail_call_of_this_thread(cudaError_t error, uint64_t number);
-/// Calls that the calling thread has made since it began.
-[[nodiscard]] uint64_t calls_of_this_thread();
 
 /// What a stream holds that has not run: kernels, copies, records and waits of events. One more,
 /// and the call blocks until something has run.

@@ -96,10 +96,6 @@ void fail_call_of_this_thread(cudaError_t error, uint64_t number) {
     thread_state.error = error;
 }
 
-uint64_t calls_of_this_thread() {
-    return thread_state.calls;
-}
-
 Counters counters() {
     const UnseenLock lock(hooks().mutex);
     return hooks().counters;
