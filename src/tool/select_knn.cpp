@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "src/select/files/output_kinds.hpp"
 #include "src/select/files/sample_input.hpp"
 #include "src/select/knn/knn_graph.hpp"
 #include "src/support/output_check.hpp"

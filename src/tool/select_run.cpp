@@ -6,7 +6,6 @@
 #include <string>
 
 #include "src/select/decimal.hpp"
-#include "src/select/files/output_kinds.hpp"
 #include "src/select/files/scores_file.hpp"
 #include "src/select/write_subset.hpp"
 #include "src/support/output_check.hpp"

@@ -2,8 +2,9 @@
 #include "src/train/select/score_samples.hpp"
 
 #include "src/select/files/fixed_point.hpp"
-#include "src/select/files/output_kinds.hpp"
 #include "src/select/files/scores_file.hpp"
+#include "src/support/output_check.hpp"
+#include "src/support/output_file.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/data/training_data.hpp"
 #include "src/train/evaluate/validation_loss.hpp"
@@ -39,6 +40,7 @@ void check_score_output(const ScoreOptions& options, const Checkpoint& checkpoin
         inputs.push_back(entry.path().string());
     }
     OutputCheck(std::move(inputs)).add("--output", options.output, scores_output());
+    const OutputFile probe(options.output);  // rather now than after the work
 }
 
 ScoreInputs open_score_inputs(Communicator& world, const ScoreOptions& options,

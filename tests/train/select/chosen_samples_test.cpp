@@ -48,8 +48,9 @@ protected:
                                                     const std::string& path, uint64_t seed = 7,
                                                     bool shuffle = true) {
         const TrainingData data(options);
-        return data.chosen_samples({.seq_length = kLength, .seed = seed, .shuffle = shuffle},
-                                   std::make_shared<const ChosenSamples>(path, data, kLength));
+        return data.chosen_samples(
+            {.seq_length = kLength, .seed = seed, .shuffle = shuffle},
+            std::make_shared<const ChosenSamples>("--data-subset", path, data, kLength));
     }
     static std::vector<int32_t> at(const SampleSource& samples, int64_t index) {
         std::vector<int32_t> tokens(kLength + 1);
@@ -60,7 +61,7 @@ protected:
                                int64_t length = kLength) {
         return message_of<InputFileError>([&] {
             const TrainingData data(options);
-            const ChosenSamples chosen(path, data, length);
+            const ChosenSamples chosen("--data-subset", path, data, length);
         });
     }
 
