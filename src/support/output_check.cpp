@@ -108,9 +108,19 @@ OutputKind picture_output() {
                 {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
                 {"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\""});
 }
+OutputKind table_output(const std::string& path) {
+    if (path.ends_with(".parquet")) return kind("a Parquet file", {"PAR1"});
+    if (path.ends_with(".npy")) return kind("a .npy file", {"\x93NUMPY"});
+    return {"a text of numbers alone", [](const std::string& file) {
+                return ends_of(file).find_first_not_of("0123456789.+-e \n") == std::string::npos;
+            }};
+}
 OutputKind scores_output() {
     return kind("a file of scores from vocabpipe select", {""},
                 {"\"format\":\"vocabpipe scores 1\""});
+}
+OutputKind graph_output() {
+    return kind("a graph from vocabpipe select", {""}, {"\"format\":\"vocabpipe graph 1\""});
 }
 OutputKind subset_output() {
     return kind("a subset from vocabpipe select", {""}, {"\"format\":\"vocabpipe subset 1\""});

@@ -44,7 +44,10 @@ private:
 [[nodiscard]] OutputKind trace_output();
 [[nodiscard]] OutputKind page_output();
 [[nodiscard]] OutputKind picture_output();
+/// Tables for others, by the ending of the name: .parquet, .npy, or text that is all numbers.
+[[nodiscard]] OutputKind table_output(const std::string& path);
 [[nodiscard]] OutputKind scores_output();
+[[nodiscard]] OutputKind graph_output();
 [[nodiscard]] OutputKind subset_output();
 [[nodiscard]] OutputKind selection_report_output();
 /// A token shard of llm.c.

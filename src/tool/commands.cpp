@@ -28,7 +28,9 @@ Command vocabpipe_command(const std::string& command_line) {
                            schedule_check_command(), schedule_convert_command()}},
              {.name = "select",
               .description = "Choose the samples of a corpus to train on",
-              .commands = {select_score_command(), select_run_command(), select_stats_command()}},
+              .commands = {select_score_command(), select_knn_command(), select_run_command(),
+                           select_stats_command(), select_page_command(), select_import_command(),
+                           select_export_command()}},
              completion_command()},
         .version = "vocabpipe " VOCABPIPE_VERSION,
     };

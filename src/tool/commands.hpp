@@ -25,6 +25,10 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command schedule_convert_command();
 [[nodiscard]] Command schedule_list_command();
 [[nodiscard]] Command schedule_show_command();
+[[nodiscard]] Command select_export_command();
+[[nodiscard]] Command select_import_command();
+[[nodiscard]] Command select_knn_command();
+[[nodiscard]] Command select_page_command();
 [[nodiscard]] Command select_run_command();
 [[nodiscard]] Command select_score_command();
 [[nodiscard]] Command select_stats_command();

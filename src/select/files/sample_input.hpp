@@ -23,6 +23,11 @@ inline constexpr int32_t kFixedPointOne = int32_t{1} << 20;
 /// "PATH: row ROW: NAME": where a number stands.
 [[nodiscard]] std::string place_of(const std::string& path, int64_t row, std::string_view name);
 
+/// InputFileError if a number of these rows is not finite; `first`: the sample of the first of
+/// them.
+void check_embeddings(const std::string& path, int64_t width, int64_t first,
+                      std::span<const float> rows);
+
 /// What both have in common.
 class SampleInput {
 public:

@@ -54,25 +54,26 @@ private:
     int64_t total_, done_ = 0;
 };
 
-/// FLOP/s of a product of the library's own, with sums as long as those of the search.
+/// FLOP/s of a product of the library's own, with sums as long as those of the search, over a time
+/// in which all ranks compute.
 double measure_gemm(Context& context, const UnitRows& rows, int64_t tiles) {
     constexpr int64_t kRows = 2048;
-    constexpr int kTimes = 3;
+    constexpr double kSeconds = 0.1;
     const int64_t n = std::min(kRows, tiles * kKnnTile);
     if (n == 0) return 0;
     std::vector<float> result(static_cast<size_t>(n * n));
     const ConstTensor a(rows.tile(0), n, rows.width(), rows.stride(), DType::fp32);
     const Tensor c(result.data(), n, n, DType::fp32);
-    double fastest = 0;
-    for (int i = 0; i <= kTimes; ++i) {
-        const auto begun = std::chrono::steady_clock::now();
-        kernels::host::gemm(context, a, false, a, true, c, false);
-        const double seconds = seconds_since(begun);
-        if (i == 1 || (i > 1 && seconds < fastest)) fastest = seconds;
+    const auto multiply = [&] { kernels::host::gemm(context, a, false, a, true, c, false); };
+    multiply();
+    int times = 0;
+    double seconds = 0;
+    for (const auto begun = std::chrono::steady_clock::now(); seconds < kSeconds; ++times) {
+        multiply();
+        seconds = seconds_since(begun);
     }
-    const double flop =
-        2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(rows.width());
-    return fastest > 0 ? flop / fastest : 0;
+    return 2.0 * static_cast<double>(n) * static_cast<double>(n) *
+           static_cast<double>(rows.width()) * times / seconds;
 }
 
 /// Of all ranks: sums, but the largest time.

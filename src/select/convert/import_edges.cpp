@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/select/convert/import_edges.hpp"
+
+#include "src/select/files/graph_file.hpp"
+#include "src/select/files/sample_input.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr int64_t kReadAtOnce = 1 << 15;
+
+/// An edge in the row of one of its ends.
+struct RowEdge {
+    uint32_t node, neighbour;
+    int64_t row;  // of the file
+    int32_t similarity;
+    bool forward;  // from node to neighbour
+
+    bool operator<(const RowEdge& other) const {
+        return std::tie(node, neighbour, row) < std::tie(other.node, other.neighbour, other.row);
+    }
+    [[nodiscard]] std::string text() const {
+        return "edge " + std::to_string(forward ? node : neighbour) + " to " +
+               std::to_string(forward ? neighbour : node);
+    }
+};
+
+class EdgeImport {
+public:
+    EdgeImport(EdgeInput& input, const ImportOptions& options) : input_(input), options_(options) {}
+
+    ImportReport run(const std::string& output) {
+        find_samples();
+        count();
+        cut();
+        // Rows without what is given in both directions are known after they were put together.
+        for (size_t part = 0; part + 1 < cuts_.size(); ++part) {
+            collect(part);
+            for (const RowEdge& edge : edges_) ++degree_[edge.node];
+        }
+        int64_t entries = 0;
+        for (const int64_t degree : degree_) entries += degree;
+        World::threads(1).run([&](Communicator& world) { write(world, output, entries); });
+        return {.samples = samples_, .edges = entries / 2, .passes = passes_};
+    }
+
+private:
+    [[noreturn]] void refuse(int64_t row, const std::string& what) const {
+        throw InputFileError(input_.path() + ": row " + std::to_string(row) + ": " + what);
+    }
+
+    /// Hands over all edges, checked but for what takes two of them to see.
+    template <typename Use>
+    void for_all(const char* phase, const Use& use) {
+        std::vector<WeightedEdge> block;
+        for (int64_t first = 0; first < input_.edges(); first += std::ssize(block)) {
+            block.resize(static_cast<size_t>(std::min(kReadAtOnce, input_.edges() - first)));
+            input_.read(first, block);
+            for (size_t i = 0; i < block.size(); ++i)
+                use(first + static_cast<int64_t>(i), block[i]);
+            if (options_.progress) options_.progress(phase, first, input_.edges());
+        }
+        ++passes_;
+    }
+
+    void find_samples() {
+        const int64_t limit = options_.samples > 0 ? options_.samples : GraphFile::kMostNodes;
+        int64_t largest = -1;
+        for_all("checking edges", [&](int64_t row, const WeightedEdge& edge) {
+            for (const int64_t end : {edge.source, edge.destination}) {
+                if (end >= 0 && end < limit) continue;
+                refuse(row, "names sample " + std::to_string(end) +
+                                (options_.samples > 0
+                                     ? "; --samples " + std::to_string(limit) + " are below that"
+                                     : "; samples are numbered from 0 to 2^32 - 1"));
+            }
+            if (edge.source == edge.destination) {
+                refuse(row, "joins sample " + std::to_string(edge.source) +
+                                " with itself; remove such edges");
+            }
+            (void)fixed_point_from(edge.weight, place_of(input_.path(), row, "weight"));
+            largest = std::max({largest, edge.source, edge.destination});
+        });
+        samples_ = options_.samples > 0 ? options_.samples : largest + 1;
+        if (samples_ == 0) {
+            throw InputFileError(input_.path() +
+                                 ": has no edges; give --samples for a graph "
+                                 "without edges");
+        }
+        const uint64_t needed = static_cast<uint64_t>(samples_) * sizeof(int64_t);
+        if (needed > options_.memory) {
+            throw OutOfMemoryError(input_.path() + ": edges of " + std::to_string(samples_) +
+                                   " samples need " + std::to_string(needed) +
+                                   " bytes; give --memory of at least as much");
+        }
+    }
+    void count() {
+        degree_.assign(static_cast<size_t>(samples_), 0);
+        for_all("counting", [&](int64_t, const WeightedEdge& edge) {
+            ++degree_[static_cast<size_t>(edge.source)];
+            ++degree_[static_cast<size_t>(edge.destination)];
+        });
+    }
+    /// Rows into parts whose edges fit.
+    void cut() {
+        const uint64_t left = options_.memory - static_cast<uint64_t>(samples_) * sizeof(int64_t);
+        const auto most = static_cast<int64_t>(left / sizeof(RowEdge));
+        int64_t edges = 0;
+        cuts_ = {0};
+        for (int64_t v = 0; v < samples_; ++v) {
+            const int64_t degree = degree_[static_cast<size_t>(v)];
+            if (edges > 0 && edges + degree > most) {
+                cuts_.push_back(v);
+                edges = 0;
+            }
+            edges += degree;
+        }
+        cuts_.push_back(samples_);
+        std::ranges::fill(degree_, 0);
+    }
+
+    /// Puts the rows of a part together, each edge once in each of its rows.
+    void collect(size_t part) {
+        if (part == collected_) return;
+        const int64_t begin = cuts_[part];
+        const int64_t end = cuts_[part + 1];
+        edges_.clear();
+        for_all("collecting rows", [&](int64_t row, const WeightedEdge& edge) {
+            const int32_t similarity =
+                fixed_point_from(edge.weight, place_of(input_.path(), row, "weight"));
+            const auto add = [&](int64_t node, int64_t neighbour, bool forward) {
+                if (node < begin || node >= end) return;
+                edges_.push_back({.node = static_cast<uint32_t>(node),
+                                  .neighbour = static_cast<uint32_t>(neighbour),
+                                  .row = row,
+                                  .similarity = similarity,
+                                  .forward = forward});
+            };
+            add(edge.source, edge.destination, true);
+            add(edge.destination, edge.source, false);
+        });
+        std::ranges::sort(edges_, std::less<>());
+        for (size_t i = 1; i < edges_.size(); ++i) check_pair(edges_[i - 1], edges_[i]);
+        const auto again = std::ranges::unique(edges_, [](const RowEdge& a, const RowEdge& b) {
+            return a.node == b.node && a.neighbour == b.neighbour;
+        });
+        edges_.erase(again.begin(), again.end());
+        collected_ = part;
+    }
+    void check_pair(const RowEdge& a, const RowEdge& b) const {
+        if (a.node != b.node || a.neighbour != b.neighbour) return;
+        if (a.forward == b.forward) {
+            refuse(b.row, b.text() + " is in row " + std::to_string(a.row) +
+                              " already; an edge may be given once in each direction");
+        }
+        if (a.similarity != b.similarity) {
+            refuse(b.row, b.text() + " has another weight than its other direction in row " +
+                              std::to_string(a.row) + "; give both the same");
+        }
+    }
+
+    void write(Communicator& world, const std::string& output, int64_t entries) {
+        GraphOutput file(world, output, {.data = {}, .seq_length = 0, .samples = samples_}, entries,
+                         {{"import.edges", std::to_string(entries / 2)}});
+        std::vector<int64_t> begins;
+        int64_t begin = 0;
+        for (int64_t v = 0; v <= samples_; ++v) {
+            begins.push_back(begin);
+            if (v < samples_) begin += degree_[static_cast<size_t>(v)];
+            if (std::ssize(begins) == kReadAtOnce || v == samples_) {
+                file.write_row_begin(v + 1 - std::ssize(begins), std::span<const int64_t>(begins));
+                begins.clear();
+            }
+        }
+        int64_t written = 0;
+        for (size_t part = 0; part + 1 < cuts_.size(); ++part) {
+            collect(part);
+            written += write_part(file, written);
+        }
+        file.publish();
+    }
+    int64_t write_part(GraphOutput& file, int64_t first) const {
+        std::vector<uint32_t> neighbours;
+        std::vector<int32_t> similarities;
+        for (size_t begin = 0; begin < edges_.size(); begin += neighbours.size()) {
+            const size_t count = std::min<size_t>(kReadAtOnce, edges_.size() - begin);
+            neighbours.resize(count);
+            similarities.resize(count);
+            for (size_t i = 0; i < count; ++i) {
+                neighbours[i] = edges_[begin + i].neighbour;
+                similarities[i] = edges_[begin + i].similarity;
+            }
+            file.write_entries(first + static_cast<int64_t>(begin),
+                               std::span<const uint32_t>(neighbours),
+                               std::span<const int32_t>(similarities));
+        }
+        return std::ssize(edges_);
+    }
+
+    EdgeInput& input_;
+    const ImportOptions& options_;
+    int64_t samples_ = 0, passes_ = 0;
+    std::vector<int64_t> degree_;
+    std::vector<int64_t> cuts_;  // first rows of parts, and the number of rows
+    std::vector<RowEdge> edges_;
+    size_t collected_ = SIZE_MAX;  // the part that edges_ holds
+};
+
+}  // namespace
+
+ImportReport import_edges(EdgeInput& input, const std::string& output,
+                          const ImportOptions& options) {
+    return EdgeImport(input, options).run(output);
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe::tool {
+
+/// What the page of a selection shows.
+struct SelectionPage {
+    /// One Shrink or Grow of bounding.
+    struct Step {
+        bool grow = false;
+        int64_t decided = 0;
+    };
+    /// One round of greedy in parts.
+    struct Round {
+        int64_t input = 0, kept = 0, partitions = 0;
+        double objective = 0;  ///< in utilities: 1 is 2^20
+    };
+    /// A document, or a data set of a blend.
+    struct Source {
+        std::string name;
+        int64_t samples = 0, chosen = 0;
+    };
+
+    std::string title;
+    std::vector<std::pair<std::string, std::string>> facts;  ///< name and value
+    int64_t samples = 0, chosen = 0;
+    std::vector<Step> steps;
+    std::vector<Round> rounds;
+    std::vector<Source> sources;  ///< empty: not known
+
+    /// One self-contained HTML page, without scripts: what bounding decided step by step, the
+    /// objective of every round, and how much of each source is kept.
+    [[nodiscard]] std::string html() const;
+};
+
+}  // namespace vocabpipe::tool
