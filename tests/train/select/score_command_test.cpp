@@ -154,6 +154,8 @@ TEST_F(ScoreCommand, RefusesBadInputInOneLineAndWritesNothing) {
              {"--load steps --data-path set --seq-length 16 --output set.bin", 2,
               "is also an input"},
              {"--load steps --data-path set --seq-length 16 --output none/bad", 1, "none/bad"},
+             {"--data-path set --micro-batch-size 1000000" + rest, 4,
+              "use a smaller --micro-batch-size"},
              {"--data-path set --ranks 3 --pipeline-model-parallel-size 2" + rest, 2,
               "must divide the number of ranks, 3"},
          }) {
