@@ -257,6 +257,19 @@ TEST(SampleScores, AreTheSameInEveryModeScheduleAndReplica) {
     expect_scores(margins, score_on_threads({.config = config, .ranks = 2, .replicas = 2}, batch));
 }
 
+TEST(SampleScores, NeedAPlanForThem) {
+    const ModelConfig config = small_family("gpt2", 2, kLength, kVocabulary, true);
+    const StepPlan plan =
+        plan_step(config, {}, {}, {.evaluation = true, .optimizer = false, .training = false});
+    World::threads(1, {.timeout_seconds = 30}).run([&](Communicator& world) {
+        const std::unique_ptr<Device> device = make_host_device();
+        TrainedRank rank(world, *device, plan);
+        SampleScores scores(rank, {.seq_length = kLength});
+        scores.load(0, 1, [](int64_t, const SequenceRow&) {});
+        EXPECT_THROW(scores.run(), UsageError);
+    });
+}
+
 TEST(SampleScores, BecomeUtilitiesInFixedPoint) {
     const SampleSums sums{.loss = 6, .margin = 1, .tokens = 4};
     EXPECT_EQ(utility_of(UtilityKind::margin, sums), 3 << 18);
