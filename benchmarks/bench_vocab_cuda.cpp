@@ -51,6 +51,7 @@ public:
                                    " bytes do not fit the GPU: lower --rows or --tokens");
         }
         check(cudaMemset(data_, 0, bytes_), "cudaMemset");
+        check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
     }
     ~Buffer() { (void)cudaFree(data_); }
     Buffer(const Buffer&) = delete;

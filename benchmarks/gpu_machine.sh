@@ -66,13 +66,19 @@ folder_of() { # library: where it lies; "system" if the loader finds it by itsel
 
 # Sets LD_LIBRARY_PATH, and $libraries to a line for the table.
 find_libraries() {
-    local name folder path=$programs/lib
+    local name folder path=$programs/lib names="libcuda.so.1 libcudart.so.13 libcublasLt.so.13 libnccl.so.2"
+    # A bundle says whether it has programs that use cuDNN; a build here uses it where it finds it.
+    if [ -d "$programs/cudnn" ]; then
+        names="$names libcudnn.so.9 libnvrtc.so.13"
+    elif [ ! -e "$programs/manifest.txt" ]; then
+        names="$names libcudnn.so.9"
+    fi
     libraries=
     missing=
     case "$path" in /*) ;; *) path=$PWD/$path ;; esac
     [ -d "$debs_prefix" ] && path=$path:$debs_prefix/usr/lib/x86_64-linux-gnu
     folders=$(library_folders | awk '!seen[$0]++')
-    for name in libcuda.so.1 libcudart.so.13 libcublasLt.so.13 libnccl.so.2 libcudnn.so.9; do
+    for name in $names; do
         [ -e "$programs/lib/$name" ] && continue
         folder=$(folder_of "$name")
         [ "$name" = libnccl.so.2 ] && [ -z "$folder" ] && [ -e "$programs/nccl/$name" ] &&

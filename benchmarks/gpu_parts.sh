@@ -249,13 +249,14 @@ rows_racecheck() { sanitizer_row racecheck; }
 
 # The same kernels with cuDNN's attention, where the bundle brings such programs.
 part_cudnn() {
-    local bin=$programs/cudnn/bin
+    local bin=$programs/cudnn/bin lacking
     if [ ! -d "$bin" ]; then
         skip "attention by cuDNN" "the bundle has no programs with it (gpu_bundle.sh --cudnn)"
         return 0
     fi
-    if ldd "$bin/bench_step" 2>&1 | grep -q 'libcudnn.*not found'; then
-        skip "attention by cuDNN" "no libcudnn.so.9 on this machine"
+    lacking=$(ldd "$bin/bench_step" 2>/dev/null | awk '/not found/ { print $1 }' | paste -sd' ')
+    if [ -n "$lacking" ]; then
+        skip "attention by cuDNN" "this machine lacks $lacking"
         return 0
     fi
     attempt_shards cudnn-kernels 120 together "$bin/cuda_kernels_test" --gtest_filter='*Attention*'

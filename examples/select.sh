@@ -6,14 +6,14 @@
 #
 #   examples/select.sh
 #
-# VOCABPIPE_SELECT_STEPS changes the number of training steps (150), VOCABPIPE_SELECT_FRACTION what is
+# VOCABPIPE_SELECT_STEPS changes the number of training steps (400), VOCABPIPE_SELECT_FRACTION what is
 # chosen (0.3).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=${VOCABPIPE_BUILD_DIR:-build}
 work=$build/select
-steps=${VOCABPIPE_SELECT_STEPS:-150}
+steps=${VOCABPIPE_SELECT_STEPS:-400}
 fraction=${VOCABPIPE_SELECT_FRACTION:-0.3}
 phases=()
 
@@ -65,7 +65,7 @@ mpirun -np 2 "$build/bin/vocabpipe" select score --load "$work/scorer" "${data[@
 finish
 
 begin "select knn: similar samples"
-mpirun -np 2 "$build/bin/vocabpipe" select knn --embeddings "$work/scores.safetensors" --neighbours 10 \
+mpirun -np 2 "$build/bin/vocabpipe" select knn --embeddings "$work/scores.safetensors" --neighbours 10 --centre \
     --output "$work/graph.safetensors"
 "$build/bin/vocabpipe" select stats --graph "$work/graph.safetensors" \
     --utility "$work/scores.safetensors" --fraction "$fraction"
@@ -76,6 +76,8 @@ mpirun -np 2 "$build/bin/vocabpipe" select run --graph "$work/graph.safetensors"
     --utility "$work/scores.safetensors" --fraction "$fraction" --alpha 9 --beta 1 \
     --bounding quota:0.3 --partitions 4 --rounds 8 --adaptive --seed 1 \
     --output "$work/subset.safetensors" --report "$work/report.json"
+"$build/bin/vocabpipe" select page --report "$work/report.json" --html "$work/selection.html" \
+    --subset "$work/subset.safetensors" "${data[@]:0:4}"
 finish
 
 begin "train on the chosen samples"
@@ -85,3 +87,11 @@ finish
 echo
 echo "time by phase:"
 printf '%s\n' "${phases[@]}"
+cat <<END
+
+What to look at:
+  $work/selection.html          what was kept of which chapter, in a browser
+What to try next:
+  benchmarks/compare_subsets.sh            does it help? chosen, random and all samples, by validation loss
+  $build/bin/vocabpipe select run --help   other weights and bounds
+END

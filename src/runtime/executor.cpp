@@ -38,11 +38,6 @@ public:
         }
     }
 
-    ~Implementation() {
-        if (!runner_.running()) return;
-        transport_.cancel();  // before the arena goes
-        lanes_->drain();
-    }
     Implementation(const Implementation&) = delete;
     Implementation& operator=(const Implementation&) = delete;
 
@@ -62,7 +57,7 @@ public:
             memory_.reserve(program.arena_bytes,
                             "rank " + std::to_string(communicator_.rank()) + ": the arena");
         });
-        transport_.prepare(routes);
+        with_peers([&] { transport_.prepare(routes); });
         if (id >= loaded_.size()) loaded_.resize(id + 1);
         loaded_[id] = std::make_unique<LoadedProgram>(program, asynchronous_);
         lanes_->load(program, id);
@@ -71,7 +66,7 @@ public:
     void run_step(std::span<const Microbatch> microbatches, ProgramId id) {
         LoadedProgram& program = loaded(id);
         try {
-            runner_.run(program, id, microbatches, step_);
+            with_peers([&] { runner_.run(program, id, microbatches, step_); });
         } catch (const DeviceError& error) {
             throw DeviceError("rank " + std::to_string(communicator_.rank()) + ": step " +
                               std::to_string(step_) + ": " + error.what());
@@ -104,6 +99,23 @@ public:
     void set_step(int64_t step) { step_ = step; }
 
 private:
+    /// Work that enqueues what waits for other ranks: a step, or the first messages. A rank whom it
+    /// leaves with an error owns memory (the arena here, weights elsewhere) that its caller frees
+    /// on the way out, and the other ranks learn of the error only after that. So before the error
+    /// leaves, in this order: this rank's transfers end or are withdrawn, so that nothing here
+    /// waits for a peer and no peer touches memory of this rank; then the lanes drain, which takes
+    /// no peer any more. Outside of these calls nothing that waits for a peer is enqueued.
+    template <typename Work>
+    void with_peers(Work&& work) {
+        try {
+            work();
+        } catch (...) {
+            transport_.cancel();
+            lanes_->drain();
+            throw;
+        }
+    }
+
     [[nodiscard]] LoadedProgram& loaded(ProgramId id) const {
         if (id < loaded_.size() && loaded_[id]) return *loaded_[id];
         throw UsageError("executor: no programs have the number " + std::to_string(id) +

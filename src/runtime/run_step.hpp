@@ -41,8 +41,6 @@ public:
              int64_t step);
     /// Lets communication advance; called by passes between parts of their work.
     void poll();
-    /// Within a step, or after one that threw.
-    [[nodiscard]] bool running() const { return running_; }
 
 private:
     bool advance();

@@ -122,9 +122,10 @@ void check_memory_plan(const MemoryPlan& plan, uint64_t memory, const GraphSizes
         smallest(kMostRanks, [&](int64_t count) { return fits(static_cast<int>(count), parts); });
     if (enough_parts > parts) remedy += ", or --partitions " + std::to_string(enough_parts);
     if (enough_ranks > ranks) remedy += ", or " + std::to_string(enough_ranks) + " ranks";
-    throw UsageError("--memory " + std::to_string(memory) + ": " + std::to_string(sizes.nodes) +
-                     " samples with " + std::to_string(sizes.entries) + " row entries need " +
-                     std::to_string(plan.total()) + " bytes per rank; " + remedy);
+    throw OutOfMemoryError("--memory " + std::to_string(memory) + ": " +
+                           std::to_string(sizes.nodes) + " samples with " +
+                           std::to_string(sizes.entries) + " row entries need " +
+                           std::to_string(plan.total()) + " bytes per rank; " + remedy);
 }
 
 }  // namespace vocabpipe

@@ -39,7 +39,7 @@ struct MemoryPlan {
 [[nodiscard]] MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts,
                                      const BoundingRule& rule, uint64_t batch_bytes);
 
-/// UsageError if the plan is beyond `memory` bytes: says what would fit.
+/// OutOfMemoryError if the plan is beyond `memory` bytes: says what would fit.
 void check_memory_plan(const MemoryPlan& plan, uint64_t memory, const GraphSizes& sizes, int ranks,
                        int64_t parts, const BoundingRule& rule, uint64_t batch_bytes);
 

@@ -115,8 +115,27 @@ OutputKind table_output(const std::string& path) {
                 return ends_of(file).find_first_not_of("0123456789.+-e \n") == std::string::npos;
             }};
 }
+OutputKind scores_output() {
+    return kind("a file of scores from vocabpipe select", {""},
+                {"\"format\":\"vocabpipe scores 1\""});
+}
+OutputKind graph_output() {
+    return kind("a graph from vocabpipe select", {""}, {"\"format\":\"vocabpipe graph 1\""});
+}
+OutputKind subset_output() {
+    return kind("a subset from vocabpipe select", {""}, {"\"format\":\"vocabpipe subset 1\""});
+}
 OutputKind selection_report_output() {
     return kind("a report of vocabpipe select", {"{"}, {"\"vocabpipe_selection\":"});
+}
+OutputKind llmc_output() {
+    return kind("a token shard of llm.c", {std::string_view("\x88\xd8\x34\x01\x01\0\0\0", 8),
+                                           std::string_view("\xa1\xd9\x34\x01\x07\0\0\0", 8)});
+}
+OutputKind document_ids_output() {
+    return {"a list of document numbers", [](const std::string& path) {
+                return ends_of(path).find_first_not_of("0123456789 \n") == std::string::npos;
+            }};
 }
 OutputKind tokens_output(const std::string& prefix) {
     return {"a file from vocabpipe data prepare", [index = prefix + ".idx"](const std::string&) {

@@ -46,7 +46,14 @@ private:
 [[nodiscard]] OutputKind picture_output();
 /// Tables for others, by the ending of the name: .parquet, .npy, or text that is all numbers.
 [[nodiscard]] OutputKind table_output(const std::string& path);
+[[nodiscard]] OutputKind scores_output();
+[[nodiscard]] OutputKind graph_output();
+[[nodiscard]] OutputKind subset_output();
 [[nodiscard]] OutputKind selection_report_output();
+/// A token shard of llm.c.
+[[nodiscard]] OutputKind llmc_output();
+/// A list of vocabpipe data filter --ids.
+[[nodiscard]] OutputKind document_ids_output();
 /// The files of a token file's `prefix`, which its index makes known.
 [[nodiscard]] OutputKind tokens_output(const std::string& prefix);
 

@@ -13,6 +13,7 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command checkpoint_verify_command();
 [[nodiscard]] Command compare_command();
 [[nodiscard]] Command completion_command();
+[[nodiscard]] Command data_filter_command();
 [[nodiscard]] Command data_inspect_command();
 [[nodiscard]] Command data_prepare_command();
 [[nodiscard]] Command explain_command();
@@ -29,6 +30,7 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command select_knn_command();
 [[nodiscard]] Command select_page_command();
 [[nodiscard]] Command select_run_command();
+[[nodiscard]] Command select_score_command();
 [[nodiscard]] Command select_stats_command();
 [[nodiscard]] Command simulate_command();
 [[nodiscard]] Command timeline_command();

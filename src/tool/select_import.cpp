@@ -6,7 +6,6 @@
 #include <string>
 
 #include "src/select/convert/import_edges.hpp"
-#include "src/select/files/output_kinds.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"

@@ -5,9 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
-#include "src/select/files/output_kinds.hpp"
 #include "src/select/files/sample_input.hpp"
+#include "src/select/knn/centred_embeddings.hpp"
 #include "src/select/knn/knn_graph.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/text_layout.hpp"
@@ -26,7 +27,8 @@ namespace {
 struct SelectKnnArguments {
     std::string embeddings, output;
     int64_t neighbours = 10;  // of the paper that select run follows
-    uint64_t memory = 0;      // 0: not checked
+    bool centre = false;
+    uint64_t memory = 0;  // 0: not checked
     bool dry_run = false;
     Launch launch{.transport = started_by_mpirun() ? "mpi" : "threads"};
     int threads_per_rank = 0;  // 0: the rank's share of the cores
@@ -88,7 +90,13 @@ int knn_on(Communicator& world, const SelectKnnArguments& o) {
         world.agree([&] { check_knn_memory(samples, input->width(), world.size(), options); });
         return 0;
     }
-    const auto report = write_knn_graph(world, *input, o.output, options);
+    std::map<std::string, std::string> metadata;
+    if (o.centre) {
+        progress.show("mean of the embeddings", 0, 0);
+        input = centre_embeddings(world, std::move(input));
+        metadata["knn.centre"] = "true";
+    }
+    const auto report = write_knn_graph(world, *input, o.output, options, std::move(metadata));
     progress.clear();
     if (!report) return ending_signal();
     if (first) print_knn(o, *report, samples);
@@ -131,6 +139,11 @@ Command select_knn_command() {
                          .help = "Number of the most similar samples that a sample is joined with, "
                                  "by cosine. Those without a positive one are left out",
                          .range = between(1, 1'000'000)},
+                        {.names = "--centre,--center",
+                         .value = &o->centre,
+                         .help = "Take the mean of all embeddings from each before the cosines. "
+                                 "Hidden states of language models need it: they share a large "
+                                 "common part"},
                         {.names = "--output",
                          .value = &o->output,
                          .help = "File of the graph; required without --dry-run",

@@ -6,8 +6,7 @@
 #include <string>
 
 #include "src/select/decimal.hpp"
-#include "src/select/files/output_kinds.hpp"
-#include "src/select/files/scores_file.hpp"
+#include "src/select/files/sample_input.hpp"
 #include "src/select/write_subset.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
@@ -30,12 +29,12 @@ void check_outputs(const SelectRunArguments& o) {
     if (!o.report.empty()) const OutputFile probe_report(o.report);
 }
 
-SubsetInfo subset_info(const SelectRunArguments& o, const ScoresInfo& scores,
+SubsetInfo subset_info(const SelectRunArguments& o, const UtilityInput& utility,
                        const SelectContext& context, const SelectRunResult& result) {
     SubsetInfo info{.corpus = context.graph.corpus(), .count = result.k, .provenance = {}};
-    // What the graph's file does not know of the samples, the scores' may.
-    if (info.corpus.data.empty()) info.corpus.data = scores.corpus.data;
-    if (info.corpus.seq_length == 0) info.corpus.seq_length = scores.corpus.seq_length;
+    // What the graph's file does not know of the samples, that of the utilities may.
+    if (info.corpus.data.empty()) info.corpus.data = utility.corpus().data;
+    if (info.corpus.seq_length == 0) info.corpus.seq_length = utility.corpus().seq_length;
     for (const auto& [flag, value] : o.deciding(result.k)) {
         info.provenance["select." + flag.substr(2)] = value;
     }
@@ -43,23 +42,19 @@ SubsetInfo subset_info(const SelectRunArguments& o, const ScoresInfo& scores,
     info.provenance["select.graph"] = std::to_string(progress.graph);
     info.provenance["select.utility"] = std::to_string(progress.utility);
     info.provenance["select.objective"] = std::to_string(result.selection->objective());
-    info.provenance["utility.kind"] = scores.utility_kind;
+    info.provenance["utility.kind"] = utility.kind();
     return info;
 }
 
 void select_on(Communicator& world, const SelectRunArguments& o) {
     const bool first = world.rank() == 0;
     std::optional<GraphFile> graph;
-    std::optional<ScoresReader> scores;
+    std::unique_ptr<UtilityInput> utility;
     SelectRunResult result;
     world.agree([&] {
         graph.emplace(o.graph);
-        scores.emplace(o.utility);
-        if (scores->info().utility_kind.empty()) {
-            throw InputFileError(o.utility +
-                                 ": has no utilities; make it with vocabpipe select score");
-        }
-        Corpus::check_same(graph->corpus(), o.graph, scores->info().corpus, o.utility);
+        utility = open_utility(o.utility);
+        Corpus::check_same(graph->corpus(), o.graph, utility->corpus(), o.utility);
         result.k = subset_size_of(o, graph->nodes());
         if (o.partitions > std::max<int64_t>(graph->nodes(), 1)) {
             throw UsageError("--partitions " + std::to_string(o.partitions) + ": there are only " +
@@ -95,7 +90,7 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
         .k = result.k,
         .bounding = o.bounding,
         .rounds = {.parts = parts, .rounds = o.rounds, .adaptive = o.adaptive}};
-    const auto utilities = [&](int64_t at, std::span<int32_t> to) { scores->read_utility(at, to); };
+    const auto utilities = [&](int64_t at, std::span<int32_t> to) { utility->read(at, to); };
     std::optional<Selection> selection;
     context.agree([&] {
         selection.emplace(context, result.sizes, result.plan, utilities, options, &folder);
@@ -103,8 +98,7 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
     result.selection = &*selection;
     result.seconds.end("plan");
     selection->run([&](const char* phase) { result.seconds.end(phase); });
-    write_subset(context, selection->state(), o.output,
-                 subset_info(o, scores->info(), context, result));
+    write_subset(context, selection->state(), o.output, subset_info(o, *utility, context, result));
     result.seconds.end("writing");
     result.used_bytes = static_cast<uint64_t>(
         largest_over_ranks(world, static_cast<int64_t>(context.memory.peak())));
@@ -170,7 +164,9 @@ Flag graph_flag(SelectRunArguments& o) {
 Flag utility_flag(SelectRunArguments& o) {
     return {.names = "--utility",
             .value = &o.utility,
-            .help = "Utilities of the samples, from vocabpipe select score",
+            .help =
+                "Utilities of the samples: from vocabpipe select score, or .npy or .parquet of "
+                "others",
             .unit = "FILE",
             .required = true};
 }

@@ -13,7 +13,7 @@
 
 #include "src/select/bounding.hpp"
 #include "src/select/decimal.hpp"
-#include "src/select/files/scores_file.hpp"
+#include "src/select/files/sample_input.hpp"
 #include "src/select/graph_check.hpp"
 #include "src/select/memory_plan.hpp"
 #include "src/support/text_layout.hpp"
@@ -70,17 +70,17 @@ private:
 };
 
 /// Calls use(utility) for every sample.
-void for_each_utility(const ScoresReader& scores, const std::function<void(int32_t)>& use) {
+void for_each_utility(UtilityInput& utility, const std::function<void(int32_t)>& use) {
     std::array<int32_t, kAtOnce> some;
-    for (int64_t v = 0; v < scores.samples(); v += kAtOnce) {
+    for (int64_t v = 0; v < utility.samples(); v += kAtOnce) {
         const auto part =
-            std::span(some).first(static_cast<size_t>(std::min(kAtOnce, scores.samples() - v)));
-        scores.read_utility(v, part);
+            std::span(some).first(static_cast<size_t>(std::min(kAtOnce, utility.samples() - v)));
+        utility.read(v, part);
         std::ranges::for_each(part, use);
     }
 }
 
-void print_histograms(SelectContext& context, const ScoresReader& scores, int64_t longest_row) {
+void print_histograms(SelectContext& context, UtilityInput& utility, int64_t longest_row) {
     constexpr double kOne = 0x1p20;
     GraphRows rows(context.graph);
     const int64_t n = context.graph.nodes();
@@ -98,23 +98,23 @@ void print_histograms(SelectContext& context, const ScoresReader& scores, int64_
         if (v % kAtOnce == 0) context.report("histograms", v, n);
     }
     int32_t most_useful = 0;
-    for_each_utility(scores, [&](int32_t u) { most_useful = std::max(most_useful, u); });
+    for_each_utility(utility, [&](int32_t u) { most_useful = std::max(most_useful, u); });
     Histogram utilities(most_useful);
-    for_each_utility(scores, [&](int32_t u) { utilities.add(u); });
+    for_each_utility(utility, [&](int32_t u) { utilities.add(u); });
     if (context.progress) context.progress("", 0, 0);
     degrees.print("neighbors of a sample", 1);
-    utilities.print(("utility (" + scores.info().utility_kind + ")").c_str(), kOne);
+    utilities.print(("utility (" + utility.kind() + ")").c_str(), kOne);
     similarities.print("similarity of neighbors", kOne);
 }
 
-void print_bounding(SelectContext& context, const ScoresReader& scores, const GraphSizes& sizes,
+void print_bounding(SelectContext& context, UtilityInput& utility, const GraphSizes& sizes,
                     int64_t k) {
     const int64_t n = context.graph.nodes();
     SelectionState state(context.memory, 0, n);
     std::array<int32_t, kAtOnce> some;
     for (int64_t v = 0; v < n; v += kAtOnce) {
         const auto part = std::span(some).first(static_cast<size_t>(std::min(kAtOnce, n - v)));
-        scores.read_utility(v, part);
+        utility.read(v, part);
         for (size_t i = 0; i < part.size(); ++i) {
             state.u_max(v + static_cast<int64_t>(i)) = context.objective.alpha * part[i];
         }
@@ -140,8 +140,8 @@ void select_stats(const SelectRunArguments& o) {
     World world = World::threads(1);
     world.run([&](Communicator& communicator) {
         const GraphFile graph(o.graph);
-        const ScoresReader scores(o.utility);
-        Corpus::check_same(graph.corpus(), o.graph, scores.info().corpus, o.utility);
+        const std::unique_ptr<UtilityInput> utility = open_utility(o.utility);
+        Corpus::check_same(graph.corpus(), o.graph, utility->corpus(), o.utility);
         PhaseProgress progress(true);
         SelectContext context{.world = communicator,
                               .graph = graph,
@@ -156,9 +156,9 @@ void select_stats(const SelectRunArguments& o) {
             "%s, %s, %lld without neighbors, longest row %lld\n",
             counted(graph.nodes(), "sample").c_str(), counted(graph.entries() / 2, "edge").c_str(),
             static_cast<long long>(check.isolated()), static_cast<long long>(sizes.longest_row));
-        print_histograms(context, scores, sizes.longest_row);
+        print_histograms(context, *utility, sizes.longest_row);
         if (o.fraction || o.subset_size) {
-            print_bounding(context, scores, sizes, subset_size_of(o, graph.nodes()));
+            print_bounding(context, *utility, sizes, subset_size_of(o, graph.nodes()));
         }
     });
 }

@@ -206,8 +206,10 @@ std::string SelectionPage::html() const {
         page += "<tr><td>" + escaped(name) + "</td><td>" + escaped(value) + "</td></tr>\n";
     }
     page += "</table>\n<h2>Decided by bounding</h2>\n";
-    if (steps.empty()) {
-        page += "<p>Bounding was off, or there was nothing to decide.</p>\n";
+    const bool decided =
+        std::ranges::any_of(steps, [](const Step& step) { return step.decided > 0; });
+    if (!decided) {
+        page += "<p>Nothing: every sample was left to greedy.</p>\n";
     } else {
         page +=
             "<p><span class=\"chip\" style=\"background:var(--chosen)\"></span>selected"

@@ -119,8 +119,12 @@ make_root
 if [ "${1:-}" = --bundle ]; then
     [ $# = 2 ] || { echo "usage: $0 --bundle FILE" >&2; exit 2; }
     cp "$2" "$root/project/gpu_bundle.tar.xz"
-    for library in libcublasLt.so.13:cu13 libnccl.so.2:nccl; do
-        bound+=("$(readlink -f "/usr/local/cuda/lib64/${library%%:*}"):/usr/local/lib/python3.12/dist-packages/nvidia/${library##*:}/lib/${library%%:*}")
+    wheels=/usr/local/lib/python3.12/dist-packages/nvidia
+    mkdir -p "$root$wheels"/{cudnn,cuda_nvrtc}/lib
+    for library in libcublasLt.so.13:cu13 libnccl.so.2:nccl libcudnn.so.9:cudnn libnvrtc.so.13:cuda_nvrtc; do
+        [ -e "/usr/local/cuda/lib64/${library%%:*}" ] || continue
+        touch "$root$wheels/${library##*:}/lib/${library%%:*}"
+        bound+=("$(readlink -f "/usr/local/cuda/lib64/${library%%:*}"):$wheels/${library##*:}/lib/${library%%:*}")
     done
     gpu_sh 6 --bundle gpu_bundle.tar.xz
     cat "$root/output/gpu_table.md"
@@ -129,6 +133,13 @@ if [ "${1:-}" = --bundle ]; then
     table_has 'libcublasLt.so.13 in /usr/local/lib/python3.12'
     table_has_not 'not found: .*\(libcublasLt\|libnccl\|libcudart\)'
     [ ! -s "$root/project/build-gpu/gpu/missing.log" ] || failed "$(cat "$root/project/build-gpu/gpu/missing.log")"
+    if [ -d "$root/project/build-gpu/bundle/cudnn" ]; then
+        # They start: GoogleTest's list needs every library that is not loaded later.
+        (in_root LD_LIBRARY_PATH="/project/build-gpu/bundle/lib:$(printf "$wheels/%s/lib:" cu13 nccl cudnn cuda_nvrtc)" \
+            build-gpu/bundle/cudnn/bin/cuda_kernels_test --gtest_list_tests) >"$area/output" 2>&1 ||
+            failed "the programs with cuDNN do not start"
+        says "CudaAttention"
+    fi
     exit 0
 fi
 
@@ -246,6 +257,18 @@ gpu_sh 1 "${given[@]}" build
 table_has '^| GPU | .*, an error that .* | works |'
 says "FAILED probe"
 rm "$root/broken"
+
+# Programs whose attention is cuDNN's, where the bundle has them.
+mkdir -p "$root/project/build-gpu/bundle/cudnn/bin"
+cp "$root/project/build-gpu/bundle/bin/"bench_step* "$root/project/build-gpu/bundle/cudnn/bin/"
+# shellcheck disable=SC2016  # expanded by the program
+printf '#!/bin/bash\nexec "${0%%/*}/../../bin/cuda_kernels_on_stand_in_test" --gtest_filter="*AttentionLaunches*"\n' \
+    >"$root/project/build-gpu/bundle/cudnn/bin/cuda_kernels_test"
+chmod +x "$root/project/build-gpu/bundle/cudnn/bin/cuda_kernels_test"
+gpu_sh 0 "${given[@]}" cudnn
+says "libcudnn.so.9 libnvrtc.so.13"
+table_has '^| attention by cuDNN against fp64 | [1-9][0-9]* passed, 0 failed'
+table_has '^| cuDNN, MFU, of 989 TFLOP/s, gpt2-1.5b |'
 
 # A crash spoils one shard of four.
 touch "$root/crash"

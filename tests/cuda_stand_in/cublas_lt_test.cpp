@@ -243,6 +243,7 @@ TEST(StandInCublasLt, EpiloguesAgreeWithPlainLoops) {
 TEST(StandInCublasLt, WithBetaZeroTheOldResultIsNotRead) {
     Problem<float, float> problem(CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT);
     ASSERT_EQ(cudaMemset(problem.d.get(), 0xff, problem.d.bytes()), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
     ASSERT_EQ(problem.run(1.0F, 0.0F), CUBLAS_STATUS_SUCCESS);
     problem.stream.synchronize();
     EXPECT_TRUE(std::isfinite(problem.d.values()[0]));

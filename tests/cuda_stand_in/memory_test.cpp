@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/cuda_stand_in/device_array.hpp"
@@ -143,6 +144,14 @@ TEST_F(StandInMemory, WithoutDevicesEveryCallSaysSo) {
     void* memory = nullptr;
     EXPECT_EQ(cudaMalloc(&memory, 4), cudaErrorNoDevice);
     EXPECT_EQ(std::string(cudaGetErrorName(cudaGetLastError())), "cudaErrorNoDevice");
+}
+
+TEST_F(StandInMemory, CallOfAThreadFailsByItsNumber) {
+    cuda_stand_in::fail_call_of_this_thread(cudaErrorLaunchFailure, 2);
+    std::thread([] { EXPECT_GT(taken(), 0U); }).join();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
 TEST_F(StandInMemory, AnArrangedErrorComesOnceFromTheNamedCall) {

@@ -65,9 +65,13 @@ END
         perl -i -pe 's/^/#include "left_out.hpp" \/\/ / if $. == 1 && !/left_out/;
             if ($. == '"$line"') {
                 s/(__syncthreads\(\)|__syncwarp\(\w*\))/(left_out == '$number' ? (void)0 : $1)/
-                or s/(lanes_->wait)\(/[&](auto&&... a) { if (left_out != '$number') $1(a...); }(/
+                or s/((?:\w+\.)*lanes\.wait)\(/[&](auto&&... a) { if (left_out != '$number') $1(a...); }(/
                 or s/(cuda(StreamWaitEvent|StreamSynchronize|EventSynchronize))\(/[&](auto&&... a) { return left_out == '$number' ? cudaSuccess : $1(a...); }(/
             }' "$work/fresh/$file"
+        sed -n "${line}p" "$work/fresh/$file" | grep -q left_out || {
+            say "mutations.sh: error: $place cannot be left out: the line has another form"
+            exit 2
+        }
     done
     (cd "$work/fresh" && find . -type f -print0) | while IFS= read -r -d '' file; do
         cmp -s "$work/fresh/$file" "$tree/$file" || install -D "$work/fresh/$file" "$tree/$file"
@@ -91,7 +95,7 @@ programs() { # group
 # Of the equality matrix what covers every kind of message and lane. ThreadSanitizer sees a race however
 # late the streams are, so it needs none of the many steps under random delays.
 filter() { # variant group
-    local streams='*gpipe_none_p3_*:*1f1b_interlaced_p3_*:*zb_h1_one_barrier_p3_*:*CudaStep*:*CudaFaults*'
+    local streams='*gpipe_none_p3_*:*1f1b_interlaced_p3_*:*zb_h1_one_barrier_p3_*:*CudaStep*:*CudaFaults*:*CudaCopies*:*CudaEnds*'
     case $1-$2 in
         plain-kernels) echo '*' ;;
         plain-streams) echo "$streams" ;;
@@ -100,14 +104,13 @@ filter() { # variant group
 }
 
 build() { # variant group
-    # Options are those of tests/run.sh, so that a compiler cache knows most of it.
-    local options=(-DVOCABPIPE_WERROR=ON)
-    [ "$1" = tsan ] && options=(-DVOCABPIPE_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
-        -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1")
+    # As tests/run.sh does it, so that a compiler cache knows most of it.
+    local options=(-C "$tree/tests/config/dev.cmake" -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16)
+    [ "$1" = tsan ] && options=(-C "$tree/tests/config/tsan.cmake")
     # shellcheck disable=SC2046
-    cmake -G Ninja -S "$tree" -B "$tree/build-$1" -DVOCABPIPE_BUILD_TESTS=ON -DVOCABPIPE_ENABLE_MPI=OFF \
-        -DVOCABPIPE_BUILD_BENCHMARKS=OFF -DVOCABPIPE_BUILD_TOOLS=OFF -DVOCABPIPE_BUILD_EXAMPLES=OFF \
-        -DVOCABPIPE_INSTALL=OFF "${options[@]}" >"$log" 2>&1 &&
+    cmake -G Ninja "${options[@]}" -S "$tree" -B "$tree/build-$1" -DVOCABPIPE_BUILD_TESTS=ON \
+        -DVOCABPIPE_ENABLE_MPI=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF -DVOCABPIPE_BUILD_TOOLS=OFF \
+        -DVOCABPIPE_BUILD_EXAMPLES=OFF -DVOCABPIPE_INSTALL=OFF >"$log" 2>&1 &&
         ninja -C "$tree/build-$1" $(programs "$2") >"$log" 2>&1
 }
 

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <stop_token>
 #include <thread>
+#include <vector>
 
 #include "tests/cuda_stand_in/device_array.hpp"
 #include "tests/support/cuda_stand_in/control.hpp"
@@ -327,6 +329,51 @@ TEST_F(StandInStreams, HostFunctionsRunInTheStream) {
               cudaSuccess);
     stream.synchronize();
     EXPECT_EQ(called, 1);
+}
+
+TEST_F(StandInStreams, NonBlockingOnesComeBeforeAMemsetThatNobodyWaitsFor) {
+    const DeviceArray<char> bytes(std::vector<char>{1, 1});
+    const Stream stream;
+    const auto write = [&](int value) {
+        EXPECT_EQ(cudaMemset(bytes.get(), value, 2), cudaSuccess);
+        EXPECT_EQ(cudaMemsetAsync(bytes.get(), value + 1, 1, stream), cudaSuccess);
+        stream.synchronize();
+    };
+    write(2);
+    EXPECT_EQ(bytes.values(), (std::vector<char>{2, 2}));
+    EXPECT_EQ(cudaMemset(bytes.get(), 4, 2), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
+    EXPECT_EQ(cudaMemsetAsync(bytes.get(), 5, 1, stream), cudaSuccess);
+    stream.synchronize();
+    EXPECT_EQ(bytes.values(), (std::vector<char>{5, 4}));
+}
+
+TEST_F(StandInStreams, BlockingOnesComeAfterAMemset) {
+    const DeviceArray<char> bytes(std::vector<char>{1});
+    cudaStream_t blocking = nullptr;
+    ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
+    EXPECT_EQ(cudaMemset(bytes.get(), 2, 1), cudaSuccess);
+    EXPECT_EQ(cudaMemsetAsync(bytes.get(), 3, 1, blocking), cudaSuccess);
+    EXPECT_EQ(bytes.values(), (std::vector<char>{3}));
+    EXPECT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
+}
+
+TEST_F(StandInStreams, MemoryThatGoesWhileAStreamOfItsThreadRunsIsCounted) {
+    const Stream stream;
+    std::atomic<bool> let_go = false;
+    auto memory = std::make_unique<DeviceArray<char>>(1);
+    auto more = std::make_unique<DeviceArray<char>>(1);
+    enqueue(stream, [&] { let_go.wait(false); });
+    cuda_stand_in::reset_counters();
+    const std::jthread later([&] {
+        while (cuda_stand_in::counters().busy_frees == 0) std::this_thread::yield();
+        let_go = true;
+        let_go.notify_all();
+    });
+    memory.reset();
+    EXPECT_EQ(cuda_stand_in::counters().busy_frees, 1U);
+    more.reset();
+    EXPECT_EQ(cuda_stand_in::counters().busy_frees, 1U) << "nothing runs any more";
 }
 
 TEST_F(StandInStreams, SynchronisationsAreCounted) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/runtime/transport/transport.hpp"
 #include "tests/runtime/cuda_devices.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
@@ -10,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,8 @@ struct CudaPipeline {
 
     /// Called on the rank's thread; empty: make_cuda_device.
     std::function<std::unique_ptr<Device>(int rank, const CudaDeviceOptions&)> make_device;
+    /// Stands between a rank and its world; empty: nothing does.
+    std::function<std::unique_ptr<Transport>(int rank, Transport&)> change_control;
     /// What a rank computes with, before its executor gets it.
     std::function<void(int rank, RankModules&)> change_modules;
     std::function<void(int rank, int step)> before_step, after_step;  ///< of the executor alone
@@ -47,7 +51,12 @@ inline void CudaPipeline::run() const {
         {.ranks = ranks, .microbatches = microbatches, .vocab_mode = mode, .vocab_size = 53});
     const auto costs = TableCosts::uniform(ranks, schedule.stages, 1000, 2000, 500);
     const Batch batch = random_batch(config, microbatches, 1, 5);
-    const auto of_rank = [&](Communicator& communicator) {
+    const auto of_rank = [&](Communicator& world) {
+        std::optional<Communicator> changed;
+        if (change_control) {
+            changed.emplace(change_control(world.rank(), world.transport()), world.wait_options());
+        }
+        Communicator& communicator = changed ? *changed : world;
         const int rank = communicator.rank();
         const CudaDeviceOptions options{
             .ordinal = transport == CudaTransport::nccl ? gpu_of(rank) : rank % gpus,

@@ -128,7 +128,7 @@ TEST(MemoryPlan, ThatIsTooLargeSaysWhatFits) {
         const MemoryPlan plan = plan_memory(sizes, 1, parts, quota, kBatch);
         try {
             check_memory_plan(plan, memory, sizes, 1, parts, quota, kBatch);
-        } catch (const UsageError& error) {
+        } catch (const OutOfMemoryError& error) {
             return error.what();
         }
         return {};

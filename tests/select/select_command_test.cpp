@@ -111,7 +111,7 @@ TEST_F(SelectCommand, RefusesBadFlags) {
     EXPECT_THAT(refused(rest + "--fraction 0.5 --rounds 0", 2), HasSubstr("--rounds"));
     EXPECT_THAT(refused(rest + "--fraction 0.5 --partitions 51", 2),
                 HasSubstr("--partitions 51: there are only 50 samples"));
-    EXPECT_THAT(refused(rest + "--fraction 0.5 --memory 1000", 2),
+    EXPECT_THAT(refused(rest + "--fraction 0.5 --memory 1000", 4),
                 AllOf(HasSubstr("--memory 1000: 50 samples"), HasSubstr("use --memory ")));
     EXPECT_THAT(refused(kRun + "--fraction 0.5", 2), HasSubstr("--output: is required"));
     EXPECT_THAT(refused(kRun + "--fraction 0.5 --output no/such/folder/subset", 1),
@@ -156,7 +156,7 @@ TEST_F(SelectCommand, ADryRunPrintsThePlanAndWritesNothing) {
                                       HasSubstr("partitions"), HasSubstr("rounds")));
     EXPECT_EQ(folder_.names(), before);
     const Outcome small = run(kRun + "--fraction 0.5 --dry-run --memory 1kB");
-    EXPECT_EQ(small.exit_code, 2);
+    EXPECT_EQ(small.exit_code, 4);
     EXPECT_THAT(small.output, HasSubstr("memory per rank"));
     EXPECT_THAT(small.error, HasSubstr("--memory 1000"));
 }
@@ -266,7 +266,7 @@ TEST_F(SelectCommand, ChoosesInPartsWhereMemoryIsTooSmallForGreedyInOnePiece) {
     const Outcome parts = run(flags + "8", limit);
     EXPECT_EQ(parts.exit_code, 0) << parts.error;
     // The same limit as a flag is refused before the work.
-    EXPECT_THAT(refused(flags + "1 --memory 35MB --output other", 2), HasSubstr("--partitions "));
+    EXPECT_THAT(refused(flags + "1 --memory 35MB --output other", 4), HasSubstr("--partitions "));
     EXPECT_EQ(run(flags + "8 --memory 35MB --output other").exit_code, 0);
 }
 

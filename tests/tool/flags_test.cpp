@@ -109,9 +109,10 @@ TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
         }
     }
     // Who adds one to these says why in its row.
-    EXPECT_THAT(by_presence, UnorderedElementsAre("--product-choices", "--data-path",
-                                                  "--train-data-path", "--valid-data-path",
-                                                  "--test-data-path", "--multiple-choice-path"));
+    EXPECT_THAT(by_presence,
+                UnorderedElementsAre("--product-choices", "--data-path", "--train-data-path",
+                                     "--valid-data-path", "--test-data-path", "--data-subset",
+                                     "--multiple-choice-path"));
     EXPECT_THAT(by_others, UnorderedElementsAre("--model", "--group-query-attention", "--swiglu",
                                                 "--normalization", "--position-embedding-type",
                                                 "--bf16", "--recompute-activations"));

@@ -10,7 +10,7 @@ namespace vocabpipe {
 /// The samples that a file of scores, edges or chosen samples is about: those of a token stream,
 /// cut at stride seq_length, by their number in stream order (docs/data-selection.md).
 struct Corpus {
-    std::string data;  ///< what is known of the tokens: TrainingData::fingerprint(), a line each
+    std::string data;  ///< what is known of the tokens: training_corpus(), a line per data set
     int64_t seq_length = 0;  ///< tokens of a sample; 0: unknown (embeddings from elsewhere)
     int64_t samples = 0;
 

@@ -84,7 +84,7 @@ std::shared_ptr<const TokenSource> cut_split(std::shared_ptr<const TokenSource> 
     const int64_t begin = whole->document_start(part.begin);
     const int64_t end = whole->document_start(part.end);
     return std::make_shared<TokenSlice>(std::move(whole), begin, end, std::string(to_string(split)),
-                                        part.end - part.begin);
+                                        part.end - part.begin, part.begin);
 }
 
 }  // namespace vocabpipe

@@ -6,6 +6,7 @@
 
 #include "src/train/data/file_tokens.hpp"
 #include "src/train/data/identify_file.hpp"
+#include "src/train/data/llmc_format.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -14,19 +15,10 @@ namespace {
 
 using std::to_string;
 
-constexpr uint64_t kShardHeaderBytes = 1024;  // 256 i32: magic, version, number of tokens, zeros
+using llmc::Family;
+using llmc::kShardHeaderBytes;
 
-struct Family {
-    int32_t magic, version;
-    TokenType type;
-    const char* name;
-    int32_t end_of_document;  // <|endoftext|>; <|begin_of_text|>, which stands in its place
-};
-
-constexpr std::array<Family, 2> kFamilies{{
-    {20240520, 1, TokenType::u16, "llm.c GPT-2 shard", 50256},
-    {20240801, 7, TokenType::u32, "llm.c Llama 3 shard", 128000},
-}};
+constexpr std::array kFamilies{llmc::kGpt2, llmc::kLlama3};
 
 const Family* family_of(const DataFile& file) {
     if (file.size() < sizeof(int32_t)) {

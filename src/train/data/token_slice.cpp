@@ -7,8 +7,12 @@
 namespace vocabpipe {
 
 TokenSlice::TokenSlice(std::shared_ptr<const TokenSource> whole, int64_t begin, int64_t end,
-                       const std::string& part, int64_t documents)
-    : whole_(std::move(whole)), begin_(begin), size_(end - begin), info_(whole_->info()) {
+                       const std::string& part, int64_t documents, int64_t first_document)
+    : whole_(std::move(whole)),
+      begin_(begin),
+      size_(end - begin),
+      first_document_(first_document),
+      info_(whole_->info()) {
     if (begin < 0 || begin > end || end > whole_->size()) {
         throw std::out_of_range("TokenSlice: " + std::to_string(begin) + " to " +
                                 std::to_string(end) + " of " + std::to_string(whole_->size()));
@@ -25,6 +29,11 @@ void TokenSlice::read(int64_t first, std::span<int32_t> out) const {
                                 std::to_string(size_));
     }
     whole_->read(begin_ + first, out);
+}
+
+int64_t TokenSlice::document_start(int64_t document) const {
+    if (document < 0 || document > info_.documents) return TokenSource::document_start(document);
+    return whole_->document_start(first_document_ + document) - begin_;
 }
 
 TokenPlace TokenSlice::place(int64_t index) const {

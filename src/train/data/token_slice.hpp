@@ -12,18 +12,20 @@ namespace vocabpipe {
 class TokenSlice final : public TokenSource {
 public:
     /// `part` says for people which slice it is, and is appended to the name. `documents`: how many
-    /// it holds, -1 if the format does not say.
+    /// it holds, -1 if the format does not say; `first_document`: of the whole, which begins at
+    /// `begin`.
     TokenSlice(std::shared_ptr<const TokenSource> whole, int64_t begin, int64_t end,
-               const std::string& part, int64_t documents = -1);
+               const std::string& part, int64_t documents = -1, int64_t first_document = 0);
 
     [[nodiscard]] int64_t size() const override { return size_; }
     void read(int64_t first, std::span<int32_t> out) const override;
     [[nodiscard]] TokenPlace place(int64_t index) const override;
+    [[nodiscard]] int64_t document_start(int64_t document) const override;
     [[nodiscard]] const TokenSourceInfo& info() const override { return info_; }
 
 private:
     std::shared_ptr<const TokenSource> whole_;
-    int64_t begin_, size_;
+    int64_t begin_, size_, first_document_;
     TokenSourceInfo info_;
 };
 

@@ -23,8 +23,8 @@ RunData::RunData(const TrainOptions& options, const Mesh& mesh, int rank) : opti
     if (options.data.subset.empty()) {
         samples_ = data_->samples(DataSplit::train, cut);
     } else {
-        chosen_ = std::make_shared<const ChosenSamples>(options.data.subset, *data_,
-                                                        options.model.seq_length);
+        chosen_ = std::make_shared<const ChosenSamples>("--data-subset", options.data.subset,
+                                                        *data_, options.model.seq_length);
         samples_ = data_->chosen_samples(cut, chosen_);
     }
     batches_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options.micro_batch_size,

@@ -10,9 +10,9 @@ namespace vocabpipe {
 namespace {
 
 /// Throws unless a file was made from these samples.
-void check_chosen_from(const Corpus& theirs, const Corpus& ours, const std::string& path) {
+void check_chosen_from(const Corpus& theirs, const Corpus& ours, const std::string& given) {
     const auto refuse = [&](const std::string& what) {
-        throw InputFileError("--data-subset " + path + ": was chosen from " + what +
+        throw InputFileError(given + ": was chosen from " + what +
                              "; use the data, --split and --seq-length of vocabpipe select score");
     };
     if (theirs.seq_length != 0 && theirs.seq_length != ours.seq_length) {
@@ -39,12 +39,12 @@ Corpus training_corpus(const TrainingData& data, int64_t seq_length) {
     return corpus;
 }
 
-ChosenSamples::ChosenSamples(const std::string& path, const TrainingData& data, int64_t seq_length)
+ChosenSamples::ChosenSamples(const std::string& flag, const std::string& path,
+                             const TrainingData& data, int64_t seq_length)
     : file_(path) {
-    check_chosen_from(file_.info().corpus, training_corpus(data, seq_length), path);
+    check_chosen_from(file_.info().corpus, training_corpus(data, seq_length), flag + " " + path);
     if (file_.count() == 0) {
-        throw InputFileError("--data-subset " + path +
-                             ": no sample is chosen; choose some, or leave the flag out");
+        throw InputFileError(flag + " " + path + ": no sample is chosen; choose some");
     }
     char text[96];
     std::snprintf(text, sizeof text, "%lld of %lld samples, checksum %08x",

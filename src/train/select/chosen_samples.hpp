@@ -22,9 +22,10 @@ namespace vocabpipe {
 /// with numbers that do not ascend; a mapped one would end the process.
 class ChosenSamples final : public SampleChoice {
 public:
-    /// Opens `path`, the value of --data-subset. InputFileError if it was made from other samples
+    /// Opens `path`, the value of `flag`. InputFileError if it was made from other samples
     /// than `data` has, if its numbers are not in order, or if there are none.
-    ChosenSamples(const std::string& path, const TrainingData& data, int64_t seq_length);
+    ChosenSamples(const std::string& flag, const std::string& path, const TrainingData& data,
+                  int64_t seq_length);
 
     [[nodiscard]] int64_t position_of(int64_t sample) const override {
         return file_.position_of(sample);

@@ -67,6 +67,13 @@ void SampleScores::run() {
     if (output != nullptr) output->evaluate_sequences(shape_.micro_batch_size);
     rank_.run(batch_.microbatches());
     if (!has_results()) return;
+    const auto samples = static_cast<size_t>(shape_.sequences_per_replica());
+    if (output->margins().size() != samples || output->losses().size() != samples ||
+        output->hidden_sums().empty()) {
+        throw UsageError(
+            "scoring: the output layer does not provide margins and hidden states by sequence; "
+            "set StepWork::scores, and implement OutputLayer::margins() and hidden_sums()");
+    }
     const auto download = [&](auto from, auto& to) {
         to.resize(from.size());
         rank_.device().download(reinterpret_cast<const std::byte*>(from.data()),

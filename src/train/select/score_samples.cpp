@@ -2,11 +2,14 @@
 #include "src/train/select/score_samples.hpp"
 
 #include "src/select/files/fixed_point.hpp"
-#include "src/select/files/output_kinds.hpp"
 #include "src/select/files/scores_file.hpp"
+#include "src/support/output_check.hpp"
+#include "src/support/output_file.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/data/training_data.hpp"
 #include "src/train/evaluate/validation_loss.hpp"
+#include "src/train/measure/planned_memory.hpp"
+#include "src/train/measure/process_memory.hpp"
 #include "src/train/run/same_on_every_rank.hpp"
 #include "src/train/select/chosen_samples.hpp"
 #include "vocabpipe/error.hpp"
@@ -39,6 +42,7 @@ void check_score_output(const ScoreOptions& options, const Checkpoint& checkpoin
         inputs.push_back(entry.path().string());
     }
     OutputCheck(std::move(inputs)).add("--output", options.output, scores_output());
+    const OutputFile probe(options.output);  // rather now than after the work
 }
 
 ScoreInputs open_score_inputs(Communicator& world, const ScoreOptions& options,
@@ -98,6 +102,27 @@ StepPlan plan_scores(const ScoreOptions& options, const ModelConfig& model, int 
          .optimizer = false,
          .training = false,
          .scores = true});
+}
+
+/// Weights and buffers of all ranks that share this one's memory: one line instead of an allocation
+/// that fails, or the kernel's choice of a process to end.
+void check_score_memory(const StepPlan& plan, const std::vector<RankPlacement>& placements,
+                        int of_rank) {
+    const RankPlacement& mine = placements[static_cast<size_t>(of_rank)];
+    int64_t planned = 0;
+    for (int rank = 0; rank < std::ssize(placements); ++rank) {
+        const RankPlacement& place = placements[static_cast<size_t>(rank)];
+        if (place.host != mine.host || place.device != mine.device) continue;
+        const auto k = static_cast<size_t>(plan.mesh().pipeline_rank(rank));
+        planned += persistent_bytes(plan.model, plan.partition, plan.schedule, rank).total() +
+                   static_cast<int64_t>(plan.lowered.pipeline[k].arena_bytes);
+    }
+    const int64_t available =
+        mine.memory ? static_cast<int64_t>(mine.memory->free) : available_memory();
+    if (planned <= available) return;
+    throw OutOfMemoryError("scoring needs " + mib_text(planned) + " on " + mine.host + ", but " +
+                           mib_text(available) +
+                           " are available; use a smaller --micro-batch-size, or more hosts");
 }
 
 /// Writes the rows of the ranks that have results, and adds them up.
@@ -212,6 +237,7 @@ ScoreTotals score_samples(Communicator& world, const ScoreOptions& options) {
         plan =
             plan_scores(options, inputs.model, world.size(), *device,
                         options.threads_per_rank > 0 ? options.threads_per_rank : place.threads());
+        check_score_memory(*plan, placements, world.rank());
     });
     checkpoint->verify(world);
     TrainedRank rank(world, *device, *plan, {.initialise = false});

@@ -80,7 +80,7 @@ TEST_F(KnnCommand, PlansMemoryWithoutWorking) {
     EXPECT_THAT(outcome.output, AllOf(HasSubstr("600 samples of 12 numbers, 1 rank"),
                                       HasSubstr("memory per rank"), HasSubstr("embeddings: ")));
     EXPECT_EQ(folder_.names(), before);
-    EXPECT_THAT(refused("knn --embeddings x.npy --output g --memory 1000", 2),
+    EXPECT_THAT(refused("knn --embeddings x.npy --output g --memory 1000", 4),
                 HasSubstr("--memory 1000: a rank needs "));
 }
 

@@ -9,11 +9,13 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <random>
 #include <vector>
 
 #include "src/select/files/graph_file.hpp"
 #include "src/select/graph_check.hpp"
+#include "src/select/knn/centred_embeddings.hpp"
 #include "src/select/knn/knn_graph.hpp"
 #include "tests/select/shared_folder.hpp"
 
@@ -278,6 +280,35 @@ TEST_P(Knn, PutsRowsTogetherByParts) {
     });
 }
 
+TEST_P(Knn, CentresEmbeddingsToTheSameBitsOnAnyRanks) {
+    // A common part that hides what differs, in columns of very different size, one of them 0.
+    Rows rows = normal_rows(5, 700, 6);
+    for (auto& row : rows) {
+        row[0] = 1000 + row[0];
+        row[1] = -1e6F + 1e3F * row[1];
+        row[2] = 0;
+    }
+    std::vector<double> mean(6);
+    for (const auto& row : rows) {
+        for (size_t j = 0; j < 6; ++j) mean[j] += double{row[j]} / 700;
+    }
+    std::vector<float> alone;
+    World::threads(1).run([&](Communicator& c) {
+        alone.resize(700 * 6);
+        centre_embeddings(c, std::make_unique<MadeUp>(rows))->read(0, alone);
+    });
+    for (size_t i = 0; i < alone.size(); ++i) {
+        const double x = rows[i / 6][i % 6];
+        // Half a step for each of 700, and rounding to fp32.
+        EXPECT_NEAR(alone[i], x - mean[i % 6], std::abs(x) * 0x1p-22) << i;
+    }
+    run(GetParam(), [&](Communicator& c) {
+        std::vector<float> some(9 * 6);
+        centre_embeddings(c, std::make_unique<MadeUp>(rows))->read(300, some);
+        EXPECT_TRUE(std::equal(some.begin(), some.end(), alone.begin() + 300 * 6));
+    });
+}
+
 TEST_P(Knn, RefusesRowsWithoutADirection) {
     for (const float bad :
          {0.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
@@ -309,7 +340,7 @@ TEST_P(Knn, RefusesMemoryThatThePlanExceeds) {
             (void)write_knn_graph(world, input, folder / "graph", {.memory = needed - 1});
             ADD_FAILURE() << "accepted";
         } catch (const Error& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::usage);
+            EXPECT_EQ(error.exit_code(), ExitCode::out_of_memory);
             EXPECT_THAT(error.what(),
                         ::testing::StartsWith("--memory " + std::to_string(needed - 1)));
         }
@@ -338,7 +369,7 @@ TEST(KnnMemory, AsksForTheRanksThatWouldDo) {
     try {
         check_knn_memory(1'000'000, 1024, 1, {.memory = of_four});
         FAIL() << "accepted";
-    } catch (const UsageError& error) {
+    } catch (const OutOfMemoryError& error) {
         EXPECT_THAT(error.what(), ::testing::HasSubstr("use 4 ranks"));
     }
     EXPECT_NO_THROW(check_knn_memory(1'000'000, 1024, 4, {.memory = of_four}));

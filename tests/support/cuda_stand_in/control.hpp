@@ -40,6 +40,10 @@ void slow_algorithms(int algorithms, std::chrono::microseconds longer);
 /// function is the name of a C function: "cudaMalloc".
 void fail_next_call(cudaError_t error, std::string_view function = {});
 
+/// Of the calls that the calling thread makes from now on, the one with this number (1: the next)
+/// fails with this error. Forgets what was said before.
+void fail_call_of_this_thread(cudaError_t error, uint64_t number);
+
 /// What a stream holds that has not run: kernels, copies, records and waits of events. One more,
 /// and the call blocks until something has run.
 inline constexpr uint32_t kStreamCapacity = 1024;
@@ -67,6 +71,9 @@ struct Counters {
     uint64_t blocking_copies = 0;          ///< cudaMemcpy and cudaMemset
     uint64_t allocations = 0;              ///< cudaMalloc, cudaMallocHost, cudaHostAlloc
     uint64_t frees = 0;                    ///< cudaFree (waits for the device) and cudaFreeHost
+    /// Those during which a stream that the calling thread had made still ran: that they wait for
+    /// it is what CUDA does, not what it promises.
+    uint64_t busy_frees = 0;
     uint64_t kernel_launches = 0;
     uint64_t matmuls = 0;             ///< cublasLtMatmul
     uint64_t blocked_launches = 0;    ///< of all kinds, that waited because their stream was full

@@ -123,12 +123,21 @@ cudaError_t cudaMemsetAsync(void* devPtr, int value, size_t count_, cudaStream_t
     return report(append(stream, [=] { std::memset(devPtr, value, count_); }));
 }
 
+/// Returns before memory of a device is written, on a stream that non-blocking ones do not wait
+/// for.
 cudaError_t cudaMemset(void* devPtr, int value, size_t count_) {
     if (const cudaError_t error = enter(__func__)) {
         return error;
     }
     count(&Counters::blocking_copies);
-    return cudaMemsetAsync(devPtr, value, count_, nullptr);
+    if (count_ == 0) {
+        return cudaSuccess;
+    }
+    if (!is_device_memory(devPtr, count_)) {
+        return report(cudaErrorInvalidValue);
+    }
+    defer(current_device(), [=] { std::memset(devPtr, value, count_); });
+    return cudaSuccess;
 }
 
 }  // extern "C"

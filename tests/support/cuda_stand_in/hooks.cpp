@@ -40,6 +40,9 @@ Hooks& hooks() {
 struct ThreadState {
     int device = 0;
     cudaError_t last_error = cudaSuccess;
+    uint64_t calls = 0;
+    uint64_t failing_call = UINT64_MAX;  ///< by number
+    cudaError_t error = cudaSuccess;     ///< of that one
 };
 
 thread_local ThreadState thread_state;
@@ -88,6 +91,11 @@ void fail_next_call(cudaError_t error, std::string_view function) {
     hooks().armed.store(error != cudaSuccess, std::memory_order_relaxed);
 }
 
+void fail_call_of_this_thread(cudaError_t error, uint64_t number) {
+    thread_state.failing_call = thread_state.calls + number;
+    thread_state.error = error;
+}
+
 Counters counters() {
     const UnseenLock lock(hooks().mutex);
     return hooks().counters;
@@ -120,6 +128,7 @@ cudaError_t report(cudaError_t error) {
 }
 
 cudaError_t enter(const char* function) {
+    if (++thread_state.calls == thread_state.failing_call) return report(thread_state.error);
     if (hooks().armed.load(std::memory_order_relaxed)) {
         const UnseenLock lock(hooks().mutex);
         if (hooks().armed && (hooks().function.empty() || hooks().function == function)) {

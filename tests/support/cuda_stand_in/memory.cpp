@@ -196,6 +196,7 @@ cudaError_t cudaFree(void* devPtr) {
         }
         range = found->second;
     }
+    if (own_stream_runs(range.device)) count(&Counters::busy_frees);
     drain_device(range.device, false);  // as cudaFree does
     {
         const UnseenLock lock(memory().mutex);
@@ -245,6 +246,7 @@ cudaError_t cudaFreeHost(void* ptr) {
             return report(cudaErrorInvalidValue);
         }
     }
+    if (own_stream_runs(current_device())) count(&Counters::busy_frees);
     drain_device(current_device(), false);  // as cudaFreeHost does
     {
         const UnseenLock lock(memory().mutex);

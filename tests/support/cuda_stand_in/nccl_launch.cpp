@@ -178,8 +178,8 @@ void run(const std::shared_ptr<Launch>& launch, const std::stop_token& stop) {
 }  // namespace
 
 Library& library() {
-    static Library everything;
-    return everything;
+    static auto* const everything = new Library;  // communicators and meetings hold each other
+    return *everything;
 }
 
 void queue(Launches launches) {

@@ -160,6 +160,17 @@ struct Streams {
     std::atomic<uint64_t> published{0};
 };
 
+/// By device. Its lock orders callers, as the default stream does.
+struct Deferred {
+    std::mutex mutex;
+    std::map<int, std::vector<std::function<void()>>> work;
+};
+
+Deferred& deferred() {
+    static auto* const all = new Deferred;
+    return *all;
+}
+
 /// Never destroyed: streams that a program leaves behind may run until the process ends.
 Streams& streams() {
     static auto* const all = new Streams;
@@ -201,13 +212,47 @@ std::vector<std::shared_ptr<CUstream_st>> live_streams() {
     return live;
 }
 
-void drain_device(int device, bool only_blocking) {
+namespace {
+
+bool is_blocking(const CUstream_st& stream) {
+    return (stream.flags & cudaStreamNonBlocking) == 0;
+}
+
+void drain_streams(int device, bool only_blocking) {
     for (const auto& stream : live_streams()) {
-        if (stream->device == device &&
-            !(only_blocking && (stream->flags & cudaStreamNonBlocking) != 0)) {
-            stream->drain();
+        if (stream->device == device && (is_blocking(*stream) || !only_blocking)) stream->drain();
+    }
+}
+
+void run_deferred(int device) {
+    const std::lock_guard lock(deferred().mutex);
+    std::vector<std::function<void()>>& work = deferred().work[device];
+    if (work.empty()) return;
+    drain_streams(device, true);
+    for (const std::function<void()>& one : work) one();
+    work.clear();
+}
+
+}  // namespace
+
+void drain_device(int device, bool only_blocking) {
+    run_deferred(device);
+    drain_streams(device, only_blocking);
+}
+
+bool own_stream_runs(int device) {
+    for (const auto& stream : live_streams()) {
+        if (stream->device == device && stream->maker == std::this_thread::get_id() &&
+            !stream->idle()) {
+            return true;
         }
     }
+    return false;
+}
+
+void defer(int device, std::function<void()> work) {
+    const std::lock_guard lock(deferred().mutex);
+    deferred().work[device].push_back(std::move(work));
 }
 
 cudaError_t append(cudaStream_t handle, std::function<void()> work, CUstream_st::Issue issue) {
@@ -217,6 +262,7 @@ cudaError_t append(cudaStream_t handle, std::function<void()> work, CUstream_st:
         return cudaSuccess;
     }
     const auto stream = find_stream(handle);
+    if (stream != nullptr && is_blocking(*stream)) run_deferred(stream->device);
     return stream != nullptr && stream->append(std::move(work), issue)
                ? cudaSuccess
                : cudaErrorInvalidResourceHandle;
@@ -335,9 +381,9 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
         return error;
     }
     if (is_default_stream(handle)) {
+        run_deferred(current_device());
         for (const auto& stream : live_streams()) {
-            if (stream->device == current_device() &&
-                (stream->flags & cudaStreamNonBlocking) == 0 && !stream->idle()) {
+            if (stream->device == current_device() && is_blocking(*stream) && !stream->idle()) {
                 return report(cudaErrorNotReady);
             }
         }

@@ -44,6 +44,7 @@ public:
     const unsigned int flags;
     const int priority;
     const uint64_t number;  ///< counts streams of the process: seeds the delays
+    const std::thread::id maker = std::this_thread::get_id();
     std::stop_source stop;
 
 private:
@@ -79,6 +80,14 @@ namespace cuda_stand_in {
 
 /// Waits for all streams of the device; only_blocking leaves out those created non-blocking.
 void drain_device(int device, bool only_blocking);
+
+/// Whether a stream of the device that the calling thread has made still runs.
+[[nodiscard]] bool own_stream_runs(int device);
+
+/// Work of the device's default stream that the host does not wait for. It runs as late as CUDA
+/// allows: when something of that stream, or of one that blocks with it, is enqueued or waited for.
+/// So work of a non-blocking stream that ought to have waited for it comes before it, always.
+void defer(int device, std::function<void()> work);
 
 /// As enqueue() of stream_queue.hpp, with an error instead of the end of the process.
 [[nodiscard]] cudaError_t append(cudaStream_t stream, std::function<void()> work,

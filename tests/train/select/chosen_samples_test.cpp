@@ -48,8 +48,9 @@ protected:
                                                     const std::string& path, uint64_t seed = 7,
                                                     bool shuffle = true) {
         const TrainingData data(options);
-        return data.chosen_samples({.seq_length = kLength, .seed = seed, .shuffle = shuffle},
-                                   std::make_shared<const ChosenSamples>(path, data, kLength));
+        return data.chosen_samples(
+            {.seq_length = kLength, .seed = seed, .shuffle = shuffle},
+            std::make_shared<const ChosenSamples>("--data-subset", path, data, kLength));
     }
     static std::vector<int32_t> at(const SampleSource& samples, int64_t index) {
         std::vector<int32_t> tokens(kLength + 1);
@@ -60,7 +61,7 @@ protected:
                                int64_t length = kLength) {
         return message_of<InputFileError>([&] {
             const TrainingData data(options);
-            const ChosenSamples chosen(path, data, length);
+            const ChosenSamples chosen("--data-subset", path, data, length);
         });
     }
 
@@ -118,6 +119,29 @@ TEST_F(ChosenSamplesFiles, OfABlendComeFromTheirOwnSetInItsShare) {
     // 180 and 60 samples: whole epochs of 3 and 2.
     EXPECT_EQ(visits,
               (std::map<int32_t, int>{{1000, 60}, {1016, 60}, {1036, 60}, {2000, 30}, {2016, 30}}));
+}
+
+TEST_F(ChosenSamplesFiles, HaveTheNumbersOfSamplesInOrder) {
+    // With --split 80,20: 8 and 4 samples to train on.
+    const DataOptions options{
+        .path = {"3", raw(1, 42), "1", raw(2, 22)}, .format = "raw-u16", .split = "80,20"};
+    const TrainingData data(options);
+    const auto all = data.samples_in_order({.seq_length = kLength});
+    ASSERT_EQ(all->samples_per_epoch(), training_corpus(data, kLength).samples);
+    for (int64_t i = 0; i < all->samples_per_epoch(); ++i) {
+        const auto chosen = at(*all, i);
+        EXPECT_EQ(chosen.front(), i < 8 ? 1000 + i * kLength : 2000 + (i - 8) * kLength) << i;
+        EXPECT_EQ(chosen.back(), chosen.front() + kLength);
+        EXPECT_EQ(at(*all, i + all->samples_per_epoch()), chosen);
+    }
+    const auto some = open(options, subset(options, {0, 7, 8, 11}), 7, false);
+    const auto is_visited = [&](int64_t first) {
+        for (int64_t i = 0; i < 40; ++i) {
+            if (at(*some, i).front() == first) return true;
+        }
+        return false;
+    };
+    for (const int64_t number : {0, 7, 8, 11}) EXPECT_TRUE(is_visited(at(*all, number).front()));
 }
 
 TEST_F(ChosenSamplesFiles, LeaveNoSetOfABlendEmpty) {

@@ -21,6 +21,16 @@ namespace cuda {
 
 namespace {
 
+/// Everything enqueued on the stream has run when this returns or throws: memory of the host that
+/// it reads may go then. A call that fails may report what went wrong before and not have waited,
+/// so a second one waits. In a context that is lost nothing runs, and the second fails at once.
+void synchronize(cudaStream_t stream) {
+    const cudaError_t status = cudaStreamSynchronize(stream);
+    if (status == cudaSuccess) return;
+    (void)cudaStreamSynchronize(stream);
+    check(status, "cudaStreamSynchronize");
+}
+
 std::string mib(uint64_t bytes) {
     char text[32];
     std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
@@ -97,7 +107,7 @@ public:
         const cudaError_t status = cudaMallocHost(&data, bytes);
         if (status == cudaErrorMemoryAllocation) {
             (void)cudaGetLastError();  // else the next check would report it again
-            throw OutOfMemoryError(mib(bytes) +
+            throw OutOfMemoryError("staging for " + name_ + ": " + mib(bytes) +
                                    " of pinned host memory cannot be allocated; use fewer ranks "
                                    "per host, or more hosts");
         }
@@ -166,7 +176,7 @@ private:
         const cudaStream_t stream = streams_.of(Lane::compute);
         check(cudaSetDevice(ordinal_), "cudaSetDevice");  // a thread that saves begins with GPU 0
         check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
-        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        synchronize(stream);
     }
 
     CudaDeviceOptions options_;

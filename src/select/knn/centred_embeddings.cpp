@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/select/knn/centred_embeddings.hpp"
+
+#include "src/select/knn/unit_rows.hpp"
+#include "src/select/ownership.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+// Sums of 2^32 samples stay below 2^62.
+constexpr double kSteps = 0x1p30;
+
+class CentredEmbeddings final : public EmbeddingInput {
+public:
+    CentredEmbeddings(std::unique_ptr<EmbeddingInput> input, std::vector<float> mean)
+        : EmbeddingInput(input->path(), input->corpus(), input->width()),
+          input_(std::move(input)),
+          mean_(std::move(mean)) {}
+
+    void read(int64_t first, std::span<float> to) override {
+        input_->read(first, to);
+        for (size_t i = 0; i < to.size(); i += mean_.size()) {
+            for (size_t j = 0; j < mean_.size(); ++j) to[i + j] -= mean_[j];
+        }
+    }
+
+private:
+    std::unique_ptr<EmbeddingInput> input_;
+    std::vector<float> mean_;
+};
+
+/// Calls `use` with every row of samples first .. last - 1.
+void for_each_row(EmbeddingInput& input, int64_t first, int64_t last,
+                  const std::function<void(const float* row)>& use) {
+    const auto width = static_cast<size_t>(input.width());
+    const auto at_once =
+        std::max<int64_t>(static_cast<int64_t>(kEmbeddingReadBytes / sizeof(float) / width), 1);
+    std::vector<float> rows;
+    for (int64_t begin = first; begin < last; begin += at_once) {
+        rows.resize(static_cast<size_t>(std::min(at_once, last - begin)) * width);
+        input.read(begin, rows);
+        for (size_t i = 0; i < rows.size(); i += width) use(rows.data() + i);
+    }
+}
+
+void largest_over_ranks(Communicator& world, std::vector<float>& values) {
+    for (const auto& bytes : world.all_gather(std::as_bytes(std::span(values)))) {
+        std::vector<float> other(values.size());
+        std::memcpy(other.data(), bytes.data(), bytes.size());
+        for (size_t j = 0; j < values.size(); ++j) values[j] = std::max(values[j], other[j]);
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<EmbeddingInput> centre_embeddings(Communicator& world,
+                                                  std::unique_ptr<EmbeddingInput> input) {
+    const auto width = static_cast<size_t>(input->width());
+    const Ownership owners(input->samples(), world.size());
+    const int64_t first = owners.begin(world.rank());
+    const int64_t last = owners.end(world.rank());
+    std::vector<float> largest(width);
+    world.agree([&] {
+        for_each_row(*input, first, last, [&](const float* row) {
+            for (size_t j = 0; j < width; ++j) largest[j] = std::max(largest[j], std::abs(row[j]));
+        });
+    });
+    largest_over_ranks(world, largest);
+    std::vector<uint64_t> sums(width);  // two's complement: they add up modulo 2^64
+    world.agree([&] {
+        for_each_row(*input, first, last, [&](const float* row) {
+            for (size_t j = 0; j < width; ++j) {
+                if (largest[j] == 0) continue;
+                sums[j] += static_cast<uint64_t>(
+                    std::llround(double{row[j]} / double{largest[j]} * kSteps));
+            }
+        });
+    });
+    add_over_ranks(world, sums);
+    std::vector<float> mean(width);
+    const double samples = static_cast<double>(std::max<int64_t>(input->samples(), 1));
+    for (size_t j = 0; j < width; ++j) {
+        mean[j] = static_cast<float>(static_cast<double>(static_cast<int64_t>(sums[j])) / kSteps /
+                                     samples * double{largest[j]});
+    }
+    return std::make_unique<CentredEmbeddings>(std::move(input), std::move(mean));
+}
+
+}  // namespace vocabpipe

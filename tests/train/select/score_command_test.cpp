@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// select score, data filter and train_gpt --data-subset as programs, on threads and under mpirun.
+#include "src/select/files/scores_file.hpp"
+#include "tests/tool/run_program.hpp"
+#include "tests/train/select/subset_of.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+constexpr const char* kModel =
+    " --vocab-size 257 --num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 16 "
+    "--global-batch-size 4 --log-interval 1 ";
+
+/// Some text, and a small model that has read it.
+class ScoreCommand : public ::testing::Test {
+protected:
+    static void SetUpTestSuite() {
+        folder_ = new TempFolder;
+        std::string text;
+        for (int i = 0; i < 40; ++i) text += "Line " + std::to_string(i * i) + " of a text.\n\n";
+        write_file(*folder_ / "text.txt", text);
+        const Outcome made =
+            in_folder("'" VOCABPIPE_PROGRAM
+                      "' data prepare --input text.txt --output set --document-separator "
+                      "blank-lines && '" TRAIN_GPT_PROGRAM
+                      "' --transport threads --ranks 2 --data-path set --train-iters 20 --lr 1e-2 "
+                      "--save steps" +
+                      std::string(kModel));
+        ASSERT_EQ(made.exit_code, 0) << made.error;
+    }
+    static void TearDownTestSuite() { delete folder_; }
+
+    static Outcome in_folder(const std::string& command) {
+        return run_shell("cd '" + (*folder_ / "") + "' && " + command);
+    }
+    static Outcome score(const std::string& arguments, const std::string& launcher = "") {
+        return in_folder(launcher + "'" VOCABPIPE_PROGRAM "' select score " + arguments);
+    }
+    static std::string mpirun(int ranks) {
+        return "timeout 60 mpirun --allow-run-as-root --oversubscribe -np " +
+               std::to_string(ranks) + " ";
+    }
+    static std::string path(const std::string& name) { return *folder_ / name; }
+    static std::vector<int32_t> utilities(const std::string& name) {
+        const ScoresReader reader(path(name));
+        std::vector<int32_t> utility(static_cast<size_t>(reader.samples()));
+        reader.read_utility(0, utility);
+        return utility;
+    }
+    /// Every third sample of the scored ones.
+    static void choose(const std::string& scores, const std::string& subset, int64_t begin) {
+        const Corpus corpus = ScoresReader(path(scores)).info().corpus;
+        std::vector<int64_t> chosen;
+        for (int64_t i = begin; i < corpus.samples; i += 3) chosen.push_back(i);
+        write_subset_file(path(subset), corpus, chosen);
+    }
+
+    static TempFolder* folder_;
+};
+TempFolder* ScoreCommand::folder_ = nullptr;
+
+TEST_F(ScoreCommand, FindsTheSameOnThreadsAndUnderMpirun) {
+    const std::string arguments = "--load steps --data-path set --seq-length 16 --output ";
+    const Outcome alone = score(arguments + "one");
+    ASSERT_EQ(alone.exit_code, 0) << alone.error;
+    EXPECT_THAT(alone.output, AllOf(HasSubstr("one: 49 samples, hidden size 16, mean margin 0."),
+                                    HasSubstr("mean loss ")));
+    ASSERT_EQ(score(arguments + "threads --ranks 2 --micro-batch-size 3").exit_code, 0);
+    const Outcome ranks = score(arguments + "mpi", mpirun(2));
+    ASSERT_EQ(ranks.exit_code, 0) << ranks.error;
+    // Two ranks, threads or processes, compute the same bits; one computes nearly the same.
+    EXPECT_EQ(read_file(path("threads")), read_file(path("mpi")));
+    const std::vector<int32_t> expected = utilities("one");
+    const std::vector<int32_t> found = utilities("mpi");
+    ASSERT_EQ(expected.size(), found.size());
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 64) << i;
+}
+
+TEST_F(ScoreCommand, LeadsToARunOnChosenSamplesAndToAFilteredCopy) {
+    ASSERT_EQ(score("--load steps --data-path set --seq-length 16 --utility loss --output losses")
+                  .exit_code,
+              0);
+    choose("losses", "subset", 0);
+    choose("losses", "other", 1);
+    const std::string train = "'" TRAIN_GPT_PROGRAM "' --data-path set " + std::string(kModel) +
+                              "--vocab-mode none --threads-per-rank 1 --train-iters 4 ";
+    const auto curve = [&](const std::string& name) {
+        std::string steps;
+        const std::string metrics = read_file(path(name));
+        for (size_t at = 0; (at = metrics.find("\"loss\":", at)) != std::string::npos; ++at) {
+            steps += metrics.substr(at, metrics.find(',', at) - at) + "\n";
+        }
+        return steps;
+    };
+    const Outcome threads =
+        in_folder(train + "--transport threads --ranks 1 --data-subset subset --metrics m1");
+    ASSERT_EQ(threads.exit_code, 0) << threads.error;
+    const Outcome ranks =
+        in_folder(mpirun(2) + train + "--data-subset subset --metrics m2 --save chosen");
+    ASSERT_EQ(ranks.exit_code, 0) << ranks.error;
+    EXPECT_NE(curve("m1"), "");
+    EXPECT_EQ(curve("m1"), curve("m2"));
+    const Outcome changed =
+        in_folder(mpirun(2) + train + "--train-iters 6 --load chosen --data-subset other");
+    EXPECT_EQ(changed.exit_code, 3);
+    EXPECT_THAT(changed.error, HasSubstr("the run trained on 17 of 49 samples, checksum"));
+    const Outcome mixed =
+        in_folder("timeout 60 mpirun --allow-run-as-root --oversubscribe -np 1 " + train +
+                  "--data-subset subset : -np 1 " + train + "--data-subset other");
+    EXPECT_EQ(mixed.exit_code, 3);
+    EXPECT_THAT(mixed.error, HasSubstr("--data-subset: 17 of 49 samples, checksum"));
+
+    const Outcome filtered = in_folder("'" VOCABPIPE_PROGRAM
+                                       "' data filter --data-path set --seq-length 16 --subset "
+                                       "subset --output part --ids ids");
+    EXPECT_EQ(filtered.exit_code, 0) << filtered.error;
+    EXPECT_THAT(filtered.output,
+                AllOf(HasSubstr("part: 17 chosen samples, 273 tokens"), HasSubstr("ids: ")));
+    const Outcome inspected =
+        in_folder("'" VOCABPIPE_PROGRAM "' data inspect part --vocab-size 257");
+    EXPECT_EQ(inspected.exit_code, 0) << inspected.error;
+}
+
+TEST_F(ScoreCommand, RefusesBadInputInOneLineAndWritesNothing) {
+    struct Case {
+        std::string arguments;
+        int exit_code;
+        std::string message;
+    };
+    const std::string rest = " --load steps --seq-length 16 --output bad ";
+    for (const Case& c : std::vector<Case>{
+             {"--load steps --data-path set --seq-length 17 --output bad", 2,
+              "--seq-length 17: the model has 16 positions"},
+             {"--load steps --data-path set --seq-length 0 --output bad", 2, "--seq-length"},
+             {"--load none --data-path set --seq-length 16 --output bad", 3, "none"},
+             {"--data-path none" + rest, 3, "none"},
+             {"--data-path wide.bin --data-format raw-u16" + rest, 3, "allows only 0 to 256"},
+             {"--data-path set --utility best" + rest, 2, "--utility"},
+             {"--data-path set --schedule none" + rest, 2, "--schedule"},
+             {"--load steps --data-path set --seq-length 16 --output text.txt", 2,
+              "already exists and is not a file of scores"},
+             {"--load steps --data-path set --seq-length 16 --output set.bin", 2,
+              "is also an input"},
+             {"--load steps --data-path set --seq-length 16 --output none/bad", 1, "none/bad"},
+             {"--data-path set --micro-batch-size 1000000" + rest, 4,
+              "use a smaller --micro-batch-size"},
+             {"--data-path set --ranks 3 --pipeline-model-parallel-size 2" + rest, 2,
+              "must divide the number of ranks, 3"},
+         }) {
+        write_file(path("wide.bin"), std::string(200, '\x02'));  // tokens 514
+        const auto before = folder_->names();
+        const Outcome refused = score(c.arguments);
+        EXPECT_EQ(refused.exit_code, c.exit_code) << c.arguments << "\n" << refused.error;
+        EXPECT_THAT(unwrapped(refused.error), HasSubstr(c.message)) << c.arguments;
+        EXPECT_THAT(refused.error, EndsWith("\n"));
+        EXPECT_EQ(std::count(refused.error.begin(), refused.error.end(), '\n'), 1) << refused.error;
+        EXPECT_EQ(folder_->names(), before) << c.arguments;
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
