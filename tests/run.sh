@@ -85,6 +85,18 @@ fi
 step "tests"
 ctest --test-dir "$build" --output-on-failure --no-tests=error -j 2
 if [ $full = 1 ]; then
+    step "parquet"
+    # Arrow is in the package that pip installs; the fast run does without.
+    if python3 -m venv "$build-parquet/venv" && "$build-parquet/venv/bin/pip" install -q pyarrow; then
+        cmake -G Ninja -C tests/config/dev.cmake -DCMAKE_UNITY_BUILD=ON -DVOCABPIPE_GROUP_TESTS=ON \
+            -DVOCABPIPE_ENABLE_PARQUET=ON -B "$build-parquet" \
+            "-DVOCABPIPE_PYARROW=$("$build-parquet/venv/bin/python" -c 'import pyarrow; print(pyarrow.__path__[0])')" >/dev/null
+        cmake --build "$build-parquet" --target vocabpipe_tool foreign_files_test knn_command_test
+        ctest --test-dir "$build-parquet" --output-on-failure --no-tests=error \
+            -R '^(pyarrow_files|foreign_files_test|knn_command_test)$'
+    else
+        echo "SKIPPED: pip could not install pyarrow"
+    fi
     step "soak"
     OMP_NUM_THREADS=1 VOCABPIPE_SOAK_SECONDS=600 "$build/bin/soak_test"
     step "fuzzing"
