@@ -62,12 +62,12 @@ void check_knn_memory(int64_t samples, int64_t width, int ranks, const KnnOption
            plan_knn_memory(samples, width, enough, options).total() > options.memory) {
         enough *= 2;
     }
-    throw UsageError("--memory " + std::to_string(options.memory) + ": a rank needs " +
-                     std::to_string(needed) + " bytes for " + std::to_string(samples) +
-                     " samples on " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
-                     (enough < kMostRanks
-                          ? "; use " + std::to_string(enough) + " ranks, or allow more"
-                          : "; allow more"));
+    throw OutOfMemoryError(
+        "--memory " + std::to_string(options.memory) + ": a rank needs " + std::to_string(needed) +
+        " bytes for " + std::to_string(samples) + " samples on " + std::to_string(ranks) +
+        (ranks == 1 ? " rank" : " ranks") +
+        (enough < kMostRanks ? "; use " + std::to_string(enough) + " ranks, or allow more"
+                             : "; allow more"));
 }
 
 std::optional<KnnReport> write_knn_graph(Communicator& world, EmbeddingInput& input,

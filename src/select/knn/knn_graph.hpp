@@ -23,7 +23,7 @@ struct KnnMemory {
 };
 [[nodiscard]] KnnMemory plan_knn_memory(int64_t samples, int64_t width, int ranks,
                                         const KnnOptions& options);
-/// UsageError if the plan is beyond options.memory: says what would fit.
+/// OutOfMemoryError if the plan is beyond options.memory: says what would fit.
 void check_knn_memory(int64_t samples, int64_t width, int ranks, const KnnOptions& options);
 
 struct KnnReport {
@@ -32,8 +32,8 @@ struct KnnReport {
 };
 
 /// Writes the graph of the nearest neighbours of all samples: the same bytes for any number of
-/// ranks and threads. None, and no file, where a rank was told to end. Collective; UsageError and
-/// InputFileError on every rank.
+/// ranks and threads. None, and no file, where a rank was told to end. Collective; OutOfMemoryError
+/// and InputFileError on every rank.
 std::optional<KnnReport> write_knn_graph(Communicator& world, EmbeddingInput& input,
                                          const std::string& path, const KnnOptions& options,
                                          std::map<std::string, std::string> metadata = {});

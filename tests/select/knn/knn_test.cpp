@@ -340,7 +340,7 @@ TEST_P(Knn, RefusesMemoryThatThePlanExceeds) {
             (void)write_knn_graph(world, input, folder / "graph", {.memory = needed - 1});
             ADD_FAILURE() << "accepted";
         } catch (const Error& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::usage);
+            EXPECT_EQ(error.exit_code(), ExitCode::out_of_memory);
             EXPECT_THAT(error.what(),
                         ::testing::StartsWith("--memory " + std::to_string(needed - 1)));
         }
@@ -369,7 +369,7 @@ TEST(KnnMemory, AsksForTheRanksThatWouldDo) {
     try {
         check_knn_memory(1'000'000, 1024, 1, {.memory = of_four});
         FAIL() << "accepted";
-    } catch (const UsageError& error) {
+    } catch (const OutOfMemoryError& error) {
         EXPECT_THAT(error.what(), ::testing::HasSubstr("use 4 ranks"));
     }
     EXPECT_NO_THROW(check_knn_memory(1'000'000, 1024, 4, {.memory = of_four}));
