@@ -13,8 +13,8 @@
 //         by as many threads
 //
 // Sides take turns in going first. #wrong: tensors of ranks that are not as they were saved.
-#include "src/tool/launch.hpp"
 #include "src/support/crc32c.hpp"
+#include "src/tool/launch.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"

@@ -55,7 +55,7 @@ void GreedyRounds::run(RoundReport& round, const PartOf& first_parts) {
                                     "a part's samples");
             std::vector<PartNode> nodes = collect(part_of, first, round);
             const auto may_be_in = [&](uint32_t node) {
-                return round.parts == 1 || part_of(node) == mine;
+                return partition ? partition->has(mine, node) : part_of(node) == mine;
             };
             context_.agree([&] {
                 chosen = greedy(context_, rows_, nodes, round.quota, edge_bytes_, may_be_in);

@@ -26,6 +26,13 @@ public:
         const uint64_t hash = splitmix64(seed_ ^ static_cast<uint64_t>(node));
         return std::ranges::upper_bound(begins_, hash) - begins_.begin();
     }
+    /// part_of(node) == part, for most samples without a search.
+    [[nodiscard]] bool has(int64_t part, int64_t node) const {
+        const uint64_t hash = splitmix64(seed_ ^ static_cast<uint64_t>(node));
+        const auto at = static_cast<size_t>(part);
+        return (part == 0 || hash >= begins_[at - 1]) &&
+               (at == begins_.size() || hash < begins_[at]);
+    }
     /// Bytes of a rank, while and after they are made.
     [[nodiscard]] static uint64_t bytes(int64_t parts);
 

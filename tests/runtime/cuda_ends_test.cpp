@@ -116,7 +116,7 @@ TEST_P(CudaEndsOfSteps, FreeNothingBeforeTheStreamsHaveRun) {
                 if (microbatch.index != 1) return;
                 hold_up(stream, let_go);
                 later = std::jthread([&] {
-                    std::this_thread::sleep_for(milliseconds(50));
+                    std::this_thread::sleep_for(milliseconds(20));
                     let_go = true;
                 });
                 throw std::runtime_error("the layer gave up");
@@ -179,7 +179,7 @@ TEST_F(CudaEnds, UploadWhoseWaitFailsHasReadItsMemory) {
     std::atomic<bool> let_go{false};
     hold_up(cuda_stream(context), let_go);
     const std::jthread later([&] {
-        std::this_thread::sleep_for(milliseconds(50));
+        std::this_thread::sleep_for(milliseconds(20));
         let_go = true;
     });
     cuda_stand_in::fail_next_call(cudaErrorLaunchFailure, "cudaStreamSynchronize");

@@ -236,7 +236,7 @@ TEST_P(CudaCopies, ThatAreUnderWayHoldUpARankThatFailedUntilTheyAreMade) {
         }
         communicator.barrier();
         if (communicator.rank() == 0) {
-            std::this_thread::sleep_for(milliseconds(100));
+            std::this_thread::sleep_for(milliseconds(20));
             let_go = true;
         } else {
             end.transport->cancel();
@@ -258,7 +258,7 @@ TEST_P(CudaCopies, WhoseEndCannotBeRecordedAreMadeBeforeTheReceiverFails) {
         if (communicator.rank() == 0) {
             hold_up(end.owned[0].get(), let_go);
             const std::jthread later([&] {
-                std::this_thread::sleep_for(milliseconds(100));
+                std::this_thread::sleep_for(milliseconds(20));
                 let_go = true;
             });
             const Ticket ticket = end.receive_from_rank_1();

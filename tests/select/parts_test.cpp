@@ -156,7 +156,12 @@ TEST(Partition, OfFewerSamplesThanPartsLeavesSomeEmpty) {
         const SelectionState state(context.memory, context.first(), context.last());
         const Partition partition(context, state, 8, 5, 1);
         std::vector<int> counts(8);
-        for (int64_t v = 0; v < 5; ++v) ++counts[static_cast<size_t>(partition.part_of(v))];
+        for (int64_t v = 0; v < 5; ++v) {
+            ++counts[static_cast<size_t>(partition.part_of(v))];
+            for (int64_t part = 0; part < 8; ++part) {
+                EXPECT_EQ(partition.has(part, v), partition.part_of(v) == part);
+            }
+        }
         for (int64_t part = 0; part < 8; ++part) {
             EXPECT_EQ(counts[static_cast<size_t>(part)], (part + 1) * 5 / 8 - part * 5 / 8);
         }

@@ -73,10 +73,10 @@ public:
     /// While a rank waits for its device: throws CommunicationError if a transfer or the world has
     /// failed. Transports whose test() says so need none.
     virtual void check_health() {}
-    /// Ends or withdraws every open transfer of this rank and waits for no other rank. Afterwards no
-    /// rank reads or writes this one's memory, and nothing on this rank's streams waits for a rank;
-    /// once they have drained, the memory may go. The channels are useless from then on: only for a
-    /// rank that ends with an error.
+    /// Ends or withdraws every open transfer of this rank and waits for no other rank. Afterwards
+    /// no rank reads or writes this one's memory, and nothing on this rank's streams waits for a
+    /// rank; once they have drained, the memory may go. The channels are useless from then on: only
+    /// for a rank that ends with an error.
     virtual void cancel() noexcept = 0;
     /// Tells the other ranks that this one failed, if the transport can.
     virtual void abort(const std::string& reason) noexcept = 0;

@@ -150,10 +150,11 @@ private:
         });
         std::ranges::sort(edges_, std::less<>());
         for (size_t i = 1; i < edges_.size(); ++i) check_pair(edges_[i - 1], edges_[i]);
-        const auto again = std::ranges::unique(edges_, [](const RowEdge& a, const RowEdge& b) {
+        // Not std::ranges::unique, which clang 14 does not compile.
+        const auto again = [](const RowEdge& a, const RowEdge& b) {
             return a.node == b.node && a.neighbour == b.neighbour;
-        });
-        edges_.erase(again.begin(), again.end());
+        };
+        edges_.erase(std::unique(edges_.begin(), edges_.end(), again), edges_.end());
         collected_ = part;
     }
     void check_pair(const RowEdge& a, const RowEdge& b) const {

@@ -10,7 +10,8 @@ NeighbourRows::NeighbourRows(NearestLists lists) : lists_(std::move(lists)) {
     for (int64_t row = 0; row < lists_.rows(); ++row) {
         const size_t at = lists_.at(row);
         const std::span words = std::span(lists_.words_).subspan(at + 1, lists_.k_);
-        const auto end = std::ranges::remove(words, NearestKey{0}).begin();
+        // Not std::ranges::remove, which clang 14 does not compile.
+        const auto end = std::remove(words.begin(), words.end(), NearestKey{0});
         for (auto key = words.begin(); key != end; ++key) {
             *key = row_entry(id_of(*key), similarity_of(*key));
         }
