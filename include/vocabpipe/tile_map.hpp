@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Rows [first, end) of a tensor.
+struct RowRange {
+    int64_t first = 0;  ///< from 0
+    int64_t end = 0;    ///< one after the last
+
+    /// How many.
+    [[nodiscard]] constexpr int64_t size() const { return end - first; }
+    /// Member by member.
+    friend bool operator==(const RowRange&, const RowRange&) = default;
+};
+
+/// Which rows of a tensor belong to which member of a team, and in which pieces they travel. The
+/// rows of member 0 come first, then those of member 1, and so on; a member's pieces are numbered
+/// in the order of its rows. Pure: it depends on its arguments alone, so that all members of a team
+/// make the same one (static for layers; from counts for experts).
+///
+/// Pieces are cut at multiples of 16 rows of their member and have at least 32 rows, unless the
+/// member has fewer: products of so many rows or more have the bits of one product of all rows.
+class TileMap {
+public:
+    static constexpr int64_t kCut = 16;     ///< rows; cuts are at multiples of it
+    static constexpr int64_t kFewest = 32;  ///< rows of a piece, where the member has as many
+
+    /// Member i of `members` has rows [rows i / members, rows (i + 1) / members), in `pieces`
+    /// pieces of nearly equal size, or as many as it has room for. Throws UsageError for a negative
+    /// number of rows, or less than one member or piece.
+    [[nodiscard]] static TileMap even(int64_t rows, int members, int pieces);
+    /// Members have as many rows as `rows_of_member` says, 0 allowed, in pieces of `rows_per_piece`
+    /// rounded up to a multiple of kCut and to kFewest; a rest of less than kFewest rows belongs to
+    /// the last piece. Throws UsageError for a negative count, no member, or rows_per_piece < 1.
+    [[nodiscard]] static TileMap of_counts(std::span<const int64_t> rows_of_member,
+                                           int64_t rows_per_piece);
+
+    /// Of the team.
+    [[nodiscard]] int members() const { return static_cast<int>(first_piece_.size()) - 1; }
+    /// Of all members.
+    [[nodiscard]] int64_t rows() const { return cuts_.back(); }
+    /// Of one member.
+    [[nodiscard]] RowRange rows(int member) const;
+    /// Of one piece; counted from the tensor's first row. Throws UsageError for a member or piece
+    /// that does not exist, as all functions here.
+    [[nodiscard]] RowRange rows(int member, int piece) const;
+    /// How many a member has; 0 if it has no rows.
+    [[nodiscard]] int pieces(int member) const;
+    /// How many of a member's pieces, from its first one, hold all rows of `tile` that the member
+    /// has; 0 if it has none of them.
+    [[nodiscard]] int needed(int member, RowRange tile) const;
+    /// Where the pieces of a member end, in bytes from its first row (TileLink's `ends`).
+    [[nodiscard]] std::vector<int64_t> ends(int member, int64_t row_bytes) const;
+
+private:
+    TileMap() = default;
+    void check_member(int member) const;
+
+    std::vector<int64_t> cuts_{0};     ///< where pieces begin and end, over all members
+    std::vector<int> first_piece_{0};  ///< of each member in cuts_; and how many there are
+};
+
+}  // namespace vocabpipe
