@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/tile_map.hpp"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What computes while its rows travel.
+enum class OverlapOp : uint8_t {
+    /// Every member has its rows and multiplies all of them; rows travel before their product.
+    all_gather_gemm,
+    /// Every member multiplies all rows; each row's products travel to the member that has the row.
+    gemm_reduce_scatter,
+    /// One pass's input arrives by pieces while it runs (a broadcast before S).
+    stream_in,
+    /// A pass makes rows that the next pass, on another rank, uses as they arrive (a hop between
+    /// stages). Each of the two takes `compute_ns`.
+    hop,
+};
+inline constexpr std::array kOverlapOps{OverlapOp::all_gather_gemm, OverlapOp::gemm_reduce_scatter,
+                                        OverlapOp::stream_in, OverlapOp::hop};
+/// As bench_overlap's --op has it.
+[[nodiscard]] std::string_view to_string(OverlapOp op);
+
+/// What a link does to a piece: it occupies the receiving rank's link for `piece_ns` and its bytes,
+/// and is seen `latency_ns` later.
+struct Link {
+    double bytes_per_ns = 1;  ///< GB/s
+    int64_t latency_ns = 0;   ///< from the last byte's departure to its arrival
+    int64_t piece_ns = 0;     ///< of the link's time, beside the bytes, for every piece
+};
+
+/// In which order a member multiplies.
+enum class ComputeOrder : uint8_t {
+    /// What is there or is needed first comes first: own rows, then members in the order in which
+    /// their rows arrive; for a reduce-scatter rows of rank + 1 first, own last.
+    ring,
+    /// Rows in ascending order on every member, as one product of all rows computes them.
+    natural,
+};
+
+/// What is the same for all ranks.
+struct OverlapOptions {
+    int64_t row_bytes = 1;  ///< of a row that travels
+    ComputeOrder order = ComputeOrder::ring;
+    int64_t piece_ns = 0;  ///< computing's time beside its rows, for every piece
+};
+
+/// Times of one operation on one rank, or of all: virtual, in ns.
+struct OverlapTimes {
+    int64_t compute_ns = 0;     ///< of computing alone; of a hop: on a link that takes no time
+    int64_t link_ns = 0;        ///< of the link alone
+    int64_t blocking_ns = 0;    ///< one after the other: whole tensors, nothing by pieces
+    int64_t overlapped_ns = 0;  ///< until everything has been computed and has arrived
+
+    /// Share of the link's time that computing hides: (compute + link - overlapped) / link; 1 where
+    /// nothing travels, negative where pieces cost more than they hide.
+    [[nodiscard]] double hidden() const {
+        if (link_ns == 0) return 1;
+        return static_cast<double>(compute_ns + link_ns - overlapped_ns) /
+               static_cast<double>(link_ns);
+    }
+};
+
+/// Times of every member, by rank. `compute_ns`: of all rows of the map on one member, in
+/// proportion to rows. Streams have one member, whose rows are the tensor. Pieces travel in ring
+/// order: step (o, piece) from rank to rank + o, o = 1 .. members - 1; a rank sends, and receives,
+/// one piece at a time. The order of sums at the end of a reduce-scatter costs nothing here. Throws
+/// UsageError for negative times, a rate that is not positive, or a stream of several members.
+[[nodiscard]] std::vector<OverlapTimes> overlap_of_ranks(OverlapOp op, const TileMap& map,
+                                                         int64_t compute_ns, const Link& link,
+                                                         const OverlapOptions& options = {});
+/// The same of the slowest member.
+[[nodiscard]] OverlapTimes overlap(OverlapOp op, const TileMap& map, int64_t compute_ns,
+                                   const Link& link, const OverlapOptions& options = {});
+
+/// What choose_pieces() chooses for.
+struct OverlapShape {
+    OverlapOp op = OverlapOp::all_gather_gemm;
+    int64_t rows = 0;        ///< of all members
+    int members = 1;         ///< of the team
+    int64_t compute_ns = 0;  ///< of all rows on one member
+};
+
+/// Pieces of each member, and what they give.
+struct PieceChoice {
+    int pieces = 1;
+    OverlapTimes times;
+};
+
+/// The candidate with the shortest overlapped time; the smallest of several. Where overlap does not
+/// pay it is 1, if that is a candidate. Throws UsageError without candidates.
+[[nodiscard]] PieceChoice choose_pieces(const OverlapShape& shape, const Link& link,
+                                        const OverlapOptions& options,
+                                        std::span<const int> candidates);
+
+/// A product of a team: rows x inner by inner x columns, columns of one member.
+struct TileShape {
+    OverlapOp op = OverlapOp::all_gather_gemm;
+    int64_t rows = 0;       ///< of all members
+    int64_t inner = 0;      ///< summed over
+    int64_t columns = 0;    ///< of the product
+    int members = 1;        ///< of the team
+    int element_bytes = 4;  ///< of what travels: inputs, or products for a reduce-scatter or a hop
+};
+
+/// What a machine does.
+struct TileRates {
+    double flops_per_ns = 1;  ///< GFLOP/s of one rank
+    int64_t piece_ns = 0;     ///< a product costs beside its FLOPs (a launch, a cold cache)
+    Link link;
+};
+
+/// choose_pieces() for a product: 1, 2, 4, ..., 64 pieces.
+[[nodiscard]] PieceChoice choose_tiles(const TileShape& shape, const TileRates& rates);
+
+}  // namespace vocabpipe

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/overlap.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Times as they pass, in ns. By rank, member (whose rows) and piece.
+using PieceTimes = std::vector<std::vector<std::vector<double>>>;
+
+class VirtualTeam {
+public:
+    VirtualTeam(const TileMap& map, int64_t compute_ns, const Link& link,
+                const OverlapOptions& options)
+        : map_(map), options_(options), link_(link), members_(map.members()) {
+        const auto rows = static_cast<double>(map.rows());
+        ns_per_row_ = rows > 0 ? static_cast<double>(compute_ns) / rows : 0;
+    }
+
+    /// The member whose rows a rank multiplies as the i-th.
+    [[nodiscard]] int turn(OverlapOp op, int rank, int i) const {
+        if (options_.order == ComputeOrder::natural) return i;
+        return op == OverlapOp::gemm_reduce_scatter ? (rank + 1 + i) % members_
+                                                    : (rank - i + members_) % members_;
+    }
+    [[nodiscard]] double compute(int member, int piece) const {
+        return static_cast<double>(options_.piece_ns) +
+               static_cast<double>(map_.rows(member, piece).size()) * ns_per_row_;
+    }
+    [[nodiscard]] double occupied(int member, int piece) const {
+        return static_cast<double>(link_.piece_ns) + bytes_ns(map_.rows(member, piece).size());
+    }
+    [[nodiscard]] double bytes_ns(int64_t rows) const {
+        return static_cast<double>(rows) * static_cast<double>(options_.row_bytes) /
+               link_.bytes_per_ns;
+    }
+
+    /// When what each rank sends has arrived: result[rank][sender][piece]. `ready` says when rank
+    /// `from` has the piece for `to`; `whose` is the member whose rows travel. A rank sends and
+    /// receives one piece at a time, in ring order.
+    template <typename Ready, typename Whose>
+    PieceTimes arrivals(Ready&& ready, Whose&& whose) const {
+        const auto ranks = static_cast<size_t>(members_);
+        PieceTimes arrival(ranks, std::vector<std::vector<double>>(ranks));
+        std::vector<double> out(ranks, 0), in(ranks, 0);  // when the links are free
+        for (int o = 1; o < members_; ++o) {
+            for (int from = 0; from < members_; ++from) {
+                const int to = (from + o) % members_;
+                const int member = whose(from, to);
+                double& leaves = out[static_cast<size_t>(from)];
+                double& enters = in[static_cast<size_t>(to)];
+                auto& times = arrival[static_cast<size_t>(to)][static_cast<size_t>(from)];
+                for (int piece = 0; piece < map_.pieces(member); ++piece) {
+                    const double begin = std::max({leaves, enters, ready(from, to, piece)});
+                    leaves = enters = begin + occupied(member, piece);
+                    times.push_back(enters + static_cast<double>(link_.latency_ns));
+                }
+            }
+        }
+        return arrival;
+    }
+
+    /// Everybody's rows come to everybody: when each rank has multiplied all.
+    [[nodiscard]] std::vector<double> all_gather_gemm() const {
+        const PieceTimes arrival =
+            arrivals([](int, int, int) { return 0.0; }, [](int from, int /*to*/) { return from; });
+        std::vector<double> end;
+        for (int rank = 0; rank < members_; ++rank) {
+            double now = 0;
+            for (int i = 0; i < members_; ++i) {
+                const int member = turn(OverlapOp::all_gather_gemm, rank, i);
+                for (int piece = 0; piece < map_.pieces(member); ++piece) {
+                    if (member != rank) {
+                        now = std::max(now, arrival[static_cast<size_t>(rank)][static_cast<size_t>(
+                                                member)][static_cast<size_t>(piece)]);
+                    }
+                    now += compute(member, piece);
+                }
+            }
+            end.push_back(now);
+        }
+        return end;
+    }
+
+    /// Products go to who has their rows: when each rank has multiplied all and received its own.
+    [[nodiscard]] std::vector<double> gemm_reduce_scatter() const {
+        const auto ranks = static_cast<size_t>(members_);
+        PieceTimes done(ranks, std::vector<std::vector<double>>(ranks));
+        std::vector<double> end;
+        for (int rank = 0; rank < members_; ++rank) {
+            double now = 0;
+            for (int i = 0; i < members_; ++i) {
+                const int member = turn(OverlapOp::gemm_reduce_scatter, rank, i);
+                for (int piece = 0; piece < map_.pieces(member); ++piece) {
+                    now += compute(member, piece);
+                    done[static_cast<size_t>(rank)][static_cast<size_t>(member)].push_back(now);
+                }
+            }
+            end.push_back(now);
+        }
+        const PieceTimes arrival = arrivals(
+            [&](int from, int to, int piece) {
+                return done[static_cast<size_t>(from)][static_cast<size_t>(to)]
+                           [static_cast<size_t>(piece)];
+            },
+            [](int /*from*/, int to) { return to; });
+        for (size_t rank = 0; rank < ranks; ++rank) {
+            for (const std::vector<double>& from : arrival[rank]) {
+                if (!from.empty()) end[rank] = std::max(end[rank], from.back());
+            }
+        }
+        return end;
+    }
+
+    /// One tensor's pieces: made (a hop) or there, on the link if there is one, used.
+    [[nodiscard]] double stream(bool made, bool linked) const {
+        double maker = 0, link = 0, user = 0;
+        for (int piece = 0; piece < map_.pieces(0); ++piece) {
+            if (made) maker += compute(0, piece);
+            link = std::max(link, maker) + (linked ? occupied(0, piece) : 0);
+            const double seen = link + (linked ? static_cast<double>(link_.latency_ns) : 0);
+            user = std::max(user, seen) + compute(0, piece);
+        }
+        return user;
+    }
+
+    /// Of the rows that a rank receives, or for a stream all, as one message of each member.
+    [[nodiscard]] double link_time(OverlapOp op, int rank) const {
+        const auto message = [&](int64_t rows) {
+            return rows == 0 ? 0 : static_cast<double>(link_.piece_ns) + bytes_ns(rows);
+        };
+        double sum = 0;
+        if (op == OverlapOp::stream_in || op == OverlapOp::hop) {
+            sum = message(map_.rows());
+        } else {
+            for (int member = 0; member < members_; ++member) {
+                if (member == rank) continue;
+                const bool own = op == OverlapOp::gemm_reduce_scatter;
+                sum += message(map_.rows(own ? rank : member).size());
+            }
+        }
+        return sum > 0 ? sum + static_cast<double>(link_.latency_ns) : 0;
+    }
+
+private:
+    const TileMap& map_;
+    const OverlapOptions& options_;
+    const Link& link_;
+    int members_;
+    double ns_per_row_ = 0;
+};
+
+void check_overlap(OverlapOp op, const TileMap& map, int64_t compute_ns, const Link& link,
+                   const OverlapOptions& options) {
+    if (compute_ns < 0 || link.latency_ns < 0 || link.piece_ns < 0 || options.piece_ns < 0 ||
+        options.row_bytes < 0) {
+        throw UsageError("overlap: times and sizes must be at least 0");
+    }
+    if (!(link.bytes_per_ns > 0)) {
+        throw UsageError("overlap: a link of " + std::to_string(link.bytes_per_ns) +
+                         " bytes per ns; must be above 0");
+    }
+    const bool stream = op == OverlapOp::stream_in || op == OverlapOp::hop;
+    if (stream && map.members() != 1) {
+        throw UsageError("overlap: a stream has one member, not " + std::to_string(map.members()));
+    }
+}
+
+}  // namespace
+
+std::string_view to_string(OverlapOp op) {
+    switch (op) {
+        case OverlapOp::all_gather_gemm:
+            return "all_gather_gemm";
+        case OverlapOp::gemm_reduce_scatter:
+            return "gemm_reduce_scatter";
+        case OverlapOp::stream_in:
+            return "stream_in";
+        case OverlapOp::hop:
+            return "hop";
+    }
+    return "?";
+}
+
+std::vector<OverlapTimes> overlap_of_ranks(OverlapOp op, const TileMap& map, int64_t compute_ns,
+                                           const Link& link, const OverlapOptions& options) {
+    check_overlap(op, map, compute_ns, link, options);
+    const VirtualTeam team(map, compute_ns, link, options);
+    const auto whole = static_cast<double>(map.rows() > 0 ? compute_ns : 0);
+    double computing = whole;
+    double serial = whole;  // the part of computing in the blocking form
+    std::vector<double> end;
+    switch (op) {
+        case OverlapOp::all_gather_gemm:
+            end = team.all_gather_gemm();
+            break;
+        case OverlapOp::gemm_reduce_scatter:
+            end = team.gemm_reduce_scatter();
+            break;
+        case OverlapOp::stream_in:
+            end = {team.stream(false, true)};
+            break;
+        case OverlapOp::hop:
+            end = {team.stream(true, true)};
+            computing = team.stream(true, false);
+            serial = 2 * whole;
+            break;
+    }
+    const auto rounded = [](double ns) { return static_cast<int64_t>(std::llround(ns)); };
+    std::vector<OverlapTimes> result;
+    for (int rank = 0; rank < map.members(); ++rank) {
+        const double link_ns = team.link_time(op, rank);
+        result.push_back({.compute_ns = rounded(computing),
+                          .link_ns = rounded(link_ns),
+                          .blocking_ns = rounded(serial + link_ns),
+                          .overlapped_ns = rounded(end[static_cast<size_t>(rank)])});
+    }
+    return result;
+}
+
+OverlapTimes overlap(OverlapOp op, const TileMap& map, int64_t compute_ns, const Link& link,
+                     const OverlapOptions& options) {
+    const std::vector<OverlapTimes> ranks = overlap_of_ranks(op, map, compute_ns, link, options);
+    return *std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+        return a.overlapped_ns < b.overlapped_ns;
+    });
+}
+
+PieceChoice choose_pieces(const OverlapShape& shape, const Link& link,
+                          const OverlapOptions& options, std::span<const int> candidates) {
+    if (candidates.empty()) throw UsageError("choose_pieces: no candidates; give at least one");
+    std::vector<int> ascending(candidates.begin(), candidates.end());
+    std::sort(ascending.begin(), ascending.end());
+    PieceChoice best{.pieces = 0};
+    for (const int pieces : ascending) {
+        const TileMap map = TileMap::even(shape.rows, shape.members, pieces);
+        const OverlapTimes times = overlap(shape.op, map, shape.compute_ns, link, options);
+        if (best.pieces == 0 || times.overlapped_ns < best.times.overlapped_ns) {
+            best = {pieces, times};
+        }
+    }
+    return best;
+}
+
+PieceChoice choose_tiles(const TileShape& shape, const TileRates& rates) {
+    if (!(rates.flops_per_ns > 0)) {
+        throw UsageError("choose_tiles: a rate of " + std::to_string(rates.flops_per_ns) +
+                         " FLOPs per ns; must be above 0");
+    }
+    const double flops = 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.inner) *
+                         static_cast<double>(shape.columns);
+    const bool inputs = shape.op == OverlapOp::all_gather_gemm || shape.op == OverlapOp::stream_in;
+    constexpr std::array kCandidates{1, 2, 4, 8, 16, 32, 64};
+    return choose_pieces(
+        {.op = shape.op,
+         .rows = shape.rows,
+         .members = shape.members,
+         .compute_ns = static_cast<int64_t>(std::llround(flops / rates.flops_per_ns))},
+        rates.link,
+        {.row_bytes = (inputs ? shape.inner : shape.columns) * shape.element_bytes,
+         .piece_ns = rates.piece_ns},
+        kCandidates);
+}
+
+}  // namespace vocabpipe
