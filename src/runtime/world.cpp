@@ -16,7 +16,7 @@ World& World::operator=(World&&) noexcept = default;
 World::~World() = default;
 
 namespace {
-/// Mailboxes grow with the square: 256 ranks take half a GiB of them.
+/// Mailboxes grow with the square: 256 ranks take 0.6 GiB of them.
 constexpr int kMostThreads = 256;
 }  // namespace
 

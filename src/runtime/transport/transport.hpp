@@ -14,7 +14,15 @@
 namespace vocabpipe {
 
 /// Messages between two ranks on one channel arrive in the order sent; channels are independent.
-enum class Channel : uint8_t { forward = 1, backward = 2, collective = 3, control = 4 };
+enum class Channel : uint8_t {
+    forward = 1,
+    backward = 2,
+    collective = 3,
+    control = 4,
+    tensor = 5,  ///< inside passes (tile_link.hpp): the team that shares a stage
+    expert = 6,  ///< the team that shares a layer's experts
+};
+inline constexpr int kChannels = 7;  ///< their numbers are below it
 
 [[nodiscard]] constexpr Channel channel_of(Lane lane) {
     return lane == Lane::forward    ? Channel::forward

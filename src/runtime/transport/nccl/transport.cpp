@@ -24,7 +24,7 @@ void order_launches() {
     std::call_once(once, [] { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); });
 }
 
-constexpr size_t kChannels = 3;  ///< with a stream each: forward, backward, collective
+constexpr size_t kStreamChannels = 3;  ///< with a stream each: forward, backward, collective
 
 bool is_message(Do what) {
     return traits(what).point_to_point;
@@ -77,7 +77,7 @@ NcclTransport::NcclTransport(Communicator& control, const TransportStreams& stre
     control_.agree([&] {
         std::byte* memory = nullptr;
         kernels::cuda::check(
-            cudaMalloc(reinterpret_cast<void**>(&memory), kChannels * scratch_bytes()),
+            cudaMalloc(reinterpret_cast<void**>(&memory), kStreamChannels * scratch_bytes()),
             "cudaMalloc");
         scratch_.reset(memory);
         if (rank() != 0) return;
@@ -223,7 +223,7 @@ void NcclTransport::connect(const Route& route) {
     for (size_t i = 0; i < begin.size(); ++i) begin[i] = static_cast<int64_t>(i);
     // Of the channel alone: the others have streams of their own.
     std::byte* const scratch =
-        scratch_.get() + static_cast<size_t>(channel) % kChannels * scratch_bytes();
+        scratch_.get() + static_cast<size_t>(channel) % kStreamChannels * scratch_bytes();
     const std::span<std::byte> one(scratch, 1);
     const std::span<std::byte> mine(scratch, ranks.size());
     const std::span<std::byte> theirs(scratch + size(), ranks.size());

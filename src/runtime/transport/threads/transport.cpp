@@ -28,8 +28,6 @@ struct Mailbox {
     std::deque<Post*> receives;
 };
 
-constexpr int kChannels = 5;
-
 }  // namespace
 
 class Hub {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/runtime/tile_link/host.hpp"
+#include "src/runtime/wait.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+class HostExchange;
+
+/// What the operations of one link share.
+struct HostTeam {
+    Transport& transport;
+    const WaitOptions& wait;
+    HostLinkOptions options;
+    int self = 0;                             ///< this rank's number in the team
+    std::vector<std::array<int, 2>> to = {};  ///< (this rank, member) for transfers
+    std::vector<std::array<int, 2>> from = {};
+    uint32_t operations = 0;          ///< started so far; the same on all members
+    HostExchange* current = nullptr;  ///< the one that has not finished
+    bool broken = false;              ///< one went without finishing
+};
+
+/// One all-to-all of a link on a host: receives of all pieces posted at the start, sends at
+/// release. Pieces of one pair arrive in order, so only the next one of each member is looked at.
+class HostExchange final : public TileLink::Exchange {
+public:
+    /// Parts as TileLink::all_to_all() has checked them.
+    HostExchange(HostTeam& team, std::string name, std::span<const TileLink::Outgoing> send,
+                 std::span<const TileLink::Incoming> receive);
+    ~HostExchange() override;
+    HostExchange(const HostExchange&) = delete;
+    HostExchange& operator=(const HostExchange&) = delete;
+
+    void release(int member, int pieces) override;
+    void wait(int member, int pieces) override;
+    [[nodiscard]] bool test(int member, int pieces) override;
+    void finish() override;
+    /// Advances; whether anything has arrived or left.
+    bool progress();
+    [[nodiscard]] const std::string& name() const { return name_; }
+
+private:
+    /// Goes before each piece: what comes, so that the receiver need not trust the order of events
+    /// on the other side.
+    struct Label {
+        uint32_t operation = 0;
+        uint32_t piece = 0;
+        int64_t bytes = 0;
+    };
+    struct Flight {
+        Ticket label = 0;
+        Ticket bytes = 0;
+        bool label_done = false;
+    };
+    /// Pieces for, or from, one member.
+    template <typename Part>
+    struct Side {
+        Part part;
+        std::vector<Label> labels;    ///< of pieces; peers hold pointers
+        std::vector<Flight> flights;  ///< of pieces; of those that have been started
+        int started = 0;              ///< released, or posted
+        int done = 0;                 ///< have left, or arrived
+        [[nodiscard]] int pieces() const { return static_cast<int>(part.ends.size()); }
+        [[nodiscard]] auto piece(int i) const {
+            const auto at = static_cast<size_t>(i);
+            const int64_t begin = i == 0 ? 0 : part.ends[at - 1];
+            return part.bytes.subspan(static_cast<size_t>(begin),
+                                      static_cast<size_t>(part.ends[at] - begin));
+        }
+    };
+    using Outbox = Side<TileLink::Outgoing>;
+    using Inbox = Side<TileLink::Incoming>;
+
+    void post_receives(int member);
+    void start_send(int member, int piece);
+    bool advance_sends(int member);
+    bool advance_receives(int member);
+    void check_label(int member, int piece) const;
+    void check_pieces(int member, int pieces, int most, const char* what) const;
+    template <typename Done>
+    void wait_until(Done&& done);
+    [[nodiscard]] std::string where(const char* what, int member, int piece) const;
+    [[nodiscard]] std::string awaited() const;
+
+    HostTeam& team_;
+    std::string name_;
+    uint32_t number_;  ///< of the team's operations
+    std::vector<Outbox> out_;
+    std::vector<Inbox> in_;
+    int awaited_member_ = -1;  ///< of wait(); -1: finish() waits for all
+    bool progressing_ = false;
+    bool finished_ = false;
+};
+
+}  // namespace vocabpipe

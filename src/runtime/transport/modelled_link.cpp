@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/transport/modelled_link.hpp"
+
+#include "src/runtime/wait.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+class ModelledLink final : public Transport {
+public:
+    ModelledLink(Transport& inner, const Link& link) : inner_(inner), link_(link) {
+        if (link.bytes_per_ns > 0) return;
+        throw UsageError("modelled link: a rate of " + std::to_string(link.bytes_per_ns) +
+                         " bytes per ns; must be above 0");
+    }
+
+    [[nodiscard]] int rank() const override { return inner_.rank(); }
+    [[nodiscard]] int size() const override { return inner_.size(); }
+    void prepare(const std::vector<Route>& routes) override { inner_.prepare(routes); }
+    void check_health() override { inner_.check_health(); }
+    void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
+    void cancel() noexcept override { inner_.cancel(); }
+
+    [[nodiscard]] Ticket start(const Transfer& transfer) override {
+        const Ticket ticket = new_message();
+        Message& message = messages_[ticket];
+        Transfer stamp = transfer;  // goes ahead of the message, on the same channel
+        if (transfer.what == Do::send) {
+            message.stamp_ns = now_ns();
+            stamp.send = std::as_bytes(std::span(&message.stamp_ns, 1));
+        } else if (transfer.what == Do::receive) {
+            message.bytes = static_cast<int64_t>(transfer.receive.size());
+            message.receives = true;
+            stamp.receive = std::as_writable_bytes(std::span(&message.stamp_ns, 1));
+            underway_[{transfer.ranks[0], transfer.channel}].push_back(ticket);
+        } else {
+            message.transfer = inner_.start(transfer);
+            return ticket;
+        }
+        message.stamp = inner_.start(stamp);
+        message.transfer = inner_.start(transfer);
+        return ticket;
+    }
+
+    [[nodiscard]] bool test(Ticket ticket) override {
+        Message& message = messages_[ticket];
+        if (message.receives) {
+            look_for_arrivals();
+            if (!message.seen_ns || now_ns() < *message.seen_ns) return false;
+        } else if (!arrived(message)) {
+            return false;
+        }
+        free_.push_back(ticket);
+        return true;
+    }
+
+private:
+    struct Message {
+        int64_t stamp_ns = 0;  ///< when its sender started it
+        int64_t bytes = 0;
+        bool receives = false;
+        std::optional<Ticket> stamp;     ///< until it has arrived
+        std::optional<Ticket> transfer;  ///< until it has arrived
+        std::optional<int64_t> seen_ns;  ///< of a receive
+    };
+
+    Ticket new_message() {
+        if (free_.empty()) {
+            messages_.emplace_back();
+            return static_cast<Ticket>(messages_.size() - 1);
+        }
+        const Ticket ticket = free_.back();
+        free_.pop_back();
+        messages_[ticket] = {};
+        return ticket;
+    }
+
+    /// Whether the message is done as far as the inner transport knows.
+    bool arrived(Message& message) {
+        for (std::optional<Ticket>* const part : {&message.stamp, &message.transfer}) {
+            if (!part->has_value()) continue;
+            if (!inner_.test(**part)) return false;
+            part->reset();
+        }
+        return true;
+    }
+
+    /// Messages that have arrived since the last look take the link in the order in which they were
+    /// sent. Those of one sender and channel arrive in order.
+    void look_for_arrivals() {
+        std::vector<Ticket> fresh;
+        for (auto& [from, queue] : underway_) {
+            while (!queue.empty() && arrived(messages_[queue.front()])) {
+                fresh.push_back(queue.front());
+                queue.pop_front();
+            }
+        }
+        std::stable_sort(fresh.begin(), fresh.end(), [this](Ticket a, Ticket b) {
+            return messages_[a].stamp_ns < messages_[b].stamp_ns;
+        });
+        for (const Ticket ticket : fresh) {
+            Message& message = messages_[ticket];
+            const double bytes_ns = static_cast<double>(message.bytes) / link_.bytes_per_ns;
+            free_at_ns_ = std::max(free_at_ns_, message.stamp_ns) + link_.piece_ns +
+                          static_cast<int64_t>(bytes_ns);
+            message.seen_ns = free_at_ns_ + link_.latency_ns;
+        }
+    }
+
+    Transport& inner_;
+    Link link_;
+    int64_t free_at_ns_ = 0;
+    std::deque<Message> messages_;  ///< a deque: peers hold pointers to stamps
+    std::vector<Ticket> free_;
+    std::map<std::pair<int, Channel>, std::deque<Ticket>> underway_;  ///< receives, by sender
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_modelled_link(Transport& inner, const Link& link) {
+    return std::make_unique<ModelledLink>(inner, link);
+}
+
+}  // namespace vocabpipe

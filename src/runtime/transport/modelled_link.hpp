@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/runtime/transport/transport.hpp"
+#include "vocabpipe/overlap.hpp"
+
+#include <memory>
+
+namespace vocabpipe {
+
+/// A transport whose messages take the time of a modelled link: a message that its sender started
+/// at time s is seen at max(link free, s) + piece_ns + bytes / rate + latency, where every rank has
+/// one link for all that it receives, free when the last message has left it. The messages
+/// themselves travel on `inner`, and nothing sleeps or spins to fill the time, so that computing
+/// can use it. For benchmarks on machines whose own transport is nothing like a network's; what is
+/// measured with it is to be called modelled.
+///
+/// Messages (send, receive) are delayed; other transfers pass through. Ranks must share a clock:
+/// threads, or processes of one host. `inner` must outlive it, and all ranks must use one. Throws
+/// UsageError for a rate that is not positive.
+[[nodiscard]] std::unique_ptr<Transport> make_modelled_link(Transport& inner, const Link& link);
+
+}  // namespace vocabpipe
