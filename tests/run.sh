@@ -49,7 +49,7 @@ sanitize() { # name of a file in tests/config, targets, ctest pattern
     ctest --test-dir "$build-$1" --output-on-failure --no-tests=error -j 2 -R "$3" -E 'NOT_BUILT|bench_|docs_'
 }
 export TSAN_OPTIONS="suppressions=$PWD/tests/config/tsan-suppressions.txt"
-slice='_p3|p4_|RunAgain|Transport|Abort|Deadline'
+slice='_p3|p4_|RunAgain|Transport|TileLink|Abort|Deadline'
 # Of the model families the one that has everything, with every granularity of recomputation.
 families='ModelFamilies.*gemma2_v_half'
 # Batches are made on a thread beside the steps.
@@ -67,7 +67,7 @@ if [ $full = 1 ]; then
     # Slow to build for what they find beyond runtime_test.
     on_stand_in="$on_stand_in schedule_test model_test"
 fi
-sanitize tsan "runtime_test transport_test mesh_test train_inputs_test $with_streams $stalls" \
+sanitize tsan "runtime_test transport_test tile_link_test mesh_test train_inputs_test $with_streams $stalls" \
     "^([^C]|C[^u]).*($slice|$families)|$loaders|$streams"
 sanitize asan "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
     "$slice|$families|$loaders|Models/Recomputation"

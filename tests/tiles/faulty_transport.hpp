@@ -17,6 +17,11 @@ enum class Fault : uint8_t {
 class FaultyTransport final : public Transport {
 public:
     explicit FaultyTransport(Transport& inner) : inner_(inner) {}
+    ~FaultyTransport() override {
+        if (!again_.empty()) inner_.cancel();  // before the copies go
+    }
+    FaultyTransport(const FaultyTransport&) = delete;
+    FaultyTransport& operator=(const FaultyTransport&) = delete;
     void set(Fault fault, int message) {
         fault_ = fault;
         message_ = message;
@@ -31,9 +36,13 @@ public:
         const bool hit = number >= message_ && number < message_ + length;
         if (fault_ == Fault::double_two) {
             const Ticket ticket = inner_.start(transfer);
-            if (hit) again_.push_back(transfer);
+            if (hit) again_.emplace_back(transfer.send.begin(), transfer.send.end());
             if (number == message_ + 1) {
-                for (const Transfer& one : again_) (void)inner_.start(one);  // nobody tests them
+                for (const std::vector<std::byte>& bytes : again_) {  // nobody tests them
+                    Transfer copy = transfer;
+                    copy.send = bytes;
+                    (void)inner_.start(copy);
+                }
             }
             return ticket;
         }
@@ -52,7 +61,7 @@ private:
     Fault fault_ = Fault::none;
     int message_ = 0;
     int sent_ = 0;
-    std::vector<Transfer> again_;
+    std::vector<std::vector<std::byte>> again_;  ///< of its own: the sender's memory may be gone
 };
 
 }  // namespace vocabpipe::testing
