@@ -9,8 +9,9 @@ namespace vocabpipe {
 
 namespace {
 
-/// Linear in x from 0 at `low` to 1 at `high`.
+/// Linear in x from 0 at `low` to 1 at `high`; a step where they are equal.
 double ramp(double x, double low, double high) {
+    if (low == high) return x < low ? 0 : 1;
     return std::clamp((x - low) / (high - low), 0.0, 1.0);
 }
 

@@ -42,6 +42,10 @@ TEST(Families, RefuseAnotherNameWithTheNearestOneAndWhatIsMissing) {
               "--model-type lama: must be one of " + known_families() + "; did you mean llama?");
     EXPECT_THAT(refusal_of("qwen3_moe"),
                 HasSubstr("; the nearest is qwen3, missing is a mixture of experts"));
+    EXPECT_THAT(refusal_of("llama4_text"),
+                HasSubstr("; the nearest is llama, missing is a mixture of experts, attention in "
+                          "chunks, rotary positions of neighbouring columns, norms of q and k "
+                          "after them, and a temperature of attention"));
     EXPECT_EQ(refusal_of("resnet"), "--model-type resnet: must be one of " + known_families());
     ModelConfig config;
     config.family = "lama";

@@ -101,8 +101,8 @@ Rope read_parameters(const StrictJson& config, const StrictJson& json, int64_t p
     if (rope.scaling == RopeScaling::llama3) {
         rope.low_freq_factor = json.at("low_freq_factor").number(kLeastPositive);
         rope.high_freq_factor = json.at("high_freq_factor").number(kLeastPositive);
-        if (rope.high_freq_factor <= rope.low_freq_factor) {
-            json.at("high_freq_factor").fail("must be greater than low_freq_factor");
+        if (rope.high_freq_factor < rope.low_freq_factor) {  // equal, as in Llama 4: a step
+            json.at("high_freq_factor").fail("must not be less than low_freq_factor");
         }
     }
     if (by_lengths) rope.attention_factor = number(json, "attention_factor", kLeastPositive, 0);

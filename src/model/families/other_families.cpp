@@ -18,8 +18,14 @@ constexpr std::array kOtherFamilies{
     OtherFamily{"gpt_neo", "gpt2", "attention without a scale"},
     OtherFamily{"gpt_oss", "mistral", "a mixture of experts and attention sinks"},
     OtherFamily{"gptj", "gpt_neox", "rotary positions of neighbouring columns"},
-    OtherFamily{"llama4", "llama", "images and a mixture of experts"},
-    OtherFamily{"llama4_text", "llama", "a mixture of experts and attention in chunks"},
+    OtherFamily{
+        "llama4", "llama",
+        "images, a mixture of experts, attention in chunks, and rotary positions of neighbouring "
+        "columns"},
+    OtherFamily{
+        "llama4_text", "llama",
+        "a mixture of experts, attention in chunks, rotary positions of neighbouring columns, "
+        "norms of q and k after them, and a temperature of attention"},
     OtherFamily{"mixtral", "mistral", "a mixture of experts"},
     OtherFamily{"olmoe", "olmo2", "a mixture of experts"},
     OtherFamily{"opt", "gpt2", "ReLU"},

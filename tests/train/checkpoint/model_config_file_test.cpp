@@ -367,8 +367,8 @@ TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
                 HasSubstr("unknown key \"mrope_section\""));
     EXPECT_THAT(
         scaling(
-            {{"type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}),
-        HasSubstr("high_freq_factor: must be greater than low_freq_factor"));
+            {{"type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 3}}),
+        HasSubstr("high_freq_factor: must not be less than low_freq_factor"));
     EXPECT_THAT(scaling({{"type", "linear"}, {"factor", 2}, {"partial_rotary_factor", 0.25}}),
                 HasSubstr("rope_scaling.partial_rotary_factor"));
     EXPECT_THAT(scaling({{"type", "linear"}, {"factor", 0}}), HasSubstr("factor: 0"));

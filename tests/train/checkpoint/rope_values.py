@@ -22,6 +22,10 @@ CASES = [
     dict(rope_type="dynamic", factor=2.5),
     dict(LLAMA3, original_max_position_embeddings=512),
     dict(LLAMA3, original_max_position_embeddings=100, high_freq_factor=9.0, rope_theta=5e5),
+    dict(LLAMA3, original_max_position_embeddings=8192, rope_theta=5e5),  # Llama 3.1
+    dict(LLAMA3, original_max_position_embeddings=8192, rope_theta=5e5, factor=32.0),  # 3.2
+    dict(LLAMA3, original_max_position_embeddings=8192, rope_theta=5e5, factor=16.0,
+         high_freq_factor=1.0),  # Llama 4 Scout
     dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=1024),
     dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=1024, truncate=False),
     dict(rope_type="yarn", factor=16.0, rope_theta=1e6, beta_fast=20.0, beta_slow=2.0,
