@@ -1,20 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a link's time computing hides, in virtual time: no clock, the same on every machine.
+// How much of a link's time computing hides.
 //
 //     bench_overlap --virtual [--ranks 8 --pieces 1,4,8 --ratio 0.5,1,2 --op all_gather_gemm,...]
+//     bench_overlap --ranks 2 [--link modelled:0.5] [--rows 1024 --inner 1024 --columns 1024]
+//     mpirun -np 2 bench_overlap [--link modelled:0.5]
 //
-// ratio: the link's time over computing's. Columns: bytes that the slowest rank receives; compute,
-// link, blocking, overlapped in us; hidden = (compute + link - overlapped) / link of the slowest
-// rank; natural: the same with products in natural order, as the mean over ranks and of the slowest
-// (all-gather and reduce-scatter only).
+// --virtual: computed, no clock, the same on every machine. Else by the clock, with real products
+// of one thread per rank (fp32) and real messages, or ones that a modelled link delays (it takes
+// RATIO of the time of the products).
+//
+// Columns: ratio, the link's time over computing's; bytes that the rank receives that receives
+// most; compute, link, blocking, overlapped in us, of the slowest rank in its fastest round; hidden
+// = (compute + link - overlapped) / link; natural (virtual all-gather and reduce-scatter): with
+// products in natural order, as the mean over ranks and of the slowest; #wrong: elements of the
+// overlapped result that differ from the blocking one in a bit.
+#include "benchmarks/timed_overlap.hpp"
+#include "src/support/parse_number.hpp"
 #include "src/tool/launch.hpp"
+#include "src/tool/run_signals.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/overlap.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -27,11 +40,18 @@ constexpr int64_t kRowBytes = 2048;
 
 struct Options {
     bool in_virtual_time = false;
-    int ranks = 8;
+    int ranks = 0;  // 0: 8 in virtual time, else those of mpirun, or 2 threads
     std::vector<int> pieces{1, 4, 8};
     std::vector<double> ratios{0.5, 1, 2};
     std::vector<std::string> ops;
+    // By the clock.
+    std::string link = "real";
+    bench::OverlapCase shape;
 };
+
+bool wanted(const Options& o, OverlapOp op) {
+    return o.ops.empty() || std::find(o.ops.begin(), o.ops.end(), to_string(op)) != o.ops.end();
+}
 
 void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
     const bool is_stream = op == OverlapOp::stream_in || op == OverlapOp::hop;
@@ -60,22 +80,78 @@ void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
     std::printf(" %7.1f%% %7.1f%%\n", 100 * mean, 100 * least);
 }
 
-void run(const Options& o) {
-    if (!o.in_virtual_time) {
-        throw UsageError("bench_overlap measures in virtual time only; give --virtual");
-    }
-    std::printf("# virtual time, %d ranks\n", o.ranks);
+void print_virtual(const Options& o) {
+    const int ranks = o.ranks > 0 ? o.ranks : 8;
+    std::printf("# virtual time, %d ranks\n", ranks);
     std::printf("%-20s %5s %6s %10s %9s %9s %9s %10s %8s %8s %8s\n", "# op", "ratio", "pieces",
                 "bytes", "compute", "link", "blocking", "overlapped", "hidden", "natural",
                 "slowest");
     for (const OverlapOp op : kOverlapOps) {
-        const bool wanted =
-            o.ops.empty() || std::find(o.ops.begin(), o.ops.end(), to_string(op)) != o.ops.end();
-        if (!wanted) continue;
+        if (!wanted(o, op)) continue;
         for (const double ratio : o.ratios) {
-            for (const int pieces : o.pieces) print_row(op, o.ranks, ratio, pieces);
+            for (const int pieces : o.pieces) print_row(op, ranks, ratio, pieces);
         }
     }
+}
+
+/// The ratio of "modelled:RATIO"; 0 for "real".
+double modelled_ratio(const std::string& link) {
+    constexpr std::string_view kModelled = "modelled:";
+    if (link == "real") return 0;
+    const auto ratio = link.starts_with(kModelled)
+                           ? parse_number<double>(std::string_view(link).substr(kModelled.size()))
+                           : std::nullopt;
+    if (ratio && *ratio > 0 && *ratio <= 1000) return *ratio;
+    throw UsageError("--link " + link + ": must be real or modelled:RATIO, RATIO from 0 to 1000");
+}
+
+/// Elements that were wrong.
+int64_t measure(Communicator& world, const Options& o) {
+    bench::OverlapCase c = o.shape;
+    c.modelled = modelled_ratio(o.link);
+    const bool prints = world.rank() == 0;
+    if (prints) {
+        std::printf("# by the clock, %d ranks, %s link, %lld x %lld by %lld x %lld, fp32\n",
+                    world.size(), o.link.c_str(), static_cast<long long>(c.rows),
+                    static_cast<long long>(c.inner), static_cast<long long>(c.inner),
+                    static_cast<long long>(c.columns));
+        std::printf("%-20s %5s %6s %10s %9s %9s %9s %10s %8s %7s\n", "# op", "ratio", "pieces",
+                    "bytes", "compute", "link", "blocking", "overlapped", "hidden", "#wrong");
+    }
+    int64_t wrong = 0;
+    for (const OverlapOp op : kOverlapOps) {
+        if (op == OverlapOp::hop || !wanted(o, op)) continue;
+        for (const int pieces : o.pieces) {
+            c.op = op;
+            c.pieces = pieces;
+            const bench::OverlapTiming t = time_overlap(world, c);
+            wrong += t.wrong;
+            if (!prints) continue;
+            std::printf("%-20s %5.2f %6d %10lld %9.1f %9.1f %9.1f %10.1f %7.1f%% %7lld\n",
+                        std::string(to_string(op)).c_str(), t.link / t.compute, pieces,
+                        static_cast<long long>(t.bytes), t.compute * 1e6, t.link * 1e6,
+                        t.blocking * 1e6, t.overlapped * 1e6, 100 * t.hidden(),
+                        static_cast<long long>(t.wrong));
+            std::fflush(stdout);
+        }
+    }
+    return wrong;
+}
+
+int run_by_the_clock(const Options& o) {
+    (void)modelled_ratio(o.link);
+    const bool threads = o.ranks > 0 || !tool::started_by_mpirun();
+    const tool::Launch launch{.transport = threads ? "threads" : "mpi",
+                              .ranks = o.ranks > 0 ? o.ranks : 2};
+    install_run_signals();
+    std::atomic<int64_t> wrong{0};
+    const int code = tool::run_ranks(kProgram, launch, [&](Communicator& world) {
+        if (world.size() < 2) {
+            throw UsageError("one rank has nobody to talk to; give --ranks P or mpirun -np P");
+        }
+        wrong = measure(world, o);
+    });
+    return code == 0 && wrong > 0 ? static_cast<int>(ExitCode::failed) : code;
 }
 
 }  // namespace
@@ -85,9 +161,18 @@ int main(int argc, char** argv) {
     CLI::App app("How much of a link's time computing hides");
     std::vector<std::string> names;
     for (const OverlapOp op : kOverlapOps) names.emplace_back(to_string(op));
-    app.add_flag("--virtual", options.in_virtual_time, "Computed, not measured; the only mode");
-    app.add_option("--ranks", options.ranks, "Members of the team")
-        ->check(CLI::Range(2, 1024))
+    app.add_flag("--virtual", options.in_virtual_time, "Computed, not measured");
+    app.add_option("--ranks", options.ranks, "Members of the team")->check(CLI::Range(2, 1024));
+    app.add_option("--link", options.link, "real, or modelled:RATIO: by the clock")
+        ->capture_default_str();
+    const auto size = [&](const char* name, int64_t& value, const char* help) {
+        app.add_option(name, value, help)->check(CLI::Range(1, 1 << 20))->capture_default_str();
+    };
+    size("--rows", options.shape.rows, "Rows of all members: by the clock");
+    size("--inner", options.shape.inner, "What products sum over");
+    size("--columns", options.shape.columns, "Columns of a member's product");
+    app.add_option("--rounds", options.shape.rounds, "Rounds, of which the fastest counts")
+        ->check(CLI::Range(1, 100000))
         ->capture_default_str();
     app.add_option("--pieces", options.pieces, "Pieces of each member")
         ->delimiter(',')
@@ -100,7 +185,8 @@ int main(int argc, char** argv) {
         ->check(CLI::IsMember(names));
     try {
         app.parse(argc, argv);
-        run(options);
+        if (!options.in_virtual_time) return run_by_the_clock(options);
+        print_virtual(options);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);
         return tool::report_before_launch(

@@ -47,7 +47,10 @@ TileMap TileMap::even(int64_t rows, int members, int pieces) {
 TileMap TileMap::of_counts(std::span<const int64_t> rows_of_member, int64_t rows_per_piece) {
     require_positive("members", static_cast<int64_t>(rows_of_member.size()));
     require_positive("rows per piece", rows_per_piece);
-    const int64_t step = std::max(kFewest, (rows_per_piece - 1) / kCut * kCut + kCut);
+    // No piece has more than all rows, so that more than these changes nothing.
+    constexpr int64_t kMost = int64_t{1} << 48;
+    const int64_t step =
+        std::max(kFewest, (std::min(rows_per_piece, kMost) - 1) / kCut * kCut + kCut);
     TileMap map;
     for (const int64_t own : rows_of_member) {
         require_rows(own);

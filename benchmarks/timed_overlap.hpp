@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/runtime/transport/transport.hpp"
+#include "vocabpipe/overlap.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstdint>
+#include <memory>
+
+namespace vocabpipe::bench {
+
+/// One row of bench_overlap by the clock. A team is the whole world; fp32.
+struct OverlapCase {
+    OverlapOp op = OverlapOp::all_gather_gemm;  ///< no hop
+    int pieces = 1;
+    int64_t rows = 1024;     ///< of all members
+    int64_t inner = 1024;    ///< that a member's products sum over
+    int64_t columns = 1024;  ///< of a member's product
+    int rounds = 9;          ///< the fastest counts, of the slowest rank each
+    double modelled = 0;     ///< the link's time over computing's; 0: the transport as it is
+};
+
+/// Seconds, the same on every rank.
+struct OverlapTiming {
+    int64_t bytes = 0;      ///< that the rank receives that receives most
+    double compute = 0;     ///< one product of all rows
+    double link = 0;        ///< the exchange alone, one piece per member
+    double blocking = 0;    ///< exchange, then one product; a reduce-scatter the other way round
+    double overlapped = 0;  ///< products and messages by pieces
+    int64_t wrong = 0;      ///< elements of all ranks that differ from blocking in a bit
+
+    [[nodiscard]] double hidden() const { return (compute + link - overlapped) / link; }
+};
+
+/// Collective.
+[[nodiscard]] OverlapTiming time_overlap(Communicator& world, const OverlapCase& c);
+
+}  // namespace vocabpipe::bench
