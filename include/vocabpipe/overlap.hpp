@@ -47,9 +47,9 @@ enum class ComputeOrder : uint8_t {
 
 /// What is the same for all ranks.
 struct OverlapOptions {
-    int64_t row_bytes = 1;  ///< of a row that travels
-    ComputeOrder order = ComputeOrder::ring;
-    int64_t piece_ns = 0;  ///< computing's time beside its rows, for every piece
+    int64_t row_bytes = 1;                    ///< of a row that travels
+    ComputeOrder order = ComputeOrder::ring;  ///< of products
+    int64_t piece_ns = 0;                     ///< computing's time beside its rows, for every piece
 };
 
 /// Times of one operation on one rank, or of all: virtual, in ns.
@@ -82,16 +82,16 @@ struct OverlapTimes {
 
 /// What choose_pieces() chooses for.
 struct OverlapShape {
-    OverlapOp op = OverlapOp::all_gather_gemm;
-    int64_t rows = 0;        ///< of all members
-    int members = 1;         ///< of the team
-    int64_t compute_ns = 0;  ///< of all rows on one member
+    OverlapOp op = OverlapOp::all_gather_gemm;  ///< what overlaps
+    int64_t rows = 0;                           ///< of all members
+    int members = 1;                            ///< of the team
+    int64_t compute_ns = 0;                     ///< of all rows on one member
 };
 
 /// Pieces of each member, and what they give.
 struct PieceChoice {
-    int pieces = 1;
-    OverlapTimes times;
+    int pieces = 1;      ///< of each member
+    OverlapTimes times;  ///< of the slowest member with them
 };
 
 /// The candidate with the shortest overlapped time; the smallest of several. Where overlap does not
@@ -102,11 +102,11 @@ struct PieceChoice {
 
 /// A product of a team: rows x inner by inner x columns, columns of one member.
 struct TileShape {
-    OverlapOp op = OverlapOp::all_gather_gemm;
-    int64_t rows = 0;       ///< of all members
-    int64_t inner = 0;      ///< summed over
-    int64_t columns = 0;    ///< of the product
-    int members = 1;        ///< of the team
+    OverlapOp op = OverlapOp::all_gather_gemm;  ///< what overlaps
+    int64_t rows = 0;                           ///< of all members
+    int64_t inner = 0;                          ///< summed over
+    int64_t columns = 0;                        ///< of the product
+    int members = 1;                            ///< of the team
     int element_bytes = 4;  ///< of what travels: inputs, or products for a reduce-scatter or a hop
 };
 
@@ -114,7 +114,7 @@ struct TileShape {
 struct TileRates {
     double flops_per_ns = 1;  ///< GFLOP/s of one rank
     int64_t piece_ns = 0;     ///< a product costs beside its FLOPs (a launch, a cold cache)
-    Link link;
+    Link link;                ///< of each rank
 };
 
 /// choose_pieces() for a product: 1, 2, 4, ..., 64 pieces.

@@ -20,12 +20,12 @@ class TileLink {
 public:
     /// What a member gets, in pieces.
     struct Outgoing {
-        std::span<const std::byte> bytes;
+        std::span<const std::byte> bytes;  ///< of all pieces, one after the other
         std::span<const int64_t> ends;  ///< bytes where each piece ends; ascending, last: the size
     };
     /// What comes from a member, in pieces. The sender gives the same ends.
     struct Incoming {
-        std::span<std::byte> bytes;
+        std::span<std::byte> bytes;     ///< of all pieces, one after the other
         std::span<const int64_t> ends;  ///< as of Outgoing
     };
     /// For messages.
@@ -38,9 +38,13 @@ public:
     class Exchange {
     public:
         virtual ~Exchange() = default;
+        /// Operation::release().
         virtual void release(int member, int pieces) = 0;
+        /// Operation::wait().
         virtual void wait(int member, int pieces) = 0;
+        /// Operation::test().
         [[nodiscard]] virtual bool test(int member, int pieces) = 0;
+        /// Operation::finish().
         virtual void finish() = 0;
     };
 
