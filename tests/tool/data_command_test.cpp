@@ -335,7 +335,8 @@ INSTANTIATE_TEST_SUITE_P(
         // The command line: 2.
         BadInput{"", 2, "vocabpipe: requires a subcommand: data, "},
         BadInput{"nonsense", 2, "see vocabpipe --help"},
-        BadInput{"data", 2, "requires a subcommand: prepare, inspect, filter; see vocabpipe data --help"},
+        BadInput{"data", 2,
+                 "requires a subcommand: prepare, inspect, filter; see vocabpipe data --help"},
         BadInput{"data prepare", 2, "--input is required; see vocabpipe data prepare --help"},
         BadInput{"data prepare --input a.txt", 2, "--output is required"},
         BadInput{"data prepare --input --output x", 2, "is required"},

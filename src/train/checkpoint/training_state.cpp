@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/training_state.hpp"
 
-#include "src/support/strict_json.hpp"
 #include "src/support/crc32c.hpp"
+#include "src/support/strict_json.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <charconv>
