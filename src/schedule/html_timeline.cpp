@@ -3,6 +3,7 @@
 
 #include "src/schedule/same_unit.hpp"
 #include "src/schedule/slice_causes.hpp"
+#include "src/support/html_text.hpp"
 #include "src/support/output_file.hpp"
 
 #include <algorithm>
@@ -158,20 +159,6 @@ std::string inert(std::string text) {
         text.replace(at, 1, "\\u003c");
     }
     return text;
-}
-
-std::string html_text(std::string_view text) {
-    std::string result;
-    for (const char c : text) {
-        if (c == '&') {
-            result += "&amp;";
-        } else if (c == '<') {
-            result += "&lt;";
-        } else {
-            result += c;
-        }
-    }
-    return result;
 }
 
 }  // namespace

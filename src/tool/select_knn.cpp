@@ -17,6 +17,7 @@
 #include "src/tool/quantity.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/tool/select_progress.hpp"
+#include "src/tool/select_run.hpp"
 #include "src/train/run/rank_placement.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -149,11 +150,7 @@ Command select_knn_command() {
                          .help = "File of the graph; required without --dry-run",
                          .unit = "FILE"}}},
              {.title = "Memory and files",
-              .flags = {{.names = "--memory",
-                         .value = FlagBytes{&o->memory},
-                         .help = "Memory per rank, such as 2GiB. A plan that needs more is refused "
-                                 "before the work",
-                         .unset = "not limited"},
+              .flags = {memory_flag(o->memory),
                         {.names = "--dry-run",
                          .value = &o->dry_run,
                          .help = "Print memory per rank, and end"},

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/select/files/fixed_point.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
@@ -22,7 +23,6 @@ namespace {
 
 constexpr int64_t kMost = INT64_MAX;
 constexpr size_t kMostSteps = 1'000'000;
-constexpr double kOne = 0x1p-20;  // utilities are integers of it
 
 struct PageArguments {
     std::string report, subset, html;
@@ -52,8 +52,8 @@ SelectionPage read_report(const std::string& path) {
             {.input = count_at(round, "input"),
              .kept = count_at(round, "kept"),
              .partitions = count_at(round, "partitions"),
-             .objective =
-                 static_cast<double>(round.at("objective").integer(-kMost, kMost)) * kOne});
+             .objective = static_cast<double>(round.at("objective").integer(-kMost, kMost)) /
+                          kFixedPointOne});
     }
     page.title =
         std::to_string(page.chosen) + " of " + std::to_string(page.samples) + " samples chosen";
@@ -66,7 +66,8 @@ SelectionPage read_report(const std::string& path) {
                          std::to_string(count_at(bounding, "discarded")) + " discarded, " +
                          std::to_string(count_at(bounding, "open")) + " left to greedy"},
         {"objective",
-         format("%.6g", static_cast<double>(json.at("objective").integer(-kMost, kMost)) * kOne)}};
+         format("%.6g", static_cast<double>(json.at("objective").integer(-kMost, kMost)) /
+                            kFixedPointOne)}};
     std::string flags;
     for (const auto& [flag, value] : json.at("flags").members()) {
         flags += (flags.empty() ? "" : " ") + flag + " " + value.text();

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/select/files/fixed_point.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/select_run.hpp"
@@ -36,8 +37,8 @@ void row(TextTable& table, const std::string& name, std::string value) {
 }
 
 std::string objective_text(int64_t objective) {
-    // Utilities are integers of 2^-20.
-    return std::to_string(objective) + format(" (%.6g)", static_cast<double>(objective) * 0x1p-20);
+    return std::to_string(objective) +
+           format(" (%.6g)", static_cast<double>(objective) / kFixedPointOne);
 }
 
 }  // namespace

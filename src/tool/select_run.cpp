@@ -208,6 +208,15 @@ Flag beta_flag(SelectRunArguments& o) {
             .range = between(0, kMostWeight)};
 }
 
+Flag memory_flag(uint64_t& memory) {
+    return {.names = "--memory",
+            .value = FlagBytes{&memory},
+            .help =
+                "Memory per rank, such as 2GiB. A plan that needs more is refused before the "
+                "work",
+            .unset = "not limited"};
+}
+
 Command select_run_command() {
     const auto o = std::make_shared<SelectRunArguments>();
     return {
@@ -260,11 +269,7 @@ Command select_run_command() {
                          .help = "Seed of parts and coins. The choice is the same for every number "
                                  "of ranks"}}},
              {.title = "Memory and files",
-              .flags = {{.names = "--memory",
-                         .value = FlagBytes{&o->memory},
-                         .help = "Memory per rank, such as 2GiB. A plan that needs more is refused "
-                                 "before the work",
-                         .unset = "not limited"},
+              .flags = {memory_flag(o->memory),
                         {.names = "--dry-run",
                          .value = &o->dry_run,
                          .help = "Print memory per rank, rounds and parts, and end"},

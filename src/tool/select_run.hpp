@@ -51,6 +51,8 @@ struct SelectRunResult {
 [[nodiscard]] Flag subset_size_flag(SelectRunArguments& arguments);
 [[nodiscard]] Flag alpha_flag(SelectRunArguments& arguments);
 [[nodiscard]] Flag beta_flag(SelectRunArguments& arguments);
+/// Of select run and select knn: bytes per rank, 0 for any number.
+[[nodiscard]] Flag memory_flag(uint64_t& memory);
 
 /// Samples to choose of n. UsageError if there are not as many.
 [[nodiscard]] int64_t subset_size_of(const SelectRunArguments& arguments, int64_t n);

@@ -81,7 +81,6 @@ void for_each_utility(UtilityInput& utility, const std::function<void(int32_t)>&
 }
 
 void print_histograms(SelectContext& context, UtilityInput& utility, int64_t longest_row) {
-    constexpr double kOne = 0x1p20;
     GraphRows rows(context.graph);
     const int64_t n = context.graph.nodes();
     int32_t most_similar = 0;
@@ -103,8 +102,8 @@ void print_histograms(SelectContext& context, UtilityInput& utility, int64_t lon
     for_each_utility(utility, [&](int32_t u) { utilities.add(u); });
     if (context.progress) context.progress("", 0, 0);
     degrees.print("neighbors of a sample", 1);
-    utilities.print(("utility (" + utility.kind() + ")").c_str(), kOne);
-    similarities.print("similarity of neighbors", kOne);
+    utilities.print(("utility (" + utility.kind() + ")").c_str(), kFixedPointOne);
+    similarities.print("similarity of neighbors", kFixedPointOne);
 }
 
 void print_bounding(SelectContext& context, UtilityInput& utility, const GraphSizes& sizes,

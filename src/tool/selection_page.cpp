@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "src/support/html_text.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/text.hpp"
 
@@ -38,22 +39,6 @@ svg text { fill: var(--soft); font-variant-numeric: tabular-nums; }
 .chip { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin: 0 4px 0 10px; }
 )";
 
-std::string escaped(std::string_view text) {
-    std::string result;
-    for (const char c : text) {
-        if (c == '&') {
-            result += "&amp;";
-        } else if (c == '<') {
-            result += "&lt;";
-        } else if (c == '"') {
-            result += "&quot;";
-        } else {
-            result += c;
-        }
-    }
-    return result;
-}
-
 /// A length or place of a picture.
 std::string at(double value) {
     return format("%.1f", value);
@@ -61,7 +46,7 @@ std::string at(double value) {
 
 std::string text_at(double x, double y, const char* anchor, const std::string& text) {
     return "<text x=\"" + at(x) + "\" y=\"" + at(y) + "\" text-anchor=\"" + anchor + "\">" +
-           escaped(text) + "</text>\n";
+           html_text(text) + "</text>\n";
 }
 
 std::string line_at(double x1, double y1, double x2, double y2, const char* kind) {
@@ -74,7 +59,7 @@ std::string box(double x, double y, double width, double height, const char* kin
                 const std::string& hint) {
     return "<rect x=\"" + at(x) + "\" y=\"" + at(y) + "\" width=\"" + at(width) + "\" height=\"" +
            at(height) + "\" class=\"" + kind + "\"" +
-           (hint.empty() ? "/>\n" : "><title>" + escaped(hint) + "</title></rect>\n");
+           (hint.empty() ? "/>\n" : "><title>" + html_text(hint) + "</title></rect>\n");
 }
 
 std::string picture(double height, const std::string& body) {
@@ -142,10 +127,10 @@ std::string rounds_picture(const SelectionPage& page) {
         points += at(x(i)) + "," + at(y(round.objective)) + " ";
         dots += "<circle cx=\"" + at(x(i)) + "\" cy=\"" + at(y(round.objective)) +
                 "\" r=\"4\" class=\"dot\"><title>" +
-                escaped("round " + std::to_string(i + 1) + ": " + std::to_string(round.kept) +
-                        " of " + std::to_string(round.input) + " kept in " +
-                        counted(round.partitions, "partition") + ", objective " +
-                        format("%.6g", round.objective)) +
+                html_text("round " + std::to_string(i + 1) + ": " + std::to_string(round.kept) +
+                          " of " + std::to_string(round.input) + " kept in " +
+                          counted(round.partitions, "partition") + ", objective " +
+                          format("%.6g", round.objective)) +
                 "</title></circle>\n";
         if (page.rounds.size() <= 32) {
             body += text_at(x(i), kHeight - 8, "middle", std::to_string(i + 1));
@@ -200,10 +185,10 @@ std::string SelectionPage::html() const {
         "<!DOCTYPE html>\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n<html "
         "lang=\"en\"><head><meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width\">\n<title>" +
-        escaped(title) + "</title>\n<style>" + kStyle + "</style></head>\n<body>\n<h1>" +
-        escaped(title) + "</h1>\n<table>\n";
+        html_text(title) + "</title>\n<style>" + kStyle + "</style></head>\n<body>\n<h1>" +
+        html_text(title) + "</h1>\n<table>\n";
     for (const auto& [name, value] : facts) {
-        page += "<tr><td>" + escaped(name) + "</td><td>" + escaped(value) + "</td></tr>\n";
+        page += "<tr><td>" + html_text(name) + "</td><td>" + html_text(value) + "</td></tr>\n";
     }
     page += "</table>\n<h2>Decided by bounding</h2>\n";
     const bool decided =

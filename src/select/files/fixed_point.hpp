@@ -8,7 +8,7 @@
 namespace vocabpipe {
 
 /// What 1 is in utilities and similarities.
-inline constexpr int64_t kFixedPointOne = int64_t{1} << 20;
+inline constexpr int32_t kFixedPointOne = int32_t{1} << 20;
 
 /// Rounded to nearest, from 0 to the largest int32, which stands for all that is more. `value` is a
 /// number or infinite.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "src/select/files/corpus.hpp"
+#include "src/select/files/fixed_point.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -13,9 +14,6 @@
 #include <utility>
 
 namespace vocabpipe {
-
-/// Fixed point of utilities and similarities: 2^20 is 1.
-inline constexpr int32_t kFixedPointOne = int32_t{1} << 20;
 
 /// The nearest multiple of 2^-20, of two that are as near the even one. InputFileError "WHERE: ..."
 /// where the number is negative, NaN or not below 2048.
