@@ -10,6 +10,7 @@
 //          (the columns "read"), and 10 % of it chosen. Each size runs in a process of its own, so
 //          that its largest memory is its own. Ranks are threads.
 #include "src/select/files/graph_file.hpp"
+#include "src/select/files/sample_input.hpp"
 #include "src/select/selection.hpp"
 #include "src/support/flag.hpp"
 #include "vocabpipe/error.hpp"
@@ -25,6 +26,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -66,10 +68,9 @@ int64_t objective_of_run(Communicator& world, const Options& o, const GraphFile&
 
 void print_scores(Communicator& world, const Options& o) {
     const GraphFile graph(o.graph);
-    const TensorInput scores(o.utility, "vocabpipe scores 1");
-    const StoredTensor& tensor = scores.at("utility", StoredType::I32, 1);
+    const std::unique_ptr<UtilityInput> input = open_utility(o.utility);
     const ReadUtilities utilities = [&](int64_t first, std::span<int32_t> to) {
-        scores.read(tensor, first, to);
+        input->read(first, to);
     };
     constexpr std::array<int64_t, 6> kCounts{1, 2, 4, 8, 16, 32};  // of parts and of rounds
     for (const double fraction : o.fractions) {
