@@ -28,6 +28,21 @@ struct ContextOptions {
     kernels::cuda::Engine* cuda = nullptr;  ///< needed by CUDA operators; not owned
 };
 
+/// Rows on their way into or out of the pass that runs: boundaries of the step that travel by
+/// pieces (LowerOptions::pieces), as TileMap::even(rows, 1, pieces) cuts them.
+class StreamedRows {
+public:
+    virtual ~StreamedRows() = default;
+    /// Of the pass's input; 1: all of it is there.
+    [[nodiscard]] virtual int input_pieces() const = 0;
+    /// Of what it makes; 1: nobody takes it by pieces.
+    [[nodiscard]] virtual int output_pieces() const = 0;
+    /// Returns once rows [0, end) of the input are there. Lets communication advance meanwhile.
+    virtual void need(int64_t end) = 0;
+    /// Rows [0, end) of the output are as they shall be, and will be neither written nor moved.
+    virtual void made(int64_t end) = 0;
+};
+
 /// What an operator needs of the rank it runs on. Owned by one rank and used by its thread only.
 class Context {
 public:
@@ -45,6 +60,12 @@ public:
     void poll() {
         if (options_.poll) options_.poll();
     }
+    /// Null where nothing of the pass is streamed. A module that does not look at it is right: the
+    /// executor waits for all rows before its pass, and gives all after it, if
+    /// the module says so (StageModule::streams, OutputLayer::streams).
+    [[nodiscard]] StreamedRows* streamed() const { return streamed_; }
+    /// For the pass that runs next. Not owned.
+    void stream(StreamedRows* rows) { streamed_ = rows; }
     /// OpenMP threads that operators may use.
     [[nodiscard]] int threads() const { return options_.threads; }
     /// The operators of the rank's device (operators.hpp).
@@ -57,6 +78,7 @@ public:
 
 private:
     ContextOptions options_;
+    StreamedRows* streamed_ = nullptr;
     std::unique_ptr<kernels::host::Engine> engine_;
 };
 

@@ -92,7 +92,16 @@ struct LowerOptions {
     Pairs pairs = Pairs::apart;
     /// The same bits everywhere unless speed is asked for.
     Reductions reductions = Reductions::ordered;
+    /// Streams: boundaries between stages and the broadcast of X travel by so many pieces of rows
+    /// (TileMap::even), as they are made, and the pass that uses them begins with the first; with
+    /// two barriers the sum of the input gradient begins while T makes the weight gradient. 1: whole
+    /// messages, because every piece costs a product and a message. At most kMostPieces; overlapped
+    /// pairs that are lowered as one are not streamed.
+    int pieces = 1;
 };
+
+/// LowerOptions::pieces.
+inline constexpr int kMostPieces = 64;
 
 /// Programs of a world, schedule.ranks * sizes.replicas ranks as Mesh numbers them; `costs` are
 /// asked for ranks of the world. Infers every message and collective from the passes, gives them

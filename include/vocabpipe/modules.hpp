@@ -78,6 +78,9 @@ struct Activations {
 class StageModule {
 public:
     virtual ~StageModule() = default;
+    /// Whether its passes ask Context::streamed() for the rows they use. Otherwise the executor
+    /// waits for all of them first.
+    [[nodiscard]] virtual bool streams() const { return false; }
     /// Per microbatch.
     [[nodiscard]] virtual StageBytes bytes() const = 0;
     /// All weights of the stage.
@@ -127,6 +130,8 @@ public:
 class OutputLayer {
 public:
     virtual ~OutputLayer() = default;
+    /// Whether score() asks Context::streamed() for the rows it uses.
+    [[nodiscard]] virtual bool streams() const { return false; }
     /// One, the shard's rows of the projection; or none.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// For evaluation, from the next step on: losses() are the plain cross-entropies, without the

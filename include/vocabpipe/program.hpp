@@ -123,6 +123,7 @@ struct Action {
     bool accumulate = true;     ///< false: first of the step to write its weights' gradients
     uint16_t reduction = 0;     ///< of all_to_all, ordered_sum, gather, all_gather_v, reduce
     uint16_t group = 0;         ///< index into groups; 0 where it has none
+    uint8_t pieces = 1;         ///< by which a message or broadcast travels; see LowerOptions
     uint32_t item = 0;          ///< index into passes; bucket with replicas; else microbatch
     uint32_t order = 0;  ///< position in the global order; equal on all ranks of one communication
     uint32_t first_operand = 0;  ///< index into Program::operands
@@ -159,6 +160,10 @@ struct Program {
     std::vector<uint32_t> operands;     ///< indices into buffers, or kNoBuffer
     std::vector<Buffer> buffers;        ///< with birth and death
     std::vector<Edge> edges;            ///< what waits for what
+    /// Streamed edges, as ascending indices into edges: between a pass and the communication of
+    /// what it makes or uses. `after` may start with the first rows that `before` has made or
+    /// received, and ends after it. Whoever takes such an edge for a usual one is right, too.
+    std::vector<uint32_t> streamed;
     uint64_t arena_bytes = 0;           ///< packed
     uint64_t live_peak_bytes = 0;  ///< largest sum of buffers alive at one moment, <= arena_bytes
     std::vector<uint64_t> peak_by_purpose;  ///< kPurposes entries, bytes alive at the live peak

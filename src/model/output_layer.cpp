@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/output_layer.hpp"
 
+#include "src/model/blocks/row_pieces.hpp"
+
 #include <cstring>
 
 namespace vocabpipe {
@@ -101,8 +103,15 @@ void ShardedOutputLayer::sum_hidden(Context& ctx, const Microbatch& microbatch, 
 
 void ShardedOutputLayer::score(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                Tensor exp_logits, Tensor statistics, Bytes workspace) {
-    ctx.operators().vocabulary_score(ctx, x, parameters_.front().weight, microbatch.labels, shard_,
-                                     options_, of_shard(exp_logits), statistics, workspace);
+    RowPieces::of_input(ctx, x.rows).each([&](RowRange rows) {
+        const std::span<const int32_t> labels =
+            rows.end < 0 ? microbatch.labels
+                         : microbatch.labels.subspan(static_cast<size_t>(rows.first),
+                                                     static_cast<size_t>(rows.size()));
+        ctx.operators().vocabulary_score(ctx, rows_of(x, rows), parameters_.front().weight, labels,
+                                         shard_, options_, rows_of(of_shard(exp_logits), rows),
+                                         rows_of(statistics, rows), workspace);
+    });
     if (!ones_.bytes().empty()) sum_hidden(ctx, microbatch, x);
 }
 

@@ -29,6 +29,7 @@ public:
     ShardedOutputLayer(Device& device, std::span<Parameter> parameters, int64_t tokens,
                        kernels::LossOptions options);
 
+    [[nodiscard]] bool streams() const override { return true; }
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
     void begin_step(int microbatches) override;
     void evaluate_sequences(int64_t sequences) override { sequences_ = sequences; }

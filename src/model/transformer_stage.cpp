@@ -71,15 +71,26 @@ void TransformerStage::run(const StagePass& pass, ConstTensor x, Tensor y,
     const auto input_of = [&](size_t i) {
         return i == count && !final_norm_ ? y : saved.inputs[i];
     };
+    if (embedded_tokens_ || count == 0) RowPieces::of_input(pass.ctx, tokens_).all();
     if (embedded_tokens_ && input_of(0)) {
         embedded_tokens_->forward(pass, x, input_of(0));
         x = input_of(0);
     } else if (count == 0 && !final_norm_ && y) {
         pass.op().convert(pass.ctx, x, y);
     }
+    const auto final_norm = [&, in = count == 0 ? x : ConstTensor(input_of(count))](RowRange rows) {
+        const Tensor out = y ? y : pass.scratch.columns(hidden_size_);  // for its statistics
+        final_norm_->forward(pass, rows_of(in, rows), {}, rows_of(out, rows),
+                             rows_of(saved.final_statistics, rows));
+    };
+    const RowPieces output = RowPieces::of_output(pass.ctx, tokens_);
     for (size_t i = 0; i < count; ++i) {
         if (i > 0) pass.ctx.poll();
         StagePass of_layer = pass;
+        if (i == 0) of_layer.input = RowPieces::of_input(pass.ctx, tokens_);
+        if (i + 1 == count && output) {
+            of_layer.output = final_norm_ ? output.finished_by(final_norm) : output;
+        }
         if (options_.cache != nullptr) {
             of_layer.cached.keys_values =
                 options_.cache->layer(options_.layers.first + static_cast<int>(i));
@@ -87,10 +98,7 @@ void TransformerStage::run(const StagePass& pass, ConstTensor x, Tensor y,
         layers_[i].forward(of_layer, x, saved.layers[i], input_of(i + 1));
         x = input_of(i + 1);
     }
-    if (final_norm_) {
-        const Tensor out = y ? y : pass.scratch.columns(hidden_size_);  // for its statistics
-        final_norm_->forward(pass, x, {}, out, saved.final_statistics);
-    }
+    if (final_norm_ && (count == 0 || !output)) final_norm(kAllRows);
 }
 
 void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
@@ -127,6 +135,8 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
     pass.scratch = memory.scratch;
     pass.weight_gradients = {.accumulate = accumulate, .of_norms_with_input = true};
 
+    const RowPieces pieces = RowPieces::of_input(ctx, tokens_);
+    if (final_norm_ || count == 0) pieces.all();
     if (final_norm_) {
         const Tensor out = count == 0 ? dx : memory.next;
         final_norm_->backward_input(pass, dy, input(saved, count, x), saved.final_statistics, {},
@@ -140,7 +150,10 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
         if (i + 1 < count) ctx.poll();
         const Tensor out = i == 0 ? dx : memory.next;
         const ConstTensor in = input(saved, i, x);
-        layers_[i].backward_input(pass, dy, in, saved.layers[i], memory.layers[i], out);
+        StagePass of_layer = pass;
+        if (i + 1 == count) of_layer.input = pieces;
+        layers_[i].backward_input(of_layer, dy, in, saved.layers[i], memory.layers[i], out);
+        if (i == 0 && !embedded_tokens_) RowPieces::of_output(ctx, tokens_).all();
         layers_[i].backward_weight(pass, dy, in, saved.layers[i], memory.layers[i]);
         dy = out;
         std::swap(memory.next, memory.other);
@@ -162,17 +175,24 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch
     StagePass pass = begin_pass(ctx, microbatch);
     pass.scratch = scratch_views(memory);
 
-    pass.op().convert(ctx, dy, left.stage_dy);
     const Tensor last = count == 0 ? dx : left.layer_dy.back();
+    const auto keep = [&](RowRange rows) {
+        pass.op().convert(ctx, rows_of(dy, rows), rows_of(left.stage_dy, rows));
+        if (!final_norm_) pass.op().convert(ctx, rows_of(dy, rows), rows_of(last, rows));
+    };
+    const RowPieces pieces = RowPieces::of_input(ctx, tokens_);
+    const bool by_pieces = pieces && !final_norm_ && count > 0;
+    if (!by_pieces) pieces.each(keep);
     if (final_norm_) {
         final_norm_->backward_input(pass, dy, input(saved, count, x), saved.final_statistics, {},
                                     last);
-    } else {
-        pass.op().convert(ctx, dy, last);
     }
     for (size_t i = count; i-- > 0;) {
         if (i + 1 < count) ctx.poll();
-        layers_[i].backward_input(pass, left.layer_dy[i], input(saved, i, x), saved.layers[i],
+        StagePass of_layer = pass;
+        if (i + 1 == count && by_pieces) of_layer.input = pieces.prepared_by(keep);
+        if (i == 0 && !embedded_tokens_) of_layer.output = RowPieces::of_output(ctx, tokens_);
+        layers_[i].backward_input(of_layer, left.layer_dy[i], input(saved, i, x), saved.layers[i],
                                   left.layers[i], i == 0 ? dx : left.layer_dy[i - 1]);
     }
     pass.op().convert(ctx, dx, left.stage_dx);

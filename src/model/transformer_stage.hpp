@@ -54,6 +54,7 @@ public:
                      const kernels::Operators& operators, std::span<Parameter> parameters,
                      const RotaryTables* rotary);
 
+    [[nodiscard]] bool streams() const override { return true; }
     [[nodiscard]] StageBytes bytes() const override;
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
     void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,

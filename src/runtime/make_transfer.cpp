@@ -33,6 +33,19 @@ Transfer TransferMaker::make(const Program& program, const Action& action) {
     return transfer;
 }
 
+Transfer TransferMaker::make(const Program& program, const Action& action, RowRange rows) {
+    Transfer transfer = make(program, action);
+    const auto part = [&](auto all) {
+        if (all.empty()) return all;
+        const int64_t row_bytes = static_cast<int64_t>(all.size()) / memory_.tokens();
+        return all.subspan(static_cast<size_t>(rows.first * row_bytes),
+                           static_cast<size_t>(rows.size() * row_bytes));
+    };
+    transfer.send = part(transfer.send);
+    transfer.receive = part(transfer.receive);
+    return transfer;
+}
+
 /// Where each member's row block begins and ends, in bytes. A root without rows has an empty block.
 void TransferMaker::cut_blocks(const Group& group, const Reduction& reduction, int64_t row_bytes) {
     const int owners =

@@ -4,6 +4,7 @@
 #include "src/runtime/step_memory.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "vocabpipe/program.hpp"
+#include "vocabpipe/tile_map.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -17,6 +18,8 @@ public:
     explicit TransferMaker(const StepMemory& memory) : memory_(memory) {}
     /// Its spans hold until the next call, and until the program goes.
     [[nodiscard]] Transfer make(const Program& program, const Action& action);
+    /// Some of its rows, of a message or broadcast.
+    [[nodiscard]] Transfer make(const Program& program, const Action& action, RowRange rows);
 
 private:
     void cut_blocks(const Group& group, const Reduction& reduction, int64_t row_bytes);

@@ -28,6 +28,11 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
     const StepMemory& m = memory_;
     StageModule* stage = traits(pass.op).has_stage ? modules_.stages[pass.stage] : nullptr;
     const auto mb = [&]() -> const Microbatch& { return microbatches_[pass.microbatch]; };
+    if (StreamedRows* const rows = context_.streamed()) {
+        const bool asks = stage != nullptr ? stage->streams()
+                                           : pass.op == Op::S && modules_.output->streams();
+        if (!asks) rows->need(memory_.tokens());
+    }
     switch (pass.op) {
         case Op::F: {
             const auto o = operands<Op::F>(action);
@@ -107,6 +112,7 @@ void PassRunner::output_backward(const OperandsOf<Op::T>& o, const Microbatch& m
         const Tensor gradient = memory_.input_gradient(o.input_gradient);
         modules_.output->input_product(context_, exp_logits, gradient);
         modules_.output->finish_input_gradient(context_, microbatch, factors, gradient);
+        if (StreamedRows* const rows = context_.streamed()) rows->made(memory_.tokens());
     }
     modules_.output->weight_gradient(context_, microbatch, memory_.boundary(o.x), exp_logits,
                                      factors, memory_.bytes(o.workspace), accumulate);

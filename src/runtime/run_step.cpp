@@ -46,6 +46,7 @@ void StepRunner::run(LoadedProgram& program, ProgramId id, std::span<const Micro
     rank_.memory.use(program.program);
     users_left_ = program.users;
     program.timeline.spans.clear();
+    program.timeline.row_waits.clear();
     if (rank_.options.poison_dead_buffers) rank_.memory.poison();
     if (rank_.modules.output != nullptr) {
         rank_.modules.output->begin_step(static_cast<int>(microbatches.size()));
@@ -61,31 +62,6 @@ void StepRunner::run(LoadedProgram& program, ProgramId id, std::span<const Micro
 }
 
 // --- progress ------------------------------------------------------------------------------------
-
-/// `move` says whether anything has started or ended; gives up after the deadline without.
-template <typename Done, typename Move>
-void StepRunner::wait_until(Done&& done, Move&& move) {
-    IdleWait idle(rank_.communicator.wait_options());
-    while (!done()) {
-        if (move()) {
-            idle.reset();
-            continue;
-        }
-        const IdleWait::Verdict verdict = idle.pause();
-        if (verdict == IdleWait::Verdict::go_on) continue;
-        stuck_.give_up(step_, verdict, idle.idle_seconds());
-    }
-}
-
-/// An error of a peer: what has it stopped here?
-template <typename Work>
-void StepRunner::tell_where(Work&& work) {
-    try {
-        work();
-    } catch (const CommunicationError& error) {
-        throw CommunicationError(stuck_.where(step_) + "; " + error.what());
-    }
-}
 
 /// Starts what can start; whether there was anything, or anything ended.
 bool StepRunner::advance() {
@@ -145,12 +121,18 @@ bool StepRunner::end_transfers() {
             ++i;
             continue;
         }
+        any = true;
         const uint32_t action = open[i].action;
+        if (is_streamed(action)) {
+            const int piece = open[i].piece;
+            open.erase(open.begin() + static_cast<std::ptrdiff_t>(i));
+            end_piece(action, piece);
+            continue;
+        }
         rank_.lanes.end(progress_.action(action).lane, action);
         spans()[open[i].span].end_ns = now_ns();
         open.erase(open.begin() + static_cast<std::ptrdiff_t>(i));
         complete(action);
-        any = true;
     }
     return any;
 }
@@ -170,6 +152,11 @@ bool StepRunner::start_beside_passes() {
     for (const Lane lane : {Lane::collective, Lane::forward, Lane::backward, Lane::local}) {
         const auto queue = static_cast<size_t>(lane);
         while (const uint32_t* const next = progress_.ready(queue)) {
+            if (is_streamed(*next)) {
+                any = start_pieces(queue, *next) || any;
+                if (progress_.ready(queue) == next) break;  // it waits for rows
+                continue;
+            }
             start(queue, *next);
             any = true;
         }
@@ -248,9 +235,13 @@ void StepRunner::run_here(uint32_t index) {
     const int64_t cpu = thread_cpu_ns();
     const int64_t nested =
         local_cpu_ns_;  // a pass that polls may run a combine_softmax in its midst
-    if (action.what == Do::pass) progress_.enqueues_pass = asynchronous_;
-    passes_.run(action);
-    if (action.what == Do::pass) progress_.enqueues_pass = false;
+    if (action.what == Do::pass) {
+        progress_.enqueues_pass = asynchronous_;
+        run_pass(index);
+        progress_.enqueues_pass = false;
+    } else {
+        passes_.run(action);
+    }
     const int64_t own = thread_cpu_ns() - cpu - (local_cpu_ns_ - nested);
     local_cpu_ns_ += own;
     rank_.lanes.end(action.lane, index);

@@ -10,7 +10,10 @@
 #include "src/runtime/step_progress.hpp"
 #include "src/runtime/stuck_report.hpp"
 #include "src/runtime/transport/transport.hpp"
+#include "src/runtime/wait.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/executor.hpp"
+#include "vocabpipe/tile_map.hpp"
 
 #include <cstdint>
 #include <span>
@@ -21,7 +24,7 @@ namespace vocabpipe {
 /// Runs the steps of a rank: starts communication as soon as its inputs are there and passes in
 /// order, and polls in between. On a device with streams, where to start is to enqueue, it follows
 /// the one order of enqueue_order().
-class StepRunner {
+class StepRunner final : private StreamedRows {
 public:
     /// What the rank computes and communicates with; all must outlive the runner.
     struct Parts {
@@ -57,6 +60,19 @@ private:
     void run_here(uint32_t index);
     size_t open_span(uint32_t index);
     void complete(uint32_t index);
+
+    // Streamed edges, on hosts: run_streams.cpp.
+    [[nodiscard]] bool is_streamed(uint32_t index) const;
+    [[nodiscard]] TileMap pieces_of(uint32_t index) const;
+    [[nodiscard]] int64_t rows_for(uint32_t index) const;
+    bool start_pieces(size_t queue, uint32_t index);
+    void end_piece(uint32_t index, int piece);
+    void run_pass(uint32_t index);
+    [[nodiscard]] int input_pieces() const override;
+    [[nodiscard]] int output_pieces() const override;
+    void need(int64_t end) override;
+    void made(int64_t end) override;
+
     [[nodiscard]] std::vector<Span>& spans() { return progress_.loaded->timeline.spans; }
     template <typename Done, typename Move>
     void wait_until(Done&& done, Move&& move);
@@ -75,7 +91,33 @@ private:
     bool in_progress_ = false;
     int64_t step_ = 0;
     int64_t last_transfer_ns_ = 0;  ///< start of the last one
-    int64_t local_cpu_ns_ = 0;      ///< of all passes and local actions so far
+    /// Of all passes and local actions so far, and of passes while they waited for rows.
+    int64_t local_cpu_ns_ = 0;
 };
+
+/// `move` says whether anything has started or ended; gives up after the deadline without.
+template <typename Done, typename Move>
+void StepRunner::wait_until(Done&& done, Move&& move) {
+    IdleWait idle(rank_.communicator.wait_options());
+    while (!done()) {
+        if (move()) {
+            idle.reset();
+            continue;
+        }
+        const IdleWait::Verdict verdict = idle.pause();
+        if (verdict == IdleWait::Verdict::go_on) continue;
+        stuck_.give_up(step_, verdict, idle.idle_seconds());
+    }
+}
+
+/// An error of a peer: what has it stopped here?
+template <typename Work>
+void StepRunner::tell_where(Work&& work) {
+    try {
+        work();
+    } catch (const CommunicationError& error) {
+        throw CommunicationError(stuck_.where(step_) + "; " + error.what());
+    }
+}
 
 }  // namespace vocabpipe

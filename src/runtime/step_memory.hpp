@@ -22,6 +22,8 @@ public:
     /// Room for a program; `what` is named where there is none. What the arena held is lost.
     void reserve(uint64_t bytes, const std::string& what);
     [[nodiscard]] uint64_t arena_bytes() const { return arena_.size(); }
+    /// N, of a microbatch.
+    [[nodiscard]] int64_t tokens() const { return sizes_.tokens; }
     /// Buffer ids are this program's from now on. It must stay.
     void use(const Program& program) { program_ = &program; }
 

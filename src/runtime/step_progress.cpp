@@ -5,21 +5,33 @@ namespace vocabpipe {
 
 void StepProgress::begin(LoadedProgram& program) {
     loaded = &program;
-    missing = program.successors.missing;
+    missing = program.missing;
     waited_for.assign(program.actions(), UINT32_MAX);
     head.assign(program.queues.size(), 0);
     in_flight.clear();
+    streams.clear();
+    rows.assign(program.streams() ? program.actions() : 0, 0);
     started.clear();
-    done = settled = 0;
+    done = settled = pieces = 0;
+    streaming_pass = LoadedProgram::kNone;
     enqueues_pass = false;
 }
 
 const uint32_t* StepProgress::current_pass() const {
+    if (streaming_pass != LoadedProgram::kNone) return &streaming_pass;
     const std::vector<uint32_t>& actions = loaded->queues[LoadedProgram::kPassQueue];
     size_t next = head[LoadedProgram::kPassQueue];
     if (enqueues_pass) --next;
     while (next < actions.size() && action(actions[next]).what != Do::pass) ++next;
     return next < actions.size() ? &actions[next] : nullptr;
+}
+
+void StepProgress::begin_rows(uint32_t action) {
+    if (!loaded->streams()) return;
+    for (const uint32_t next : loaded->streamed.of(action)) {
+        waited_for[next] = action;
+        --missing[next];
+    }
 }
 
 void StepProgress::complete(uint32_t action) {

@@ -4,6 +4,7 @@
 #include "src/schedule/ops.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -62,7 +63,10 @@ std::vector<uint32_t> StuckReport::unfinished_transfers() const {
     std::vector<uint32_t> open;
     if (!asynchronous_ || !progress_.in_flight.empty()) {
         for (const StepProgress::InFlight& flight : progress_.in_flight) {
-            open.push_back(flight.action);
+            // Of pieces the first that is open.
+            if (std::ranges::find(open, flight.action) == open.end()) {
+                open.push_back(flight.action);
+            }
         }
         return open;
     }

@@ -99,7 +99,9 @@ Gradients run_pipeline(World& world, const ModelConfig& config, const ModelParti
         of_device.operators = &device->operators();
         const StepPlan plan =
             plan_step(config, of_device, schedule, costs,
-                      {.receive_ahead = options.receive_ahead, .reductions = options.reductions});
+                      {.receive_ahead = options.receive_ahead,
+                       .reductions = options.reductions,
+                       .pieces = options.pieces});
         TrainedRank rank(communicator, *device, plan,
                          {.seed = seed, .poison_dead_buffers = options.poison});
         ModelRank& model = rank.model();

@@ -17,6 +17,7 @@ struct PipelineOptions {
     int64_t latency_ns = 10;
     Reductions reductions = Reductions::ordered;
     int receive_ahead = 1;  ///< LowerOptions::receive_ahead
+    int pieces = 1;         ///< LowerOptions::pieces
     bool poison = true;     ///< memory of dead buffers becomes NaN
     /// Device of a rank, made on its thread; empty: the host.
     std::function<std::unique_ptr<Device>(int rank)> make_device;

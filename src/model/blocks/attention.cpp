@@ -101,7 +101,9 @@ void Attention::attend(const StagePass& pass, const Saved& saved) const {
 
 void Attention::forward(const StagePass& pass, ConstTensor x, const Saved& saved,
                         ConstTensor residual, Tensor out) const {
-    qkv_.forward(pass, x, qk_norm_ ? saved.qk_norm.before : saved.qkv);
+    const Tensor qkv = qk_norm_ ? saved.qk_norm.before : saved.qkv;
+    pass.input.each(
+        [&](RowRange rows) { qkv_.forward(pass, rows_of(x, rows), rows_of(qkv, rows)); });
     finish_qkv(pass, saved);
     attend(pass, saved);
     proj_.forward_onto(pass, saved.heads, residual, out);
@@ -126,7 +128,9 @@ void Attention::backward_input(const StagePass& pass, ConstTensor dy, const Save
     if (qk_norm_) {
         qk_norm_->backward_input(pass, shape(pass), dqkv, saved.qk_norm, gradients.qkv);
     }
-    qkv_.backward_input(pass, gradients.qkv, dx);
+    pass.output.each([&](RowRange rows) {
+        qkv_.backward_input(pass, rows_of(gradients.qkv, rows), rows_of(dx, rows));
+    });
 }
 
 void Attention::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,

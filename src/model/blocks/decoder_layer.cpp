@@ -32,8 +32,8 @@ ScratchSize DecoderLayer::scratch(const ScratchFor& use) const {
 void DecoderLayer::forward(const StagePass& pass, ConstTensor x, const Saved& saved,
                            Tensor out) const {
     const Tensor middle = parallel_ ? out : saved.middle;
-    attention_.forward(pass, x, x, saved.attention, middle);
-    mlp_.forward(pass, mlp_input(x, saved), middle, saved.mlp, out);
+    attention_.forward(pass.first_part(), x, x, saved.attention, middle);
+    mlp_.forward(pass.last_part(), mlp_input(x, saved), middle, saved.mlp, out);
 }
 
 void DecoderLayer::recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const {
@@ -44,8 +44,8 @@ void DecoderLayer::recompute(const StagePass& pass, ConstTensor x, const Saved& 
 void DecoderLayer::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x,
                                   const Saved& saved, const Gradients& gradients, Tensor dx) const {
     const Tensor middle = parallel_ ? dx : gradients.middle;
-    mlp_.backward_input(pass, dy, mlp_input(x, saved), saved.mlp, gradients.mlp, dy, middle);
-    attention_.backward_input(pass, attention_gradient(dy, gradients), x, saved.attention,
+    mlp_.backward_input(pass.first_part(), dy, mlp_input(x, saved), saved.mlp, gradients.mlp, dy, middle);
+    attention_.backward_input(pass.last_part(), attention_gradient(dy, gradients), x, saved.attention,
                               gradients.attention, middle, dx);
 }
 

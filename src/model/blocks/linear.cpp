@@ -58,7 +58,7 @@ void Linear::forward_onto(const StagePass& pass, ConstTensor x, ConstTensor resi
     if (!y) return;
     if (residual) {
         pass.op().linear_add_forward(pass.ctx, x, weight_->weight, bias(), residual,
-                                     pass.scratch.columns(out_), y);
+                                     pass.scratch.columns(out_).row_range(0, y.rows), y);
     } else {
         forward(pass, x, y);
     }

@@ -62,7 +62,10 @@ void Mlp::forward(const StagePass& pass, ConstTensor x, const Saved& saved, Cons
     } else {
         fc_.forward_gelu(pass, x, saved.fc, saved.act);
     }
-    fc_proj_.forward_onto(pass, saved.act, residual, out);
+    pass.output.each([&](RowRange rows) {
+        fc_proj_.forward_onto(pass, rows_of(saved.act, rows), rows_of(residual, rows),
+                              rows_of(out, rows));
+    });
 }
 
 void Mlp::recompute(const StagePass& pass, const Saved& saved) const {
@@ -73,12 +76,19 @@ void Mlp::backward_input(const StagePass& pass, ConstTensor dy, const Saved& sav
                          const Gradients& gradients, Tensor dx) const {
     if (options_.gated) {
         const Tensor dact = pass.scratch.columns(options_.ffn_hidden_size);
-        fc_proj_.backward_input(pass, dy, dact);
+        pass.input.each([&](RowRange rows) {
+            fc_proj_.backward_input(pass, rows_of(dy, rows), rows_of(dact, rows));
+        });
         pass.op().gated_backward(pass.ctx, options_.activation, dact, saved.fc, gradients.fc);
     } else if (fused()) {
-        fc_proj_.backward_input_gelu(pass, dy, saved.fc, gradients.fc);
+        pass.input.each([&](RowRange rows) {
+            fc_proj_.backward_input_gelu(pass, rows_of(dy, rows), rows_of(saved.fc, rows),
+                                         rows_of(gradients.fc, rows));
+        });
     } else {
-        fc_proj_.backward_input(pass, dy, gradients.fc);
+        pass.input.each([&](RowRange rows) {
+            fc_proj_.backward_input(pass, rows_of(dy, rows), rows_of(gradients.fc, rows));
+        });
         pass.op().activation_backward(pass.ctx, options_.activation, gradients.fc, saved.fc,
                                       gradients.fc);
     }

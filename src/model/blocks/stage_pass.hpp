@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/blocks/row_pieces.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/modules.hpp"
@@ -70,7 +71,20 @@ struct StagePass {
     Scratch scratch = {};
     WeightGradients weight_gradients = {};
     CachedTokens cached = {};
+    RowPieces input = {};   ///< of what the block reads; of the gradient it is given
+    RowPieces output = {};  ///< of what it makes
 
+    /// For the first of two blocks that run one after the other, and for the second.
+    [[nodiscard]] StagePass first_part() const {
+        StagePass pass = *this;
+        pass.output = {};
+        return pass;
+    }
+    [[nodiscard]] StagePass last_part() const {
+        StagePass pass = *this;
+        pass.input = {};
+        return pass;
+    }
     [[nodiscard]] const kernels::Operators& op() const { return ctx.operators(); }
 };
 

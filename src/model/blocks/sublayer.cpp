@@ -53,15 +53,31 @@ ScratchSize Sublayer<Block>::scratch(const ScratchFor& use) const {
 template <class Block>
 void Sublayer<Block>::forward(const StagePass& pass, ConstTensor x, ConstTensor residual,
                               const Saved& saved, Tensor out) const {
-    if (norm_) norm_->forward(pass, x, {}, saved.norm, saved.norm_statistics);
+    StagePass of_block = pass;
+    if (norm_) {
+        const auto norm = [&](RowRange rows) {
+            norm_->forward(pass, rows_of(x, rows), {}, rows_of(saved.norm, rows),
+                           rows_of(saved.norm_statistics, rows));
+        };
+        if (pass.input) {
+            of_block.input = pass.input.prepared_by(norm);
+        } else {
+            norm(kAllRows);
+        }
+    }
     const ConstTensor in = block_input(x, saved);
     if (!post_norm_) {
-        block_.forward(pass, in, saved.block, residual, out);
+        block_.forward(of_block, in, saved.block, residual, out);
         return;
     }
-    block_.forward(pass, in, saved.block, {}, saved.out);
-    const Tensor sum = out ? out : pass.scratch.columns(hidden_size_);  // for its statistics
-    post_norm_->forward(pass, saved.out, residual, sum, saved.post_statistics);
+    const auto post_norm = [&](RowRange rows) {
+        const Tensor sum = out ? out : pass.scratch.columns(hidden_size_);  // for its statistics
+        post_norm_->forward(pass, rows_of(saved.out, rows), rows_of(residual, rows),
+                            rows_of(sum, rows), rows_of(saved.post_statistics, rows));
+    };
+    if (pass.output) of_block.output = pass.output.finished_by(post_norm);
+    block_.forward(of_block, in, saved.block, {}, saved.out);
+    if (!pass.output) post_norm(kAllRows);
 }
 
 template <class Block>
@@ -74,16 +90,26 @@ template <class Block>
 void Sublayer<Block>::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x,
                                      const Saved& saved, const Gradients& gradients,
                                      ConstTensor residual, Tensor dx) const {
+    StagePass of_block = pass;
     if (post_norm_) {
+        pass.input.all();  // a norm's weight gradient is a sum over all rows
+        of_block.input = {};
         post_norm_->backward_input(pass, dy, saved.out, saved.post_statistics, {}, gradients.out);
     }
-    block_.backward_input(pass, block_gradient(dy, gradients), saved.block, gradients.block,
+    const auto leave_block = [&](RowRange rows) {
+        if (norm_) {
+            norm_->backward_input(pass, rows_of(gradients.in, rows), rows_of(x, rows),
+                                  rows_of(saved.norm_statistics, rows), rows_of(residual, rows),
+                                  rows_of(dx, rows));
+        } else {
+            pass.op().add(pass.ctx, rows_of(residual, rows), rows_of(gradients.in, rows),
+                          rows_of(dx, rows));
+        }
+    };
+    if (pass.output) of_block.output = pass.output.finished_by(leave_block);
+    block_.backward_input(of_block, block_gradient(dy, gradients), saved.block, gradients.block,
                           gradients.in);
-    if (norm_) {
-        norm_->backward_input(pass, gradients.in, x, saved.norm_statistics, residual, dx);
-    } else {
-        pass.op().add(pass.ctx, residual, gradients.in, dx);
-    }
+    if (!pass.output) leave_block(kAllRows);
 }
 
 template <class Block>

@@ -76,7 +76,11 @@ Blocks deal_out(StepGraph& step, const Sum& sum, uint16_t members) {
             {.partial = sum.partials[i], .blocks = blocks.buffers.back()});
         part.group = members;
         part.reduction = sum.reduction;
-        graph.add_edge(sum.producers[i], node);
+        if (sum.streamed) {
+            step.add_stream(sum.producers[i], node);
+        } else {
+            graph.add_edge(sum.producers[i], node);
+        }
     }
     blocks.ready.assign(sum.owners.size(), node);
     return blocks;
@@ -141,15 +145,21 @@ void add_message(StepGraph& step, const Endpoint& from, const Endpoint& to, Lane
     Graph& graph = step.graph;
     const uint16_t pair = graph.pair(from.rank, to.rank);
     const uint32_t node = graph.add_node(lane);
-    graph.add_part<Do::send>(node, from.rank, microbatch, {.message = from.buffer}).group = pair;
-    graph.add_part<Do::receive>(node, to.rank, microbatch, {.message = to.buffer}).group = pair;
-    graph.add_edge(from.node, node);
-    graph.add_edge(node, to.node);
+    Part& send =
+        graph.add_part<Do::send>(node, from.rank, microbatch, {.message = from.buffer});
+    send.group = pair;
+    send.pieces = step.pieces;
+    Part& receive =
+        graph.add_part<Do::receive>(node, to.rank, microbatch, {.message = to.buffer});
+    receive.group = pair;
+    receive.pieces = step.pieces;
+    step.add_stream(from.node, node);
+    step.add_stream(node, to.node);
     graph.post_ahead(node, to.node, step.options.receive_ahead);
 }
 
 Copies add_broadcast(StepGraph& step, const Endpoint& from, const std::vector<int>& owners,
-                     uint32_t microbatch, Purpose purpose) {
+                     uint32_t microbatch, Purpose purpose, bool streamed) {
     Graph& graph = step.graph;
     Copies copies{std::vector<uint32_t>(owners.size(), from.buffer), from.node};
     if (owners.size() == 1 && owners.front() == from.rank) return copies;
@@ -158,14 +168,20 @@ Copies add_broadcast(StepGraph& step, const Endpoint& from, const std::vector<in
     copies.arrived = graph.add_node(Do::broadcast);
     for (const int rank : members.ranks) {
         const uint32_t copy = rank == from.rank ? from.buffer : step.add_boundary(rank, purpose);
-        graph.add_part<Do::broadcast>(copies.arrived, rank, microbatch, {.message = copy}).group =
-            index;
+        Part& part =
+            graph.add_part<Do::broadcast>(copies.arrived, rank, microbatch, {.message = copy});
+        part.group = index;
+        if (streamed) part.pieces = step.pieces;
         const auto owner = std::find(owners.begin(), owners.end(), rank);
         if (owner != owners.end()) {
             copies.buffers[static_cast<size_t>(owner - owners.begin())] = copy;
         }
     }
-    graph.add_edge(from.node, copies.arrived);
+    if (streamed) {
+        step.add_stream(from.node, copies.arrived);
+    } else {
+        graph.add_edge(from.node, copies.arrived);
+    }
     return copies;
 }
 

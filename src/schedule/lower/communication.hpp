@@ -28,10 +28,10 @@ struct Copies {
     std::vector<uint32_t> buffers;  ///< [owner]
     uint32_t arrived = kNoNode;     ///< the node after which each owner has it
 };
-/// `from` to every other rank of `owners`.
+/// `from` to every other rank of `owners`; `streamed`: from its first rows on.
 [[nodiscard]] Copies add_broadcast(StepGraph& step, const Endpoint& from,
                                    const std::vector<int>& owners, uint32_t microbatch,
-                                   Purpose purpose);
+                                   Purpose purpose, bool streamed = false);
 
 /// A sum of partial rows, one from every owner.
 struct Sum {
@@ -39,6 +39,7 @@ struct Sum {
     const std::vector<int>& owners;
     std::vector<uint32_t> partials;   ///< [owner]
     std::vector<uint32_t> producers;  ///< [owner] the node after which its partial is there
+    bool streamed = false;            ///< or within which; with several owners
     int root = 0;                     ///< who gets it
     uint32_t into = kNoBuffer;        ///< of the root
     uint32_t microbatch = 0;

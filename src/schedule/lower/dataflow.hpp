@@ -21,6 +21,7 @@ struct Part {
     bool accumulate = true;
     uint16_t reduction = 0;
     uint16_t group = 0;
+    uint8_t pieces = 1;
     uint32_t item = 0;
     std::array<uint32_t, kMostOperands> operands{};
 };
@@ -54,6 +55,7 @@ struct Dataflow {
     std::vector<Part> parts;
     std::vector<std::pair<uint32_t, uint32_t>>
         edges;  ///< nodes: first completes before second starts
+    std::vector<bool> streamed;  ///< [edge] see Program::streamed; may end with the last true one
     std::vector<PlannedBuffer> buffers;
     std::vector<Group> groups;  ///< of pipeline ranks
     std::vector<Reduction> reductions;

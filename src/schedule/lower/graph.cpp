@@ -52,6 +52,17 @@ void Graph::add_edge(uint32_t before, uint32_t after) {
     flow_.edges.emplace_back(before, after);
 }
 
+void Graph::add_streamed_edge(uint32_t before, uint32_t after) {
+    const bool apart = pairs_ == Pairs::apart ||
+                       (last_of_pair(before) == before && first_of_pair(before) == before &&
+                        last_of_pair(after) == after && first_of_pair(after) == after);
+    if (apart) {
+        flow_.streamed.resize(flow_.edges.size(), false);
+        flow_.streamed.push_back(true);
+    }
+    add_edge(before, after);
+}
+
 void Graph::post_ahead(uint32_t message, uint32_t consumer, int passes) {
     if (pairs_ != Pairs::apart) consumer = first_of_pair(consumer);
     const uint32_t posted_with = passes_before(consumer, passes);

@@ -49,6 +49,9 @@ public:
     /// `before` completes before `after` starts. A pair that is lowered as one waits for the inputs
     /// of both members before its first, and gives what either makes after its second.
     void add_edge(uint32_t before, uint32_t after);
+    /// The same, but `after` may start with the first rows of `before`; a usual edge of a pair that
+    /// is lowered as one.
+    void add_streamed_edge(uint32_t before, uint32_t after);
     /// A receive for pass `consumer` is posted `passes` passes before it and not earlier, or its
     /// buffer lives for nothing. Recomputations do not count: next to a transfer they may be short.
     void post_ahead(uint32_t message, uint32_t consumer, int passes);

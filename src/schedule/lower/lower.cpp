@@ -70,6 +70,10 @@ void join_pairs(const Dataflow& flow, std::vector<Place>& places) {
 Lowered lower_world(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
                     const LowerOptions& options) {
     validate(schedule);
+    if (options.pieces < 1 || options.pieces > kMostPieces) {
+        throw UsageError("lowering: pieces are " + std::to_string(options.pieces) +
+                         ", but must be 1 to " + std::to_string(kMostPieces));
+    }
     const Mesh mesh{.pipeline = schedule.ranks, .data = sizes.replicas};
     mesh.check();
     check_sizes(schedule, sizes, mesh);

@@ -46,6 +46,7 @@ void add_program(Hash& hash, const Program& program, std::span<const SliceBlock>
         const Axis together = is_communication(a.what) ? flow.groups[a.group].axis : Axis::pipeline;
         hash.add(static_cast<int>(a.what) | static_cast<int>(a.lane) << 8 |
                  static_cast<int>(!a.accumulate) << 12 | a.reduction << 16);
+        if (a.pieces > 1) hash.add(a.pieces);
         hash.add(static_cast<uint64_t>(a.group) << 32 | a.item);
         hash.add(order_at(a.order, together, mesh, slice));
     }
@@ -58,6 +59,7 @@ void add_program(Hash& hash, const Program& program, std::span<const SliceBlock>
     for (const Edge& edge : program.edges) {
         hash.add(static_cast<uint64_t>(edge.before) << 32 | edge.after);
     }
+    for (const uint32_t edge : program.streamed) hash.add(edge);
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ private:
                 action.accumulate = part.accumulate;
                 action.reduction = part.reduction;
                 action.group = part.group;
+                action.pieces = part.pieces;
                 action.item = part.item;
                 action.order = places_[node].order;
                 action.first_operand = static_cast<uint32_t>(program.operands.size());
@@ -179,17 +180,19 @@ private:
 
     /// Edges whose ends are both seen by a rank; the compute lane keeps its own order.
     void add_data_edges() {
-        for (const auto& [before, after] : flow_.edges) {
+        for (size_t i = 0; i < flow_.edges.size(); ++i) {
+            const auto& [before, after] = flow_.edges[i];
+            const bool streamed = i < flow_.streamed.size() && flow_.streamed[i];
             const Node& a = flow_.nodes[before];
             const Node& b = flow_.nodes[after];
             if (a.lane == Lane::compute && b.lane == Lane::compute) continue;
             if (a.part_count <= b.part_count) {
                 for (uint32_t p = a.first_part; p < a.first_part + a.part_count; ++p) {
-                    add_edge(p, part_on(b, flow_.parts[p].rank));
+                    add_edge(p, part_on(b, flow_.parts[p].rank), streamed);
                 }
             } else {
                 for (uint32_t p = b.first_part; p < b.first_part + b.part_count; ++p) {
-                    add_edge(part_on(a, flow_.parts[p].rank), p);
+                    add_edge(part_on(a, flow_.parts[p].rank), p, streamed);
                 }
             }
         }
@@ -208,10 +211,11 @@ private:
         return kNoPart;
     }
 
-    void add_edge(uint32_t before, uint32_t after) {
+    void add_edge(uint32_t before, uint32_t after, bool streamed) {
         if (before == kNoPart || after == kNoPart) return;
-        programs_[flow_.parts[before].rank].edges.push_back(
-            {action_of_part_[before], action_of_part_[after]});
+        Program& program = programs_[flow_.parts[before].rank];
+        if (streamed) program.streamed.push_back(static_cast<uint32_t>(program.edges.size()));
+        program.edges.push_back({action_of_part_[before], action_of_part_[after]});
     }
 
     const Dataflow& flow_;

@@ -19,6 +19,7 @@ struct Joint {
     uint32_t order = 0;
     const Group* group = nullptr;  ///< null: a single action
     size_t participants = 0;
+    int pieces = 1;
     int first_rank = -1;
     int last_rank = -1;
     uint64_t each = 0;      ///< bytes that the first participant sends
@@ -39,6 +40,7 @@ Joint begun_by(const Program& program, const Action& action) {
     Joint joint;
     joint.what = transfer_kind(action.what);
     joint.order = action.order;
+    joint.pieces = action.pieces;
     joint.first_rank = program.rank;
     return joint;
 }
@@ -50,7 +52,8 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     const bool communicates = is_communication(joint.what);
     const Group* group = communicates ? &program.groups[action.group] : nullptr;
     if (first) joint.group = group;
-    if (joint.what != transfer_kind(action.what) || (!first && !communicates) ||
+    if (joint.what != transfer_kind(action.what) || joint.pieces != action.pieces ||
+        (!first && !communicates) ||
         (communicates && *joint.group != *group)) {
         return rank + " and rank " + std::to_string(joint.first_rank) + " disagree at order " +
                std::to_string(action.order) + ": " + program.name_of(action);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/lower/step_graph.hpp"
 
+#include "vocabpipe/tile_map.hpp"
+
 namespace vocabpipe::lowering {
 
 namespace {
@@ -26,6 +28,7 @@ StepGraph::StepGraph(const Schedule& of, const StepSizes& with, const LowerOptio
       first_rank(of.rank_of_stage.front()),
       last_rank(of.rank_of_stage.back()),
       boundary_bytes(with.tokens * with.hidden * size_of(with.dtype)),
+      pieces(static_cast<uint8_t>(TileMap::even(with.tokens, 1, by.pieces).pieces(0))),
       graph(of.ranks, by.pairs),
       passes(of, graph) {
     // kOutputReduction, kInputReduction, kOutputConversion.

@@ -26,6 +26,14 @@ struct StepGraph {
     [[nodiscard]] uint32_t add_workspace(int rank, int64_t bytes) {
         return graph.add_buffer(rank, bytes, Purpose::workspace);
     }
+    /// From a pass to the communication of what it makes, or from that to the pass that uses it.
+    void add_stream(uint32_t before, uint32_t after) {
+        if (options.pieces > 1) {
+            graph.add_streamed_edge(before, after);
+        } else {
+            graph.add_edge(before, after);
+        }
+    }
 
     const Schedule& schedule;
     const StepSizes& sizes;
@@ -37,6 +45,7 @@ struct StepGraph {
     const int first_rank;                  ///< of stage 0
     const int last_rank;                   ///< of the last stage
     const int64_t boundary_bytes;          ///< N * h * size of the run's type
+    const uint8_t pieces;                  ///< that a boundary has: options.pieces, or fewer
     Graph graph;
     PassNodes passes;
 };

@@ -50,7 +50,7 @@ private:
         const int last_stage = step_.schedule.stages - 1;
         const uint32_t made = step_.passes.of_stage(Op::F, last_stage, j_);
         const Copies copies = add_broadcast(step_, {step_.last_rank, x, made}, step_.output_owners,
-                                            j_, Purpose::vocabulary);
+                                            j_, Purpose::vocabulary, true);
         const int64_t gradient_bytes = step_.sizes.tokens * step_.sizes.hidden * 4;
         for (size_t i = 0; i < shards_.size(); ++i) {
             Shard& shard = shards_[i];
@@ -61,7 +61,11 @@ private:
             shard.exp_logits = add_vocabulary(shard.rank, bytes.exp_logits);
             shard.statistics = add_vocabulary(shard.rank, statistics_bytes_);
             if (step_.backward) shard.input_gradient = add_vocabulary(shard.rank, gradient_bytes);
-            graph_.add_edge(shard.rank == step_.last_rank ? made : copies.arrived, shard.scored);
+            if (shard.rank == step_.last_rank) {
+                graph_.add_edge(made, shard.scored);
+            } else {
+                step_.add_stream(copies.arrived, shard.scored);
+            }
             graph_.set_operands<Op::S>(
                 shard.scored,
                 {.x = shard.x,
@@ -127,6 +131,7 @@ private:
         const uint32_t dy = step_.add_boundary(step_.last_rank);
         Sum sum{.reduction = kOutputReduction,
                 .owners = step_.output_owners,
+                .streamed = !one_barrier_,
                 .root = step_.last_rank,
                 .into = dy,
                 .microbatch = j_};

@@ -88,7 +88,9 @@ void TrainingPlan::make_steps() {
         const StepPlan& full = steps.front();
         steps.push_back(plan_step(
             full.model, full.partition, evaluation_schedule(full.schedule), full.costs,
-            {.receive_ahead = options_.receive_ahead, .reductions = options_.reductions}));
+            {.receive_ahead = options_.receive_ahead,
+             .reductions = options_.reductions,
+             .pieces = options_.tile_pieces}));
     }
     steps_ = std::move(steps);
 }
@@ -121,7 +123,8 @@ StepSchedule TrainingPlan::order() const {
             .layers_per_stage = layers_,
             .costs = given_costs(options_, recompute_),
             .receive_ahead = options_.receive_ahead,
-            .reductions = options_.reductions};
+            .reductions = options_.reductions,
+            .pieces = options_.tile_pieces};
 }
 
 size_t TrainingPlan::index_of(int microbatches) const {

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/tensor.hpp"
+#include "vocabpipe/tile_map.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+/// All rows of a tensor, for rows_of().
+inline constexpr RowRange kAllRows{.first = 0, .end = -1};
+
+/// These rows of the tensor; nothing of an empty one.
+template <typename Pointer>
+[[nodiscard]] BasicTensor<Pointer> rows_of(const BasicTensor<Pointer>& tensor, RowRange rows) {
+    return !tensor || rows.end < 0 ? tensor : tensor.row_range(rows.first, rows.size());
+}
+
+/// The rows that a block uses or makes, in the pieces in which they travel between ranks. By
+/// default all rows at once, which nobody waits for.
+class RowPieces {
+public:
+    using Work = std::function<void(RowRange)>;
+
+    RowPieces() = default;
+    /// Of the pass's input: every piece is waited for before it is worked on.
+    [[nodiscard]] static RowPieces of_input(const Context& ctx, int64_t rows) {
+        StreamedRows* const streamed = ctx.streamed();
+        if (streamed == nullptr) return {};
+        RowPieces pieces(rows, streamed->input_pieces());
+        pieces.before_ = [streamed](RowRange piece) { streamed->need(piece.end); };
+        return pieces;
+    }
+    /// Of the pass's output: every piece may leave once it has been worked on.
+    [[nodiscard]] static RowPieces of_output(const Context& ctx, int64_t rows) {
+        StreamedRows* const streamed = ctx.streamed();
+        if (streamed == nullptr) return {};
+        RowPieces pieces(rows, streamed->output_pieces());
+        pieces.after_ = [streamed](RowRange piece) { streamed->made(piece.end); };
+        return pieces;
+    }
+
+    /// false: all rows at once.
+    [[nodiscard]] explicit operator bool() const { return !pieces_.empty(); }
+    /// What else is to be done with a piece before it is worked on, after what there is to do.
+    [[nodiscard]] RowPieces prepared_by(Work work) const {
+        RowPieces pieces = *this;
+        pieces.before_ = [first = before_, then = std::move(work)](RowRange piece) {
+            if (first) first(piece);
+            then(piece);
+        };
+        return pieces;
+    }
+    /// And after it has been worked on, before what there is to do then.
+    [[nodiscard]] RowPieces finished_by(Work work) const {
+        RowPieces pieces = *this;
+        pieces.after_ = [first = std::move(work), then = after_](RowRange piece) {
+            first(piece);
+            if (then) then(piece);
+        };
+        return pieces;
+    }
+
+    /// work(RowRange) for every piece, in order; for kAllRows where there are none.
+    template <typename OfPiece>
+    void each(OfPiece&& work) const {
+        if (pieces_.empty()) {
+            work(kAllRows);
+            return;
+        }
+        for (const RowRange piece : pieces_) {
+            if (before_) before_(piece);
+            work(piece);
+            if (after_) after_(piece);
+        }
+    }
+    /// All of it is there, or has been made.
+    void all() const {
+        each([](RowRange) {});
+    }
+
+private:
+    RowPieces(int64_t rows, int count) {
+        const TileMap map = TileMap::even(rows, 1, count);
+        for (int i = 0; i < map.pieces(0); ++i) pieces_.push_back(map.rows(0, i));
+    }
+
+    std::vector<RowRange> pieces_;
+    Work before_, after_;
+};
+
+}  // namespace vocabpipe
