@@ -32,6 +32,15 @@ inline constexpr std::array kCommunicationOrders{
 /// Of its name. Throws UsageError naming the known ones.
 [[nodiscard]] CommunicationOrder communication_order_from(std::string_view name);
 
+/// Where in a pass the rows of its streamed input are used and those of its output are made
+/// (Program::streamed), in thousandths of its time: evenly over [0, input_end] and
+/// [output_begin, output_end].
+struct StreamedShare {
+    int input_end = 0;        ///< 0: all rows are used at once
+    int output_begin = 1000;  ///< as output_end: all are made at once
+    int output_end = 1000;    ///< before 1000: the pass goes on with something else
+};
+
 /// Integer costs in nanoseconds (or any unit: only consistency matters). Must be identical on every
 /// rank, because the global order is made from them.
 class CostModel {
@@ -52,6 +61,10 @@ public:
     [[nodiscard]] virtual int64_t overlap_slowdown_permille(int /*rank*/,
                                                             const Pass& /*pass*/) const {
         return 0;
+    }
+    /// Of a pass.
+    [[nodiscard]] virtual StreamedShare streamed_share(int /*rank*/, const Pass& /*pass*/) const {
+        return {};
     }
     /// Time of a step that belongs to no action: launching, logging, reading data.
     [[nodiscard]] virtual int64_t fixed_step_ns() const { return 0; }
@@ -112,6 +125,9 @@ public:
     /// measured in a run that communicates.
     int64_t slowdown_permille = 0;
     int64_t fixed_ns = 0;  ///< see CostModel::fixed_step_ns
+    /// Transformer layers of a stage, for streamed_share(). 0: not known, all rows are used and
+    /// made at once.
+    double layers_per_stage = 0;
     /// Hosts' lanes, and what the published figures were simulated with; costs measured on GPUs
     /// bring their own.
     CommunicationOrder communication = CommunicationOrder::lanes;
@@ -128,6 +144,10 @@ public:
     [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override;
+    /// By the FLOPs of a dense layer without attention's own: 3 h^2 for q, k and v, by which F
+    /// begins, h^2, and 8 h^2 for the MLP, with which it ends; its backward the other way round. S
+    /// uses X in its first product; T has made u half way.
+    [[nodiscard]] StreamedShare streamed_share(int rank, const Pass& pass) const override;
     [[nodiscard]] int64_t fixed_step_ns() const override { return fixed_ns; }
     [[nodiscard]] CommunicationOrder communication_order() const override { return communication; }
 };

@@ -94,9 +94,9 @@ struct LowerOptions {
     Reductions reductions = Reductions::ordered;
     /// Streams: boundaries between stages and the broadcast of X travel by so many pieces of rows
     /// (TileMap::even), as they are made, and the pass that uses them begins with the first; with
-    /// two barriers the sum of the input gradient begins while T makes the weight gradient. 1: whole
-    /// messages, because every piece costs a product and a message. At most kMostPieces; overlapped
-    /// pairs that are lowered as one are not streamed.
+    /// two barriers the sum of the input gradient begins while T makes the weight gradient. 1:
+    /// whole messages, because every piece costs a product and a message. At most kMostPieces;
+    /// overlapped pairs that are lowered as one are not streamed.
     int pieces = 1;
 };
 

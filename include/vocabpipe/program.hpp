@@ -164,7 +164,7 @@ struct Program {
     /// what it makes or uses. `after` may start with the first rows that `before` has made or
     /// received, and ends after it. Whoever takes such an edge for a usual one is right, too.
     std::vector<uint32_t> streamed;
-    uint64_t arena_bytes = 0;           ///< packed
+    uint64_t arena_bytes = 0;      ///< packed
     uint64_t live_peak_bytes = 0;  ///< largest sum of buffers alive at one moment, <= arena_bytes
     std::vector<uint64_t> peak_by_purpose;  ///< kPurposes entries, bytes alive at the live peak
 

@@ -53,7 +53,7 @@ struct StepSchedule {
     std::optional<PassCosts> costs;
     int receive_ahead = 0;  ///< as in LowerOptions; 0: as early as it pays and memory allows
     Reductions reductions = Reductions::ordered;  ///< the same bits on every transport
-    int pieces = 1;  ///< LowerOptions::pieces: whole messages
+    int pieces = 1;                               ///< LowerOptions::pieces: whole messages
 };
 
 /// What a step works on, and what for.

@@ -24,23 +24,22 @@ struct Span {
     int64_t ready_ns = -1;
 };
 
-/// A pass waited for rows that streamed into it (Program::streamed).
-struct RowWait {
-    uint32_t pass = 0;      ///< action of `rank`
-    uint32_t source = 0;    ///< action of `rank` that received them
-    uint16_t rank = 0;      ///< whose
-    int64_t first_row = 0;  ///< that was not there
-    int64_t end_row = 0;    ///< one after the last that it needed
-    int64_t begin_ns = 0;   ///< of the clock of spans, within the span of the pass
-    int64_t end_ns = 0;     ///< of the same clock
+/// A pass waited for a piece of what streams into it (Program::streamed).
+struct PieceWait {
+    uint32_t pass = 0;     ///< action of `rank`
+    uint32_t source = 0;   ///< action of `rank` that received it
+    uint16_t rank = 0;     ///< whose
+    uint16_t piece = 0;    ///< the last that it waited for, from 1, of Action::pieces
+    int64_t begin_ns = 0;  ///< of the clock of spans, within the span of the pass
+    int64_t end_ns = 0;    ///< of the same clock
 };
 
 /// What ran in one step.
 struct Timeline {
     std::vector<Span> spans;  ///< of all ranks, or of one
     /// In the order of their ends on each rank.
-    std::vector<RowWait> row_waits = {};
-    int64_t fixed_ns = 0;     ///< time of the step that belongs to no span; see CostModel
+    std::vector<PieceWait> piece_waits = {};
+    int64_t fixed_ns = 0;  ///< time of the step that belongs to no span; see CostModel
     /// Ranks began the optimizer step before the others' reports were there, so that nothing
     /// synchronises them between steps.
     bool early_update = false;

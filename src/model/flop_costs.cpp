@@ -64,6 +64,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
         set(shard, Op::G, rows);
         costs.rank_ns.push_back(shard);
     }
+    costs.layers_per_stage = config.num_layers / static_cast<double>(schedule.stages);
     costs.replicas = partition.replicas;
     costs.latency_ns = 1000;
     costs.bytes_per_ns = 3.7;

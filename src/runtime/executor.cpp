@@ -86,14 +86,14 @@ public:
             all.spans.resize(begin + count);
             if (count > 0) std::memcpy(all.spans.data() + begin, part.data(), part.size());
         }
-        const auto waits = std::as_bytes(std::span(timeline(id).row_waits));
+        const auto waits = std::as_bytes(std::span(timeline(id).piece_waits));
         for (const std::vector<std::byte>& part : communicator_.all_gather(waits)) {
-            const size_t count = part.size() / sizeof(RowWait);
-            const size_t begin = all.row_waits.size();
-            all.row_waits.resize(begin + count);
-            if (count > 0) std::memcpy(all.row_waits.data() + begin, part.data(), part.size());
+            const size_t count = part.size() / sizeof(PieceWait);
+            const size_t begin = all.piece_waits.size();
+            all.piece_waits.resize(begin + count);
+            if (count > 0) std::memcpy(all.piece_waits.data() + begin, part.data(), part.size());
         }
-        for (RowWait& wait : all.row_waits) {
+        for (PieceWait& wait : all.piece_waits) {
             wait.begin_ns -= ahead[wait.rank];
             wait.end_ns -= ahead[wait.rank];
         }

@@ -36,39 +36,11 @@ std::vector<uint32_t> enqueue_order(const Program& program) {
     return order;
 }
 
-namespace {
-
-/// The edges with these indices, or those without.
-std::vector<Edge> edges_of(const Program& program, bool streamed) {
-    std::vector<Edge> chosen;
-    size_t next = 0;
-    for (uint32_t i = 0; i < program.edges.size(); ++i) {
-        const bool is_streamed =
-            next < program.streamed.size() && program.streamed[next] == i;
-        next += is_streamed ? 1 : 0;
-        if (is_streamed == streamed) chosen.push_back(program.edges[i]);
-    }
-    return chosen;
-}
-
-}  // namespace
-
 LoadedProgram::LoadedProgram(const Program& of_rank, bool asynchronous)
     : program(of_rank),
-      successors(program.actions.size(),
-                 asynchronous ? program.edges : edges_of(program, false)),
-      missing(successors.missing),
+      edges(program, !asynchronous),
       waits(asynchronous ? program.actions.size() : 0),
       users(program.buffers.size(), 0) {
-    if (!asynchronous && !program.streamed.empty()) {
-        const std::vector<Edge> streams = edges_of(program, true);
-        streamed = Successors(actions(), streams);
-        rows_from.assign(actions(), kNone);
-        for (const Edge& edge : streams) {
-            ++missing[edge.after];
-            rows_from[edge.after] = edge.before;
-        }
-    }
     if (asynchronous) {
         queues.push_back(enqueue_order(program));
     } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/schedule/successors.hpp"
+#include "src/schedule/stream_edges.hpp"
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/timeline.hpp"
 
@@ -28,23 +28,11 @@ struct LoadedProgram {
     /// Index of the queue that has the passes.
     static constexpr size_t kPassQueue = static_cast<size_t>(Lane::compute);
 
-    static constexpr uint32_t kNone = UINT32_MAX;
-    /// Whether it has streamed edges, which only hosts follow.
-    [[nodiscard]] bool streams() const { return !rows_from.empty(); }
-    /// Of a pass or its communication: the action that makes or receives the rows it needs, while
-    /// it does so; kNone: those that are there before it starts.
-    [[nodiscard]] uint32_t source_of(uint32_t action) const {
-        return streams() ? rows_from[action] : kNone;
-    }
-
     Program program;
     /// Actions in the order of their starts. The host has a queue for each lane and starts whatever
     /// is ready. An asynchronous device has one queue for all lanes, enqueue_order().
     std::vector<std::vector<uint32_t>> queues;
-    Successors successors;            ///< who waits for the end of an action
-    Successors streamed;              ///< who waits for its first rows, along streamed edges
-    std::vector<uint32_t> rows_from;  ///< [action] see source_of(); empty without streams
-    std::vector<uint32_t> missing;    ///< [action] how many it waits for
+    StreamEdges edges;  ///< streamed ones are followed on hosts alone
     /// [action] What its lane waits for, one action of each other lane at most; asynchronous
     /// devices.
     std::vector<std::vector<uint32_t>> waits;

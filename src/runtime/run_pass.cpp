@@ -29,8 +29,8 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
     StageModule* stage = traits(pass.op).has_stage ? modules_.stages[pass.stage] : nullptr;
     const auto mb = [&]() -> const Microbatch& { return microbatches_[pass.microbatch]; };
     if (StreamedRows* const rows = context_.streamed()) {
-        const bool asks = stage != nullptr ? stage->streams()
-                                           : pass.op == Op::S && modules_.output->streams();
+        const bool asks =
+            stage != nullptr ? stage->streams() : pass.op == Op::S && modules_.output->streams();
         if (!asks) rows->need(memory_.tokens());
     }
     switch (pass.op) {

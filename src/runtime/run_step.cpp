@@ -46,7 +46,7 @@ void StepRunner::run(LoadedProgram& program, ProgramId id, std::span<const Micro
     rank_.memory.use(program.program);
     users_left_ = program.users;
     program.timeline.spans.clear();
-    program.timeline.row_waits.clear();
+    program.timeline.piece_waits.clear();
     if (rank_.options.poison_dead_buffers) rank_.memory.poison();
     if (rank_.modules.output != nullptr) {
         rank_.modules.output->begin_step(static_cast<int>(microbatches.size()));

@@ -10,10 +10,9 @@ namespace vocabpipe {
 
 /// Whether the communication travels by pieces, or waits for rows of a pass that runs.
 bool StepRunner::is_streamed(uint32_t index) const {
-    const LoadedProgram& loaded = *progress_.loaded;
-    if (!loaded.streams() || !is_communication(progress_.action(index).what)) return false;
-    return progress_.action(index).pieces > 1 || loaded.rows_from[index] != LoadedProgram::kNone ||
-           !loaded.streamed.of(index).empty();
+    const Action& action = progress_.action(index);
+    return is_communication(action.what) && progress_.loaded->edges.any() &&
+           (action.pieces > 1 || progress_.loaded->edges.streams(index));
 }
 
 TileMap StepRunner::pieces_of(uint32_t index) const {
@@ -22,8 +21,8 @@ TileMap StepRunner::pieces_of(uint32_t index) const {
 
 /// Rows that may be sent.
 int64_t StepRunner::rows_for(uint32_t index) const {
-    const uint32_t source = progress_.loaded->source_of(index);
-    return source == LoadedProgram::kNone ? rank_.memory.tokens() : progress_.rows[source];
+    const uint32_t source = progress_.loaded->edges.source_of(index);
+    return source == StreamEdges::kNone ? rank_.memory.tokens() : progress_.rows[source];
 }
 
 /// The head of a queue, as far as its rows are there; the queue goes on with its last piece.
@@ -77,10 +76,7 @@ void StepRunner::end_piece(uint32_t index, int piece) {
 
 /// With what streams into and out of it.
 void StepRunner::run_pass(uint32_t index) {
-    const LoadedProgram& loaded = *progress_.loaded;
-    const bool streams = loaded.streams() && (loaded.rows_from[index] != LoadedProgram::kNone ||
-                                              !loaded.streamed.of(index).empty());
-    if (!streams) {
+    if (!progress_.loaded->edges.streams(index)) {
         passes_.run(progress_.action(index));
         return;
     }
@@ -90,7 +86,7 @@ void StepRunner::run_pass(uint32_t index) {
         StepRunner& runner;
         ~Leave() {
             runner.rank_.context.stream(nullptr);
-            runner.progress_.streaming_pass = LoadedProgram::kNone;
+            runner.progress_.streaming_pass = StreamEdges::kNone;
         }
     } leave{*this};
     progress_.begin_rows(index);
@@ -100,34 +96,35 @@ void StepRunner::run_pass(uint32_t index) {
 }
 
 int StepRunner::input_pieces() const {
-    const uint32_t source = progress_.loaded->source_of(progress_.streaming_pass);
-    return source == LoadedProgram::kNone ? 1 : progress_.action(source).pieces;
+    const uint32_t source = progress_.loaded->edges.source_of(progress_.streaming_pass);
+    return source == StreamEdges::kNone ? 1 : progress_.action(source).pieces;
 }
 
 int StepRunner::output_pieces() const {
     int pieces = 1;
-    for (const uint32_t taker : progress_.loaded->streamed.of(progress_.streaming_pass)) {
+    for (const uint32_t taker : progress_.loaded->edges.takers_of(progress_.streaming_pass)) {
         pieces = std::max<int>(pieces, progress_.action(taker).pieces);
     }
     return pieces;
 }
 
 void StepRunner::need(int64_t end) {
-    const uint32_t source = progress_.loaded->source_of(progress_.streaming_pass);
-    if (source == LoadedProgram::kNone || progress_.rows[source] >= end) return;
+    const uint32_t source = progress_.loaded->edges.source_of(progress_.streaming_pass);
+    if (source == StreamEdges::kNone || progress_.rows[source] >= end) return;
     const int64_t cpu = thread_cpu_ns();
     const int64_t nested = local_cpu_ns_;
-    const RowWait wait{.pass = progress_.streaming_pass,
-                       .source = source,
-                       .rank = static_cast<uint16_t>(rank_.communicator.rank()),
-                       .first_row = progress_.rows[source],
-                       .end_row = end,
-                       .begin_ns = now_ns()};
+    const RowRange rows{progress_.rows[source], end};
+    const PieceWait wait{.pass = progress_.streaming_pass,
+                         .source = source,
+                         .rank = static_cast<uint16_t>(rank_.communicator.rank()),
+                         .piece = static_cast<uint16_t>(pieces_of(source).needed(0, rows)),
+                         .begin_ns = now_ns(),
+                         .end_ns = 0};
     wait_until([&] { return progress_.rows[source] >= end; }, [this] { return look(); });
     // Of other microbatches what ran meanwhile is counted already.
     local_cpu_ns_ += thread_cpu_ns() - cpu - (local_cpu_ns_ - nested);
-    progress_.loaded->timeline.row_waits.push_back(wait);
-    progress_.loaded->timeline.row_waits.back().end_ns = now_ns();
+    progress_.loaded->timeline.piece_waits.push_back(wait);
+    progress_.loaded->timeline.piece_waits.back().end_ns = now_ns();
 }
 
 void StepRunner::made(int64_t end) {

@@ -5,20 +5,20 @@ namespace vocabpipe {
 
 void StepProgress::begin(LoadedProgram& program) {
     loaded = &program;
-    missing = program.missing;
+    missing = program.edges.missing;
     waited_for.assign(program.actions(), UINT32_MAX);
     head.assign(program.queues.size(), 0);
     in_flight.clear();
     streams.clear();
-    rows.assign(program.streams() ? program.actions() : 0, 0);
+    rows.assign(program.edges.any() ? program.actions() : 0, 0);
     started.clear();
     done = settled = pieces = 0;
-    streaming_pass = LoadedProgram::kNone;
+    streaming_pass = StreamEdges::kNone;
     enqueues_pass = false;
 }
 
 const uint32_t* StepProgress::current_pass() const {
-    if (streaming_pass != LoadedProgram::kNone) return &streaming_pass;
+    if (streaming_pass != StreamEdges::kNone) return &streaming_pass;
     const std::vector<uint32_t>& actions = loaded->queues[LoadedProgram::kPassQueue];
     size_t next = head[LoadedProgram::kPassQueue];
     if (enqueues_pass) --next;
@@ -27,8 +27,7 @@ const uint32_t* StepProgress::current_pass() const {
 }
 
 void StepProgress::begin_rows(uint32_t action) {
-    if (!loaded->streams()) return;
-    for (const uint32_t next : loaded->streamed.of(action)) {
+    for (const uint32_t next : loaded->edges.takers_of(action)) {
         waited_for[next] = action;
         --missing[next];
     }
@@ -36,7 +35,7 @@ void StepProgress::begin_rows(uint32_t action) {
 
 void StepProgress::complete(uint32_t action) {
     ++done;
-    for (const uint32_t next : loaded->successors.of(action)) {
+    for (const uint32_t next : loaded->edges.ends.of(action)) {
         waited_for[next] = action;
         --missing[next];
     }

@@ -60,14 +60,14 @@ struct StepProgress {
     std::vector<uint32_t> waited_for;  ///< [action] the last of them; UINT32_MAX: none
     std::vector<size_t> head;          ///< [queue] its next action
     std::vector<InFlight> in_flight;
-    std::vector<Stream> streams;  ///< that have begun and not ended
-    std::vector<int64_t> rows;    ///< [action] made or received so far; empty without streams
+    std::vector<Stream> streams;    ///< that have begun and not ended
+    std::vector<int64_t> rows;      ///< [action] made or received so far; empty without streams
     std::vector<uint32_t> started;  ///< actions, in the order of their starts
     size_t done = 0;                ///< actions whose successors may start
     size_t settled = 0;             ///< of started: have run
     size_t pieces = 0;              ///< that were started, and that have travelled
-    uint32_t streaming_pass = LoadedProgram::kNone;  ///< that runs, if it has streamed edges
-    bool enqueues_pass = false;     ///< a pass is between its begin and its end
+    uint32_t streaming_pass = StreamEdges::kNone;  ///< that runs, if it has streamed edges
+    bool enqueues_pass = false;                    ///< a pass is between its begin and its end
 };
 
 }  // namespace vocabpipe

@@ -69,6 +69,32 @@ int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
                      std::to_string(replicas) + " replicas");
 }
 
+StreamedShare TableCosts::streamed_share(int rank, const Pass& pass) const {
+    if (layers_per_stage <= 0) return {};
+    const auto of_stage = [this](double of_layer) {
+        return static_cast<int>(1000 * std::min(1.0, of_layer / std::max(1.0, layers_per_stage)));
+    };
+    const auto vocabulary = [&](Op op) {
+        return pass_ns(rank, {.op = op, .stage = pass.stage, .microbatch = pass.microbatch});
+    };
+    switch (pass.op) {
+        case Op::F:
+            return {.input_end = of_stage(3.0 / 12), .output_begin = 1000 - of_stage(8.0 / 12)};
+        case Op::I:
+            return {.input_end = of_stage(8.0 / 12), .output_begin = 1000 - of_stage(3.0 / 12)};
+        case Op::B:  // made before the first layer's weight gradients
+            return {.input_end = of_stage(8.0 / 24),
+                    .output_begin = 1000 - of_stage(0.5),
+                    .output_end = 1000 - of_stage(0.5)};
+        case Op::S:  // with one barrier it has two products, and T one
+            return {.input_end = vocabulary(Op::S) > vocabulary(Op::T) ? 500 : 1000};
+        case Op::T:
+            return {.output_begin = 500, .output_end = 500};
+        default:
+            return {};
+    }
+}
+
 int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {
     using enum CollectiveAlgorithm;
     const auto members = static_cast<int64_t>(group.ranks.size());

@@ -3,7 +3,8 @@
 
 #include "src/schedule/action_costs.hpp"
 #include "src/schedule/meetings.hpp"
-#include "src/schedule/successors.hpp"
+#include "src/schedule/stream_edges.hpp"
+#include "src/schedule/streaming_pass.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ constexpr uint32_t kNone = UINT32_MAX;
 
 /// One rank's program while it runs.
 struct RankState {
-    Successors edges;
+    StreamEdges edges;
     std::vector<uint32_t> missing;  ///< [action] edges and lane predecessor still to come
     std::vector<uint32_t> next_in_lane;
     std::vector<uint32_t> next_in_order;  ///< [action] communication after it in the program
@@ -32,6 +33,7 @@ struct RankState {
     int64_t slowdown = 0;  ///< of the running pass
     int64_t since_ns = 0;  ///< up to when `work` is right
     int communicating = 0;
+    StreamingPass stream;  ///< of the running pass, if rows stream into or out of it
 };
 
 /// All participants of one communication.
@@ -39,6 +41,9 @@ struct Meeting {
     uint32_t arrived = 0;
     uint32_t first_member = kNone;  ///< linked list in the order of arrival
     int64_t bytes = 0;
+    int64_t link_free_ns = 0;  ///< by pieces: when the next one may go
+    int pieces = 0;            ///< that have gone
+    bool complete = false;     ///< all participants are there
 };
 
 class Simulator {
@@ -92,6 +97,7 @@ private:
         int64_t at_ns = 0;
         uint32_t rank = 0;
         uint32_t action = 0;
+        int piece = -1;  ///< of a streamed communication
         bool operator>(const Event& other) const { return at_ns > other.at_ns; }
     };
     struct Startable {
@@ -104,8 +110,13 @@ private:
         const Program& program = programs_[rank];
         const size_t count = program.actions.size();
         RankState& state = ranks_[rank];
-        state.edges = Successors(count, program.edges);
+        // Devices that keep another order take streamed edges for usual ones.
+        state.edges = StreamEdges(program, order_ == CommunicationOrder::lanes);
         state.missing = state.edges.missing;
+        if (state.edges.any() && rows_.empty()) {
+            rows_.resize(base_.back(), 0);
+            entered_.resize(base_.back(), false);
+        }
         state.next_in_lane.assign(count, kNone);
         state.next_in_order.assign(count, kNone);
         state.spans = timeline_.spans.data() + base_[rank];
@@ -195,7 +206,9 @@ private:
             begin_action(rank, index, now);
             events_.push({now + costs_.local_ns(action.what, bytes), rank, index});
         }
-        if (order_ == CommunicationOrder::lanes && action.lane != Lane::compute) {
+        if (!entered_.empty()) entered_[base_[rank] + index] = true;
+        if (order_ == CommunicationOrder::lanes && action.lane != Lane::compute &&
+            has_all_rows(rank, index)) {
             go_on(rank, ranks_[rank].next_in_lane[index], index, now);
         }
         if (order_ == CommunicationOrder::launches) {
@@ -221,6 +234,15 @@ private:
         meeting.first_member = base_[rank] + index;
         const Group& group = program.groups[action.group];
         if (++meeting.arrived < group.ranks.size()) return;
+        meeting.complete = true;
+        if (is_streamed(meeting)) {
+            for_members(meeting, [&](uint32_t member, uint32_t of_member) {
+                begin_action(member, of_member, now);
+                if (++ranks_[member].communicating == 1) change_speed(member, now);
+            });
+            send_pieces(meeting, now);
+            return;
+        }
         const int64_t duration =
             costs_.transfer_ns(transfer_kind(action.what), group, meeting.bytes);
         for_members(meeting, [&](uint32_t member, uint32_t of_member) {
@@ -254,7 +276,16 @@ private:
         state.work = (kFull + state.slowdown) * pass_duration(costs_, program.rank, program.passes,
                                                               action.item, program.pairs);
         state.since_ns = now;
-        schedule_end(rank);
+        state.stream = {};
+        if (state.edges.streams(index)) {
+            begin_stream(rank, pass);
+            for (const uint32_t taker : state.edges.takers_of(index)) {
+                satisfied(rank, taker, index, now);
+            }
+            go_on_with_pass(rank, now);
+        } else {
+            schedule_end(rank);
+        }
     }
 
     [[nodiscard]] static int64_t speed(const RankState& state) {
@@ -276,7 +307,7 @@ private:
     /// `communicating` has just become 0 or 1.
     void change_speed(uint32_t rank, int64_t now) {
         RankState& state = ranks_[rank];
-        if (state.running == kNone || state.slowdown == 0) return;
+        if (state.running == kNone || state.slowdown == 0 || state.stream.waits()) return;
         const int64_t before = state.communicating > 0 ? kFull + state.slowdown : kFull;
         work_until(state, before, now);
         schedule_end(rank);
@@ -294,11 +325,11 @@ private:
         const int64_t sharing = own_cores_ ? 1 : std::max<int64_t>(passes, cores_);
         if (sharing == sharing_) return;
         for (RankState& state : ranks_) {
-            if (state.running != kNone) work_until(state, speed(state), now);
+            if (is_working(state)) work_until(state, speed(state), now);
         }
         sharing_ = sharing;
         for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-            if (ranks_[rank].running != kNone) schedule_end(rank);
+            if (is_working(ranks_[rank])) schedule_end(rank);
         }
     }
 
@@ -306,7 +337,133 @@ private:
     [[nodiscard]] bool is_stale(const Event& event) const {
         const RankState& state = ranks_[event.rank];
         if (programs_[event.rank].actions[event.action].lane != Lane::compute) return false;
-        return state.running != event.action || state.spans[event.action].end_ns != event.at_ns;
+        return state.running != event.action || state.stream.waits() ||
+               state.spans[event.action].end_ns != event.at_ns;
+    }
+
+    // --- rows that stream ------------------------------------------------------------------------
+
+    /// That it can be given from the start.
+    [[nodiscard]] bool has_all_rows(uint32_t rank, uint32_t index) const {
+        const uint32_t source = ranks_[rank].edges.source_of(index);
+        return source == kNone ||
+               rows_[base_[rank] + source] == programs_[rank].actions[index].pieces;
+    }
+    [[nodiscard]] static bool is_working(const RankState& state) {
+        return state.running != kNone && !state.stream.waits();
+    }
+    [[nodiscard]] const Action& action_of(uint32_t id) const {
+        const Span& span = timeline_.spans[id];
+        return programs_[span.rank].actions[span.action];
+    }
+    [[nodiscard]] bool is_streamed(const Meeting& meeting) {
+        bool streamed = false;
+        for_members(meeting, [&](uint32_t member, uint32_t of_member) {
+            streamed = streamed || ranks_[member].edges.streams(of_member);
+        });
+        return streamed;
+    }
+
+    void begin_stream(uint32_t rank, const Pass& pass) {
+        RankState& state = ranks_[rank];
+        const Program& program = programs_[rank];
+        const uint32_t source = state.edges.source_of(state.running);
+        int made = 0;
+        for (const uint32_t taker : state.edges.takers_of(state.running)) {
+            made = std::max<int>(made, program.actions[taker].pieces);
+        }
+        state.stream =
+            StreamingPass(state.work, costs_.streamed_share(static_cast<int>(rank), pass),
+                          source == kNone ? 0 : program.actions[source].pieces, made);
+    }
+
+    /// Up to its next piece, or its end.
+    void go_on_with_pass(uint32_t rank, int64_t now) {
+        RankState& state = ranks_[rank];
+        const uint32_t pass = state.running;
+        const uint32_t source = state.edges.source_of(pass);
+        while (const StreamingPass::Point* const point = state.stream.here()) {
+            if (point->needed) {
+                if (rows_[base_[rank] + source] < point->piece) {
+                    state.stream.wait(now);
+                    return;
+                }
+            } else {
+                rows_[base_[rank] + pass] = point->piece;
+                made(rank, pass, now);
+            }
+            state.stream.pass();
+        }
+        if (state.stream.is_over()) {
+            end_action(rank, pass, now);
+            return;
+        }
+        state.work = state.stream.work_to_next();
+        state.since_ns = now;
+        schedule_end(rank);
+    }
+
+    /// A piece more.
+    void made(uint32_t rank, uint32_t pass, int64_t now) {
+        RankState& state = ranks_[rank];
+        const Program& program = programs_[rank];
+        for (const uint32_t taker : state.edges.takers_of(pass)) {
+            // As the executor's, a lane goes on when its pieces have been given away.
+            if (rows_[base_[rank] + pass] == state.stream.made() && entered_[base_[rank] + taker]) {
+                go_on(rank, state.next_in_lane[taker], taker, now);
+            }
+            Meeting& meeting = meeting_[meetings_.of(program.actions[taker])];
+            if (meeting.complete) send_pieces(meeting, now);
+        }
+    }
+
+    /// What all members have made, one piece after the other on the link.
+    void send_pieces(Meeting& meeting, int64_t now) {
+        const uint32_t first = meeting.first_member;
+        const Action& action = action_of(first);
+        const Program& program = programs_[timeline_.spans[first].rank];
+        int ready = action.pieces;
+        for_members(meeting, [&](uint32_t member, uint32_t of_member) {
+            const uint32_t source = ranks_[member].edges.source_of(of_member);
+            if (source == kNone) return;
+            // A whole transfer of rows that come by pieces to others does not occur.
+            ready = std::min(ready, rows_[base_[member] + source]);
+        });
+        const auto duration = [&](int64_t bytes) {
+            return costs_.transfer_ns(transfer_kind(action.what), program.groups[action.group],
+                                      bytes);
+        };
+        const int64_t whole = duration(meeting.bytes / action.pieces);
+        for (; meeting.pieces < ready; ++meeting.pieces) {
+            const int64_t begin = std::max(now, meeting.link_free_ns);
+            meeting.link_free_ns = begin + whole - (action.pieces > 1 ? duration(0) : 0);
+            const Span& span = timeline_.spans[first];
+            events_.push({begin + whole, span.rank, span.action, meeting.pieces + 1});
+        }
+    }
+
+    /// A piece is there; whether it was the last one.
+    bool arrive(const Event& event) {
+        const Action& action = programs_[event.rank].actions[event.action];
+        for_members(meeting_[meetings_.of(action)], [&](uint32_t member, uint32_t of_member) {
+            RankState& state = ranks_[member];
+            rows_[base_[member] + of_member] = event.piece;
+            if (event.piece == 1) {
+                for (const uint32_t taker : state.edges.takers_of(of_member)) {
+                    satisfied(member, taker, of_member, event.at_ns);
+                }
+            }
+            if (!state.stream.waits() || state.edges.source_of(state.running) != of_member) return;
+            timeline_.piece_waits.push_back({.pass = state.running,
+                                             .source = of_member,
+                                             .rank = static_cast<uint16_t>(member),
+                                             .piece = static_cast<uint16_t>(event.piece),
+                                             .begin_ns = state.stream.since_ns(),
+                                             .end_ns = event.at_ns});
+            state.stream.go_on();
+            go_on_with_pass(member, event.at_ns);
+        });
+        return event.piece == action.pieces;
     }
 
     // --- ending ----------------------------------------------------------------------------------
@@ -314,9 +471,15 @@ private:
     void finish(const Event& event) {
         const Action& action = programs_[event.rank].actions[event.action];
         if (!is_communication(action.what)) {
-            end_action(event.rank, event.action, event.at_ns);
+            if (action.lane == Lane::compute && ranks_[event.rank].stream) {
+                ranks_[event.rank].stream.reached();
+                go_on_with_pass(event.rank, event.at_ns);
+            } else {
+                end_action(event.rank, event.action, event.at_ns);
+            }
             return;
         }
+        if (event.piece >= 0 && !arrive(event)) return;
         for_members(meeting_[meetings_.of(action)], [&](uint32_t member, uint32_t of_member) {
             const bool lasted = ranks_[member].spans[of_member].begin_ns < event.at_ns;
             if (lasted && --ranks_[member].communicating == 0) change_speed(member, event.at_ns);
@@ -331,7 +494,7 @@ private:
         span.end_ns = now;
         span.cpu_ns = now - span.begin_ns;
         ++done_;
-        for (const uint32_t next : state.edges.of(index)) {
+        for (const uint32_t next : state.edges.ends.of(index)) {
             if (timeline_.early_update && is_report(program, {index, next})) continue;
             satisfied(rank, next, index, now);
         }
@@ -361,6 +524,8 @@ private:
     Meetings meetings_;
     std::vector<Meeting> meeting_;
     std::vector<uint32_t> next_member_;  ///< [action id]
+    std::vector<bool> entered_;          ///< [action id] has started; as rows_
+    std::vector<int> rows_;              ///< [action id] pieces made or arrived; where any stream
     std::vector<Startable> startable_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     uint32_t done_ = 0;

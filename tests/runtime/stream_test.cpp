@@ -24,7 +24,6 @@ constexpr std::array kStreamRanks{2, 3, 4};
 // 28 sequences of 6 tokens: 168 rows in at most 5 pieces, of which the last is no multiple of 16.
 constexpr int64_t kStreamSequences = 28;
 
-
 class Streams : public ::testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(Streams, LeaveTheBitsOfTheSingleRankOracle) {

@@ -97,11 +97,10 @@ Gradients run_pipeline(World& world, const ModelConfig& config, const ModelParti
             options.make_device ? options.make_device(communicator.rank()) : make_host_device();
         ModelPartition of_device = partition;
         of_device.operators = &device->operators();
-        const StepPlan plan =
-            plan_step(config, of_device, schedule, costs,
-                      {.receive_ahead = options.receive_ahead,
-                       .reductions = options.reductions,
-                       .pieces = options.pieces});
+        const StepPlan plan = plan_step(config, of_device, schedule, costs,
+                                        {.receive_ahead = options.receive_ahead,
+                                         .reductions = options.reductions,
+                                         .pieces = options.pieces});
         TrainedRank rank(communicator, *device, plan,
                          {.seed = seed, .poison_dead_buffers = options.poison});
         ModelRank& model = rank.model();

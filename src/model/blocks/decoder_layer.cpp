@@ -44,9 +44,10 @@ void DecoderLayer::recompute(const StagePass& pass, ConstTensor x, const Saved& 
 void DecoderLayer::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x,
                                   const Saved& saved, const Gradients& gradients, Tensor dx) const {
     const Tensor middle = parallel_ ? dx : gradients.middle;
-    mlp_.backward_input(pass.first_part(), dy, mlp_input(x, saved), saved.mlp, gradients.mlp, dy, middle);
-    attention_.backward_input(pass.last_part(), attention_gradient(dy, gradients), x, saved.attention,
-                              gradients.attention, middle, dx);
+    mlp_.backward_input(pass.first_part(), dy, mlp_input(x, saved), saved.mlp, gradients.mlp, dy,
+                        middle);
+    attention_.backward_input(pass.last_part(), attention_gradient(dy, gradients), x,
+                              saved.attention, gradients.attention, middle, dx);
 }
 
 void DecoderLayer::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,

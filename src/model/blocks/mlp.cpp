@@ -45,54 +45,52 @@ ScratchSize Mlp::scratch(const ScratchFor& /*use*/) const {
         fc_proj_.scratch());
 }
 
-void Mlp::activate(const StagePass& pass, const Saved& saved) const {
+void Mlp::activate(const StagePass& pass, ConstTensor fc, Tensor act) const {
     if (options_.gated) {
-        pass.op().gated_forward(pass.ctx, options_.activation, saved.fc, saved.act);
+        pass.op().gated_forward(pass.ctx, options_.activation, fc, act);
     } else {
-        pass.op().activation_forward(pass.ctx, options_.activation, saved.fc, saved.act);
+        pass.op().activation_forward(pass.ctx, options_.activation, fc, act);
     }
 }
 
 void Mlp::forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
                   Tensor out) const {
-    // GELU within the product may round differently from the one that recompute() runs.
-    if (!fused() || pass.recompute == Recompute::selective) {
-        fc_.forward(pass, x, saved.fc);
-        activate(pass, saved);
-    } else {
-        fc_.forward_gelu(pass, x, saved.fc, saved.act);
-    }
     pass.output.each([&](RowRange rows) {
-        fc_proj_.forward_onto(pass, rows_of(saved.act, rows), rows_of(residual, rows),
-                              rows_of(out, rows));
+        const Tensor fc = rows_of(saved.fc, rows);
+        const Tensor act = rows_of(saved.act, rows);
+        // GELU within the product may round differently from the one that recompute() runs.
+        if (!fused() || pass.recompute == Recompute::selective) {
+            fc_.forward(pass, rows_of(x, rows), fc);
+            activate(pass, fc, act);
+        } else {
+            fc_.forward_gelu(pass, rows_of(x, rows), fc, act);
+        }
+        fc_proj_.forward_onto(pass, act, rows_of(residual, rows), rows_of(out, rows));
     });
 }
 
 void Mlp::recompute(const StagePass& pass, const Saved& saved) const {
-    activate(pass, saved);
+    activate(pass, saved.fc, saved.act);
 }
 
 void Mlp::backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
                          const Gradients& gradients, Tensor dx) const {
-    if (options_.gated) {
-        const Tensor dact = pass.scratch.columns(options_.ffn_hidden_size);
-        pass.input.each([&](RowRange rows) {
-            fc_proj_.backward_input(pass, rows_of(dy, rows), rows_of(dact, rows));
-        });
-        pass.op().gated_backward(pass.ctx, options_.activation, dact, saved.fc, gradients.fc);
-    } else if (fused()) {
-        pass.input.each([&](RowRange rows) {
-            fc_proj_.backward_input_gelu(pass, rows_of(dy, rows), rows_of(saved.fc, rows),
-                                         rows_of(gradients.fc, rows));
-        });
-    } else {
-        pass.input.each([&](RowRange rows) {
-            fc_proj_.backward_input(pass, rows_of(dy, rows), rows_of(gradients.fc, rows));
-        });
-        pass.op().activation_backward(pass.ctx, options_.activation, gradients.fc, saved.fc,
-                                      gradients.fc);
-    }
-    fc_.backward_input(pass, gradients.fc, dx);
+    pass.input.each([&](RowRange rows) {
+        const ConstTensor dy_rows = rows_of(dy, rows);
+        const ConstTensor fc = rows_of(saved.fc, rows);
+        const Tensor dfc = rows_of(gradients.fc, rows);
+        if (options_.gated) {
+            const Tensor dact = rows_of(pass.scratch.columns(options_.ffn_hidden_size), rows);
+            fc_proj_.backward_input(pass, dy_rows, dact);
+            pass.op().gated_backward(pass.ctx, options_.activation, dact, fc, dfc);
+        } else if (fused()) {
+            fc_proj_.backward_input_gelu(pass, dy_rows, fc, dfc);
+        } else {
+            fc_proj_.backward_input(pass, dy_rows, dfc);
+            pass.op().activation_backward(pass.ctx, options_.activation, dfc, fc, dfc);
+        }
+        fc_.backward_input(pass, dfc, rows_of(dx, rows));
+    });
 }
 
 void Mlp::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,

@@ -69,7 +69,7 @@ private:
     [[nodiscard]] bool fused() const {
         return !options_.gated && options_.activation == kernels::Activation::gelu_tanh;
     }
-    void activate(const StagePass& pass, const Saved& saved) const;
+    void activate(const StagePass& pass, ConstTensor fc, Tensor act) const;
 
     MlpOptions options_;
     Linear fc_;

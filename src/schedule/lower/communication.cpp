@@ -145,12 +145,10 @@ void add_message(StepGraph& step, const Endpoint& from, const Endpoint& to, Lane
     Graph& graph = step.graph;
     const uint16_t pair = graph.pair(from.rank, to.rank);
     const uint32_t node = graph.add_node(lane);
-    Part& send =
-        graph.add_part<Do::send>(node, from.rank, microbatch, {.message = from.buffer});
+    Part& send = graph.add_part<Do::send>(node, from.rank, microbatch, {.message = from.buffer});
     send.group = pair;
     send.pieces = step.pieces;
-    Part& receive =
-        graph.add_part<Do::receive>(node, to.rank, microbatch, {.message = to.buffer});
+    Part& receive = graph.add_part<Do::receive>(node, to.rank, microbatch, {.message = to.buffer});
     receive.group = pair;
     receive.pieces = step.pieces;
     step.add_stream(from.node, node);

@@ -54,7 +54,7 @@ struct Dataflow {
     std::vector<Node> nodes;
     std::vector<Part> parts;
     std::vector<std::pair<uint32_t, uint32_t>>
-        edges;  ///< nodes: first completes before second starts
+        edges;                   ///< nodes: first completes before second starts
     std::vector<bool> streamed;  ///< [edge] see Program::streamed; may end with the last true one
     std::vector<PlannedBuffer> buffers;
     std::vector<Group> groups;  ///< of pipeline ranks

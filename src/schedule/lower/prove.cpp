@@ -53,8 +53,7 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     const Group* group = communicates ? &program.groups[action.group] : nullptr;
     if (first) joint.group = group;
     if (joint.what != transfer_kind(action.what) || joint.pieces != action.pieces ||
-        (!first && !communicates) ||
-        (communicates && *joint.group != *group)) {
+        (!first && !communicates) || (communicates && *joint.group != *group)) {
         return rank + " and rank " + std::to_string(joint.first_rank) + " disagree at order " +
                std::to_string(action.order) + ": " + program.name_of(action);
     }

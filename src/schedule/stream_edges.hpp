@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/schedule/successors.hpp"
+#include "vocabpipe/program.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+/// The edges of a rank's program, by what `after` waits for: the end of `before`, or its rows.
+struct StreamEdges {
+    static constexpr uint32_t kNone = UINT32_MAX;
+
+    Successors ends;                ///< who waits for the end of an action
+    Successors rows;                ///< who waits for its first rows, along streamed edges
+    std::vector<uint32_t> source;   ///< [action] whose rows it needs, or kNone; empty without any
+    std::vector<uint32_t> missing;  ///< [action] edges of both kinds that lead to it
+
+    StreamEdges() = default;
+    /// `follow`: false takes streamed edges for usual ones.
+    StreamEdges(const Program& program, bool follow) {
+        const size_t count = program.actions.size();
+        if (!follow || program.streamed.empty()) {
+            ends = Successors(count, program.edges);
+            missing = ends.missing;
+            return;
+        }
+        std::vector<Edge> usual;
+        std::vector<Edge> streamed;
+        usual.reserve(program.edges.size());
+        for (uint32_t i = 0; i < program.edges.size(); ++i) {
+            const size_t next = streamed.size();
+            const bool streams = next < program.streamed.size() && program.streamed[next] == i;
+            (streams ? streamed : usual).push_back(program.edges[i]);
+        }
+        ends = Successors(count, usual);
+        rows = Successors(count, streamed);
+        missing = ends.missing;
+        source.assign(count, kNone);
+        for (const Edge& edge : streamed) {
+            ++missing[edge.after];
+            source[edge.after] = edge.before;
+        }
+    }
+
+    /// Whether any edge is streamed.
+    [[nodiscard]] bool any() const { return !source.empty(); }
+    /// The action that makes or receives rows while this one uses or sends them; kNone: all are
+    /// there before it starts.
+    [[nodiscard]] uint32_t source_of(uint32_t action) const {
+        return any() ? source[action] : kNone;
+    }
+    /// Who uses rows of the action while they come.
+    [[nodiscard]] std::span<const uint32_t> takers_of(uint32_t action) const {
+        return any() ? rows.of(action) : std::span<const uint32_t>();
+    }
+    /// Whether rows stream into the action or out of it.
+    [[nodiscard]] bool streams(uint32_t action) const {
+        return source_of(action) != kNone || !takers_of(action).empty();
+    }
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/cost_model.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A simulated pass whose rows stream: where in its work it needs a piece of its input, and where
+/// it has made one of its output. Work is in the simulator's unit.
+class StreamingPass {
+public:
+    /// The first `piece` pieces are needed from here on, or have been made.
+    struct Point {
+        int64_t at = 0;  ///< work
+        bool needed = false;
+        int piece = 0;
+    };
+
+    /// No rows of it stream.
+    StreamingPass() = default;
+    /// Of `work` in all, with so many pieces of input, of output; 0: none.
+    StreamingPass(int64_t work, const StreamedShare& share, int needed, int made)
+        : work_(work), made_(made) {
+        for (int k = 0; k < needed; ++k) {
+            points_.push_back({work * share.input_end / 1000 * k / needed, true, k + 1});
+        }
+        for (int k = 1; k <= made; ++k) {
+            const int64_t begin = work * share.output_begin / 1000;
+            const int64_t end = work * share.output_end / 1000;
+            points_.push_back({begin + (end - begin) * k / made, false, k});
+        }
+        // What is needed at a point comes before what has been made there.
+        std::ranges::stable_sort(points_, {}, &Point::at);
+    }
+
+    [[nodiscard]] explicit operator bool() const { return !points_.empty(); }
+    /// Where the work is, if it is at a point; null on the way to the next.
+    [[nodiscard]] const Point* here() const {
+        return next_ < points_.size() && points_[next_].at <= position_ ? &points_[next_] : nullptr;
+    }
+    /// Beyond that point.
+    void pass() { ++next_; }
+    [[nodiscard]] bool is_over() const { return next_ == points_.size() && position_ >= work_; }
+    /// To the next point, or to the end.
+    [[nodiscard]] int64_t work_to_next() const { return target() - position_; }
+    /// That work has been done.
+    void reached() { position_ = target(); }
+
+    void wait(int64_t now) {
+        waits_ = true;
+        since_ns_ = now;
+    }
+    void go_on() { waits_ = false; }
+    [[nodiscard]] bool waits() const { return waits_; }
+    [[nodiscard]] int64_t since_ns() const { return since_ns_; }
+    /// Pieces of its output.
+    [[nodiscard]] int made() const { return made_; }
+
+private:
+    [[nodiscard]] int64_t target() const {
+        return next_ < points_.size() ? points_[next_].at : work_;
+    }
+
+    int64_t work_ = 0;
+    int64_t position_ = 0;
+    int made_ = 0;
+    std::vector<Point> points_;
+    size_t next_ = 0;
+    bool waits_ = false;
+    int64_t since_ns_ = 0;
+};
+
+}  // namespace vocabpipe
