@@ -183,6 +183,16 @@ void write_chrome_trace(const std::string& path, const Timeline& timeline,
                       us(at - origin), sends ? "" : R"(,"bp":"e")");
         }
     }
+    for (const PieceWait& wait : timeline.piece_waits) {  // within the slice of its pass
+        const Program& program = programs[wait.rank];
+        const Action& source = program.actions[wait.source];
+        out.event(R"({"name":"waits for piece %d of %d of %s","cat":"wait","cname":"terrible",)"
+                  R"("ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f})",
+                  static_cast<int>(wait.piece), static_cast<int>(source.pieces),
+                  program.name_of(source).c_str(), static_cast<int>(wait.rank),
+                  static_cast<int>(Lane::compute) * kTracksPerLane, us(wait.begin_ns - origin),
+                  us(wait.end_ns - wait.begin_ns));
+    }
     std::map<std::pair<int, int>, int> tracks;
     for (const auto& [key, until] : busy_until) tracks[key] = static_cast<int>(until.size());
     write_names(out, programs, tracks);

@@ -44,7 +44,7 @@ class Reader {
 public:
     void event(const Json& event) {
         const std::string& kind = event.at("ph").get_ref<const std::string&>();
-        if (kind == "X") slice(event);
+        if (kind == "X" && event.at("cat") != "wait") slice(event);
         if (kind == "M") static_cast<void>(rank(event));  // of ranks without a slice
         if (kind == "C" && event.at("name") == "bytes alive") counter(event);
         ++events_;

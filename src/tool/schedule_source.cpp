@@ -10,6 +10,7 @@
 #include "src/tool/step_costs.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/lower.hpp"
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/receive_early.hpp"
@@ -131,6 +132,10 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
     if (!flags.pass_times.empty()) {
         set_pass_times(step, flags.pass_times, profile.has_value());
     }
+    // Without a model or a number of layers, a stage has four.
+    const int all_layers = std::accumulate(layers.begin(), layers.end(), 0);
+    step.costs.layers_per_stage =
+        all_layers == 0 ? 4 : static_cast<double>(all_layers) / step.schedule.stages;
     if (flags.communication_order) step.costs.communication = *flags.communication_order;
     step.memory_of = memory_of(step, flags, layers, profile);
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
@@ -283,7 +288,13 @@ FlagGroup lowering_flags(ScheduleFlags& flags) {
     return {.flags = {{.names = "--receive-ahead",
                        .value = &flags.receive_ahead,
                        .help = "How many passes before its use to post a receive, or auto: as "
-                               "early as useful within the memory limit"}}};
+                               "early as useful within the memory limit"},
+                      {.names = "--tile-pieces",
+                       .value = &flags.tile_pieces,
+                       .help = "By how many pieces boundaries between stages travel while they "
+                               "are made and used",
+                       .unit = "PIECES",
+                       .range = between(1, kMostPieces)}}};
 }
 
 std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
@@ -368,9 +379,10 @@ SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& fl
     SimulatedStep result;
     result.step = make_step(schedule, flags, kMostPassesToLower);
     const ScheduledStep& step = result.step;
-    EarlyReceives made =
-        lower_step(step.schedule, step.sizes, step.costs,
-                   {.receive_ahead = receive_ahead_from(flags.receive_ahead)}, step.options);
+    EarlyReceives made = lower_step(
+        step.schedule, step.sizes, step.costs,
+        {.receive_ahead = receive_ahead_from(flags.receive_ahead), .pieces = flags.tile_pieces},
+        step.options);
     result.programs = std::move(made.lowered).all();
     result.receive_ahead = made.receive_ahead;
     result.simulation = simulate(result.programs, step.costs, step.options);

@@ -42,6 +42,7 @@ struct ScheduleFlags {
     int cores = 0;
     std::optional<CommunicationOrder> communication_order;  // none: the profile's, or lanes
     std::string receive_ahead = "auto";
+    int tile_pieces = 1;
 };
 
 /// The positional argument that names a schedule.

@@ -4,6 +4,7 @@
 #include "src/train/optimizer/parameter_groups.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/lower.hpp"
 #include "vocabpipe/receive_early.hpp"
 
 #include <algorithm>
@@ -281,6 +282,14 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                          "on every transport) or native (the transport's own reduction)",
                  .unit = "NAME",
                  .choices = {"ordered", "native"}},
+                {.names = "--tile-pieces",
+                 .value = &t.tile_pieces,
+                 .help = "By how many pieces boundaries between stages travel while they are made "
+                         "and used, on hosts; a piece costs a product and a message, so this pays "
+                         "only where messages are slow",
+                 .unit = "PIECES",
+                 .range = between(1, kMostPieces),
+                 .decides = Decides::nothing},
                 {.names = "--receive-ahead",
                  .value = FlagText{.set =
                                        [&t](const auto& words) {
