@@ -17,9 +17,10 @@ namespace {
 TensorNames layer_names(const ModelConfig& config, int layer) {
     TensorNames names = tensor_names(config);
     const std::string prefix = names.layers + std::to_string(layer) + ".";
-    for (std::string* name : {&names.attention_norm, &names.qkv, &names.proj,
-                              &names.post_attention_norm, &names.mlp_norm, &names.fc,
-                              &names.fc_proj, &names.post_mlp_norm, &names.q_norm, &names.k_norm}) {
+    for (std::string* name :
+         {&names.attention_norm, &names.qkv, &names.proj, &names.post_attention_norm,
+          &names.mlp_norm, &names.fc, &names.fc_proj, &names.post_mlp_norm, &names.q_norm,
+          &names.k_norm, &names.router, &names.experts}) {
         *name = prefix + *name;
     }
     for (std::string& name : names.qkv_parts) name = prefix + name;
@@ -92,11 +93,48 @@ MlpOptions mlp_options(const ModelConfig& config, int layer) {
     return options;
 }
 
+namespace {
+
+MoeOptions moe_options(const ModelConfig& config, int layer) {
+    const TensorNames names = layer_names(config, layer);
+    const MoeConfig& moe = config.moe;
+    return {.router = {.name = names.router,
+                       .hidden_size = config.hidden_size,
+                       .experts = moe.experts,
+                       .routing = {.top_k = moe.top_k,
+                                   .score = moe.score,
+                                   .normalize = moe.normalize,
+                                   .scaling = moe.scaling},
+                       .aux_loss = moe.aux_loss,
+                       .z_loss = moe.z_loss,
+                       .init_std = config.init_std},
+            .experts = {.name = names.experts,
+                        .gate_name = names.expert_gate,
+                        .up_name = names.expert_up,
+                        .down_name = names.expert_down,
+                        .hidden_size = config.hidden_size,
+                        .ffn_hidden_size = config.expert_ffn_hidden_size(),
+                        .experts = moe.experts,
+                        .per_token = moe.top_k,
+                        .activation = config.activation,
+                        .gate_up_init_std = config.init_std,
+                        .down_init_std = init_std_into_residual(config)}};
+}
+
+}  // namespace
+
+FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer) {
+    FeedForwardOptions options{
+        .hidden_size = config.hidden_size, .mlp = mlp_options(config, layer), .moe = {}};
+    if (config.moe.in_layer(layer)) options.moe = moe_options(config, layer);
+    return options;
+}
+
 DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer) {
     const TensorNames names = layer_names(config, layer);
     DecoderLayerOptions options;
     options.attention.block = attention_options(config, layer);
-    options.mlp.block = mlp_options(config, layer);
+    options.mlp.block = feed_forward_options(config, layer);
     options.parallel = config.parallel_residual;
     if (config.pre_norms) {
         options.attention.norm = norm_options(config, names.attention_norm);

@@ -65,7 +65,7 @@ void Mlp::forward(const StagePass& pass, ConstTensor x, const Saved& saved, Cons
     fc_proj_.forward_onto(pass, saved.act, residual, out);
 }
 
-void Mlp::recompute(const StagePass& pass, const Saved& saved) const {
+void Mlp::recompute(const StagePass& pass, ConstTensor /*x*/, const Saved& saved) const {
     activate(pass, saved);
 }
 

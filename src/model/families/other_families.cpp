@@ -26,11 +26,9 @@ constexpr std::array kOtherFamilies{
         "llama4_text", "llama",
         "a mixture of experts, attention in chunks, rotary positions of neighbouring columns, "
         "norms of q and k after them, and a temperature of attention"},
-    OtherFamily{"mixtral", "mistral", "a mixture of experts"},
-    OtherFamily{"olmoe", "olmo2", "a mixture of experts"},
+    OtherFamily{"olmoe", "qwen3_moe", "norms of all heads of q and of k together"},
     OtherFamily{"opt", "gpt2", "ReLU"},
-    OtherFamily{"qwen2_moe", "qwen2", "a mixture of experts"},
-    OtherFamily{"qwen3_moe", "qwen3", "a mixture of experts"},
+    OtherFamily{"qwen2_moe", "qwen3_moe", "an expert that all tokens share"},
 };
 
 }  // namespace
