@@ -3,6 +3,7 @@
 
 #include "src/model/families/families.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -39,6 +40,7 @@ public:
 
     /// What the routers of experts add to the loss that run() returned.
     [[nodiscard]] double router_loss() const { return router_loss_; }
+    [[nodiscard]] double least_gap() const { return least_gap_; }
 
     /// Returns the loss; adds the gradients.
     double run() {
@@ -58,7 +60,9 @@ public:
         std::vector<LayerTrace> layers;
         for (int l = 0; l < config_.num_layers; ++l) {
             x = layer_forward(l, x, layers);
-            if (layers.back().moe) router_loss_ += layers.back().moe->router_loss();
+            if (!layers.back().moe) continue;
+            router_loss_ += layers.back().moe->router_loss();
+            least_gap_ = std::min(least_gap_, layers.back().moe->least_gap());
         }
         const Rows final = norm(x, names_.final_norm);
         Rows dx(final.size(), Vector(h, 0.0));
@@ -313,6 +317,7 @@ private:
     GradientSink sink_;
     size_t sequences_, length_;
     double router_loss_ = 0;
+    double least_gap_ = INFINITY;
 };
 
 }  // namespace
@@ -323,6 +328,7 @@ Fp64Step fp64_step(const ModelConfig& config, const Batch& batch, const Tensors&
         MicrobatchStep of(config, batch, j, weights, &step.gradients);
         step.losses.push_back(of.run());
         step.router_loss += of.router_loss();
+        step.least_gap = std::min(step.least_gap, of.least_gap());
     }
     return step;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "tests/model/fp64_operators.hpp"
@@ -23,6 +24,7 @@ struct Fp64Step {
     std::vector<double> losses;
     double router_loss = 0;  ///< what the routers of experts add, of all microbatches
     Tensors gradients;
+    double least_gap = INFINITY;  ///< Moe::least_gap() of all layers
 };
 [[nodiscard]] Fp64Step fp64_step(const ModelConfig& config, const Batch& batch,
                                  const Tensors& weights);

@@ -136,6 +136,23 @@ Rows Moe::gradient(const Rows& dy, GradientSink& sink) const {
                                    names_.router, false, sink));
 }
 
+double Moe::least_gap() const {
+    double least = INFINITY;
+    for (size_t n = 0; n < x_.size(); ++n) {
+        double worst_chosen = INFINITY;
+        double best_other = -INFINITY;
+        for (size_t e = 0; e < logits_[n].size(); ++e) {
+            const double logit = logits_[n][e];
+            if (chosen_[n][e] > 0)
+                worst_chosen = std::min(worst_chosen, logit);
+            else
+                best_other = std::max(best_other, logit);
+        }
+        least = std::min(least, worst_chosen - best_other);
+    }
+    return least;
+}
+
 double Moe::router_loss() const {
     const auto experts = static_cast<size_t>(config_.experts);
     const auto tokens = static_cast<double>(x_.size());

@@ -26,6 +26,9 @@ public:
     Rows gradient(const Rows& dy, GradientSink& sink) const;
     /// The router's own losses.
     [[nodiscard]] double router_loss() const;
+    /// By how much any logit of an expert that was not chosen misses that of a chosen one; infinity
+    /// where all are chosen. Rounding beyond this chooses other experts.
+    [[nodiscard]] double least_gap() const;
 
 private:
     [[nodiscard]] Vector expert(const std::string& name, size_t index) const;
