@@ -40,6 +40,11 @@ void read_sparse_layers(const ConfigValues& file, ModelConfig& c) {
             sparse[static_cast<size_t>(entry.integer(0, c.num_layers - 1))] = false;
         }
     }
+    if (std::ranges::find(sparse, true) == sparse.end()) {
+        file.json().fail(
+            "no layer has experts (decoder_sparse_step, mlp_only_layers); use a family "
+            "without them");
+    }
     c.moe.sparse.clear();
     if (std::ranges::find(sparse, false) != sparse.end()) c.moe.sparse = std::move(sparse);
 }
