@@ -91,6 +91,10 @@ struct ModelConfig {
     [[nodiscard]] int64_t expert_ffn_hidden_size() const {
         return moe.ffn_hidden_size > 0 ? moe.ffn_hidden_size : ffn_hidden_size;
     }
+    /// Of the expert that all tokens share.
+    [[nodiscard]] int64_t shared_ffn_hidden_size() const {
+        return moe.shared_ffn_hidden_size > 0 ? moe.shared_ffn_hidden_size : ffn_hidden_size;
+    }
     /// Whether q and k of the layer have rotary positions.
     [[nodiscard]] bool has_rope(int layer) const {
         return !learned_positions && (roped.empty() || roped[static_cast<size_t>(layer)]);

@@ -18,6 +18,10 @@ struct MoeConfig {
     int64_t experts = 0;          ///< E; 0: a model without experts
     int64_t top_k = 2;            ///< k, experts of a token
     int64_t ffn_hidden_size = 0;  ///< of one expert; 0: ModelConfig::ffn_hidden_size
+    /// Besides, an expert that computes every token, whose output is multiplied by the sigmoid of a
+    /// product of the token (Qwen 2).
+    bool shared_expert = false;
+    int64_t shared_ffn_hidden_size = 0;  ///< of it; 0: ModelConfig::ffn_hidden_size
     kernels::RouterScore score = kernels::RouterScore::softmax;
     bool normalize = true;  ///< a token's k weights are divided by their sum
     float scaling = 1;      ///< then multiplied by this

@@ -42,6 +42,11 @@ void check_experts(const ModelConfig& c) {
         refuse("--moe-router-topk", moe.top_k,
                "must be from 1 to --num-experts " + std::to_string(moe.experts));
     }
+    if (moe.shared_ffn_hidden_size != 0 && !moe.shared_expert) {
+        refuse("--moe-shared-expert-intermediate-size", moe.shared_ffn_hidden_size,
+               "--model-type " + c.family +
+                   " has no expert that all tokens share; remove the flag, or use qwen2_moe");
+    }
     if (!moe.sparse.empty() && std::ssize(moe.sparse) != c.num_layers) {
         refuse(
             "--moe-layer-freq", std::ssize(moe.sparse),

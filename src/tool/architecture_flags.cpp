@@ -176,7 +176,7 @@ void ArchitectureFlags::refuse_contradictions() const {
     if (!model_family(m.family).has_experts()) {
         for (const char* const flag :
              {"--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size", "--moe-layer-freq",
-              "--moe-router-pre-softmax"}) {
+              "--moe-router-pre-softmax", "--moe-shared-expert-intermediate-size"}) {
             if (read_.contains(flag)) refuse(flag, "no experts");
         }
     }

@@ -206,6 +206,15 @@ def sparse_layers(pick, sizes):
                                dict(mlp_only_layers=[pick.randrange(layers)])])
 
 
+def weights(pick, sizes):
+    return dict(norm_topk_prob=pick.random() < 0.5)
+
+
+def shared_expert(pick, sizes):
+    return dict(shared_expert_intermediate_size=pick.randrange(21, 100),
+                qkv_bias=pick.random() < 0.7)
+
+
 # What of its config.json is drawn for every family.
 FAMILIES = {
     "gpt2": [gpt2],
@@ -221,6 +230,8 @@ FAMILIES = {
     "smollm3": [rotary, rope, head_size, no_rope, attention_bias, mlp_bias],
     "gpt_neox": [gpt_neox],
     "mixtral": [rotary, rope, head_size, window_or_none, experts("num_local_experts")],
+    "olmoe": [rotary, rope, attention_bias, weights, experts("num_experts")],
+    "qwen2_moe": [rotary, rope, experts("num_experts"), sparse_layers, shared_expert],
     "qwen3_moe": [rotary, rope, head_size, attention_bias, experts("num_experts"), sparse_layers],
 }
 
@@ -243,7 +254,8 @@ def describe(config):
             "head_dim", "vocab_size", "tie_word_embeddings", "attention_bias", "mlp_bias",
             "attn_logit_softcapping", "final_logit_softcapping", "sliding_window", "layer_types",
             "no_rope_layers", "hidden_act", "use_parallel_residual", "num_experts",
-            "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "mlp_only_layers"]
+            "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size",
+            "qkv_bias", "norm_topk_prob", "mlp_only_layers"]
     scaling = getattr(config, "rope_parameters", getattr(config, "rope_scaling", None))
     shown = [f"{key.split('_')[-1] if key.count('_') < 2 else key}={getattr(config, key)}"
              for key in keys if getattr(config, key, None) is not None]
@@ -321,7 +333,7 @@ class Comparison:
     def compare(self, dtype, ranks, out, expected):
         logits, loss, gradients = expected
         chosen = getattr(self.config, "num_experts_per_tok", 0)
-        if dtype == "bf16" and chosen and chosen < self.config.num_local_experts:
+        if dtype == "bf16" and chosen and chosen < (getattr(self.config, "num_local_experts", 0) or self.config.num_experts):
             return  # some token's experts are others, which is no matter of rounding
         gradients = {part: g for name, whole in gradients.items()
                      for part, g in in_files(self.family, name, whole).items()}

@@ -19,8 +19,12 @@ using namespace fp64;
 
 struct LayerTrace {
     Rows x, norm1, qkv_before, qkv, attention, proj, middle, norm2, fc, activated, fc_proj;
-    std::optional<fp64::Moe> moe;
+    std::optional<fp64::Moe> moe, shared_expert;
 };
+
+/// sigmoid(g x) times what the expert makes of x.
+const MoeConfig kSharedExpert{
+    .experts = 1, .top_k = 1, .score = kernels::RouterScore::sigmoid, .normalize = false};
 
 class MicrobatchStep {
 public:
@@ -214,6 +218,15 @@ private:
                                          .down = name + names_.experts + "down"},
                           weights_, std::accumulate(g_.begin(), g_.end(), 0.0));
             t.fc_proj = t.moe->forward(t.norm2);
+            if (config_.moe.shared_expert) {
+                t.shared_expert.emplace(
+                    kSharedExpert, activation(),
+                    fp64::MoeNames{.router = name + names_.shared_gate,
+                                   .gate_up = name + names_.shared_expert + "gate_up",
+                                   .down = name + names_.shared_expert + "down"},
+                    weights_, 0.0);
+                t.fc_proj = sum(t.fc_proj, t.shared_expert->forward(t.norm2));
+            }
         } else {
             t.fc = linear_of(t.norm2, name + names_.fc, config_.mlp_bias);
             t.activated = activation().forward(t.fc);
@@ -231,7 +244,9 @@ private:
         Rows d =
             config_.post_norms ? norm_gradient(dy, t.fc_proj, name + names_.post_mlp_norm) : dy;
         if (t.moe) {
-            d = t.moe->gradient(d, sink_);
+            const Rows dy_of_experts = d;
+            d = t.moe->gradient(dy_of_experts, sink_);
+            if (t.shared_expert) d = sum(d, t.shared_expert->gradient(dy_of_experts, sink_));
         } else {
             d = linear_gradient_of(d, t.activated, name + names_.fc_proj, config_.mlp_bias);
             d = activation().gradient(d, t.fc);

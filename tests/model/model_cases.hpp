@@ -391,6 +391,43 @@ struct ModelCase {
                  return config;
              }(),
          .sequences = 2},
+        {.name = "Olmoe",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("olmoe", 3, 7, 43, false), 0.1F, 0.01F);
+                 config.hidden_size = 24;  // heads of h / heads
+                 config.kv_channels = 0;
+                 config.moe.top_k = 4;
+                 config.moe.aux_loss = 0.1F;
+                 config.moe.normalize = false;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 3},
+        {.name = "Qwen2Moe",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("qwen2_moe", 3, 8, 41, false), 0, 0.01F);
+                 config.moe.experts = 6;
+                 config.moe.ffn_hidden_size = 11;
+                 config.moe.shared_ffn_hidden_size = 17;
+                 config.moe.normalize = false;
+                 config.moe.aux_loss = 0.1F;
+                 config.moe.z_loss = 0.02F;
+                 config.moe.sparse = {false, true, true};
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .ranks = 3},
+        {.name = "Qwen2MoeAllExpertsTied",
+         .config =
+             [] {
+                 ModelConfig config = small_family("qwen2_moe", 2, 6, 29, true);
+                 config.moe.experts = config.moe.top_k = 3;
+                 return config;
+             }()},
         {.name = "LlamaDocuments",
          .config = small_family("llama", 3, 9, 31, false),
          .sequences = 2,

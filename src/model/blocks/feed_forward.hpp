@@ -13,6 +13,8 @@ struct FeedForwardOptions {
     int64_t hidden_size = 0;
     MlpOptions mlp;                 ///< without experts
     std::optional<MoeOptions> moe;  ///< else with these
+    /// Besides, one that computes every token.
+    std::optional<MoeOptions> shared_expert;
 };
 
 /// What a layer has after attention, (N, h) to (N, h): an MLP, or a mixture of experts.
@@ -23,11 +25,14 @@ public:
     struct Saved {
         Mlp::Saved mlp;
         Moe::Saved moe;
+        Moe::Saved shared_expert;
     };
     /// What I leaves for W, likewise.
     struct Gradients {
         Mlp::Gradients mlp;
         Moe::Gradients moe;
+        Moe::Gradients shared_expert;
+        Tensor of_shared;  ///< (N, h) of x, through the shared expert
     };
 
     FeedForward(const FeedForwardOptions& options, ParameterSource& parameters);
@@ -50,9 +55,11 @@ public:
     [[nodiscard]] int64_t recompute_traffic() const;
 
 private:
+    int64_t hidden_size_;
     // One of the two.
     std::optional<Mlp> mlp_;
     std::optional<Moe> moe_;
+    std::optional<Moe> shared_expert_;  ///< besides moe_
 };
 
 }  // namespace vocabpipe

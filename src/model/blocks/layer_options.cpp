@@ -20,7 +20,7 @@ TensorNames layer_names(const ModelConfig& config, int layer) {
     for (std::string* name :
          {&names.attention_norm, &names.qkv, &names.proj, &names.post_attention_norm,
           &names.mlp_norm, &names.fc, &names.fc_proj, &names.post_mlp_norm, &names.q_norm,
-          &names.k_norm, &names.router, &names.experts}) {
+          &names.k_norm, &names.router, &names.experts, &names.shared_gate, &names.shared_expert}) {
         *name = prefix + *name;
     }
     for (std::string& name : names.qkv_parts) name = prefix + name;
@@ -121,12 +121,35 @@ MoeOptions moe_options(const ModelConfig& config, int layer) {
                         .down_init_std = init_std_into_residual(config)}};
 }
 
+/// A shared expert with a gate is a mixture of one expert, whose weight is a sigmoid.
+MoeOptions shared_expert_options(const ModelConfig& config, int layer) {
+    const TensorNames names = layer_names(config, layer);
+    MoeOptions options = moe_options(config, layer);
+    options.router.name = names.shared_gate;
+    options.router.experts = 1;
+    options.router.routing = {.top_k = 1, .score = kernels::RouterScore::sigmoid};
+    options.router.aux_loss = 0;
+    options.router.z_loss = 0;
+    options.experts.name = names.shared_expert;
+    options.experts.numbered = false;
+    options.experts.ffn_hidden_size = config.shared_ffn_hidden_size();
+    options.experts.experts = 1;
+    options.experts.per_token = 1;
+    return options;
+}
+
 }  // namespace
 
 FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer) {
-    FeedForwardOptions options{
-        .hidden_size = config.hidden_size, .mlp = mlp_options(config, layer), .moe = {}};
-    if (config.moe.in_layer(layer)) options.moe = moe_options(config, layer);
+    FeedForwardOptions options{.hidden_size = config.hidden_size,
+                               .mlp = mlp_options(config, layer),
+                               .moe = {},
+                               .shared_expert = {}};
+    if (!config.moe.in_layer(layer)) return options;
+    options.moe = moe_options(config, layer);
+    if (config.moe.shared_expert) {
+        options.shared_expert = shared_expert_options(config, layer);
+    }
     return options;
 }
 

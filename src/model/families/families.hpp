@@ -98,6 +98,8 @@ namespace families {
 [[nodiscard]] ModelFamily qwen3();
 [[nodiscard]] ModelFamily mixtral();
 [[nodiscard]] ModelFamily qwen3_moe();
+[[nodiscard]] ModelFamily olmoe();
+[[nodiscard]] ModelFamily qwen2_moe();
 [[nodiscard]] ModelFamily gemma();
 [[nodiscard]] ModelFamily gemma2();
 [[nodiscard]] ModelFamily gemma3_text();

@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kExpertSize = 768;  // transformers' default
+constexpr int64_t kQwen3ExpertSize = 768;  // transformers' default
 
 void set_qwen3_moe(ModelConfig& c) {
     set_rotary_decoder(c);
@@ -26,7 +26,8 @@ void read_qwen3_moe(const ConfigValues& file, ModelConfig& c) {
     // transformers' class has the window in all layers, whatever max_window_layers says.
     set_windows(c, file.flag("use_sliding_window", false) ? read_window(file) : 0, every_layer);
     read_experts(file, 128, 8, c);
-    c.moe.ffn_hidden_size = file.size("moe_intermediate_size", kExpertSize, kExpertSize, kWidest);
+    c.moe.ffn_hidden_size =
+        file.size("moe_intermediate_size", kQwen3ExpertSize, kQwen3ExpertSize, kWidest);
     c.moe.normalize = file.flag("norm_topk_prob", false);
     read_sparse_layers(file, c);
 }

@@ -94,6 +94,8 @@ void check_same_experts(const Comparison& compare, const ModelConfig& file,
     compare.size("num_experts_per_tok", file.moe.top_k, run.moe.top_k, "--moe-router-topk");
     compare.size("the size of experts", file.expert_ffn_hidden_size(), run.expert_ffn_hidden_size(),
                  "--moe-ffn-hidden-size");
+    compare.size("shared_expert_intermediate_size", file.shared_ffn_hidden_size(),
+                 run.shared_ffn_hidden_size(), "--moe-shared-expert-intermediate-size");
     compare.flag("norm_topk_prob", file.moe.normalize, run.moe.normalize);
     const auto layers = [](const ModelConfig& c) {
         std::string names;

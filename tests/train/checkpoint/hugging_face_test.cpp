@@ -45,6 +45,12 @@ std::pair<std::string, int64_t> stored_row(const ModelConfig& c, std::string nam
                          parts[static_cast<size_t>(row % of_expert / rows)]);
         row %= rows;
     };
+    if (name.find("shared_expert.") != std::string::npos) {
+        split("gate_up",
+              {{"gate_proj", c.shared_ffn_hidden_size()}, {"up_proj", c.shared_ffn_hidden_size()}});
+        split("down.weight", {{"down_proj.weight", c.hidden_size}});
+        return {name, row};
+    }
     const bool mixtral = c.family == "mixtral";
     split_experts("gate_up.weight",
                   mixtral ? std::vector{"w1.weight", "w3.weight"}

@@ -15,8 +15,8 @@ std::vector<FilePart> parts_of_experts(const ExpertsOptions& options,
     std::vector<FilePart> parts;
     for (int64_t expert = 0; expert < options.experts; ++expert) {
         for (const std::string& name : names) {
-            parts.push_back({.name = options.name + std::to_string(expert) + "." + name + ".weight",
-                             .count = rows});
+            const std::string number = options.numbered ? std::to_string(expert) + "." : "";
+            parts.push_back({.name = options.name + number + name + ".weight", .count = rows});
         }
     }
     return parts;

@@ -14,6 +14,7 @@ namespace vocabpipe {
 
 struct ExpertsOptions {
     std::string name;                           ///< before the number of an expert, ends with a dot
+    bool numbered = true;                       ///< else there is one, whose names have no number
     std::string gate_name, up_name, down_name;  ///< of one expert, without ".weight"
     int64_t hidden_size = 0;                    ///< h
     int64_t ffn_hidden_size = 0;                ///< f, of one expert
