@@ -45,7 +45,8 @@ TEST(ModelFlags, RefuseWhatContradictsTheFamily) {
 TEST(ModelFlags, RefuseExpertsThatCannotBe) {
     for (const char* const flag :
          {"--num-experts 4", "--moe-router-topk 2", "--moe-ffn-hidden-size 32",
-          "--moe-layer-freq 2", "--moe-router-pre-softmax"}) {
+          "--moe-layer-freq 2", "--moe-router-pre-softmax",
+          "--moe-shared-expert-intermediate-size 8"}) {
         EXPECT_THAT(refused(std::string("--model-type llama ") + flag),
                     HasSubstr(": --model-type llama has no experts; remove the flag"));
     }
@@ -56,6 +57,9 @@ TEST(ModelFlags, RefuseExpertsThatCannotBe) {
     EXPECT_THAT(refused_moe("--num-experts 5000"), HasSubstr("--num-experts 5000"));
     EXPECT_THAT(refused_moe("--num-experts 4 --moe-router-topk 5"),
                 HasSubstr("--moe-router-topk 5: must be from 1 to --num-experts 4"));
+    EXPECT_THAT(refused_moe("--moe-shared-expert-intermediate-size 8"),
+                HasSubstr("--moe-shared-expert-intermediate-size 8: --model-type qwen3_moe has no "
+                          "expert that all tokens share; remove the flag, or use qwen2_moe"));
     EXPECT_THAT(refused_moe("--moe-aux-loss-coeff -1"), HasSubstr("--moe-aux-loss-coeff -1"));
     EXPECT_THAT(refused_moe("--moe-z-loss-coeff nan"), HasSubstr("--moe-z-loss-coeff nan"));
     for (const char* const layers : {"5", "0", "x", "1,1,1", "0,1,2,1", "[0]*4"}) {

@@ -65,6 +65,30 @@ TEST(MoeConfigFile, PrintsWhatItReads) {
     }
 }
 
+TEST(MoeConfigFile, ReadsTheSharedExpertAndTheNormsOfOtherFamilies) {
+    json keys = with(rotary("qwen2_moe"), "shared_expert_intermediate_size", 24);
+    keys = with(with(keys, "moe_intermediate_size", 10), "qkv_bias", false);
+    const ModelConfig qwen2 = parsed(keys);
+    EXPECT_TRUE(qwen2.moe.shared_expert);
+    EXPECT_EQ(qwen2.shared_ffn_hidden_size(), 24);
+    EXPECT_EQ(qwen2.moe.experts, 60);
+    EXPECT_EQ(qwen2.moe.top_k, 4);
+    EXPECT_FALSE(qwen2.qkv_bias);
+    EXPECT_EQ(parsed(printed(qwen2)).shared_ffn_hidden_size(), 24);
+    EXPECT_EQ(parsed(rotary("qwen2_moe")).shared_ffn_hidden_size(), 5632);
+    EXPECT_TRUE(parsed(rotary("qwen2_moe")).qkv_bias);
+    EXPECT_THAT(refused(with(keys, "use_sliding_window", true)),
+                HasSubstr("use_sliding_window: true is not supported without layer_types"));
+
+    const ModelConfig olmoe = parsed(rotary("olmoe"));
+    EXPECT_TRUE(olmoe.qk_norm && !olmoe.qk_norm_by_head && olmoe.pre_norms);
+    EXPECT_EQ(olmoe.moe.experts, 64);
+    EXPECT_EQ(olmoe.norm_epsilon, 1e-5F);
+    EXPECT_EQ(parsed(printed(olmoe)).moe, olmoe.moe);
+    EXPECT_THAT(refused(with(rotary("olmoe"), "clip_qkv", 8.0)), HasSubstr("clip_qkv: is not"));
+    EXPECT_THAT(refused(with(rotary("olmoe"), "head_dim", 20)), HasSubstr("head_dim: must be"));
+}
+
 TEST(MoeConfigFile, RefusesByNameWhatDoesNotFit) {
     const json file = with(rotary("mixtral"), "num_local_experts", 4);
     EXPECT_THAT(refused(with(file, "num_experts_per_tok", 5)),
