@@ -87,7 +87,7 @@ inline void require_scale_rows(ConstTensor x, std::span<const int32_t> slot_of_r
                                ConstTensor weights, ConstTensor y) {
     require(same_shape(x, y) && x.dtype == y.dtype, "y of x's shape and type");
     require(std::ssize(slot_of_row) == x.rows, "a slot per row");
-    require(weights && weights.dtype == DType::fp32, "fp32 weights");
+    require((weights || x.rows == 0) && weights.dtype == DType::fp32, "fp32 weights");
 }
 
 /// x (R, in) and y (R, out), or their gradients; w (E out, in) or its gradient.

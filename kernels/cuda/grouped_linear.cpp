@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/check.hpp"
+#include "kernels/cuda/engine_state.hpp"
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/operators.hpp"
 #include "kernels/expert_checks.hpp"
@@ -7,11 +9,19 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// Calls body(expert, first row, rows).
+/// Context::poll() may wait for the device; between two calls there are to be fewer than 500
+/// launches.
+constexpr size_t kExpertsPerPoll = 128;
+/// Row counts change from step to step, and each makes a plan of its own.
+constexpr size_t kMostPlans = 4096;
+
+/// Calls body(expert, first row, rows) for one product of cuBLASLt each.
 template <typename Body>
 void for_experts(Context& ctx, std::span<const int32_t> row_begin, const Body& body) {
+    auto& products = ctx.cuda().state().products;
+    if (products.size() > kMostPlans) products.clear();
     for (size_t expert = 0; expert + 1 < row_begin.size(); ++expert) {
-        if (expert > 0) ctx.poll();
+        if (expert > 0 && expert % kExpertsPerPoll == 0) ctx.poll();
         body(static_cast<int64_t>(expert), row_begin[expert],
              row_begin[expert + 1] - row_begin[expert]);
     }
