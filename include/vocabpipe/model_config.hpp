@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/activation.hpp"
+#include "vocabpipe/moe_config.hpp"
 #include "vocabpipe/rope.hpp"
 #include "vocabpipe/tensor.hpp"
 
@@ -60,6 +61,8 @@ struct ModelConfig {
     /// Rotary positions of layers with the window; none: `rope`, as all others.
     std::optional<Rope> windowed_rope;
 
+    MoeConfig moe;  ///< experts in place of the MLP; none by default
+
     float init_std = 0.02F;     ///< standard deviation of the weights at first
     float label_smoothing = 0;  ///< share of the loss that goes to all rows alike; 0: none
     float z_loss = 0;           ///< times log Z squared, added to the loss; 0: none
@@ -84,6 +87,14 @@ struct ModelConfig {
     }
     /// Columns of the first product of the MLP: gate and up side by side, or up.
     [[nodiscard]] int64_t mlp_columns() const { return (gated ? 2 : 1) * ffn_hidden_size; }
+    /// Feed-forward size of one expert.
+    [[nodiscard]] int64_t expert_ffn_hidden_size() const {
+        return moe.ffn_hidden_size > 0 ? moe.ffn_hidden_size : ffn_hidden_size;
+    }
+    /// Of the expert that all tokens share.
+    [[nodiscard]] int64_t shared_ffn_hidden_size() const {
+        return moe.shared_ffn_hidden_size > 0 ? moe.shared_ffn_hidden_size : ffn_hidden_size;
+    }
     /// Whether q and k of the layer have rotary positions.
     [[nodiscard]] bool has_rope(int layer) const {
         return !learned_positions && (roped.empty() || roped[static_cast<size_t>(layer)]);

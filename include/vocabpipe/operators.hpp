@@ -9,6 +9,7 @@
 #include "vocabpipe/attention_shape.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/rms_norm_options.hpp"
+#include "vocabpipe/router_options.hpp"
 #include "vocabpipe/step_scalars.hpp"
 #include "vocabpipe/tensor.hpp"
 #include "vocabpipe/vocabulary_loss.hpp"
@@ -207,6 +208,77 @@ struct Operators {
     /// dwpe (>= seq_length, h) fp32: added to if `accumulate`, else rows >= seq_length become 0.
     void (*positions_gradient)(Context& ctx, ConstTensor dy, int64_t seq_length, Tensor dwpe,
                                bool accumulate);
+
+    // Mixture of experts: E experts, of which every token chooses k. Slot n k + j is the j-th
+    // choice of token n. The rows of experts are the slots sorted by expert: those of expert e are
+    // rows row_begin[e] .. row_begin[e+1] - 1, in the order of their tokens. With a block that
+    // computes y = f(x) on such rows:
+    //
+    //     linear_forward: logits (N, E)    router_forward: choice, weights    sort_by_expert
+    //     gather_rows -> grouped_linear_forward, gated_forward, ... -> combine_rows
+    //
+    // Backward, gather_rows brings dy to the rows, with the weights or, where weight gradients are
+    // taken further inside, without; combine_rows without weights adds up dx.
+
+    /// choice (N k): the k experts of a token with the greatest score + bias inside its top_groups
+    /// groups, best first; of equal ones the smaller index. Where neither bias nor groups decide,
+    /// logits are compared, which order alike. Of NaN any experts, each at most once.
+    /// weights (N, k): scores of the chosen, divided by their sum + 1e-20 if options.normalize,
+    /// times options.scaling. load (1, E): how many tokens chose e. score_sums (1, E): sum over
+    /// tokens of score_e; of sigmoid scores each is first divided by its token's sum + 1e-20. log_z
+    /// (N, 1): log sum_e exp(logit_e). logits (N, E), bias (1, E) or empty; all tensors fp32.
+    void (*router_forward)(Context& ctx, ConstTensor logits, ConstTensor bias,
+                           const RouterOptions& options, std::span<int32_t> choice, Tensor weights,
+                           Tensor load, Tensor score_sums, Tensor log_z);
+    /// dlogits (N, E) of what dweights (N, k) arrives for, plus scales.balance sum_e load_e
+    /// score_sums_e through score_sums, plus scales.z sum_n log_z_n^2. `load` may be that of more
+    /// tokens than these. All tensors fp32.
+    void (*router_backward)(Context& ctx, ConstTensor logits, ConstTensor log_z,
+                            std::span<const int32_t> choice, ConstTensor dweights, ConstTensor load,
+                            const RouterOptions& options, const RouterLossScales& scales,
+                            Tensor dlogits);
+    /// row_begin (E + 1), row_of_slot (N k) and slot_of_row (N k), its inverse. choice: from 0 to
+    /// E - 1, which only the host checks.
+    void (*sort_by_expert)(Context& ctx, std::span<const int32_t> choice,
+                           std::span<int32_t> row_begin, std::span<int32_t> row_of_slot,
+                           std::span<int32_t> slot_of_row);
+    /// to = from, of the device, once all that was enqueued before has run: the only operator that
+    /// waits for a device. `to` is memory of the host.
+    void (*read_to_host)(Context& ctx, std::span<const int32_t> from, std::span<int32_t> to);
+    /// y[r] = x[slot_of_row[r] / per_token], times that slot's weight if there are weights. x (N,
+    /// h), y (R, h) of x's type, R slots; weights (N, per_token) fp32 or empty.
+    void (*gather_rows)(Context& ctx, ConstTensor x, std::span<const int32_t> slot_of_row,
+                        int64_t per_token, ConstTensor weights, Tensor y);
+    /// y[n] = residual[n] + sum over j of weights[n, j] rows[row_of_slot[n per_token + j]], added
+    /// in this order in fp32 and rounded once. rows (R, h); y (N, h) and residual, which may be
+    /// empty or y, of rows' type; weights (N, per_token) fp32, empty: 1. A slot whose row is
+    /// negative adds nothing.
+    void (*combine_rows)(Context& ctx, ConstTensor rows, std::span<const int32_t> row_of_slot,
+                         int64_t per_token, ConstTensor weights, ConstTensor residual, Tensor y);
+    /// Slot slot_of_row[r] of dweights (N, k) fp32 = dot of dy[r] and rows[r], both (R, h) and of
+    /// one type. dy is what gather_rows made of the gradient without weights, or that gradient
+    /// further inside if all between is linear: dot(dy w, x) = dot(dy, x w^T).
+    void (*combine_backward_weights)(Context& ctx, ConstTensor dy, ConstTensor rows,
+                                     std::span<const int32_t> slot_of_row, Tensor dweights);
+    /// y[r] = weight of slot slot_of_row[r] * x[r]. x, y (R, h) of one type; weights (N, k) fp32;
+    /// y may be x.
+    void (*scale_rows)(Context& ctx, ConstTensor x, std::span<const int32_t> slot_of_row,
+                       ConstTensor weights, Tensor y);
+    /// y = x w_e^T in the rows of every expert e. x (R, in), w (E out, in) of x's type: the
+    /// experts' one after the other, y (R, out). row_begin (E + 1), which is memory of the host;
+    /// rows outside of row_begin[0] .. row_begin[E] stay. A row's bits are those that
+    /// linear_forward() gives the expert's rows.
+    void (*grouped_linear_forward)(Context& ctx, ConstTensor x, ConstTensor w,
+                                   std::span<const int32_t> row_begin, Tensor y);
+    /// dx = dy w_e in the rows of every expert e. dy (R, out), dx (R, in); else as
+    /// grouped_linear_forward().
+    void (*grouped_linear_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w,
+                                          std::span<const int32_t> row_begin, Tensor dx);
+    /// dw_e = dy_e^T x_e over the rows of every expert e. dy (R, out), x (R, in) of dy's type, dw
+    /// (E out, in) fp32. Without `accumulate` that of an expert without rows becomes 0.
+    void (*grouped_linear_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x,
+                                           std::span<const int32_t> row_begin, Tensor dw,
+                                           bool accumulate);
 
     // The output layer of one vocabulary shard, by the method of vocabulary_loss.hpp. x, w and
     // exp_logits share one type; everything else is fp32. A shard without rows is legal everywhere:

@@ -82,7 +82,7 @@ struct TransformerShape {
     [[nodiscard]] int64_t for_weight_bytes(int64_t element_bytes = 2) const;
 };
 
-/// The shape of a model, without a name.
+/// The shape of a model, without a name. UsageError for a mixture of experts.
 [[nodiscard]] TransformerShape shape_of(const ModelConfig& config);
 
 /// Names of the built-in models.

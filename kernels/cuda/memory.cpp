@@ -22,4 +22,14 @@ void copy(Context& ctx, std::span<const std::byte> from, std::span<std::byte> to
           "cudaMemcpyAsync");
 }
 
+void read_to_host(Context& ctx, std::span<const int32_t> from, std::span<int32_t> to) {
+    require(from.size() == to.size(), "source and destination of one length");
+    if (from.empty()) return;
+    const cudaStream_t stream = ctx.cuda().stream();
+    check(
+        cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDeviceToHost, stream),
+        "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
 }  // namespace vocabpipe::kernels::cuda

@@ -13,9 +13,11 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/elementwise.cu
   kernels/cuda/embedding.cu
   kernels/cuda/engine.cpp
+  kernels/cuda/expert_rows.cu
   kernels/cuda/ordered_sum.cu
   kernels/cuda/gated.cu
   kernels/cuda/gemm.cpp
+  kernels/cuda/grouped_linear.cpp
   kernels/cuda/head_norm.cu
   kernels/cuda/layer_norm.cu
   kernels/cuda/linear.cpp
@@ -27,6 +29,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/product_shape.cpp
   kernels/cuda/rms_norm.cu
   kernels/cuda/rotary.cu
+  kernels/cuda/router.cu
   kernels/cuda/row_additions.cu
   kernels/cuda/row_sums.cu
   kernels/cuda/step.cu

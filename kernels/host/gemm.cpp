@@ -11,6 +11,7 @@
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
 #include "kernels/host/engine_state.hpp"
+#include "kernels/host/gemm_operands.hpp"
 #include "kernels/host/operators.hpp"
 #include "kernels/host/row_product.hpp"
 
@@ -18,86 +19,8 @@ namespace vocabpipe::kernels::host {
 
 namespace {
 
-/// Between polls of communication: about 8 ms at 250 GFLOP/s per thread.
-constexpr double kFlopPerPart = 2e9;
 /// A cut along m reads b once more per part (along n: a). Parts of this size make that negligible.
 constexpr int64_t kSmallestPart = 1024;
-/// A thread's share of c is at least this many rows and columns, and cut at multiples of half of
-/// it: a share one row wide would go to another kernel of oneDNN and get other bits.
-constexpr int64_t kSmallestShare = 32;
-/// Smaller products are not worth waking a team.
-constexpr double kParallelFlop = 1e6;
-
-/// Sums are cut along k into parts of this many terms. A property of type, transposition and k
-/// alone, because bits depend on it: the same for shards and the whole, for all numbers of threads.
-int64_t terms_per_part(DType type, bool transpose_b, int64_t k) {
-    // oneDNN 2.6 has two fp32 kernels for a b^T, chosen by m and n, that cut sums of 769 to 1200
-    // terms differently (and all others alike).
-    if (type == DType::fp32 && transpose_b && k > 768 && k <= 1200) return (k / 2 + 15) / 16 * 16;
-    // Parts of long sums let communication be polled where c is too small to be cut.
-    return k > 16384 ? 8192 : k;
-}
-
-/// The rows [begin, begin + count) of op(t).
-ConstTensor op_rows(ConstTensor t, bool transposed, int64_t begin, int64_t count) {
-    return transposed ? t.column_range(begin, count) : t.row_range(begin, count);
-}
-ConstTensor op_columns(ConstTensor t, bool transposed, int64_t begin, int64_t count) {
-    return op_rows(t, !transposed, begin, count);
-}
-
-struct Operands {
-    ConstTensor a, b;
-    bool transpose_a, transpose_b;
-    Tensor c;
-    bool accumulate;
-    ConstTensor bias;
-
-    [[nodiscard]] int64_t k() const { return transpose_a ? a.rows : a.cols; }
-    [[nodiscard]] double flop() const {
-        return 2.0 * static_cast<double>(c.size()) * static_cast<double>(k());
-    }
-    [[nodiscard]] Operands rows(int64_t begin, int64_t count) const {
-        Operands part = *this;
-        part.a = op_rows(a, transpose_a, begin, count);
-        part.c = c.row_range(begin, count);
-        return part;
-    }
-    [[nodiscard]] Operands columns(int64_t begin, int64_t count) const {
-        Operands part = *this;
-        part.b = op_columns(b, transpose_b, begin, count);
-        part.c = c.column_range(begin, count);
-        if (bias) part.bias = bias.column_range(begin, count);
-        return part;
-    }
-    [[nodiscard]] Operands terms(int64_t begin, int64_t count) const {
-        Operands part = *this;
-        part.a = op_columns(a, transpose_a, begin, count);
-        part.b = op_rows(b, transpose_b, begin, count);
-        if (begin > 0) {
-            part.accumulate = true;
-            part.bias = {};
-        }
-        return part;
-    }
-};
-
-Matmul& prepare(Engine& engine, const Operands& o) {
-    const MatmulShape shape{.m = o.c.rows,
-                            .n = o.c.cols,
-                            .k = o.k(),
-                            .a_stride = o.a.stride,
-                            .b_stride = o.b.stride,
-                            .c_stride = o.c.stride,
-                            .ab_type = o.a.dtype,
-                            .c_type = o.c.dtype,
-                            .bias_type = o.bias ? o.bias.dtype : DType::fp32,
-                            .transpose_a = o.transpose_a,
-                            .transpose_b = o.transpose_b,
-                            .accumulate = o.accumulate,
-                            .has_bias = static_cast<bool>(o.bias)};
-    return prepare_matmul(engine, shape);
-}
 
 /// Boundary `index` of `parts` nearly equal shares of `length`.
 int64_t boundary(int64_t length, int64_t index, int64_t parts) {
@@ -136,7 +59,7 @@ void product(Context& ctx, const Operands& o) {
     int64_t by_rows = 0;
     while ((by_rows = threads_along_rows(o.c.rows, o.c.cols, threads)) == 0) --threads;
     if (threads == 1) {
-        Matmul& matmul = prepare(engine, o);
+        Matmul& matmul = prepare_matmul(engine, o.shape());
         const OneThreadProducts guard(engine);
         run_matmul(engine, matmul, 0, o.a.data, o.b.data, o.c.data, o.bias.data);
         return;
@@ -154,7 +77,7 @@ void product(Context& ctx, const Operands& o) {
             const int64_t left = boundary(o.c.cols, column, by_columns);
             const Operands share =
                 strip.columns(left, boundary(o.c.cols, column + 1, by_columns) - left);
-            shares.push_back({share, &prepare(engine, share)});
+            shares.push_back({share, &prepare_matmul(engine, share.shape())});
         }
     }
     const auto team = static_cast<int>(threads);
@@ -230,7 +153,7 @@ void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool tra
         return;
     }
 
-    const Operands operands{a, b, transpose_a, transpose_b, c, accumulate, bias};
+    const Operands operands{a, transpose_a, b, transpose_b, c, accumulate, bias};
     const int64_t part = c.dtype == DType::fp32 ? terms_per_part(a.dtype, transpose_b, k) : k;
     for (int64_t begin = 0; begin < k; begin += part) {
         if (begin > 0) ctx.poll();

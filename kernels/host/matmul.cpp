@@ -3,7 +3,11 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <array>
+#include <exception>
+#include <optional>
+#include <utility>
 
 #include "kernels/host/engine_state.hpp"
 
@@ -97,6 +101,44 @@ Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape) {
     const auto [created, inserted] =
         state.matmuls.try_emplace(shape, state.engine, shape, engine.threads());
     return created->second;
+}
+
+std::vector<Matmul*> prepare_matmuls(Engine& engine, std::span<const MatmulShape> shapes) {
+    auto& state = engine.state();
+    std::vector<MatmulShape> missing;
+    for (const MatmulShape& shape : shapes) {
+        if (!state.matmuls.contains(shape) &&
+            std::find(missing.begin(), missing.end(), shape) == missing.end()) {
+            missing.push_back(shape);
+        }
+    }
+    const OneThreadProducts guard(engine);
+    std::vector<std::optional<Matmul>> created(missing.size());
+    std::vector<std::exception_ptr> errors(missing.size());
+    const int team = std::clamp(static_cast<int>(missing.size()), 1, engine.threads());
+#pragma omp parallel for num_threads(team) schedule(static, 1)
+    for (size_t i = 0; i < missing.size(); ++i) {
+        try {
+            created[i].emplace(state.engine, missing[i], engine.threads());
+        } catch (...) {
+            errors[i] = std::current_exception();
+        }
+    }
+    for (const std::exception_ptr& error : errors) {
+        if (error) std::rethrow_exception(error);
+    }
+    for (size_t i = 0; i < missing.size(); ++i) {
+        state.matmuls.try_emplace(missing[i], std::move(*created[i]));
+    }
+    std::vector<Matmul*> found;
+    for (const MatmulShape& shape : shapes) found.push_back(&state.matmuls.at(shape));
+    return found;
+}
+
+void limit_matmuls(Engine& engine) {
+    constexpr size_t kMost = 1024;
+    auto& matmuls = engine.state().matmuls;
+    if (matmuls.size() > kMost) matmuls.clear();
 }
 
 void run_matmul(Engine& engine, Matmul& matmul, int thread, const void* a, const void* b, void* c,

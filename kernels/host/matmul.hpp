@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "vocabpipe/tensor.hpp"
 
@@ -40,9 +42,15 @@ private:
     Engine& engine_;
 };
 
-/// Creates the primitive, or finds it. Only outside of parallel regions; the result lives as long
-/// as the engine.
+/// Creates the primitive, or finds it. Only outside of parallel regions; the result lives until the
+/// operator that runs ends.
 [[nodiscard]] Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape);
+/// The same for several shapes, those that are missing created by all threads.
+[[nodiscard]] std::vector<Matmul*> prepare_matmuls(Engine& engine,
+                                                   std::span<const MatmulShape> shapes);
+/// Forgets all primitives if there are more than a thousand, which take about 100 KB each. For
+/// operators whose shapes change from step to step, before they prepare their own.
+void limit_matmuls(Engine& engine);
 
 /// Runs it on the calling thread; each thread of a team may run its own at the same time. `thread`
 /// is 0 outside of parallel regions, else the caller's number in the team.

@@ -15,4 +15,9 @@ void copy(Context&, std::span<const std::byte> from, std::span<std::byte> to) {
     std::copy(from.begin(), from.end(), to.begin());
 }
 
+void read_to_host(Context&, std::span<const int32_t> from, std::span<int32_t> to) {
+    require(from.size() == to.size(), "source and destination of one length");
+    std::copy(from.begin(), from.end(), to.begin());
+}
+
 }  // namespace vocabpipe::kernels::host

@@ -47,6 +47,17 @@ FunctionOf<&Operators::embedding_scatter_add> embedding_scatter_add;
 FunctionOf<&Operators::add_positions> add_positions;
 FunctionOf<&Operators::positions_gradient> positions_gradient;
 
+FunctionOf<&Operators::router_forward> router_forward;
+FunctionOf<&Operators::router_backward> router_backward;
+FunctionOf<&Operators::sort_by_expert> sort_by_expert;
+FunctionOf<&Operators::gather_rows> gather_rows;
+FunctionOf<&Operators::combine_rows> combine_rows;
+FunctionOf<&Operators::combine_backward_weights> combine_backward_weights;
+FunctionOf<&Operators::scale_rows> scale_rows;
+FunctionOf<&Operators::grouped_linear_forward> grouped_linear_forward;
+FunctionOf<&Operators::grouped_linear_backward_input> grouped_linear_backward_input;
+FunctionOf<&Operators::grouped_linear_backward_weight> grouped_linear_backward_weight;
+
 FunctionOf<&Operators::vocabulary_score_workspace_bytes> vocabulary_score_workspace_bytes;
 FunctionOf<&Operators::vocabulary_score> vocabulary_score;
 FunctionOf<&Operators::vocabulary_input_product> vocabulary_input_product;

@@ -43,6 +43,7 @@ void ModelConfig::check() const {
                          ": must divide --num-attention-heads " +
                          std::to_string(num_attention_heads));
     }
+    check_experts(*this);
     model_family(family).check(*this);
     if (!learned_positions && (rotary_size() % 2 != 0 || rotary_size() > head_size())) {
         throw UsageError("--kv-channels " + std::to_string(head_size()) +

@@ -31,6 +31,12 @@ struct TensorNames {
     std::vector<std::string> qkv_parts = {};
     /// Likewise gate and up of `fc`.
     std::vector<std::string> fc_parts = {};
+    std::string router = {};         ///< of layers with experts
+    std::string experts = {};        ///< before the number of an expert: "mlp.experts."
+    std::string shared_gate = {};    ///< of an expert for all tokens, what its output is scaled by
+    std::string shared_expert = {};  ///< before its gate, up and down: "mlp.shared_expert."
+    /// Of one expert, after its number and a dot: gate, up, and back into the residual stream.
+    std::string expert_gate = {}, expert_up = {}, expert_down = {};
     /// The rows of `qkv` are q, k and v of the first head, then of the second.
     bool qkv_by_head = false;
 

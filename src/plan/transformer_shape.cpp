@@ -84,6 +84,10 @@ void TransformerShape::check() const {
 }
 
 TransformerShape shape_of(const ModelConfig& c) {
+    if (c.moe.experts > 0) {
+        throw UsageError("--model: model_type " + c.family +
+                         " has a mixture of experts, which plan does not know; use a dense model");
+    }
     TransformerShape shape{.num_layers = c.num_layers,
                            .hidden_size = c.hidden_size,
                            .ffn_hidden_size = c.ffn_hidden_size,

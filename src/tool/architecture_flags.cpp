@@ -47,6 +47,33 @@ int64_t default_ffn_hidden_size(const ModelConfig& m) {
     return m.gated ? std::max<int64_t>(8 * m.hidden_size / 3 / 64 * 64, 64) : 4 * m.hidden_size;
 }
 
+[[noreturn]] void refuse_layers(const std::string& text, int layers) {
+    throw UsageError("--moe-layer-freq " + text.substr(0, 40) + ": must be a number from 1 to " +
+                     std::to_string(layers) + ", or a 0 or 1 for each of the " +
+                     std::to_string(layers) + " layers, as in 0,1,1");
+}
+
+/// Megatron's: N means that of every N layers the first has experts. Its list of a number per layer
+/// may have brackets.
+std::vector<bool> layers_with_experts(const std::string& text, int layers) {
+    std::vector<bool> sparse;
+    if (text.find(',') == std::string::npos && layers > 1) {
+        const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
+        const int step = digits && text.size() < 6 ? std::stoi(text) : 0;
+        if (step < 1 || step > layers) refuse_layers(text, layers);
+        for (int layer = 0; layer < layers; ++layer) sparse.push_back(layer % step == 0);
+    } else {
+        for (const char c : text) {
+            if (c == '0' || c == '1')
+                sparse.push_back(c == '1');
+            else if (c != ',' && c != ' ' && c != '[' && c != ']')
+                refuse_layers(text, layers);
+        }
+        if (std::ssize(sparse) != layers) refuse_layers(text, layers);
+    }
+    return std::ranges::find(sparse, false) == sparse.end() ? std::vector<bool>() : sparse;
+}
+
 }  // namespace
 
 void ArchitectureFlags::resolve(const std::string& loaded) {
@@ -74,6 +101,8 @@ void ArchitectureFlags::take_from(const std::string& path) {
     model_.seq_length = flags.seq_length;
     model_.label_smoothing = flags.label_smoothing;
     model_.z_loss = flags.z_loss;
+    model_.moe.aux_loss = flags.moe.aux_loss;
+    model_.moe.z_loss = flags.moe.z_loss;
     if (read_.contains("--init-method-std")) model_.init_std = flags.init_std;
     if (model_.seq_length > model_.max_position_embeddings) {
         throw UsageError("--seq-length " + std::to_string(model_.seq_length) + ": " + path +
@@ -92,6 +121,10 @@ void ArchitectureFlags::complete() {
                                    .rope = given_.positions == kRope})
                       : given_.model_type);
     refuse_contradictions();
+    if (!given_.moe_layer_freq.empty()) {
+        m.moe.sparse = layers_with_experts(given_.moe_layer_freq, m.num_layers);
+    }
+    if (given_.moe_pre_softmax) m.moe.normalize = false;
     if (given_.norm_epsilon) m.norm_epsilon = *given_.norm_epsilon;
     if (given_.rotary_base) m.rope.theta = *given_.rotary_base;
     if (given_.rotary_percent) set_rotary_percent(*given_.rotary_percent);
@@ -139,6 +172,13 @@ void ArchitectureFlags::refuse_contradictions() const {
         !model_family(m.family).partial_rotary) {
         refuse("--rotary-percent " + shortest_text(*given_.rotary_percent),
                "rotary positions of whole heads");
+    }
+    if (!model_family(m.family).has_experts()) {
+        for (const char* const flag :
+             {"--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size", "--moe-layer-freq",
+              "--moe-router-pre-softmax", "--moe-shared-expert-intermediate-size"}) {
+            if (read_.contains(flag)) refuse(flag, "no experts");
+        }
     }
     if (read_.contains("--sliding-window") && m.windowed.empty()) {
         refuse("--sliding-window", "no sliding-window layers");

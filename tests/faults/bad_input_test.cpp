@@ -434,12 +434,12 @@ std::vector<Row> rows() {
         {"LoadAnotherFamily",
          {"--load", "@/model"},
          3,
-         {"/model/config.json: model_type: \"mixtral\" is not supported",
-          "the nearest is mistral, missing is a mixture of experts"},
+         {"/model/config.json: model_type: \"deepseek_v3\" is not supported",
+          "the nearest is llama, missing is latent attention and a mixture of experts"},
          On::both,
          [](const TempFolder& folder) {
              std::filesystem::create_directory(folder / "model");
-             write_file(folder / "model/config.json", R"({"model_type": "mixtral"})");
+             write_file(folder / "model/config.json", R"({"model_type": "deepseek_v3"})");
              write_file(folder / "model/model.safetensors", "");
          }},
         {"MetricsInAMissingFolder",

@@ -40,8 +40,8 @@ TEST(Families, AreFoundByName) {
 TEST(Families, RefuseAnotherNameWithTheNearestOneAndWhatIsMissing) {
     EXPECT_EQ(refusal_of("lama"),
               "--model-type lama: must be one of " + known_families() + "; did you mean llama?");
-    EXPECT_THAT(refusal_of("qwen3_moe"),
-                HasSubstr("; the nearest is qwen3, missing is a mixture of experts"));
+    EXPECT_THAT(refusal_of("dots1"),
+                HasSubstr("; the nearest is qwen3_moe, missing is the correction bias"));
     EXPECT_THAT(refusal_of("llama4_text"),
                 HasSubstr("; the nearest is llama, missing is a mixture of experts, attention in "
                           "chunks, rotary positions of neighbouring columns, norms of q and k "

@@ -3,8 +3,13 @@
 
 #include "src/model/families/families.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <optional>
 #include <utility>
+
+#include "tests/model/fp64_moe.hpp"
 
 namespace vocabpipe::testing {
 
@@ -14,7 +19,12 @@ using namespace fp64;
 
 struct LayerTrace {
     Rows x, norm1, qkv_before, qkv, attention, proj, middle, norm2, fc, activated, fc_proj;
+    std::optional<fp64::Moe> moe, shared_expert;
 };
+
+/// sigmoid(g x) times what the expert makes of x.
+const MoeConfig kSharedExpert{
+    .experts = 1, .top_k = 1, .score = kernels::RouterScore::sigmoid, .normalize = false};
 
 class MicrobatchStep {
 public:
@@ -32,6 +42,10 @@ public:
           sequences_(static_cast<size_t>(batch.sequences)),
           length_(static_cast<size_t>(batch.seq_length)) {}
 
+    /// What the routers of experts add to the loss that run() returned.
+    [[nodiscard]] double router_loss() const { return router_loss_; }
+    [[nodiscard]] double least_gap() const { return least_gap_; }
+
     /// Returns the loss; adds the gradients.
     double run() {
         const auto h = static_cast<size_t>(config_.hidden_size);
@@ -48,7 +62,12 @@ public:
             }
         }
         std::vector<LayerTrace> layers;
-        for (int l = 0; l < config_.num_layers; ++l) x = layer_forward(l, x, layers);
+        for (int l = 0; l < config_.num_layers; ++l) {
+            x = layer_forward(l, x, layers);
+            if (!layers.back().moe) continue;
+            router_loss_ += layers.back().moe->router_loss();
+            least_gap_ = std::min(least_gap_, layers.back().moe->least_gap());
+        }
         const Rows final = norm(x, names_.final_norm);
         Rows dx(final.size(), Vector(h, 0.0));
         const double loss = output(final, dx);
@@ -192,9 +211,27 @@ private:
         t.middle =
             sum(x, config_.post_norms ? norm(t.proj, name + names_.post_attention_norm) : t.proj);
         t.norm2 = pre_norm(mlp_input(t), name + names_.mlp_norm);
-        t.fc = linear_of(t.norm2, name + names_.fc, config_.mlp_bias);
-        t.activated = activation().forward(t.fc);
-        t.fc_proj = linear_of(t.activated, name + names_.fc_proj, config_.mlp_bias);
+        if (config_.moe.in_layer(layer)) {
+            t.moe.emplace(config_.moe, activation(),
+                          fp64::MoeNames{.router = name + names_.router,
+                                         .gate_up = name + names_.experts + "gate_up",
+                                         .down = name + names_.experts + "down"},
+                          weights_, std::accumulate(g_.begin(), g_.end(), 0.0));
+            t.fc_proj = t.moe->forward(t.norm2);
+            if (config_.moe.shared_expert) {
+                t.shared_expert.emplace(
+                    kSharedExpert, activation(),
+                    fp64::MoeNames{.router = name + names_.shared_gate,
+                                   .gate_up = name + names_.shared_expert + "gate_up",
+                                   .down = name + names_.shared_expert + "down"},
+                    weights_, 0.0);
+                t.fc_proj = sum(t.fc_proj, t.shared_expert->forward(t.norm2));
+            }
+        } else {
+            t.fc = linear_of(t.norm2, name + names_.fc, config_.mlp_bias);
+            t.activated = activation().forward(t.fc);
+            t.fc_proj = linear_of(t.activated, name + names_.fc_proj, config_.mlp_bias);
+        }
         Rows out = sum(t.middle, config_.post_norms ? norm(t.fc_proj, name + names_.post_mlp_norm)
                                                     : t.fc_proj);
         traces.push_back(std::move(t));
@@ -206,9 +243,15 @@ private:
         const Attention of = attention(layer);
         Rows d =
             config_.post_norms ? norm_gradient(dy, t.fc_proj, name + names_.post_mlp_norm) : dy;
-        d = linear_gradient_of(d, t.activated, name + names_.fc_proj, config_.mlp_bias);
-        d = activation().gradient(d, t.fc);
-        d = linear_gradient_of(d, t.norm2, name + names_.fc, config_.mlp_bias);
+        if (t.moe) {
+            const Rows dy_of_experts = d;
+            d = t.moe->gradient(dy_of_experts, sink_);
+            if (t.shared_expert) d = sum(d, t.shared_expert->gradient(dy_of_experts, sink_));
+        } else {
+            d = linear_gradient_of(d, t.activated, name + names_.fc_proj, config_.mlp_bias);
+            d = activation().gradient(d, t.fc);
+            d = linear_gradient_of(d, t.norm2, name + names_.fc, config_.mlp_bias);
+        }
         const Rows dmiddle = sum(dy, pre_norm_gradient(d, mlp_input(t), name + names_.mlp_norm));
         d = config_.post_norms ? norm_gradient(dmiddle, t.proj, name + names_.post_attention_norm)
             : config_.parallel_residual ? dy
@@ -288,6 +331,8 @@ private:
     bool wanted_;
     GradientSink sink_;
     size_t sequences_, length_;
+    double router_loss_ = 0;
+    double least_gap_ = INFINITY;
 };
 
 }  // namespace
@@ -295,7 +340,10 @@ private:
 Fp64Step fp64_step(const ModelConfig& config, const Batch& batch, const Tensors& weights) {
     Fp64Step step;
     for (size_t j = 0; j < batch.tokens.size(); ++j) {
-        step.losses.push_back(MicrobatchStep(config, batch, j, weights, &step.gradients).run());
+        MicrobatchStep of(config, batch, j, weights, &step.gradients);
+        step.losses.push_back(of.run());
+        step.router_loss += of.router_loss();
+        step.least_gap = std::min(step.least_gap, of.least_gap());
     }
     return step;
 }
@@ -303,7 +351,9 @@ Fp64Step fp64_step(const ModelConfig& config, const Batch& batch, const Tensors&
 double fp64_loss(const ModelConfig& config, const Batch& batch, const Tensors& weights) {
     double total = 0;
     for (size_t j = 0; j < batch.tokens.size(); ++j) {
-        total += MicrobatchStep(config, batch, j, weights, nullptr).run();
+        MicrobatchStep of(config, batch, j, weights, nullptr);
+        total += of.run();
+        total += of.router_loss();
     }
     return total;
 }

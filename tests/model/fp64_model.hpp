@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "tests/model/fp64_operators.hpp"
@@ -17,11 +18,13 @@ namespace vocabpipe::testing {
 ///     loss_n = log Z - (1 - eps) z_y - eps/V sum_j z_j + z_loss (log Z)^2,  0 where ignored
 ///     losses[j] = sum over the tokens of microbatch j of g_n loss_n
 ///
-/// Gradients are those of the sum of `losses`. A tied weight W has two: "W" is the
-/// embedding's side, "W (output)" the projection's.
+/// Gradients are those of the sum of `losses` and `router_loss`. A tied weight W has two: "W" is
+/// the embedding's side, "W (output)" the projection's.
 struct Fp64Step {
     std::vector<double> losses;
+    double router_loss = 0;  ///< what the routers of experts add, of all microbatches
     Tensors gradients;
+    double least_gap = INFINITY;  ///< Moe::least_gap() of all layers
 };
 [[nodiscard]] Fp64Step fp64_step(const ModelConfig& config, const Batch& batch,
                                  const Tensors& weights);

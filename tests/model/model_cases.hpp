@@ -47,6 +47,7 @@ namespace vocabpipe::testing {
         config.logit_softcap = 3;
         config.attention_scale = 0.3F;
     }
+    if (config.moe.experts > 0) config.moe.experts = 5;  // not a power of 2
     if (config.windowed_rope) {
         config.rope.scaling = RopeScaling::linear;
         config.rope.factor = 3;
@@ -335,6 +336,98 @@ struct ModelCase {
          .sequences = 2,
          .uneven_g = true,
          .documents = true},
+        {.name = "Mixtral",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("mixtral", 3, 7, 31, false), 0.1F, 0.01F);
+                 config.moe.aux_loss = 0.3F;
+                 config.moe.z_loss = 0.05F;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 3},
+        {.name = "MixtralFewTokensUntied",  // whose choices are clear enough for bf16
+         .config =
+             [] {
+                 ModelConfig config = small_family("mixtral", 2, 3, 29, false);
+                 config.moe.experts = 3;
+                 config.moe.top_k = 1;
+                 config.moe.aux_loss = 0.1F;
+                 return config;
+             }(),
+         .microbatches = 1},
+        {.name = "MixtralOneExpertOfOneTied",
+         .config =
+             [] {
+                 ModelConfig config = small_family("mixtral", 2, 6, 29, true);
+                 config.moe.experts = 1;
+                 config.moe.top_k = 1;
+                 return config;
+             }()},
+        {.name = "Qwen3MoeDenseLayersDocuments",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("qwen3_moe", 3, 9, 37, false), 0, 0.01F);
+                 config.moe.experts = 7;
+                 config.moe.top_k = 3;
+                 config.moe.ffn_hidden_size = 13;
+                 config.moe.normalize = false;
+                 config.moe.aux_loss = 0.2F;
+                 config.moe.sparse = {true, false, true};
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .ranks = 3,
+         .documents = true},
+        {.name = "Qwen3MoeAllExpertsTied",
+         .config =
+             [] {
+                 ModelConfig config = small_family("qwen3_moe", 2, 8, 29, true);
+                 config.moe.experts = 4;
+                 config.moe.top_k = 4;
+                 config.moe.z_loss = 0.1F;
+                 return config;
+             }(),
+         .sequences = 2},
+        {.name = "Olmoe",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("olmoe", 3, 7, 43, false), 0.1F, 0.01F);
+                 config.hidden_size = 24;  // heads of h / heads
+                 config.kv_channels = 0;
+                 config.moe.top_k = 4;
+                 config.moe.aux_loss = 0.1F;
+                 config.moe.normalize = false;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.2,
+         .ranks = 3},
+        {.name = "Qwen2Moe",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("qwen2_moe", 3, 8, 41, false), 0, 0.01F);
+                 config.moe.experts = 6;
+                 config.moe.ffn_hidden_size = 11;
+                 config.moe.shared_ffn_hidden_size = 17;
+                 config.moe.normalize = false;
+                 config.moe.aux_loss = 0.1F;
+                 config.moe.z_loss = 0.02F;
+                 config.moe.sparse = {false, true, true};
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .ranks = 3},
+        {.name = "Qwen2MoeAllExpertsTied",
+         .config =
+             [] {
+                 ModelConfig config = small_family("qwen2_moe", 2, 6, 29, true);
+                 config.moe.experts = config.moe.top_k = 3;
+                 return config;
+             }()},
         {.name = "LlamaDocuments",
          .config = small_family("llama", 3, 9, 31, false),
          .sequences = 2,

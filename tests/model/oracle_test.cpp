@@ -161,6 +161,10 @@ class OracleInBf16 : public ::testing::TestWithParam<ModelCase> {};
 constexpr double kBf16Bound = 0.1;
 constexpr double kBf16MeanBound = 0.04;
 constexpr double kBf16LossBound = 5e-3;
+// A token that bf16 sends to another expert gets another gradient. Logits of the router, of about
+// 1, have the error of what has been rounded before them, so such a model is not compared where
+// some token's choice is a closer one.
+constexpr double kBf16Gap = 0.01;
 
 TEST_P(OracleInBf16, GradientsAgreeWithTheFp64ModelWithinAFewPercent) {
     ModelCase c = GetParam();
@@ -168,13 +172,18 @@ TEST_P(OracleInBf16, GradientsAgreeWithTheFp64ModelWithinAFewPercent) {
     const Schedule schedule = schedule_of(c, VocabMode::one_barrier);
     const Batch batch = c.batch();
     const ModelPartition partition = even_partition(c.config, schedule, c.sequences);
-    expect_agreement(run_single_rank(c.config, partition, schedule, batch, 7),
-                     fp64_step(c.config, batch, initial_weights(c.config, 7)), kBf16Bound,
-                     kBf16MeanBound, kBf16LossBound);
+    bool compared = false;
+    const auto expect = [&](const Gradients& actual, const Fp64Step& expected) {
+        if (expected.least_gap < kBf16Gap) return;
+        expect_agreement(actual, expected, kBf16Bound, kBf16MeanBound, kBf16LossBound);
+        compared = true;
+    };
+    expect(run_single_rank(c.config, partition, schedule, batch, 7),
+           fp64_step(c.config, batch, initial_weights(c.config, 7)));
     const Tensors weights = random_weights(c.config, 3);
-    expect_agreement(run_with_weights(c.config, schedule, batch, weights),
-                     fp64_step(c.config, batch, weights), kBf16Bound, kBf16MeanBound,
-                     kBf16LossBound);
+    expect(run_with_weights(c.config, schedule, batch, weights),
+           fp64_step(c.config, batch, weights));
+    if (!compared) GTEST_SKIP() << "some token's choice of experts is too close for bf16";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, OracleInBf16, ::testing::ValuesIn(model_cases()), name_of_model);

@@ -137,6 +137,13 @@ TEST(Flags, ThatSayTogetherWhatAModelIsAreComparedByThat) {
     }
     EXPECT_NE(lines("--model-type llama --rotary-base 500"), lines("--model-type llama"));
     EXPECT_NE(lines("--model-type gpt_neox --rotary-percent 0.5"), lines("--model-type gpt_neox"));
+    const std::string experts = "--model-type qwen3_moe --num-layers 4 ";
+    for (const char* const more : {"--moe-layer-freq 2", "--moe-layer-freq 0,1,1,1",
+                                   "--moe-router-pre-softmax", "--num-experts 4"}) {
+        EXPECT_NE(lines(experts + more), lines(experts)) << more;
+    }
+    EXPECT_EQ(lines(experts + "--moe-layer-freq [1,0,1,0]"), lines(experts + "--moe-layer-freq 2"));
+    EXPECT_EQ(lines(experts + "--moe-layer-freq 1"), lines(experts));
     EXPECT_EQ(lines("--model-type phi3 --rotary-percent 1"), lines("--model-type phi3"));
     EXPECT_EQ(lines("--bf16"), lines("--dtype bf16"));
     EXPECT_EQ(lines("--lr 0.0003"), plain);

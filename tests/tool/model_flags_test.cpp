@@ -42,6 +42,48 @@ TEST(ModelFlags, RefuseWhatContradictsTheFamily) {
                           "heads; remove the flag"));
 }
 
+TEST(ModelFlags, RefuseExpertsThatCannotBe) {
+    for (const char* const flag :
+         {"--num-experts 4", "--moe-router-topk 2", "--moe-ffn-hidden-size 32",
+          "--moe-layer-freq 2", "--moe-router-pre-softmax",
+          "--moe-shared-expert-intermediate-size 8"}) {
+        EXPECT_THAT(refused(std::string("--model-type llama ") + flag),
+                    HasSubstr(": --model-type llama has no experts; remove the flag"));
+    }
+    const auto refused_moe = [](const std::string& flags) {
+        return refused("--model-type qwen3_moe --num-layers 4 " + flags);
+    };
+    EXPECT_THAT(refused_moe("--num-experts 0"), HasSubstr("--num-experts 0"));
+    EXPECT_THAT(refused_moe("--num-experts 5000"), HasSubstr("--num-experts 5000"));
+    EXPECT_THAT(refused_moe("--num-experts 4 --moe-router-topk 5"),
+                HasSubstr("--moe-router-topk 5: must be from 1 to --num-experts 4"));
+    EXPECT_THAT(refused_moe("--moe-shared-expert-intermediate-size 8"),
+                HasSubstr("--moe-shared-expert-intermediate-size 8: --model-type qwen3_moe has no "
+                          "expert that all tokens share; remove the flag, or use qwen2_moe"));
+    EXPECT_THAT(refused_moe("--moe-aux-loss-coeff -1"), HasSubstr("--moe-aux-loss-coeff -1"));
+    EXPECT_THAT(refused_moe("--moe-z-loss-coeff nan"), HasSubstr("--moe-z-loss-coeff nan"));
+    for (const char* const layers : {"5", "0", "x", "1,1,1", "0,1,2,1", "[0]*4"}) {
+        EXPECT_THAT(refused_moe(std::string("--moe-layer-freq '") + layers + "'"),
+                    HasSubstr(std::string("--moe-layer-freq ") + layers +
+                              ": must be a number from 1 to 4, or a 0 or 1 for each of the 4"));
+    }
+    EXPECT_THAT(refused_moe("--moe-layer-freq 0,0,0,0"),
+                HasSubstr("--moe-layer-freq: no layer has experts"));
+}
+
+TEST(ModelFlags, RefuseWhatFilesOfMixtralCannotSay) {
+    const auto refused_mixtral = [](const std::string& flags) {
+        return refused("--model-type mixtral --num-layers 2 " + flags);
+    };
+    EXPECT_THAT(refused_mixtral("--ffn-hidden-size 64 --moe-ffn-hidden-size 32"),
+                HasSubstr("--moe-ffn-hidden-size 32: --model-type mixtral has experts of "
+                          "--ffn-hidden-size 64; set that flag instead"));
+    EXPECT_THAT(refused_mixtral("--moe-layer-freq 2"),
+                HasSubstr("--moe-layer-freq: --model-type mixtral has experts in all layers"));
+    EXPECT_THAT(refused_mixtral("--moe-router-pre-softmax"),
+                HasSubstr("--moe-router-pre-softmax: --model-type mixtral has weights that add"));
+}
+
 TEST(ModelFlags, RefuseRotaryPercentThatTurnsNoPairsOfColumns) {
     const std::string head = "--model-type gpt_neox --hidden-size 64 --num-attention-heads 4 ";
     EXPECT_THAT(refused(head + "--rotary-percent 0.2"),

@@ -101,6 +101,10 @@ class BadPlanInput : public ::testing::TestWithParam<BadInput> {};
 TEST_P(BadPlanInput, IsRefusedInOneLine) {
     const TempFolder folder;
     testing::write_file(folder / "broken.json", "{\n \"model_type\": \"llama\",\n}");
+    testing::write_file(folder / "mixture.json",
+                        R"({"model_type": "mixtral", "vocab_size": 64, "hidden_size": 16,
+                        "intermediate_size": 32, "num_hidden_layers": 2,
+                        "num_attention_heads": 2, "num_key_value_heads": 1})");
     testing::write_file(folder / "short.json", R"({"model_type": "llama"})");
     testing::write_file(folder / "half.csv", "rank,op,stage,ns\n0,F,0,1000\n");
     testing::write_file(folder / "two.csv", "rank,op,stage,ns\n0,F,0,9\n1,F,0,9\n");
@@ -119,6 +123,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadInput{"--model gemma-2-9b", 2, "--gpus is required"},
         BadInput{"--model gemma2-9b" + kRest, 2, "did you mean gemma-2-9b?"},
+        BadInput{"--model mixture.json" + kRest, 2,
+                 "model_type mixtral has a mixture of experts, which plan does not know"},
         BadInput{"--model missing.json" + kRest, 3, "missing.json: does not exist"},
         BadInput{"--model broken.json" + kRest, 3,
                  "broken.json: is not valid JSON: parse error at line 3"},

@@ -109,7 +109,7 @@ void Attention::forward(const StagePass& pass, ConstTensor x, const Saved& saved
     proj_.forward_onto(pass, saved.heads, residual, out);
 }
 
-void Attention::recompute(const StagePass& pass, const Saved& saved) const {
+void Attention::recompute(const StagePass& pass, ConstTensor /*x*/, const Saved& saved) const {
     if (qk_norm_) finish_qkv(pass, saved);
 }
 

@@ -9,11 +9,11 @@ namespace vocabpipe {
 
 struct DecoderLayerOptions {
     SublayerOptions<AttentionOptions> attention;
-    SublayerOptions<MlpOptions> mlp;
+    SublayerOptions<FeedForwardOptions> mlp;
     bool parallel = false;  ///< without post norms
 };
 
-/// Attention, then an MLP, each added to the residual stream:
+/// Attention, then an MLP or experts, each added to the residual stream:
 ///     middle = x + attention(x),  out = middle + mlp(middle),
 /// or in parallel (GPT-NeoX) out = x + attention(x) + mlp(x), with the norms of Sublayer.
 /// Saved per layer with its input, in elements of the run's type per token: 2 h, in parallel h; 2 h
@@ -26,13 +26,13 @@ public:
     struct Saved {
         Sublayer<Attention>::Saved attention;
         Tensor middle;  ///< (N, h), not in parallel
-        Sublayer<Mlp>::Saved mlp;
+        Sublayer<FeedForward>::Saved mlp;
     };
     /// What I leaves for W, besides the gradient of the layer's output.
     struct Gradients {
         Sublayer<Attention>::Gradients attention;
         Tensor middle;  ///< (N, h), not in parallel
-        Sublayer<Mlp>::Gradients mlp;
+        Sublayer<FeedForward>::Gradients mlp;
     };
 
     DecoderLayer(const DecoderLayerOptions& options, ParameterSource& parameters);
@@ -68,7 +68,7 @@ private:
     int64_t hidden_size_;
     bool parallel_;
     Sublayer<Attention> attention_;
-    Sublayer<Mlp> mlp_;
+    Sublayer<FeedForward> mlp_;
 };
 
 }  // namespace vocabpipe

@@ -17,9 +17,10 @@ namespace {
 TensorNames layer_names(const ModelConfig& config, int layer) {
     TensorNames names = tensor_names(config);
     const std::string prefix = names.layers + std::to_string(layer) + ".";
-    for (std::string* name : {&names.attention_norm, &names.qkv, &names.proj,
-                              &names.post_attention_norm, &names.mlp_norm, &names.fc,
-                              &names.fc_proj, &names.post_mlp_norm, &names.q_norm, &names.k_norm}) {
+    for (std::string* name :
+         {&names.attention_norm, &names.qkv, &names.proj, &names.post_attention_norm,
+          &names.mlp_norm, &names.fc, &names.fc_proj, &names.post_mlp_norm, &names.q_norm,
+          &names.k_norm, &names.router, &names.experts, &names.shared_gate, &names.shared_expert}) {
         *name = prefix + *name;
     }
     for (std::string& name : names.qkv_parts) name = prefix + name;
@@ -92,11 +93,71 @@ MlpOptions mlp_options(const ModelConfig& config, int layer) {
     return options;
 }
 
+namespace {
+
+MoeOptions moe_options(const ModelConfig& config, int layer) {
+    const TensorNames names = layer_names(config, layer);
+    const MoeConfig& moe = config.moe;
+    return {.router = {.name = names.router,
+                       .hidden_size = config.hidden_size,
+                       .experts = moe.experts,
+                       .routing = {.top_k = moe.top_k,
+                                   .score = moe.score,
+                                   .normalize = moe.normalize,
+                                   .scaling = moe.scaling},
+                       .aux_loss = moe.aux_loss,
+                       .z_loss = moe.z_loss,
+                       .init_std = config.init_std},
+            .experts = {.name = names.experts,
+                        .gate_name = names.expert_gate,
+                        .up_name = names.expert_up,
+                        .down_name = names.expert_down,
+                        .hidden_size = config.hidden_size,
+                        .ffn_hidden_size = config.expert_ffn_hidden_size(),
+                        .experts = moe.experts,
+                        .per_token = moe.top_k,
+                        .activation = config.activation,
+                        .gate_up_init_std = config.init_std,
+                        .down_init_std = init_std_into_residual(config)}};
+}
+
+/// A shared expert with a gate is a mixture of one expert, whose weight is a sigmoid.
+MoeOptions shared_expert_options(const ModelConfig& config, int layer) {
+    const TensorNames names = layer_names(config, layer);
+    MoeOptions options = moe_options(config, layer);
+    options.router.name = names.shared_gate;
+    options.router.experts = 1;
+    options.router.routing = {.top_k = 1, .score = kernels::RouterScore::sigmoid};
+    options.router.aux_loss = 0;
+    options.router.z_loss = 0;
+    options.experts.name = names.shared_expert;
+    options.experts.numbered = false;
+    options.experts.ffn_hidden_size = config.shared_ffn_hidden_size();
+    options.experts.experts = 1;
+    options.experts.per_token = 1;
+    return options;
+}
+
+}  // namespace
+
+FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer) {
+    FeedForwardOptions options{.hidden_size = config.hidden_size,
+                               .mlp = mlp_options(config, layer),
+                               .moe = {},
+                               .shared_expert = {}};
+    if (!config.moe.in_layer(layer)) return options;
+    options.moe = moe_options(config, layer);
+    if (config.moe.shared_expert) {
+        options.shared_expert = shared_expert_options(config, layer);
+    }
+    return options;
+}
+
 DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer) {
     const TensorNames names = layer_names(config, layer);
     DecoderLayerOptions options;
     options.attention.block = attention_options(config, layer);
-    options.mlp.block = mlp_options(config, layer);
+    options.mlp.block = feed_forward_options(config, layer);
     options.parallel = config.parallel_residual;
     if (config.pre_norms) {
         options.attention.norm = norm_options(config, names.attention_norm);

@@ -18,6 +18,7 @@ namespace vocabpipe {
 
 [[nodiscard]] AttentionOptions attention_options(const ModelConfig& config, int layer);
 [[nodiscard]] MlpOptions mlp_options(const ModelConfig& config, int layer);
+[[nodiscard]] FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer);
 [[nodiscard]] DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer);
 
 [[nodiscard]] EmbeddedTokensOptions embedded_tokens_options(const ModelConfig& config);

@@ -69,7 +69,7 @@ void Mlp::forward(const StagePass& pass, ConstTensor x, const Saved& saved, Cons
     });
 }
 
-void Mlp::recompute(const StagePass& pass, const Saved& saved) const {
+void Mlp::recompute(const StagePass& pass, ConstTensor /*x*/, const Saved& saved) const {
     activate(pass, saved.fc, saved.act);
 }
 

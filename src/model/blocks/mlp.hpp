@@ -45,7 +45,7 @@ public:
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
                  Tensor out) const;
     /// Makes the cheap tensors of `saved` again from the costly ones.
-    void recompute(const StagePass& pass, const Saved& saved) const;
+    void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
     /// dy: of mlp(x); dx: of x.
     void backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
                         const Gradients& gradients, Tensor dx) const;

@@ -83,7 +83,7 @@ void Sublayer<Block>::forward(const StagePass& pass, ConstTensor x, ConstTensor 
 template <class Block>
 void Sublayer<Block>::recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const {
     if (norm_) norm_->forward(pass, x, {}, saved.norm, saved.norm_statistics);
-    block_.recompute(pass, saved.block);
+    block_.recompute(pass, block_input(x, saved), saved.block);
 }
 
 template <class Block>
@@ -123,5 +123,6 @@ void Sublayer<Block>::backward_weight(const StagePass& pass, ConstTensor dy, Con
 
 template class Sublayer<Attention>;
 template class Sublayer<Mlp>;
+template class Sublayer<FeedForward>;
 
 }  // namespace vocabpipe

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/model/blocks/attention.hpp"
+#include "src/model/blocks/feed_forward.hpp"
 #include "src/model/blocks/mlp.hpp"
 #include "src/model/blocks/norm.hpp"
 #include "src/model/blocks/stage_pass.hpp"
@@ -22,7 +23,7 @@ struct SublayerOptions {
 /// A block in the residual stream:
 ///     out = residual + post_norm(block(norm(x))),
 /// either norm being optional. `residual` is x where sublayers follow each other. Block: Attention,
-/// Mlp, or another class with their public functions.
+/// FeedForward, or another class with their public functions.
 template <class Block>
 class Sublayer {
 public:
@@ -84,5 +85,6 @@ private:
 
 extern template class Sublayer<Attention>;
 extern template class Sublayer<Mlp>;
+extern template class Sublayer<FeedForward>;
 
 }  // namespace vocabpipe

@@ -22,6 +22,8 @@ public:
     Tensor take(int64_t cols) { return memory_->take(tokens_, cols, dtype_); }
     /// (N, cols) fp32.
     Statistics statistics(int64_t cols) { return memory_->take(tokens_, cols, DType::fp32); }
+    /// (1, count) fp32, of the microbatch as a whole.
+    Tensor numbers(int64_t count) { return memory_->take(1, count, DType::fp32); }
 
 private:
     Views* memory_;

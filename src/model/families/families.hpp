@@ -59,6 +59,8 @@ struct ModelFamily {
     /// old ones.
     std::vector<std::string_view> no_weights = {};
     bool partial_rotary = false;  ///< rotary positions may turn a part of every head
+    /// Whether its layers have experts.
+    [[nodiscard]] bool has_experts() const { return !tensors.router.empty(); }
     /// Without --model-type these parts mean this family.
     std::optional<MegatronParts> parts = {};
 
@@ -94,6 +96,10 @@ namespace families {
 [[nodiscard]] ModelFamily mistral();
 [[nodiscard]] ModelFamily qwen2();
 [[nodiscard]] ModelFamily qwen3();
+[[nodiscard]] ModelFamily mixtral();
+[[nodiscard]] ModelFamily qwen3_moe();
+[[nodiscard]] ModelFamily olmoe();
+[[nodiscard]] ModelFamily qwen2_moe();
 [[nodiscard]] ModelFamily gemma();
 [[nodiscard]] ModelFamily gemma2();
 [[nodiscard]] ModelFamily gemma3_text();

@@ -9,10 +9,6 @@ namespace vocabpipe {
 
 namespace {
 
-bool every_layer(int /*layer*/) {
-    return true;
-}
-
 void set_mistral(ModelConfig& c) {
     set_rotary_decoder(c);
     c.norm_epsilon = 1e-5F;  // as published

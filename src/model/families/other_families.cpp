@@ -13,6 +13,9 @@ constexpr std::array kOtherFamilies{
                 "rotary positions of neighbouring columns, and LayerNorm without a bias"},
     OtherFamily{"deepseek_v2", "llama", "latent attention and a mixture of experts"},
     OtherFamily{"deepseek_v3", "llama", "latent attention and a mixture of experts"},
+    OtherFamily{"dots1", "qwen3_moe",
+                "the correction bias and the groups of its router, and experts that all tokens "
+                "share without a gate"},
     OtherFamily{"falcon", "gpt_neox", "one norm of what attention and MLP read"},
     OtherFamily{"gemma3", "gemma3_text", "images"},
     OtherFamily{"gpt_neo", "gpt2", "attention without a scale"},
@@ -26,11 +29,7 @@ constexpr std::array kOtherFamilies{
         "llama4_text", "llama",
         "a mixture of experts, attention in chunks, rotary positions of neighbouring columns, "
         "norms of q and k after them, and a temperature of attention"},
-    OtherFamily{"mixtral", "mistral", "a mixture of experts"},
-    OtherFamily{"olmoe", "olmo2", "a mixture of experts"},
     OtherFamily{"opt", "gpt2", "ReLU"},
-    OtherFamily{"qwen2_moe", "qwen2", "a mixture of experts"},
-    OtherFamily{"qwen3_moe", "qwen3", "a mixture of experts"},
 };
 
 }  // namespace

@@ -11,9 +11,10 @@ namespace vocabpipe {
 
 std::span<const ModelFamily> all_families() {
     static const std::array kFamilies{
-        families::gpt2(),  families::llama(), families::mistral(), families::qwen2(),
-        families::qwen3(), families::gemma(), families::gemma2(),  families::gemma3_text(),
-        families::olmo2(), families::phi3(),  families::smollm3(), families::gpt_neox()};
+        families::gpt2(),    families::llama(),     families::mistral(), families::qwen2(),
+        families::qwen3(),   families::gemma(),     families::gemma2(),  families::gemma3_text(),
+        families::olmo2(),   families::phi3(),      families::smollm3(), families::gpt_neox(),
+        families::mixtral(), families::qwen3_moe(), families::olmoe(),   families::qwen2_moe()};
     return kFamilies;
 }
 

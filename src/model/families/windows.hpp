@@ -18,4 +18,9 @@ using HasWindow = std::function<bool(int layer)>;
 /// Lets these layers see `window` tokens. 0, or no such layer: none has a window.
 void set_windows(ModelConfig& config, int64_t window, const HasWindow& windowed);
 
+/// Of families with the window in all layers.
+[[nodiscard]] inline bool every_layer(int /*layer*/) {
+    return true;
+}
+
 }  // namespace vocabpipe

@@ -87,6 +87,26 @@ private:
     const ModelConfig& file_;
 };
 
+void check_same_experts(const Comparison& compare, const ModelConfig& file,
+                        const ModelConfig& run) {
+    if (file.moe.experts == 0) return;  // the family says which models have them
+    compare.size("the number of experts", file.moe.experts, run.moe.experts, "--num-experts");
+    compare.size("num_experts_per_tok", file.moe.top_k, run.moe.top_k, "--moe-router-topk");
+    compare.size("the size of experts", file.expert_ffn_hidden_size(), run.expert_ffn_hidden_size(),
+                 "--moe-ffn-hidden-size");
+    compare.size("shared_expert_intermediate_size", file.shared_ffn_hidden_size(),
+                 run.shared_ffn_hidden_size(), "--moe-shared-expert-intermediate-size");
+    compare.flag("norm_topk_prob", file.moe.normalize, run.moe.normalize);
+    const auto layers = [](const ModelConfig& c) {
+        std::string names;
+        for (int i = 0; i < c.num_layers; ++i) {
+            if (c.moe.in_layer(i)) names += (names.empty() ? "layers " : ", ") + std::to_string(i);
+        }
+        return names;
+    };
+    compare.words("what has experts (mlp_only_layers)", layers(file), layers(run));
+}
+
 }  // namespace
 
 void check_same_model(const ModelConfig& file, const std::string& path, const ModelConfig& run) {
@@ -122,6 +142,7 @@ void check_same_model(const ModelConfig& file, const std::string& path, const Mo
                                                                        : "GELU's tanh form");
     };
     compare.words(keys.activation, activation(file), activation(run));
+    check_same_experts(compare, file, run);
     compare.flag("use_parallel_residual", file.parallel_residual, run.parallel_residual);
     const auto columns = [](const ModelConfig& c) {
         return std::to_string(c.rotary_size()) + " columns of a head";

@@ -18,6 +18,13 @@ std::string joined(const std::vector<std::string>& names) {
     return all;
 }
 
+/// As --moe-layer-freq has it; empty: all layers.
+std::string layers_text(const std::vector<bool>& layers) {
+    std::string text;
+    for (const bool layer : layers) text += (text.empty() ? "" : ",") + std::to_string(layer);
+    return text;
+}
+
 }  // namespace
 
 std::vector<std::string> recompute_names() {
@@ -153,6 +160,45 @@ FlagGroup architecture_flags(ModelConfig& m, UnresolvedFlags& u) {
              .unset = "set by the family",
              .meaning =
                  [&m] { return m.rotary_channels == 0 ? "" : std::to_string(m.rotary_channels); }},
+            {.names = "--num-experts",
+             .value = &m.moe.experts,
+             .help = "Experts of a layer (mixtral, olmoe, qwen2_moe, qwen3_moe)",
+             .unit = "EXPERTS",
+             .range = between(1, static_cast<double>(kMostExperts)),
+             .unset = "8; none for a family without experts",
+             .absent = 0},
+            {.names = "--moe-router-topk",
+             .value = &m.moe.top_k,
+             .help = "Experts of a token",
+             .unit = "EXPERTS",
+             .range = between(1, static_cast<double>(kMostExperts))},
+            {.names = "--moe-ffn-hidden-size",
+             .value = &m.moe.ffn_hidden_size,
+             .help = "Feed-forward hidden size of an expert (qwen2_moe, qwen3_moe)",
+             .unit = "N",
+             .range = between(1, kLargestSize),
+             .unset = "the feed-forward hidden size",
+             .absent = 0},
+            {.names = "--moe-shared-expert-intermediate-size",
+             .value = &m.moe.shared_ffn_hidden_size,
+             .help = "Feed-forward hidden size of the expert that all tokens share (qwen2_moe)",
+             .unit = "N",
+             .range = between(1, kLargestSize),
+             .unset = "the feed-forward hidden size",
+             .absent = 0},
+            {.names = "--moe-layer-freq",
+             .value = &u.moe_layer_freq,
+             .help = "Which layers have experts (qwen2_moe, qwen3_moe): N for the first of every "
+                     "N, or a 1 or "
+                     "0 for each layer, as in 0,1,1",
+             .unit = "LAYERS",
+             .unset = "all layers",
+             .meaning = [&m] { return layers_text(m.moe.sparse); }},
+            {.names = "--moe-router-pre-softmax",
+             .value = &u.moe_pre_softmax,
+             .help = "Weight experts by their softmax over all experts, instead of over those that "
+                     "the token chose (not mixtral)",
+             .meaning = [&m] { return std::string(m.moe.normalize ? "" : "given"); }},
             {.names = "--untie-embeddings-and-output-weights",
              .value = &u.untie,
              .help = "Give the output layer its own weight",
@@ -212,6 +258,16 @@ FlagGroup step_flags(TrainOptions& o, UnresolvedFlags& u) {
             {.names = "--z-loss",
              .value = &m.z_loss,
              .help = "Weight of the squared log partition function in the loss",
+             .unit = "X",
+             .range = at_least(0)},
+            {.names = "--moe-aux-loss-coeff",
+             .value = &m.moe.aux_loss,
+             .help = "Weight of the load balancing loss of a layer's experts",
+             .unit = "X",
+             .range = at_least(0)},
+            {.names = "--moe-z-loss-coeff",
+             .value = &m.moe.z_loss,
+             .help = "Weight of the squared log partition function of a layer's router",
              .unit = "X",
              .range = at_least(0)},
             {.names = "--recompute-granularity",

@@ -24,6 +24,8 @@ struct UnresolvedFlags {
     std::optional<float> norm_epsilon;     // --norm-epsilon; none: the family's
     std::optional<double> rotary_base;     // --rotary-base
     std::optional<double> rotary_percent;  // --rotary-percent
+    std::string moe_layer_freq;            // --moe-layer-freq; empty: all layers
+    bool moe_pre_softmax = false;          // --moe-router-pre-softmax
     bool untie = false;                    // --untie-embeddings-and-output-weights
     bool bf16 = false;                     // --bf16
     bool recompute_activations = false;    // --recompute-activations

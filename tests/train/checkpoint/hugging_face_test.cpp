@@ -35,6 +35,28 @@ std::pair<std::string, int64_t> stored_row(const ModelConfig& c, std::string nam
         name.replace(at, whole.size(), parts[part].first);
     };
     if (c.family == "phi3") return {name, row};
+    const auto split_experts = [&](const std::string& whole, std::vector<const char*> parts,
+                                   int64_t rows) {
+        const size_t at = name.find(whole);
+        if (at == std::string::npos) return;
+        const auto of_expert = static_cast<int64_t>(parts.size()) * rows;
+        name.replace(at, whole.size(),
+                     std::to_string(row / of_expert) + "." +
+                         parts[static_cast<size_t>(row % of_expert / rows)]);
+        row %= rows;
+    };
+    if (name.find("shared_expert.") != std::string::npos) {
+        split("gate_up",
+              {{"gate_proj", c.shared_ffn_hidden_size()}, {"up_proj", c.shared_ffn_hidden_size()}});
+        split("down.weight", {{"down_proj.weight", c.hidden_size}});
+        return {name, row};
+    }
+    const bool mixtral = c.family == "mixtral";
+    split_experts("gate_up.weight",
+                  mixtral ? std::vector{"w1.weight", "w3.weight"}
+                          : std::vector{"gate_proj.weight", "up_proj.weight"},
+                  c.expert_ffn_hidden_size());
+    split_experts("down.weight", {mixtral ? "w2.weight" : "down_proj.weight"}, c.hidden_size);
     const int64_t kv = c.kv_heads() * c.head_size();
     split("qkv_proj", {{"q_proj", c.query_columns()}, {"k_proj", kv}, {"v_proj", kv}});
     if (name.find("query_key_value") != std::string::npos) {  // q, k and v of a head together
@@ -305,7 +327,10 @@ TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
     for (const TransformersFiles& model : kTransformersFiles) {
         if (model.model_type == "gpt2") continue;
         const TensorNames& names = model_family(model.model_type).tensors;
-        const std::string down = names.layers + "1." + names.fc_proj + ".weight";
+        const std::string down =
+            names.layers + "1." +
+            (names.experts.empty() ? names.fc_proj : names.experts + "2." + names.expert_down) +
+            ".weight";
         EXPECT_THAT(refused(model, down, [](auto& w, size_t i) { w.erase(w.begin() + i); }),
                     HasSubstr(path + ": tensor " + down + ": is missing"));
         EXPECT_THAT(refused(model, down, [](auto& w, size_t i) { w[i].dtype = "I32"; }),

@@ -264,7 +264,7 @@ TEST(ModelConfigFile, PrintsWhatItReadsOfEveryFamilyAndScaling) {
             if (family != "gpt2") {
                 if (family != "gpt_neox") {
                     config.num_query_groups = 2;
-                    config.kv_channels = 16;
+                    config.kv_channels = family == "olmoe" ? 0 : 16;
                 }
                 config.rope.theta = 12345.5;
                 config.rope.scaling = scaling;
@@ -295,11 +295,13 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
         return refused(with(gpt2(), key, value));
     };
     EXPECT_THAT(
-        gpt2_with("model_type", "mixtral"),
-        HasSubstr("d/config.json: model_type: \"mixtral\" is not supported; use one of gpt2, "
+        gpt2_with("model_type", "deepseek_v3"),
+        HasSubstr("d/config.json: model_type: \"deepseek_v3\" is not supported; use one of gpt2, "
                   "llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, olmo2, phi3, smollm3, "
-                  "gpt_neox; the nearest is mistral, missing is a mixture of experts"));
-    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("gpt_neox; did you mean llama?"));
+                  "gpt_neox, mixtral, qwen3_moe, olmoe, qwen2_moe; the nearest is llama, missing "
+                  "is latent attention and "
+                  "a mixture of experts"));
+    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("qwen2_moe; did you mean llama?"));
     EXPECT_THAT(gpt2_with("model_type", "gemma3"),
                 HasSubstr("the nearest is gemma3_text, missing is images"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));

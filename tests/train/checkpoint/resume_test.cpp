@@ -84,6 +84,38 @@ TEST_F(Resume, IsBitExactWithNeverHavingStopped) {
     }
 }
 
+TEST_F(Resume, IsBitExactWithExperts) {
+    const auto with_experts = [](const char* schedule, DType dtype) {
+        return [=](TrainOptions& o) {
+            set_family(o.model, "mixtral");
+            o.model.moe.experts = 4;
+            o.model.moe.aux_loss = 0.02F;
+            o.model.moe.z_loss = 1e-3F;
+            o.model.tied = false;
+            o.model.dtype = dtype;
+            o.schedule = schedule;
+            o.vocab_mode = VocabMode::one_barrier;
+        };
+    };
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        const Curve expected = whole(2, with_experts("zb-h1", dtype));
+        EXPECT_EQ(resumed(2, with_experts("zb-h1", dtype)), from(expected, 4));
+        EXPECT_EQ(resumed(2, with_experts("1f1b", dtype)), from(expected, 4));
+        // Two pipelines: other microbatches have the same losses of their routers.
+        const Change replicas = [&](TrainOptions& o) {
+            with_experts("1f1b", dtype)(o);
+            o.pipeline_model_parallel_size = 2;
+        };
+        const Curve two = whole(4, replicas);
+        EXPECT_EQ(resumed(4, replicas), from(two, 4));
+        const std::vector<double> one_pipeline = CheckpointRun::losses(expected);
+        const std::vector<double> two_pipelines = CheckpointRun::losses(two);
+        for (size_t i = 0; dtype == DType::fp32 && i < one_pipeline.size(); ++i) {
+            EXPECT_NEAR(two_pipelines[i], one_pipeline[i], 3e-6) << i;
+        }
+    }
+}
+
 TEST_F(Resume, IsBitExactAtAnotherNumberOfRanksWithoutSharding) {
     const Change none = [](TrainOptions& o) { o.vocab_mode = VocabMode::none; };
     const Curve expected = whole(2, none);

@@ -38,6 +38,12 @@ MODELS = [
     dict(model_type="phi3", **SIZES, head_dim=14, sliding_window=5, pad_token_id=None),
     dict(model_type="smollm3", **SIZES, head_dim=10, no_rope_layer_interval=2,
          use_sliding_window=True, sliding_window=5, pad_token_id=None),
+    dict(model_type="mixtral", **SIZES, num_local_experts=3),
+    dict(model_type="qwen3_moe", **SIZES, head_dim=6, num_experts=4, num_experts_per_tok=2,
+         moe_intermediate_size=20, mlp_only_layers=[0], norm_topk_prob=True),
+    dict(model_type="olmoe", **SIZES, num_experts=3, num_experts_per_tok=2, pad_token_id=None),
+    dict(model_type="qwen2_moe", **SIZES, num_experts=3, num_experts_per_tok=2,
+         moe_intermediate_size=20, shared_expert_intermediate_size=28),
 ]
 
 print(f"""// SPDX-License-Identifier: Apache-2.0

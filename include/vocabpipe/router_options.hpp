@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace vocabpipe::kernels {
+
+/// What makes a token's scores of the experts from its logits.
+enum class RouterScore : uint8_t {
+    softmax,  ///< exp(z_e) / sum over all experts of exp(z)
+    sigmoid,  ///< 1 / (1 + exp(-z_e)) (DeepSeek-V3)
+};
+
+/// Of Operators::router_forward() and router_backward(): how a mixture of experts chooses the
+/// experts of a token and weights what they return.
+struct RouterOptions {
+    int64_t top_k = 1;  ///< k, experts of a token
+    RouterScore score = RouterScore::softmax;
+    bool normalize = false;  ///< a token's weights are divided by their sum
+    float scaling = 1;       ///< then all weights are multiplied by this
+    /// The experts form this many groups of neighbors. Divides their number.
+    int64_t groups = 1;
+    /// A token chooses from this many groups: those with the greatest sums of their two best. These
+    /// groups together hold k experts or more. `groups`: from all.
+    int64_t top_groups = 1;
+};
+
+/// What a router's own losses add to the gradient of its logits. With G the sum of the tokens'
+/// loss weights of the N tokens of a microbatch:
+struct RouterLossScales {
+    float balance = 0;  ///< coefficient G E / (k N^2) of sum_e load_e score_sum_e
+    float z = 0;        ///< coefficient G / N of sum_n log Z_n^2
+};
+
+}  // namespace vocabpipe::kernels

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the operators of a mixture of experts ask of their arguments on every device. UsageError
+// otherwise.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <span>
+
+#include "kernels/check.hpp"
+#include "vocabpipe/router_options.hpp"
+
+namespace vocabpipe::kernels {
+
+inline void require_router_options(const RouterOptions& options, int64_t experts) {
+    require(options.top_k >= 1 && options.top_k <= experts, "top_k from 1 to the experts");
+    require(options.groups >= 1 && experts % options.groups == 0, "groups that divide the experts");
+    require(options.top_groups >= 1 && options.top_groups <= options.groups,
+            "top_groups from 1 to groups");
+    require(options.top_k <= options.top_groups * (experts / options.groups),
+            "top_k experts in top_groups groups");
+}
+
+/// `weights` or its gradient.
+inline void require_router(ConstTensor logits, const RouterOptions& options,
+                           std::span<const int32_t> choice, ConstTensor weights, ConstTensor load,
+                           ConstTensor log_z) {
+    require_router_options(options, logits.cols);
+    require(logits.dtype == DType::fp32 && weights.dtype == DType::fp32 &&
+                load.dtype == DType::fp32 && log_z.dtype == DType::fp32,
+            "fp32 tensors of a router");
+    require(std::ssize(choice) == logits.rows * options.top_k, "choice of N k experts");
+    require(has_shape(weights, logits.rows, options.top_k), "weights, dweights (N, k)");
+    require(has_shape(load, 1, logits.cols), "load (1, experts)");
+    require(has_shape(log_z, logits.rows, 1), "log_z (N, 1)");
+}
+
+/// Besides require_router().
+inline void require_router_forward(ConstTensor logits, ConstTensor bias, ConstTensor score_sums) {
+    require(!bias || (has_shape(bias, 1, logits.cols) && bias.dtype == DType::fp32),
+            "bias (1, experts) fp32, or none");
+    require(has_shape(score_sums, 1, logits.cols) && score_sums.dtype == DType::fp32,
+            "score_sums (1, experts) fp32");
+}
+
+inline void require_expert_order(std::span<const int32_t> choice,
+                                 std::span<const int32_t> row_begin,
+                                 std::span<const int32_t> row_of_slot,
+                                 std::span<const int32_t> slot_of_row) {
+    require(row_begin.size() >= 2, "row_begin of experts + 1 numbers");
+    require(row_of_slot.size() == choice.size() && slot_of_row.size() == choice.size(),
+            "a row per slot and a slot per row");
+}
+
+/// `weights` may be empty.
+inline void require_slot_weights(ConstTensor weights, int64_t tokens, int64_t per_token) {
+    require(!weights || (has_shape(weights, tokens, per_token) && weights.dtype == DType::fp32),
+            "weights (N, k) fp32, or none");
+}
+
+inline void require_gather_rows(ConstTensor x, std::span<const int32_t> slot_of_row,
+                                int64_t per_token, ConstTensor weights, ConstTensor y) {
+    require(per_token >= 1, "a slot per token or more");
+    require(has_shape(y, std::ssize(slot_of_row), x.cols) && x.dtype == y.dtype,
+            "y with a row per slot, of x's width and type");
+    require_slot_weights(weights, x.rows, per_token);
+}
+
+inline void require_combine_rows(ConstTensor rows, std::span<const int32_t> row_of_slot,
+                                 int64_t per_token, ConstTensor weights, ConstTensor residual,
+                                 ConstTensor y) {
+    require(per_token >= 1 && std::ssize(row_of_slot) == y.rows * per_token, "N k slots");
+    require(y.cols == rows.cols && y.dtype == rows.dtype, "y of the rows' width and type");
+    require(!residual || (same_shape(residual, y) && residual.dtype == y.dtype),
+            "residual of y's shape and type");
+    require_slot_weights(weights, y.rows, per_token);
+}
+
+inline void require_row_products(ConstTensor dy, ConstTensor rows,
+                                 std::span<const int32_t> slot_of_row, ConstTensor dweights) {
+    require(same_shape(dy, rows) && dy.dtype == rows.dtype, "dy of the rows' shape and type");
+    require(std::ssize(slot_of_row) == rows.rows, "a slot per row");
+    require(dweights.dtype == DType::fp32, "fp32 dweights");
+}
+
+inline void require_scale_rows(ConstTensor x, std::span<const int32_t> slot_of_row,
+                               ConstTensor weights, ConstTensor y) {
+    require(same_shape(x, y) && x.dtype == y.dtype, "y of x's shape and type");
+    require(std::ssize(slot_of_row) == x.rows, "a slot per row");
+    require((weights || x.rows == 0) && weights.dtype == DType::fp32, "fp32 weights");
+}
+
+/// x (R, in) and y (R, out), or their gradients; w (E out, in) or its gradient.
+inline void require_grouped_linear(ConstTensor x, ConstTensor w, ConstTensor y,
+                                   std::span<const int32_t> row_begin) {
+    require(row_begin.size() >= 2, "row_begin of experts + 1 numbers");
+    const int64_t experts = std::ssize(row_begin) - 1;
+    require(x.rows == y.rows, "equally many rows of x and y");
+    require(has_shape(w, experts * y.cols, x.cols), "w (experts out, in)");
+    require(row_begin.front() >= 0 && row_begin.back() <= x.rows, "row_begin within the rows");
+    for (size_t expert = 0; expert + 1 < row_begin.size(); ++expert) {
+        require(row_begin[expert] <= row_begin[expert + 1], "row_begin in ascending order");
+    }
+}
+
+}  // namespace vocabpipe::kernels

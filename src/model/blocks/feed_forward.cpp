@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/feed_forward.hpp"
+
+namespace vocabpipe {
+
+FeedForward::FeedForward(const FeedForwardOptions& options, ParameterSource& parameters)
+    : hidden_size_(options.hidden_size) {
+    if (!options.moe) {
+        mlp_.emplace(options.mlp, parameters);
+        return;
+    }
+    moe_.emplace(*options.moe, parameters);
+    if (options.shared_expert) shared_expert_.emplace(*options.shared_expert, parameters);
+}
+
+FeedForward::Saved FeedForward::saved_views(SavedViews& views) const {
+    Saved saved;
+    if (mlp_) saved.mlp = mlp_->saved_views(views);
+    if (moe_) saved.moe = moe_->saved_views(views);
+    if (shared_expert_) saved.shared_expert = shared_expert_->saved_views(views);
+    return saved;
+}
+
+FeedForward::Gradients FeedForward::gradient_views(TokenViews& views) const {
+    Gradients gradients;
+    if (mlp_) gradients.mlp = mlp_->gradient_views(views);
+    if (moe_) gradients.moe = moe_->gradient_views(views);
+    if (shared_expert_) {
+        gradients.shared_expert = shared_expert_->gradient_views(views);
+        gradients.of_shared = views.take(hidden_size_);
+    }
+    return gradients;
+}
+
+ScratchSize FeedForward::scratch(const ScratchFor& use) const {
+    if (mlp_) return mlp_->scratch(use);
+    const ScratchSize moe = moe_->scratch(use);
+    return shared_expert_ ? moe.or_larger(shared_expert_->scratch(use)) : moe;
+}
+
+void FeedForward::forward(const StagePass& pass, ConstTensor x, const Saved& saved,
+                          ConstTensor residual, Tensor out) const {
+    if (mlp_) {
+        mlp_->forward(pass, x, saved.mlp, residual, out);
+        return;
+    }
+    StagePass whole = pass;  // experts take the rows of all tokens
+    whole.output = {};
+    if (shared_expert_) {
+        shared_expert_->forward(whole, x, saved.shared_expert, residual, out);
+        residual = out;
+    }
+    moe_->forward(whole, x, saved.moe, residual, out);
+    pass.output.all();
+}
+
+void FeedForward::recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const {
+    if (mlp_) mlp_->recompute(pass, x, saved.mlp);
+    if (shared_expert_) shared_expert_->recompute(pass, x, saved.shared_expert);
+    if (moe_) moe_->recompute(pass, x, saved.moe);
+}
+
+void FeedForward::backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
+                                 const Gradients& gradients, Tensor dx) const {
+    if (mlp_) {
+        mlp_->backward_input(pass, dy, saved.mlp, gradients.mlp, dx);
+        return;
+    }
+    pass.input.all();
+    StagePass whole = pass;
+    whole.input = {};
+    moe_->backward_input(whole, dy, saved.moe, gradients.moe, dx);
+    if (!shared_expert_) return;
+    shared_expert_->backward_input(whole, dy, saved.shared_expert, gradients.shared_expert,
+                                   gradients.of_shared);
+    pass.op().add(pass.ctx, dx, gradients.of_shared, dx);
+}
+
+void FeedForward::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
+                                  const Saved& saved, const Gradients& gradients) const {
+    if (mlp_) mlp_->backward_weight(pass, dy, x, saved.mlp, gradients.mlp);
+    if (moe_) moe_->backward_weight(pass, x, saved.moe, gradients.moe);
+    if (shared_expert_) {
+        shared_expert_->backward_weight(pass, x, saved.shared_expert, gradients.shared_expert);
+    }
+}
+
+double FeedForward::flops(int64_t seq_length) const {
+    if (mlp_) return mlp_->flops(seq_length);
+    return moe_->flops() + (shared_expert_ ? shared_expert_->flops() : 0);
+}
+
+int64_t FeedForward::recompute_traffic() const {
+    if (mlp_) return mlp_->recompute_traffic();
+    return moe_->recompute_traffic() + (shared_expert_ ? shared_expert_->recompute_traffic() : 0);
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/blocks/mlp.hpp"
+#include "src/model/blocks/moe/moe.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace vocabpipe {
+
+struct FeedForwardOptions {
+    int64_t hidden_size = 0;
+    MlpOptions mlp;                 ///< without experts
+    std::optional<MoeOptions> moe;  ///< else with these
+    /// Besides, one that computes every token.
+    std::optional<MoeOptions> shared_expert;
+};
+
+/// What a layer has after attention, (N, h) to (N, h): an MLP, or a mixture of experts.
+class FeedForward {
+public:
+    using Options = FeedForwardOptions;
+    /// What F leaves; of what the layer does not have, nothing.
+    struct Saved {
+        Mlp::Saved mlp;
+        Moe::Saved moe;
+        Moe::Saved shared_expert;
+    };
+    /// What I leaves for W, likewise.
+    struct Gradients {
+        Mlp::Gradients mlp;
+        Moe::Gradients moe;
+        Moe::Gradients shared_expert;
+        Tensor of_shared;  ///< (N, h) of x, through the shared expert
+    };
+
+    FeedForward(const FeedForwardOptions& options, ParameterSource& parameters);
+
+    [[nodiscard]] Saved saved_views(SavedViews& views) const;
+    [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
+    [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
+
+    // As of Mlp.
+
+    void forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
+                 Tensor out) const;
+    void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
+    void backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
+                        const Gradients& gradients, Tensor dx) const;
+    void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
+                         const Gradients& gradients) const;
+
+    [[nodiscard]] double flops(int64_t seq_length) const;
+    [[nodiscard]] int64_t recompute_traffic() const;
+
+private:
+    int64_t hidden_size_;
+    // One of the two.
+    std::optional<Mlp> mlp_;
+    std::optional<Moe> moe_;
+    std::optional<Moe> shared_expert_;  ///< besides moe_
+};
+
+}  // namespace vocabpipe

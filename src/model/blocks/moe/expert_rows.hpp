@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/blocks/stage_pass.hpp"
+#include "src/model/blocks/token_views.hpp"
+#include "vocabpipe/tensor.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Which rows of a microbatch's experts are which token's (Operators::sort_by_expert()), as views
+/// of memory that F leaves. Numbers are 32-bit integers in tensors of 32-bit elements.
+struct ExpertRows {
+    int64_t experts = 0;
+    int64_t per_token = 0;  ///< k
+    Tensor weights;         ///< (N, k) fp32
+    Tensor choice;          ///< (N, k) integers
+    Tensor row_of_slot;     ///< (N, k) integers
+    Tensor slot_of_row;     ///< (N, k) integers
+    Tensor row_begin;       ///< (1, E + 1) integers
+
+    [[nodiscard]] static ExpertRows views(int64_t experts, int64_t per_token, TokenViews& views) {
+        return {.experts = experts,
+                .per_token = per_token,
+                .weights = views.statistics(per_token),
+                .choice = views.statistics(per_token),
+                .row_of_slot = views.statistics(per_token),
+                .slot_of_row = views.statistics(per_token),
+                .row_begin = views.numbers(experts + 1)};
+    }
+    [[nodiscard]] static std::span<int32_t> integers(const Tensor& of) {
+        return {of.as<int32_t>(), static_cast<size_t>(of.size())};
+    }
+    /// row_begin in the host's memory, which grouped products need: on a device with streams this
+    /// waits until the router has run.
+    [[nodiscard]] std::vector<int32_t> row_begin_on_host(const StagePass& pass) const {
+        std::vector<int32_t> begin(static_cast<size_t>(experts + 1));
+        pass.op().read_to_host(pass.ctx, integers(row_begin), begin);
+        return begin;
+    }
+};
+
+/// Memory of k rows per token as the rows themselves: (N, k cols) becomes (N k, cols).
+[[nodiscard]] inline Tensor rows_of_slots(const Tensor& memory, int64_t per_token) {
+    return {memory.data, memory.rows * per_token, memory.cols / per_token, memory.dtype};
+}
+
+}  // namespace vocabpipe

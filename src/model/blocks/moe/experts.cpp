@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/moe/experts.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+/// The tensors of files: of every expert in turn its matrices `names`, each of `rows` rows.
+std::vector<FilePart> parts_of_experts(const ExpertsOptions& options,
+                                       const std::vector<std::string>& names, int64_t rows) {
+    std::vector<FilePart> parts;
+    for (int64_t expert = 0; expert < options.experts; ++expert) {
+        for (const std::string& name : names) {
+            const std::string number = options.numbered ? std::to_string(expert) + "." : "";
+            parts.push_back({.name = options.name + number + name + ".weight", .count = rows});
+        }
+    }
+    return parts;
+}
+
+LogicalParameter gate_up_of(const ExpertsOptions& o) {
+    return {.name = o.name + "gate_up.weight",
+            .rows = o.experts * 2 * o.ffn_hidden_size,
+            .cols = o.hidden_size,
+            .init_std = o.gate_up_init_std,
+            .weight_decay = true,
+            .parts = parts_of_experts(o, {o.gate_name, o.up_name}, o.ffn_hidden_size)};
+}
+
+LogicalParameter down_of(const ExpertsOptions& o) {
+    return {.name = o.name + "down.weight",
+            .rows = o.experts * o.hidden_size,
+            .cols = o.ffn_hidden_size,
+            .init_std = o.down_init_std,
+            .weight_decay = true,
+            .parts = parts_of_experts(o, {o.down_name}, o.hidden_size)};
+}
+
+}  // namespace
+
+Experts::Experts(const ExpertsOptions& options, ParameterSource& parameters)
+    : options_(options),
+      gate_up_(parameters.next(gate_up_of(options))),
+      down_(parameters.next(down_of(options))) {}
+
+Experts::Saved Experts::saved_views(SavedViews& views) const {
+    const int64_t k = options_.per_token;
+    const int64_t f = options_.ffn_hidden_size;
+    return {.in = rows_of_slots(views.cheap.take(k * options_.hidden_size), k),
+            .gate_up = rows_of_slots(views.costly.take(k * 2 * f), k),
+            .act = rows_of_slots(views.cheap.take(k * f), k)};
+}
+
+Experts::Gradients Experts::gradient_views(TokenViews& views) const {
+    const int64_t k = options_.per_token;
+    return {.out = rows_of_slots(views.take(k * options_.hidden_size), k),
+            .gate_up = rows_of_slots(views.take(k * 2 * options_.ffn_hidden_size), k)};
+}
+
+int64_t Experts::scratch_columns() const {
+    return options_.per_token * std::max(options_.hidden_size, options_.ffn_hidden_size);
+}
+
+void Experts::forward(const StagePass& pass, ConstTensor x, const ExpertRows& rows,
+                      const Saved& saved, ConstTensor residual, Tensor out) const {
+    const kernels::Operators& op = pass.op();
+    const std::vector<int32_t> begin = rows.row_begin_on_host(pass);
+    op.gather_rows(pass.ctx, x, ExpertRows::integers(rows.slot_of_row), rows.per_token, {},
+                   saved.in);
+    op.grouped_linear_forward(pass.ctx, saved.in, gate_up_->weight, begin, saved.gate_up);
+    op.gated_forward(pass.ctx, options_.activation, saved.gate_up, saved.act);
+    if (!out) return;
+    const Tensor made = scratch(pass, options_.hidden_size);
+    op.grouped_linear_forward(pass.ctx, saved.act, down_->weight, begin, made);
+    op.combine_rows(pass.ctx, made, ExpertRows::integers(rows.row_of_slot), rows.per_token,
+                    rows.weights, residual, out);
+}
+
+void Experts::recompute(const StagePass& pass, ConstTensor x, const ExpertRows& rows,
+                        const Saved& saved) const {
+    pass.op().gather_rows(pass.ctx, x, ExpertRows::integers(rows.slot_of_row), rows.per_token, {},
+                          saved.in);
+    pass.op().gated_forward(pass.ctx, options_.activation, saved.gate_up, saved.act);
+}
+
+void Experts::backward_inside(const StagePass& pass, ConstTensor dy, const ExpertRows& rows,
+                              const Saved& saved, const Gradients& gradients,
+                              Tensor dweights) const {
+    const kernels::Operators& op = pass.op();
+    const std::vector<int32_t> begin = rows.row_begin_on_host(pass);
+    const std::span<const int32_t> slots = ExpertRows::integers(rows.slot_of_row);
+    op.gather_rows(pass.ctx, dy, slots, rows.per_token, {}, gradients.out);
+    const Tensor dact = scratch(pass, options_.ffn_hidden_size);
+    op.grouped_linear_backward_input(pass.ctx, gradients.out, down_->weight, begin, dact);
+    // <dy, W act> = <W^T dy, act>: what the experts made need not be kept.
+    op.combine_backward_weights(pass.ctx, dact, saved.act, slots, dweights);
+    op.scale_rows(pass.ctx, dact, slots, rows.weights, dact);
+    op.scale_rows(pass.ctx, gradients.out, slots, rows.weights, gradients.out);
+    op.gated_backward(pass.ctx, options_.activation, dact, saved.gate_up, gradients.gate_up);
+}
+
+void Experts::add_input_gradient(const StagePass& pass, const ExpertRows& rows,
+                                 const Gradients& gradients, Tensor dx) const {
+    const kernels::Operators& op = pass.op();
+    const std::vector<int32_t> begin = rows.row_begin_on_host(pass);
+    const Tensor din = scratch(pass, options_.hidden_size);
+    op.grouped_linear_backward_input(pass.ctx, gradients.gate_up, gate_up_->weight, begin, din);
+    op.combine_rows(pass.ctx, din, ExpertRows::integers(rows.row_of_slot), rows.per_token, {}, dx,
+                    dx);
+}
+
+void Experts::backward_weight(const StagePass& pass, const ExpertRows& rows, const Saved& saved,
+                              const Gradients& gradients) const {
+    const kernels::Operators& op = pass.op();
+    const std::vector<int32_t> begin = rows.row_begin_on_host(pass);
+    const bool accumulate = pass.weight_gradients.accumulate;
+    op.grouped_linear_backward_weight(pass.ctx, gradients.out, saved.act, begin, down_->gradient,
+                                      accumulate);
+    op.grouped_linear_backward_weight(pass.ctx, gradients.gate_up, saved.in, begin,
+                                      gate_up_->gradient, accumulate);
+}
+
+double Experts::flops() const {
+    constexpr double kMatrices = 3;
+    return 2 * kMatrices * static_cast<double>(options_.per_token) *
+           static_cast<double>(options_.hidden_size) *
+           static_cast<double>(options_.ffn_hidden_size);
+}
+
+int64_t Experts::recompute_traffic() const {
+    return options_.per_token * (2 * options_.hidden_size + 3 * options_.ffn_hidden_size);
+}
+
+}  // namespace vocabpipe

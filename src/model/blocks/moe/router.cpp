@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/moe/router.hpp"
+
+#include "src/model/views.hpp"
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+/// G: what the microbatch's tokens weigh in the loss of the step.
+double loss_weight(const StagePass& pass) {
+    const std::span<const float> g = pass.microbatch.loss_gradient;
+    std::vector<int32_t> bits(g.size());
+    pass.op().read_to_host(pass.ctx, {reinterpret_cast<const int32_t*>(g.data()), g.size()}, bits);
+    double sum = 0;
+    for (const int32_t one : bits) {
+        float value = 0;
+        std::memcpy(&value, &one, sizeof value);
+        sum += value;
+    }
+    return sum;
+}
+
+}  // namespace
+
+Router::Router(const RouterBlockOptions& options, ParameterSource& parameters)
+    : options_(options),
+      weight_(parameters.next({.name = options.name + ".weight",
+                               .rows = options.experts,
+                               .cols = options.hidden_size,
+                               .init_std = options.init_std,
+                               .weight_decay = true})) {}
+
+Router::Saved Router::saved_views(SavedViews& views) const {
+    return {.logits = views.costly.statistics(options_.experts),
+            .log_z = views.costly.statistics(1),
+            .load = views.costly.numbers(options_.experts),
+            .score_sums = views.costly.numbers(options_.experts),
+            .rows = ExpertRows::views(options_.experts, options_.routing.top_k, views.costly)};
+}
+
+Router::Gradients Router::gradient_views(TokenViews& views) const {
+    return {.logits = views.take(options_.experts)};
+}
+
+int64_t Router::workspace_bytes(int64_t tokens) const {
+    Views views;
+    views.take(tokens, options_.experts, DType::fp32);
+    return views.used();
+}
+
+void Router::forward(const StagePass& pass, ConstTensor x, const Saved& saved) const {
+    const kernels::Operators& op = pass.op();
+    const ExpertRows& rows = saved.rows;
+    op.linear_forward(pass.ctx, x, weight_->weight, {}, saved.logits);
+    op.router_forward(pass.ctx, saved.logits, {}, options_.routing,
+                      ExpertRows::integers(rows.choice), rows.weights, saved.load, saved.score_sums,
+                      saved.log_z);
+    op.sort_by_expert(pass.ctx, ExpertRows::integers(rows.choice),
+                      ExpertRows::integers(rows.row_begin), ExpertRows::integers(rows.row_of_slot),
+                      ExpertRows::integers(rows.slot_of_row));
+}
+
+kernels::RouterLossScales Router::loss_scales(const StagePass& pass) const {
+    if (options_.aux_loss == 0 && options_.z_loss == 0) return {};
+    const auto tokens = static_cast<double>(pass.microbatch.size());
+    const double of_token = loss_weight(pass) / tokens;
+    const auto experts = static_cast<double>(options_.experts);
+    const auto k = static_cast<double>(options_.routing.top_k);
+    return {.balance = static_cast<float>(options_.aux_loss * of_token * experts / (k * tokens)),
+            .z = static_cast<float>(options_.z_loss * of_token)};
+}
+
+void Router::backward_input(const StagePass& pass, ConstTensor dweights, const Saved& saved,
+                            const Gradients& gradients, Tensor dx) const {
+    const kernels::Operators& op = pass.op();
+    Views workspace(pass.scratch.workspace);
+    const Tensor dlogits = gradients.logits.dtype == DType::fp32
+                               ? gradients.logits
+                               : workspace.take(dx.rows, options_.experts, DType::fp32);
+    op.router_backward(pass.ctx, saved.logits, saved.log_z, ExpertRows::integers(saved.rows.choice),
+                       dweights, saved.load, options_.routing, loss_scales(pass), dlogits);
+    if (dlogits.data != gradients.logits.data) op.convert(pass.ctx, dlogits, gradients.logits);
+    op.linear_backward_input(pass.ctx, gradients.logits, weight_->weight, dx);
+}
+
+void Router::backward_weight(const StagePass& pass, ConstTensor x,
+                             const Gradients& gradients) const {
+    pass.op().linear_backward_weight(pass.ctx, gradients.logits, x, weight_->gradient, {},
+                                     pass.weight_gradients.accumulate);
+}
+
+}  // namespace vocabpipe
