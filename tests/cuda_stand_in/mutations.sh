@@ -43,9 +43,10 @@ places() { # group: file:line
             grep -rnE "$stream_waits|$host_waits" src/runtime/device/cuda src/runtime/transport \
                 src/runtime/run_step.cpp --include='*.cpp' --exclude=link_steps.cpp
             ;;
-        links) # and those that steps share with other messages
+        links) # and the waits that steps share with other messages
             grep -rnE "$stream_waits|$host_waits" src/runtime/tile_link src/runtime/transport/nccl/link_steps.cpp \
-                src/runtime/transport/device_copies --include='*.cpp'
+                --include='*.cpp'
+            grep -nHE "$stream_waits" src/runtime/transport/device_copies/transport.cpp
             ;;
     esac | grep -vE '^[^:]*:[0-9]*: *//' | cut -d: -f1,2
 }
