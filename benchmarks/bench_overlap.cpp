@@ -14,10 +14,10 @@
 // = (compute + link - overlapped) / link; natural (virtual all-gather and reduce-scatter): with
 // products in natural order, as the mean over ranks and of the slowest; #wrong: elements of the
 // overlapped result that differ from the blocking one in a bit.
-#include "benchmarks/timed_overlap.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/run_signals.hpp"
+#include "src/train/measure/timed_overlap.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/overlap.hpp"
 
@@ -46,7 +46,7 @@ struct Options {
     std::vector<std::string> ops;
     // By the clock.
     std::string link = "real";
-    bench::OverlapCase shape;
+    OverlapCase shape;
 };
 
 bool wanted(const Options& o, OverlapOp op) {
@@ -107,7 +107,7 @@ double modelled_ratio(const std::string& link) {
 
 /// Elements that were wrong.
 int64_t measure(Communicator& world, const Options& o) {
-    bench::OverlapCase c = o.shape;
+    OverlapCase c = o.shape;
     c.modelled = modelled_ratio(o.link);
     const bool prints = world.rank() == 0;
     if (prints) {
@@ -124,7 +124,7 @@ int64_t measure(Communicator& world, const Options& o) {
         for (const int pieces : o.pieces) {
             c.op = op;
             c.pieces = pieces;
-            const bench::OverlapTiming t = time_overlap(world, c);
+            const OverlapTiming t = time_overlap(world, c);
             wrong += t.wrong;
             if (!prints) continue;
             std::printf("%-20s %5.2f %6d %10lld %9.1f %9.1f %9.1f %10.1f %7.1f%% %7lld\n",

@@ -13,6 +13,10 @@ namespace vocabpipe {
 /// pieces, which travel as soon as they are made and are used as soon as they are there (TileLink,
 /// Zheng et al. 2025, arXiv 2503.20313; our form is a posted receive per piece, without signals).
 ///
+/// On a device with streams all of this is enqueued: a wait holds up the stream of the pass, not
+/// the host. There a member must have released what goes before a piece before it waits for that:
+/// it releases in the order of to() and waits in that of from() (docs/overlap.md).
+///
 /// All members start the same operations in the same order, one at a time. Waits let the other
 /// communication of the rank advance. Errors are CommunicationErrors that name operation, layer,
 /// member and piece; after one the link is of no use.

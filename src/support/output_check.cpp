@@ -90,6 +90,9 @@ OutputKind report_output() {
 OutputKind profile_output() {
     return kind("a profile", {"{"}, {"\"vocabpipe_profile\":"});
 }
+OutputKind overlap_table_output() {
+    return kind("a table of vocabpipe profile --overlap", {"{"}, {"\"vocabpipe_overlap_table\":"});
+}
 OutputKind product_choices_output() {
     return kind("a --time-products file", {"VocabPipe product choices "});
 }

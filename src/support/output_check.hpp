@@ -40,6 +40,7 @@ private:
 [[nodiscard]] OutputKind metrics_output();
 [[nodiscard]] OutputKind report_output();
 [[nodiscard]] OutputKind profile_output();
+[[nodiscard]] OutputKind overlap_table_output();
 [[nodiscard]] OutputKind product_choices_output();
 [[nodiscard]] OutputKind trace_output();
 [[nodiscard]] OutputKind page_output();

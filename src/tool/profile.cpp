@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe profile: measures what passes and messages take on this machine, under mpirun or on
-// threads, and writes the profile file.
+// threads, and writes the profile file; or what products take that overlap their messages.
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
@@ -9,6 +9,7 @@
 #include "src/tool/run_signals.hpp"
 #include "src/tool/text.hpp"
 #include "src/train/measure/profile_machine.hpp"
+#include "src/train/measure/profile_overlap.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <cstdio>
@@ -24,7 +25,8 @@ namespace {
 struct ProfileArguments {
     TrainOptions train;
     Launch launch;
-    std::string output;
+    std::string output;   // --output; empty: no profile
+    std::string overlap;  // --overlap; empty: no table
     ModelFlags model{train};
 
     /// What train_gpt does not have.
@@ -33,14 +35,19 @@ struct ProfileArguments {
             .title = "Measurement",
             .flags = {{.names = "--steps",
                        .value = &train.train_iters,
-                       .help = "Steps to measure with whole backwards, and again with split ones",
+                       .help = "Steps to measure with whole backwards, and again with split ones; "
+                               "rounds of --overlap",
                        .unit = "STEPS",
                        .range = at_least(1)},
                       {.names = "--output",
                        .value = &output,
                        .help = "File for the profile (JSON)",
-                       .unit = "FILE",
-                       .required = true}}};
+                       .unit = "FILE"},
+                      {.names = "--overlap",
+                       .value = &overlap,
+                       .help = "File for the table of pieces by which products of a team of all "
+                               "ranks overlap their messages (JSON)",
+                       .unit = "FILE"}}};
     }
 };
 
@@ -75,7 +82,26 @@ void print(const Profile& profile) {
     }
 }
 
+void print(const OverlapTable& table) {
+    std::printf("%-19s %5s %5s %6s %8s %8s %8s %2s %8s\n", "us:", "rows", "inner", "cols",
+                "compute", "link", "blocking", "K", "overlap");
+    const auto us = [](int64_t ns) { return static_cast<double>(ns) * 1e-3; };
+    for (const MeasuredOverlap& m : table.shapes) {
+        for (const MeasuredOverlap::Candidate& one : m.candidates) {
+            if (one.pieces != m.pieces) continue;
+            std::printf("%-19s %5lld %5lld %6lld %8.1f %8.1f %8.1f %2d %8.1f\n",
+                        std::string(to_string(m.op)).c_str(), static_cast<long long>(m.rows),
+                        static_cast<long long>(m.inner), static_cast<long long>(m.columns),
+                        us(m.compute_ns), us(m.link_ns), us(m.blocking_ns), m.pieces,
+                        us(one.overlapped_ns));
+        }
+    }
+}
+
 void measure(ProfileArguments& options, const GivenFlags& given) {
+    if (options.output.empty() && options.overlap.empty()) {
+        throw UsageError("--output: is required, or --overlap; give the file to write");
+    }
     check_launch(options.launch, options.train);
     for (std::string& line : compared_flags({options.own_flags()})) {
         options.train.program_flags.push_back(std::move(line));
@@ -88,15 +114,29 @@ void measure(ProfileArguments& options, const GivenFlags& given) {
         const bool writes = communicator.rank() == 0;
         communicator.agree([&] {
             if (!writes) return;
-            OutputCheck({options.train.products.choices_file, options.train.schedule})
-                .add("--output", options.output, profile_output());
-            const OutputFile probe(options.output);  // rather now than afterwards
+            OutputCheck check({options.train.products.choices_file, options.train.schedule});
+            const auto add = [&](const char* flag, const std::string& path,
+                                 const OutputKind& kind) {
+                if (path.empty()) return;
+                check.add(flag, path, kind);
+                const OutputFile probe(path);  // rather now than afterwards
+            };
+            add("--output", options.output, profile_output());
+            add("--overlap", options.overlap, overlap_table_output());
         });
-        const Profile profile = profile_machine(communicator, options.train);
+        if (!options.output.empty()) {
+            const Profile profile = profile_machine(communicator, options.train);
+            communicator.agree([&] {
+                if (writes) write_profile(options.output, profile);
+            });
+            if (writes) print(profile);
+        }
+        if (options.overlap.empty()) return;
+        const OverlapTable table = profile_overlap(communicator, options.train);
         communicator.agree([&] {
-            if (writes) write_profile(options.output, profile);
+            if (writes) write_overlap_table(options.overlap, table);
         });
-        if (writes) print(profile);
+        if (writes) print(table);
     });
     if (code != 0) throw Reported{code};
 }
@@ -113,7 +153,8 @@ Command profile_command(const std::string& command_line) {
     return {.name = "profile",
             .description =
                 "Measure the passes and links of this machine\n"
-                "  mpirun -np 2 vocabpipe profile --output FILE.json --num-layers 8 ...",
+                "  mpirun -np 2 vocabpipe profile --output FILE.json --num-layers 8 ...\n"
+                "  mpirun -np 2 vocabpipe profile --overlap FILE.json --num-layers 8 ...",
             .flags = std::move(flags),
             .run = [o](const GivenFlags& given) { measure(*o, given); }};
 }

@@ -7,6 +7,7 @@
 #   tests/cuda_stand_in/mutations.sh            everything
 #   tests/cuda_stand_in/mutations.sh kernels    barriers between the threads of a kernel
 #   tests/cuda_stand_in/mutations.sh streams    waits of streams, and of the host for streams
+#   tests/cuda_stand_in/mutations.sh links      those of tile links, under ThreadSanitizer alone
 #
 # It works on a copy of the working tree, where every place asks at run time whether it is the one to
 # leave out: one build serves all. VOCABPIPE_MUTATIONS_DIR keeps the copy (default: build-mutations).
@@ -15,10 +16,10 @@ set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 
 case "${1:-all}" in
-    all) groups="kernels streams" ;;
-    kernels | streams) groups=$1 ;;
+    all) groups="kernels streams links" ;;
+    kernels | streams | links) groups=$1 ;;
     *)
-        echo "mutations.sh: error: $1: kernels, streams or nothing" >&2
+        echo "mutations.sh: error: $1: kernels, streams, links or nothing" >&2
         exit 2
         ;;
 esac
@@ -40,7 +41,12 @@ places() { # group: file:line
         kernels) grep -rnE "$barriers" kernels/cuda --include='*.cu' --include='*.cuh' ;;
         streams)
             grep -rnE "$stream_waits|$host_waits" src/runtime/device/cuda src/runtime/transport \
-                src/runtime/run_step.cpp --include='*.cpp'
+                src/runtime/run_step.cpp --include='*.cpp' --exclude=link_steps.cpp
+            ;;
+        links) # and the waits that steps share with other messages
+            grep -rnE "$stream_waits|$host_waits" src/runtime/tile_link src/runtime/transport/nccl/link_steps.cpp \
+                --include='*.cpp'
+            grep -nHE "$stream_waits" src/runtime/transport/device_copies/transport.cpp
             ;;
     esac | grep -vE '^[^:]*:[0-9]*: *//' | cut -d: -f1,2
 }
@@ -84,12 +90,14 @@ variants() { # group
     case $1 in
         kernels) echo plain ;;
         streams) echo plain tsan ;;
+        links) echo tsan ;;
     esac
 }
 programs() { # group
     case $1 in
         kernels) echo cuda_kernels_on_stand_in_test ;;
         streams) echo cuda_step_on_stand_in_test cuda_equality_on_stand_in_test ;;
+        links) echo cuda_tile_link_test ;;
     esac
 }
 # Of the equality matrix what covers every kind of message and lane. ThreadSanitizer sees a race however
@@ -97,7 +105,7 @@ programs() { # group
 filter() { # variant group
     local streams='*gpipe_none_p3_*:*1f1b_interlaced_p3_*:*zb_h1_one_barrier_p3_*:*CudaStep*:*CudaFaults*:*CudaCopies*:*CudaEnds*'
     case $1-$2 in
-        plain-kernels) echo '*' ;;
+        plain-kernels | tsan-links) echo '*' ;;
         plain-streams) echo "$streams" ;;
         tsan-streams) echo "$streams-*StreamsAreDelayed*" ;;
     esac
@@ -157,7 +165,7 @@ reason() {
     echo "$how in $test"
 }
 
-mapfile -t all < <(for group in kernels streams; do places $group; done)
+mapfile -t all < <(for group in kernels streams links; do places $group; done | awk '!seen[$0]++')
 total=0
 caught=0
 table=

@@ -100,7 +100,10 @@ TEST_F(Output, OfEveryCommandFits80Columns) {
           "data prepare --input text.txt --output again --document-separator line",
           "profile --transport threads --ranks 2 --output p.json --vocab-size 257 --num-layers 4 "
           "--hidden-size 32 --num-attention-heads 2 --seq-length 32 --global-batch-size 8 "
-          "--steps 2 --recompute-granularity full"}) {
+          "--steps 2 --recompute-granularity full",
+          "profile --transport threads --ranks 2 --overlap o.json --vocab-size 257 --num-layers 4 "
+          "--hidden-size 32 --num-attention-heads 2 --seq-length 32 --global-batch-size 8 "
+          "--steps 2"}) {
         SCOPED_TRACE(command);
         const Outcome outcome = tool(command);
         EXPECT_EQ(outcome.exit_code, 0) << outcome.error;

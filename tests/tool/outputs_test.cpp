@@ -105,6 +105,13 @@ const std::vector<Row>& rows() {
          "--output",
          {"out.json"},
          ""},
+        {"ProfileOverlap",
+         kTool + "profile --transport threads --ranks 2 --steps 1 --num-layers 2 --hidden-size 16 "
+                 "--num-attention-heads 2 --seq-length 16 --vocab-size 257 --global-batch-size 2 "
+                 "--overlap out.json",
+         "--overlap",
+         {"out.json"},
+         ""},
     };
     return all;
 }

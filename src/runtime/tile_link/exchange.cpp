@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/tile_link/exchange.hpp"
 
+#include "src/runtime/tile_link/checks.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <cstdio>
 #include <cstring>
 
 namespace vocabpipe {
@@ -177,9 +177,7 @@ void HostExchange::check_label(int member, int piece) const {
 // --- what users call -----------------------------------------------------------------------------
 
 void HostExchange::check_pieces(int member, int pieces, int most, const char* what) const {
-    if (pieces >= 0 && pieces <= most) return;
-    throw UsageError(name_ + ": " + what + " " + std::to_string(pieces) + " pieces of member " +
-                     std::to_string(member) + ", which has " + std::to_string(most));
+    tile_link::check_pieces(name_, what, member, pieces, most);
 }
 
 void HostExchange::release(int member, int pieces) {
@@ -248,20 +246,13 @@ void HostExchange::wait_until(Done&& done) {
         if (team_.options.poll) team_.options.poll();
         const IdleWait::Verdict verdict = idle.pause();
         if (verdict == IdleWait::Verdict::go_on) continue;
-        char waited[64];
-        std::snprintf(waited, sizeof waited, " for %.1f s", idle.idle_seconds());
-        throw CommunicationError(
-            awaited() + waited +
-            (verdict == IdleWait::Verdict::interrupted
-                 ? "; told to end: the launcher lost another rank or is ending itself"
-                 : "; no progress within --distributed-timeout-seconds"));
+        tile_link::give_up(awaited(), idle, verdict);
     }
 }
 
 std::string HostExchange::where(const char* what, int member, int piece) const {
-    return "rank " + std::to_string(team_.transport.rank()) + ": " + name_ + ": " + what +
-           " piece " + std::to_string(piece) + " of member " + std::to_string(member) + " (rank " +
-           std::to_string(team_.options.ranks[static_cast<size_t>(member)]) + ")";
+    return tile_link::piece_text(team_.transport.rank(), name_, what, member, piece,
+                                 team_.options.ranks);
 }
 
 /// The first piece that a wait lacks.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/runtime/tile_link/checks.hpp"
 #include "src/runtime/tile_link/host.hpp"
 #include "src/runtime/wait.hpp"
 
@@ -67,12 +68,7 @@ private:
         int started = 0;              ///< released, or posted
         int done = 0;                 ///< have left, or arrived
         [[nodiscard]] int pieces() const { return static_cast<int>(part.ends.size()); }
-        [[nodiscard]] auto piece(int i) const {
-            const auto at = static_cast<size_t>(i);
-            const int64_t begin = i == 0 ? 0 : part.ends[at - 1];
-            return part.bytes.subspan(static_cast<size_t>(begin),
-                                      static_cast<size_t>(part.ends[at] - begin));
-        }
+        [[nodiscard]] auto piece(int i) const { return tile_link::piece_of(part, i); }
     };
     using Outbox = Side<TileLink::Outgoing>;
     using Inbox = Side<TileLink::Incoming>;

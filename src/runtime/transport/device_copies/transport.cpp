@@ -2,6 +2,7 @@
 #include "src/runtime/transport/device_copies/transport.hpp"
 
 #include "src/runtime/device/cuda/handles.hpp"
+#include "src/runtime/transport/link_transport.hpp"
 #include "src/runtime/transport/message_transport.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace vocabpipe::device_copies {
 
@@ -24,7 +26,10 @@ using cuda::Timing;
 /// A message from its send to its copy. Shared by both ends: either may end with an error first.
 struct Message {
     std::span<const std::byte> bytes;
-    Event ready = make_event(Timing::no);  ///< the sender's stream has written the bytes
+    /// The sender's stream has written the bytes. Its own event or, for a step, that of the link,
+    /// which stays until the copy is enqueued or the message withdrawn.
+    cudaEvent_t ready = nullptr;
+    Event own_ready;
 
     /// Of what follows, and held while a copy is being enqueued.
     std::mutex mutex;
@@ -56,7 +61,7 @@ private:
     std::map<Key, std::deque<std::shared_ptr<Message>>> boxes_;
 };
 
-class DeviceCopies final : public MessageTransport {
+class DeviceCopies final : public MessageTransport, public LinkTransport {
 public:
     DeviceCopies(Communicator& control, const TransportStreams& streams, std::shared_ptr<Hub> hub)
         : control_(control), streams_(streams), hub_(std::move(hub)) {}
@@ -75,28 +80,61 @@ public:
         }
         requests_.clear();
         waiting_.clear();
+        steps_.clear();
     }
     void abort(const std::string& reason) noexcept override { control_.transport().abort(reason); }
+
+    [[nodiscard]] int join(const LinkTeam& team) override {
+        teams_.push_back(team);
+        return static_cast<int>(teams_.size()) - 1;
+    }
+    [[nodiscard]] Ticket start_step(int number, const LinkStep& step) override {
+        const LinkTeam& team = teams_[static_cast<size_t>(number)];
+        const auto rank_of = [&](int member) { return team.ranks[static_cast<size_t>(member)]; };
+        Step open{.stream = team.stream, .done = step.done};
+        if (!step.send.empty()) {
+            auto message = std::make_shared<Message>();
+            message->bytes = step.send;
+            message->ready = step.ready;
+            open.requests.push_back(
+                send_message(rank_of(step.to), team.channel, team.stream, std::move(message)));
+        }
+        if (!step.receive.empty()) {
+            open.requests.push_back(
+                await_message(rank_of(step.from), team.channel, team.stream, step.receive));
+        }
+        steps_.emplace(next_step_, std::move(open));
+        return next_step_++;
+    }
+    [[nodiscard]] bool test_step(Ticket ticket) override {
+        Step& step = steps_.at(ticket);
+        while (!step.requests.empty()) {
+            if (!test_request(step.requests.back())) return false;
+            step.requests.pop_back();
+        }
+        check(cudaEventRecord(step.done, step.stream), "cudaEventRecord");
+        steps_.erase(ticket);
+        return true;
+    }
 
 protected:
     Request post_send(int peer, Channel channel, std::span<const std::byte> bytes) override {
         auto message = std::make_shared<Message>();
         message->bytes = bytes;
-        check(cudaEventRecord(message->ready.get(), streams_.of(channel)), "cudaEventRecord");
-        hub_->post({rank(), peer, channel}, message);
-        return add({.channel = channel, .peer = peer, .sent = std::move(message)});
+        message->own_ready = make_event(Timing::no);
+        message->ready = message->own_ready.get();
+        check(cudaEventRecord(message->ready, streams_.of(channel)), "cudaEventRecord");
+        return send_message(peer, channel, streams_.of(channel), std::move(message));
     }
 
     Request post_receive(int peer, Channel channel, std::span<std::byte> bytes) override {
-        const Request request = add({.channel = channel, .peer = peer, .target = bytes});
-        waiting_[{peer, channel}].push_back(request);
-        return request;
+        return await_message(peer, channel, streams_.of(channel), bytes);
     }
 
     void copy_own(Channel channel, std::span<const std::byte> from,
                   std::span<std::byte> to) override {
         if (from.empty() || from.data() == to.data()) return;
-        enqueue_copy(channel, from, to);
+        enqueue_copy(streams_.of(channel), from, to);
     }
 
     [[nodiscard]] bool memory_is_of_host() const override { return false; }
@@ -116,10 +154,31 @@ protected:
 private:
     struct Open {
         Channel channel = Channel::collective;
+        cudaStream_t stream = nullptr;
         int peer = -1;
         std::shared_ptr<Message> sent;  ///< null: a receive
         std::span<std::byte> target;
     };
+
+    struct Step {
+        cudaStream_t stream = nullptr;
+        cudaEvent_t done = nullptr;
+        std::vector<Request> requests = {};  ///< that are not enqueued yet
+    };
+
+    Request send_message(int peer, Channel channel, cudaStream_t stream,
+                         std::shared_ptr<Message> message) {
+        hub_->post({rank(), peer, channel}, message);
+        return add(
+            {.channel = channel, .stream = stream, .peer = peer, .sent = std::move(message)});
+    }
+    Request await_message(int peer, Channel channel, cudaStream_t stream,
+                          std::span<std::byte> bytes) {
+        const Request request =
+            add({.channel = channel, .stream = stream, .peer = peer, .target = bytes});
+        waiting_[{peer, channel}].push_back(request);
+        return request;
+    }
 
     Request add(Open open) {
         requests_.emplace(next_, std::move(open));
@@ -130,8 +189,7 @@ private:
         const std::lock_guard lock(open.sent->mutex);
         if (!open.sent->copied) return false;
         // What follows on this stream may write over the bytes.
-        check(cudaStreamWaitEvent(streams_.of(open.channel), open.sent->copied.get(), 0),
-              "cudaStreamWaitEvent");
+        check(cudaStreamWaitEvent(open.stream, open.sent->copied.get(), 0), "cudaStreamWaitEvent");
         return true;
     }
 
@@ -149,10 +207,10 @@ private:
         }
         const std::lock_guard lock(message->mutex);
         if (message->withdrawn) return false;  // its sender tells the world why
-        const cudaStream_t stream = streams_.of(open.channel);
+        const cudaStream_t stream = open.stream;
         Event copied = make_event(Timing::no);
-        check(cudaStreamWaitEvent(stream, message->ready.get(), 0), "cudaStreamWaitEvent");
-        enqueue_copy(open.channel, message->bytes, open.target);
+        check(cudaStreamWaitEvent(stream, message->ready, 0), "cudaStreamWaitEvent");
+        enqueue_copy(stream, message->bytes, open.target);
         const cudaError_t recorded = cudaEventRecord(copied.get(), stream);
         // Then the sender cannot know of the copy: it must have ended before the lock is given
         // back.
@@ -163,9 +221,9 @@ private:
         return true;
     }
 
-    void enqueue_copy(Channel channel, std::span<const std::byte> from, std::span<std::byte> to) {
-        check(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault,
-                              streams_.of(channel)),
+    void enqueue_copy(cudaStream_t stream, std::span<const std::byte> from,
+                      std::span<std::byte> to) {
+        check(cudaMemcpyAsync(to.data(), from.data(), from.size(), cudaMemcpyDefault, stream),
               "cudaMemcpyAsync");
     }
 
@@ -175,6 +233,9 @@ private:
     std::map<Request, Open> requests_;
     std::map<std::pair<int, Channel>, std::deque<Request>> waiting_;  ///< receives, in order
     Request next_ = 0;
+    std::vector<LinkTeam> teams_;
+    std::map<Ticket, Step> steps_;
+    Ticket next_step_ = 0;
 };
 
 }  // namespace

@@ -45,14 +45,14 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int world_rank, int w
           world_rank_);
 }
 
-NcclCommunicator::NcclCommunicator(NcclCommunicator& parent, bool member,
+NcclCommunicator::NcclCommunicator(NcclCommunicator& parent, const Part& part,
                                    const CommunicatorOptions& options)
     : options_(options), world_rank_(parent.world_rank_), last_call_("ncclCommSplit") {
     ncclConfig_t config = config_of(options_);
     parent.last_call_ = last_call_;
-    check(
-        ncclCommSplit(parent.comm_, member ? 0 : NCCL_SPLIT_NOCOLOR, world_rank_, &comm_, &config),
-        last_call_, world_rank_, parent.comm_);
+    const int key = part.key < 0 ? world_rank_ : part.key;
+    check(ncclCommSplit(parent.comm_, part.color, key, &comm_, &config), last_call_, world_rank_,
+          parent.comm_);
 }
 
 bool NcclCommunicator::ready() {

@@ -32,7 +32,15 @@ public:
                      const CommunicatorOptions& options);
     /// Begins to split `parent`, on which nothing may be outstanding; poll the parent. Members of
     /// the new one are the ranks that say so, in the order of `parent`. Collective over `parent`.
-    NcclCommunicator(NcclCommunicator& parent, bool member, const CommunicatorOptions& options);
+    NcclCommunicator(NcclCommunicator& parent, bool member, const CommunicatorOptions& options)
+        : NcclCommunicator(parent, Part{.color = member ? 0 : NCCL_SPLIT_NOCOLOR}, options) {}
+    /// A rank's place in a split that makes several communicators at once.
+    struct Part {
+        int color = 0;  ///< the same for all members of one; NCCL_SPLIT_NOCOLOR: of none
+        int key = -1;   ///< orders the members; negative: as in the parent
+    };
+    NcclCommunicator(NcclCommunicator& parent, const Part& part,
+                     const CommunicatorOptions& options);
     /// Aborts what was not closed: works at any time and waits for no other rank.
     ~NcclCommunicator() { abort(); }
     NcclCommunicator(const NcclCommunicator&) = delete;
@@ -58,6 +66,25 @@ private:
     int world_rank_;
     ncclComm_t comm_ = nullptr;
     const char* last_call_;
+};
+
+/// ncclGroupStart and ncclGroupEnd; an exception in between closes the group, too.
+class GroupCalls {
+public:
+    explicit GroupCalls(int rank) : rank_(rank) { check(ncclGroupStart(), "ncclGroupStart", rank); }
+    ~GroupCalls() {
+        if (open_) (void)ncclGroupEnd();
+    }
+    GroupCalls(const GroupCalls&) = delete;
+    GroupCalls& operator=(const GroupCalls&) = delete;
+    void end() {
+        open_ = false;
+        check(ncclGroupEnd(), "ncclGroupEnd", rank_);
+    }
+
+private:
+    int rank_;
+    bool open_ = true;
 };
 
 }  // namespace vocabpipe::nccl

@@ -30,25 +30,6 @@ bool is_message(Do what) {
     return traits(what).point_to_point;
 }
 
-/// ncclGroupStart and ncclGroupEnd; an exception in between closes the group, too.
-class GroupCalls {
-public:
-    explicit GroupCalls(int rank) : rank_(rank) { check(ncclGroupStart(), "ncclGroupStart", rank); }
-    ~GroupCalls() {
-        if (open_) (void)ncclGroupEnd();
-    }
-    GroupCalls(const GroupCalls&) = delete;
-    GroupCalls& operator=(const GroupCalls&) = delete;
-    void end() {
-        open_ = false;
-        check(ncclGroupEnd(), "ncclGroupEnd", rank_);
-    }
-
-private:
-    int rank_;
-    bool open_ = true;
-};
-
 void copy(std::span<const std::byte> from, std::span<std::byte> to, cudaStream_t stream) {
     if (from.empty() || from.data() == to.data()) return;
     kernels::cuda::check(
@@ -119,6 +100,7 @@ void NcclTransport::close() {
 void NcclTransport::cancel() noexcept {
     dead_ = true;
     queue_.clear();
+    step_done_ = nullptr;
     NcclCommunicator* const launching = std::exchange(in_progress_, nullptr);
     // In one group: an abort tells its own communicator's kernels to end, and then waits until all
     // that are enqueued have run. One may wait behind a pass that waits for another communicator's,
@@ -139,6 +121,9 @@ void NcclTransport::abort(const std::string& reason) noexcept {
 
 /// Children first.
 void NcclTransport::for_each_communicator(const std::function<void(NcclCommunicator&)>& work) {
+    for (const Team& team : teams_) {
+        if (team.communicator) work(*team.communicator);
+    }
     for (GroupCommunicator& group : groups_) {
         if (group.communicator) work(*group.communicator);
     }
@@ -171,24 +156,33 @@ void NcclTransport::wait_until(const std::string& what, const std::function<bool
 
 void NcclTransport::wait_for_streams(const std::string& what) {
     for (const cudaStream_t stream : {streams_.forward, streams_.backward, streams_.collective}) {
-        wait_until(what, [&] {
-            check_health();
-            const cudaError_t state = cudaStreamQuery(stream);
-            if (state == cudaErrorNotReady) return false;
-            kernels::cuda::check(state, "cudaStreamQuery");
-            return true;
-        });
+        wait_for_stream(stream, what);
     }
+}
+
+void NcclTransport::wait_for_stream(cudaStream_t stream, const std::string& what) {
+    wait_until(what, [&] {
+        check_health();
+        const cudaError_t state = cudaStreamQuery(stream);
+        if (state == cudaErrorNotReady) return false;
+        kernels::cuda::check(state, "cudaStreamQuery");
+        return true;
+    });
 }
 
 // --- communicators and connections ---------------------------------------------------------------
 
 std::unique_ptr<NcclCommunicator> NcclTransport::split(bool member,
                                                        const CommunicatorOptions& options) {
-    auto part = std::make_unique<NcclCommunicator>(*everyone_, member, options);
+    return split({.color = member ? 0 : NCCL_SPLIT_NOCOLOR}, options);
+}
+
+std::unique_ptr<NcclCommunicator> NcclTransport::split(const NcclCommunicator::Part& place,
+                                                       const CommunicatorOptions& options) {
+    auto part = std::make_unique<NcclCommunicator>(*everyone_, place, options);
     try {
         wait_until("ncclCommSplit", [&] { return everyone_->ready(); });
-        if (!member) return nullptr;
+        if (place.color == NCCL_SPLIT_NOCOLOR) return nullptr;
         wait_until("ncclCommSplit", [&] { return part->ready(); });
     } catch (const CommunicationError&) {
         cancel();  // first ends the split, which would still write to `part`
@@ -272,7 +266,7 @@ Ticket NcclTransport::start(const Transfer& transfer) {
     pump();
     if (queue_.empty() && in_progress_ == nullptr) {
         launch(transfer);
-        if (in_progress_ == nullptr) ++launched_;
+        if (in_progress_ == nullptr) end_launch();
     } else {
         queue_.push_back({transfer,
                           {transfer.ranks.begin(), transfer.ranks.end()},
@@ -280,6 +274,15 @@ Ticket NcclTransport::start(const Transfer& transfer) {
                           {transfer.block_end.begin(), transfer.block_end.end()}});
     }
     return started_++;
+}
+
+/// NCCL has enqueued it.
+void NcclTransport::end_launch() {
+    in_progress_ = nullptr;
+    ++launched_;
+    const cudaEvent_t done = std::exchange(step_done_, nullptr);
+    if (done == nullptr) return;
+    kernels::cuda::check(cudaEventRecord(done, step_stream_), "cudaEventRecord");
 }
 
 bool NcclTransport::test(Ticket ticket) {
@@ -294,17 +297,20 @@ void NcclTransport::pump() {
     while (true) {
         if (in_progress_ != nullptr) {
             if (!in_progress_->ready()) return;
-            in_progress_ = nullptr;
-            ++launched_;
+            end_launch();
         }
         if (queue_.empty()) return;
         Queued next = std::move(queue_.front());
         queue_.pop_front();
-        next.transfer.ranks = next.ranks;
-        next.transfer.block_begin = next.block_begin;
-        next.transfer.block_end = next.block_end;
-        launch(next.transfer);
-        if (in_progress_ == nullptr) ++launched_;
+        if (next.team >= 0) {
+            launch_step(next.team, next.step);
+        } else {
+            next.transfer.ranks = next.ranks;
+            next.transfer.block_begin = next.block_begin;
+            next.transfer.block_end = next.block_end;
+            launch(next.transfer);
+        }
+        if (in_progress_ == nullptr) end_launch();
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/runtime/transport/link_transport.hpp"
 #include "src/runtime/transport/nccl/communicator.hpp"
 #include "src/runtime/transport/transport_streams.hpp"
 #include "vocabpipe/world.hpp"
@@ -19,12 +20,13 @@ namespace vocabpipe::nccl {
 struct Options {
     /// Most thread blocks of one launch. Each takes an SM from the pass that runs beside it, and a
     /// boundary has a whole pass to travel. Chosen, not measured yet.
+    /// Tile links take as many.
     int message_ctas = 4;
     /// The same for collectives, which passes of all ranks wait for: somewhat more haste.
     int collective_ctas = 8;
 
     /// Thread blocks that may be there at the same time: each of the three streams runs one launch
-    /// after the other, whatever their communicators.
+    /// after the other, whatever their communicators. Without links: no pass uses one yet.
     [[nodiscard]] constexpr int most_ctas() const { return 2 * message_ctas + collective_ctas; }
 };
 
@@ -41,8 +43,9 @@ struct Options {
 ///
 /// Communicators: one of all ranks, for collectives of everybody; one each for forward and backward
 /// messages, so that neither waits for the other's end (for its start it does: docs/gpus.md); one
-/// per smaller group, made by prepare().
-class NcclTransport final : public Transport {
+/// per smaller group, made by prepare(); one per team of a tile link, made by join(), so that steps
+/// of a link wait for no other communication's end.
+class NcclTransport final : public Transport, public LinkTransport {
 public:
     /// See make_transport().
     NcclTransport(Communicator& control, const TransportStreams& streams, const Options& options);
@@ -64,12 +67,19 @@ public:
     void cancel() noexcept override;
     void abort(const std::string& reason) noexcept override;
 
+    // link_steps.cpp
+    [[nodiscard]] int join(const LinkTeam& team) override;
+    [[nodiscard]] Ticket start_step(int team, const LinkStep& step) override;
+    [[nodiscard]] bool test_step(Ticket ticket) override { return test(ticket); }
+
 private:
     /// A transfer that waits for its turn, with its own copies of what start() only lends.
     struct Queued {
         Transfer transfer;
         std::vector<int> ranks;
         std::vector<int64_t> block_begin, block_end;
+        int team = -1;       ///< of a step; -1: a transfer
+        LinkStep step = {};  ///< instead of the transfer
     };
     struct DeviceFree {
         void operator()(std::byte* memory) const { (void)cudaFree(memory); }
@@ -79,19 +89,30 @@ private:
         std::unique_ptr<NcclCommunicator> communicator;
     };
 
+    struct Team {
+        LinkTeam team;
+        std::unique_ptr<NcclCommunicator> communicator;  ///< none: this rank has no team
+    };
+
     [[nodiscard]] std::unique_ptr<NcclCommunicator> split(bool member,
                                                           const CommunicatorOptions& options);
+    [[nodiscard]] std::unique_ptr<NcclCommunicator> split(const NcclCommunicator::Part& place,
+                                                          const CommunicatorOptions& options);
     void connect(const Route& route);
+    void connect_team(int team);
     [[nodiscard]] NcclCommunicator& communicator_of(Channel channel, std::span<const int> ranks,
                                                     bool message);
     [[nodiscard]] size_t scratch_bytes() const { return 8 * static_cast<size_t>(size()); }
     void launch(const Transfer& transfer);
     void launch_blocks(const Transfer& transfer, NcclCommunicator& communicator);
+    void launch_step(int team, const LinkStep& step);
+    void end_launch();
     /// Launches what waits, as far as NCCL lets it.
     void pump();
     /// Calls `done` until it is true; throws CommunicationError after the deadline or a failure.
     void wait_until(const std::string& what, const std::function<bool()>& done);
     void wait_for_streams(const std::string& what);
+    void wait_for_stream(cudaStream_t stream, const std::string& what);
     void close();
     void for_each_communicator(const std::function<void(NcclCommunicator&)>& work);
 
@@ -101,11 +122,14 @@ private:
     int exceptions_ = 0;  ///< in flight when it was made
     std::unique_ptr<NcclCommunicator> everyone_, forward_, backward_;
     std::vector<GroupCommunicator> groups_;  ///< all groups, also those without this rank
+    std::vector<Team> teams_;
     std::set<Route> connected_;
     std::unique_ptr<std::byte, DeviceFree>
         scratch_;  ///< to connect with; scratch_bytes per channel
     std::deque<Queued> queue_;
     NcclCommunicator* in_progress_ = nullptr;  ///< whose last launch NCCL has not enqueued yet
+    cudaEvent_t step_done_ = nullptr;          ///< to be recorded then; null: it is no step
+    cudaStream_t step_stream_ = nullptr;       ///< of that step
     Ticket started_ = 0;
     Ticket launched_ = 0;
     bool dead_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "benchmarks/timed_overlap.hpp"
+#include "src/train/measure/timed_overlap.hpp"
 
 #include "kernels/host/gemm.hpp"
 #include "src/runtime/tile_link/host.hpp"
@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-namespace vocabpipe::bench {
+namespace vocabpipe {
 
 namespace {
 
@@ -288,4 +288,4 @@ OverlapTiming time_overlap(Communicator& world, const OverlapCase& c) {
     return timing;
 }
 
-}  // namespace vocabpipe::bench
+}  // namespace vocabpipe

@@ -8,9 +8,10 @@
 #include <cstdint>
 #include <memory>
 
-namespace vocabpipe::bench {
+namespace vocabpipe {
 
-/// One row of bench_overlap by the clock. A team is the whole world; fp32.
+/// What is timed: one row of bench_overlap, one candidate of profile --overlap. A team is the whole
+/// world; fp32.
 struct OverlapCase {
     OverlapOp op = OverlapOp::all_gather_gemm;  ///< no hop
     int pieces = 1;
@@ -36,4 +37,4 @@ struct OverlapTiming {
 /// Collective.
 [[nodiscard]] OverlapTiming time_overlap(Communicator& world, const OverlapCase& c);
 
-}  // namespace vocabpipe::bench
+}  // namespace vocabpipe

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What links of all devices ask of their users, and how they name pieces in errors.
+#pragma once
+
+#include "src/runtime/transport/transport.hpp"
+#include "src/runtime/wait.hpp"
+#include "vocabpipe/tile_link.hpp"
+
+#include <span>
+#include <string>
+
+namespace vocabpipe::tile_link {
+
+/// The number of `rank` in the team. Throws UsageError unless the ranks are distinct, exist, and
+/// have it among them.
+[[nodiscard]] int own_member(std::span<const int> ranks, int rank, int world_size);
+
+/// "all-gather of qkv, layer 7".
+[[nodiscard]] std::string text_of(const TileLink::Name& name);
+
+/// Throws UsageError unless there is a part for each member, with ends that fit, and the part of
+/// `self` is alike on both sides.
+void check_parts(const std::string& name, int self, size_t members,
+                 std::span<const TileLink::Outgoing> send,
+                 std::span<const TileLink::Incoming> receive);
+
+/// Throws UsageError unless 0 <= pieces <= most; `what` says what is done to them.
+void check_pieces(const std::string& name, const char* what, int member, int pieces, int most);
+
+/// "rank 0: all-gather of qkv, layer 7: waits for piece 2 of member 1 (rank 1)".
+[[nodiscard]] std::string piece_text(int rank, const std::string& name, const char* what,
+                                     int member, int piece, std::span<const int> ranks);
+
+/// The error of a wait that is over; `awaited` is a piece_text().
+[[noreturn]] void give_up(const std::string& awaited, const IdleWait& idle,
+                          IdleWait::Verdict verdict);
+
+/// Bytes of a piece.
+template <typename Part>
+[[nodiscard]] auto piece_of(const Part& part, int piece) {
+    const auto at = static_cast<size_t>(piece);
+    const int64_t begin = piece == 0 ? 0 : part.ends[at - 1];
+    return part.bytes.subspan(static_cast<size_t>(begin),
+                              static_cast<size_t>(part.ends[at] - begin));
+}
+
+/// Throws what an operation of a link that cannot run one throws: UsageError while `running` has
+/// not finished (null: none), CommunicationError after one has failed.
+void check_idle(int rank, const std::string& name, bool broken, const std::string* running);
+
+}  // namespace vocabpipe::tile_link

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables of this machine under a tiny model: all products of a team, each with a choice.
+#include "src/train/measure/profile_overlap.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+namespace vocabpipe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using ::testing::UnorderedElementsAre;
+
+TrainOptions tiny_team() {
+    TrainOptions options;
+    options.model.num_layers = 4;
+    options.model.hidden_size = 32;
+    options.model.ffn_hidden_size = 80;
+    options.model.num_attention_heads = 4;
+    options.model.seq_length = options.model.max_position_embeddings = 48;
+    options.model.vocab_size = 101;
+    options.micro_batch_size = 2;
+    options.global_batch_size = 8;
+    options.threads_per_rank = 1;
+    options.train_iters = 2;
+    options.command = "a test";
+    options.date = "today";
+    return options;
+}
+
+OverlapTable measured_table(int ranks, const TrainOptions& options) {
+    OverlapTable result;
+    std::mutex mutex;
+    World::threads(ranks, {.timeout_seconds = 30}).run([&](Communicator& communicator) {
+        OverlapTable mine = profile_overlap(communicator, options);
+        const std::lock_guard lock(mutex);
+        result = std::move(mine);
+    });
+    return result;
+}
+
+TEST(ProfileOverlap, NamesTheProductsOfATeam) {
+    using Shape = std::tuple<OverlapOp, int64_t, int64_t>;
+    const auto shapes = [](const TrainOptions& options, int members) {
+        std::vector<Shape> list;
+        for (const MeasuredOverlap& m : overlap_shapes(options, members)) {
+            EXPECT_EQ(m.rows, 96);
+            list.emplace_back(m.op, m.inner, m.columns);
+        }
+        return list;
+    };
+    constexpr OverlapOp kGather = OverlapOp::all_gather_gemm;
+    constexpr OverlapOp kScatter = OverlapOp::gemm_reduce_scatter;
+    // q, k and v: 32 + 16 + 16 columns.
+    TrainOptions options = tiny_team();
+    options.model.num_query_groups = 2;
+    EXPECT_THAT(shapes(options, 2),
+                UnorderedElementsAre(Shape{kGather, 32, 32}, Shape{kScatter, 32, 32},
+                                     Shape{kGather, 32, 40}, Shape{kScatter, 40, 32},
+                                     Shape{kGather, 32, 16}, Shape{kScatter, 16, 32},
+                                     Shape{OverlapOp::stream_in, 32, 51}));
+    options.model.gated = true;
+    EXPECT_THAT(
+        shapes(options, 4),
+        UnorderedElementsAre(Shape{kGather, 32, 16}, Shape{kScatter, 16, 32},
+                             Shape{kGather, 32, 40}, Shape{kScatter, 40, 32}, Shape{kGather, 32, 8},
+                             Shape{kScatter, 8, 32}, Shape{kGather, 32, 20},
+                             Shape{kScatter, 20, 32}, Shape{OverlapOp::stream_in, 32, 26}));
+}
+
+TEST(ProfileOverlap, MeasuresEveryShapeWithEveryNumberOfPieces) {
+    for (const int ranks : {2, 3}) {
+        const TrainOptions options = tiny_team();
+        const OverlapTable table = measured_table(ranks, options);
+        EXPECT_EQ(table.members, ranks);
+        EXPECT_EQ(table.element_bytes, 4);
+        EXPECT_EQ(table.command, "a test");
+        EXPECT_EQ(table.date, "today");
+        EXPECT_GT(table.rates.flops_per_ns, 0);
+        EXPECT_GT(table.rates.link.bytes_per_ns, 0);
+        ASSERT_EQ(table.shapes.size(), overlap_shapes(options, ranks).size());
+        for (const MeasuredOverlap& m : table.shapes) {
+            std::vector<int> pieces;
+            for (const auto& one : m.candidates) {
+                pieces.push_back(one.pieces);
+                EXPECT_GT(one.overlapped_ns, 0);
+            }
+            EXPECT_THAT(pieces, ElementsAre(1, 2, 4, 8, 16));
+            EXPECT_GT(m.compute_ns, 0);
+            EXPECT_GT(m.link_ns, 0);
+            EXPECT_GT(m.blocking_ns, 0);
+            EXPECT_EQ(m.pieces, best_pieces(m));
+            EXPECT_EQ(pieces_for(table, {.op = m.op,
+                                         .rows = m.rows,
+                                         .inner = m.inner,
+                                         .columns = m.columns,
+                                         .members = ranks}),
+                      m.pieces);
+        }
+        const auto path = std::filesystem::path(::testing::TempDir()) / "measured_overlap.json";
+        write_overlap_table(path.string(), table);
+        EXPECT_EQ(read_overlap_table(path.string()).shapes, table.shapes);
+    }
+}
+
+TEST(ProfileOverlap, EndsOnAllRanksForWhatCannotWork) {
+    TrainOptions options = tiny_team();
+    EXPECT_THAT([&] { (void)measured_table(1, options); },
+                ThrowsMessage<AgreedError>(HasSubstr("one rank has nobody to talk to")));
+    options.device = "cuda";
+    EXPECT_THAT([&] { (void)measured_table(2, options); },
+                ThrowsMessage<AgreedError>(HasSubstr("use --device host")));
+    options = tiny_team();
+    options.model.num_attention_heads = 3;
+    EXPECT_THAT([&] { (void)measured_table(2, options); },
+                ThrowsMessage<AgreedError>(HasSubstr("--num-attention-heads 3")));
+    options = tiny_team();
+    options.terminated = [] { return 15; };
+    EXPECT_THAT([&] { (void)measured_table(2, options); },
+                ThrowsMessage<AgreedError>(HasSubstr("no table was written")));
+}
+
+}  // namespace
+}  // namespace vocabpipe
