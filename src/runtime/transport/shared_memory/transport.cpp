@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/transport/shared_memory/transport.hpp"
 
+#include "src/runtime/wait.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -11,6 +12,10 @@
 namespace vocabpipe::shared_memory {
 
 namespace {
+
+/// How long a rank that has moved a part of a message waits for the other end to move more: some
+/// times what a chunk of a ring takes.
+constexpr int64_t kPatienceNs = 5'000;
 
 class SharedMemoryTransport final : public MessageTransport {
 public:
@@ -89,7 +94,7 @@ protected:
 
     bool test_request(Request request) override {
         if (!requests_[request].done) {
-            progress();
+            progress(request);
             if (!requests_[request].done) {
                 segment_->throw_if_aborted();
                 return false;
@@ -149,18 +154,41 @@ private:
     }
 
     /// Moves what can be moved of all open transfers, not only of the one that is asked for: a rank
-    /// may wait for one while another of its own is what its peer waits for.
-    void progress() {
+    /// may wait for one while another of its own is what its peer waits for. Goes on while the
+    /// other end of a message keeps up: between two calls a rank that waits may sleep.
+    void progress(Request wanted) {
+        int64_t moved_ns = 0;
+        while (!requests_[wanted].done) {
+            const uint64_t before = moved_;
+            advance_all();
+            if (moved_ != before) {
+                moved_ns = now_ns();
+                continue;
+            }
+            if (moved_ns == 0 || !within_message() || now_ns() - moved_ns > kPatienceNs) return;
+        }
+    }
+
+    void advance_all() {
         std::erase_if(sending_, [this](Outbox* box) { return advance(*box); });
         std::erase_if(receiving_, [this](Inbox* box) { return advance(*box); });
         std::erase_if(far_, [this](const auto& far) { return test_far(far.first, far.second); });
+    }
+
+    [[nodiscard]] bool within_message() const {
+        const auto begun = [](const auto* box) { return box->posts.front().done > 0; };
+        return std::any_of(sending_.begin(), sending_.end(), begun) ||
+               std::any_of(receiving_.begin(), receiving_.end(), begun);
     }
 
     /// True if nothing is left to send.
     bool advance(Outbox& box) {
         while (!box.posts.empty()) {
             auto& post = box.posts.front();
-            if (!box.ring.write(post.bytes, post.done)) return false;
+            const size_t before = post.done;
+            const bool whole = box.ring.write(post.bytes, post.done);
+            moved_ += post.done - before;
+            if (!whole) return false;
             requests_[post.request].done = true;
             box.posts.pop_front();
         }
@@ -181,7 +209,10 @@ private:
                                        std::to_string(post.bytes.size()));
                 return true;
             }
-            if (!box.ring.read(post.bytes, post.done)) return false;
+            const size_t before = post.done;
+            const bool whole = box.ring.read(post.bytes, post.done);
+            moved_ += post.done - before;
+            if (!whole) return false;
             requests_[post.request].done = true;
             box.posts.pop_front();
         }
@@ -211,6 +242,7 @@ private:
     std::vector<Outbox*> sending_;   ///< those with something to do
     std::vector<Inbox*> receiving_;  ///< likewise
     std::vector<std::pair<Request, Ticket>> far_;
+    uint64_t moved_ = 0;  ///< bytes through all rings
     std::deque<Open> requests_;
     std::vector<Request> free_;
 };
