@@ -43,7 +43,8 @@ std::string error_of(Work&& work) {
 
 Communicator connect_hosts(Communicator control, const HostOptions& options) {
     const int rank = control.rank();
-    const std::vector<std::string> hosts = texts_of_all(control, host_name());
+    const std::vector<std::string> hosts =
+        texts_of_all(control, options.host.empty() ? host_name() : options.host);
     const std::string& host = hosts[static_cast<size_t>(rank)];
     Neighbours neighbours{.rank = rank, .place = {}};
     int ranks = 0;
