@@ -29,7 +29,7 @@ struct WaitOptions {
 struct MpiOptions {
     /// Between ranks of one host through memory that they share, where /dev/shm has room for it;
     /// else all through MPI.
-    bool shared_memory = false;
+    bool shared_memory = true;
     /// Called on one rank with one line where /dev/shm has no room. Empty: nobody is told.
     std::function<void(const std::string&)> note;
 };

@@ -26,7 +26,7 @@ namespace vocabpipe::tool {
 namespace {
 
 /// The default of --transport-on-host: docs/performance.md has the measurement.
-constexpr const char* kOnHost = "mpi";
+constexpr const char* kOnHost = "shared-memory";
 
 int report(const char* program, const std::string& what, ExitCode code, bool print) {
     if (print) {

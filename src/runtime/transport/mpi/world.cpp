@@ -17,8 +17,8 @@ public:
     void run(const std::function<void(Communicator&)>& body) override {
         Communicator communicator(session_.make_transport(), wait_);
         if (options_.shared_memory) {
-            communicator =
-                shared_memory::connect_hosts(std::move(communicator), {.note = options_.note});
+            communicator = shared_memory::connect_hosts(
+                std::move(communicator), {.node = session_.node(), .note = options_.note});
         }
         body(communicator);
     }

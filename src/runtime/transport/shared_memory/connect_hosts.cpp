@@ -43,8 +43,9 @@ std::string error_of(Work&& work) {
 
 Communicator connect_hosts(Communicator control, const HostOptions& options) {
     const int rank = control.rank();
+    const std::string name_here = options.host.empty() ? host_name() : options.host;
     const std::vector<std::string> hosts =
-        texts_of_all(control, options.host.empty() ? host_name() : options.host);
+        texts_of_all(control, name_here + "\n" + std::to_string(options.node));
     const std::string& host = hosts[static_cast<size_t>(rank)];
     Neighbours neighbours{.rank = rank, .place = {}};
     int ranks = 0;
@@ -81,7 +82,7 @@ Communicator connect_hosts(Communicator control, const HostOptions& options) {
         if (what.empty()) continue;
         if (hosts[static_cast<size_t>(other)] == host) fails_here = true;
         if (!noted && other == rank && options.note) {
-            options.note("no shared memory between the ranks of " + host + ": " + what +
+            options.note("no shared memory between the ranks of " + name_here + ": " + what +
                          "; they use MPI; make room in /dev/shm, or set --transport-on-host mpi");
         }
         noted = true;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kRingBytes = size_t{256} << 10;
 constexpr size_t kLeastRingBytes = size_t{4} << 10;
-constexpr size_t kMostBytes = size_t{64} << 20;  // what containers have as /dev/shm by default
+constexpr size_t kMostBytes = size_t{32} << 20;  // half of what containers have by default
 constexpr int kUsedChannels = kChannels - 1;     // from 1
 constexpr size_t kPage = 4096;
 

@@ -15,7 +15,7 @@ namespace vocabpipe::shared_memory {
 class SegmentLayout {
 public:
     /// A ring per (source, destination, channel), in bytes a power of two of at least 4096; 0: 256
-    /// KiB, and less where all of them would take more than 64 MiB. Throws UsageError.
+    /// KiB, and less where all of them would take more than 32 MiB. Throws UsageError.
     explicit SegmentLayout(int ranks, size_t ring_bytes = 0);
 
     [[nodiscard]] int ranks() const { return ranks_; }

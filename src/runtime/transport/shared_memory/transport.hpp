@@ -33,7 +33,9 @@ struct Neighbours {
 /// What connect_hosts() may be told.
 struct HostOptions {
     size_t ring_bytes = 0;  ///< see SegmentLayout
-    std::string host = {};  ///< ranks with the same name try to share; empty: the system's name
+    /// Ranks with the same name and node try to share; empty: the system's name.
+    std::string host = {};
+    int node = 0;  ///< for a launcher that knows better than names who is where
     /// Called on one rank with one line if a host cannot have a segment; may be empty.
     std::function<void(const std::string&)> note;
 };
