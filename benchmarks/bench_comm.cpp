@@ -3,6 +3,7 @@
 //
 //     bench_comm --transport threads --ranks 2 [-b 8 -e 32M -f 4 -n 20 -w 5]
 //     mpirun -np 2 bench_comm --transport mpi
+//     mpirun -np 2 bench_comm --transport shared-memory   processes of one host
 //     bench_comm --transport copies --ranks 2             threads that share GPUs
 //     mpirun -np 2 bench_comm --transport nccl            a GPU per process
 //     bench_comm --transport nccl --ranks 2               a GPU per thread
@@ -133,11 +134,13 @@ int64_t run(Communicator& communicator, const Options& o) {
 void add_flags(CLI::App& app, Options& o, tool::Launch& launch) {
     const CLI::AsSizeValue sizes(/*kb_is_1000=*/false);
     app.add_option("--transport", o.transport,
-                   "threads, mpi: between hosts' memories; copies: between threads on GPUs that "
+                   "threads, mpi, shared-memory: between hosts' memories; copies: between threads "
+                   "on GPUs that "
                    "they may share; nccl: between GPUs")
-        ->check(CLI::IsMember({"threads", "mpi", "copies", "nccl"}))
+        ->check(CLI::IsMember({"threads", "mpi", "shared-memory", "copies", "nccl"}))
         ->capture_default_str();
-    app.add_option("--ranks", o.ranks, "Threads; without it 2, for mpi and nccl those of mpirun");
+    app.add_option("--ranks", o.ranks,
+                   "Threads; without it 2, for mpi, shared-memory and nccl those of mpirun");
     app.add_option("-b,--minbytes", o.first_bytes, "Smallest size, such as 8 or 4K")
         ->transform(sizes)
         ->check(CLI::PositiveNumber);
@@ -180,12 +183,14 @@ int main(int argc, char** argv) {
         options.ranks > 0 || options.transport == "threads" || options.transport == "copies";
     launch.transport = threads ? "threads" : "mpi";
     launch.ranks = options.ranks > 0 ? options.ranks : 2;
-    if (options.transport == "mpi" && options.ranks > 0) {
-        return tool::report_before_launch(
-            kProgram,
-            "--ranks " + std::to_string(options.ranks) +
-                ": with --transport mpi the ranks are those of mpirun -np P",
-            ExitCode::usage);
+    const bool processes = options.transport == "mpi" || options.transport == "shared-memory";
+    if (processes) launch.on_host = options.transport;
+    if (processes && options.ranks > 0) {
+        return tool::report_before_launch(kProgram,
+                                          "--ranks " + std::to_string(options.ranks) +
+                                              ": with --transport " + options.transport +
+                                              " the ranks are those of mpirun -np P",
+                                          ExitCode::usage);
     }
     install_run_signals();
     std::atomic<int64_t> wrong{0};

@@ -25,6 +25,15 @@ struct WaitOptions {
     std::function<bool()> interrupted;
 };
 
+/// How the processes of one mpirun reach each other.
+struct MpiOptions {
+    /// Between ranks of one host through memory that they share, where /dev/shm has room for it;
+    /// else all through MPI.
+    bool shared_memory = true;
+    /// Called on one rank with one line where /dev/shm has no room. Empty: nobody is told.
+    std::function<void(const std::string&)> note;
+};
+
 /// An error that every rank of the world knows of (Communicator::agree): all end alike, and it is
 /// enough that one of them reports it.
 class AgreedError : public Error {
@@ -83,7 +92,7 @@ public:
     [[nodiscard]] static World threads(int ranks, WaitOptions wait = {});
     /// The processes of this mpirun; initialises MPI if nobody has. Throws UsageError in a build
     /// without MPI.
-    [[nodiscard]] static World mpi(WaitOptions wait = {});
+    [[nodiscard]] static World mpi(WaitOptions wait = {}, MpiOptions options = {});
 
     World(World&&) noexcept;             ///< the other has no ranks any more
     World& operator=(World&&) noexcept;  ///< as above

@@ -32,11 +32,12 @@ World World::threads(int ranks, WaitOptions wait) {
     return World(threads::make_world(ranks, std::move(wait)));
 }
 
-World World::mpi(WaitOptions wait) {
+World World::mpi(WaitOptions wait, MpiOptions options) {
 #ifdef VOCABPIPE_WITH_MPI
-    return World(mpi::make_world(std::move(wait)));
+    return World(mpi::make_world(std::move(wait), std::move(options)));
 #else
     (void)wait;
+    (void)options;
     throw UsageError(
         "--transport mpi: this build has no MPI; configure with "
         "-DVOCABPIPE_ENABLE_MPI=ON or use --transport threads");

@@ -18,7 +18,8 @@ namespace threads {
 [[nodiscard]] std::unique_ptr<World::Implementation> make_world(int ranks, WaitOptions wait);
 }
 namespace mpi {
-[[nodiscard]] std::unique_ptr<World::Implementation> make_world(WaitOptions wait);
+[[nodiscard]] std::unique_ptr<World::Implementation> make_world(WaitOptions wait,
+                                                                MpiOptions options);
 }
 
 }  // namespace vocabpipe

@@ -25,6 +25,9 @@ namespace vocabpipe::tool {
 
 namespace {
 
+/// The default of --transport-on-host: docs/performance.md has the measurement.
+constexpr const char* kOnHost = "shared-memory";
+
 int report(const char* program, const std::string& what, ExitCode code, bool print) {
     if (print) {
         std::fflush(stdout);
@@ -71,6 +74,13 @@ FlagGroup launch_flags(Launch& launch) {
              .unit = "NAME",
              .choices = {"mpi", "threads"},
              .decides = Decides::nothing},
+            {.names = "--transport-on-host",
+             .value = &launch.on_host,
+             .help = "What ranks of one host send through with --transport mpi",
+             .unit = "NAME",
+             .choices = {"mpi", "shared-memory"},
+             .unset = kOnHost,
+             .decides = Decides::nothing},
             {.names = "--ranks",
              .value = &launch.ranks,
              .help = "Number of ranks with --transport threads",
@@ -107,6 +117,10 @@ void check_launch(const Launch& launch) {
         throw UsageError(
             "--transport threads: mpirun started " + std::string(started) +
             " processes, and each would train by itself; omit mpirun or use --transport mpi");
+    }
+    if (launch.ranks_are_threads() && !launch.on_host.empty()) {
+        throw UsageError("--transport-on-host " + launch.on_host +
+                         ": is for --transport mpi; threads of one process share all memory");
     }
     if (!launch.ranks_are_threads() && launch.ranks) {
         throw UsageError(
@@ -191,7 +205,11 @@ int run_ranks(const char* program, const Launch& launch,
     const auto make_world = [&] {
         if (threads) return World::threads(launch.ranks.value_or(0), wait);
         const auto watchdog = watch_over(program, "MPI_Init", launch.timeout_seconds);
-        return World::mpi(wait);
+        const std::string& on_host = launch.on_host.empty() ? kOnHost : launch.on_host;
+        return World::mpi(wait, {.shared_memory = on_host == "shared-memory",
+                                 .note = [program](const std::string& line) {
+                                     std::fprintf(stderr, "%s: %s\n", program, line.c_str());
+                                 }});
     };
     try {
         std::optional<LauncherWatch> launcher;

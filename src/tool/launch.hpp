@@ -17,6 +17,7 @@ namespace vocabpipe::tool {
 struct Launch {
     std::string transport = "mpi";  // --transport
     std::optional<int> ranks;       // --ranks, with --transport threads
+    std::string on_host;            // --transport-on-host, with --transport mpi; "": the default
     double timeout_seconds = 600;   // --distributed-timeout-seconds; Megatron's is 10 minutes
     std::optional<double> sigterm_grace_seconds;  // --sigterm-grace-seconds; none: the launcher's
 

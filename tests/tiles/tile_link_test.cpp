@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tile link promises, against plain copies. One source, two programs: worlds of threads, and
-// with VOCABPIPE_TEST_MPI the processes of one mpirun.
+// What a tile link promises, against plain copies. One source, four programs: see test_world.hpp.
 #include "src/runtime/tile_link/host.hpp"
 #include "src/runtime/transport/modelled_link.hpp"
 #include "src/runtime/wait.hpp"
+#include "tests/support/test_world.hpp"
 #include "tests/tiles/faulty_transport.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/tile_map.hpp"
@@ -29,20 +29,14 @@ using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-#ifdef VOCABPIPE_TEST_MPI
-constexpr bool kThreads = false;
-#else
-constexpr bool kThreads = true;
-#endif
+using testing::TestWorld;
 
 constexpr auto kPoison = static_cast<std::byte>(0xdb);
 
 /// The parameter is the number of ranks; under mpirun it is what mpirun started.
 class TileLinkRanks : public ::testing::TestWithParam<int> {
 protected:
-    [[nodiscard]] static World world(WaitOptions wait = {.timeout_seconds = 30}) {
-        return kThreads ? World::threads(GetParam(), std::move(wait)) : World::mpi(std::move(wait));
-    }
+    [[nodiscard]] static TestWorld world() { return TestWorld(GetParam()); }
 };
 
 std::vector<int> everyone(int size) {
@@ -400,7 +394,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, TileLinkRanks, ::testing::Values(1, 2, 4),
 /// What the world of a broken exchange ends with. Every piece has `bytes` bytes; rank 1's transport
 /// does `fault` to its message `message` to others, counted from 0: label 0, piece 0, label 1, ...
 std::string error_of(int ranks, testing::Fault fault, int message, int operations = 2) {
-    World world = World::threads(ranks, {.timeout_seconds = 0.3});
+    TestWorld world(ranks, {.timeout_seconds = 0.3});
     try {
         world.run([&](Communicator& c) {
             testing::FaultyTransport faulty(c.transport());
@@ -461,7 +455,7 @@ TEST(TileLinkFaults, APieceThatComesTwiceIsNamed) {
 
 TEST(TileLinkFaults, AMemberThatDoesNotComeEndsTheOthersInTime) {
     const auto begin = std::chrono::steady_clock::now();
-    World world = World::threads(3, {.timeout_seconds = 0.3});
+    TestWorld world(3, {.timeout_seconds = 0.3});
     try {
         world.run([](Communicator& c) {
             if (c.rank() == 2) return;
@@ -489,7 +483,7 @@ TEST(TileLinkFaults, AMemberThatDoesNotComeEndsTheOthersInTime) {
 }
 
 TEST(TileLinkFaults, AMemberThatFailsEndsTheOthersWithItsReason) {
-    World world = World::threads(2, {.timeout_seconds = 60});
+    TestWorld world(2, {.timeout_seconds = 60});
     std::string other;
     try {
         world.run([&](Communicator& c) {
@@ -515,7 +509,7 @@ TEST(TileLinkFaults, AMemberThatFailsEndsTheOthersWithItsReason) {
 }
 
 TEST(TileLinkFaults, InterruptionEndsAWait) {
-    World world = World::threads(2, {.timeout_seconds = 60, .interrupted = [] { return true; }});
+    TestWorld world(2, {.timeout_seconds = 60, .interrupted = [] { return true; }});
     try {
         world.run([](Communicator& c) {
             if (c.rank() == 1) return;
@@ -537,7 +531,7 @@ TEST(TileLinkFaults, InterruptionEndsAWait) {
 TEST(TileLinkFaults, LateSenderDoesNotWriteIntoMemoryOfAnOperationThatIsGone) {
     for (int round = 0; round < 5; ++round) {
         std::atomic<bool> gone{false};
-        World world = World::threads(2, {.timeout_seconds = 30});
+        TestWorld world(2, {.timeout_seconds = 30});
         EXPECT_THROW(world.run([&](Communicator& c) {
             const auto link = link_of(c);
             const std::vector<int64_t> ends{60'000, 120'000};

@@ -30,6 +30,24 @@ inline constexpr int kChannels = 7;  ///< their numbers are below it
                                     : Channel::collective;
 }
 
+[[nodiscard]] constexpr const char* name_of(Channel channel) {
+    switch (channel) {
+        case Channel::forward:
+            return "forward";
+        case Channel::backward:
+            return "backward";
+        case Channel::collective:
+            return "collective";
+        case Channel::control:
+            return "control";
+        case Channel::tensor:
+            return "tensor";
+        case Channel::expert:
+            return "expert";
+    }
+    return "unknown";
+}
+
 /// Position of `rank` in a group; the group's size if it is no member.
 [[nodiscard]] inline int member_of(std::span<const int> ranks, int rank) {
     return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());

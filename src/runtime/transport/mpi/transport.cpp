@@ -149,6 +149,15 @@ int Session::size() const {
     return state_->size;
 }
 
+int Session::node() const {
+    int lowest = state_->rank;
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, state_->rank, MPI_INFO_NULL, &node);
+    MPI_Allreduce(&state_->rank, &lowest, 1, MPI_INT, MPI_MIN, node);
+    MPI_Comm_free(&node);
+    return lowest;
+}
+
 std::unique_ptr<Transport> Session::make_transport() {
     return std::make_unique<MpiTransport>(MPI_COMM_WORLD);
 }

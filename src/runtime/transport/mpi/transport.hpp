@@ -18,6 +18,8 @@ public:
 
     [[nodiscard]] int rank() const;
     [[nodiscard]] int size() const;
+    /// The lowest rank on this one's host, as the launcher sees it. Collective.
+    [[nodiscard]] int node() const;
     [[nodiscard]] std::unique_ptr<Transport> make_transport();
     /// MPI_Abort: the launcher ends the other ranks and returns `exit_code`.
     void abort(int exit_code) noexcept;

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/transport/shared_memory/segment.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <random>
+#include <system_error>
+
+namespace vocabpipe::shared_memory {
+
+namespace {
+
+constexpr size_t kRingBytes = size_t{256} << 10;
+constexpr size_t kLeastRingBytes = size_t{4} << 10;
+constexpr size_t kMostBytes = size_t{32} << 20;  // half of what containers have by default
+constexpr int kUsedChannels = kChannels - 1;     // from 1
+constexpr size_t kPage = 4096;
+
+std::string text_of(int error) {
+    return std::generic_category().message(error);
+}
+
+std::string new_name() {
+    std::random_device random;
+    std::string name = "/vocabpipe-" + std::to_string(::getpid());
+    for (int i = 0; i < 3; ++i) name += "-" + std::to_string(random());
+    return name;
+}
+
+/// Closes a file when it goes.
+struct File {
+    explicit File(int opened) : number(opened) {}
+    ~File() {
+        if (number >= 0) ::close(number);
+    }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    int number;
+};
+
+}  // namespace
+
+// --- layout --------------------------------------------------------------------------------------
+
+struct Segment::Header {
+    enum State : int { fine, being_written, aborted };
+    alignas(kLine) std::atomic<int> state{fine};
+    std::array<char, 1024> reason{};
+};
+
+namespace {
+constexpr size_t kHeaderBytes = kPage;
+}
+
+SegmentLayout::SegmentLayout(int ranks, size_t ring_bytes)
+    : ranks_(ranks), ring_bytes_(ring_bytes == 0 ? kRingBytes : ring_bytes) {
+    if (ranks < 2) {
+        throw UsageError("shared memory: " + std::to_string(ranks) + " ranks; must be at least 2");
+    }
+    if (ring_bytes == 0) {
+        while (ring_bytes_ > kLeastRingBytes && bytes() > kMostBytes) ring_bytes_ /= 2;
+    }
+    if (ring_bytes_ < kLeastRingBytes || !std::has_single_bit(ring_bytes_)) {
+        throw UsageError("shared memory: rings of " + std::to_string(ring_bytes_) +
+                         " bytes; must be a power of two and at least " +
+                         std::to_string(kLeastRingBytes));
+    }
+}
+
+size_t SegmentLayout::rings() const {
+    return static_cast<size_t>(ranks_) * static_cast<size_t>(ranks_ - 1) * kUsedChannels;
+}
+
+size_t SegmentLayout::number(int source, int destination, Channel channel) const {
+    const int pair = source * (ranks_ - 1) + destination - (destination > source ? 1 : 0);
+    return static_cast<size_t>(pair) * kUsedChannels + static_cast<size_t>(channel) - 1;
+}
+
+size_t SegmentLayout::counters(int source, int destination, Channel channel) const {
+    return kHeaderBytes + number(source, destination, channel) * sizeof(RingCounters);
+}
+
+size_t SegmentLayout::ring(int source, int destination, Channel channel) const {
+    const size_t counters = (rings() * sizeof(RingCounters) + kPage - 1) / kPage * kPage;
+    return kHeaderBytes + counters + number(source, destination, channel) * ring_bytes_;
+}
+
+size_t SegmentLayout::bytes() const {
+    return ring(ranks_ - 1, ranks_ - 2, static_cast<Channel>(kUsedChannels)) + ring_bytes_;
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+Segment::Segment(std::string name, const SegmentLayout& layout)
+    : name_(std::move(name)), layout_(layout) {}
+
+Segment::~Segment() {
+    remove();
+    if (memory_ != nullptr) ::munmap(memory_, layout_.bytes());
+}
+
+void Segment::remove() noexcept {
+    if (named_) ::shm_unlink(name_.c_str());
+    named_ = false;
+}
+
+void Segment::map(int file) {
+    void* const memory =
+        ::mmap(nullptr, layout_.bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED) {
+        throw CommunicationError("cannot map " + std::to_string(layout_.bytes()) +
+                                 " bytes of /dev/shm: " + text_of(errno));
+    }
+    memory_ = static_cast<std::byte*>(memory);
+}
+
+std::shared_ptr<Segment> Segment::create(const SegmentLayout& layout) {
+    const std::shared_ptr<Segment> segment(new Segment(new_name(), layout));
+    const File file(::shm_open(segment->name_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
+    if (file.number < 0) {
+        throw CommunicationError("cannot create a file in /dev/shm: " + text_of(errno));
+    }
+    segment->named_ = true;
+    // Without this, a full /dev/shm would end the rank that writes with SIGBUS.
+    int error = EINTR;
+    while (error == EINTR) {
+        error = ::posix_fallocate(file.number, 0, static_cast<off_t>(layout.bytes()));
+    }
+    if (error != 0) {
+        throw CommunicationError("/dev/shm has no room for " + std::to_string(layout.bytes()) +
+                                 " bytes: " + text_of(error));
+    }
+    segment->map(file.number);
+    new (segment->memory_) Header;
+    for (int source = 0; source < layout.ranks(); ++source) {
+        for (int destination = 0; destination < layout.ranks(); ++destination) {
+            for (int channel = 1; channel < kChannels && source != destination; ++channel) {
+                new (segment->memory_ +
+                     layout.counters(source, destination, static_cast<Channel>(channel)))
+                    RingCounters;
+            }
+        }
+    }
+    return segment;
+}
+
+std::shared_ptr<Segment> Segment::open(const std::string& name, const SegmentLayout& layout) {
+    const std::shared_ptr<Segment> segment(new Segment(name, layout));
+    const File file(::shm_open(name.c_str(), O_RDWR, 0));
+    struct stat status {};
+    if (file.number < 0 || ::fstat(file.number, &status) != 0) {
+        throw CommunicationError("cannot open /dev/shm" + name +
+                                 " of another rank: " + text_of(errno));
+    }
+    if (static_cast<size_t>(status.st_size) != layout.bytes()) {
+        throw CommunicationError("/dev/shm" + name + " has " + std::to_string(status.st_size) +
+                                 " bytes, expected " + std::to_string(layout.bytes()));
+    }
+    segment->map(file.number);
+    return segment;
+}
+
+Segment::Header& Segment::header() const {
+    return *std::launder(reinterpret_cast<Header*>(memory_));
+}
+
+RingCounters& Segment::counters(int source, int destination, Channel channel) const {
+    return *std::launder(
+        reinterpret_cast<RingCounters*>(memory_ + layout_.counters(source, destination, channel)));
+}
+
+std::span<std::byte> Segment::ring(int source, int destination, Channel channel) const {
+    return {memory_ + layout_.ring(source, destination, channel), layout_.ring_bytes()};
+}
+
+// --- abort ---------------------------------------------------------------------------------------
+
+void Segment::abort(const std::string& reason) noexcept {
+    Header& shared = header();
+    int expected = Header::fine;
+    if (!shared.state.compare_exchange_strong(expected, Header::being_written)) return;
+    const size_t length = std::min(reason.size(), shared.reason.size() - 1);
+    std::memcpy(shared.reason.data(), reason.data(), length);
+    shared.reason[length] = '\0';
+    shared.state.store(Header::aborted, std::memory_order_release);
+}
+
+void Segment::throw_if_aborted() const {
+    const Header& shared = header();
+    if (shared.state.load(std::memory_order_acquire) != Header::aborted) return;
+    throw CommunicationError(shared.reason.data());
+}
+
+}  // namespace vocabpipe::shared_memory
