@@ -67,6 +67,16 @@ struct PassEnd {
         copy(host.data(), source.data(), source.size());
     }
     void drain() const { cuda::check(cudaStreamSynchronize(pass.get()), "cudaStreamSynchronize"); }
+    /// As the executor waits: a rank that has failed meanwhile is an error, not a hang.
+    void drain_or_fail() const {
+        while (true) {
+            const cudaError_t state = cudaStreamQuery(pass.get());
+            if (state == cudaSuccess) return;
+            if (state != cudaErrorNotReady) cuda::check(state, "cudaStreamQuery");
+            transport->check_health();
+            std::this_thread::yield();
+        }
+    }
     Communicator& control;
     std::array<cuda::Stream, 3> lanes;
     cuda::Stream pass;
@@ -503,6 +513,54 @@ TEST_P(CudaTileLink, MemberThatDoesNotReleaseIsNamed) {
     EXPECT_THAT(text, AllOf(HasSubstr(": all-gather of x, layer 7: waits for piece "),
                             HasSubstr(" of member "),
                             HasSubstr("no progress within --distributed-timeout-seconds")));
+}
+
+/// Whatever call of a rank fails, in making a link or in an operation: all ranks end, with an error
+/// that has a name.
+TEST_P(CudaTileLink, AnyCallMayFailAndAllRanksEnd) {
+#ifdef VOCABPIPE_ON_STAND_IN
+    if (GetParam().ranks < 2) return;
+    int failures = 0;
+    for (unsigned seed = 0; seed < 40; ++seed) {
+        const int failing = static_cast<int>(seed) % GetParam().ranks;
+        const uint64_t call = 1 + seed * 7;
+        SCOPED_TRACE(::testing::Message() << "call " << call << " of rank " << failing);
+        try {
+            run([&](Communicator& c, const PassEnd& pass) {
+                if (c.rank() == failing) {
+                    cuda_stand_in::fail_call_of_this_thread(cudaErrorLaunchFailure, call);
+                }
+                try {
+                    const auto link = pass.link();
+                    std::mt19937 random(static_cast<unsigned>(c.rank()));
+                    for (unsigned i = 0; i < 4; ++i) {
+                        const Ends ends = random_ends(60 + i, c.size());
+                        PassMemory memory(ends, c.rank(), 0);
+                        try {
+                            run_operation(pass, *link, memory, random);
+                            pass.drain_or_fail();
+                        } catch (const std::exception&) {
+                            pass.transport->cancel();
+                            (void)cudaStreamSynchronize(pass.pass.get());
+                            throw;
+                        }
+                        memory.check();
+                    }
+                } catch (const std::exception&) {
+                    pass.transport->cancel();
+                    throw;
+                }
+                cuda_stand_in::fail_call_of_this_thread(cudaSuccess, 0);
+            });
+        } catch (const Error& error) {
+            ++failures;
+            EXPECT_THAT(error.exit_code(),
+                        ::testing::AnyOf(ExitCode::device, ExitCode::communication))
+                << error.what();
+        }
+    }
+    EXPECT_GT(failures, 10) << "many of the 40 runs are hit";
+#endif
 }
 
 /// Rank 0 drops an operation while its stream waits to copy into the memory, which goes next.
