@@ -79,15 +79,24 @@ struct Part {
 /// What one thread computes without interruption.
 using Chunk = std::vector<Part>;
 
+/// A product whose weights or gradients come from memory, as those of experts do, is faster in
+/// pieces about this wide, unless b is transposed.
+constexpr int64_t kWidth = 512;
+
 /// Cut along k where gemm() cuts sums.
 Chunk parts_of(const std::vector<Operands>& pieces) {
     Chunk chunk;
     for (const Operands& piece : pieces) {
-        const int64_t k = piece.k();
-        const int64_t part =
+        const int64_t k = piece.k(), n = piece.c.cols;
+        const int64_t strips = piece.transpose_b ? 1 : (n + kWidth - 1) / kWidth;
+        const int64_t terms =
             piece.c.dtype == DType::fp32 ? terms_per_part(piece.a.dtype, piece.transpose_b, k) : k;
-        for (int64_t begin = 0; begin < k; begin += part) {
-            chunk.push_back({piece.terms(begin, std::min(part, k - begin)), nullptr});
+        for (int64_t i = 0; i < strips; ++i) {
+            const int64_t left = boundary(n, i, strips);
+            const Operands strip = piece.columns(left, boundary(n, i + 1, strips) - left);
+            for (int64_t begin = 0; begin < k; begin += terms) {
+                chunk.push_back({strip.terms(begin, std::min(terms, k - begin)), nullptr});
+            }
         }
     }
     return chunk;
