@@ -92,9 +92,14 @@ const char* name_of(DType type) {
     return type == DType::bf16 ? "bf16" : "fp32";
 }
 
-/// One line per direction of a layer.
+/// Seconds of dense and grouped products.
+struct Times {
+    double dense = 0, grouped = 0;
+};
+
+/// One line per direction of a layer, whose times are added to `total`.
 void compare(Context& ctx, const Options& o, const std::vector<Order>& orders, const char* layer,
-             DType type, int64_t in, int64_t out) {
+             DType type, int64_t in, int64_t out, Times& total) {
     const int64_t rows = o.tokens * o.top_k;
     const Buffer x(rows, in, type), y(rows, out, type), w(o.experts * out, in, type);
     const Buffer dw(o.experts * out, in, DType::fp32);
@@ -134,6 +139,8 @@ void compare(Context& ctx, const Options& o, const std::vector<Order>& orders, c
                     gflop / median(dense), gflop / median(grouped),
                     median(dense) / median(grouped));
         std::fflush(stdout);
+        total.dense += median(dense);
+        total.grouped += median(grouped);
     }
 }
 
@@ -198,8 +205,11 @@ int main(int argc, char** argv) {
     }
     std::printf("%-8s %-5s %-8s %10s %10s %8s\n", "layer", "type", "", "dense", "grouped", "ratio");
     for (const DType type : {DType::fp32, DType::bf16}) {
-        compare(ctx, o, orders, "gate_up", type, o.hidden, 2 * o.ffn);
-        compare(ctx, o, orders, "down", type, o.ffn, o.hidden);
+        Times total;
+        compare(ctx, o, orders, "gate_up", type, o.hidden, 2 * o.ffn, total);
+        compare(ctx, o, orders, "down", type, o.ffn, o.hidden, total);
+        std::printf("%-8s %-5s %-8s %10s %10s %8.3f\n", "all", name_of(type), "", "", "",
+                    total.dense / total.grouped);
     }
     for (const DType type : {DType::fp32, DType::bf16}) time_rows(ctx, o, orders, type);
     return 0;
