@@ -2,7 +2,7 @@
 // How near do the grouped products of a mixture of experts come to one dense product of the same
 // FLOPs, and what do router and rows cost beside them?
 //   bench_experts [--tokens 4096] [--experts 128] [--top-k 8] [--hidden-size 2048]
-//                 [--ffn-hidden-size 768] [--threads 2] [--rounds 5]
+//                 [--ffn-hidden-size 768] [--threads 2] [--rounds 5] [--warmup 5]
 // One process computes both in turn: x (tokens k, in) times one w (out, in), and the same rows
 // times the w of their experts. Every round chooses other experts for the tokens, uniformly. The
 // table has the medians of the rounds.
@@ -27,7 +27,7 @@ using namespace vocabpipe::kernels;
 
 struct Options {
     int64_t tokens = 4096, experts = 128, top_k = 8, hidden = 2048, ffn = 768;
-    int threads = 2, rounds = 5;
+    int threads = 2, rounds = 5, warmup = 5;
 };
 
 /// A dense tensor that owns its memory, filled with values near 0.
@@ -92,9 +92,14 @@ const char* name_of(DType type) {
     return type == DType::bf16 ? "bf16" : "fp32";
 }
 
-/// One line per direction of a layer.
+/// Seconds of dense and grouped products.
+struct Times {
+    double dense = 0, grouped = 0;
+};
+
+/// One line per direction of a layer, whose times are added to `total`.
 void compare(Context& ctx, const Options& o, const std::vector<Order>& orders, const char* layer,
-             DType type, int64_t in, int64_t out) {
+             DType type, int64_t in, int64_t out, Times& total) {
     const int64_t rows = o.tokens * o.top_k;
     const Buffer x(rows, in, type), y(rows, out, type), w(o.experts * out, in, type);
     const Buffer dw(o.experts * out, in, DType::fp32);
@@ -120,9 +125,12 @@ void compare(Context& ctx, const Options& o, const std::vector<Order>& orders, c
     const double gflop = 2e-9 * static_cast<double>(rows * in * out);
     for (const Direction& direction : directions) {
         direction.dense();
-        direction.grouped(orders[0]);
+        // Primitives are remembered by their shape: a run has seen most of them.
+        for (int round = 0; round < o.warmup; ++round) {
+            direction.grouped(orders[static_cast<size_t>(o.rounds + round)]);
+        }
         std::vector<double> dense, grouped;
-        for (int round = 1; round <= o.rounds; ++round) {
+        for (int round = 0; round < o.rounds; ++round) {
             dense.push_back(seconds(direction.dense));
             const Order& order = orders[static_cast<size_t>(round)];
             grouped.push_back(seconds([&] { direction.grouped(order); }));
@@ -131,6 +139,8 @@ void compare(Context& ctx, const Options& o, const std::vector<Order>& orders, c
                     gflop / median(dense), gflop / median(grouped),
                     median(dense) / median(grouped));
         std::fflush(stdout);
+        total.dense += median(dense);
+        total.grouped += median(grouped);
     }
 }
 
@@ -180,6 +190,8 @@ int main(int argc, char** argv) {
     app.add_option("--ffn-hidden-size", o.ffn, "of one expert")->check(CLI::PositiveNumber);
     app.add_option("--threads", o.threads)->check(CLI::PositiveNumber);
     app.add_option("--rounds", o.rounds)->check(CLI::PositiveNumber);
+    app.add_option("--warmup", o.warmup, "choices before the first round")
+        ->check(CLI::PositiveNumber);
     CLI11_PARSE(app, argc, argv);
     if (o.top_k > o.experts) {
         std::fprintf(stderr, "bench_experts: --top-k %lld is more than --experts %lld\n",
@@ -188,13 +200,16 @@ int main(int argc, char** argv) {
     }
     Context ctx({.threads = o.threads, .poll = {}});
     std::vector<Order> orders;
-    for (int round = 0; round <= o.rounds; ++round) {
+    for (int round = 0; round < o.rounds + o.warmup; ++round) {
         orders.push_back(random_order(ctx, o, static_cast<unsigned>(round)));
     }
     std::printf("%-8s %-5s %-8s %10s %10s %8s\n", "layer", "type", "", "dense", "grouped", "ratio");
     for (const DType type : {DType::fp32, DType::bf16}) {
-        compare(ctx, o, orders, "gate_up", type, o.hidden, 2 * o.ffn);
-        compare(ctx, o, orders, "down", type, o.ffn, o.hidden);
+        Times total;
+        compare(ctx, o, orders, "gate_up", type, o.hidden, 2 * o.ffn, total);
+        compare(ctx, o, orders, "down", type, o.ffn, o.hidden, total);
+        std::printf("%-8s %-5s %-8s %10s %10s %8.3f\n", "all", name_of(type), "", "", "",
+                    total.dense / total.grouped);
     }
     for (const DType type : {DType::fp32, DType::bf16}) time_rows(ctx, o, orders, type);
     return 0;

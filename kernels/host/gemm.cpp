@@ -22,12 +22,6 @@ namespace {
 /// A cut along m reads b once more per part (along n: a). Parts of this size make that negligible.
 constexpr int64_t kSmallestPart = 1024;
 
-/// Boundary `index` of `parts` nearly equal shares of `length`.
-int64_t boundary(int64_t length, int64_t index, int64_t parts) {
-    constexpr int64_t kMultiple = kSmallestShare / 2;
-    return index == parts ? length : length * index / parts / kMultiple * kMultiple;
-}
-
 /// Threads along the rows of c, the others along its columns: the grid whose shares are most
 /// square, as a share reads m_share + n_share rows of k elements.
 int64_t threads_along_rows(int64_t m, int64_t n, int64_t threads) {

@@ -4,7 +4,9 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <exception>
 #include <vector>
 
 #include "kernels/host/engine_state.hpp"
@@ -13,102 +15,103 @@ namespace vocabpipe::kernels::host {
 
 namespace {
 
+/// A product whose weights or gradients come from memory, as those of experts do, is faster in
+/// strips about this wide, unless b is transposed.
+constexpr int64_t kWidth = 512;
+/// Tasks per thread at least, where products are large enough to be cut.
+constexpr int kTasksPerThread = 4;
+
+/// One product of oneDNN, and what it multiplies.
+struct Part {
+    Operands operands;
+    Matmul* matmul = nullptr;
+};
+/// What one thread computes without interruption.
+struct Task {
+    std::vector<Part> parts;
+    double flop = 0;
+};
+
 /// What gemm() does not compute as one product of oneDNN per part of k.
 bool is_special(const Operands& o) {
     const bool one_row = o.c.rows == 1 && !o.transpose_a && o.transpose_b && !o.accumulate;
     return one_row || o.k() == 0 || (o.a.dtype == DType::fp32 && o.c.dtype == DType::bf16);
 }
 
-/// A place in a list of products: before this row of c of this product.
-struct Place {
-    size_t product = 0;
-    int64_t row = 0;
-};
-
-/// Cuts a list of products into chunks of equal work.
-class WorkList {
-public:
-    explicit WorkList(std::vector<Operands> products) : products_(std::move(products)) {
-        begin_.reserve(products_.size());
-        for (const Operands& product : products_) {
-            begin_.push_back(flop_);
-            flop_ += product.flop();
+/// Some rows of a product, cut along k where gemm() cuts sums.
+Task task_of(const Operands& rows) {
+    Task task{{}, rows.flop()};
+    const int64_t k = rows.k(), n = rows.c.cols;
+    const int64_t strips = rows.transpose_b ? 1 : (n + kWidth - 1) / kWidth;
+    const int64_t terms =
+        rows.c.dtype == DType::fp32 ? terms_per_part(rows.a.dtype, rows.transpose_b, k) : k;
+    for (int64_t i = 0; i < strips; ++i) {
+        const int64_t left = boundary(n, i, strips);
+        const Operands strip = rows.columns(left, boundary(n, i + 1, strips) - left);
+        for (int64_t begin = 0; begin < k; begin += terms) {
+            task.parts.push_back({strip.terms(begin, std::min(terms, k - begin))});
         }
     }
-    [[nodiscard]] double flop() const { return flop_; }
-
-    /// Rows of c are cut where gemm() may cut them.
-    [[nodiscard]] Place boundary(int64_t chunk, int64_t chunks) const {
-        if (chunk == chunks) return {products_.size(), 0};
-        const double work = flop_ * static_cast<double>(chunk) / static_cast<double>(chunks);
-        const auto after = std::upper_bound(begin_.begin(), begin_.end(), work);
-        const auto product = static_cast<size_t>(after - begin_.begin()) - 1;
-        const int64_t rows = products_[product].c.rows;
-        const double share = (work - begin_[product]) / products_[product].flop();
-        constexpr int64_t kMultiple = kSmallestShare / 2;
-        const auto row =
-            static_cast<int64_t>(share * static_cast<double>(rows)) / kMultiple * kMultiple;
-        if (row < kSmallestShare) return {product, 0};
-        if (rows - row < kSmallestShare) return {product + 1, 0};
-        return {product, row};
-    }
-
-    /// The products between two places.
-    [[nodiscard]] std::vector<Operands> between(Place from, Place to) const {
-        std::vector<Operands> pieces;
-        for (; from.product <= to.product && from.product < products_.size();
-             from = {from.product + 1, 0}) {
-            const Operands& product = products_[from.product];
-            const int64_t end = from.product == to.product ? to.row : product.c.rows;
-            if (end > from.row) pieces.push_back(product.rows(from.row, end - from.row));
-        }
-        return pieces;
-    }
-
-private:
-    std::vector<Operands> products_;
-    std::vector<double> begin_;
-    double flop_ = 0;
-};
-
-/// One product of oneDNN, and what it multiplies.
-struct Part {
-    Operands operands;
-    Matmul* matmul;
-};
-/// What one thread computes without interruption.
-using Chunk = std::vector<Part>;
-
-/// Cut along k where gemm() cuts sums.
-Chunk parts_of(const std::vector<Operands>& pieces) {
-    Chunk chunk;
-    for (const Operands& piece : pieces) {
-        const int64_t k = piece.k();
-        const int64_t part =
-            piece.c.dtype == DType::fp32 ? terms_per_part(piece.a.dtype, piece.transpose_b, k) : k;
-        for (int64_t begin = 0; begin < k; begin += part) {
-            chunk.push_back({piece.terms(begin, std::min(part, k - begin)), nullptr});
-        }
-    }
-    return chunk;
+    return task;
 }
 
-void prepare(Engine& engine, std::vector<Chunk>& chunks) {
+/// Cut along rows of c into tasks of at most `flop`, or as near as whole shares come to it. Most
+/// products of experts stay whole, so that few shapes occur.
+std::vector<Task> tasks_of(std::span<const Operands> products, double flop) {
+    std::vector<Task> tasks;
+    for (const Operands& product : products) {
+        const int64_t rows = product.c.rows;
+        const auto wanted = static_cast<int64_t>(std::ceil(product.flop() / flop));
+        const int64_t cuts =
+            std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, rows / kSmallestShare));
+        for (int64_t i = 0; i < cuts; ++i) {
+            const int64_t top = boundary(rows, i, cuts);
+            tasks.push_back(task_of(product.rows(top, boundary(rows, i + 1, cuts) - top)));
+        }
+    }
+    return tasks;
+}
+
+void prepare(Engine& engine, std::vector<Task>& tasks) {
     std::vector<MatmulShape> shapes;
-    for (const Chunk& chunk : chunks) {
-        for (const Part& part : chunk) shapes.push_back(part.operands.shape());
+    for (const Task& task : tasks) {
+        for (const Part& part : task.parts) shapes.push_back(part.operands.shape());
     }
     const std::vector<Matmul*> matmuls = prepare_matmuls(engine, shapes);
     auto next = matmuls.begin();
-    for (Chunk& chunk : chunks) {
-        for (Part& part : chunk) part.matmul = *next++;
+    for (Task& task : tasks) {
+        for (Part& part : task.parts) part.matmul = *next++;
     }
 }
 
-void run(Engine& engine, const Chunk& chunk, int thread) {
-    for (const auto& [o, matmul] : chunk) {
-        run_matmul(engine, *matmul, thread, o.a.data, o.b.data, o.c.data);
+/// Every thread takes the next task when it is done with one. The caller's thread, which is the
+/// first of the team, polls between its tasks: no product of its own is under way then, and what
+/// runs meanwhile uses no team.
+void run(Context& ctx, const std::vector<Task>& tasks, int threads, double flop_per_poll) {
+    Engine& engine = ctx.engine();
+    const OneThreadProducts guard(engine);
+    std::atomic<size_t> next = 0;
+    std::exception_ptr error;
+#pragma omp parallel num_threads(threads)
+    {
+        const int thread = omp_get_thread_num();
+        double since_poll = 0;
+        for (size_t i = next++; i < tasks.size(); i = next++) {
+            for (const auto& [o, matmul] : tasks[i].parts) {
+                run_matmul(engine, *matmul, thread, o.a.data, o.b.data, o.c.data);
+            }
+            since_poll += tasks[i].flop;
+            if (thread != 0 || since_poll < flop_per_poll) continue;
+            since_poll = 0;
+            try {
+                ctx.poll();
+            } catch (...) {  // none may leave the team
+                error = std::current_exception();
+                next = tasks.size();
+            }
+        }
     }
+    if (error) std::rethrow_exception(error);
 }
 
 }  // namespace
@@ -118,6 +121,7 @@ void gemm_each(Context& ctx, std::span<const Operands> products) {
     engine.bind_thread();
     limit_matmuls(engine);
     std::vector<Operands> ordinary;
+    double flop = 0;
     for (const Operands& o : products) {
         if (o.c.size() == 0) continue;
         if (is_special(o)) {
@@ -125,27 +129,18 @@ void gemm_each(Context& ctx, std::span<const Operands> products) {
             gemm(ctx, o.a, o.transpose_a, o.b, o.transpose_b, o.c, o.accumulate);
         } else {
             ordinary.push_back(o);
+            flop += o.flop();
         }
     }
     if (ordinary.empty()) return;
-    const double budget = kFlopPerPart * (ordinary.front().a.dtype == DType::bf16 ? 2 : 1);
-    const WorkList list(std::move(ordinary));
     const auto threads = static_cast<int>(
-        std::clamp<int64_t>(static_cast<int64_t>(list.flop() / kParallelFlop), 1, ctx.threads()));
-    const auto rounds = static_cast<int64_t>(std::ceil(list.flop() / (budget * threads)));
-    const int64_t chunks = rounds * threads;
-    for (int64_t first = 0; first < chunks; first += threads) {
-        if (first > 0) ctx.poll();
-        std::vector<Chunk> own;
-        for (int64_t chunk = first; chunk < first + threads; ++chunk) {
-            own.push_back(parts_of(
-                list.between(list.boundary(chunk, chunks), list.boundary(chunk + 1, chunks))));
-        }
-        prepare(engine, own);
-        const OneThreadProducts guard(engine);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-        for (size_t i = 0; i < own.size(); ++i) run(engine, own[i], omp_get_thread_num());
-    }
+        std::clamp<int64_t>(static_cast<int64_t>(flop / kParallelFlop), 1, ctx.threads()));
+    const double per_poll = kFlopPerPart * (ordinary.front().a.dtype == DType::bf16 ? 2 : 1);
+    const double per_task =
+        threads == 1 ? per_poll : std::min(per_poll, flop / (kTasksPerThread * threads));
+    std::vector<Task> tasks = tasks_of(ordinary, per_task);
+    prepare(engine, tasks);
+    run(ctx, tasks, threads, per_poll / 2);
 }
 
 }  // namespace vocabpipe::kernels::host

@@ -27,6 +27,12 @@ inline constexpr double kParallelFlop = 1e6;
     return k > 16384 ? 8192 : k;
 }
 
+/// Boundary `index` of `parts` nearly equal shares of `length`.
+[[nodiscard]] inline int64_t boundary(int64_t length, int64_t index, int64_t parts) {
+    constexpr int64_t kMultiple = kSmallestShare / 2;
+    return index == parts ? length : length * index / parts / kMultiple * kMultiple;
+}
+
 /// The rows [begin, begin + count) of op(t).
 [[nodiscard]] inline ConstTensor op_rows(ConstTensor t, bool transposed, int64_t begin,
                                          int64_t count) {

@@ -136,7 +136,7 @@ std::vector<Matmul*> prepare_matmuls(Engine& engine, std::span<const MatmulShape
 }
 
 void limit_matmuls(Engine& engine) {
-    constexpr size_t kMost = 1024;
+    constexpr size_t kMost = 2048;
     auto& matmuls = engine.state().matmuls;
     if (matmuls.size() > kMost) matmuls.clear();
 }

@@ -48,7 +48,7 @@ private:
 /// The same for several shapes, those that are missing created by all threads.
 [[nodiscard]] std::vector<Matmul*> prepare_matmuls(Engine& engine,
                                                    std::span<const MatmulShape> shapes);
-/// Forgets all primitives if there are more than a thousand, which take about 100 KB each. For
+/// Forgets all primitives if there are more than 2048, which take about 80 KB each. For
 /// operators whose shapes change from step to step, before they prepare their own.
 void limit_matmuls(Engine& engine);
 

@@ -75,8 +75,8 @@ TEST_P(GroupedLinearOfType, GivesEveryExpertTheBitsOfALinearLayerOfItsOwn) {
     for (const int threads : {1, 2, 3}) {
         Context team({.threads = threads, .poll = {}});
         for (const ExpertRows& c : expert_rows()) {
-            // Sums of 769 to 1200 terms are cut.
-            for (const auto& [in, out] : {std::pair{40, 33}, {1000, 65}, {300, 257}}) {
+            // Sums of 769 to 1200 terms are cut, and so are gradients of more than 512 columns.
+            for (const auto& [in, out] : {std::pair{40, 33}, {1000, 65}, {300, 257}, {2083, 70}}) {
                 SCOPED_TRACE(testing::Message()
                              << c.name << ", threads: " << threads << ", " << in);
                 const int64_t rows = c.row_begin.back(), experts = std::ssize(c.row_begin) - 1;
@@ -152,15 +152,24 @@ TEST(GroupedLinear, GivesTheSameBitsAfterItForgotItsPrimitives) {
     const int64_t in = 33, out = 17;
     const auto x = Matrix::random(1500, in, DType::fp32, 1);
     const auto w = Matrix::random(2 * out, in, DType::fp32, 2);
-    Matrix y(1500, out, DType::fp32), again(1500, out, DType::fp32);
+    Matrix y(1500, out, DType::fp32), again(1500, out, DType::fp32), dx(1500, in, DType::fp32);
     const std::vector<int32_t> halves{0, 750, 1500};
     host::grouped_linear_forward(ctx, x, w, halves, y);
-    for (int32_t rows = 2; rows < 1300; ++rows) {  // more shapes than are remembered
+    for (int32_t rows = 2; rows < 1300; ++rows) {  // twice this is more shapes than are remembered
         const std::vector<int32_t> row_begin{0, rows, rows};
+        host::grouped_linear_backward_input(ctx, y, w, row_begin, dx);
         host::grouped_linear_forward(ctx, x, w, row_begin, again);
     }
     host::grouped_linear_forward(ctx, x, w, halves, again);
     EXPECT_TRUE(again.same_bits(y));
+}
+
+TEST(GroupedLinear, PassesOnWhatPollingThrows) {
+    Context ctx({.threads = 2, .poll = [] { throw CommunicationError("a peer is gone"); }});
+    const Matrix x(650, 4000, DType::fp32), w(2 * 1500, 4000, DType::fp32);
+    Matrix y(650, 1500, DType::fp32);
+    const std::vector<int32_t> row_begin{0, 300, 650};
+    EXPECT_THROW(host::grouped_linear_forward(ctx, x, w, row_begin, y), CommunicationError);
 }
 
 TEST(ReferenceGroupedLinear, GradientsAreThoseOfFiniteDifferences) {
