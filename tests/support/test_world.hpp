@@ -34,8 +34,9 @@ class TestWorld {
 public:
     /// `ranks`: of threads; under mpirun it is what mpirun started.
     explicit TestWorld(int ranks, WaitOptions wait = {.timeout_seconds = 30})
-        : world_(kThreads ? World::threads(ranks, std::move(wait))
-                          : World::mpi(std::move(wait), {.shared_memory = kSharedMemory, .note = {}})) {}
+        : world_(kThreads
+                     ? World::threads(ranks, std::move(wait))
+                     : World::mpi(std::move(wait), {.shared_memory = kSharedMemory, .note = {}})) {}
 
     [[nodiscard]] int size() const { return world_.size(); }
 

@@ -114,10 +114,9 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
     options.costs = plan.order_costs;
     Schedule order = make_order(source_of(schedule), options);
     plan.schedule = work.evaluation ? evaluation_schedule(std::move(order)) : std::move(order);
-    make_programs(plan,
-                  {.receive_ahead = schedule.receive_ahead,
-                   .reductions = schedule.reductions,
-                   .pieces = schedule.pieces});
+    make_programs(plan, {.receive_ahead = schedule.receive_ahead,
+                         .reductions = schedule.reductions,
+                         .pieces = schedule.pieces});
     return plan;
 }
 

@@ -86,11 +86,11 @@ void TrainingPlan::make_steps() {
     }
     if (trains && evaluates(options_)) {
         const StepPlan& full = steps.front();
-        steps.push_back(plan_step(
-            full.model, full.partition, evaluation_schedule(full.schedule), full.costs,
-            {.receive_ahead = options_.receive_ahead,
-             .reductions = options_.reductions,
-             .pieces = options_.tile_pieces}));
+        steps.push_back(plan_step(full.model, full.partition, evaluation_schedule(full.schedule),
+                                  full.costs,
+                                  {.receive_ahead = options_.receive_ahead,
+                                   .reductions = options_.reductions,
+                                   .pieces = options_.tile_pieces}));
     }
     steps_ = std::move(steps);
 }
