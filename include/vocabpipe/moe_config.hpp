@@ -22,12 +22,11 @@ struct MoeConfig {
     /// product of the token (Qwen 2).
     bool shared_expert = false;
     int64_t shared_ffn_hidden_size = 0;  ///< of it; 0: ModelConfig::ffn_hidden_size
-    kernels::RouterScore score = kernels::RouterScore::softmax;
+    kernels::RouterScore score = kernels::RouterScore::softmax;  ///< what the k best are chosen by
     bool normalize = true;  ///< a token's k weights are divided by their sum
     float scaling = 1;      ///< then multiplied by this
-    /// Of the load balancing loss and of the router's z loss, per layer; of training alone.
-    float aux_loss = 0;
-    float z_loss = 0;
+    float aux_loss = 0;  ///< coefficient of the load balancing loss, per layer; of training alone
+    float z_loss = 0;    ///< of the router's z loss, likewise
     /// [layer] has experts, else an MLP; empty: all have.
     std::vector<bool> sparse = {};
 
@@ -35,6 +34,7 @@ struct MoeConfig {
     [[nodiscard]] bool in_layer(int layer) const {
         return experts > 0 && (sparse.empty() || sparse[static_cast<size_t>(layer)]);
     }
+    /// Member by member.
     bool operator==(const MoeConfig&) const = default;
 };
 

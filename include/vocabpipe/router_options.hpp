@@ -14,10 +14,10 @@ enum class RouterScore : uint8_t {
 /// Of Operators::router_forward() and router_backward(): how a mixture of experts chooses the
 /// experts of a token and weights what they return.
 struct RouterOptions {
-    int64_t top_k = 1;  ///< k, experts of a token
-    RouterScore score = RouterScore::softmax;
-    bool normalize = false;  ///< a token's weights are divided by their sum
-    float scaling = 1;       ///< then all weights are multiplied by this
+    int64_t top_k = 1;                         ///< k, experts of a token
+    RouterScore score = RouterScore::softmax;  ///< of an expert's logit
+    bool normalize = false;                    ///< a token's weights are divided by their sum
+    float scaling = 1;                         ///< then all weights are multiplied by this
     /// The experts form this many groups of neighbors. Divides their number.
     int64_t groups = 1;
     /// A token chooses from this many groups: those with the greatest sums of their two best. These
