@@ -98,7 +98,10 @@ private:
         uint32_t rank = 0;
         uint32_t action = 0;
         int piece = -1;  ///< of a streamed communication
-        bool operator>(const Event& other) const { return at_ns > other.at_ns; }
+        /// Pieces that come at once come in order.
+        bool operator>(const Event& other) const {
+            return at_ns != other.at_ns ? at_ns > other.at_ns : piece > other.piece;
+        }
     };
     struct Startable {
         uint32_t rank = 0;
@@ -236,10 +239,6 @@ private:
         if (++meeting.arrived < group.ranks.size()) return;
         meeting.complete = true;
         if (is_streamed(meeting)) {
-            for_members(meeting, [&](uint32_t member, uint32_t of_member) {
-                begin_action(member, of_member, now);
-                if (++ranks_[member].communicating == 1) change_speed(member, now);
-            });
             send_pieces(meeting, now);
             return;
         }
@@ -417,6 +416,16 @@ private:
         }
     }
 
+    /// With the first piece: those that make it are ready no earlier.
+    void begin_pieces(const Meeting& meeting, int64_t now) {
+        for_members(meeting, [&](uint32_t member, uint32_t of_member) {
+            begin_action(member, of_member, now);
+            RankState& state = ranks_[member];
+            if (state.edges.source_of(of_member) != kNone) state.spans[of_member].ready_ns = now;
+            if (++state.communicating == 1) change_speed(member, now);
+        });
+    }
+
     /// What all members have made, one piece after the other on the link.
     void send_pieces(Meeting& meeting, int64_t now) {
         const uint32_t first = meeting.first_member;
@@ -434,6 +443,7 @@ private:
                                       bytes);
         };
         const int64_t whole = duration(meeting.bytes / action.pieces);
+        if (meeting.pieces == 0 && ready > 0) begin_pieces(meeting, now);
         for (; meeting.pieces < ready; ++meeting.pieces) {
             const int64_t begin = std::max(now, meeting.link_free_ns);
             meeting.link_free_ns = begin + whole - (action.pieces > 1 ? duration(0) : 0);
@@ -481,7 +491,8 @@ private:
         }
         if (event.piece >= 0 && !arrive(event)) return;
         for_members(meeting_[meetings_.of(action)], [&](uint32_t member, uint32_t of_member) {
-            const bool lasted = ranks_[member].spans[of_member].begin_ns < event.at_ns;
+            const bool lasted =
+                event.piece >= 0 || ranks_[member].spans[of_member].begin_ns < event.at_ns;
             if (lasted && --ranks_[member].communicating == 0) change_speed(member, event.at_ns);
             end_action(member, of_member, event.at_ns);
         });

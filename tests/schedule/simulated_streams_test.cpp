@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulated steps in which boundaries travel by pieces.
 #include "tests/support/schedule_cases.hpp"
+#include "vocabpipe/explain.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/simulate.hpp"
@@ -27,8 +28,10 @@ StepSizes sizes_of_streams(const Schedule& schedule) {
 TableCosts costs_of_streams(const Schedule& schedule, double hop, int64_t vocabulary_pass) {
     TableCosts costs = TableCosts::uniform(schedule.ranks, schedule.stages, kStreamForward,
                                            2 * kStreamForward, vocabulary_pass);
-    costs.bytes_per_ns =
-        static_cast<double>(kStreamTokens * kStreamHidden * 4) / (hop * kStreamForward);
+    if (hop > 0) {
+        costs.bytes_per_ns =
+            static_cast<double>(kStreamTokens * kStreamHidden * 4) / (hop * kStreamForward);
+    }
     costs.layers_per_stage = 4;
     return costs;
 }
@@ -96,12 +99,35 @@ TEST(StreamedBroadcast, IsHiddenByS) {
     EXPECT_NEAR(plain - streamed, 0.5 * kStreamForward * (7.0 / 8), 0.02 * kStreamForward);
 }
 
+TEST(StreamedHop, IsExplainedByThePieceThatThePassWaitedFor) {
+    ScheduleOptions options{.ranks = 2, .microbatches = 1, .vocab_size = 64};
+    options.forward_only = true;
+    const Schedule schedule = make_schedule("1f1b", options);
+    const TableCosts costs = costs_of_streams(schedule, 0.5, 0);
+    const std::vector<Program> programs =
+        lower(schedule, sizes_of_streams(schedule), costs, {.pieces = 4});
+    const Simulation run = simulate(programs, costs);
+    const CriticalPath path = critical_path(run.timeline, programs);
+    int64_t transfer = 0;
+    for (const PathShare& share : path.shares) {
+        if (share.cause == Cause::transfer) transfer += share.ns;
+        EXPECT_NE(share.cause, Cause::memory);
+        EXPECT_NE(share.cause, Cause::overhead);
+    }
+    // Four pieces of an eighth of F; what F1 does between them takes less.
+    const int64_t compute = path.total_ns - transfer;
+    EXPECT_GT(transfer, kStreamForward * 3 / 10);
+    EXPECT_LT(compute, 2 * kStreamForward);
+    ASSERT_FALSE(run.timeline.piece_waits.empty());
+    EXPECT_EQ(run.timeline.piece_waits.back().piece, 4);
+}
+
 class SimulatedStreams : public ::testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(SimulatedStreams, AreNotSlowerThanWholeMessages) {
     const ScheduleCase& c = GetParam();
     const Schedule schedule = schedule_of(c, {.microbatches = 2 * c.ranks, .vocab_size = 64});
-    for (const double hop : {0.02, 0.2}) {
+    for (const double hop : {0.0, 0.02, 0.2}) {
         const TableCosts costs = costs_of_streams(schedule, hop, kStreamForward / 4);
         const auto plain = static_cast<double>(simulated_ns(schedule, costs, 1));
         for (const int pieces : {2, 8}) {

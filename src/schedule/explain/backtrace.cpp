@@ -41,7 +41,15 @@ Backtrace::Backtrace(const Timeline& timeline, const std::vector<Program>& progr
         for (size_t i = 0; i < count; ++i) index.first[i + 1] += index.first[i];
         index.before.resize(program.edges.size());
         std::vector<uint32_t> fill(index.first.begin(), index.first.end() - 1);
-        for (const Edge& edge : program.edges) index.before[fill[edge.after]++] = edge.before;
+        index.streamed.assign(program.edges.size(), false);
+        size_t next = 0;
+        for (uint32_t i = 0; i < program.edges.size(); ++i) {
+            const uint32_t at = fill[program.edges[i].after]++;
+            index.before[at] = program.edges[i].before;
+            if (next == program.streamed.size() || program.streamed[next] != i) continue;
+            index.streamed[at] = true;
+            ++next;
+        }
         index.in_lane.assign(count, kNoAction);
         std::array<uint32_t, kLanes> last;
         last.fill(kNoAction);
@@ -60,6 +68,7 @@ Backtrace::Backtrace(const Timeline& timeline, const std::vector<Program>& progr
             }
         }
     }
+    for (const PieceWait& wait : timeline.piece_waits) index_[wait.rank].waits.push_back(wait);
     for (size_t i = 1; i < first_member_.size(); ++i) first_member_[i] += first_member_[i - 1];
     members_.resize(first_member_.back());
     std::vector<uint32_t> fill(first_member_.begin(), first_member_.end() - 1);
@@ -145,6 +154,18 @@ void Backtrace::took(Walk& walk) const {
     const Action& action = action_of(walk.place);
     if (!is_communication(action.what)) {
         const int64_t begin = span_of(walk.place)->begin_ns;
+        const std::vector<PieceWait>& waits = index_[static_cast<size_t>(walk.place.rank)].waits;
+        for (size_t i = waits.size(); i-- > 0;) {
+            const PieceWait& wait = waits[i];
+            if (wait.pass != walk.place.action || wait.end_ns > walk.cursor_ns) continue;
+            walk.add(wait.end_ns, Cause::compute, walk.why);
+            const Place source{walk.place.rank, wait.source};
+            const Action& moves = action_of(source);
+            walk.add(wait.begin_ns,
+                     traits(moves.what).point_to_point ? Cause::transfer : Cause::collective,
+                     name_of(walk.place) + " waited for piece " + std::to_string(wait.piece) +
+                         " of " + std::to_string(moves.pieces) + " of " + name_of(source));
+        }
         walk.add(begin, action.what == Do::pass ? Cause::compute : Cause::local,
                  std::move(walk.why));
         return;
@@ -174,8 +195,11 @@ void Backtrace::each_need(Place place, Visit&& visit) const {
     for (uint32_t i = index.first[place.action]; i < index.first[place.action + 1]; ++i) {
         const Span* span = spans_.of(rank, index.before[i]);
         if (span == nullptr) continue;
-        visit(Need{index.before[i], span->end_ns, false,
-                   kind_of(place.rank, index.before[i], place.action)});
+        // The place began with the first rows, which is all that is known of when they came.
+        const int64_t came =
+            index.streamed[i] ? std::min(span->end_ns, ready_ns(*span_of(place))) : span->end_ns;
+        visit(
+            Need{index.before[i], came, false, kind_of(place.rank, index.before[i], place.action)});
     }
 }
 

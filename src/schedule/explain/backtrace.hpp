@@ -53,6 +53,8 @@ private:
     struct RankIndex {
         std::vector<uint32_t> first;    ///< [action] where its predecessors begin in `before`
         std::vector<uint32_t> before;   ///< predecessors by edges
+        std::vector<bool> streamed;     ///< [index into before] by a streamed one
+        std::vector<PieceWait> waits;   ///< of its passes for pieces, in order
         std::vector<uint32_t> in_lane;  ///< [action] the one before it in its lane, or kNoAction
         std::vector<int64_t> hard_ns;   ///< [action] when it could have been ready, were there
                                         ///< memory enough and receives posted early
