@@ -51,6 +51,11 @@ void gather_for_ever(Communicator& world, int victim) {
             }
             for (int member = 0; member < world.size(); ++member) op.release(member, piece);
         }
+        if (layer == kLayer) {  // nothing that was released is still on its way
+            op.wait(victim, kReleased);
+            std::printf("rank %d has what was released\n", world.rank());
+            std::fflush(stdout);
+        }
         op.finish();
     }
 }

@@ -44,7 +44,10 @@ TEST_P(TileLinkMember, ThatIsKilledEndsTheOthersWithOperationLayerPieceAndMember
                          VOCABPIPE_TILE_LINK_RANKS, GetParam(), std::to_string(victim)});
         ASSERT_TRUE(job.wait_for_output(std::to_string(victim) + " stands", seconds(30)));
         for (int rank = 0; rank < kRanks; ++rank) {
-            ASSERT_TRUE(job.wait_for_output("rank " + std::to_string(rank) + " pid ", seconds(5)));
+            const std::string name = "rank " + std::to_string(rank);
+            ASSERT_TRUE(job.wait_for_output(name + " pid ", seconds(5)));
+            if (rank == victim) continue;
+            ASSERT_TRUE(job.wait_for_output(name + " has what was released", seconds(30)));
         }
         const std::map<int, pid_t> pids = pids_in(job.output());
         ASSERT_EQ(pids.size(), static_cast<size_t>(kRanks)) << job.output();
