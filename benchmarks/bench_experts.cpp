@@ -16,7 +16,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/bf16.hpp"
+#include "benchmarks/random_tensor.hpp"
 #include "kernels/host/operators.hpp"
 #include "vocabpipe/context.hpp"
 
@@ -28,31 +28,6 @@ using namespace vocabpipe::kernels;
 struct Options {
     int64_t tokens = 4096, experts = 128, top_k = 8, hidden = 2048, ffn = 768;
     int threads = 2, rounds = 5, warmup = 5;
-};
-
-/// A dense tensor that owns its memory, filled with values near 0.
-class Buffer {
-public:
-    Buffer(int64_t rows, int64_t cols, DType type)
-        : bytes_(static_cast<size_t>(rows * cols * size_of(type)) + 64) {
-        const auto address = reinterpret_cast<uintptr_t>(bytes_.data());
-        view_ = Tensor(bytes_.data() + (64 - address % 64) % 64, rows, cols, type);
-        std::minstd_rand random(1);
-        for (int64_t i = 0; i < view_.size(); ++i) {
-            const float value = (static_cast<float>(random() % 2048) - 1024) / 8192;
-            if (type == DType::bf16) {
-                view_.as<Bf16>()[i] = to_bf16(value);
-            } else {
-                view_.as<float>()[i] = value;
-            }
-        }
-    }
-    operator Tensor() const { return view_; }
-    operator ConstTensor() const { return view_; }
-
-private:
-    std::vector<std::byte> bytes_;
-    Tensor view_;
 };
 
 struct Order {
@@ -101,8 +76,8 @@ struct Times {
 void compare(Context& ctx, const Options& o, const std::vector<Order>& orders, const char* layer,
              DType type, int64_t in, int64_t out, Times& total) {
     const int64_t rows = o.tokens * o.top_k;
-    const Buffer x(rows, in, type), y(rows, out, type), w(o.experts * out, in, type);
-    const Buffer dw(o.experts * out, in, DType::fp32);
+    const RandomTensor x(rows, in, type), y(rows, out, type), w(o.experts * out, in, type);
+    const RandomTensor dw(o.experts * out, in, DType::fp32);
     const Tensor one_w = Tensor(w).row_range(0, out);
     const Tensor one_dw = Tensor(dw).row_range(0, out);
     struct Direction {
@@ -147,10 +122,11 @@ void compare(Context& ctx, const Options& o, const std::vector<Order>& orders, c
 /// Milliseconds of what a layer does beside its products.
 void time_rows(Context& ctx, const Options& o, const std::vector<Order>& orders, DType type) {
     const int64_t slots = o.tokens * o.top_k;
-    const Buffer x(o.tokens, o.hidden, type), rows(slots, o.hidden, type);
-    const Buffer logits(o.tokens, o.experts, DType::fp32), weights(o.tokens, o.top_k, DType::fp32);
-    const Buffer dlogits(o.tokens, o.experts, DType::fp32), log_z(o.tokens, 1, DType::fp32);
-    const Buffer load(1, o.experts, DType::fp32), sums(1, o.experts, DType::fp32);
+    const RandomTensor x(o.tokens, o.hidden, type), rows(slots, o.hidden, type);
+    const RandomTensor logits(o.tokens, o.experts, DType::fp32),
+        weights(o.tokens, o.top_k, DType::fp32);
+    const RandomTensor dlogits(o.tokens, o.experts, DType::fp32), log_z(o.tokens, 1, DType::fp32);
+    const RandomTensor load(1, o.experts, DType::fp32), sums(1, o.experts, DType::fp32);
     const RouterOptions options{.top_k = o.top_k, .normalize = true};
     Order scratch = orders[0];
     const auto print = [&](const char* what, const std::function<void()>& work) {

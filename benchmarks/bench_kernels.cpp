@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/bf16.hpp"
+#include "benchmarks/random_tensor.hpp"
 #include "kernels/host/operators.hpp"
 #include "vocabpipe/context.hpp"
 
@@ -54,35 +54,6 @@ double peak(DType type, int threads) {
     return core * threads * (type == DType::bf16 ? 2.0 : 1.0);
 }
 
-/// A dense tensor that owns its memory, filled with values near 1 / 16.
-class Buffer {
-public:
-    Buffer(int64_t rows, int64_t cols, DType type)
-        : bytes_(static_cast<size_t>(rows * cols * size_of(type)) + 64) {
-        const auto address = reinterpret_cast<uintptr_t>(bytes_.data());
-        view_ = Tensor(bytes_.data() + (64 - address % 64) % 64, rows, cols, type);
-        std::minstd_rand random(1);
-        std::uniform_real_distribution<float> value(-0.1F, 0.1F);
-        for (int64_t i = 0; i < view_.size(); ++i) {
-            if (type == DType::bf16) {
-                view_.as<Bf16>()[i] = to_bf16(value(random));
-            } else {
-                view_.as<float>()[i] = value(random);
-            }
-        }
-    }
-    operator Tensor() const { return view_; }
-    operator ConstTensor() const { return view_; }
-    [[nodiscard]] int64_t bytes() const { return view_.bytes(); }
-    [[nodiscard]] std::span<std::byte> span() const {
-        return {view_.as<std::byte>(), static_cast<size_t>(view_.bytes())};
-    }
-
-private:
-    std::vector<std::byte> bytes_;
-    Tensor view_;
-};
-
 DType type_of(const benchmark::State& state) {
     return state.range(0) == 0 ? DType::fp32 : DType::bf16;
 }
@@ -107,8 +78,8 @@ void Linear(benchmark::State& state) {
     const int64_t n = state.range(2), in = state.range(3), out = state.range(4);
     const int threads = static_cast<int>(state.range(5));
     Context ctx({.threads = threads, .poll = {}});
-    const Buffer x(n, in, type), w(out, in, type), bias(1, out, type), y(n, out, type);
-    const Buffer dx(n, in, type), dw(out, in, DType::fp32), dbias(1, out, DType::fp32);
+    const RandomTensor x(n, in, type), w(out, in, type), bias(1, out, type), y(n, out, type);
+    const RandomTensor dx(n, in, type), dw(out, in, DType::fp32), dbias(1, out, DType::fp32);
     for (auto _ : state) {
         switch (state.range(1)) {
             case 0:
@@ -180,11 +151,11 @@ void Attention(benchmark::State& state) {
     const bool backward = state.range(1) != 0;
     Context ctx({.threads = threads, .poll = {}});
     const int64_t n = shape.tokens(), h = shape.query_columns();
-    const Buffer qkv(n, shape.qkv_columns(), type), dqkv(n, shape.qkv_columns(), type);
-    const Buffer out(n, h, type), dout(n, h, type);
-    const Buffer sums(n, shape.heads, DType::fp32);
-    const Buffer workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
-                           DType::fp32);
+    const RandomTensor qkv(n, shape.qkv_columns(), type), dqkv(n, shape.qkv_columns(), type);
+    const RandomTensor out(n, h, type), dout(n, h, type);
+    const RandomTensor sums(n, shape.heads, DType::fp32);
+    const RandomTensor workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
+                                 DType::fp32);
     host::causal_attention_forward(ctx, qkv, shape, first_visible, out, sums, workspace.span());
     for (auto _ : state) {
         if (backward) {
@@ -223,8 +194,9 @@ void rows_and_threads(benchmark::internal::Benchmark* bench) {
 void LayerNormForward(benchmark::State& state) {
     const int64_t n = state.range(1), h = state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer x(n, h, type_of(state)), y(n, h, type_of(state)), gamma(1, h, type_of(state));
-    const Buffer statistics(n, 2, DType::fp32);
+    const RandomTensor x(n, h, type_of(state)), y(n, h, type_of(state)),
+        gamma(1, h, type_of(state));
+    const RandomTensor statistics(n, 2, DType::fp32);
     for (auto _ : state) host::layer_norm_forward(ctx, x, gamma, gamma, 1e-5F, y, statistics);
     report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
 }
@@ -233,9 +205,10 @@ BENCHMARK(LayerNormForward)->Apply(rows_and_threads);
 void LayerNormBackwardInput(benchmark::State& state) {
     const int64_t n = state.range(1), h = state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), gamma(1, h, type_of(state));
-    const Buffer dx(n, h, type_of(state)), residual(n, h, type_of(state));
-    const Buffer statistics(n, 2, DType::fp32);
+    const RandomTensor x(n, h, type_of(state)), dy(n, h, type_of(state)),
+        gamma(1, h, type_of(state));
+    const RandomTensor dx(n, h, type_of(state)), residual(n, h, type_of(state));
+    const RandomTensor statistics(n, 2, DType::fp32);
     for (auto _ : state) {
         host::layer_norm_backward_input(ctx, dy, x, gamma, statistics, residual, dx);
     }
@@ -246,8 +219,9 @@ BENCHMARK(LayerNormBackwardInput)->Apply(rows_and_threads);
 void LayerNormBackwardWeight(benchmark::State& state) {
     const int64_t n = state.range(1), h = state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), statistics(n, 2, DType::fp32);
-    const Buffer dgamma(1, h, DType::fp32), dbeta(1, h, DType::fp32);
+    const RandomTensor x(n, h, type_of(state)), dy(n, h, type_of(state)),
+        statistics(n, 2, DType::fp32);
+    const RandomTensor dgamma(1, h, DType::fp32), dbeta(1, h, DType::fp32);
     for (auto _ : state) {
         host::layer_norm_backward_weight(ctx, dy, x, statistics, dgamma, dbeta, true);
     }
@@ -258,8 +232,9 @@ BENCHMARK(LayerNormBackwardWeight)->Apply(rows_and_threads);
 void RmsNormForward(benchmark::State& state) {
     const int64_t n = state.range(1), h = state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer x(n, h, type_of(state)), y(n, h, type_of(state)), gamma(1, h, type_of(state));
-    const Buffer statistics(n, 1, DType::fp32);
+    const RandomTensor x(n, h, type_of(state)), y(n, h, type_of(state)),
+        gamma(1, h, type_of(state));
+    const RandomTensor statistics(n, 1, DType::fp32);
     for (auto _ : state) host::rms_norm_forward(ctx, x, gamma, {}, {}, y, statistics);
     report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
 }
@@ -268,9 +243,10 @@ BENCHMARK(RmsNormForward)->Apply(rows_and_threads);
 void RmsNormBackwardInput(benchmark::State& state) {
     const int64_t n = state.range(1), h = state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), gamma(1, h, type_of(state));
-    const Buffer dx(n, h, type_of(state)), residual(n, h, type_of(state));
-    const Buffer statistics(n, 1, DType::fp32);
+    const RandomTensor x(n, h, type_of(state)), dy(n, h, type_of(state)),
+        gamma(1, h, type_of(state));
+    const RandomTensor dx(n, h, type_of(state)), residual(n, h, type_of(state));
+    const RandomTensor statistics(n, 1, DType::fp32);
     for (auto _ : state) {
         host::rms_norm_backward_input(ctx, dy, x, gamma, {}, statistics, residual, dx);
     }
@@ -281,8 +257,9 @@ BENCHMARK(RmsNormBackwardInput)->Apply(rows_and_threads);
 void RmsNormBackwardWeight(benchmark::State& state) {
     const int64_t n = state.range(1), h = state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), statistics(n, 1, DType::fp32);
-    const Buffer dgamma(1, h, DType::fp32);
+    const RandomTensor x(n, h, type_of(state)), dy(n, h, type_of(state)),
+        statistics(n, 1, DType::fp32);
+    const RandomTensor dgamma(1, h, DType::fp32);
     for (auto _ : state) host::rms_norm_backward_weight(ctx, dy, x, statistics, dgamma, true);
     report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
 }
@@ -296,8 +273,8 @@ void Rotary(benchmark::State& state) {
                                .head_size = 64,
                                .kv_heads = state.range(2) / 256};
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer qkv(shape.tokens(), shape.qkv_columns(), type_of(state));
-    const Buffer table(shape.seq_length, shape.head_size, DType::fp32);
+    const RandomTensor qkv(shape.tokens(), shape.qkv_columns(), type_of(state));
+    const RandomTensor table(shape.seq_length, shape.head_size, DType::fp32);
     for (auto _ : state) host::rotary_forward(ctx, table, shape, qkv);
     const int64_t elements = shape.tokens() * (shape.query_columns() + shape.kv_columns());
     report(state, 0, static_cast<double>(2 * elements * size_of(type_of(state))), ctx.threads());
@@ -307,7 +284,7 @@ BENCHMARK(Rotary)->Apply(rows_and_threads);
 void GatedForward(benchmark::State& state) {
     const int64_t n = state.range(1), f = 4 * state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer gate_up(n, 2 * f, type_of(state)), y(n, f, type_of(state));
+    const RandomTensor gate_up(n, 2 * f, type_of(state)), y(n, f, type_of(state));
     for (auto _ : state) host::gated_forward(ctx, Activation::silu, gate_up, y);
     report(state, 0, static_cast<double>(3 * y.bytes()), ctx.threads());
 }
@@ -316,8 +293,8 @@ BENCHMARK(GatedForward)->Apply(rows_and_threads);
 void GatedBackward(benchmark::State& state) {
     const int64_t n = state.range(1), f = 4 * state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer gate_up(n, 2 * f, type_of(state)), dgate_up(n, 2 * f, type_of(state));
-    const Buffer dy(n, f, type_of(state));
+    const RandomTensor gate_up(n, 2 * f, type_of(state)), dgate_up(n, 2 * f, type_of(state));
+    const RandomTensor dy(n, f, type_of(state));
     for (auto _ : state) host::gated_backward(ctx, Activation::silu, dy, gate_up, dgate_up);
     report(state, 0, static_cast<double>(5 * dy.bytes()), ctx.threads());
 }
@@ -326,7 +303,7 @@ BENCHMARK(GatedBackward)->Apply(rows_and_threads);
 void GeluForward(benchmark::State& state) {
     const int64_t n = state.range(1), h = 4 * state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer x(n, h, type_of(state)), y(n, h, type_of(state));
+    const RandomTensor x(n, h, type_of(state)), y(n, h, type_of(state));
     for (auto _ : state) host::activation_forward(ctx, Activation::gelu_tanh, x, y);
     report(state, 0, static_cast<double>(2 * x.bytes()), ctx.threads());
 }
@@ -335,7 +312,7 @@ BENCHMARK(GeluForward)->Apply(rows_and_threads);
 void GeluBackward(benchmark::State& state) {
     const int64_t n = state.range(1), h = 4 * state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer x(n, h, type_of(state)), dy(n, h, type_of(state)), dx(n, h, type_of(state));
+    const RandomTensor x(n, h, type_of(state)), dy(n, h, type_of(state)), dx(n, h, type_of(state));
     for (auto _ : state) {
         host::activation_backward(ctx, Activation::gelu_tanh, dy, x, dx);
     }
@@ -346,7 +323,7 @@ BENCHMARK(GeluBackward)->Apply(rows_and_threads);
 void Add(benchmark::State& state) {
     const int64_t n = state.range(1), h = state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer a(n, h, type_of(state)), b(n, h, type_of(state)), out(n, h, type_of(state));
+    const RandomTensor a(n, h, type_of(state)), b(n, h, type_of(state)), out(n, h, type_of(state));
     for (auto _ : state) host::add(ctx, a, b, out);
     report(state, 0, static_cast<double>(3 * a.bytes()), ctx.threads());
 }
@@ -356,8 +333,8 @@ BENCHMARK(Add)->Apply(rows_and_threads);
 void Convert(benchmark::State& state) {
     const int64_t n = state.range(1), h = state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});
-    const Buffer from(n, h, type_of(state));
-    const Buffer to(n, h, type_of(state) == DType::fp32 ? DType::bf16 : DType::fp32);
+    const RandomTensor from(n, h, type_of(state));
+    const RandomTensor to(n, h, type_of(state) == DType::fp32 ? DType::bf16 : DType::fp32);
     for (auto _ : state) host::convert(ctx, from, to);
     report(state, 0, static_cast<double>(from.bytes() + to.bytes()), ctx.threads());
 }

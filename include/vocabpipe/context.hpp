@@ -61,8 +61,8 @@ public:
         if (options_.poll) options_.poll();
     }
     /// Null where nothing of the pass is streamed. A module that does not look at it is right: the
-    /// executor waits for all rows before its pass, and gives all after it, if
-    /// the module says so (StageModule::streams, OutputLayer::streams).
+    /// executor waits for all rows before its pass, and gives all after it. One that does says so
+    /// (StageModule::streams, OutputLayer::streams).
     [[nodiscard]] StreamedRows* streamed() const { return streamed_; }
     /// For the pass that runs next. Not owned.
     void stream(StreamedRows* rows) { streamed_ = rows; }

@@ -79,28 +79,8 @@ public:
     [[nodiscard]] Timeline gather_timeline(ProgramId id) {
         const std::vector<int64_t> ahead = clocks_ahead_of_rank_0(communicator_);
         Timeline all;
-        const auto mine = std::as_bytes(std::span(timeline(id).spans));
-        for (const std::vector<std::byte>& part : communicator_.all_gather(mine)) {
-            const size_t count = part.size() / sizeof(Span);
-            const size_t begin = all.spans.size();
-            all.spans.resize(begin + count);
-            if (count > 0) std::memcpy(all.spans.data() + begin, part.data(), part.size());
-        }
-        const auto waits = std::as_bytes(std::span(timeline(id).piece_waits));
-        for (const std::vector<std::byte>& part : communicator_.all_gather(waits)) {
-            const size_t count = part.size() / sizeof(PieceWait);
-            const size_t begin = all.piece_waits.size();
-            all.piece_waits.resize(begin + count);
-            if (count > 0) std::memcpy(all.piece_waits.data() + begin, part.data(), part.size());
-        }
-        for (PieceWait& wait : all.piece_waits) {
-            wait.begin_ns -= ahead[wait.rank];
-            wait.end_ns -= ahead[wait.rank];
-        }
-        for (Span& span : all.spans) {
-            span.begin_ns -= ahead[span.rank];
-            span.end_ns -= ahead[span.rank];
-        }
+        all.spans = gathered(timeline(id).spans, ahead);
+        all.piece_waits = gathered(timeline(id).piece_waits, ahead);
         return all;
     }
 
@@ -125,6 +105,23 @@ private:
             lanes_->drain();
             throw;
         }
+    }
+
+    /// What all ranks have, in rank 0's time.
+    template <typename Timed>
+    [[nodiscard]] std::vector<Timed> gathered(const std::vector<Timed>& mine,
+                                              const std::vector<int64_t>& ahead) {
+        std::vector<Timed> all;
+        for (const auto& part : communicator_.all_gather(std::as_bytes(std::span(mine)))) {
+            const size_t begin = all.size();
+            all.resize(begin + part.size() / sizeof(Timed));
+            if (!part.empty()) std::memcpy(all.data() + begin, part.data(), part.size());
+        }
+        for (Timed& one : all) {
+            one.begin_ns -= ahead[one.rank];
+            one.end_ns -= ahead[one.rank];
+        }
+        return all;
     }
 
     [[nodiscard]] LoadedProgram& loaded(ProgramId id) const {

@@ -106,7 +106,7 @@ void StepRunner::wait_until(Done&& done, Move&& move) {
         }
         const IdleWait::Verdict verdict = idle.pause();
         if (verdict == IdleWait::Verdict::go_on) continue;
-        stuck_.give_up(step_, verdict, idle.idle_seconds());
+        stuck_.give_up(step_, idle, verdict);
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -29,27 +30,30 @@ int64_t StepRunner::rows_for(uint32_t index) const {
 /// Whether any piece was started.
 bool StepRunner::start_pieces(size_t queue, uint32_t index) {
     std::vector<StepProgress::Stream>& streams = progress_.streams;
-    const TileMap map = pieces_of(index);
     const int64_t ready = rows_for(index);
     auto open = std::ranges::find(streams, index, &StepProgress::Stream::action);
     if (open == streams.end()) {
-        if (map.rows(0, 0).end > ready) return false;
-        open = streams.insert(open, {.action = index, .span = open_span(index)});
+        if (ready == 0) return false;
+        TileMap pieces = pieces_of(index);
+        if (pieces.rows(0, 0).end > ready) return false;
+        open = streams.insert(
+            open, {.action = index, .span = open_span(index), .pieces = std::move(pieces)});
     }
     StepProgress::Stream& stream = *open;
+    const int count = stream.pieces.pieces(0);
     const int before = stream.started;
-    for (; stream.started < map.pieces(0); ++stream.started) {
-        const RowRange rows = map.rows(0, stream.started);
+    for (; stream.started < count; ++stream.started) {
+        const RowRange rows = stream.pieces.rows(0, stream.started);
         if (rows.end > ready) break;
         const Program& program = progress_.loaded->program;
         const Action& action = progress_.action(index);
-        const Transfer transfer = map.pieces(0) == 1 ? transfers_.make(program, action)
-                                                     : transfers_.make(program, action, rows);
+        const Transfer transfer =
+            count == 1 ? transfers_.make(program, action) : transfers_.make(program, action, rows);
         progress_.in_flight.push_back(
             {index, stream.span, rank_.transport.start(transfer), stream.started});
         ++progress_.pieces;
     }
-    if (stream.started == map.pieces(0)) ++progress_.head[queue];
+    if (stream.started == count) ++progress_.head[queue];
     return stream.started > before;
 }
 
@@ -57,15 +61,13 @@ bool StepRunner::start_pieces(size_t queue, uint32_t index) {
 void StepRunner::end_piece(uint32_t index, int piece) {
     std::vector<StepProgress::Stream>& streams = progress_.streams;
     const auto stream = std::ranges::find(streams, index, &StepProgress::Stream::action);
-    const TileMap map = pieces_of(index);
     const int before = std::countr_one(stream->arrived);
     stream->arrived |= uint64_t{1} << piece;
-    ++stream->ended;
     ++progress_.pieces;
     const int arrived = std::countr_one(stream->arrived);
-    if (arrived > 0) progress_.rows[index] = map.rows(0, arrived - 1).end;
+    if (arrived > 0) progress_.rows[index] = stream->pieces.rows(0, arrived - 1).end;
     if (before == 0 && arrived > 0) progress_.begin_rows(index);
-    if (stream->ended < map.pieces(0)) return;
+    if (arrived < stream->pieces.pieces(0)) return;
     spans()[stream->span].end_ns = now_ns();
     rank_.lanes.end(progress_.action(index).lane, index);
     streams.erase(stream);

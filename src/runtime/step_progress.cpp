@@ -5,7 +5,7 @@ namespace vocabpipe {
 
 void StepProgress::begin(LoadedProgram& program) {
     loaded = &program;
-    missing = program.edges.missing;
+    missing = program.edges.ends.missing;
     waited_for.assign(program.actions(), UINT32_MAX);
     head.assign(program.queues.size(), 0);
     in_flight.clear();

@@ -3,6 +3,7 @@
 
 #include "src/runtime/loaded_program.hpp"
 #include "src/runtime/transport/transport.hpp"
+#include "vocabpipe/tile_map.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,8 +24,8 @@ struct StepProgress {
     struct Stream {
         uint32_t action = 0;
         size_t span = 0;
+        TileMap pieces;        ///< of its rows, as those of one member
         int started = 0;       ///< pieces given to the transport
-        int ended = 0;         ///< pieces that have travelled
         uint64_t arrived = 0;  ///< bit for each of them
     };
 

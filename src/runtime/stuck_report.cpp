@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 namespace vocabpipe {
 
@@ -15,15 +14,8 @@ std::string StuckReport::where(int64_t step) const {
            " for " + awaited();
 }
 
-void StuckReport::give_up(int64_t step, IdleWait::Verdict verdict, double seconds) const {
-    std::string text = where(step);
-    char waited[64];
-    std::snprintf(waited, sizeof waited, " for %.1f s", seconds);
-    text += waited;
-    text += verdict == IdleWait::Verdict::interrupted
-                ? "; told to end: the launcher lost another rank or is ending itself"
-                : "; no progress within --distributed-timeout-seconds";
-    throw CommunicationError(text);
+void StuckReport::give_up(int64_t step, const IdleWait& idle, IdleWait::Verdict verdict) const {
+    throw CommunicationError(where(step) + idle.outcome(verdict));
 }
 
 std::string StuckReport::at() const {

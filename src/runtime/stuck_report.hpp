@@ -21,8 +21,8 @@ public:
     /// At which action the rank is stuck and which communication, with whom, it waits for: "rank 1:
     /// step 21: waits at 1F3 for receive from rank 0 activation of microbatch 3".
     [[nodiscard]] std::string where(int64_t step) const;
-    /// Throws CommunicationError after so many seconds without progress.
-    [[noreturn]] void give_up(int64_t step, IdleWait::Verdict verdict, double seconds) const;
+    /// Throws the CommunicationError of a wait that is over.
+    [[noreturn]] void give_up(int64_t step, const IdleWait& idle, IdleWait::Verdict verdict) const;
 
 private:
     [[nodiscard]] std::string at() const;

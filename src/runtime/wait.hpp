@@ -6,7 +6,9 @@
 #include <sched.h>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <ctime>
+#include <string>
 
 namespace vocabpipe {
 
@@ -53,6 +55,16 @@ public:
     }
     [[nodiscard]] double idle_seconds() const {
         return idle_since_ns_ == 0 ? 0 : static_cast<double>(now_ns() - idle_since_ns_) * 1e-9;
+    }
+
+    /// " for 1.2 s; no progress within ...", of a wait that is over: the end of its error's text.
+    [[nodiscard]] std::string outcome(Verdict verdict) const {
+        char waited[64];
+        std::snprintf(waited, sizeof waited, " for %.1f s", idle_seconds());
+        return std::string(waited) +
+               (verdict == Verdict::interrupted
+                    ? "; told to end: the launcher lost another rank or is ending itself"
+                    : "; no progress within --distributed-timeout-seconds");
     }
 
 private:

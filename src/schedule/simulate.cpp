@@ -3,12 +3,10 @@
 
 #include "src/schedule/action_costs.hpp"
 #include "src/schedule/meetings.hpp"
-#include "src/schedule/stream_edges.hpp"
-#include "src/schedule/streaming_pass.hpp"
+#include "src/schedule/simulated_rank.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <queue>
 
@@ -16,25 +14,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
-
-/// One rank's program while it runs.
-struct RankState {
-    StreamEdges edges;
-    std::vector<uint32_t> missing;  ///< [action] edges and lane predecessor still to come
-    std::vector<uint32_t> next_in_lane;
-    std::vector<uint32_t> next_in_order;  ///< [action] communication after it in the program
-    Span* spans = nullptr;                ///< [action]
-
-    // The pass on the compute lane. Work is counted in thousandths of a nanosecond at full speed
-    // times (1000 + slowdown) / 1000, so that both speeds are whole numbers.
-    uint32_t running = kNone;
-    int64_t work = 0;
-    int64_t slowdown = 0;  ///< of the running pass
-    int64_t since_ns = 0;  ///< up to when `work` is right
-    int communicating = 0;
-    StreamingPass stream;  ///< of the running pass, if rows stream into or out of it
-};
+constexpr uint32_t kNone = SimulatedRank::kNone;
 
 /// All participants of one communication.
 struct Meeting {
@@ -53,8 +33,8 @@ public:
         : programs_(programs),
           costs_(costs),
           own_cores_(options.cores == 0),
-          cores_(own_cores_ ? 1 : options.cores),
-          sharing_(cores_),
+          share_{.cores = own_cores_ ? 1 : options.cores,
+                 .sharing = own_cores_ ? 1 : options.cores},
           order_(costs.communication_order()),
           meetings_(programs),
           meeting_(meetings_.count()) {
@@ -111,44 +91,12 @@ private:
 
     void prepare(size_t rank) {
         const Program& program = programs_[rank];
-        const size_t count = program.actions.size();
-        RankState& state = ranks_[rank];
-        // Devices that keep another order take streamed edges for usual ones.
-        state.edges = StreamEdges(program, order_ == CommunicationOrder::lanes);
-        state.missing = state.edges.missing;
+        SimulatedRank& state = ranks_[rank];
+        state.begin(program, static_cast<uint16_t>(rank), order_,
+                    timeline_.spans.data() + base_[rank]);
         if (state.edges.any() && rows_.empty()) {
             rows_.resize(base_.back(), 0);
             entered_.resize(base_.back(), false);
-        }
-        state.next_in_lane.assign(count, kNone);
-        state.next_in_order.assign(count, kNone);
-        state.spans = timeline_.spans.data() + base_[rank];
-        std::array<uint32_t, kLanes> last;
-        last.fill(kNone);
-        for (uint32_t i = 0; i < count; ++i) {
-            const Lane lane = program.actions[i].lane;
-            Span& span = state.spans[i];
-            span.action = i;
-            span.rank = static_cast<uint16_t>(rank);
-            span.lane = lane;
-            span.ready_ns = 0;
-            uint32_t& previous = last[static_cast<size_t>(lane)];
-            if (previous != kNone) {
-                state.next_in_lane[previous] = i;
-                ++state.missing[i];
-            }
-            previous = i;
-        }
-        if (order_ == CommunicationOrder::launches || order_ == CommunicationOrder::serial) {
-            uint32_t launched = kNone;
-            for (uint32_t i = 0; i < count; ++i) {
-                if (!is_communication(program.actions[i].what)) continue;
-                if (launched != kNone) {
-                    state.next_in_order[launched] = i;
-                    ++state.missing[i];
-                }
-                launched = i;
-            }
         }
         if (!timeline_.early_update) return;
         for (const Edge& edge : program.edges) {
@@ -166,7 +114,7 @@ private:
     // --- starting --------------------------------------------------------------------------------
 
     void satisfied(uint32_t rank, uint32_t action, uint32_t by, int64_t now) {
-        RankState& state = ranks_[rank];
+        SimulatedRank& state = ranks_[rank];
         Span& span = state.spans[action];
         if (now > span.ready_ns || span.waited_for == kNone ||
             preferred(programs_[rank], by, span.waited_for)) {
@@ -261,21 +209,20 @@ private:
 
     // --- passes, which communication slows down --------------------------------------------------
 
-    static constexpr int64_t kFull = 1000;
-
     void start_pass(uint32_t rank, uint32_t index, int64_t now) {
         const Program& program = programs_[rank];
         const Action& action = program.actions[index];
-        RankState& state = ranks_[rank];
+        SimulatedRank& state = ranks_[rank];
         begin_action(rank, index, now);
         share_cores(passes_ + 1, now);
         const Pass& pass = program.passes[action.item];
         state.running = index;
         state.slowdown = costs_.overlap_slowdown_permille(static_cast<int>(rank), pass);
-        state.work = (kFull + state.slowdown) * pass_duration(costs_, program.rank, program.passes,
-                                                              action.item, program.pairs);
+        state.work =
+            (SimulatedRank::kFull + state.slowdown) *
+            pass_duration(costs_, program.rank, program.passes, action.item, program.pairs);
         state.since_ns = now;
-        state.stream = {};
+        if (state.stream) state.stream = {};
         if (state.edges.streams(index)) {
             begin_stream(rank, pass);
             for (const uint32_t taker : state.edges.takers_of(index)) {
@@ -287,54 +234,40 @@ private:
         }
     }
 
-    [[nodiscard]] static int64_t speed(const RankState& state) {
-        return state.communicating > 0 ? kFull : kFull + state.slowdown;
-    }
-
     void schedule_end(uint32_t rank) {
-        RankState& state = ranks_[rank];
-        // work * sharing_ / per_ns, rounded up without leaving 64 bits.
-        const int64_t per_ns = speed(state) * cores_;
-        const int64_t work = std::max<int64_t>(0, state.work);
-        const int64_t left =
-            work / per_ns * sharing_ + (work % per_ns * sharing_ + per_ns - 1) / per_ns;
+        const SimulatedRank& state = ranks_[rank];
         Span& span = state.spans[state.running];
-        span.end_ns = state.since_ns + left;
+        span.end_ns = state.since_ns + state.ns_left(share_);
         events_.push({span.end_ns, rank, state.running});
     }
 
     /// `communicating` has just become 0 or 1.
     void change_speed(uint32_t rank, int64_t now) {
-        RankState& state = ranks_[rank];
-        if (state.running == kNone || state.slowdown == 0 || state.stream.waits()) return;
-        const int64_t before = state.communicating > 0 ? kFull + state.slowdown : kFull;
-        work_until(state, before, now);
+        SimulatedRank& state = ranks_[rank];
+        if (!state.is_working() || state.slowdown == 0) return;
+        const int64_t before =
+            state.communicating > 0 ? SimulatedRank::kFull + state.slowdown : SimulatedRank::kFull;
+        state.work_until(now, before, share_);
         schedule_end(rank);
-    }
-
-    void work_until(RankState& state, int64_t speed, int64_t now) const {
-        const int64_t alone = (now - state.since_ns) * speed;
-        state.work -= alone / sharing_ * cores_ + alone % sharing_ * cores_ / sharing_;
-        state.since_ns = now;
     }
 
     /// `passes` run from now on.
     void share_cores(int passes, int64_t now) {
         passes_ = passes;
-        const int64_t sharing = own_cores_ ? 1 : std::max<int64_t>(passes, cores_);
-        if (sharing == sharing_) return;
-        for (RankState& state : ranks_) {
-            if (is_working(state)) work_until(state, speed(state), now);
+        const int64_t sharing = own_cores_ ? 1 : std::max<int64_t>(passes, share_.cores);
+        if (sharing == share_.sharing) return;
+        for (SimulatedRank& state : ranks_) {
+            if (state.is_working()) state.work_until(now, state.speed(), share_);
         }
-        sharing_ = sharing;
+        share_.sharing = sharing;
         for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-            if (is_working(ranks_[rank])) schedule_end(rank);
+            if (ranks_[rank].is_working()) schedule_end(rank);
         }
     }
 
     /// The end of a pass that was moved since.
     [[nodiscard]] bool is_stale(const Event& event) const {
-        const RankState& state = ranks_[event.rank];
+        const SimulatedRank& state = ranks_[event.rank];
         if (programs_[event.rank].actions[event.action].lane != Lane::compute) return false;
         return state.running != event.action || state.stream.waits() ||
                state.spans[event.action].end_ns != event.at_ns;
@@ -348,14 +281,12 @@ private:
         return source == kNone ||
                rows_[base_[rank] + source] == programs_[rank].actions[index].pieces;
     }
-    [[nodiscard]] static bool is_working(const RankState& state) {
-        return state.running != kNone && !state.stream.waits();
-    }
     [[nodiscard]] const Action& action_of(uint32_t id) const {
         const Span& span = timeline_.spans[id];
         return programs_[span.rank].actions[span.action];
     }
     [[nodiscard]] bool is_streamed(const Meeting& meeting) {
+        if (rows_.empty()) return false;
         bool streamed = false;
         for_members(meeting, [&](uint32_t member, uint32_t of_member) {
             streamed = streamed || ranks_[member].edges.streams(of_member);
@@ -364,7 +295,7 @@ private:
     }
 
     void begin_stream(uint32_t rank, const Pass& pass) {
-        RankState& state = ranks_[rank];
+        SimulatedRank& state = ranks_[rank];
         const Program& program = programs_[rank];
         const uint32_t source = state.edges.source_of(state.running);
         int made = 0;
@@ -378,7 +309,7 @@ private:
 
     /// Up to its next piece, or its end.
     void go_on_with_pass(uint32_t rank, int64_t now) {
-        RankState& state = ranks_[rank];
+        SimulatedRank& state = ranks_[rank];
         const uint32_t pass = state.running;
         const uint32_t source = state.edges.source_of(pass);
         while (const StreamingPass::Point* const point = state.stream.here()) {
@@ -404,7 +335,7 @@ private:
 
     /// A piece more.
     void made(uint32_t rank, uint32_t pass, int64_t now) {
-        RankState& state = ranks_[rank];
+        SimulatedRank& state = ranks_[rank];
         const Program& program = programs_[rank];
         for (const uint32_t taker : state.edges.takers_of(pass)) {
             // As the executor's, a lane goes on when its pieces have been given away.
@@ -420,7 +351,7 @@ private:
     void begin_pieces(const Meeting& meeting, int64_t now) {
         for_members(meeting, [&](uint32_t member, uint32_t of_member) {
             begin_action(member, of_member, now);
-            RankState& state = ranks_[member];
+            SimulatedRank& state = ranks_[member];
             if (state.edges.source_of(of_member) != kNone) state.spans[of_member].ready_ns = now;
             if (++state.communicating == 1) change_speed(member, now);
         });
@@ -456,7 +387,7 @@ private:
     bool arrive(const Event& event) {
         const Action& action = programs_[event.rank].actions[event.action];
         for_members(meeting_[meetings_.of(action)], [&](uint32_t member, uint32_t of_member) {
-            RankState& state = ranks_[member];
+            SimulatedRank& state = ranks_[member];
             rows_[base_[member] + of_member] = event.piece;
             if (event.piece == 1) {
                 for (const uint32_t taker : state.edges.takers_of(of_member)) {
@@ -499,7 +430,7 @@ private:
     }
 
     void end_action(uint32_t rank, uint32_t index, int64_t now) {
-        RankState& state = ranks_[rank];
+        SimulatedRank& state = ranks_[rank];
         const Program& program = programs_[rank];
         Span& span = state.spans[index];
         span.end_ns = now;
@@ -524,13 +455,11 @@ private:
 
     const std::vector<Program>& programs_;
     const CostModel& costs_;
-    // A pass runs at cores_ / sharing_ of its speed.
     const bool own_cores_;
-    const int64_t cores_;
-    int64_t sharing_;
+    CoreShare share_;
     int passes_ = 0;  ///< that run now
     const CommunicationOrder order_;
-    std::vector<RankState> ranks_;
+    std::vector<SimulatedRank> ranks_;
     std::vector<uint32_t> base_;  ///< [rank] id of its first action; ranks + 1 entries
     Meetings meetings_;
     std::vector<Meeting> meeting_;

@@ -14,10 +14,10 @@ namespace vocabpipe {
 struct StreamEdges {
     static constexpr uint32_t kNone = UINT32_MAX;
 
-    Successors ends;                ///< who waits for the end of an action
-    Successors rows;                ///< who waits for its first rows, along streamed edges
-    std::vector<uint32_t> source;   ///< [action] whose rows it needs, or kNone; empty without any
-    std::vector<uint32_t> missing;  ///< [action] edges of both kinds that lead to it
+    /// Who waits for the end of an action. `missing` counts edges of both kinds.
+    Successors ends;
+    Successors rows;               ///< who waits for its first rows, along streamed edges
+    std::vector<uint32_t> source;  ///< [action] whose rows it needs, or kNone; empty without any
 
     StreamEdges() = default;
     /// `follow`: false takes streamed edges for usual ones.
@@ -25,7 +25,6 @@ struct StreamEdges {
         const size_t count = program.actions.size();
         if (!follow || program.streamed.empty()) {
             ends = Successors(count, program.edges);
-            missing = ends.missing;
             return;
         }
         std::vector<Edge> usual;
@@ -38,10 +37,9 @@ struct StreamEdges {
         }
         ends = Successors(count, usual);
         rows = Successors(count, streamed);
-        missing = ends.missing;
         source.assign(count, kNone);
         for (const Edge& edge : streamed) {
-            ++missing[edge.after];
+            ++ends.missing[edge.after];
             source[edge.after] = edge.before;
         }
     }

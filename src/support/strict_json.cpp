@@ -106,6 +106,18 @@ void StrictJson::only(std::initializer_list<std::string_view> keys) const {
     }
 }
 
+void StrictJson::measured_version(std::string_view key, int64_t version, const std::string& kind,
+                                  const std::string& remedy) const {
+    if (!has(key)) {
+        fail("is not " + kind + ": \"" + std::string(key) + "\" is missing; " + remedy);
+    }
+    const StrictJson given = at(key);
+    const int64_t v = given.integer(0, INT64_MAX);
+    if (v == version) return;
+    given.fail("version " + std::to_string(v) + " is not supported; this program reads version " +
+               std::to_string(version) + "; measure again with this program");
+}
+
 bool StrictJson::has(std::string_view key) const {
     return value_->is_object() && value_->contains(key);
 }

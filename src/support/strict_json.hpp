@@ -32,6 +32,10 @@ public:
     /// Refuses keys that are not among these. The value must be an object.
     void only(std::initializer_list<std::string_view> keys) const;
     [[nodiscard]] bool has(std::string_view key) const;
+    /// Refuses a document that is not of this version under `key`, which measured files begin with.
+    /// Without the key it is no `kind`; `remedy` says how to make one.
+    void measured_version(std::string_view key, int64_t version, const std::string& kind,
+                          const std::string& remedy) const;
     /// The value of a key that must be there.
     [[nodiscard]] StrictJson at(std::string_view key) const;
     /// Keys and values of an object.

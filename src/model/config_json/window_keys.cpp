@@ -53,6 +53,11 @@ void read_layer_types(const ConfigValues& file, int64_t window, std::string_view
     set_windows(c, window, [&](int layer) { return windowed[static_cast<size_t>(layer)]; });
 }
 
+void print_window(const ModelConfig& c, nlohmann::ordered_json& json) {
+    json["sliding_window"] = nullptr;
+    if (!c.windowed.empty()) json["sliding_window"] = c.sliding_window;
+}
+
 void print_layer_types(const ModelConfig& c, nlohmann::ordered_json& json) {
     nlohmann::ordered_json types = nlohmann::ordered_json::array();
     for (int i = 0; i < c.num_layers; ++i) types.push_back(c.window(i) > 0 ? kWindowed : kFull);
@@ -72,8 +77,7 @@ void print_late_windows(const ModelConfig& c, nlohmann::ordered_json& json) {
     const bool any = first < c.num_layers;
     json["use_sliding_window"] = any;
     json["max_window_layers"] = first;
-    json["sliding_window"] = nullptr;
-    if (any) json["sliding_window"] = c.sliding_window;
+    print_window(c, json);
     print_layer_types(c, json);
 }
 

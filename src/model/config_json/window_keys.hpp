@@ -15,6 +15,9 @@ namespace vocabpipe {
 /// sliding_window, where null stands for none.
 [[nodiscard]] int64_t read_window(const ConfigValues& file);
 
+/// sliding_window: null where no layer has one.
+void print_window(const ModelConfig& config, nlohmann::ordered_json& json);
+
 /// Sets the windows of layer_types or, where the file has none, those of `otherwise`.
 /// `given_by` ends the message about a layer with a window whose size is not given.
 void read_layer_types(const ConfigValues& file, int64_t window, std::string_view given_by,

@@ -23,8 +23,7 @@ void read_mistral(const ConfigValues& file, ModelConfig& c) {
 
 void print_mistral(const ModelConfig& c, nlohmann::ordered_json& json) {
     print_rotary_decoder(c, {}, json);
-    json["sliding_window"] = nullptr;
-    if (!c.windowed.empty()) json["sliding_window"] = c.sliding_window;
+    print_window(c, json);
     print_no_padding(json);
 }
 

@@ -28,8 +28,7 @@ void read_mixtral(const ConfigValues& file, ModelConfig& c) {
 
 void print_mixtral(const ModelConfig& c, nlohmann::ordered_json& json) {
     print_rotary_decoder(c, {}, json);
-    json["sliding_window"] = nullptr;
-    if (!c.windowed.empty()) json["sliding_window"] = c.sliding_window;
+    print_window(c, json);
     json["num_local_experts"] = c.moe.experts;
     print_experts(c, json);
     json["router_jitter_noise"] = 0.0;

@@ -72,8 +72,7 @@ void print_phi3(const ModelConfig& c, nlohmann::ordered_json& json) {
     if (c.rotary_channels > 0) json["partial_rotary_factor"] = rotary_share(c);
     json["resid_pdrop"] = 0.0;
     json["embd_pdrop"] = 0.0;
-    json["sliding_window"] = nullptr;
-    if (!c.windowed.empty()) json["sliding_window"] = c.sliding_window;
+    print_window(c, json);
     print_no_padding(json);
 }
 

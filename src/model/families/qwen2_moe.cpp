@@ -50,8 +50,7 @@ void print_qwen2_moe(const ModelConfig& c, nlohmann::ordered_json& json) {
     print_rotary_decoder(c, {}, json);
     json["qkv_bias"] = c.qkv_bias;
     json["use_sliding_window"] = !c.windowed.empty();
-    json["sliding_window"] = nullptr;
-    if (!c.windowed.empty()) json["sliding_window"] = c.sliding_window;
+    print_window(c, json);
     print_layer_types(c, json);
     json["num_experts"] = c.moe.experts;
     json["moe_intermediate_size"] = c.expert_ffn_hidden_size();

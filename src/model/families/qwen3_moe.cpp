@@ -35,8 +35,7 @@ void read_qwen3_moe(const ConfigValues& file, ModelConfig& c) {
 void print_qwen3_moe(const ModelConfig& c, nlohmann::ordered_json& json) {
     print_rotary_decoder(c, {.attention = true}, json);
     json["use_sliding_window"] = !c.windowed.empty();
-    json["sliding_window"] = nullptr;
-    if (!c.windowed.empty()) json["sliding_window"] = c.sliding_window;
+    print_window(c, json);
     json["num_experts"] = c.moe.experts;
     json["moe_intermediate_size"] = c.expert_ffn_hidden_size();
     json["norm_topk_prob"] = c.moe.normalize;

@@ -73,8 +73,7 @@ void print_smollm3(const ModelConfig& c, nlohmann::ordered_json& json) {
     for (int layer = 0; layer < c.num_layers; ++layer) has.push_back(c.has_rope(layer) ? 1 : 0);
     json["no_rope_layers"] = has;
     json["use_sliding_window"] = !c.windowed.empty();
-    json["sliding_window"] = nullptr;
-    if (!c.windowed.empty()) json["sliding_window"] = c.sliding_window;
+    print_window(c, json);
     print_layer_types(c, json);
     print_no_padding(json);
 }

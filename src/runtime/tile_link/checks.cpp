@@ -4,7 +4,6 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace vocabpipe::tile_link {
 
@@ -78,16 +77,6 @@ std::string piece_text(int rank, const std::string& name, const char* what, int 
     return "rank " + std::to_string(rank) + ": " + name + ": " + what + " piece " +
            std::to_string(piece) + " of member " + std::to_string(member) + " (rank " +
            std::to_string(ranks[static_cast<size_t>(member)]) + ")";
-}
-
-void give_up(const std::string& awaited, const IdleWait& idle, IdleWait::Verdict verdict) {
-    char waited[64];
-    std::snprintf(waited, sizeof waited, " for %.1f s", idle.idle_seconds());
-    throw CommunicationError(
-        awaited + waited +
-        (verdict == IdleWait::Verdict::interrupted
-             ? "; told to end: the launcher lost another rank or is ending itself"
-             : "; no progress within --distributed-timeout-seconds"));
 }
 
 void check_idle(int rank, const std::string& name, bool broken, const std::string* running) {

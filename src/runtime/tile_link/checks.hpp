@@ -3,7 +3,6 @@
 #pragma once
 
 #include "src/runtime/transport/transport.hpp"
-#include "src/runtime/wait.hpp"
 #include "vocabpipe/tile_link.hpp"
 
 #include <span>
@@ -30,10 +29,6 @@ void check_pieces(const std::string& name, const char* what, int member, int pie
 /// "rank 0: all-gather of qkv, layer 7: waits for piece 2 of member 1 (rank 1)".
 [[nodiscard]] std::string piece_text(int rank, const std::string& name, const char* what,
                                      int member, int piece, std::span<const int> ranks);
-
-/// The error of a wait that is over; `awaited` is a piece_text().
-[[noreturn]] void give_up(const std::string& awaited, const IdleWait& idle,
-                          IdleWait::Verdict verdict);
 
 /// Bytes of a piece.
 template <typename Part>

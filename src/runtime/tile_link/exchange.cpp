@@ -246,7 +246,7 @@ void HostExchange::wait_until(Done&& done) {
         if (team_.options.poll) team_.options.poll();
         const IdleWait::Verdict verdict = idle.pause();
         if (verdict == IdleWait::Verdict::go_on) continue;
-        tile_link::give_up(awaited(), idle, verdict);
+        throw CommunicationError(awaited() + idle.outcome(verdict));
     }
 }
 

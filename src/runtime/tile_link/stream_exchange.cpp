@@ -70,10 +70,10 @@ void StreamExchange::hand_over() {
         if (step.piece < in.pieces()) moved.receive = tile_link::piece_of(in.part, step.piece);
         step.ticket = team_.steps.start_step(team_.number, moved);
     }
-    (void)advance();
+    (void)progress();
 }
 
-bool StreamExchange::advance() {
+bool StreamExchange::progress() {
     const size_t before = enqueued_;
     while (enqueued_ < handed_over_ && team_.steps.test_step(steps_[enqueued_].ticket)) ++enqueued_;
     return enqueued_ > before;
@@ -118,7 +118,7 @@ bool StreamExchange::test(int member, int pieces) {
         if (to(member).released < pieces) return false;
     } else {
         const size_t step = in.first_step + static_cast<size_t>(pieces) - 1;
-        (void)advance();
+        (void)progress();
         if (enqueued_ <= step) return false;
         event = team_.done[step];
     }
@@ -165,13 +165,14 @@ void StreamExchange::await(size_t steps) {
     if (steps <= awaited_) return;
     IdleWait idle(team_.wait);
     while (enqueued_ < steps) {
-        if (advance()) {
+        if (progress()) {
             idle.reset();
             continue;
         }
         if (team_.options.poll) team_.options.poll();
         const IdleWait::Verdict verdict = idle.pause();
-        if (verdict != IdleWait::Verdict::go_on) tile_link::give_up(awaited(), idle, verdict);
+        if (verdict == IdleWait::Verdict::go_on) continue;
+        throw CommunicationError(awaited() + idle.outcome(verdict));
     }
     check(cudaStreamWaitEvent(team_.options.pass, team_.done[steps - 1], 0), "cudaStreamWaitEvent");
     awaited_ = steps;

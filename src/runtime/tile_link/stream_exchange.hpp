@@ -56,7 +56,7 @@ public:
     [[nodiscard]] bool test(int member, int pieces) override;
     void finish() override;
     /// Hands over and looks; whether a step has been enqueued.
-    bool advance();
+    bool progress();
     [[nodiscard]] const std::string& name() const { return name_; }
 
 private:

@@ -2,6 +2,7 @@
 #include "src/runtime/tile_link/streams.hpp"
 
 #include "src/runtime/tile_link/checks.hpp"
+#include "src/runtime/tile_link/link_of_team.hpp"
 #include "src/runtime/tile_link/stream_exchange.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -26,42 +27,23 @@ cuda::Stream make_link_stream() {
     return cuda::make_stream(greatest);
 }
 
-class StreamTileLink final : public TileLink {
-public:
-    StreamTileLink(Transport& transport, const WaitOptions& wait, StreamLinkOptions options)
-        : team_{.transport = transport,
-                .steps = steps_of(transport),
-                .wait = wait,
-                .options = std::move(options)} {
-        team_.self = tile_link::own_member(team_.options.ranks, transport.rank(), transport.size());
-        team_.stream = make_link_stream();
-        team_.number =
-            team_.steps.join({team_.options.ranks, team_.options.channel, team_.stream.get()});
-    }
-
-    [[nodiscard]] int rank() const override { return team_.self; }
-    [[nodiscard]] int size() const override { return static_cast<int>(team_.options.ranks.size()); }
-    void poll() override {
-        if (team_.current != nullptr) (void)team_.current->advance();
-    }
-    [[nodiscard]] Operation all_to_all(std::span<const Outgoing> send,
-                                       std::span<const Incoming> receive, Name name) override {
-        std::string text = tile_link::text_of(name);
-        tile_link::check_idle(team_.transport.rank(), text, team_.broken,
-                              team_.current == nullptr ? nullptr : &team_.current->name());
-        tile_link::check_parts(text, team_.self, team_.options.ranks.size(), send, receive);
-        return Operation(std::make_unique<StreamExchange>(team_, std::move(text), send, receive));
-    }
-
-private:
-    StreamTeam team_;
-};
+StreamTeam make_team(Transport& transport, const WaitOptions& wait, StreamLinkOptions options) {
+    StreamTeam team{.transport = transport,
+                    .steps = steps_of(transport),
+                    .wait = wait,
+                    .options = std::move(options)};
+    team.self = tile_link::own_member(team.options.ranks, transport.rank(), transport.size());
+    team.stream = make_link_stream();
+    team.number = team.steps.join({team.options.ranks, team.options.channel, team.stream.get()});
+    return team;
+}
 
 }  // namespace
 
 std::unique_ptr<TileLink> make_stream_tile_link(Transport& transport, const WaitOptions& wait,
                                                 StreamLinkOptions options) {
-    return std::make_unique<StreamTileLink>(transport, wait, std::move(options));
+    return std::make_unique<tile_link::LinkOfTeam<StreamTeam, StreamExchange>>(
+        make_team(transport, wait, std::move(options)));
 }
 
 void join_no_tile_link(Transport& transport) {

@@ -51,7 +51,7 @@ void MessageTransport::send(Ticket ticket, int peer, Channel channel,
                             std::span<const std::byte> bytes) {
     for (size_t at = 0; at < bytes.size(); at += kLargestMessage) {
         const size_t piece = std::min(kLargestMessage, bytes.size() - at);
-        tickets_[ticket].push_back(post_send(peer, channel, bytes.subspan(at, piece)));
+        open_[ticket].requests.push_back(post_send(peer, channel, bytes.subspan(at, piece)));
     }
 }
 
@@ -59,20 +59,12 @@ void MessageTransport::receive(Ticket ticket, int peer, Channel channel,
                                std::span<std::byte> bytes) {
     for (size_t at = 0; at < bytes.size(); at += kLargestMessage) {
         const size_t piece = std::min(kLargestMessage, bytes.size() - at);
-        tickets_[ticket].push_back(post_receive(peer, channel, bytes.subspan(at, piece)));
+        open_[ticket].requests.push_back(post_receive(peer, channel, bytes.subspan(at, piece)));
     }
 }
 
 Ticket MessageTransport::start(const Transfer& t) {
-    Ticket ticket = 0;
-    if (free_.empty()) {
-        ticket = static_cast<Ticket>(tickets_.size());
-        tickets_.emplace_back();
-        sums_.emplace_back();
-    } else {
-        ticket = free_.back();
-        free_.pop_back();
-    }
+    const Ticket ticket = open_.take();
     const auto self = static_cast<size_t>(member_of(t.ranks, rank()));
     const size_t members = t.ranks.size();
     switch (t.what) {
@@ -163,7 +155,7 @@ void MessageTransport::start_reduce(Ticket ticket, const Transfer& t) {
         send(ticket, t.root, t.channel, t.send);
         return;
     }
-    Sum& sum = sums_[ticket];
+    Sum& sum = open_[ticket].sum;
     sum.into = t.receive;
     sum.type = t.type;
     sum.partials.resize(t.ranks.size() * t.receive.size());
@@ -178,15 +170,14 @@ void MessageTransport::start_reduce(Ticket ticket, const Transfer& t) {
 }
 
 bool MessageTransport::test(Ticket ticket) {
-    std::vector<Request>& open = tickets_[ticket];
+    auto& [open, sum] = open_[ticket];
     std::erase_if(open, [this](Request request) { return test_request(request); });
     if (!open.empty()) return false;
-    Sum& sum = sums_[ticket];
     if (!sum.into.empty()) {
         add_up(sum.partials, sum.into, sum.type);
         sum.into = {};
     }
-    free_.push_back(ticket);
+    open_.give_back(ticket);
     return true;
 }
 

@@ -3,6 +3,7 @@
 // else.
 #pragma once
 
+#include "src/runtime/transport/reused_slots.hpp"
 #include "src/runtime/transport/transport.hpp"
 
 #include <cstdint>
@@ -43,9 +44,11 @@ private:
     void send(Ticket ticket, int peer, Channel channel, std::span<const std::byte> bytes);
     void receive(Ticket ticket, int peer, Channel channel, std::span<std::byte> bytes);
 
-    std::vector<std::vector<Request>> tickets_;  ///< open requests of each ticket
-    std::vector<Sum> sums_;                      ///< of each ticket
-    std::vector<Ticket> free_;
+    struct Open {
+        std::vector<Request> requests;  ///< that have not ended
+        Sum sum;
+    };
+    ReusedSlots<Open> open_;  ///< [ticket]
 };
 
 }  // namespace vocabpipe

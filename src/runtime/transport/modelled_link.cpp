@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/transport/modelled_link.hpp"
 
+#include "src/runtime/transport/reused_slots.hpp"
 #include "src/runtime/wait.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -30,7 +31,7 @@ public:
     void cancel() noexcept override { inner_.cancel(); }
 
     [[nodiscard]] Ticket start(const Transfer& transfer) override {
-        const Ticket ticket = new_message();
+        const Ticket ticket = messages_.take_new();
         Message& message = messages_[ticket];
         Transfer stamp = transfer;  // goes ahead of the message, on the same channel
         if (transfer.what == Do::send) {
@@ -58,7 +59,7 @@ public:
         } else if (!arrived(message)) {
             return false;
         }
-        free_.push_back(ticket);
+        messages_.give_back(ticket);
         return true;
     }
 
@@ -71,17 +72,6 @@ private:
         std::optional<Ticket> transfer;  ///< until it has arrived
         std::optional<int64_t> seen_ns;  ///< of a receive
     };
-
-    Ticket new_message() {
-        if (free_.empty()) {
-            messages_.emplace_back();
-            return static_cast<Ticket>(messages_.size() - 1);
-        }
-        const Ticket ticket = free_.back();
-        free_.pop_back();
-        messages_[ticket] = {};
-        return ticket;
-    }
 
     /// Whether the message is done as far as the inner transport knows.
     bool arrived(Message& message) {
@@ -118,8 +108,7 @@ private:
     Transport& inner_;
     Link link_;
     int64_t free_at_ns_ = 0;
-    std::deque<Message> messages_;  ///< a deque: peers hold pointers to stamps
-    std::vector<Ticket> free_;
+    ReusedSlots<Message> messages_;  ///< peers hold pointers to stamps
     std::map<std::pair<int, Channel>, std::deque<Ticket>> underway_;  ///< receives, by sender
 };
 

@@ -155,9 +155,10 @@ void Backtrace::took(Walk& walk) const {
     if (!is_communication(action.what)) {
         const int64_t begin = span_of(walk.place)->begin_ns;
         const std::vector<PieceWait>& waits = index_[static_cast<size_t>(walk.place.rank)].waits;
-        for (size_t i = waits.size(); i-- > 0;) {
-            const PieceWait& wait = waits[i];
-            if (wait.pass != walk.place.action || wait.end_ns > walk.cursor_ns) continue;
+        // Passes of a rank follow each other, and so do their waits.
+        auto after = std::ranges::upper_bound(waits, walk.cursor_ns, {}, &PieceWait::end_ns);
+        while (after != waits.begin() && (--after)->begin_ns >= begin) {
+            const PieceWait& wait = *after;
             walk.add(wait.end_ns, Cause::compute, walk.why);
             const Place source{walk.place.rank, wait.source};
             const Action& moves = action_of(source);

@@ -20,7 +20,7 @@ constexpr int kTableVersion = 1;
 constexpr int64_t kMostSize = int64_t{1} << 32;    // times 16 bytes or members: within 64 bits
 constexpr int64_t kMostTimeNs = int64_t{1} << 40;  // 18 minutes
 constexpr int64_t kMostMembers = 1 << 16;
-constexpr int64_t kMostPieces = 1 << 16;
+constexpr int64_t kMostPiecesOfMember = 1 << 16;
 constexpr size_t kMostShapes = 1 << 16;
 constexpr size_t kMostCandidates = 64;
 constexpr std::array kTableOps{OverlapOp::all_gather_gemm, OverlapOp::gemm_reduce_scatter,
@@ -42,7 +42,7 @@ std::vector<MeasuredOverlap::Candidate> read_candidates(const StrictJson& from) 
         entry.only({"pieces", "overlapped_ns"});
         const StrictJson pieces = entry.at("pieces");
         const MeasuredOverlap::Candidate one{
-            .pieces = static_cast<int>(pieces.integer(1, kMostPieces)),
+            .pieces = static_cast<int>(pieces.integer(1, kMostPiecesOfMember)),
             .overlapped_ns = entry.at("overlapped_ns").integer(1, kMostTimeNs)};
         if (!list.empty() && one.pieces <= list.back().pieces) {
             pieces.fail("must be above that of the entry before");
@@ -66,7 +66,7 @@ MeasuredOverlap read_shape(const StrictJson& from) {
     m.blocking_ns = from.at("blocking_ns").integer(1, kMostTimeNs);
     m.candidates = read_candidates(from.at("candidates"));
     const StrictJson chosen = from.at("pieces");
-    m.pieces = static_cast<int>(chosen.integer(1, kMostPieces));
+    m.pieces = static_cast<int>(chosen.integer(1, kMostPiecesOfMember));
     const bool known = std::any_of(m.candidates.begin(), m.candidates.end(),
                                    [&](const auto& one) { return one.pieces == m.pieces; });
     if (!known) {
@@ -104,17 +104,8 @@ json to_json(const MeasuredOverlap& m) {
 
 OverlapTable parse_overlap_table(std::string_view text, const std::string& name) {
     const StrictJson root = StrictJson::parse(text, name);
-    if (!root.has("vocabpipe_overlap_table")) {
-        root.fail(
-            "is not a table of overlap: \"vocabpipe_overlap_table\" is missing; make one with "
-            "vocabpipe profile --overlap");
-    }
-    const StrictJson version = root.at("vocabpipe_overlap_table");
-    if (const int64_t v = version.integer(0, INT64_MAX); v != kTableVersion) {
-        version.fail("version " + std::to_string(v) +
-                     " is not supported; this program reads version " +
-                     std::to_string(kTableVersion) + "; measure again with this program");
-    }
+    root.measured_version("vocabpipe_overlap_table", kTableVersion, "a table of overlap",
+                          "make one with vocabpipe profile --overlap");
     root.only({"vocabpipe_overlap_table", "host", "device", "date", "command", "members",
                "element_bytes", "rates", "shapes"});
     OverlapTable table;

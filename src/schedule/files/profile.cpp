@@ -359,17 +359,8 @@ double recompute_ns_per_layer(const Profile& profile, Recompute recompute,
 
 Profile parse_profile(std::string_view text, const std::string& name) {
     const StrictJson root = StrictJson::parse(text, name, kOlderNames);
-    if (!root.has("vocabpipe_profile")) {
-        root.fail(
-            "is not a profile: \"vocabpipe_profile\" is missing; make one with vocabpipe "
-            "profile or train_gpt --profile");
-    }
-    const StrictJson version = root.at("vocabpipe_profile");
-    if (const int64_t v = version.integer(0, INT64_MAX); v != kVersion) {
-        version.fail("version " + std::to_string(v) +
-                     " is not supported; this program reads version " + std::to_string(kVersion) +
-                     "; measure again with this program");
-    }
+    root.measured_version("vocabpipe_profile", kVersion, "a profile",
+                          "make one with vocabpipe profile or train_gpt --profile");
     root.only({"vocabpipe_profile", "host", "device", "date", "command", "model", "rank_of_stage",
                "input_first_row", "output_first_row", "barriers", "costs", "derived", "sizes",
                "persistent_bytes", "links", "cores"});

@@ -76,11 +76,7 @@ Blocks deal_out(StepGraph& step, const Sum& sum, uint16_t members) {
             {.partial = sum.partials[i], .blocks = blocks.buffers.back()});
         part.group = members;
         part.reduction = sum.reduction;
-        if (sum.streamed) {
-            step.add_stream(sum.producers[i], node);
-        } else {
-            graph.add_edge(sum.producers[i], node);
-        }
+        step.add_stream(sum.producers[i], node, sum.streamed);
     }
     blocks.ready.assign(sum.owners.size(), node);
     return blocks;
@@ -175,11 +171,7 @@ Copies add_broadcast(StepGraph& step, const Endpoint& from, const std::vector<in
             copies.buffers[static_cast<size_t>(owner - owners.begin())] = copy;
         }
     }
-    if (streamed) {
-        step.add_stream(from.node, copies.arrived);
-    } else {
-        graph.add_edge(from.node, copies.arrived);
-    }
+    step.add_stream(from.node, copies.arrived, streamed);
     return copies;
 }
 

@@ -27,8 +27,9 @@ struct StepGraph {
         return graph.add_buffer(rank, bytes, Purpose::workspace);
     }
     /// From a pass to the communication of what it makes, or from that to the pass that uses it.
-    void add_stream(uint32_t before, uint32_t after) {
-        if (options.pieces > 1) {
+    /// `streamed`: rows may go by pieces, if any do.
+    void add_stream(uint32_t before, uint32_t after, bool streamed = true) {
+        if (streamed && options.pieces > 1) {
             graph.add_streamed_edge(before, after);
         } else {
             graph.add_edge(before, after);

@@ -88,10 +88,9 @@ void Experts::recompute(const StagePass& pass, ConstTensor x, const ExpertRows& 
 }
 
 void Experts::backward_inside(const StagePass& pass, ConstTensor dy, const ExpertRows& rows,
-                              const Saved& saved, const Gradients& gradients,
-                              Tensor dweights) const {
+                              std::span<const int32_t> begin, const Saved& saved,
+                              const Gradients& gradients, Tensor dweights) const {
     const kernels::Operators& op = pass.op();
-    const std::vector<int32_t> begin = rows.row_begin_on_host(pass);
     const std::span<const int32_t> slots = ExpertRows::integers(rows.slot_of_row);
     op.gather_rows(pass.ctx, dy, slots, rows.per_token, {}, gradients.out);
     const Tensor dact = scratch(pass, options_.ffn_hidden_size);
@@ -104,9 +103,9 @@ void Experts::backward_inside(const StagePass& pass, ConstTensor dy, const Exper
 }
 
 void Experts::add_input_gradient(const StagePass& pass, const ExpertRows& rows,
-                                 const Gradients& gradients, Tensor dx) const {
+                                 std::span<const int32_t> begin, const Gradients& gradients,
+                                 Tensor dx) const {
     const kernels::Operators& op = pass.op();
-    const std::vector<int32_t> begin = rows.row_begin_on_host(pass);
     const Tensor din = scratch(pass, options_.hidden_size);
     op.grouped_linear_backward_input(pass.ctx, gradients.gate_up, gate_up_->weight, begin, din);
     op.combine_rows(pass.ctx, din, ExpertRows::integers(rows.row_of_slot), rows.per_token, {}, dx,

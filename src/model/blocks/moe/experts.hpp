@@ -8,6 +8,7 @@
 #include "vocabpipe/activation.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace vocabpipe {
@@ -56,13 +57,15 @@ public:
     /// Makes the cheap tensors of `saved` again.
     void recompute(const StagePass& pass, ConstTensor x, const ExpertRows& rows,
                    const Saved& saved) const;
-    /// dweights (N, k) fp32: of the rows' weights. dx (N, h) += the gradient of x is left to
-    /// add_input_gradient().
+    /// begin: ExpertRows::row_begin_on_host(). dweights (N, k) fp32: of the rows' weights. dx (N,
+    /// h) += the gradient of x is left to add_input_gradient().
     void backward_inside(const StagePass& pass, ConstTensor dy, const ExpertRows& rows,
-                         const Saved& saved, const Gradients& gradients, Tensor dweights) const;
+                         std::span<const int32_t> begin, const Saved& saved,
+                         const Gradients& gradients, Tensor dweights) const;
     /// dx += the gradient of x, after backward_inside().
     void add_input_gradient(const StagePass& pass, const ExpertRows& rows,
-                            const Gradients& gradients, Tensor dx) const;
+                            std::span<const int32_t> begin, const Gradients& gradients,
+                            Tensor dx) const;
     void backward_weight(const StagePass& pass, const ExpertRows& rows, const Saved& saved,
                          const Gradients& gradients) const;
 

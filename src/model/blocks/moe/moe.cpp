@@ -3,7 +3,7 @@
 
 #include "src/model/views.hpp"
 
-#include <algorithm>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -61,10 +61,11 @@ void Moe::backward_input(const StagePass& pass, ConstTensor dy, const Saved& sav
     const Workspace workspace(views, dy.rows, per_token_);
     StagePass of_router = pass;
     of_router.scratch.workspace = pass.scratch.workspace.subspan(static_cast<size_t>(views.used()));
-    experts_.backward_inside(pass, dy, saved.router.rows, saved.experts, gradients.experts,
+    const std::vector<int32_t> begin = saved.router.rows.row_begin_on_host(pass);
+    experts_.backward_inside(pass, dy, saved.router.rows, begin, saved.experts, gradients.experts,
                              workspace.dweights);
     router_.backward_input(of_router, workspace.dweights, saved.router, gradients.router, dx);
-    experts_.add_input_gradient(pass, saved.router.rows, gradients.experts, dx);
+    experts_.add_input_gradient(pass, saved.router.rows, begin, gradients.experts, dx);
 }
 
 void Moe::backward_weight(const StagePass& pass, ConstTensor x, const Saved& saved,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/transport/mpi/transport.hpp"
 
+#include "src/runtime/transport/reused_slots.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <mpi.h>
 #include <array>
-#include <deque>
 #include <exception>
 
 namespace vocabpipe::mpi {
@@ -52,13 +52,13 @@ public:
 
 protected:
     Request post_send(int peer, Channel channel, std::span<const std::byte> bytes) override {
-        const Request request = new_request();
+        const Request request = requests_.take_new();
         VOCABPIPE_MPI(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer,
                                 static_cast<int>(channel), comm_, &requests_[request].handle));
         return request;
     }
     Request post_receive(int peer, Channel channel, std::span<std::byte> bytes) override {
-        const Request request = new_request();
+        const Request request = requests_.take_new();
         requests_[request].expected = static_cast<int>(bytes.size());
         VOCABPIPE_MPI(MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer,
                                 static_cast<int>(channel), comm_, &requests_[request].handle));
@@ -70,7 +70,7 @@ protected:
         Open& open = requests_[request];
         VOCABPIPE_MPI(MPI_Test(&open.handle, &done, &status));
         if (done == 0) return false;
-        free_.push_back(request);
+        requests_.give_back(request);
         if (open.expected >=
             0) {  // MPI itself objects to messages that are too long, not too short
             int received = 0;
@@ -85,17 +85,6 @@ protected:
     }
 
 private:
-    Request new_request() {
-        if (free_.empty()) {
-            requests_.emplace_back();
-            return static_cast<Request>(requests_.size() - 1);
-        }
-        const Request request = free_.back();
-        free_.pop_back();
-        requests_[request] = {};
-        return request;
-    }
-
     struct Open {
         MPI_Request handle = MPI_REQUEST_NULL;
         int expected = -1;  ///< bytes of a receive; a send has none
@@ -104,8 +93,7 @@ private:
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0;
     int size_ = 1;
-    std::deque<Open> requests_;  ///< a deque: MPI may hold on to the place of a handle
-    std::vector<Request> free_;
+    ReusedSlots<Open> requests_;  ///< MPI may hold on to the place of a handle
 };
 
 }  // namespace

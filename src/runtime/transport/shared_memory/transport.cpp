@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/transport/shared_memory/transport.hpp"
 
+#include "src/runtime/transport/reused_slots.hpp"
 #include "src/runtime/wait.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -64,7 +65,7 @@ public:
 
 protected:
     Request post_send(int peer, Channel channel, std::span<const std::byte> bytes) override {
-        const Request request = new_request();
+        const Request request = requests_.take_new();
         Peer& to = peers_[static_cast<size_t>(peer)];
         if (to.out.empty()) {
             start_far(request,
@@ -78,7 +79,7 @@ protected:
     }
 
     Request post_receive(int peer, Channel channel, std::span<std::byte> bytes) override {
-        const Request request = new_request();
+        const Request request = requests_.take_new();
         Peer& from = peers_[static_cast<size_t>(peer)];
         if (from.in.empty()) {
             start_far(
@@ -102,7 +103,7 @@ protected:
         }
         Open& open = requests_[request];
         if (!open.error.empty()) throw CommunicationError(open.error);
-        free_.push_back(request);
+        requests_.give_back(request);
         return true;
     }
 
@@ -137,17 +138,6 @@ private:
         bool done = false;
         std::string error;
     };
-
-    Request new_request() {
-        if (free_.empty()) {
-            requests_.emplace_back();
-            return static_cast<Request>(requests_.size() - 1);
-        }
-        const Request request = free_.back();
-        free_.pop_back();
-        requests_[request] = {};
-        return request;
-    }
 
     void start_far(Request request, const Transfer& transfer) {
         far_.emplace_back(request, others_->start(transfer));
@@ -243,8 +233,7 @@ private:
     std::vector<Inbox*> receiving_;  ///< likewise
     std::vector<std::pair<Request, Ticket>> far_;
     uint64_t moved_ = 0;  ///< bytes through all rings
-    std::deque<Open> requests_;
-    std::vector<Request> free_;
+    ReusedSlots<Open> requests_;
 };
 
 }  // namespace

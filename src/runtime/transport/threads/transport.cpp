@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/transport/threads/transport.hpp"
 
+#include "src/runtime/transport/reused_slots.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <array>
@@ -124,7 +125,7 @@ protected:
             hub_->throw_if_aborted();
             return false;
         }
-        free_.push_back(request);
+        posts_.give_back(request);
         return true;
     }
 
@@ -141,14 +142,7 @@ private:
     }
 
     Request new_post() {
-        Request request = 0;
-        if (free_.empty()) {
-            request = static_cast<Request>(posts_.size());
-            posts_.emplace_back();
-        } else {
-            request = free_.back();
-            free_.pop_back();
-        }
+        const Request request = posts_.take();
         posts_[request].done.store(false, std::memory_order_relaxed);
         return request;
     }
@@ -160,8 +154,7 @@ private:
 
     std::shared_ptr<Hub> hub_;
     int rank_;
-    std::deque<Post> posts_;  ///< a deque: peers hold pointers
-    std::vector<Request> free_;
+    ReusedSlots<Post> posts_;  ///< peers hold pointers
 };
 
 }  // namespace

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace vocabpipe {
+
+/// What a transport keeps of its open messages, by number. Slots never move, so that peers and
+/// libraries may hold on to their places, and those that were given back are taken again.
+template <typename T>
+class ReusedSlots {
+public:
+    /// A free slot, as its last user left it.
+    [[nodiscard]] uint32_t take() {
+        if (free_.empty()) {
+            slots_.emplace_back();
+            return static_cast<uint32_t>(slots_.size() - 1);
+        }
+        const uint32_t slot = free_.back();
+        free_.pop_back();
+        return slot;
+    }
+    /// The same, with a new value.
+    [[nodiscard]] uint32_t take_new() {
+        const uint32_t slot = take();
+        slots_[slot] = T{};
+        return slot;
+    }
+    void give_back(uint32_t slot) { free_.push_back(slot); }
+
+    [[nodiscard]] T& operator[](uint32_t slot) { return slots_[slot]; }
+    /// Of all slots, free ones as well.
+    [[nodiscard]] auto begin() { return slots_.begin(); }
+    [[nodiscard]] auto end() { return slots_.end(); }
+
+private:
+    std::deque<T> slots_;
+    std::vector<uint32_t> free_;
+};
+
+}  // namespace vocabpipe
