@@ -8,6 +8,8 @@
 
 namespace vocabpipe {
 
+class TileLink;
+
 namespace kernels {
 struct Operators;
 namespace host {
@@ -66,6 +68,11 @@ public:
     [[nodiscard]] StreamedRows* streamed() const { return streamed_; }
     /// For the pass that runs next. Not owned.
     void stream(StreamedRows* rows) { streamed_ = rows; }
+    /// To the ranks that share the stage (Axis::tensor), for what a layer exchanges with them.
+    /// Null: the rank has its stages alone.
+    [[nodiscard]] TileLink* tensor_link() const { return tensor_link_; }
+    /// From now on. Not owned.
+    void set_tensor_link(TileLink* link) { tensor_link_ = link; }
     /// OpenMP threads that operators may use.
     [[nodiscard]] int threads() const { return options_.threads; }
     /// The operators of the rank's device (operators.hpp).
@@ -79,6 +86,7 @@ public:
 private:
     ContextOptions options_;
     StreamedRows* streamed_ = nullptr;
+    TileLink* tensor_link_ = nullptr;
     std::unique_ptr<kernels::host::Engine> engine_;
 };
 

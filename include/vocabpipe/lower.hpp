@@ -56,6 +56,8 @@ struct StepSizes {
     /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
     int64_t report_bytes = 0;
     int replicas = 1;  ///< pipelines that train side by side (Mesh::data)
+    int tensor =
+        1;  ///< t, ranks that share a stage (Mesh::tensor): boundaries have tokens / t rows
     /// What replicas reduce: [pipeline rank][bucket], empty for one replica.
     std::vector<std::vector<GradientBucket>> buckets;
     /// Columns of the statistics: kStatistics, or more where the output layer has further ones

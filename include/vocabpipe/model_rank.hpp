@@ -26,6 +26,7 @@ struct ModelPartition {
     std::vector<int> layers_per_stage;  ///< their sum is num_layers
     int64_t micro_batch_size = 1;       ///< sequences
     int replicas = 1;  ///< Mesh::data; they share the optimizer's work and state (ZeRO stage 1)
+    int tensor = 1;  ///< Mesh::tensor: ranks that share a stage and the vocabulary rows of a place
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
     Recompute recompute = Recompute::none;  ///< what stages leave to R
     bool optimizer = true;                  ///< false: gradients only (tests)

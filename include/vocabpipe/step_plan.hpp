@@ -20,6 +20,7 @@ namespace vocabpipe {
 struct StepCluster {
     int ranks = 1;             ///< p, of one pipeline; 1 needs no other
     int replicas = 1;          ///< d, pipelines side by side (Mesh::data); 1 needs no other
+    int tensor = 1;            ///< t, ranks that share a stage (Mesh::tensor); 1 needs no other
     int threads_per_rank = 1;  ///< ranks x threads beyond the cores is a cliff
     /// Device::operators() of the ranks' devices, which decide how large workspaces are; null: the
     /// host's.
@@ -78,7 +79,9 @@ struct StepPlan {
     int receive_ahead = 1;     ///< LowerOptions::receive_ahead that was taken
 
     /// How the ranks of the world divide into pipelines.
-    [[nodiscard]] Mesh mesh() const { return {schedule.ranks, partition.replicas}; }
+    [[nodiscard]] Mesh mesh() const {
+        return {schedule.ranks, partition.replicas, partition.tensor};
+    }
     /// Of every replica.
     [[nodiscard]] int microbatches() const { return schedule.microbatches; }
 };

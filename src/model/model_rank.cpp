@@ -32,7 +32,7 @@ std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartiti
 }
 
 Mesh mesh_of(const ModelPartition& partition, const Schedule& schedule) {
-    return {schedule.ranks, partition.replicas};
+    return {schedule.ranks, partition.replicas, partition.tensor};
 }
 
 /// All parameters of a pipeline rank: its stages', then its input rows, then its output rows.

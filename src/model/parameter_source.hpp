@@ -18,6 +18,13 @@ struct FilePart {
     int64_t file_row = 0;  ///< the first of them in the tensor, which other parts may share
 };
 
+/// How the ranks of tensor parallelism share a parameter.
+enum class TensorCut : uint8_t {
+    repeated,  ///< each has all of it
+    rows,      ///< each has rows: of column-parallel weights, whose results are cut
+    columns,   ///< each has columns: of row-parallel weights, and of biases of cut results
+};
+
 /// One logical tensor of the model, whatever ranks hold it. Its index is its id: it seeds the
 /// initialisation and orders the gradient norm, so neither depends on p.
 struct LogicalParameter {
@@ -32,6 +39,10 @@ struct LogicalParameter {
     /// What files split it into, in the order of its rows: q, k, v; gate, up. Empty: nothing, the
     /// name is the file's.
     std::vector<FilePart> parts = {};
+    TensorCut cut = TensorCut::repeated;
+    /// Rows, or columns, that are cut each for itself, one after the other: q, k, v; gate, up.
+    /// Empty: all of them at once.
+    std::vector<int64_t> ranges = {};
 };
 
 /// What the constructors of blocks ask for their parameters, one after the other. So a block writes
