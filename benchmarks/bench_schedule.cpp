@@ -149,7 +149,7 @@ void lower_world(int ranks, int replicas, int microbatches) {
                                                      .vocab_size = 256'000,
                                                      .costs = PassCosts::uniform(11, 22, 2)});
     TableCosts costs = costs_of(schedule);
-    costs.replicas = replicas;
+    costs.slices = replicas;
     StepSizes sizes = sizes_of(schedule);
     add_buckets(sizes, schedule, replicas);
     uint64_t hash = 0;

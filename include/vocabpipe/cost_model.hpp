@@ -115,7 +115,7 @@ public:
     using OpCosts = std::array<int64_t, kOpTraits.size()>;  ///< [op], as in kOpTraits
     std::vector<OpCosts> stage_ns;                          ///< [stage][op]: F, B, I, W, R
     std::vector<OpCosts> rank_ns;     ///< [pipeline rank][op]: E, G, S, T, Reduce, Report, Update
-    int replicas = 1;                 ///< Mesh::data: so many ranks of the world share a row
+    int slices = 1;                   ///< Mesh::slices(): so many ranks of the world share a row
     int64_t latency_ns = 0;           ///< per message
     double bytes_per_ns = 0;          ///< per link; 0: infinitely fast
     double local_bytes_per_ns = 0;    ///< combine_softmax, ordered_sum; 0: infinitely fast
@@ -137,8 +137,8 @@ public:
     [[nodiscard]] static TableCosts uniform(int ranks, int stages, int64_t forward,
                                             int64_t backward, int64_t vocabulary_pass);
 
-    /// `replicas` for every row of rank_ns.
-    [[nodiscard]] int ranks() const override { return static_cast<int>(rank_ns.size()) * replicas; }
+    /// `slices` for every row of rank_ns.
+    [[nodiscard]] int ranks() const override { return static_cast<int>(rank_ns.size()) * slices; }
     /// From stage_ns or rank_ns. Throws UsageError where they have no such row.
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
     [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;

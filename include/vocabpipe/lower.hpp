@@ -56,10 +56,18 @@ struct StepSizes {
     /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
     int64_t report_bytes = 0;
     int replicas = 1;  ///< pipelines that train side by side (Mesh::data)
-    int tensor =
-        1;  ///< t, ranks that share a stage (Mesh::tensor): boundaries have tokens / t rows
-    /// What replicas reduce: [pipeline rank][bucket], empty for one replica.
+    /// t, ranks that share a stage (Mesh::tensor). A boundary has tokens / t rows: rank i those
+    /// from tokens i / t on. Divides the tokens.
+    int tensor = 1;
+    /// What ranks add up: [pipeline rank][bucket]; empty for one replica without tensor ranks.
     std::vector<std::vector<GradientBucket>> buckets;
+    /// How the ranks of the world divide; `pipeline`: ranks of the schedule.
+    [[nodiscard]] Mesh mesh(int pipeline) const {
+        return {.pipeline = pipeline, .data = replicas, .tensor = tensor};
+    }
+    /// Rows of a boundary.
+    [[nodiscard]] int64_t boundary_rows() const { return tokens / tensor; }
+
     /// Columns of the statistics: kStatistics, or more where the output layer has further ones
     /// (ModelPartition::scores).
     int64_t statistics = kStatistics;
@@ -105,7 +113,7 @@ struct LowerOptions {
 /// LowerOptions::pieces.
 inline constexpr int kMostPieces = 64;
 
-/// Programs of a world, schedule.ranks * sizes.replicas ranks as Mesh numbers them; `costs` are
+/// Programs of a world, the ranks of sizes.mesh(schedule.ranks) as Mesh numbers them; `costs` are
 /// asked for ranks of the world. Infers every message and collective from the passes, gives them
 /// one global order by list-scheduling under `costs` (communication order included), plans the
 /// memory, and proves the result free of deadlock. Takes time and memory of one pipeline, but for

@@ -2,6 +2,7 @@
 #include "vocabpipe/flop_costs.hpp"
 
 #include "src/model/blocks/layer_options.hpp"
+#include "src/model/tensor_shard.hpp"
 #include "vocabpipe/model_flops.hpp"
 
 #include <algorithm>
@@ -40,21 +41,24 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     TableCosts costs;
     for (const int layers : partition.layers_per_stage) {
         TableCosts::OpCosts stage{};
-        const double forward = layers * layer_flops * tokens / kFlopsPerNs;
+        const double forward =
+            layers * layer_flops * tokens / kFlopsPerNs / static_cast<double>(partition.tensor);
         set(stage, Op::F, ns(forward));
         set(stage, Op::B, ns(2 * forward));
         set(stage, Op::I, ns(forward));
         set(stage, Op::W, ns(forward));
         if (partition.recompute == Recompute::full) set(stage, Op::R, ns(forward));
         if (partition.recompute == Recompute::selective) {
-            set(stage, Op::R, ns(layers * recomputed * tokens / kBytesPerNs));
+            set(stage, Op::R, ns(layers * recomputed * tokens / kBytesPerNs / partition.tensor));
         }
         costs.stage_ns.push_back(stage);
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         TableCosts::OpCosts shard{};
         const double gemm =
-            2 * tokens * h * static_cast<double>(schedule.output.rows(rank)) / kFlopsPerNs;
+            2 * tokens * h *
+            static_cast<double>(largest_part(schedule.output.rows(rank), partition.tensor)) /
+            kFlopsPerNs;
         const bool one = schedule.barriers == Barriers::one;
         set(shard, Op::S, ns(one ? 2 * gemm : gemm));
         set(shard, Op::T, ns(one ? gemm : 2 * gemm));
@@ -65,7 +69,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
         costs.rank_ns.push_back(shard);
     }
     costs.layers_per_stage = config.num_layers / static_cast<double>(schedule.stages);
-    costs.replicas = partition.replicas;
+    costs.slices = partition.replicas * partition.tensor;
     costs.latency_ns = 1000;
     costs.bytes_per_ns = 3.7;
     costs.local_bytes_per_ns = kBytesPerNs;

@@ -8,6 +8,7 @@
 #include "src/model/parameter_store.hpp"
 #include "src/model/parameters.hpp"
 #include "src/model/rotary_tables.hpp"
+#include "src/model/tensor_shard.hpp"
 #include "src/model/transformer_stage.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -119,14 +120,15 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    .bytes());
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        sizes.shards.push_back(output_shard_bytes(operators_of(partition), sizes.tokens,
-                                                  sizes.hidden, schedule.output.rows(rank),
-                                                  config.dtype));
+        sizes.shards.push_back(output_shard_bytes(
+            operators_of(partition), sizes.tokens, sizes.hidden,
+            largest_part(schedule.output.rows(rank), partition.tensor), config.dtype));
     }
     if (partition.scores) sizes.statistics = kernels::kStatisticsWithTopTwo;
     sizes.tied = config.tied;
     sizes.report_bytes = partition.optimizer ? report_entries(config) * 8 : 0;
     sizes.replicas = partition.replicas;
+    sizes.tensor = partition.tensor;
     for (int rank = 0; partition.replicas > 1 && rank < schedule.ranks; ++rank) {
         sizes.buckets.emplace_back();
         for (const ParameterBucket& bucket : rank_buckets(config, partition, schedule, rank)) {

@@ -18,6 +18,12 @@ struct TensorPlace {
     friend bool operator==(const TensorPlace&, const TensorPlace&) = default;
 };
 
+/// Of `count` things that `places` ranks share, rank i having those from count i / places on: the
+/// most that one has.
+[[nodiscard]] constexpr int64_t largest_part(int64_t count, int places) {
+    return (count + places - 1) / places;
+}
+
 /// The elements of a matrix (or of a vector, which has one row) that a rank holds: all rows of
 /// `rows` with all columns of `columns`, in their order. Ranges are ascending and apart.
 struct TensorShard {

@@ -4,6 +4,7 @@
 #include "src/runtime/clock_alignment.hpp"
 #include "src/runtime/executor_internals.hpp"
 #include "src/runtime/run_step.hpp"
+#include "src/runtime/tile_link/host.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <cstring>
@@ -22,7 +23,8 @@ public:
           modules_(modules),
           sizes_(sizes),
           memory_(device, modules_, sizes_),
-          context_(device.context(options.threads, [this] { runner_.poll(); })),
+          context_(device.context(options.threads, [this] { poll(); })),
+          tensor_link_(connect_tensor_ranks()),
           runner_({.communicator = communicator,
                    .device = device,
                    .lanes = *lanes_,
@@ -31,6 +33,7 @@ public:
                    .modules = modules_,
                    .memory = memory_,
                    .options = options}) {
+        context_.set_tensor_link(tensor_link_.get());
         if (sizes.report_bytes > 0 && modules.step == nullptr) {
             throw UsageError(
                 "executor: StepSizes::report_bytes requires an optimizer step, but "
@@ -90,6 +93,26 @@ public:
     void set_step(int64_t step) { step_ = step; }
 
 private:
+    void poll() {
+        if (tensor_link_) tensor_link_->poll();
+        runner_.poll();
+    }
+
+    /// Null where each rank has its stages alone.
+    std::unique_ptr<TileLink> connect_tensor_ranks() {
+        if (sizes_.tensor == 1) return nullptr;
+        if (asynchronous_) {
+            throw UsageError("executor: " + std::to_string(sizes_.tensor) +
+                             " tensor ranks on devices with streams; use hosts, or 1");
+        }
+        const Mesh mesh = sizes_.mesh(communicator_.size() / (sizes_.replicas * sizes_.tensor));
+        return make_host_tile_link(
+            transport_, communicator_.wait_options(),
+            {.ranks = mesh.ranks_along(Axis::tensor, mesh.place(communicator_.rank())),
+             .channel = Channel::tensor,
+             .poll = [this] { runner_.poll(); }});
+    }
+
     /// Work that enqueues what waits for other ranks: a step, or the first messages. A rank whom it
     /// leaves with an error owns memory (the arena here, weights elsewhere) that its caller frees
     /// on the way out, and the other ranks learn of the error only after that. So before the error
@@ -153,6 +176,7 @@ private:
     std::vector<std::unique_ptr<LoadedProgram>> loaded_;  ///< [ProgramId]
     int64_t step_ = 0;
     Context context_;
+    std::unique_ptr<TileLink> tensor_link_;
     StepRunner runner_;
 };
 

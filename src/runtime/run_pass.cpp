@@ -68,10 +68,10 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
             break;
         }
         case Op::E:
-            modules_.input->embed(context_, mb(), m.boundary(operands<Op::E>(action).embedded));
+            modules_.input->embed(context_, mb(), m.all_rows(operands<Op::E>(action).embedded));
             break;
         case Op::G:
-            modules_.input->gradient(context_, mb(), m.boundary(operands<Op::G>(action).gradient),
+            modules_.input->gradient(context_, mb(), m.all_rows(operands<Op::G>(action).gradient),
                                      action.accumulate);
             break;
         case Op::S:
@@ -98,7 +98,7 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
 
 void PassRunner::score(const OperandsOf<Op::S>& o, const Microbatch& microbatch) {
     const Tensor exp_logits = memory_.exp_logits(o.exp_logits);
-    modules_.output->score(context_, microbatch, memory_.boundary(o.x), exp_logits,
+    modules_.output->score(context_, microbatch, memory_.all_rows(o.x), exp_logits,
                            memory_.statistics(o.statistics), memory_.bytes(o.workspace));
     if (o.input_gradient == kNoBuffer) return;
     modules_.output->input_product(context_, exp_logits, memory_.input_gradient(o.input_gradient));
@@ -114,7 +114,7 @@ void PassRunner::output_backward(const OperandsOf<Op::T>& o, const Microbatch& m
         modules_.output->finish_input_gradient(context_, microbatch, factors, gradient);
         if (StreamedRows* const rows = context_.streamed()) rows->made(memory_.tokens());
     }
-    modules_.output->weight_gradient(context_, microbatch, memory_.boundary(o.x), exp_logits,
+    modules_.output->weight_gradient(context_, microbatch, memory_.all_rows(o.x), exp_logits,
                                      factors, memory_.bytes(o.workspace), accumulate);
 }
 

@@ -43,8 +43,12 @@ public:
     [[nodiscard]] Tensor statistics(uint32_t buffer, int64_t times = 1) const {
         return per_token(buffer, sizes_.statistics, times);
     }
-    /// [N, h] in the run's type.
+    /// [N / t, h] in the run's type: this rank's rows of a boundary.
     [[nodiscard]] Tensor boundary(uint32_t buffer) const {
+        return tensor(buffer, sizes_.boundary_rows(), sizes_.hidden, sizes_.dtype);
+    }
+    /// [N, h] in the run's type.
+    [[nodiscard]] Tensor all_rows(uint32_t buffer) const {
         return tensor(buffer, sizes_.tokens, sizes_.hidden, sizes_.dtype);
     }
     /// [N, h] in fp32.

@@ -61,12 +61,12 @@ TableCosts TableCosts::uniform(int ranks, int stages, int64_t forward, int64_t b
 int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
     const bool of_stage = traits(pass.op).has_stage;
     const std::vector<OpCosts>& rows = of_stage ? stage_ns : rank_ns;
-    const size_t row = of_stage ? pass.stage : static_cast<size_t>(rank / replicas);
+    const size_t row = of_stage ? pass.stage : static_cast<size_t>(rank / slices);
     if (row < rows.size()) return cost_in(rows[row], pass.op);
     throw UsageError("costs: no cost for " + to_string(pass) + " on rank " + std::to_string(rank) +
                      "; there are " + std::to_string(stage_ns.size()) + " stages and " +
                      std::to_string(rank_ns.size()) + " pipeline ranks x " +
-                     std::to_string(replicas) + " replicas");
+                     std::to_string(slices) + " slices");
 }
 
 StreamedShare TableCosts::streamed_share(int rank, const Pass& pass) const {

@@ -44,7 +44,7 @@ std::vector<Program> programs_of(const ScheduleCase& c, int microbatches, int re
         c.family,
         {.ranks = c.ranks, .microbatches = microbatches, .vocab_mode = c.mode, .vocab_size = 53});
     TableCosts costs = TableCosts::uniform(c.ranks, schedule.stages, 1000, 2000, 500);
-    costs.replicas = replicas;
+    costs.slices = replicas;
     costs.latency_ns = 30;
     costs.communication = CommunicationOrder::launches;
     return lower(schedule, some_sizes(schedule, replicas), costs);

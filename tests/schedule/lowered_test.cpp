@@ -24,12 +24,14 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-/// A bucket per stage and vocabulary shard, in `parts` parts of different sizes.
-void add_buckets(StepSizes& sizes, const Schedule& schedule, int parts) {
+/// A bucket per stage, which every rank of its place has, and per vocabulary shard, which tensor
+/// ranks share; in parts of different sizes.
+void add_buckets(StepSizes& sizes, const Schedule& schedule) {
+    const Mesh mesh = sizes.mesh(schedule.ranks);
     int64_t part = 32;
     const auto add = [&](int rank, GradientBucket bucket) {
         bucket.first = {0};
-        for (int i = 0; i < parts; ++i) {
+        for (int i = 0; i < mesh.size_of(bucket.axis); ++i) {
             bucket.first.push_back(bucket.first.back() + part);
             part = part % 96 + 32;
         }
@@ -38,7 +40,8 @@ void add_buckets(StepSizes& sizes, const Schedule& schedule, int parts) {
     using enum GradientBucket::Of;
     sizes.buckets.resize(static_cast<size_t>(schedule.ranks));
     for (int s = 0; s < schedule.stages; ++s) {
-        add(schedule.rank_of_stage[static_cast<size_t>(s)], {.of = stage, .stage = s, .first = {}});
+        const int rank = schedule.rank_of_stage[static_cast<size_t>(s)];
+        add(rank, {.of = stage, .stage = s, .axis = Axis::data_tensor, .first = {}});
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         if (schedule.input.rows(rank) > 0) add(rank, {.of = input, .first = {}});
@@ -46,30 +49,19 @@ void add_buckets(StepSizes& sizes, const Schedule& schedule, int parts) {
     }
 }
 
-Lowered replicated(const Schedule& schedule, int replicas) {
+StepSizes sizes_of_world(const Schedule& schedule, int replicas, int tensor) {
     StepSizes sizes = sizes_for(schedule);
     sizes.report_bytes = 40;
     sizes.replicas = replicas;
-    if (replicas > 1) add_buckets(sizes, schedule, replicas);
-    TableCosts costs = uneven_costs(schedule);
-    costs.replicas = replicas;
-    return lower_world(schedule, sizes, costs);
+    sizes.tensor = tensor;
+    if (replicas * tensor > 1) add_buckets(sizes, schedule);
+    return sizes;
 }
 
-/// The same ranks as `tensor` tensor ranks per replica: everything that replicas reduced is reduced
-/// over both.
-Lowered with_tensor_ranks(Lowered world, int tensor) {
-    world.mesh.data /= tensor;
-    world.mesh.tensor = tensor;
-    for (Program& program : world.pipeline) {
-        for (Group& group : program.groups) {
-            if (group.axis == Axis::data) group.axis = Axis::data_tensor;
-        }
-    }
-    for (std::vector<SliceBlock>& blocks : world.blocks) {
-        for (SliceBlock& block : blocks) block.axis = Axis::data_tensor;
-    }
-    return world;
+Lowered copied(const Schedule& schedule, int replicas, int tensor = 1) {
+    TableCosts costs = uneven_costs(schedule);
+    costs.slices = replicas * tensor;
+    return lower_world(schedule, sizes_of_world(schedule, replicas, tensor), costs);
 }
 
 /// Everything but the hash.
@@ -97,8 +89,11 @@ TEST(Lowered, ProgramsOfAWorldFitEachOther) {
     for (const Kind& kind : every_kind(/*with_evaluation=*/false)) {
         SCOPED_TRACE(name_of(kind));
         const Schedule schedule = generated(kind, 3, 3);
-        const Lowered four = replicated(schedule, 4);
-        for (const Lowered& world : {replicated(schedule, 2), four, with_tensor_ranks(four, 2)}) {
+        for (const Lowered& world :
+             {copied(schedule, 2), copied(schedule, 4), copied(schedule, 1, 2),
+              copied(schedule, 2, 2), copied(schedule, 1, 4), copied(schedule, 3, 2)}) {
+            SCOPED_TRACE(std::to_string(world.mesh.data) + " x " +
+                         std::to_string(world.mesh.tensor));
             EXPECT_EQ(find_deadlock(world), std::nullopt);
             const std::vector<Program> programs = world.all();
             ASSERT_EQ(static_cast<int>(programs.size()), world.mesh.size());
@@ -110,7 +105,7 @@ TEST(Lowered, ProgramsOfAWorldFitEachOther) {
 
 TEST(Lowered, OneProgramIsThatOfAll) {
     const Schedule schedule = generated({"zb-v", VocabMode::two_barriers, false}, 4, 5);
-    const Lowered world = replicated(schedule, 3);
+    const Lowered world = copied(schedule, 3);
     const std::vector<Program> all = world.all();
     for (int rank = 0; rank < world.mesh.size(); ++rank) {
         const Program one = world.of(rank);
@@ -118,7 +113,7 @@ TEST(Lowered, OneProgramIsThatOfAll) {
         EXPECT_EQ(one.hash, world.hash());
         EXPECT_TRUE(same(one, all[static_cast<size_t>(rank)]));
     }
-    const Lowered alone = replicated(schedule, 1);
+    const Lowered alone = copied(schedule, 1);
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         EXPECT_TRUE(same(alone.of(rank), alone.pipeline[static_cast<size_t>(rank)]));
     }
@@ -127,18 +122,19 @@ TEST(Lowered, OneProgramIsThatOfAll) {
 // Parts of a bucket lie end to end on the members of its axis, each on one of them.
 TEST(Lowered, PartsOfABucketAreSpreadOverItsAxis) {
     const Schedule schedule = generated({"1f1b", VocabMode::one_barrier, false}, 2, 2);
-    StepSizes sizes = sizes_for(schedule);
-    add_buckets(sizes, schedule, 4);
-    const Lowered four = replicated(schedule, 4);
-    for (const Lowered& world : {four, with_tensor_ranks(four, 2)}) {
+    for (const int tensor : {1, 2, 4}) {
+        const Lowered world = copied(schedule, 4 / tensor, tensor);
+        const StepSizes sizes = sizes_of_world(schedule, 4 / tensor, tensor);
         const std::vector<Program> programs = world.all();
         for (const Program& program : programs) {
             const int k = world.mesh.pipeline_rank(program.rank);
-            const auto member = static_cast<size_t>(program.rank % 4);
+            const Mesh::Place place = world.mesh.place(program.rank);
             for (const Action& action : program.actions) {
                 if (action.what != Do::all_gather_v) continue;
                 const Buffer& mine = program.buffers[program.operands_of(action)[0]];
                 const GradientBucket& bucket = sizes.buckets[static_cast<size_t>(k)][mine.bucket];
+                const auto member = static_cast<size_t>(
+                    bucket.axis == Axis::data ? place.data : world.mesh.slice(place));
                 EXPECT_EQ(mine.offset, static_cast<uint64_t>(bucket.first[member]) * 4);
                 EXPECT_EQ(mine.offset + mine.bytes,
                           static_cast<uint64_t>(bucket.first[member + 1]) * 4);
@@ -150,7 +146,7 @@ TEST(Lowered, PartsOfABucketAreSpreadOverItsAxis) {
 TEST(Lowered, ProgramsHoldTheGroupsOfTheirRankAlone) {
     for (const Kind& kind : every_kind(/*with_evaluation=*/true)) {
         SCOPED_TRACE(name_of(kind));
-        for (const Program& program : replicated(generated(kind, 4, 3), 2).all()) {
+        for (const Program& program : copied(generated(kind, 4, 3), 2).all()) {
             std::set<uint16_t> groups;
             std::set<uint16_t> reductions{kOutputReduction, kInputReduction, kOutputConversion};
             for (const Action& action : program.actions) {
@@ -170,9 +166,9 @@ TEST(Lowered, ProgramsHoldTheGroupsOfTheirRankAlone) {
 TEST(Lowered, RoutesAreThoseOfAllPrograms) {
     for (const Kind& kind : every_kind(/*with_evaluation=*/false)) {
         SCOPED_TRACE(name_of(kind));
-        const Lowered four = replicated(generated(kind, 3, 2), 4);
+        const Schedule schedule = generated(kind, 3, 2);
         for (const Lowered& world :
-             {replicated(generated(kind, 3, 2), 1), four, with_tensor_ranks(four, 2)}) {
+             {copied(schedule, 1), copied(schedule, 4), copied(schedule, 2, 2)}) {
             std::set<Route> expected;
             const std::vector<Program> programs = world.all();
             for (const Program& program : programs) {
@@ -196,7 +192,7 @@ std::string verdict(const Lowered& world) {
 }
 
 Lowered usual_world() {
-    return replicated(generated({"1f1b", VocabMode::one_barrier, false}, 2, 2), 3);
+    return copied(generated({"1f1b", VocabMode::one_barrier, false}, 2, 2), 3);
 }
 
 /// The first action of a kind that slices do together.
@@ -283,10 +279,10 @@ TEST(Lowered, ProofOfOnePipelineIsThatOfAllPrograms) {
     for (int i = 0; i < 1500; ++i) {
         const Kind& kind = kinds[random() % kinds.size()];
         if (kind.family == "v-search") continue;  // slower to make, and like the other V families
-        const int replicas = 2 + static_cast<int>(random() % 3);
-        Lowered world =
-            replicated(generated(kind, 2, 1 + static_cast<int>(random() % 2)), replicas);
-        if (replicas == 4 && random() % 2 == 0) world = with_tensor_ranks(std::move(world), 2);
+        const int slices = 2 + static_cast<int>(random() % 3);
+        const int tensor = slices % 2 == 0 ? 1 << random() % 3 : 1;
+        Lowered world = copied(generated(kind, 2, 1 + static_cast<int>(random() % 2)),
+                               std::max(slices / tensor, 1), std::min(tensor, slices));
         const int mutations = 1 + static_cast<int>(random() % 2);
         for (int k = 0; k < mutations; ++k) mutate(world, random);
         const std::string found = verdict(world);

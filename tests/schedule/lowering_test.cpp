@@ -556,13 +556,13 @@ TEST(Lowering, RefusesCostsOfAnotherNumberOfRanks) {
     };
     sizes.replicas = 2;
     sizes.buckets.resize(2);
-    EXPECT_THAT(refused(), HasSubstr("costs are set for 2 ranks, but the world has 4, 2 replicas "
-                                     "of 2 pipeline ranks; set TableCosts::replicas"));
-    costs.replicas = 2;
+    EXPECT_THAT(refused(), HasSubstr("costs are set for 2 ranks, but the world has 4, 2 slices "
+                                     "of 2 pipeline ranks; set TableCosts::slices"));
+    costs.slices = 2;
     EXPECT_EQ(refused(), "accepted");
-    costs.replicas = 4;
+    costs.slices = 4;
     EXPECT_THAT(refused(), HasSubstr("costs are set for 8 ranks"));
-    costs.replicas = 2;
+    costs.slices = 2;
     costs.stage_ns.pop_back();
     EXPECT_THAT(refused(), HasSubstr("costs: no cost for 1F0 on rank 2; there are 1 stages"));
 }

@@ -60,7 +60,7 @@ std::string hash_of(const std::string& family, VocabMode mode, const Variant& va
     partition.optimizer = partition.training = !variant.forward_only;
     if (variant.recompute) partition.recompute = Recompute::full;
     TableCosts costs = TableCosts::uniform(variant.ranks, schedule.stages, 1000, 2000, 500);
-    costs.replicas = variant.replicas;
+    costs.slices = variant.replicas;
     const std::vector<Program> programs = lower(schedule, step_sizes(config, partition, schedule),
                                                 costs, {.reductions = variant.reductions});
     std::array<char, 24> text{};

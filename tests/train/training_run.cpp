@@ -68,7 +68,7 @@ Training train_on_threads(const TrainingSetup& setup) {
     partition.replicas = setup.replicas;
     const Mesh mesh{setup.ranks, setup.replicas};
     auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
-    costs.replicas = mesh.data;
+    costs.slices = mesh.data;
     Training result;
     std::mutex mutex;
     World world = World::threads(mesh.size(), {.timeout_seconds = setup.timeout_seconds});

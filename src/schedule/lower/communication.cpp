@@ -58,18 +58,23 @@ struct Blocks {
     std::vector<uint32_t> ready;
 };
 
+/// Rows of an owner's block, which are as many on every slice.
+int64_t rows_of_owner(const StepGraph& step, const Reduction& reduction, size_t owner) {
+    return reduction.rows(static_cast<int>(owner) * step.sizes.tensor);
+}
+
 /// Every owner's row block of all partials.
 Blocks deal_out(StepGraph& step, const Sum& sum, uint16_t members) {
     Graph& graph = step.graph;
     const Reduction& reduction = graph.reduction(sum.reduction);
-    const auto owners = static_cast<int64_t>(sum.owners.size());
+    const int64_t partials = static_cast<int64_t>(sum.owners.size()) * step.sizes.tensor;
     const uint32_t node = graph.add_node(Do::all_to_all);
     Blocks blocks;
     for (size_t i = 0; i < sum.owners.size(); ++i) {
         const int rank = sum.owners[i];
-        const int64_t rows = reduction.rows(static_cast<int>(i));
+        const int64_t rows = rows_of_owner(step, reduction, i);
         blocks.buffers.push_back(
-            graph.add_buffer(rank, owners * rows * reduction.cols * size_of(reduction.partial),
+            graph.add_buffer(rank, partials * rows * reduction.cols * size_of(reduction.partial),
                              Purpose::partial_sums));
         Part& part = graph.add_part<Do::all_to_all>(
             node, rank, sum.microbatch,
@@ -94,7 +99,7 @@ uint32_t collect(StepGraph& step, const Sum& sum, const Blocks& blocks) {
                                        {.block = of_owner(sum.owners, blocks.buffers, rank),
                                         .whole = rank == sum.root ? sum.into : kNoBuffer});
         part.group = members;
-        part.reduction = sum.reduction;
+        part.reduction = step.collected[sum.reduction];
     }
     for (const uint32_t before : blocks.ready) graph.add_edge(before, node);
     return node;
@@ -104,16 +109,16 @@ uint32_t collect(StepGraph& step, const Sum& sum, const Blocks& blocks) {
 uint32_t sum_in_order(StepGraph& step, const Sum& sum) {
     Graph& graph = step.graph;
     const Reduction& reduction = graph.reduction(sum.reduction);
-    const uint16_t members = graph.group({sum.owners, -1});
-    const bool sharded = sum.owners.size() > 1;
-    const bool at_root_only = !sharded && sum.owners.front() == sum.root;
+    const uint16_t members = graph.group({sum.owners, -1, step.shards});
+    const bool sharded = sum.owners.size() > 1 || step.sizes.tensor > 1;
+    const bool at_root_only = sum.owners.size() == 1 && sum.owners.front() == sum.root;
     Blocks blocks = sharded ? deal_out(step, sum, members) : Blocks{sum.partials, sum.producers};
     // A single partial needs no adding, only the conversion to the result's type, if any.
     if (sharded || reduction.partial != reduction.result || sum.reduction == kOutputReduction) {
         for (size_t i = 0; i < sum.owners.size(); ++i) {
             const int rank = sum.owners[i];
             const int64_t bytes =
-                reduction.rows(static_cast<int>(i)) * reduction.cols * size_of(reduction.result);
+                rows_of_owner(step, reduction, i) * reduction.cols * size_of(reduction.result);
             const uint32_t out =
                 at_root_only ? sum.into : graph.add_buffer(rank, bytes, Purpose::partial_sums);
             const uint32_t node =
@@ -175,11 +180,22 @@ Copies add_broadcast(StepGraph& step, const Endpoint& from, const std::vector<in
     return copies;
 }
 
+Endpoint gather_rows(StepGraph& step, const Endpoint& own, uint32_t microbatch, Purpose purpose) {
+    if (step.sizes.tensor == 1) return own;
+    Graph& graph = step.graph;
+    const uint32_t all = step.add_whole(own.rank, purpose);
+    const uint32_t node = graph.add_node(Do::all_gather);
+    graph.add_part<Do::all_gather>(node, own.rank, microbatch, {.mine = own.buffer, .all = all})
+        .group = graph.group({{own.rank}, -1, Axis::tensor});
+    graph.add_edge(own.node, node);
+    return {own.rank, all, node};
+}
+
 uint32_t add_sum(StepGraph& step, const Sum& sum) {
     const bool root_owns =
         std::find(sum.owners.begin(), sum.owners.end(), sum.root) != sum.owners.end();
-    const bool natively =
-        step.options.reductions == Reductions::native && sum.owners.size() > 1 && root_owns;
+    const bool natively = step.options.reductions == Reductions::native && sum.owners.size() > 1 &&
+                          root_owns && step.sizes.tensor == 1;
     return natively ? sum_natively(step, sum) : sum_in_order(step, sum);
 }
 

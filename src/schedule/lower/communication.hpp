@@ -33,6 +33,11 @@ struct Copies {
                                    const std::vector<int>& owners, uint32_t microbatch,
                                    Purpose purpose, bool streamed = false);
 
+/// The rows of all tensor ranks of what each of them has, after Endpoint::node: itself where there
+/// are none.
+[[nodiscard]] Endpoint gather_rows(StepGraph& step, const Endpoint& own, uint32_t microbatch,
+                                   Purpose purpose);
+
 /// A sum of partial rows, one from every owner.
 struct Sum {
     uint16_t reduction = 0;  ///< which rows and types

@@ -67,8 +67,7 @@ Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes, const 
     }
     if (step.backward) add_end_of_step(step);
     Dataflow flow = step.graph.take();
-    const Mesh mesh{.pipeline = schedule.ranks, .data = sizes.replicas};
-    const Durations durations(flow, costs, mesh, options.pairs);
+    const Durations durations(flow, costs, sizes.mesh(schedule.ranks), options.pairs);
     for (Node& node : flow.nodes) node.duration_ns = durations.of(node);
     return flow;
 }

@@ -19,7 +19,7 @@ public:
         : graph_(step.graph),
           in_(in),
           out_(out),
-          bytes_(step.schedule.input.vocab_size() * step.sizes.hidden * 4) {}
+          bytes_(step.schedule.input.vocab_size() / step.sizes.tensor * step.sizes.hidden * 4) {}
 
     void build(PassNodes& passes) {
         const uint32_t in_last = graph_.last_pass(in_);
@@ -92,8 +92,7 @@ Reports add_reports(StepGraph& step) {
     for (int rank = 0; rank < step.schedule.ranks; ++rank) {
         const uint32_t report =
             step.graph.add_buffer(rank, step.sizes.report_bytes, Purpose::report);
-        const std::vector<uint32_t> sums =
-            step.sizes.replicas == 1 ? std::vector<uint32_t>{} : add_sums_over_replicas(step, rank);
+        const std::vector<uint32_t> sums = add_sums_over_replicas(step, rank);
         const uint32_t pass = step.graph.append_pass(rank, {.op = Op::Report});
         step.graph.set_operands<Op::Report>(pass, {.report = report});
         for (const uint32_t sum : sums) step.graph.add_edge(sum, pass);
@@ -107,11 +106,12 @@ Reports add_reports(StepGraph& step) {
 Reports gather_reports(StepGraph& step, const Reports& own, uint16_t world) {
     Reports all;
     const int ranks = step.schedule.ranks;
+    const int world_size = step.sizes.mesh(ranks).size();
     const uint32_t node = step.graph.add_node(Do::all_gather);
     for (int rank = 0; rank < ranks; ++rank) {
         const auto r = static_cast<size_t>(rank);
-        all.buffers.push_back(step.graph.add_buffer(
-            rank, step.sizes.report_bytes * ranks * step.sizes.replicas, Purpose::report));
+        all.buffers.push_back(
+            step.graph.add_buffer(rank, step.sizes.report_bytes * world_size, Purpose::report));
         step.graph
             .add_part<Do::all_gather>(node, rank, 0,
                                       {.mine = own.buffers[r], .all = all.buffers[r]})
@@ -127,12 +127,11 @@ Reports gather_reports(StepGraph& step, const Reports& own, uint16_t world) {
 void add_end_of_step(StepGraph& step) {
     if (step.sizes.tied) add_tied_gradients(step);
     if (step.sizes.report_bytes == 0) return;
-    const bool replicated = step.sizes.replicas > 1;
-    const bool alone = step.schedule.ranks == 1 && !replicated;
+    const bool copied = step.sizes.mesh(step.schedule.ranks).slices() > 1;
+    const bool alone = step.schedule.ranks == 1 && !copied;
     std::vector<int> everyone;
     for (int rank = 0; rank < step.schedule.ranks; ++rank) everyone.push_back(rank);
-    const uint16_t world =
-        step.graph.group({everyone, -1, replicated ? Axis::world : Axis::pipeline});
+    const uint16_t world = step.graph.group({everyone, -1, copied ? Axis::world : Axis::pipeline});
     const Reports own = add_reports(step);
     const Reports all = alone ? own : gather_reports(step, own, world);
     for (const int rank : everyone) {
@@ -140,7 +139,7 @@ void add_end_of_step(StepGraph& step) {
         const uint32_t update = step.graph.append_pass(rank, {.op = Op::Update});
         step.graph.set_operands<Op::Update>(update, {.reports = all.buffers[r]});
         if (!alone) step.graph.add_edge(all.made_by[r], update);
-        if (replicated) gather_weights(step, rank, update);
+        gather_weights(step, rank, update);
     }
 }
 

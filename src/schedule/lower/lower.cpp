@@ -23,8 +23,8 @@ void check_world_costs(const CostModel& costs, const Mesh& mesh) {
     if (costs.ranks() == 0 || costs.ranks() == mesh.size()) return;
     throw UsageError("lowering: costs are set for " + std::to_string(costs.ranks()) +
                      " ranks, but the world has " + std::to_string(mesh.size()) + ", " +
-                     std::to_string(mesh.data) + " replicas of " + std::to_string(mesh.pipeline) +
-                     " pipeline ranks; set TableCosts::replicas to StepSizes::replicas");
+                     std::to_string(mesh.slices()) + " slices of " + std::to_string(mesh.pipeline) +
+                     " pipeline ranks; set TableCosts::slices to Mesh::slices()");
 }
 
 void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& mesh) {
@@ -40,9 +40,12 @@ void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& m
     expect(sizes.shards.size() == static_cast<size_t>(schedule.ranks),
            "sizes are set for " + std::to_string(sizes.shards.size()) +
                " output shards, but the schedule has " + std::to_string(schedule.ranks) + " ranks");
-    if (sizes.replicas == 1) return;
-    expect(sizes.replicas > 1 && sizes.buckets.size() == static_cast<size_t>(schedule.ranks),
-           "replicas require gradient buckets of every rank");
+    expect(sizes.tokens % sizes.tensor == 0, std::to_string(sizes.tokens) +
+                                                 " tokens of a microbatch do not divide among " +
+                                                 std::to_string(sizes.tensor) + " tensor ranks");
+    if (mesh.slices() == 1) return;
+    expect(sizes.buckets.size() == static_cast<size_t>(schedule.ranks),
+           "replicas and tensor ranks require gradient buckets of every rank");
     for (const std::vector<GradientBucket>& of_rank : sizes.buckets) {
         for (const GradientBucket& bucket : of_rank) {
             const int members = mesh.size_of(bucket.axis);
@@ -74,7 +77,7 @@ Lowered lower_world(const Schedule& schedule, const StepSizes& sizes, const Cost
         throw UsageError("lowering: pieces are " + std::to_string(options.pieces) +
                          ", but must be 1 to " + std::to_string(kMostPieces));
     }
-    const Mesh mesh{.pipeline = schedule.ranks, .data = sizes.replicas};
+    const Mesh mesh = sizes.mesh(schedule.ranks);
     mesh.check();
     check_sizes(schedule, sizes, mesh);
     check_world_costs(costs, mesh);

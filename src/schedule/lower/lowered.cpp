@@ -44,8 +44,7 @@ Program Lowered::of(int world_rank) const {
     Program program = pipeline[k];
     program.rank = world_rank;
     for (Action& action : program.actions) {
-        const Axis together =
-            is_communication(action.what) ? program.groups[action.group].axis : Axis::pipeline;
+        const Axis together = lowering::met_in(program, action, program.groups);
         action.order = lowering::order_at(action.order, together, mesh, slice);
     }
     for (const SliceBlock& block : blocks[k]) {

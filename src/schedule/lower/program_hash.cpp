@@ -43,7 +43,7 @@ void add_program(Hash& hash, const Program& program, std::span<const SliceBlock>
                  const Dataflow& flow, const Mesh& mesh, int slice) {
     hash.add(static_cast<int>(program.pairs));
     for (const Action& a : program.actions) {
-        const Axis together = is_communication(a.what) ? flow.groups[a.group].axis : Axis::pipeline;
+        const Axis together = met_in(program, a, flow.groups);
         hash.add(static_cast<int>(a.what) | static_cast<int>(a.lane) << 8 |
                  static_cast<int>(!a.accumulate) << 12 | a.reduction << 16);
         if (a.pieces > 1) hash.add(a.pieces);

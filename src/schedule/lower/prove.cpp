@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/action_costs.hpp"
+#include "src/schedule/lower/slice.hpp"
 #include "src/schedule/meetings.hpp"
 #include "src/schedule/successors.hpp"
 #include "vocabpipe/lower.hpp"
@@ -8,6 +9,7 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -17,7 +19,8 @@ namespace {
 struct Joint {
     Do what = Do::pass;
     uint32_t order = 0;
-    const Group* group = nullptr;  ///< null: a single action
+    const Group* group = nullptr;  ///< null: of no communication
+    const Pass* pass = nullptr;    ///< that tensor ranks run together
     size_t participants = 0;
     int pieces = 1;
     int first_rank = -1;
@@ -42,7 +45,17 @@ Joint begun_by(const Program& program, const Action& action) {
     joint.order = action.order;
     joint.pieces = action.pieces;
     joint.first_rank = program.rank;
+    if (action.what == Do::pass) joint.pass = &program.passes[action.item];
     return joint;
+}
+
+/// Whether the action may join others: a communication, or the same pass of a stage as theirs.
+bool may_join(const Joint& joint, const Program& program, const Action& action) {
+    if (is_communication(joint.what)) return true;
+    if (joint.pass == nullptr || action.what != Do::pass) return false;
+    const Pass& pass = program.passes[action.item];
+    return traits(pass.op).has_stage && joint.pass->op == pass.op &&
+           joint.pass->stage == pass.stage && joint.pass->microbatch == pass.microbatch;
 }
 
 /// Adds one rank's action to its node; says what is wrong with it.
@@ -53,7 +66,7 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     const Group* group = communicates ? &program.groups[action.group] : nullptr;
     if (first) joint.group = group;
     if (joint.what != transfer_kind(action.what) || joint.pieces != action.pieces ||
-        (!first && !communicates) || (communicates && *joint.group != *group)) {
+        (!first && !may_join(joint, program, action)) || (communicates && *joint.group != *group)) {
         return rank + " and rank " + std::to_string(joint.first_rank) + " disagree at order " +
                std::to_string(action.order) + ": " + program.name_of(action);
     }
@@ -190,12 +203,14 @@ std::optional<std::string> find_cycle(const std::vector<Program>& programs,
 }
 
 /// True where participants of other slices are among those of the action.
-bool spans_slices(const Program& program, const Action& action) {
-    return is_communication(action.what) && program.groups[action.group].axis != Axis::pipeline;
+bool spans_slices(const Program& program, const Action& action, const Mesh& mesh) {
+    const Axis axis = lowering::met_in(program, action, program.groups);
+    return axis == Axis::tensor ? mesh.tensor > 1 : axis != Axis::pipeline;
 }
 
-/// `alone`: the programs are those of one slice of several.
-std::optional<std::string> prove(const std::vector<Program>& programs, bool alone) {
+/// `mesh`: the programs are those of one of its slices; null: of a whole world.
+std::optional<std::string> prove(const std::vector<Program>& programs, const Mesh* mesh) {
+    const bool alone = mesh != nullptr && mesh->slices() > 1;
     const Meetings meetings(programs);
     std::vector<Joint> joints(meetings.count());
     for (const Program& program : programs) {
@@ -203,7 +218,7 @@ std::optional<std::string> prove(const std::vector<Program>& programs, bool alon
             Joint& joint = joints[meetings.of(action)];
             if (joint.first_rank < 0) {
                 joint = begun_by(program, action);
-                joint.everyone = !(alone && spans_slices(program, action));
+                joint.everyone = !(alone && spans_slices(program, action, *mesh));
             }
             if (auto fault = join(joint, program, action)) return fault;
         }
@@ -223,13 +238,14 @@ std::optional<std::string> prove(const std::vector<Program>& programs, bool alon
 std::optional<std::string> prove_meetings_of_slices(const Lowered& world) {
     Lowered meetings = world;
     for (Program& program : meetings.pipeline) {
-        std::erase_if(program.actions,
-                      [&](const Action& action) { return !spans_slices(program, action); });
+        std::erase_if(program.actions, [&](const Action& action) {
+            return !spans_slices(program, action, world.mesh);
+        });
         program.edges = {};
-        program.passes = {};
     }
     std::map<uint32_t, Joint> joints;
     std::deque<Group> groups;  // of the joints
+    std::deque<Pass> passes;
     for (int rank = 0; rank < world.mesh.size(); ++rank) {
         const Program program = meetings.of(rank);
         for (const Action& action : program.actions) {
@@ -237,7 +253,9 @@ std::optional<std::string> prove_meetings_of_slices(const Lowered& world) {
             const bool first = joint.first_rank < 0;
             if (first) joint = begun_by(program, action);
             if (auto fault = join(joint, program, action)) return fault;
-            if (first) joint.group = &groups.emplace_back(*joint.group);
+            if (!first) continue;
+            if (joint.group != nullptr) joint.group = &groups.emplace_back(*joint.group);
+            if (joint.pass != nullptr) joint.pass = &passes.emplace_back(*joint.pass);
         }
     }
     const auto takes_part = [&](int rank, uint32_t order) {
@@ -245,6 +263,11 @@ std::optional<std::string> prove_meetings_of_slices(const Lowered& world) {
     };
     for (const auto& [order, joint] : joints) {
         if (auto fault = incomplete(joint, takes_part)) return fault;
+        if (joint.pass != nullptr && std::cmp_not_equal(joint.participants, world.mesh.tensor)) {
+            return at_order(joint) + ", " + to_string(*joint.pass) + ", has " +
+                   std::to_string(joint.participants) + " of " + std::to_string(world.mesh.tensor) +
+                   " tensor ranks";
+        }
     }
     return std::nullopt;
 }
@@ -252,12 +275,12 @@ std::optional<std::string> prove_meetings_of_slices(const Lowered& world) {
 }  // namespace
 
 std::optional<std::string> find_deadlock(const std::vector<Program>& programs) {
-    return prove(programs, /*alone=*/false);
+    return prove(programs, nullptr);
 }
 
 std::optional<std::string> find_deadlock(const Lowered& world) {
     const bool alone = world.mesh.slices() > 1;
-    if (auto fault = prove(world.pipeline, alone)) return fault;
+    if (auto fault = prove(world.pipeline, &world.mesh)) return fault;
     return alone ? prove_meetings_of_slices(world) : std::nullopt;
 }
 

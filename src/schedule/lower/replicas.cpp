@@ -36,7 +36,8 @@ public:
         : step_(step),
           graph_(step.graph),
           rank_(rank),
-          buckets_(step.sizes.buckets[static_cast<size_t>(rank)]) {}
+          buckets_(step.sizes.buckets.empty() ? none()
+                                              : step.sizes.buckets[static_cast<size_t>(rank)]) {}
 
     std::vector<uint32_t> sum() {
         std::vector<uint16_t> order(buckets_.size());
@@ -46,6 +47,7 @@ public:
                    step_.passes.last_gradient(rank_, buckets_[b]);
         });
         for (const uint16_t b : order) {
+            if (members(b) == 1) continue;
             const GradientBucket& bucket = buckets_[b];
             const int64_t elements = bucket.first.back() - bucket.first.front();
             const int64_t pieces = std::max<int64_t>(1, elements / kPieceElements);
@@ -60,6 +62,7 @@ public:
         const DType type = step_.sizes.dtype;
         const int64_t width = size_of(type);
         for (uint16_t b = 0; b < buckets_.size(); ++b) {
+            if (members(b) == 1) continue;
             const uint16_t reduction =
                 graph_.reduction({buckets_[b].first, 1, type, type, {}}, kFirstOfReplicas);
             const uint32_t all =
@@ -75,6 +78,10 @@ public:
     }
 
 private:
+    static const std::vector<GradientBucket>& none() {
+        static const std::vector<GradientBucket> empty;
+        return empty;
+    }
     void add_piece(uint16_t b, Reduction part) {
         int64_t bytes = 0;
         for (int i = 0; i < members(b); ++i) bytes += part.rows(i) * 4;

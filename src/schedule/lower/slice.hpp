@@ -3,9 +3,11 @@
 // and which parts of a reduction a buffer is.
 #pragma once
 
+#include "src/schedule/ops.hpp"
 #include "vocabpipe/lowered.hpp"
 
 #include <cstdint>
+#include <vector>
 
 namespace vocabpipe::lowering {
 
@@ -24,8 +26,18 @@ namespace vocabpipe::lowering {
     return group;
 }
 
+/// Whom an action meets: the members of a communication's group, the tensor ranks of a stage's
+/// pass; nobody else, which is what Axis::pipeline stands for. `groups`: of pipeline ranks.
+[[nodiscard]] inline Axis met_in(const Program& program, const Action& action,
+                                 const std::vector<Group>& groups) {
+    if (is_communication(action.what)) return groups[action.group].axis;
+    const bool of_stage =
+        action.what == Do::pass && traits(program.passes[action.item].op).has_stage;
+    return of_stage ? Axis::tensor : Axis::pipeline;
+}
+
 /// Positions are spread such that slices meet in what they do together and nowhere else.
-/// `together`: the axis of a communication, or Axis::pipeline for what a slice does alone.
+/// `together`: met_in().
 [[nodiscard]] inline uint32_t order_at(uint32_t order, Axis together, const Mesh& mesh, int slice) {
     return order * static_cast<uint32_t>(mesh.slices()) +
            static_cast<uint32_t>(mesh.slices_along(together, slice).first);

@@ -6,6 +6,7 @@
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/schedule.hpp"
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -23,13 +24,17 @@ struct StepGraph {
     [[nodiscard]] uint32_t add_boundary(int rank, Purpose purpose = Purpose::boundary) {
         return graph.add_buffer(rank, boundary_bytes, purpose);
     }
+    /// The same of all tensor ranks.
+    [[nodiscard]] uint32_t add_whole(int rank, Purpose purpose) {
+        return graph.add_buffer(rank, boundary_bytes * sizes.tensor, purpose);
+    }
     [[nodiscard]] uint32_t add_workspace(int rank, int64_t bytes) {
         return graph.add_buffer(rank, bytes, Purpose::workspace);
     }
     /// From a pass to the communication of what it makes, or from that to the pass that uses it.
     /// `streamed`: rows may go by pieces, if any do.
     void add_stream(uint32_t before, uint32_t after, bool streamed = true) {
-        if (streamed && options.pieces > 1) {
+        if (streamed && options.pieces > 1 && sizes.tensor == 1) {
             graph.add_streamed_edge(before, after);
         } else {
             graph.add_edge(before, after);
@@ -45,10 +50,17 @@ struct StepGraph {
     const std::vector<int> output_owners;  ///< and of the output layer
     const int first_rank;                  ///< of stage 0
     const int last_rank;                   ///< of the last stage
-    const int64_t boundary_bytes;          ///< N * h * size of the run's type
-    const uint8_t pieces;                  ///< that a boundary has: options.pieces, or fewer
+    const int64_t boundary_bytes;          ///< N / t * h * size of the run's type
+    /// That a boundary has: options.pieces, or fewer. 1 with tensor ranks, whose passes have
+    /// pieces of their own.
+    const uint8_t pieces;
+    /// Of the ranks that share the vocabulary's rows.
+    const Axis shards;
     Graph graph;
     PassNodes passes;
+    /// [kOutputReduction or kInputReduction] How the sum's blocks come together at its root: the
+    /// same reduction, but with tensor ranks of the rows of one slice.
+    std::array<uint16_t, 2> collected{kOutputReduction, kInputReduction};
 };
 
 }  // namespace vocabpipe::lowering

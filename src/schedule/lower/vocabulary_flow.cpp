@@ -56,13 +56,17 @@ private:
             Shard& shard = shards_[i];
             shard.rank = step_.output_owners[i];
             const ShardBytes& bytes = step_.sizes.shards[static_cast<size_t>(shard.rank)];
-            shard.x = copies.buffers[i];
+            const bool made_here = shard.rank == step_.last_rank;
+            const Endpoint all = gather_rows(
+                step_, {shard.rank, copies.buffers[i], made_here ? made : copies.arrived}, j_,
+                Purpose::vocabulary);
+            shard.x = all.buffer;
             shard.scored = step_.passes.of_rank(Op::S, shard.rank, j_);
             shard.exp_logits = add_vocabulary(shard.rank, bytes.exp_logits);
             shard.statistics = add_vocabulary(shard.rank, statistics_bytes_);
             if (step_.backward) shard.input_gradient = add_vocabulary(shard.rank, gradient_bytes);
-            if (shard.rank == step_.last_rank) {
-                graph_.add_edge(made, shard.scored);
+            if (made_here || all.node != copies.arrived) {
+                graph_.add_edge(all.node, shard.scored);
             } else {
                 step_.add_stream(copies.arrived, shard.scored);
             }
@@ -80,12 +84,13 @@ private:
 
     /// C1.
     void gather_statistics() {
-        if (shards_.size() == 1) return;
-        const uint16_t members = graph_.group({step_.output_owners, -1});
+        const size_t count = shards_.size() * static_cast<size_t>(step_.sizes.tensor);
+        if (count == 1) return;
+        const uint16_t members = graph_.group({step_.output_owners, -1, step_.shards});
         const uint32_t c1 = graph_.add_node(Do::all_gather);
         for (Shard& shard : shards_) {
-            shard.all_statistics = add_vocabulary(
-                shard.rank, statistics_bytes_ * static_cast<int64_t>(shards_.size()));
+            shard.all_statistics =
+                add_vocabulary(shard.rank, statistics_bytes_ * static_cast<int64_t>(count));
             graph_
                 .add_part<Do::all_gather>(c1, shard.rank, j_,
                                           {.mine = shard.statistics, .all = shard.all_statistics})
@@ -97,7 +102,7 @@ private:
 
     /// Softmax factors on every shard, and T.
     void combine() {
-        const uint16_t members = graph_.group({step_.output_owners, -1});
+        const uint16_t members = graph_.group({step_.output_owners, -1, step_.shards});
         const int64_t factors_bytes = step_.sizes.tokens * StepSizes::kFactors * 4;
         for (Shard& shard : shards_) {
             const uint32_t factors =
@@ -156,15 +161,15 @@ private:
 
 uint32_t add_embedding(StepGraph& step, uint32_t j) {
     const uint32_t x = step.add_boundary(step.first_rank);
-    const bool direct =
-        step.input_owners.size() == 1 && step.input_owners.front() == step.first_rank;
+    const bool direct = step.input_owners.size() == 1 &&
+                        step.input_owners.front() == step.first_rank && step.sizes.tensor == 1;
     Sum sum{.reduction = kInputReduction,
             .owners = step.input_owners,
             .root = step.first_rank,
             .into = x,
             .microbatch = j};
     for (const int rank : step.input_owners) {
-        const uint32_t partial = direct ? x : step.add_boundary(rank, Purpose::partial_sums);
+        const uint32_t partial = direct ? x : step.add_whole(rank, Purpose::partial_sums);
         const uint32_t pass = step.passes.of_rank(Op::E, rank, j);
         step.graph.set_operands<Op::E>(pass, {.embedded = partial});
         sum.partials.push_back(partial);
@@ -186,8 +191,11 @@ void add_embedding_gradient(StepGraph& step, uint32_t j, uint32_t dx) {
     for (size_t i = 0; i < step.input_owners.size(); ++i) {
         const int rank = step.input_owners[i];
         const uint32_t pass = step.passes.of_rank(Op::G, rank, j);
-        step.graph.set_operands<Op::G>(pass, {.gradient = copies.buffers[i]});
-        step.graph.add_edge(rank == step.first_rank ? made : copies.arrived, pass);
+        const Endpoint all = gather_rows(
+            step, {rank, copies.buffers[i], rank == step.first_rank ? made : copies.arrived}, j,
+            Purpose::boundary);
+        step.graph.set_operands<Op::G>(pass, {.gradient = all.buffer});
+        step.graph.add_edge(all.node, pass);
     }
 }
 

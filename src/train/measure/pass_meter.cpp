@@ -173,7 +173,7 @@ MeasuredCosts PassMeter::gather(Communicator& communicator, Mesh mesh, int stage
     for (TableCosts* table : {&costs.wall, &costs.cpu}) {
         table->stage_ns.resize(static_cast<size_t>(stages));
         table->rank_ns.resize(static_cast<size_t>(mesh.pipeline));
-        table->replicas = mesh.data;
+        table->slices = mesh.slices();
     }
     const auto all = communicator.all_gather(mine);
     for (size_t rank = 0; rank < all.size(); ++rank) {

@@ -94,7 +94,7 @@ Profile profile_of(const TrainingPlan& plan, const TableCosts& costs, std::vecto
                 plan.mesh().data;
         }
     }
-    profile.costs.replicas = 1;
+    profile.costs.slices = 1;
     profile.sizes.replicas = 1;
     profile.sizes.buckets.clear();
     profile.links = std::move(links);

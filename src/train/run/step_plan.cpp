@@ -88,6 +88,7 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
                                               : schedule.layers_per_stage,
                       .micro_batch_size = work.micro_batch_size,
                       .replicas = cluster.replicas,
+                      .tensor = cluster.tensor,
                       .threads_per_rank = cluster.threads_per_rank,
                       .recompute = schedule.recompute,
                       .optimizer = work.optimizer,
@@ -100,10 +101,10 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
     plan.costs.communication = cluster.communication;  // of this cluster, whatever was measured
     plan.order_costs = nominal_costs(schedule);
     if (cluster.costs) {
-        plan.costs.replicas = 1;  // the order is one pipeline's
+        plan.costs.slices = 1;  // the order is one pipeline's
         plan.order_costs = PassCosts::of(plan.costs, plan.sizes, plan.schedule);
     }
-    plan.costs.replicas = cluster.replicas;
+    plan.costs.slices = cluster.replicas * cluster.tensor;
     return plan;
 }
 
