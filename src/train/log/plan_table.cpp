@@ -31,9 +31,10 @@ void print_plan(const TrainingPlan& plan) {
         plan.recompute() == Recompute::none
             ? ""
             : ", " + std::string(to_string(plan.recompute())) + " recomputation";
-    const std::string ranks_text = mesh.data == 1 ? std::to_string(mesh.pipeline) + " ranks"
-                                                  : std::to_string(mesh.data) + " replicas x " +
-                                                        std::to_string(mesh.pipeline) + " ranks";
+    const std::string ranks_text =
+        (mesh.data == 1 ? "" : std::to_string(mesh.data) + " replicas x ") +
+        (mesh.tensor == 1 ? "" : std::to_string(mesh.tensor) + " tensor ranks x ") +
+        std::to_string(mesh.pipeline) + (mesh.tensor == 1 ? " ranks" : " pipeline ranks");
     std::array<char, 64> parameters;
     std::snprintf(parameters.data(), parameters.size(), "%.2f M parameters",
                   parameter_count(options.model) / 1e6);
@@ -54,6 +55,9 @@ void print_plan(const TrainingPlan& plan) {
     table.row({"", "", "", "rows", "rows", "MiB", "", ""});
     for (int rank = 0; rank < plan.ranks(); ++rank) {
         const int in_pipeline = mesh.pipeline_rank(rank);
+        const auto part = [&, i = mesh.place(rank).tensor](int64_t rows) {
+            return rows * (i + 1) / mesh.tensor - rows * i / mesh.tensor;
+        };
         int layers = 0;
         std::string stages;
         for (size_t s = 0; s < plan.partition().layers_per_stage.size(); ++s) {
@@ -67,8 +71,8 @@ void print_plan(const TrainingPlan& plan) {
                                                              : predicted_bytes(plan, rank)) /
                           (1 << 20));
         table.row({std::to_string(rank), stages, std::to_string(layers),
-                   std::to_string(schedule.input.rows(in_pipeline)),
-                   std::to_string(schedule.output.rows(in_pipeline)), bytes.data(),
+                   std::to_string(part(schedule.input.rows(in_pipeline))),
+                   std::to_string(part(schedule.output.rows(in_pipeline))), bytes.data(),
                    plan.placement(rank).device, plan.placement(rank).host});
     }
     std::printf("%s", table.text().c_str());

@@ -184,7 +184,7 @@ MeasuredCosts PassMeter::gather(Communicator& communicator, Mesh mesh, int stage
         sum.local_wall += one.local_wall;
         sum.local_cpu += one.local_cpu;
         sum.local_bytes += one.local_bytes;
-        if (mesh.replica(static_cast<int>(rank)) != 0) continue;
+        if (mesh.slice(mesh.place(static_cast<int>(rank))) != 0) continue;
         const auto row = static_cast<size_t>(mesh.pipeline_rank(static_cast<int>(rank)));
         for (size_t at = sizeof one; at < all[rank].size(); at += sizeof(Entry)) {
             Entry entry;

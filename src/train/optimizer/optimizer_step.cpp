@@ -27,7 +27,8 @@ std::span<float> floats(Tensor tensor) {
 OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int rank,
                              OptimizerOptions options)
     : model_(model),
-      reports_loss_(schedule.output.owners().front() == model.mesh().pipeline_rank(rank)),
+      reports_loss_(schedule.output.owners().front() == model.mesh().pipeline_rank(rank) &&
+                    model.mesh().place(rank).tensor == 0),
       options_(options),
       memory_(model.device().allocate(sizeof(StepScalars), "the optimizer's numbers of a step")) {
     for (const Parameter& p : model.parameters()) {

@@ -96,13 +96,38 @@ void check_sizes(const ModelConfig& model) {
 }
 
 Mesh mesh_of(const TrainOptions& o, int ranks) {
-    const int pipeline = o.pipeline_model_parallel_size;
-    if (pipeline == 0) return {ranks, 1};
-    if (pipeline < 0 || ranks % pipeline != 0) {
-        throw UsageError("--pipeline-model-parallel-size " + text(pipeline) +
+    const int tensor = o.tensor_model_parallel_size;
+    if (tensor < 1 || ranks % tensor != 0) {
+        throw UsageError("--tensor-model-parallel-size " + text(tensor) +
                          ": must divide the number of ranks, " + text(ranks));
     }
-    return {pipeline, ranks / pipeline};
+    const int pipeline = o.pipeline_model_parallel_size;
+    if (pipeline == 0) return {.pipeline = ranks / tensor, .tensor = tensor};
+    if (pipeline < 0 || ranks / tensor % pipeline != 0) {
+        throw UsageError("--pipeline-model-parallel-size " + text(pipeline) +
+                         (tensor == 1
+                              ? ": must divide the number of ranks, " + text(ranks)
+                              : ": with --tensor-model-parallel-size " + text(tensor) +
+                                    ", must divide the " + text(ranks / tensor) + " groups of " +
+                                    text(tensor) + " among " + text(ranks) + " ranks"));
+    }
+    return {.pipeline = pipeline, .data = ranks / tensor / pipeline, .tensor = tensor};
+}
+
+/// What tensor ranks cannot do yet.
+void check_tensor_ranks(const TrainOptions& o) {
+    if (o.tensor_model_parallel_size == 1) return;
+    const std::string flag = "--tensor-model-parallel-size " + text(o.tensor_model_parallel_size);
+    const auto refuse = [&](bool given, const std::string& what, const std::string& remedy) {
+        if (given) throw UsageError(flag + ": " + what + "; " + remedy);
+    };
+    refuse(o.device != "host", "tensor ranks run on the host only", "use --device host, or 1");
+    refuse(o.reductions == Reductions::native, "sums over tensor ranks are ordered",
+           "use --reduction ordered");
+    refuse(!o.profile.empty(), "--profile describes ranks without tensor ranks",
+           "remove --profile");
+    refuse(!o.cost_file.empty(), "profiles describe ranks without tensor ranks",
+           "use --schedule-costs auto or F,B");
 }
 
 void check_options(const TrainOptions& options, int ranks) {
@@ -130,6 +155,7 @@ void check_options(const TrainOptions& options, int ranks) {
                          " microbatches per step; must be at most " + text(kMostMicrobatches) +
                          "; use a larger --micro-batch-size");
     }
+    check_tensor_ranks(o);
     (void)learning_rate_schedule(o);
     check_parameter_groups(o.optimizer.groups, logical_parameters(m));
     if (o.reductions == Reductions::native && o.device != "host" && o.ranks_are_threads) {

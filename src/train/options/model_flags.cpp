@@ -299,6 +299,13 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .unset = "all ranks",
              .absent = 0,
              .decides = Decides::nothing},  // "ranks" and "replicas" of a saved step say it
+            {.names = "--tensor-model-parallel-size",
+             .value = &o.tensor_model_parallel_size,
+             .help = "Ranks that share each stage: every layer's matrices are cut among them, and "
+                     "what is between layers by tokens",
+             .unit = "RANKS",
+             .range = at_least(1),
+             .decides = Decides::nothing},  // "tensor-ranks" of a saved step says it
             {.names = "--schedule",
              .value = &o.schedule,
              .help = "A .csv or .json file, or one of " + joined(schedule_names()),

@@ -40,6 +40,7 @@ struct TrainOptions {
     uint64_t seed = 1234;  // --seed; Megatron's default
 
     int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are
+    int tensor_model_parallel_size = 1;    // --tensor-model-parallel-size
     std::string schedule = "1f1b";         // --schedule, a name or a .csv or .json file
     std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
     EndLayers end_layers;      // --decoder-first-, --decoder-last-pipeline-num-layers

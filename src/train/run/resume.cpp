@@ -68,6 +68,7 @@ std::vector<std::string> bit_flags(const TrainOptions& options, Mesh mesh) {
     std::vector<std::string> flags = bit_flags(options);
     flags.push_back("ranks " + std::to_string(mesh.pipeline));
     flags.push_back("replicas " + std::to_string(mesh.data));
+    flags.push_back("tensor-ranks " + std::to_string(mesh.tensor));
     return flags;
 }
 

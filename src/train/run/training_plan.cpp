@@ -44,6 +44,7 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
                    options.micro_batch_size * mesh_.data),
       cluster_{.ranks = mesh_.pipeline,
                .replicas = mesh_.data,
+               .tensor = mesh_.tensor,
                .threads_per_rank = options.threads_per_rank,
                .operators = &operators,
                .communication = communication} {
@@ -200,7 +201,7 @@ int TrainingPlan::chunks() const {
 }
 
 int64_t TrainingPlan::boundary_bytes() const {
-    return sizes().tokens * sizes().hidden * size_of(sizes().dtype);
+    return sizes().boundary_rows() * sizes().hidden * size_of(sizes().dtype);
 }
 
 /// Several stages per rank need as many layers, unless flags say which have none.
