@@ -7,7 +7,7 @@
 #
 # GPT-2 124M, 4 sequences of 64 random tokens, AdamW and clipping of the global gradient norm included:
 # with 2 threads, and on 2 ranks of one thread each: pipelines on microbatches of one sequence, replicas
-# with two sequences each. Everybody begins with the same weights, which VocabPipe writes, and trains on
+# with two sequences each, tensor ranks that share all four. Everybody begins with the same weights, which VocabPipe writes, and trains on
 # the same tokens. Table: median and least
 # time of a step over all rounds without warm-up steps; ratio: median over VocabPipe's for the same type
 # and ranks, above 1 where VocabPipe is faster; loss before the first and the last update; #wrong: losses
@@ -94,6 +94,10 @@ vocabpipe() { # pipeline or replicas, where there are several ranks
             mpirun -np 2 --bind-to none "$bin/train_gpt" "${flags[@]}" --vocab-mode none \
                 --pipeline-model-parallel-size 1 --micro-batch-size $((sequences / 2))
             ;;
+        "tensor 2")
+            mpirun -np 2 --bind-to none "$bin/train_gpt" "${flags[@]}" --vocab-mode one_barrier \
+                --tensor-model-parallel-size 2 --micro-batch-size $sequences
+            ;;
         *) return 77 ;;
     esac || return
     awk '{ print "step", value("step"), "loss", value("loss"), "seconds", value("step_seconds") }
@@ -114,6 +118,10 @@ if "$bin/train_gpt" --help | grep -q replicas; then
     names+=(vocabpipe-replicas)
     command[vocabpipe-replicas]="vocabpipe replicas"
 fi
+if "$bin/train_gpt" --help | grep -q tensor-model-parallel-size; then
+    names+=(vocabpipe-tensor)
+    command[vocabpipe-tensor]="vocabpipe tensor"
+fi
 if [ $with_torch = 1 ]; then
     if [ -z "$python" ]; then
         folder=${VOCABPIPE_PEERS_DIR:-$HOME/.cache/vocabpipe-peers}
@@ -125,11 +133,12 @@ if [ $with_torch = 1 ]; then
         fi
     fi
     "$python" -c 'import torch' || fail "--python $python: cannot import torch; pip install torch" 2
-    names+=(torch-eager torch-compiled torch-pipelined torch-replicated)
+    names+=(torch-eager torch-compiled torch-pipelined torch-replicated torch-tensor)
     command[torch-eager]="from_torch 1 eager"
     command[torch-compiled]="from_torch 1 compiled"
     command[torch-pipelined]="from_torch 2 pipelined"
     command[torch-replicated]="from_torch 2 replicated"
+    command[torch-tensor]="from_torch 2 tensor"
 fi
 for peer in ${peers[@]+"${peers[@]}"}; do
     names+=("${peer%%=*}")

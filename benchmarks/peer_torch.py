@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training step of GPT-2 in PyTorch, for benchmarks/compare_peers.sh.
 
-    peer_torch.py eager|compiled|pipelined|replicated
+    peer_torch.py eager|compiled|pipelined|replicated|tensor
 
 Follows that script's protocol for peers: everything comes by VOCABPIPE_PEER_* variables, one line
 "step N loss L seconds S" per step goes out. The model is read from a folder with config.json and
@@ -17,6 +17,10 @@ layers, so 9 + 3 of GPT-2's 12 on two ranks). The tied embedding is on both end 
 are added up, as Megatron does; the gradient norm is the global one.
 
 replicated: DistributedDataParallel on gloo, a process per rank, each with its share of the sequences.
+
+tensor: torch.distributed.tensor.parallel on gloo, a process per rank: linear layers by columns and rows,
+what is between them by tokens (SequenceParallel), embedding and output layer by rows of the vocabulary,
+with loss_parallel().
 """
 import json
 import os
@@ -85,11 +89,12 @@ class Block(nn.Module):
             part.bias.data = tensors[f"{prefix}{name}.bias"].clone()
 
     def forward(self, x):
-        batch, length, width = x.shape
-        qkv = self.c_attn(self.ln_1(x)).view(batch, length, 3, self.heads, width // self.heads)
+        qkv = self.c_attn(self.ln_1(x))
+        batch, length, width = qkv.shape  # with tensor parallelism of this rank's heads
+        qkv = qkv.view(batch, length, 3, self.heads, width // 3 // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.c_proj(y.transpose(1, 2).reshape(batch, length, width))
+        x = x + self.c_proj(y.transpose(1, 2).reshape(batch, length, width // 3))
         return x + self.mlp_c_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
 
 
@@ -269,13 +274,89 @@ def run_pipelined(rank, ranks):
     dist.destroy_process_group()
 
 
+class TensorParallelModel(nn.Module):
+    """The model as DTensors. Tensors between layers are cut along the tokens."""
+
+    def __init__(self, inputs, mesh):
+        from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+        from torch.distributed.tensor.parallel import (
+            ColwiseParallel,
+            RowwiseParallel,
+            SequenceParallel,
+            parallelize_module,
+        )
+
+        super().__init__()
+        ranks = mesh.size()
+        whole = inputs.stage(0, inputs.config["n_layer"])
+        self.bf16 = inputs.bf16
+        self.embedding = nn.Embedding.from_pretrained(whole.wte.data, freeze=False)
+        self.h, self.ln_f = whole.h, whole.ln_f
+        self.head = nn.Linear(whole.wte.shape[1], whole.wte.shape[0], bias=False)
+        for block in self.h:  # a rank's rows of q, of k and of v next to each other
+            block.heads //= ranks
+            for values in block.c_attn.parameters():
+                parts = values.data.unflatten(0, (3, ranks, -1)).transpose(0, 1)
+                values.data = parts.flatten(0, 2).contiguous()
+        by_tokens = {"input_layouts": Shard(1), "use_local_output": True}
+        to_tokens = {"output_layouts": Shard(1), "use_local_output": False}
+        plan = {
+            "embedding": RowwiseParallel(input_layouts=Replicate(), **to_tokens),
+            "ln_f": SequenceParallel(),
+            "head": ColwiseParallel(
+                input_layouts=Shard(1), output_layouts=Shard(-1), use_local_output=False
+            ),
+        }
+        for layer in range(len(self.h)):
+            plan |= {
+                f"h.{layer}.ln_1": SequenceParallel(),
+                f"h.{layer}.c_attn": ColwiseParallel(**by_tokens),
+                f"h.{layer}.c_proj": RowwiseParallel(**to_tokens),
+                f"h.{layer}.ln_2": SequenceParallel(),
+                f"h.{layer}.c_fc": ColwiseParallel(**by_tokens),
+                f"h.{layer}.mlp_c_proj": RowwiseParallel(**to_tokens),
+            }
+        parallelize_module(self, mesh, plan)
+        self.head.weight = self.embedding.weight
+        self.wpe = nn.Parameter(distribute_tensor(whole.wpe.data, mesh, [Replicate()]))
+
+    def forward(self, tokens):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            x = self.embedding(tokens) + self.wpe[: tokens.shape[1]]
+            for block in self.h:
+                x = block(x)
+            return self.head(self.ln_f(x))
+
+
+def run_tensor(rank, ranks):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import loss_parallel
+
+    join(rank, ranks)
+    inputs = Inputs()
+    model = TensorParallelModel(inputs, init_device_mesh("cpu", (ranks,)))
+    optimizer = make_optimizer(model)
+
+    def step():
+        with loss_parallel():
+            loss = loss_of(model(inputs.tokens), inputs.labels)
+            loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP_GRAD)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    time_steps(step, speaks=rank == 0)
+    dist.destroy_process_group()
+
+
 def main():
     how = sys.argv[1]
     if how in ("eager", "compiled"):
         run_whole(compiled=how == "compiled")
         return
     ranks = int(os.environ["VOCABPIPE_PEER_RANKS"])
-    run = {"pipelined": run_pipelined, "replicated": run_replicated}[how]
+    run = {"pipelined": run_pipelined, "replicated": run_replicated, "tensor": run_tensor}[how]
     torch.multiprocessing.spawn(run, args=(ranks,), nprocs=ranks)
 
 
