@@ -6,6 +6,7 @@
 #include <mutex>
 #include <random>
 
+#include "src/model/tensor_shard.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/trained_rank.hpp"
@@ -14,16 +15,22 @@ namespace vocabpipe::testing {
 
 namespace {
 
-/// `part`: what the rank's replica owns of it.
+/// `part`: what the rank owns of it.
 void place(std::map<std::string, std::vector<float>>& all, const std::string& name,
            const Parameter& of, Tensor part, Device& device) {
     std::vector<float>& whole = all[name];
-    const int64_t cols = of.weight.cols;
-    whole.resize(static_cast<size_t>(of.logical_rows * cols));
-    const std::span<float> rows =
-        std::span(whole).subspan(static_cast<size_t>(of.first_row * cols + of.owned.first),
-                                 static_cast<size_t>(part.size()));
-    if (!rows.empty()) device.download(part.as<std::byte>(), std::as_writable_bytes(rows));
+    whole.resize(static_cast<size_t>(of.logical_rows * of.logical_cols));
+    std::vector<float> mine(static_cast<size_t>(part.size()));
+    if (mine.empty()) return;
+    device.download(part.as<std::byte>(), std::as_writable_bytes(std::span(mine)));
+    const int64_t first = of.owned.first;
+    for_each_run(of.shard, of.logical_cols, [&](const ElementRun& run) {
+        const int64_t end = std::min(run.held + run.count, first + part.size());
+        for (int64_t i = std::max(run.held, first); i < end; ++i) {
+            whole[static_cast<size_t>(run.logical + i - run.held)] =
+                mine[static_cast<size_t>(i - first)];
+        }
+    });
 }
 
 }  // namespace
@@ -66,9 +73,10 @@ Training train_on_threads(const TrainingSetup& setup) {
     ModelPartition partition = even_partition(setup.config, schedule, setup.sequences);
     partition.optimizer = true;
     partition.replicas = setup.replicas;
-    const Mesh mesh{setup.ranks, setup.replicas};
+    partition.tensor = setup.tensor;
+    const Mesh mesh{setup.ranks, setup.replicas, setup.tensor};
     auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
-    costs.slices = mesh.data;
+    costs.slices = mesh.slices();
     Training result;
     std::mutex mutex;
     World world = World::threads(mesh.size(), {.timeout_seconds = setup.timeout_seconds});

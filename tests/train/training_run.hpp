@@ -18,6 +18,7 @@ struct TrainingSetup {
     std::string family = "1f1b";
     int ranks = 1;         ///< of a pipeline
     int replicas = 1;      ///< of the pipeline
+    int tensor = 1;        ///< ranks that share a stage
     int microbatches = 4;  ///< of a replica
     VocabMode mode = VocabMode::none;
     int steps = 30;

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that share stages (tensor parallelism): train to what one rank per stage trains to, within
+// rounding; to the same bits again; and the vocabulary layers to the bits of as many shards.
+#include "tests/model/model_cases.hpp"
+#include "tests/support/schedule_cases.hpp"
+#include "tests/train/training_run.hpp"
+#include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/mesh.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+namespace vocabpipe::testing {
+namespace {
+
+// 4 sequences of 7 tokens: 28 rows, 14 or 7 for each of 2 or 4 tensor ranks, so that the rows of a
+// rank begin inside a sequence.
+constexpr int64_t kTensorSequences = 4;
+constexpr int64_t kTensorVocabulary = 40;  // rows that any of the meshes divides evenly
+
+TrainingSetup tensor_setup(const std::string& schedule, VocabMode mode, Mesh mesh,
+                           const std::string& family, DType dtype, int steps) {
+    const Schedule placed = make_schedule(schedule, {.ranks = mesh.pipeline,
+                                                     .microbatches = 2,
+                                                     .vocab_mode = mode,
+                                                     .vocab_size = kTensorVocabulary});
+    TrainingSetup setup{
+        .config = small_family(family, placed.stages + 1, 7, kTensorVocabulary, false),
+        .family = schedule,
+        .ranks = mesh.pipeline,
+        .replicas = mesh.data,
+        .tensor = mesh.tensor,
+        .microbatches = 2,
+        .mode = mode,
+        .steps = steps,
+        .sequences = kTensorSequences};
+    setup.config.dtype = dtype;
+    setup.config.ffn_hidden_size = 32;
+    setup.config.num_attention_heads = 4;
+    if (setup.config.num_query_groups != 0) setup.config.num_query_groups = std::max(2, mesh.tensor);
+    return setup;
+}
+
+/// Those that tensor ranks can share.
+std::vector<std::string> tensor_families() {
+    std::vector<std::string> names;
+    for (const std::string& name : model_families()) {
+        const ModelConfig config = small_family(name, 2, 7, kTensorVocabulary, false);
+        const bool norms_of_all_heads = config.qk_norm && !config.qk_norm_by_head;
+        if (config.moe.experts == 0 && !norms_of_all_heads) names.push_back(name);
+    }
+    return names;
+}
+
+/// Largest difference of any element, relative to the largest value of its tensor.
+double distance(const std::map<std::string, std::vector<float>>& expected,
+                const std::map<std::string, std::vector<float>>& actual) {
+    double worst = 0;
+    for (const auto& [name, want] : expected) {
+        const auto found = actual.find(name);
+        if (found == actual.end() || found->second.size() != want.size()) return INFINITY;
+        double largest = 1e-6;
+        for (const float value : want) largest = std::max(largest, std::abs(double{value}));
+        for (size_t i = 0; i < want.size(); ++i) {
+            worst = std::max(worst, std::abs(double{want[i]} - found->second[i]) / largest);
+        }
+    }
+    return worst;
+}
+
+struct TensorCell {
+    std::string schedule;
+    VocabMode mode;
+    Mesh mesh;
+    friend void PrintTo(const TensorCell& c, std::ostream* out) {
+        *out << c.schedule << " " << to_string(c.mode) << " p=" << c.mesh.pipeline
+             << " d=" << c.mesh.data << " t=" << c.mesh.tensor;
+    }
+};
+
+std::vector<TensorCell> tensor_cells() {
+    constexpr std::array kModes{VocabMode::none, VocabMode::redistributed, VocabMode::interlaced,
+                                VocabMode::one_barrier, VocabMode::two_barriers};
+    std::vector<TensorCell> all;
+    for (const VocabMode mode : kModes) {
+        for (const Generator& family : generators()) {
+            all.push_back({std::string(family.name), mode, {.pipeline = 2, .tensor = 2}});
+        }
+        for (const Mesh mesh : {Mesh{1, 1, 2}, Mesh{1, 2, 2}, Mesh{2, 2, 2}, Mesh{1, 1, 4}}) {
+            all.push_back({"1f1b", mode, mesh});
+            all.push_back({"zb-h1", mode, mesh});
+        }
+    }
+    return all;
+}
+
+class TensorRanks : public ::testing::TestWithParam<TensorCell> {};
+
+TEST_P(TensorRanks, TrainLikeOneRankPerStage) {
+    const TensorCell& c = GetParam();
+    TrainingSetup setup = tensor_setup(c.schedule, c.mode, c.mesh, "llama", DType::fp32, 3);
+    const Training together = train_on_threads(setup);
+    EXPECT_EQ(first_difference(together, train_on_threads(setup)), "");
+    setup.tensor = 1;
+    const Training alone = train_on_threads(setup);
+    for (size_t step = 0; step < alone.losses.size(); ++step) {
+        EXPECT_NEAR(together.losses[step], alone.losses[step], 2e-5) << step;
+        EXPECT_NEAR(together.grad_norms[step], alone.grad_norms[step],
+                    1e-4 * alone.grad_norms[step])
+            << step;
+    }
+    EXPECT_LT(distance(alone.gradients, together.gradients), 2e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, TensorRanks, ::testing::ValuesIn(tensor_cells()),
+                         [](const auto& info) {
+                             const TensorCell& c = info.param;
+                             return test_name(c.schedule + "_" + std::string(to_string(c.mode)) +
+                                              "_p" + std::to_string(c.mesh.pipeline) + "_d" +
+                                              std::to_string(c.mesh.data) + "_t" +
+                                              std::to_string(c.mesh.tensor));
+                         });
+
+class TensorRanksOfFamilies : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TensorRanksOfFamilies, TrainLikeOneRankPerStage) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        TrainingSetup setup = tensor_setup("zb-h1", VocabMode::one_barrier,
+                                           {.pipeline = 2, .tensor = 2}, GetParam(), dtype, 1);
+        const Training together = train_on_threads(setup);
+        setup.tensor = 1;
+        const Training alone = train_on_threads(setup);
+        const bool wide = dtype == DType::fp32;
+        EXPECT_NEAR(together.losses[0], alone.losses[0], wide ? 2e-5 : 2e-2);
+        EXPECT_LT(distance(alone.gradients, together.gradients), wide ? 1e-4 : 6e-2);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TensorRanksOfFamilies, ::testing::ValuesIn(tensor_families()),
+                         [](const auto& info) { return test_name(info.param); });
+
+// Without layers what tensor ranks make of X and of its gradient has no sums that they cut.
+TEST(TensorRanks, HaveTheVocabularyOfAsManyShards) {
+    for (const VocabMode mode :
+         {VocabMode::interlaced, VocabMode::one_barrier, VocabMode::two_barriers}) {
+        for (const DType dtype : {DType::fp32, DType::bf16}) {
+            for (const Mesh mesh : {Mesh{2, 1, 2}, Mesh{1, 1, 4}, Mesh{2, 2, 2}}) {
+                TrainingSetup setup = tensor_setup("1f1b", mode, mesh, "llama", dtype, 1);
+                setup.config.num_layers = 0;
+                const Training together = train_on_threads(setup);
+                setup.ranks *= setup.tensor;
+                setup.tensor = 1;
+                const Training shards = train_on_threads(setup);
+                EXPECT_EQ(together.losses, shards.losses);
+                for (const auto& [name, want] : shards.gradients) {
+                    if (name.find("norm") != std::string::npos) continue;  // a sum over all tokens
+                    EXPECT_EQ(together.gradients.at(name), want)
+                        << name << " " << to_string(mode) << " " << mesh.pipeline << " x "
+                        << mesh.tensor;
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
