@@ -47,7 +47,7 @@ struct Operators {
     void (*linear_gelu_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w,
                                        ConstTensor before, Tensor dx);
     /// dw = dy^T x, dbias = column sums of dy. dy (N, out), x (N, in) of dy's type, dw (out, in)
-    /// fp32, dbias (1, out) fp32 or empty.
+    /// fp32, dbias (1, out) fp32 or empty. With in = 0 dbias alone.
     void (*linear_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dw,
                                    Tensor dbias, bool accumulate);
 
@@ -186,6 +186,12 @@ struct Operators {
     /// blocks[1] + ... of blocks (count rows, cols), block-major, added in this order in fp32 and
     /// rounded once to the type of `out`. The same bits on every device.
     void (*ordered_sum)(Context& ctx, ConstTensor blocks, int64_t count, Tensor out);
+    /// out = partials[0] + partials[1] + ... + bias + residual: what the `count` ranks of a team
+    /// have made of their columns of a product, added in this order in fp32 and rounded once.
+    /// partials (count rows, cols), block-major; bias (1, cols) or empty; residual, out (rows,
+    /// cols), residual may be out or empty. All of one type. The same bits on every device.
+    void (*fold_partials)(Context& ctx, ConstTensor partials, int64_t count, ConstTensor bias,
+                          ConstTensor residual, Tensor out);
     /// Every byte becomes 0.
     void (*set_zero)(Context& ctx, std::span<std::byte> bytes);
     /// to = from, equally long.

@@ -40,6 +40,7 @@ const Operators& operators() {
         .convert = convert,
         .scale = scale,
         .ordered_sum = ordered_sum,
+        .fold_partials = fold_partials,
         .set_zero = set_zero,
         .copy = copy,
         .embedding_gather = embedding_gather,

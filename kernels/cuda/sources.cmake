@@ -14,6 +14,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/embedding.cu
   kernels/cuda/engine.cpp
   kernels/cuda/expert_rows.cu
+  kernels/cuda/fold_partials.cu
   kernels/cuda/ordered_sum.cu
   kernels/cuda/gated.cu
   kernels/cuda/gemm.cpp

@@ -44,6 +44,7 @@ FunctionOf<&Operators::add> add;
 FunctionOf<&Operators::convert> convert;
 FunctionOf<&Operators::scale> scale;
 FunctionOf<&Operators::ordered_sum> ordered_sum;
+FunctionOf<&Operators::fold_partials> fold_partials;
 FunctionOf<&Operators::set_zero> set_zero;
 FunctionOf<&Operators::copy> copy;
 

@@ -41,6 +41,7 @@ FunctionOf<&Operators::add> add;
 FunctionOf<&Operators::convert> convert;
 FunctionOf<&Operators::scale> scale;
 FunctionOf<&Operators::ordered_sum> ordered_sum;
+FunctionOf<&Operators::fold_partials> fold_partials;
 
 FunctionOf<&Operators::embedding_gather> embedding_gather;
 FunctionOf<&Operators::embedding_scatter_add> embedding_scatter_add;

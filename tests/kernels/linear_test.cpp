@@ -86,6 +86,11 @@ TEST_P(LinearOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
                                               accumulate);
             expect_close(dw, exact, sum_bound(scale, exact, n + 1, DType::fp32));
             expect_close(dbias, exact_bias, sum_bound(scale_bias, exact_bias, n + 1, DType::fp32));
+            auto alone =
+                accumulate ? Matrix::random(1, out, DType::fp32, 4) : Matrix(1, out, DType::fp32);
+            host::linear_backward_weight(ctx, dy, x.view().column_range(0, 0),
+                                         dw.view().column_range(0, 0), alone, accumulate);
+            EXPECT_TRUE(alone.same_bits(dbias)) << "dbias alone";
         }
     }
 }

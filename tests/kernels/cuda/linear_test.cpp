@@ -197,6 +197,10 @@ TEST_P(CudaLinearOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
             const DeviceMatrix again(device, dw);
             cuda::linear_backward_weight(device.context(), ddy, dx, again, {}, accumulate);
             EXPECT_TRUE(again.download().same_bits(ddw.download())) << "without dbias";
+            const DeviceMatrix alone(device, dbias);
+            cuda::linear_backward_weight(device.context(), ddy, ConstTensor(dx).column_range(0, 0),
+                                         Tensor(again).column_range(0, 0), alone, accumulate);
+            EXPECT_TRUE(alone.download().same_bits(ddb.download())) << "dbias alone";
         }
     }
 }
