@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/check_tensor_parallel.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <string>
+
+namespace vocabpipe {
+
+namespace {
+
+std::string flag(int ranks) {
+    return "--tensor-model-parallel-size " + std::to_string(ranks);
+}
+
+}  // namespace
+
+void check_tensor_parallel(const ModelConfig& config, int ranks, int64_t tokens) {
+    if (ranks == 1) return;
+    if (ranks < 1) throw UsageError(flag(ranks) + ": must be at least 1");
+    if (config.moe.experts > 0) {
+        throw UsageError(flag(ranks) + ": mixtures of experts (--num-experts " +
+                         std::to_string(config.moe.experts) + ") are not cut; use 1");
+    }
+    if (config.qk_norm && !config.qk_norm_by_head) {
+        throw UsageError(flag(ranks) + ": --model-type " + std::string(config.family) +
+                         " takes norms over the heads of all ranks; use 1");
+    }
+    const auto divide = [&](int64_t count, const std::string& what) {
+        if (count % ranks == 0) return;
+        throw UsageError(flag(ranks) + ": " + what + " is " + std::to_string(count) +
+                         ", of which every rank needs equally many; use a divisor of " +
+                         std::to_string(count));
+    };
+    divide(config.num_attention_heads, "--num-attention-heads");
+    divide(config.kv_heads(), "--num-query-groups");
+    divide(config.ffn_hidden_size, "--ffn-hidden-size");
+    divide(tokens, "--micro-batch-size times --seq-length");
+}
+
+}  // namespace vocabpipe
