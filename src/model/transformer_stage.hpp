@@ -7,11 +7,13 @@
 #include "src/model/key_value_cache.hpp"
 #include "src/model/parameter_rows.hpp"
 #include "src/model/rotary_tables.hpp"
+#include "src/model/tensor_shard.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/operators.hpp"
 #include "vocabpipe/recompute.hpp"
+#include "vocabpipe/tile_map.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -37,6 +39,9 @@ struct StageOptions {
     /// Generation: F continues the sequence whose keys and values are kept here, and leaves nothing
     /// for a backward. Null: training.
     const KeyValueCache* cache = nullptr;
+    TensorPlace tensor =
+        {};                 ///< t ranks share the stage; parameters are this rank's tensor_shard()
+    int tensor_pieces = 1;  ///< K, pieces of a member's rows in what these ranks exchange
 };
 
 /// Rows of all parameters of a stage, in the order that TransformerStage expects.
@@ -45,16 +50,20 @@ struct StageOptions {
 
 /// Consecutive decoder layers; in the first stage what is done to embedded tokens before them, in
 /// the last one the final norm after them. What layers compute and keep is their blocks' business
-/// (src/model/blocks/); the stage hands them memory and each other's outputs.
+/// (src/model/blocks/); the stage hands them memory and each other's outputs. Shared by t ranks it
+/// has N/t rows of its boundaries x, y, dy and dx: rank i those from N i/t on. All but a selective
+/// R then call Context::tensor_link(), whose members run the same passes in the same order.
 class TransformerStage final : public StageModule {
 public:
     /// `parameters`: this stage's part of a ParameterStore; `rotary`: null where no layer has
-    /// rotary positions. Neither is needed where only bytes() is asked for.
+    /// rotary positions. Neither is needed where only bytes() is asked for. Throws UsageError as
+    /// check_tensor_parallel() does, and for a cache of several tensor ranks.
     TransformerStage(const ModelConfig& config, const StageOptions& options,
                      const kernels::Operators& operators, std::span<Parameter> parameters,
                      const RotaryTables* rotary);
 
-    [[nodiscard]] bool streams() const override { return true; }
+    /// Not by a team, whose products take rows in an order of their own.
+    [[nodiscard]] bool streams() const override { return options_.tensor.ranks == 1; }
     [[nodiscard]] StageBytes bytes() const override;
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
     void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
@@ -73,7 +82,7 @@ public:
 private:
     /// What F leaves.
     struct Saved {
-        /// (N, h): what each layer reads, then what the final norm reads. Empty where that is the
+        /// (N/t, h): what each layer reads, then what the final norm reads. Empty where that is the
         /// stage's own input or output.
         std::vector<Tensor> inputs;
         std::vector<DecoderLayer::Saved> layers;
@@ -82,18 +91,25 @@ private:
     /// What I leaves for W: all that B consumes on the spot.
     struct ForWeight {
         std::vector<DecoderLayer::Gradients> layers;
-        std::vector<Tensor> layer_dy;  ///< per layer (N, h): gradient of its output
-        Tensor stage_dy;               ///< (N, h)
-        Tensor stage_dx;               ///< (N, h) of what the first layer reads
+        std::vector<Tensor> layer_dy;  ///< per layer (N/t, h): gradient of its output
+        Tensor stage_dy;               ///< (N/t, h)
+        Tensor stage_dx;               ///< (N/t, h) of what the first layer reads
     };
     /// What B works in.
     struct BackwardMemory {
-        Tensor next, other;  ///< (N, h): gradients of the inputs of two neighbouring layers
+        Tensor next, other;  ///< (N/t, h): gradients of the inputs of two neighbouring layers
         Scratch scratch;
         std::vector<DecoderLayer::Gradients> layers;  ///< all in the same memory
     };
 
     [[nodiscard]] TokenViews tokens(Views& views) const;
+    /// Of the boundaries; none in a team.
+    [[nodiscard]] RowPieces input_pieces(const Context& ctx) const {
+        return streams() ? RowPieces::of_input(ctx, tokens_.all) : RowPieces();
+    }
+    [[nodiscard]] RowPieces output_pieces(const Context& ctx) const {
+        return streams() ? RowPieces::of_output(ctx, tokens_.all) : RowPieces();
+    }
     Saved saved_views(Views& saved, Views& recomputed) const;
     /// Without a backward layers use the same memory, one after the other.
     Saved forward_views(Views& memory) const;
@@ -101,7 +117,10 @@ private:
     ForWeight weight_views(Views& views) const;
     BackwardMemory backward_views(Views& views) const;
     Scratch scratch_views(Views& views) const;
+    /// Of W: what a team gathers; nothing alone.
+    Scratch weight_scratch_views(Views& views) const;
 
+    /// Throws Error if the context's link is not the stage's team.
     [[nodiscard]] StagePass begin_pass(Context& ctx, const Microbatch& microbatch) const;
     /// What layer `i`, or after the last one the final norm, reads.
     [[nodiscard]] static ConstTensor input(const Saved& saved, size_t i, ConstTensor x);
@@ -109,7 +128,8 @@ private:
     void run(const StagePass& pass, ConstTensor x, Tensor y, const Saved& saved) const;
 
     StageOptions options_;
-    int64_t tokens_;  ///< N
+    TokenCounts tokens_;
+    TileMap tiles_;  ///< N rows of t members
     int64_t hidden_size_;
     DType dtype_;
     std::span<Parameter> parameters_;

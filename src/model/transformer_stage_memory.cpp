@@ -70,8 +70,22 @@ TransformerStage::ForWeight TransformerStage::weight_views(Views& memory) const 
 }
 
 Scratch TransformerStage::scratch_views(Views& memory) const {
-    return {.rows = tokens(memory).take(scratch_.columns),
-            .workspace = memory.take_bytes(scratch_.workspace)};
+    const int64_t elements =
+        std::max(tokens_.all * scratch_.columns, tokens_.own * scratch_.own_columns);
+    const Bytes rows = memory.take_bytes(elements * size_of(dtype_));
+    Scratch scratch{.rows = Tensor(rows.data(), tokens_.all, scratch_.columns, dtype_),
+                    .workspace = memory.take_bytes(scratch_.workspace)};
+    if (options_.tensor.ranks > 1) {
+        scratch.gathered = tokens(memory).all().take(hidden_size_);
+        scratch.received = tokens(memory).all().take(hidden_size_);
+    }
+    return scratch;
+}
+
+Scratch TransformerStage::weight_scratch_views(Views& memory) const {
+    Scratch scratch;
+    if (options_.tensor.ranks > 1) scratch.gathered = tokens(memory).all().take(hidden_size_);
+    return scratch;
 }
 
 TransformerStage::BackwardMemory TransformerStage::backward_views(Views& memory) const {
@@ -104,6 +118,9 @@ StageBytes TransformerStage::bytes() const {
     backward_views(backward);
     bytes.backward_workspace = backward.used();
     bytes.input_gradient_workspace = forward.used();
+    Views of_weight;
+    weight_scratch_views(of_weight);
+    bytes.weight_gradient_workspace = of_weight.used();
     Views for_weight;
     weight_views(for_weight);
     bytes.for_weight = for_weight.used();

@@ -220,7 +220,8 @@ public:
                                                 .seq_length = kLength,
                                                 .dtype = DType::fp32,
                                                 .threads = 1});
-        const DeviceMemory rows = nan_memory(kTokens * size.columns * size_of(DType::fp32));
+        const DeviceMemory rows =
+            nan_memory(kTokens * std::max(size.columns, size.own_columns) * size_of(DType::fp32));
         const DeviceMemory workspace = nan_memory(size.workspace);
         Microbatch microbatch;
         microbatch.sequences = kSequences;
@@ -232,7 +233,7 @@ public:
             .recompute = how.recompute,
             .scratch = {.rows = Tensor(rows.data(), kTokens, size.columns, DType::fp32),
                         .workspace = workspace.bytes()},
-            .weight_gradients = {.accumulate = how.accumulate, .of_norms_with_input = !how.split}};
+            .weight_gradients = {.accumulate = how.accumulate, .with_input = !how.split}};
 
         std::vector<float> x = flat(v.x), residual = flat(v.residual), out(x.size());
         std::vector<float> dout = flat(v.dout), dresidual = flat(v.dresidual), dx(x.size());

@@ -23,6 +23,13 @@ LinearOptions proj_options(const AttentionOptions& options) {
             .init_std = options.proj_init_std};
 }
 
+/// Of one of `ranks` ranks, which have equally many heads of each kind.
+kernels::AttentionShape shape_of_rank(kernels::AttentionShape shape, int ranks) {
+    shape.heads /= ranks;
+    shape.kv_heads /= ranks;
+    return shape;
+}
+
 /// Mean over the queries of a sequence of the keys that one sees.
 double mean_keys(int64_t seq_length, int64_t window) {
     const auto s = static_cast<double>(seq_length);
@@ -34,6 +41,7 @@ double mean_keys(int64_t seq_length, int64_t window) {
 
 Attention::Attention(const AttentionOptions& options, ParameterSource& parameters)
     : options_(options),
+      shape_(shape_of_rank(options.shape, options.tensor)),
       qkv_(qkv_options(options), parameters),
       qk_norm_(options.qk_norm ? std::optional<QkNorm>(std::in_place, *options.qk_norm,
                                                        options.shape, parameters)
@@ -41,32 +49,33 @@ Attention::Attention(const AttentionOptions& options, ParameterSource& parameter
       proj_(proj_options(options), parameters) {}
 
 kernels::AttentionShape Attention::shape(int64_t sequences, int64_t seq_length) const {
-    kernels::AttentionShape of = options_.shape;
+    kernels::AttentionShape of = shape_;
     of.sequences = sequences;
     of.seq_length = seq_length;
     return of;
 }
 
 Attention::Saved Attention::saved_views(SavedViews& views) const {
-    const kernels::AttentionShape& of = options_.shape;
+    SavedViews all = views.all();
     Saved saved;
-    if (qk_norm_) saved.qk_norm = qk_norm_->saved_views(of, views);
-    saved.qkv = (qk_norm_ ? views.cheap : views.costly).take(of.qkv_columns());
-    saved.log_sum_exp = views.costly.statistics(of.heads);
-    saved.heads = views.costly.take(of.query_columns());
+    if (qk_norm_) saved.qk_norm = qk_norm_->saved_views(shape_, all);
+    saved.qkv = (qk_norm_ ? all.cheap : all.costly).take(shape_.qkv_columns());
+    saved.log_sum_exp = all.costly.statistics(shape_.heads);
+    saved.heads = all.costly.take(shape_.query_columns());
     return saved;
 }
 
 Attention::Gradients Attention::gradient_views(TokenViews& views) const {
-    Gradients gradients{.qkv = views.take(options_.shape.qkv_columns()), .normed = {}};
-    if (qk_norm_) gradients.normed = views.take(options_.shape.qkv_columns());
+    TokenViews all = views.all();
+    Gradients gradients{.qkv = all.take(shape_.qkv_columns()), .normed = {}};
+    if (qk_norm_) gradients.normed = all.take(shape_.qkv_columns());
     return gradients;
 }
 
 ScratchSize Attention::scratch(const ScratchFor& use) const {
     const int64_t workspace = use.operators.attention_workspace_bytes(
         shape(use.sequences, use.seq_length), use.dtype, use.threads);
-    return ScratchSize{.columns = options_.shape.query_columns(), .workspace = workspace}.or_larger(
+    return ScratchSize{.columns = shape_.query_columns(), .workspace = workspace}.or_larger(
         proj_.scratch());
 }
 
@@ -116,8 +125,8 @@ void Attention::recompute(const StagePass& pass, ConstTensor /*x*/, const Saved&
 void Attention::backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
                                const Gradients& gradients, Tensor dx) const {
     const kernels::Operators& op = pass.op();
-    const Tensor dheads = pass.scratch.columns(options_.shape.query_columns());
-    proj_.backward_input(pass, dy, dheads);
+    const Tensor dheads = pass.scratch.columns(shape_.query_columns());
+    proj_.backward_input(pass, dy, saved.heads, dheads);
     const Tensor dqkv = qk_norm_ ? gradients.normed : gradients.qkv;
     op.causal_attention_backward(pass.ctx, dheads, saved.qkv, saved.heads, saved.log_sum_exp,
                                  shape(pass), pass.microbatch.first_visible, dqkv,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/blocks/linear.hpp"
+#include "src/model/blocks/cut_linear.hpp"
 #include "src/model/blocks/qk_norm.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
@@ -23,10 +23,12 @@ struct AttentionOptions {
     float proj_init_std = 0;
     std::optional<QkNormOptions> qk_norm;  ///< before the rotary positions
     std::optional<Rope> rope;              ///< none: positions are not attention's business
+    int tensor = 1;                        ///< t, ranks that share the heads
 };
 
-/// Causal self-attention with its projections, (N, h) to (N, h): q | k | v of x, then norms and
-/// rotary positions of q and k where the model has them, then the heads, then `proj`.
+/// Causal self-attention with its projections, (N/t, h) to (N/t, h): q | k | v of x, then norms and
+/// rotary positions of q and k where the model has them, then the heads, then `proj`. Between the
+/// products a rank has all N tokens and its share of the heads; heads and columns below are those.
 class Attention {
 public:
     using Options = AttentionOptions;
@@ -61,7 +63,8 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Of a forward, per token: matrix products, the scores counted for the keys that a query sees.
+    /// Of a forward of all heads, per token: matrix products, the scores counted for the keys that
+    /// a query sees.
     [[nodiscard]] double flops(int64_t seq_length) const;
     /// Elements that recompute() reads and writes, per token; norms of q and k are not counted.
     [[nodiscard]] int64_t recompute_traffic() const { return 0; }
@@ -77,9 +80,10 @@ private:
     void attend(const StagePass& pass, const Saved& saved) const;
 
     AttentionOptions options_;
-    Linear qkv_;
+    kernels::AttentionShape shape_;  ///< of this rank's heads
+    ColumnLinear qkv_;
     std::optional<QkNorm> qk_norm_;
-    Linear proj_;
+    RowLinear proj_;
 };
 
 }  // namespace vocabpipe

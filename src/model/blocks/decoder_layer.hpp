@@ -25,13 +25,13 @@ public:
     /// What F leaves, besides the layer's input.
     struct Saved {
         Sublayer<Attention>::Saved attention;
-        Tensor middle;  ///< (N, h), not in parallel
+        Tensor middle;  ///< (N/t, h), not in parallel
         Sublayer<FeedForward>::Saved mlp;
     };
     /// What I leaves for W, besides the gradient of the layer's output.
     struct Gradients {
         Sublayer<Attention>::Gradients attention;
-        Tensor middle;  ///< (N, h), not in parallel
+        Tensor middle;  ///< (N/t, h), not in parallel
         Sublayer<FeedForward>::Gradients mlp;
     };
 
@@ -41,11 +41,11 @@ public:
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
     [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
 
-    /// x, out (N, h). An empty `out` is not computed.
+    /// x, out (N/t, h). An empty `out` is not computed.
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved, Tensor out) const;
     /// Makes the cheap tensors of `saved` again.
     void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
-    /// dy, dx (N, h): gradients of `out` and of x.
+    /// dy, dx (N/t, h): gradients of `out` and of x.
     void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                         const Gradients& gradients, Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,

@@ -1,7 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/embedded_tokens.hpp"
 
+#include "vocabpipe/tile_link.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
 namespace vocabpipe {
+
+namespace {
+
+/// use(rows, position, length): rows of the own ones that are whole sequences of `length` tokens,
+/// the first of each at `position`. Alone all rows; the own rows of a team may begin and end within
+/// a sequence, which makes up to three such ranges.
+template <typename Use>
+void each_range(const StagePass& pass, int64_t own, const Use& use) {
+    const int64_t length = pass.microbatch.seq_length;
+    if (!pass.team) {
+        use(kAllRows, pass.cached.count, length);
+        return;
+    }
+    const int64_t first = pass.team.tiles->rows(pass.team.link->rank()).first;
+    int64_t row = 0;
+    while (row < own) {
+        const int64_t position = (first + row) % length;
+        const int64_t rest = own - row;
+        // The rest of a sequence, or all that are whole, or the beginning of one.
+        const int64_t count = position > 0     ? std::min(length - position, rest)
+                              : rest >= length ? rest / length * length
+                                               : rest;
+        use(RowRange{row, row + count}, position, std::min(count, length));
+        row += count;
+    }
+}
+
+}  // namespace
 
 EmbeddedTokens::EmbeddedTokens(const EmbeddedTokensOptions& options, ParameterSource& parameters)
     : scale_(options.scale),
@@ -15,9 +49,11 @@ EmbeddedTokens::EmbeddedTokens(const EmbeddedTokensOptions& options, ParameterSo
 
 void EmbeddedTokens::forward(const StagePass& pass, ConstTensor x, Tensor y) const {
     if (learned_) {
-        const int64_t length = pass.microbatch.seq_length;
-        const ConstTensor positions = positions_->weight.row_range(pass.cached.count, length);
-        pass.op().add_positions(pass.ctx, x, positions, length, y);
+        each_range(pass, x.rows, [&](RowRange rows, int64_t position, int64_t length) {
+            const ConstTensor positions = positions_->weight.row_range(position, length);
+            pass.op().add_positions(pass.ctx, rows_of(x, rows), positions, length,
+                                    rows_of(y, rows));
+        });
     } else {
         pass.op().scale(pass.ctx, x, scale_, y);
     }
@@ -29,8 +65,20 @@ void EmbeddedTokens::backward_input(const StagePass& pass, Tensor dx) const {
 
 void EmbeddedTokens::backward_weight(const StagePass& pass, ConstTensor dy) const {
     if (!learned_) return;
-    pass.op().positions_gradient(pass.ctx, dy, pass.microbatch.seq_length, positions_->gradient,
-                                 pass.weight_gradients.accumulate);
+    const Tensor gradient = positions_->gradient;
+    if (!pass.team) {
+        pass.op().positions_gradient(pass.ctx, dy, pass.microbatch.seq_length, gradient,
+                                     pass.weight_gradients.accumulate);
+        return;
+    }
+    if (!pass.weight_gradients.accumulate) {
+        pass.op().set_zero(pass.ctx, std::span(static_cast<std::byte*>(gradient.data),
+                                               static_cast<size_t>(gradient.bytes())));
+    }
+    each_range(pass, dy.rows, [&](RowRange rows, int64_t position, int64_t length) {
+        pass.op().positions_gradient(pass.ctx, rows_of(dy, rows), length,
+                                     gradient.row_range(position, length), true);
+    });
 }
 
 }  // namespace vocabpipe

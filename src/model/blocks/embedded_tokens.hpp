@@ -28,9 +28,9 @@ class EmbeddedTokens {
 public:
     EmbeddedTokens(const EmbeddedTokensOptions& options, ParameterSource& parameters);
 
-    /// x, y (N, h).
+    /// x, y (N/t, h): the rank's own rows, which may begin within a sequence.
     void forward(const StagePass& pass, ConstTensor x, Tensor y) const;
-    /// dx (N, h), the gradient of y, becomes that of x.
+    /// dx (N/t, h), the gradient of y, becomes that of x.
     void backward_input(const StagePass& pass, Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy) const;
 

@@ -17,7 +17,7 @@ struct FeedForwardOptions {
     std::optional<MoeOptions> shared_expert;
 };
 
-/// What a layer has after attention, (N, h) to (N, h): an MLP, or a mixture of experts.
+/// What a layer has after attention, (N/t, h) to (N/t, h): an MLP, or a mixture of experts.
 class FeedForward {
 public:
     using Options = FeedForwardOptions;
@@ -32,7 +32,7 @@ public:
         Mlp::Gradients mlp;
         Moe::Gradients moe;
         Moe::Gradients shared_expert;
-        Tensor of_shared;  ///< (N, h) of x, through the shared expert
+        Tensor of_shared;  ///< (N/t, h) of x, through the shared expert
     };
 
     FeedForward(const FeedForwardOptions& options, ParameterSource& parameters);

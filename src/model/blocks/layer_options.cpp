@@ -49,7 +49,7 @@ std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer) {
     return config.rope;
 }
 
-AttentionOptions attention_options(const ModelConfig& config, int layer) {
+AttentionOptions attention_options(const ModelConfig& config, int layer, int tensor) {
     const TensorNames names = layer_names(config, layer);
     AttentionOptions options{.qkv = {.name = names.qkv,
                                      .parts = names.qkv_parts,
@@ -67,7 +67,8 @@ AttentionOptions attention_options(const ModelConfig& config, int layer) {
                              .proj_bias = config.attention_output_bias,
                              .qkv_init_std = config.init_std,
                              .proj_init_std = init_std_into_residual(config),
-                             .rope = rope_of_layer(config, layer)};
+                             .rope = rope_of_layer(config, layer),
+                             .tensor = tensor};
     if (config.qk_norm) {
         options.qk_norm = {.q_name = names.q_norm,
                            .k_name = names.k_norm,
@@ -78,7 +79,7 @@ AttentionOptions attention_options(const ModelConfig& config, int layer) {
     return options;
 }
 
-MlpOptions mlp_options(const ModelConfig& config, int layer) {
+MlpOptions mlp_options(const ModelConfig& config, int layer, int tensor) {
     const TensorNames names = layer_names(config, layer);
     MlpOptions options{.fc = {.name = names.fc, .transposed = names.transposed},
                        .fc_proj = {.name = names.fc_proj, .transposed = names.transposed},
@@ -88,7 +89,8 @@ MlpOptions mlp_options(const ModelConfig& config, int layer) {
                        .activation = config.activation,
                        .bias = config.mlp_bias,
                        .fc_init_std = config.init_std,
-                       .proj_init_std = init_std_into_residual(config)};
+                       .proj_init_std = init_std_into_residual(config),
+                       .tensor = tensor};
     if (config.gated) options.fc.parts = names.fc_parts;
     return options;
 }
@@ -140,9 +142,9 @@ MoeOptions shared_expert_options(const ModelConfig& config, int layer) {
 
 }  // namespace
 
-FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer) {
+FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer, int tensor) {
     FeedForwardOptions options{.hidden_size = config.hidden_size,
-                               .mlp = mlp_options(config, layer),
+                               .mlp = mlp_options(config, layer, tensor),
                                .moe = {},
                                .shared_expert = {}};
     if (!config.moe.in_layer(layer)) return options;
@@ -153,11 +155,11 @@ FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer) {
     return options;
 }
 
-DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer) {
+DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer, int tensor) {
     const TensorNames names = layer_names(config, layer);
     DecoderLayerOptions options;
-    options.attention.block = attention_options(config, layer);
-    options.mlp.block = feed_forward_options(config, layer);
+    options.attention.block = attention_options(config, layer, tensor);
+    options.mlp.block = feed_forward_options(config, layer, tensor);
     options.parallel = config.parallel_residual;
     if (config.pre_norms) {
         options.attention.norm = norm_options(config, names.attention_norm);

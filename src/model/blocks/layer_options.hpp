@@ -14,12 +14,15 @@ namespace vocabpipe {
 /// Rotary positions of a layer that has them.
 [[nodiscard]] std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer);
 
-// `layer`: of the model, from 0.
+// `layer`: of the model, from 0. `tensor`: t, ranks that share it.
 
-[[nodiscard]] AttentionOptions attention_options(const ModelConfig& config, int layer);
-[[nodiscard]] MlpOptions mlp_options(const ModelConfig& config, int layer);
-[[nodiscard]] FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer);
-[[nodiscard]] DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer);
+[[nodiscard]] AttentionOptions attention_options(const ModelConfig& config, int layer,
+                                                 int tensor = 1);
+[[nodiscard]] MlpOptions mlp_options(const ModelConfig& config, int layer, int tensor = 1);
+[[nodiscard]] FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer,
+                                                      int tensor = 1);
+[[nodiscard]] DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer,
+                                                        int tensor = 1);
 
 [[nodiscard]] EmbeddedTokensOptions embedded_tokens_options(const ModelConfig& config);
 [[nodiscard]] NormOptions final_norm_options(const ModelConfig& config);

@@ -27,6 +27,12 @@ std::vector<FilePart> file_parts(const LinearOptions& options, const char* suffi
     return parts;
 }
 
+/// LogicalParameter::ranges of what is cut range by range.
+std::vector<int64_t> cut_ranges(const LinearOptions& options) {
+    const bool several = options.cut == TensorCut::rows && options.out.size() > 1;
+    return several ? options.out : std::vector<int64_t>();
+}
+
 }  // namespace
 
 Linear::Linear(const LinearOptions& options, ParameterSource& parameters)
@@ -38,12 +44,18 @@ Linear::Linear(const LinearOptions& options, ParameterSource& parameters)
                                .init_std = options.init_std,
                                .weight_decay = true,
                                .transposed_in_files = options.files.transposed,
-                               .parts = file_parts(options, ".weight")})),
-      bias_(options.bias ? parameters.next({.name = options.files.name + ".bias",
-                                            .rows = 1,
-                                            .cols = out_,
-                                            .parts = file_parts(options, ".bias")})
-                         : nullptr) {}
+                               .parts = file_parts(options, ".weight"),
+                               .cut = options.cut,
+                               .ranges = cut_ranges(options)})),
+      bias_(options.bias
+                ? parameters.next({.name = options.files.name + ".bias",
+                                   .rows = 1,
+                                   .cols = out_,
+                                   .parts = file_parts(options, ".bias"),
+                                   .cut = options.cut == TensorCut::rows ? TensorCut::columns
+                                                                         : TensorCut::repeated,
+                                   .ranges = cut_ranges(options)})
+                : nullptr) {}
 
 ConstTensor Linear::bias() const {
     return bias_ != nullptr ? ConstTensor(bias_->weight) : ConstTensor();
@@ -53,12 +65,16 @@ void Linear::forward(const StagePass& pass, ConstTensor x, Tensor y) const {
     pass.op().linear_forward(pass.ctx, x, weight_->weight, bias(), y);
 }
 
+void Linear::forward_without_bias(const StagePass& pass, ConstTensor x, Tensor y) const {
+    pass.op().linear_forward(pass.ctx, x, weight_->weight, {}, y);
+}
+
 void Linear::forward_onto(const StagePass& pass, ConstTensor x, ConstTensor residual,
                           Tensor y) const {
     if (!y) return;
     if (residual) {
         pass.op().linear_add_forward(pass.ctx, x, weight_->weight, bias(), residual,
-                                     pass.scratch.columns(out_).row_range(0, y.rows), y);
+                                     pass.scratch.own_rows(y.rows, out_), y);
     } else {
         forward(pass, x, y);
     }
@@ -81,6 +97,16 @@ void Linear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor 
     pass.op().linear_backward_weight(pass.ctx, dy, x, weight_->gradient,
                                      bias_ != nullptr ? bias_->gradient : Tensor(),
                                      pass.weight_gradients.accumulate);
+}
+
+void Linear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
+                             ConstTensor of_bias) const {
+    const bool accumulate = pass.weight_gradients.accumulate;
+    const Tensor dw = weight_->gradient;
+    pass.op().linear_backward_weight(pass.ctx, dy, x, dw, {}, accumulate);
+    if (bias_ == nullptr) return;
+    pass.op().linear_backward_weight(pass.ctx, of_bias, of_bias.column_range(0, 0),
+                                     dw.column_range(0, 0), bias_->gradient, accumulate);
 }
 
 }  // namespace vocabpipe

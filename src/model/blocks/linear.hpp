@@ -27,6 +27,8 @@ struct LinearOptions {
     int64_t in = 0;
     bool bias = false;
     float init_std = 0;
+    /// Of the weight. By rows the bias is cut with them, range by range; by columns it is repeated.
+    TensorCut cut = TensorCut::repeated;
 };
 
 /// y = x w^T + b.  w (out, in), x (N, in), y (N, out).
@@ -35,6 +37,8 @@ public:
     Linear(const LinearOptions& options, ParameterSource& parameters);
 
     void forward(const StagePass& pass, ConstTensor x, Tensor y) const;
+    /// y = x w^T.
+    void forward_without_bias(const StagePass& pass, ConstTensor x, Tensor y) const;
     /// y = residual + x w^T + b, without residual if that is empty. residual (N, out) may alias y.
     /// An empty y is not computed.
     void forward_onto(const StagePass& pass, ConstTensor x, ConstTensor residual, Tensor y) const;
@@ -46,17 +50,20 @@ public:
     void backward_input_gelu(const StagePass& pass, ConstTensor dy, ConstTensor before,
                              Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const;
+    /// The bias's gradient comes from `of_bias`, those rows of dy that this rank counts.
+    void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
+                         ConstTensor of_bias) const;
 
+    /// (1, out), or empty.
+    [[nodiscard]] ConstTensor bias() const;
     /// Of forward_onto().
-    [[nodiscard]] ScratchSize scratch() const { return {.columns = out_}; }
+    [[nodiscard]] ScratchSize scratch() const { return {.own_columns = out_}; }
     /// Of a forward, per token.
     [[nodiscard]] double flops() const {
         return 2 * static_cast<double>(in_) * static_cast<double>(out_);
     }
 
 private:
-    [[nodiscard]] ConstTensor bias() const;
-
     int64_t in_;
     int64_t out_;
     Parameter* weight_;

@@ -31,18 +31,17 @@ Mlp::Mlp(const MlpOptions& options, ParameterSource& parameters)
       fc_proj_(fc_proj_options(options), parameters) {}
 
 Mlp::Saved Mlp::saved_views(SavedViews& views) const {
-    return {.fc = views.costly.take(fc_columns()),
-            .act = views.cheap.take(options_.ffn_hidden_size)};
+    return {.fc = views.costly.all().take(fc_columns()),
+            .act = views.cheap.all().take(ffn_columns())};
 }
 
 Mlp::Gradients Mlp::gradient_views(TokenViews& views) const {
-    return {.fc = views.take(fc_columns())};
+    return {.fc = views.all().take(fc_columns())};
 }
 
 ScratchSize Mlp::scratch(const ScratchFor& /*use*/) const {
     // Without a gate the product's gradient becomes that of the activation in place.
-    return ScratchSize{.columns = options_.gated ? options_.ffn_hidden_size : 0}.or_larger(
-        fc_proj_.scratch());
+    return ScratchSize{.columns = options_.gated ? ffn_columns() : 0}.or_larger(fc_proj_.scratch());
 }
 
 void Mlp::activate(const StagePass& pass, ConstTensor fc, Tensor act) const {
@@ -78,15 +77,16 @@ void Mlp::backward_input(const StagePass& pass, ConstTensor dy, const Saved& sav
     pass.input.each([&](RowRange rows) {
         const ConstTensor dy_rows = rows_of(dy, rows);
         const ConstTensor fc = rows_of(saved.fc, rows);
+        const ConstTensor act = rows_of(saved.act, rows);
         const Tensor dfc = rows_of(gradients.fc, rows);
         if (options_.gated) {
-            const Tensor dact = rows_of(pass.scratch.columns(options_.ffn_hidden_size), rows);
-            fc_proj_.backward_input(pass, dy_rows, dact);
+            const Tensor dact = rows_of(pass.scratch.columns(ffn_columns()), rows);
+            fc_proj_.backward_input(pass, dy_rows, act, dact);
             pass.op().gated_backward(pass.ctx, options_.activation, dact, fc, dfc);
         } else if (fused()) {
-            fc_proj_.backward_input_gelu(pass, dy_rows, fc, dfc);
+            fc_proj_.backward_input_gelu(pass, dy_rows, act, fc, dfc);
         } else {
-            fc_proj_.backward_input(pass, dy_rows, dfc);
+            fc_proj_.backward_input(pass, dy_rows, act, dfc);
             pass.op().activation_backward(pass.ctx, options_.activation, dfc, fc, dfc);
         }
         fc_.backward_input(pass, dfc, rows_of(dx, rows));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/blocks/linear.hpp"
+#include "src/model/blocks/cut_linear.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
 #include "vocabpipe/activation.hpp"
@@ -19,9 +19,11 @@ struct MlpOptions {
     bool bias = false;  ///< of both products
     float fc_init_std = 0;
     float proj_init_std = 0;
+    int tensor = 1;  ///< t, ranks that share f
 };
 
-/// The feed-forward part of a layer, (N, h) to (N, h).
+/// The feed-forward part of a layer, (N/t, h) to (N/t, h). Between the products a rank has all N
+/// tokens and its f, a t-th of the model's.
 class Mlp {
 public:
     using Options = MlpOptions;
@@ -52,19 +54,17 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Of a forward, per token.
+    /// Of a forward of all ranks, per token.
     [[nodiscard]] double flops(int64_t /*seq_length*/) const {
         return fc_.flops() + fc_proj_.flops();
     }
     /// Elements that recompute() reads and writes, per token.
-    [[nodiscard]] int64_t recompute_traffic() const {
-        return fc_columns() + options_.ffn_hidden_size;
-    }
+    [[nodiscard]] int64_t recompute_traffic() const { return fc_columns() + ffn_columns(); }
 
 private:
-    [[nodiscard]] int64_t fc_columns() const {
-        return (options_.gated ? 2 : 1) * options_.ffn_hidden_size;
-    }
+    /// f
+    [[nodiscard]] int64_t ffn_columns() const { return options_.ffn_hidden_size / options_.tensor; }
+    [[nodiscard]] int64_t fc_columns() const { return (options_.gated ? 2 : 1) * ffn_columns(); }
     /// Whether the products compute the activation, too.
     [[nodiscard]] bool fused() const {
         return !options_.gated && options_.activation == kernels::Activation::gelu_tanh;
@@ -72,8 +72,8 @@ private:
     void activate(const StagePass& pass, ConstTensor fc, Tensor act) const;
 
     MlpOptions options_;
-    Linear fc_;
-    Linear fc_proj_;
+    ColumnLinear fc_;
+    RowLinear fc_proj_;
 };
 
 }  // namespace vocabpipe

@@ -19,7 +19,7 @@ struct NormOptions {
     float weight_offset = 0;  ///< of RMSNorm; 1: files keep gamma - 1 (Gemma)
 };
 
-/// LayerNorm or RMSNorm of every row, y = residual + norm(x).  x, y (N, h).
+/// LayerNorm or RMSNorm of every row, y = residual + norm(x).  x, y (N/t, h).
 class Norm {
 public:
     Norm(const NormOptions& options, ParameterSource& parameters);
@@ -27,10 +27,10 @@ public:
     /// What the backward reads besides x.
     [[nodiscard]] Statistics statistics_view(TokenViews& views) const;
 
-    /// residual (N, h) or empty; y does not alias it.
+    /// residual (N/t, h) or empty; y does not alias it.
     void forward(const StagePass& pass, ConstTensor x, ConstTensor residual, Tensor y,
                  Statistics statistics) const;
-    /// dx = residual + the gradient of x; residual (N, h) or empty may alias dx. In a whole
+    /// dx = residual + the gradient of x; residual (N/t, h) or empty may alias dx. In a whole
     /// backward the gradients of the parameters as well.
     void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, Statistics statistics,
                         ConstTensor residual, Tensor dx) const;

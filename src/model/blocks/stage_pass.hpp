@@ -16,23 +16,32 @@ namespace vocabpipe {
 
 /// Memory that blocks use in turn, each for the time of an operator or two.
 struct Scratch {
-    Tensor rows;      ///< (N, ScratchSize::columns)
+    Tensor rows;      ///< (N, ScratchSize::columns), and own rows with ScratchSize::own_columns
     Bytes workspace;  ///< ScratchSize::workspace
+    // Of a team, see tensor_team.hpp.
+    Tensor gathered = {};  ///< (N, h) of all members; partial products on their way to them
+    Tensor received = {};  ///< (N, h) partial products of the own rows, by member
 
     /// (N, cols), dense.
     [[nodiscard]] Tensor columns(int64_t cols) const {
         return {rows.data, rows.rows, cols, rows.dtype};
     }
+    /// (count, cols), dense, count being at most the number of own rows. The same memory.
+    [[nodiscard]] Tensor own_rows(int64_t count, int64_t cols) const {
+        return {rows.data, count, cols, rows.dtype};
+    }
 };
 
 /// What a block asks of Scratch.
 struct ScratchSize {
-    int64_t columns = 0;
-    int64_t workspace = 0;  ///< bytes
+    int64_t columns = 0;      ///< of all tokens
+    int64_t own_columns = 0;  ///< of own rows alone
+    int64_t workspace = 0;    ///< bytes
 
     /// Enough for both.
     [[nodiscard]] ScratchSize or_larger(const ScratchSize& other) const {
         return {.columns = std::max(columns, other.columns),
+                .own_columns = std::max(own_columns, other.own_columns),
                 .workspace = std::max(workspace, other.workspace)};
     }
 };
@@ -49,9 +58,9 @@ struct ScratchFor {
 /// How a backward makes the gradients of weights.
 struct WeightGradients {
     bool accumulate = false;  ///< adds to what is there
-    /// A whole backward: norms make theirs in backward_input(), which reads the same tensors, and
-    /// leave nothing to backward_weight().
-    bool of_norms_with_input = false;
+    /// A whole backward: norms, and a team's RowLinear, make theirs in backward_input(), which
+    /// reads the same tensors, and leave nothing to backward_weight().
+    bool with_input = false;
 };
 
 /// Generation: what is kept of the tokens before this microbatch, which is one sequence.
@@ -60,6 +69,14 @@ struct CachedTokens {
     int64_t count = 0;   ///< tokens in it, the position of the microbatch's first
 
     [[nodiscard]] explicit operator bool() const { return static_cast<bool>(keys_values); }
+};
+
+/// The ranks that share the stage, as a pass meets them.
+struct TensorTeam {
+    TileLink* link = nullptr;        ///< null: the rank has the stage alone
+    const TileMap* tiles = nullptr;  ///< the N tokens by member and piece
+
+    [[nodiscard]] explicit operator bool() const { return link != nullptr; }
 };
 
 /// One pass of a stage over one microbatch, as its blocks see it.
@@ -71,6 +88,7 @@ struct StagePass {
     Scratch scratch = {};
     WeightGradients weight_gradients = {};
     CachedTokens cached = {};
+    TensorTeam team = {};
     RowPieces input = {};   ///< of what the block reads; of the gradient it is given
     RowPieces output = {};  ///< of what it makes
 

@@ -47,7 +47,7 @@ typename Sublayer<Block>::Gradients Sublayer<Block>::gradient_views(TokenViews& 
 
 template <class Block>
 ScratchSize Sublayer<Block>::scratch(const ScratchFor& use) const {
-    return ScratchSize{.columns = hidden_size_}.or_larger(block_.scratch(use));
+    return ScratchSize{.own_columns = hidden_size_}.or_larger(block_.scratch(use));
 }
 
 template <class Block>
@@ -71,7 +71,8 @@ void Sublayer<Block>::forward(const StagePass& pass, ConstTensor x, ConstTensor 
         return;
     }
     const auto post_norm = [&](RowRange rows) {
-        const Tensor sum = out ? out : pass.scratch.columns(hidden_size_);  // for its statistics
+        const Tensor sum =  // for its statistics
+            out ? out : pass.scratch.own_rows(saved.out.rows, hidden_size_);
         post_norm_->forward(pass, rows_of(saved.out, rows), rows_of(residual, rows),
                             rows_of(sum, rows), rows_of(saved.post_statistics, rows));
     };

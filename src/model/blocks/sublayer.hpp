@@ -29,17 +29,17 @@ class Sublayer {
 public:
     /// What F leaves. Tensors of norms that are not there are empty.
     struct Saved {
-        Tensor norm;  ///< (N, h)
+        Tensor norm;  ///< (N/t, h)
         Statistics norm_statistics;
         typename Block::Saved block;
-        Tensor out;  ///< (N, h) of the block, where a post norm reads it
+        Tensor out;  ///< (N/t, h) of the block, where a post norm reads it
         Statistics post_statistics;
     };
     /// What I leaves for W.
     struct Gradients {
-        Tensor in;  ///< (N, h) of what the block reads
+        Tensor in;  ///< (N/t, h) of what the block reads
         typename Block::Gradients block;
-        Tensor out;  ///< (N, h) of Saved::out
+        Tensor out;  ///< (N/t, h) of Saved::out
     };
 
     Sublayer(const SublayerOptions<typename Block::Options>& options, ParameterSource& parameters);
@@ -48,13 +48,13 @@ public:
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
     [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
 
-    /// x, residual, out (N, h). An empty `out` is not computed: no backward needs it. Without a
+    /// x, residual, out (N/t, h). An empty `out` is not computed: no backward needs it. Without a
     /// post norm residual may alias out.
     void forward(const StagePass& pass, ConstTensor x, ConstTensor residual, const Saved& saved,
                  Tensor out) const;
     /// Makes the cheap tensors of `saved` again.
     void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
-    /// dx (N, h) = residual + the gradient of x, dy being that of `out`. residual: what reaches x
+    /// dx (N/t, h) = residual + the gradient of x, dy being that of `out`. residual: what reaches x
     /// around the block.
     void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                         const Gradients& gradients, ConstTensor residual, Tensor dx) const;

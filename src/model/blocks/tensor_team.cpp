@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/tensor_team.hpp"
+
+#include "vocabpipe/tile_link.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+template <typename Byte, typename Pointer>
+std::span<Byte> bytes_of(const BasicTensor<Pointer>& dense) {
+    return {static_cast<Byte*>(dense.data), static_cast<size_t>(dense.bytes())};
+}
+
+/// (N, cols) in a tensor of the pass's scratch.
+Tensor all_rows(const StagePass& pass, Tensor memory, int64_t cols) {
+    return {memory.data, pass.team.tiles->rows(), cols, memory.dtype};
+}
+
+/// TileLink's ends of every member's rows.
+std::vector<std::vector<int64_t>> ends_of(const TileMap& tiles, int64_t row_bytes) {
+    std::vector<std::vector<int64_t>> ends;
+    for (int member = 0; member < tiles.members(); ++member) {
+        ends.push_back(tiles.ends(member, row_bytes));
+    }
+    return ends;
+}
+
+}  // namespace
+
+ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view name,
+                        const WorkOnPiece& work) {
+    if (!pass.team) {
+        if (work) work(own, kAllRows);
+        return own;
+    }
+    TileLink& link = *pass.team.link;
+    const TileMap& tiles = *pass.team.tiles;
+    const Tensor all = all_rows(pass, pass.scratch.gathered, own.cols);
+    const auto ends = ends_of(tiles, own.cols * size_of(own.dtype));
+    std::vector<TileLink::Outgoing> send;
+    std::vector<TileLink::Incoming> receive;
+    for (int member = 0; member < link.size(); ++member) {
+        send.push_back({.bytes = bytes_of<const std::byte>(own),
+                        .ends = ends[static_cast<size_t>(link.rank())]});
+        receive.push_back({.bytes = bytes_of<std::byte>(rows_of(all, tiles.rows(member))),
+                           .ends = ends[static_cast<size_t>(member)]});
+    }
+    const std::string what = "all-gather for " + std::string(name);
+    TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
+    for (int i = 0; i < link.size(); ++i) {
+        operation.release(link.to(i), tiles.pieces(link.rank()));
+    }
+    for (int i = 0; work && i < link.size(); ++i) {
+        const int member = link.from(i);
+        for (int piece = 0; piece < tiles.pieces(member); ++piece) {
+            operation.wait(member, piece + 1);
+            const RowRange rows = tiles.rows(member, piece);
+            work(rows_of(all, rows), rows);
+        }
+    }
+    operation.finish();
+    return all;
+}
+
+void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& make,
+              const Addends& addends, Tensor out) {
+    TileLink& link = *pass.team.link;
+    const TileMap& tiles = *pass.team.tiles;
+    const Tensor leaving = all_rows(pass, pass.scratch.gathered, out.cols);
+    const Tensor partials = all_rows(pass, pass.scratch.received, out.cols);
+    const auto ends = ends_of(tiles, out.cols * size_of(out.dtype));
+    std::vector<TileLink::Outgoing> send(static_cast<size_t>(link.size()));
+    std::vector<TileLink::Incoming> receive(send.size());
+    for (int member = 0; member < link.size(); ++member) {
+        if (member == link.rank()) continue;  // is made where it is added up
+        const auto at = static_cast<size_t>(member);
+        send[at] = {.bytes = bytes_of<const std::byte>(rows_of(leaving, tiles.rows(member))),
+                    .ends = ends[at]};
+        receive[at] = {
+            .bytes = bytes_of<std::byte>(partials.row_range(member * out.rows, out.rows)),
+            .ends = ends[static_cast<size_t>(link.rank())]};
+    }
+    const std::string what = "reduce-scatter for " + std::string(name);
+    TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
+    for (int i = 1; i <= link.size(); ++i) {
+        const int member = link.to(i);
+        const RowRange of_member = tiles.rows(member);
+        const Tensor to = member == link.rank() ? partials.row_range(member * out.rows, out.rows)
+                                                : rows_of(leaving, of_member);
+        for (int piece = 0; piece < tiles.pieces(member); ++piece) {
+            const RowRange rows = tiles.rows(member, piece);
+            make(rows, to.row_range(rows.first - of_member.first, rows.size()));
+            if (member != link.rank()) operation.release(member, piece + 1);
+        }
+    }
+    operation.finish();
+    pass.op().fold_partials(pass.ctx, partials, link.size(), addends.bias, addends.residual, out);
+}
+
+}  // namespace vocabpipe

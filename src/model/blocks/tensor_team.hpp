@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks that share a stage exchange inside its passes. A rank's own rows are those of the
+// residual stream, N/t of a microbatch's N tokens; a product needs or makes all N.
+#pragma once
+
+#include "src/model/blocks/stage_pass.hpp"
+
+#include <functional>
+#include <string_view>
+
+namespace vocabpipe {
+
+/// work(rows of the piece, which they are among the N).
+using WorkOnPiece = std::function<void(ConstTensor, RowRange)>;
+/// Makes this rank's part of the product of these rows of the N.
+using MakePartial = std::function<void(RowRange, Tensor)>;
+
+/// What is added to a sum over the team, once.
+struct Addends {
+    ConstTensor bias = {};      ///< (1, cols) or empty
+    ConstTensor residual = {};  ///< (N/t, cols) or empty
+};
+
+/// All-gather: `own` (N/t, cols) of all members, (N, cols), in the pass's scratch until the next
+/// exchange. Each piece is worked on as it arrives, own rows first, then members in ring order.
+/// `name`: of the product, for messages. Alone: one piece, all rows of `own`, which it returns.
+ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view name,
+                        const WorkOnPiece& work = {});
+
+/// Reduce-scatter, in a team of more than one: out (N/t, cols) = the sum of all members' partial
+/// products of its rows, in member order, plus the addends, rounded once. Each piece leaves as it
+/// is made: rows of the next member first, own rows last. Partials have out's type. out may be the
+/// residual.
+void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& make,
+              const Addends& addends, Tensor out);
+
+}  // namespace vocabpipe
