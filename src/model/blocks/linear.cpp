@@ -27,6 +27,15 @@ std::vector<FilePart> file_parts(const LinearOptions& options, const char* suffi
     return parts;
 }
 
+std::vector<int64_t> ranges_of(const LinearOptions& options) {
+    return options.cut == TensorCut::rows ? options.out : std::vector<int64_t>{};
+}
+
+/// One row, whose columns are the weight's rows.
+TensorCut cut_of_bias(const LinearOptions& options) {
+    return options.cut == TensorCut::rows ? TensorCut::columns : TensorCut::repeated;
+}
+
 }  // namespace
 
 Linear::Linear(const LinearOptions& options, ParameterSource& parameters)
@@ -38,11 +47,15 @@ Linear::Linear(const LinearOptions& options, ParameterSource& parameters)
                                .init_std = options.init_std,
                                .weight_decay = true,
                                .transposed_in_files = options.files.transposed,
-                               .parts = file_parts(options, ".weight")})),
+                               .parts = file_parts(options, ".weight"),
+                               .cut = options.cut,
+                               .ranges = ranges_of(options)})),
       bias_(options.bias ? parameters.next({.name = options.files.name + ".bias",
                                             .rows = 1,
                                             .cols = out_,
-                                            .parts = file_parts(options, ".bias")})
+                                            .parts = file_parts(options, ".bias"),
+                                            .cut = cut_of_bias(options),
+                                            .ranges = ranges_of(options)})
                          : nullptr) {}
 
 ConstTensor Linear::bias() const {

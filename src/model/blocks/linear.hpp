@@ -27,6 +27,9 @@ struct LinearOptions {
     int64_t in = 0;
     bool bias = false;
     float init_std = 0;
+    /// How tensor ranks share the weight. By rows, each has its part of every range of `out` and
+    /// of the bias; by columns all of the bias.
+    TensorCut cut = TensorCut::repeated;
 };
 
 /// y = x w^T + b.  w (out, in), x (N, in), y (N, out).
