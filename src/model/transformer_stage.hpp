@@ -39,7 +39,8 @@ struct StageOptions {
     const KeyValueCache* cache = nullptr;
 };
 
-/// Rows of all parameters of a stage, in the order that TransformerStage expects.
+/// All parameters of a stage, in the order that TransformerStage expects; not yet which part of
+/// them a rank holds.
 [[nodiscard]] std::vector<ParameterRows> stage_parameters(const ModelConfig& config,
                                                           const StageLayers& layers);
 
