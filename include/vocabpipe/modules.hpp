@@ -6,6 +6,7 @@
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/tensor.hpp"
+#include "vocabpipe/tensor_shard.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +55,8 @@ struct Parameter {
     std::string name;           ///< Hugging Face's name of the logical tensor
     int64_t first_row = 0;      ///< of the logical tensor, for vocabulary shards
     int64_t logical_rows = 0;   ///< rows of the logical tensor
+    int64_t logical_cols = 0;   ///< columns of the logical tensor
+    TensorShard shard;          ///< which elements of the logical tensor `weight` has, in order
     Tensor weight;              ///< run's type; what the kernels read
     Tensor master;              ///< fp32, of `owned`; the same memory as weight in fp32 runs
     Tensor gradient;            ///< fp32
@@ -62,7 +65,7 @@ struct Parameter {
     bool weight_decay = false;  ///< matrices yes, biases and norms no
     /// Present on another rank too (tied embeddings): counted there for the gradient norm.
     bool counted_elsewhere = false;
-    /// What of it this replica updates: `master` and the moments hold no more than that.
+    /// What of it this rank updates: `master` and the moments hold no more than that.
     ElementRange owned;
 };
 

@@ -22,17 +22,21 @@ std::vector<Place> places_of(const std::vector<LogicalParameter>& logical,
                              const ParameterBucket& bucket) {
     std::vector<Place> places;
     int64_t begin = 0;
-    for (size_t i = 0; i < bucket.parameters; ++i) {
-        const ParameterRows& part = rows[bucket.first_parameter + i];
+    for (const size_t i : bucket.parameters) {
+        const ParameterRows& part = rows[i];
         const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
-        const int64_t size = part.rows * of.cols;
+        const int64_t size = part.memory_size();
         // Only matrices decay; a matrix may have a single row.
-        const int64_t unit =
-            of.weight_decay ? std::lcm(of.cols, kBucketAlignment) : kBucketAlignment;
+        const int64_t unit = of.weight_decay ? std::lcm(part.shard.column_count(), kBucketAlignment)
+                                             : kBucketAlignment;
         places.push_back({begin, size, unit});
         begin += padded_elements(size);
     }
     return places;
+}
+
+bool same_layer(const ParameterRows& a, const ParameterRows& b) {
+    return a.layer != ParameterRows::kNoLayer && a.layer == b.layer;
 }
 
 /// The cut nearest to `wanted`.
@@ -46,47 +50,65 @@ int64_t cut_near(const std::vector<Place>& places, int64_t wanted) {
 
 }  // namespace
 
+std::vector<size_t> memory_order(const std::vector<ParameterRows>& rows) {
+    std::vector<size_t> order(rows.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    for (auto begin = order.begin(); begin != order.end();) {
+        const auto end = std::find_if(begin + 1, order.end(),
+                                      [&](size_t i) { return !same_layer(rows[*begin], rows[i]); });
+        std::stable_sort(begin, end,
+                         [&](size_t a, size_t b) { return rows[a].axis < rows[b].axis; });
+        begin = end;
+    }
+    return order;
+}
+
 std::vector<ParameterBucket> gradient_buckets(const ModelConfig& config,
                                               const std::vector<ParameterRows>& rows,
-                                              int replicas) {
+                                              const Mesh& mesh) {
     const std::vector<LogicalParameter> logical = logical_parameters(config);
     std::vector<ParameterBucket> buckets;
-    for (size_t i = 0; i < rows.size(); ++i) {
+    const ParameterRows* before = nullptr;
+    for (const size_t i : memory_order(rows)) {
         const ParameterRows& part = rows[i];
-        if (part.shares_previous_weight) continue;
         const bool goes_on =
-            i > 0 && part.layer != ParameterRows::kNoLayer && part.layer == rows[i - 1].layer;
+            before != nullptr && same_layer(*before, part) && before->axis == part.axis;
+        before = &part;
+        if (part.shares_previous_weight) continue;
         if (!goes_on) {
             buckets.push_back(
-                {.first_parameter = i, .cut = {.of = part.of, .stage = part.stage, .first = {}}});
+                {.parameters = {},
+                 .cut = {.of = part.of, .stage = part.stage, .axis = part.axis, .first = {}}});
         }
-        ++buckets.back().parameters;
+        buckets.back().parameters.push_back(i);
     }
     for (ParameterBucket& bucket : buckets) {
         const std::vector<Place> places = places_of(logical, rows, bucket);
         const int64_t total = places.back().begin + padded_elements(places.back().size);
-        for (int replica = 0; replica < replicas; ++replica) {
-            bucket.cut.first.push_back(cut_near(places, total * replica / replicas));
+        const int members = mesh.size_of(bucket.cut.axis);
+        for (int member = 0; member < members; ++member) {
+            bucket.cut.first.push_back(cut_near(places, total * member / members));
         }
         bucket.cut.first.push_back(total);
     }
     return buckets;
 }
 
-void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buckets, int replica,
-              std::vector<ParameterRows>& rows) {
+void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buckets,
+              const Mesh& mesh, const Mesh::Place& place, std::vector<ParameterRows>& rows) {
     const std::vector<LogicalParameter> logical = logical_parameters(config);
-    const auto r = static_cast<size_t>(replica);
     for (const ParameterBucket& bucket : buckets) {
+        const std::vector<int> members = mesh.ranks_along(bucket.cut.axis, place);
+        const auto member = static_cast<size_t>(
+            std::find(members.begin(), members.end(), mesh.world_rank(place)) - members.begin());
         const std::vector<Place> places = places_of(logical, rows, bucket);
-        for (size_t i = 0; i < bucket.parameters; ++i) {
-            const int64_t begin = places[i].begin;
+        for (size_t i = 0; i < bucket.parameters.size(); ++i) {
+            ParameterRows& part = rows[bucket.parameters[i]];
             const auto inside = [&](int64_t cut) {
-                return std::clamp<int64_t>(cut - begin, 0, places[i].size);
+                return std::clamp<int64_t>(cut - places[i].begin, 0, part.size());
             };
-            const int64_t first = inside(bucket.cut.first[r]);
-            rows[bucket.first_parameter + i].owned = {first,
-                                                      inside(bucket.cut.first[r + 1]) - first};
+            const int64_t first = inside(bucket.cut.first[member]);
+            part.owned = {first, inside(bucket.cut.first[member + 1]) - first};
         }
     }
 }

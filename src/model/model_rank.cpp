@@ -36,57 +36,82 @@ Mesh mesh_of(const ModelPartition& partition, const Schedule& schedule) {
     return {schedule.ranks, partition.replicas, partition.tensor};
 }
 
-/// All parameters of a pipeline rank: its stages', then its input rows, then its output rows.
-std::vector<ParameterRows> pipeline_parameters(const ModelConfig& config,
-                                               const ModelPartition& partition,
-                                               const Schedule& schedule, int rank) {
+/// Rank i of t has rows from n i / t on of the n rows that a place of the pipeline has of the
+/// vocabulary.
+ParameterRows vocabulary_part(const ModelConfig& config, const ShardMap& map, Mesh::Place place,
+                              TensorPlace tensor) {
+    const int64_t rows = map.rows(place.pipeline);
+    if (rows < tensor.ranks) {
+        throw UsageError("--tensor-model-parallel-size " + std::to_string(tensor.ranks) +
+                         ": pipeline rank " + std::to_string(place.pipeline) + " has only " +
+                         std::to_string(rows) + " of the " + std::to_string(config.vocab_size) +
+                         " rows of the vocabulary, which its tensor ranks share; use at most " +
+                         std::to_string(rows));
+    }
+    return {.shard = row_shard({map.begin(place.pipeline), rows}, config.hidden_size, tensor),
+            .memory_rows = largest_part(rows, tensor.ranks)};
+}
+
+/// All parameters of a rank of the world: its stages', then its input rows, then its output rows.
+/// What it updates of them is not set yet, and they are the same on all replicas.
+std::vector<ParameterRows> held_parameters(const ModelConfig& config,
+                                           const ModelPartition& partition,
+                                           const Schedule& schedule, Mesh::Place place) {
+    const TensorPlace tensor{place.tensor, partition.tensor};
+    const ModelParameters model = model_parameters(config);
     std::vector<ParameterRows> rows;
     const std::vector<StageLayers> stages = stages_of(config, partition);
     for (size_t s = 0; s < stages.size(); ++s) {
-        if (schedule.rank_of_stage[s] != rank) continue;
+        if (schedule.rank_of_stage[s] != place.pipeline) continue;
         for (ParameterRows& part : stage_parameters(config, stages[s])) {
+            const LogicalParameter& of = model.all[static_cast<size_t>(part.id)];
+            part.shard = tensor_shard(of, tensor);
+            part.memory_rows = part.shard.row_count();
+            // Each tensor rank has other tokens, and so a part of the gradient.
+            if (tensor.ranks > 1 && of.cut == TensorCut::repeated) part.axis = Axis::data_tensor;
             part.stage = static_cast<int>(s);
             rows.push_back(part);
         }
     }
-    const ModelParameters model = model_parameters(config);
-    const bool input = schedule.input.rows(rank) > 0;
+    const bool input = schedule.input.rows(place.pipeline) > 0;
     if (input) {
-        rows.push_back({.id = model.embedding,
-                        .first_row = schedule.input.begin(rank),
-                        .rows = schedule.input.rows(rank),
-                        .of = GradientBucket::Of::input});
+        ParameterRows part = vocabulary_part(config, schedule.input, place, tensor);
+        part.id = model.embedding;
+        part.of = GradientBucket::Of::input;
+        rows.push_back(part);
     }
-    if (schedule.output.rows(rank) > 0) {
-        rows.push_back({.id = model.output,
-                        .first_row = schedule.output.begin(rank),
-                        .rows = schedule.output.rows(rank),
-                        .shares_previous_weight = config.tied && input,
-                        .counted_elsewhere = config.tied,
-                        .of = GradientBucket::Of::output});
+    if (schedule.output.rows(place.pipeline) > 0) {
+        ParameterRows part = vocabulary_part(config, schedule.output, place, tensor);
+        part.id = model.output;
+        part.shares_previous_weight = config.tied && input;
+        part.counted_elsewhere = config.tied;
+        part.of = GradientBucket::Of::output;
+        rows.push_back(part);
     }
     return rows;
 }
 
-/// The same of a rank of the world, with what it updates of them.
+/// The same with what it updates of them.
 std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
                                            const ModelPartition& partition,
                                            const Schedule& schedule, int rank) {
     const Mesh mesh = mesh_of(partition, schedule);
-    std::vector<ParameterRows> rows =
-        pipeline_parameters(config, partition, schedule, mesh.pipeline_rank(rank));
-    if (mesh.data > 1 && partition.training) {
-        own_part(config, gradient_buckets(config, rows, mesh.data), mesh.replica(rank), rows);
+    const Mesh::Place place = mesh.place(rank);
+    std::vector<ParameterRows> rows = held_parameters(config, partition, schedule, place);
+    if (mesh.slices() > 1 && partition.training) {
+        own_part(config, gradient_buckets(config, rows, mesh), mesh, place, rows);
     }
     return rows;
 }
 
+/// The same on all ranks at a place of the pipeline.
 std::vector<ParameterBucket> rank_buckets(const ModelConfig& config,
                                           const ModelPartition& partition, const Schedule& schedule,
                                           int pipeline_rank) {
-    if (partition.replicas == 1) return {};
-    return gradient_buckets(config, pipeline_parameters(config, partition, schedule, pipeline_rank),
-                            partition.replicas);
+    const Mesh mesh = mesh_of(partition, schedule);
+    if (mesh.slices() == 1) return {};
+    const Mesh::Place place{.pipeline = pipeline_rank};
+    return gradient_buckets(config, held_parameters(config, partition, schedule, place), mesh);
 }
 
 StageOptions stage_options(const ModelPartition& partition, const StageLayers& layers) {
@@ -129,7 +154,8 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     sizes.report_bytes = partition.optimizer ? report_entries(config) * 8 : 0;
     sizes.replicas = partition.replicas;
     sizes.tensor = partition.tensor;
-    for (int rank = 0; partition.replicas > 1 && rank < schedule.ranks; ++rank) {
+    const bool copied = mesh_of(partition, schedule).slices() > 1;
+    for (int rank = 0; copied && rank < schedule.ranks; ++rank) {
         sizes.buckets.emplace_back();
         for (const ParameterBucket& bucket : rank_buckets(config, partition, schedule, rank)) {
             sizes.buckets.back().push_back(bucket.cut);
@@ -154,7 +180,7 @@ uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition
     for (const ParameterRows& part : rank_parameters(config, partition, schedule, rank)) {
         if (part.counted_elsewhere || part.shares_previous_weight) continue;
         const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
-        const int64_t whole = part.rows * of.cols;
+        const int64_t whole = part.size();
         const int64_t elements = part.owned.count >= 0 ? part.owned.count : whole;
         // A transposed matrix is written whole, by the owner of its head (stored_rows.cpp).
         const bool head = elements > 0 && part.owned.first == 0;

@@ -8,11 +8,15 @@
 
 namespace vocabpipe {
 
-/// Which rows of a logical parameter a rank holds.
+/// Which part of a logical parameter a rank holds.
 struct ParameterRows {
     int id = 0;
-    int64_t first_row = 0;
-    int64_t rows = 0;
+    TensorShard shard = {};
+    /// It has memory for so many rows, as all ranks that share the stage do: buckets are equally
+    /// long on them. At least those of the shard.
+    int64_t memory_rows = 0;
+    /// Over which its gradients are added up.
+    Axis axis = Axis::data;
     /// A tied output weight beside the input weight of the same rank: shares its memory and
     /// moments, has a gradient of its own.
     bool shares_previous_weight = false;
@@ -22,7 +26,11 @@ struct ParameterRows {
     /// Of the model; of the final norm the number of layers.
     static constexpr int kNoLayer = -1;
     int layer = kNoLayer;
-    ElementRange owned = {};  ///< of these rows: what this replica updates
+    ElementRange owned = {};  ///< of the shard: what this rank updates
+
+    /// Elements of the shard, and those that it has memory for.
+    [[nodiscard]] int64_t size() const { return shard.size(); }
+    [[nodiscard]] int64_t memory_size() const { return memory_rows * shard.column_count(); }
 };
 
 }  // namespace vocabpipe

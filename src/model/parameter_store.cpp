@@ -3,6 +3,7 @@
 
 #include "kernels/host/random.hpp"
 #include "src/model/parameters.hpp"
+#include "src/model/tensor_shard.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/operators.hpp"
 
@@ -37,33 +38,38 @@ Tensor take_owned(Views& views, const ElementRange& owned, int64_t rows, int64_t
 std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<ParameterRows>& rows,
                                bool training, Layout& layout) {
     const std::vector<LogicalParameter> logical = logical_parameters(config);
-    std::vector<Parameter> parameters;
-    for (const ParameterRows& part : rows) {
+    std::vector<Parameter> parameters(rows.size());
+    for (const size_t i : memory_order(rows)) {
+        const ParameterRows& part = rows[i];
         const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
-        Parameter p;
+        const int64_t row_count = part.shard.row_count();
+        const int64_t cols = part.shard.column_count();
+        Parameter& p = parameters[i];
         p.name = of.name;
-        p.first_row = part.first_row;
+        p.first_row = part.shard.rows.front().first;
         p.logical_rows = of.rows;
+        p.logical_cols = of.cols;
+        p.shard = part.shard;
         p.weight_decay = of.weight_decay;
         p.counted_elsewhere = part.counted_elsewhere;
         p.owned = part.owned;
-        if (training) p.gradient = layout.gradients.take(part.rows, of.cols, DType::fp32);
+        const auto take = [&](Views& views, DType dtype) {
+            return views.take(part.memory_rows, cols, dtype).row_range(0, row_count);
+        };
+        if (training) p.gradient = take(layout.gradients, DType::fp32);
         if (part.shares_previous_weight) {
-            const auto same = std::find_if(parameters.begin(), parameters.end(),
-                                           [&](const Parameter& q) { return q.name == p.name; });
-            p.weight = same->weight;
-            p.master = same->master;
+            p.weight = parameters[i - 1].weight;
+            p.master = parameters[i - 1].master;
         } else {
-            p.weight = layout.weights.take(part.rows, of.cols, config.dtype);
+            p.weight = take(layout.weights, config.dtype);
             p.master = config.dtype == DType::fp32
                            ? p.owned.of(p.weight)
-                           : take_owned(layout.masters, p.owned, part.rows, of.cols);
+                           : take_owned(layout.masters, p.owned, row_count, cols);
             if (training) {
-                p.exp_avg = take_owned(layout.moments, p.owned, part.rows, of.cols);
-                p.exp_avg_sq = take_owned(layout.moments, p.owned, part.rows, of.cols);
+                p.exp_avg = take_owned(layout.moments, p.owned, row_count, cols);
+                p.exp_avg_sq = take_owned(layout.moments, p.owned, row_count, cols);
             }
         }
-        parameters.push_back(std::move(p));
     }
     return parameters;
 }
@@ -117,19 +123,30 @@ void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_
         const LogicalParameter& of = logical[static_cast<size_t>(ids_[i])];
         if (shares_weight(i)) continue;  // already filled
         const Tensor values = values_of(i);
+        int64_t filled = 0;
+        int64_t uploaded = 0;
+        const auto upload = [&] {
+            device_.upload(std::as_bytes(std::span(staged).first(static_cast<size_t>(filled))),
+                           reinterpret_cast<std::byte*>(values.as<float>() + uploaded));
+            uploaded += std::exchange(filled, 0);
+        };
         // Always made on the host: then a run starts from the same bits on every device.
-        for (int64_t at = 0; at < values.size(); at += kStagedElements) {
-            const int64_t count = std::min(kStagedElements, values.size() - at);
-            const Tensor part(staged.data(), 1, count, DType::fp32);
-            if (of.init_std > 0) {
-                kernels::host::fill_normal(ctx, part, seed, static_cast<uint64_t>(ids_[i]),
-                                           p.first_row * values.cols + at, of.init_std);
-            } else {
-                std::fill_n(staged.begin(), count, of.init_constant);
+        for_each_run(p.shard, of.cols, [&](const ElementRun& run) {
+            for (int64_t at = 0; at < run.count;) {
+                const int64_t count = std::min(kStagedElements - filled, run.count - at);
+                if (of.init_std > 0) {
+                    const Tensor part(staged.data() + filled, 1, count, DType::fp32);
+                    kernels::host::fill_normal(ctx, part, seed, static_cast<uint64_t>(ids_[i]),
+                                               run.logical + at, of.init_std);
+                } else {
+                    std::fill_n(staged.begin() + filled, count, of.init_constant);
+                }
+                at += count;
+                filled += count;
+                if (filled == kStagedElements) upload();
             }
-            device_.upload(std::as_bytes(std::span(staged).first(static_cast<size_t>(count))),
-                           reinterpret_cast<std::byte*>(values.as<float>() + at));
-        }
+        });
+        if (filled > 0) upload();
         take_values(ctx, i);
     }
 }
@@ -153,7 +170,7 @@ void ParameterStore::take_values(Context& ctx, size_t parameter) const {
 
 RankBucket ParameterStore::bucket(size_t index) const {
     const ParameterBucket& bucket = buckets_[index];
-    const Parameter& first = parameters_[bucket.first_parameter];
+    const Parameter& first = parameters_[bucket.parameters.front()];
     const auto elements = static_cast<size_t>(bucket.cut.first.back());
     return {.gradients = {first.gradient.as<std::byte>(), elements * sizeof(float)},
             .weights = {first.weight.as<std::byte>(),

@@ -34,7 +34,7 @@ public:
     /// Whether the weight is that of a parameter before it.
     [[nodiscard]] bool shares_weight(size_t parameter) const { return shares_[parameter]; }
     /// Where fp32 values of a whole weight can be put before take_values(): the weight itself, the
-    /// masters, or, where this replica has not all of these, the gradient.
+    /// masters, or, where this rank has not all of these, the gradient.
     [[nodiscard]] Tensor values_of(size_t parameter) const;
     /// Makes weight and masters of them.
     void take_values(Context& ctx, size_t parameter) const;

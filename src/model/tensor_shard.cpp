@@ -7,26 +7,8 @@
 
 namespace vocabpipe {
 
-namespace {
-
-int64_t count_of(const std::vector<TensorShard::Range>& ranges) {
-    int64_t count = 0;
-    for (const TensorShard::Range& range : ranges) count += range.count;
-    return count;
-}
-
-}  // namespace
-
-int64_t TensorShard::row_count() const {
-    return count_of(rows);
-}
-
-int64_t TensorShard::column_count() const {
-    return count_of(columns);
-}
-
 TensorShard tensor_shard(const LogicalParameter& parameter, TensorPlace place) {
-    TensorShard shard{.rows = {{0, parameter.rows}}, .columns = {{0, parameter.cols}}};
+    TensorShard shard = TensorShard::whole(parameter.rows, parameter.cols);
     if (parameter.cut == TensorCut::repeated || place.ranks == 1) return shard;
     const bool by_rows = parameter.cut == TensorCut::rows;
     std::vector<int64_t> ranges = parameter.ranges;
@@ -52,6 +34,33 @@ TensorShard tensor_shard(const LogicalParameter& parameter, TensorPlace place) {
         begin += range;
     }
     return shard;
+}
+
+TensorShard row_shard(TensorShard::Range rows, int64_t columns, TensorPlace place) {
+    const auto cut = [&](int i) { return rows.first + rows.count * i / place.ranks; };
+    const int64_t first = cut(place.rank);
+    return {.rows = {{first, cut(place.rank + 1) - first}}, .columns = {{0, columns}}};
+}
+
+void for_each_run(const TensorShard& shard, int64_t logical_columns,
+                  const std::function<void(const ElementRun&)>& work) {
+    const bool whole_rows = shard.column_count() == logical_columns;
+    int64_t held = 0;
+    const auto run = [&](int64_t logical, int64_t count) {
+        if (count > 0) work({held, logical, count});
+        held += count;
+    };
+    for (const TensorShard::Range& rows : shard.rows) {
+        if (whole_rows) {
+            run(rows.first * logical_columns, rows.count * logical_columns);
+            continue;
+        }
+        for (int64_t row = rows.first; row < rows.first + rows.count; ++row) {
+            for (const TensorShard::Range& columns : shard.columns) {
+                run(row * logical_columns + columns.first, columns.count);
+            }
+        }
+    }
 }
 
 }  // namespace vocabpipe

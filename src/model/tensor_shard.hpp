@@ -4,9 +4,10 @@
 #pragma once
 
 #include "src/model/parameter_source.hpp"
+#include "vocabpipe/tensor_shard.hpp"
 
 #include <cstdint>
-#include <vector>
+#include <functional>
 
 namespace vocabpipe {
 
@@ -24,28 +25,24 @@ struct TensorPlace {
     return (count + places - 1) / places;
 }
 
-/// The elements of a matrix (or of a vector, which has one row) that a rank holds: all rows of
-/// `rows` with all columns of `columns`, in their order. Ranges are ascending and apart.
-struct TensorShard {
-    /// Rows, or columns, [first, first + count) of the logical tensor.
-    struct Range {
-        int64_t first = 0;
-        int64_t count = 0;
-        /// Member by member.
-        friend bool operator==(const Range&, const Range&) = default;
-    };
-    std::vector<Range> rows;
-    std::vector<Range> columns;
-
-    /// Rows, and columns, of the part that is held.
-    [[nodiscard]] int64_t row_count() const;
-    [[nodiscard]] int64_t column_count() const;
-    /// Member by member.
-    friend bool operator==(const TensorShard&, const TensorShard&) = default;
-};
-
 /// The part of one rank. Every range of LogicalParameter::ranges is cut into `place.ranks` equal
 /// parts, so that rank i has its part of q, of k and of v. Throws UsageError if a range cannot be.
 [[nodiscard]] TensorShard tensor_shard(const LogicalParameter& parameter, TensorPlace place);
+
+/// The part of one rank among those that share `rows`, each of whose rows has `columns` elements:
+/// rank i has rows from rows.first + rows.count i / place.ranks on.
+[[nodiscard]] TensorShard row_shard(TensorShard::Range rows, int64_t columns, TensorPlace place);
+
+/// Elements that follow one another in a part, which is row-major, and in its logical tensor.
+struct ElementRun {
+    int64_t held = 0;     ///< the first of them in the part
+    int64_t logical = 0;  ///< and in the logical tensor
+    int64_t count = 0;
+};
+
+/// Calls `work` with all runs of the part of a tensor of `logical_columns`, in order, each as long
+/// as it can be.
+void for_each_run(const TensorShard& shard, int64_t logical_columns,
+                  const std::function<void(const ElementRun&)>& work);
 
 }  // namespace vocabpipe

@@ -17,8 +17,7 @@ std::vector<ParameterRows> stage_parameters(const ModelConfig& config, const Sta
     std::vector<ParameterRows> rows;
     const auto add = [&](const ParameterRange& range, int layer) {
         for (int id = range.first; id < range.end; ++id) {
-            rows.push_back(
-                {.id = id, .rows = model.all[static_cast<size_t>(id)].rows, .layer = layer});
+            rows.push_back({.id = id, .layer = layer});
         }
     };
     for (int layer = layers.first; layer < layers.first + layers.count; ++layer) {

@@ -44,7 +44,8 @@ struct StageOptions {
     int tensor_pieces = 1;  ///< K, pieces of a member's rows in what these ranks exchange
 };
 
-/// Rows of all parameters of a stage, in the order that TransformerStage expects.
+/// All parameters of a stage, in the order that TransformerStage expects; not yet which part of
+/// them a rank holds.
 [[nodiscard]] std::vector<ParameterRows> stage_parameters(const ModelConfig& config,
                                                           const StageLayers& layers);
 

@@ -12,7 +12,8 @@ LinearOptions qkv_options(const AttentionOptions& options) {
             .out = {q, kv, kv},
             .in = options.hidden_size,
             .bias = options.qkv_bias,
-            .init_std = options.qkv_init_std};
+            .init_std = options.qkv_init_std,
+            .cut = TensorCut::rows};
 }
 
 LinearOptions proj_options(const AttentionOptions& options) {
@@ -20,7 +21,8 @@ LinearOptions proj_options(const AttentionOptions& options) {
             .out = {options.hidden_size},
             .in = options.shape.query_columns(),
             .bias = options.proj_bias,
-            .init_std = options.proj_init_std};
+            .init_std = options.proj_init_std,
+            .cut = TensorCut::columns};
 }
 
 /// Of one of `ranks` ranks, which have equally many heads of each kind.

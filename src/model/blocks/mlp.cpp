@@ -10,7 +10,8 @@ LinearOptions fc_options(const MlpOptions& options) {
                      .out = {options.ffn_hidden_size},
                      .in = options.hidden_size,
                      .bias = options.bias,
-                     .init_std = options.fc_init_std};
+                     .init_std = options.fc_init_std,
+                     .cut = TensorCut::rows};
     if (options.gated) fc.out.push_back(options.ffn_hidden_size);
     return fc;
 }
@@ -20,7 +21,8 @@ LinearOptions fc_proj_options(const MlpOptions& options) {
             .out = {options.hidden_size},
             .in = options.ffn_hidden_size,
             .bias = options.bias,
-            .init_std = options.proj_init_std};
+            .init_std = options.proj_init_std,
+            .cut = TensorCut::columns};
 }
 
 }  // namespace

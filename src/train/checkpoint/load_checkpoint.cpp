@@ -5,7 +5,7 @@
 #include "src/model/model_rank_internals.hpp"
 #include "src/support/crc32c.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
-#include "src/train/checkpoint/stored_elements.hpp"
+#include "src/train/checkpoint/row_reader.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/operators.hpp"
 
@@ -20,10 +20,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kStagedElements = 1 << 17;  // 512 KiB on their way to the device
-constexpr uint64_t kReadBytes = 1 << 18;      // between a file and its checksum
-constexpr int64_t kBandElements = 1 << 24;    // 64 MiB of a matrix that is transposed
-constexpr int64_t kTile = 64;                 // its columns whose lines stay in the first cache
+constexpr uint64_t kReadBytes = 1 << 18;  // between a file and its checksum
 
 std::string text_of(const std::string& path) {
     return InputFile(path).text();
@@ -51,68 +48,6 @@ void check_tensor(const std::string& path, const StoredTensor& found,
         refuse(path, found.name,
                "is " + std::string(name_of(found.type)) + "; expected " +
                    (any_type ? "F32, BF16 or F16; convert it" : "F32; save it again"));
-    }
-}
-
-/// Fills `to` (rows, cols) fp32 of the device with rows from `first_row` of a stored tensor, which
-/// has `logical_rows` rows or, transposed, columns.
-void read_rows(Device& device, const FoundTensor& from, bool transposed, int64_t logical_rows,
-               int64_t first_row, Tensor to) {
-    const StoredType type = from.tensor->type;
-    const auto item_bytes = static_cast<int64_t>(item_size(type));
-    const int64_t cols = to.cols;
-    std::vector<float> staged;
-    std::vector<std::byte> raw;
-    const InputFile file = from.file->open();
-    const auto read = [&](int64_t element, std::span<std::byte> bytes) {
-        file.read(from.tensor->begin + static_cast<uint64_t>(element * item_bytes), bytes);
-    };
-    const auto upload = [&](int64_t at) {
-        device.upload(std::as_bytes(std::span(staged)),
-                      reinterpret_cast<std::byte*>(to.as<float>() + at));
-    };
-    if (!transposed) {
-        for (int64_t at = 0; at < to.size(); at += kStagedElements) {
-            const int64_t count = std::min(kStagedElements, to.size() - at);
-            const int64_t begin = first_row * cols + at;
-            staged.resize(static_cast<size_t>(count));
-            if (type == StoredType::F32) {
-                read(begin, std::as_writable_bytes(std::span(staged)));
-            } else {
-                raw.resize(static_cast<size_t>(count * item_bytes));
-                read(begin, raw);
-                with_elements(type, raw.data(), [&](const auto& element) {
-                    for (int64_t i = 0; i < count; ++i) {
-                        staged[static_cast<size_t>(i)] = element(i);
-                    }
-                });
-            }
-            upload(at);
-        }
-        return;
-    }
-    const int64_t band = std::max<int64_t>(1, kBandElements / cols);
-    for (int64_t first = 0; first < to.rows; first += band) {
-        const int64_t count = std::min(band, to.rows - first);
-        staged.resize(static_cast<size_t>(count * cols));
-        for (int64_t c0 = 0; c0 < cols; c0 += kTile) {
-            const int64_t tile = std::min(kTile, cols - c0);
-            raw.resize(static_cast<size_t>(tile * count * item_bytes));  // (tile, count)
-            const int64_t at_once = count == logical_rows ? tile : 1;  // lie end to end in the file
-            const auto part_bytes = static_cast<size_t>(at_once * count * item_bytes);
-            for (int64_t c = 0; c < tile; c += at_once) {
-                read((c0 + c) * logical_rows + first_row + first,
-                     std::span(raw).subspan(static_cast<size_t>(c * count * item_bytes),
-                                            part_bytes));
-            }
-            with_elements(type, raw.data(), [&](const auto& element) {
-                for (int64_t r = 0; r < count; ++r) {
-                    float* const row = staged.data() + r * cols + c0;
-                    for (int64_t c = 0; c < tile; ++c) row[c] = element(c * count + r);
-                }
-            });
-        }
-        upload(first * cols);
     }
 }
 
@@ -345,20 +280,22 @@ void Checkpoint::fill(ModelRank& model, Context& ctx) const {
         if (ModelRankInternals::store(model).shares_weight(i)) continue;
         const auto& tensors =
             stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])];
+        const Tensor values = ModelRankInternals::store(model).values_of(i);
         for (const ModelTensor& t : tensors) {
-            const HeldRows held = held_rows(p, t);
-            read_rows(device, weight(t.name), t.transposed, t.held_shape[0], held.first,
-                      held.of(ModelRankInternals::store(model).values_of(i)));
+            const std::vector<HeldRows> held = held_rows(p, t);
+            if (held.empty()) continue;
+            RowReader reader(device, weight(t.name), t.transposed, t.held_shape[0]);
+            for (const HeldRows& rows : held) reader.read(rows, rows.of(values));
         }
         ModelRankInternals::store(model).take_values(ctx, i);
         if (!optimizer_) continue;
         for (const ModelTensor& t : tensors) {
-            const HeldRows owned = owned_rows(p, t);
+            const std::vector<HeldRows> owned = owned_rows(p, t);
             const auto read = [&](const std::string& name, Tensor to) {
                 const StoredTensor* const tensor = optimizer_->find(name);
-                if (tensor == nullptr || !to || owned.count == 0) return;
-                read_rows(device, {optimizer_.get(), tensor}, false, t.held_shape[0], owned.first,
-                          owned.of(to));
+                if (tensor == nullptr || !to || owned.empty()) return;
+                RowReader reader(device, {optimizer_.get(), tensor}, false, t.held_shape[0]);
+                for (const HeldRows& rows : owned) reader.read(rows, rows.of(to));
             };
             read(master_name(t.name), p.master);  // of which the weights are a rounded copy
             read(exp_avg_name(t.name), p.exp_avg);

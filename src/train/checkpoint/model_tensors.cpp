@@ -50,35 +50,49 @@ std::vector<std::vector<ModelTensor>> model_tensors(const ModelConfig& config) {
 
 Tensor HeldRows::of(Tensor held) const {
     if (of_vector) held = {held.data, held.cols, 1, held.dtype};
-    return held.row_range(before, count);
+    return held.row_range(before, rows.count);
 }
 
 namespace {
 
-/// Of a tensor that begins at row `begin` of the parameter and ends before `end`.
-HeldRows rows_between(int64_t begin, int64_t end, const ModelTensor& tensor) {
-    const int64_t first = std::max(begin, tensor.first_row);
-    const int64_t last = std::min(end, tensor.first_row + tensor.rows);
-    return {.first = first - tensor.first_row + tensor.file_row,
-            .count = std::max<int64_t>(last - first, 0),
-            .before = first - begin,
-            .of_vector = tensor.is_vector()};
+/// Of the rank's rows from `begin` to before `end`.
+std::vector<HeldRows> rows_between(int64_t begin, int64_t end, const TensorShard& shard,
+                                   const ModelTensor& tensor) {
+    const bool of_vector = tensor.is_vector();
+    std::vector<HeldRows> held;
+    int64_t before = 0;  // rows of the rank before the range
+    for (const TensorShard::Range& range : of_vector ? shard.columns : shard.rows) {
+        const int64_t to_logical = range.first - before;
+        const int64_t first = std::max(std::max(begin, before) + to_logical, tensor.first_row);
+        const int64_t last = std::min(std::min(end, before + range.count) + to_logical,
+                                      tensor.first_row + tensor.rows);
+        before += range.count;
+        if (first >= last) continue;
+        held.push_back(
+            {.rows = {first - tensor.first_row + tensor.file_row, last - first},
+             .columns = of_vector ? std::vector{TensorShard::Range{0, 1}} : shard.columns,
+             .width = of_vector ? 1 : tensor.held_shape[1],
+             .before = first - to_logical - begin,
+             .of_vector = of_vector});
+    }
+    return held;
+}
+
+int64_t row_count(const Parameter& parameter, const ModelTensor& tensor) {
+    return tensor.is_vector() ? parameter.weight.cols : parameter.weight.rows;
 }
 
 }  // namespace
 
-HeldRows held_rows(const Parameter& parameter, const ModelTensor& tensor) {
-    const Tensor& whole = parameter.weight;
-    return rows_between(parameter.first_row,
-                        parameter.first_row + (tensor.is_vector() ? whole.cols : whole.rows),
-                        tensor);
+std::vector<HeldRows> held_rows(const Parameter& parameter, const ModelTensor& tensor) {
+    return rows_between(0, row_count(parameter, tensor), parameter.shard, tensor);
 }
 
-HeldRows owned_rows(const Parameter& parameter, const ModelTensor& tensor) {
+std::vector<HeldRows> owned_rows(const Parameter& parameter, const ModelTensor& tensor) {
     if (parameter.owned.count < 0) return held_rows(parameter, tensor);
     const int64_t row = tensor.is_vector() ? 1 : parameter.weight.cols;
-    const int64_t begin = parameter.first_row + parameter.owned.first / row;
-    return rows_between(begin, begin + parameter.owned.count / row, tensor);
+    const int64_t begin = parameter.owned.first / row;
+    return rows_between(begin, begin + parameter.owned.count / row, parameter.shard, tensor);
 }
 
 bool is_no_weight_of(std::string_view name, const ModelConfig& config) {

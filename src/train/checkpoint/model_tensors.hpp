@@ -30,18 +30,23 @@ struct ModelTensor {
 /// Those of every logical parameter, by id, in the order of its rows.
 [[nodiscard]] std::vector<std::vector<ModelTensor>> model_tensors(const ModelConfig& config);
 
-/// The rows of a stored tensor that a rank has.
+/// A rectangle of a stored tensor, as this program holds it, that a rank has in consecutive rows of
+/// a dense tensor of its own. Of a vector, rows of one element.
 struct HeldRows {
-    int64_t first = 0;   ///< of the stored tensor
-    int64_t count = 0;   ///< 0: the rank has none of them
-    int64_t before = 0;  ///< rows of the rank's tensors before them
+    TensorShard::Range rows;                  ///< of the stored tensor
+    std::vector<TensorShard::Range> columns;  ///< of it, those that the rank has of each row
+    int64_t width = 1;                        ///< all columns that the stored tensor has
+    int64_t before = 0;                       ///< rows of the rank's tensor before them
     bool of_vector = false;
     /// These rows of the rank's weight, master or moment; of a vector, rows of one element.
     [[nodiscard]] Tensor of(Tensor held) const;
 };
-[[nodiscard]] HeldRows held_rows(const Parameter& parameter, const ModelTensor& tensor);
-/// Of them those that this replica updates: rows of the masters and moments.
-[[nodiscard]] HeldRows owned_rows(const Parameter& parameter, const ModelTensor& tensor);
+/// In the order of the rank's rows; empty: it has none of them.
+[[nodiscard]] std::vector<HeldRows> held_rows(const Parameter& parameter,
+                                              const ModelTensor& tensor);
+/// Of them those that this rank updates: rows of the masters and moments.
+[[nodiscard]] std::vector<HeldRows> owned_rows(const Parameter& parameter,
+                                               const ModelTensor& tensor);
 
 /// What files carry besides weights: the causal masks and rotary frequencies of old ones, and the
 /// output weight beside the embedding that it is tied to.

@@ -30,19 +30,21 @@ double seconds_since(int64_t begin_ns) {
     return static_cast<double>(now_ns() - begin_ns) * 1e-9;
 }
 
-/// Checksums of a file from those of all ranks' pieces, which are sorted and lie end to end.
+/// Checksums of a file from those of all ranks' pieces, which are sorted.
 FileChecksums checksums_of(const SafetensorsPlan& plan, std::span<const Piece> pieces) {
     FileChecksums sums{.bytes = plan.file_bytes(), .head = crc32c(as_bytes(plan.header()))};
     for (const StoredTensor& tensor : plan.tensors()) {
-        uint64_t at = tensor.begin;
+        uint64_t bytes = 0;
         uint32_t crc = 0;
-        for (; !pieces.empty() && at < tensor.end && pieces.front().begin == at;
-             pieces = pieces.subspan(1)) {
-            crc = crc32c_combine(crc, pieces.front().crc, pieces.front().bytes);
-            at += pieces.front().bytes;
+        for (; !pieces.empty() && pieces.front().end <= tensor.end; pieces = pieces.subspan(1)) {
+            const Piece& piece = pieces.front();
+            bytes += piece.bytes;
+            crc ^= crc32c_combine(piece.crc, 0, tensor.end - piece.end);
         }
-        if (at != tensor.end) {
-            throw Error(ExitCode::failed, "tensor " + tensor.name + ": no rank has its rows");
+        if (bytes != tensor.end - tensor.begin) {
+            throw Error(ExitCode::failed, "tensor " + tensor.name + ": ranks have written " +
+                                              std::to_string(bytes) + " of its " +
+                                              std::to_string(tensor.end - tensor.begin) + " bytes");
         }
         sums.tensors[tensor.name] = crc;
     }

@@ -33,42 +33,78 @@ void transpose(const std::byte* from, const StoredRows& of, int64_t first, int64
     }
 }
 
+/// Calls `put` with the runs of bytes of some of the lines, in the order of the file. `bytes`: of
+/// the lines from the matrix' `first` on.
+template <typename Put>
+void put_lines(const StoredRows& rows, int64_t first, std::span<const std::byte> bytes,
+               const Put& put) {
+    const int64_t held = rows.transposed ? rows.rows : rows.cols;  // elements of a line
+    const auto size = [&](int64_t elements) {
+        return static_cast<size_t>(elements * rows.item_bytes);
+    };
+    const int64_t end = first + static_cast<int64_t>(bytes.size() / size(held));
+    int64_t before = 0;  // lines of the matrix before the range
+    for (const TensorShard::Range& lines : rows.lines) {
+        const int64_t from = std::max(first, before);
+        const int64_t to = std::min(end, before + lines.count);
+        const int64_t to_stored = lines.first - before;
+        before += lines.count;
+        if (from >= to) continue;
+        std::span<const std::byte> rest = bytes.subspan(size((from - first) * held));
+        if (held == rows.line_size) {
+            put(rows.offset(from + to_stored, 0), rest.first(size((to - from) * held)));
+            continue;
+        }
+        for (int64_t line = from; line < to; ++line) {
+            for (const TensorShard::Range& run : rows.elements) {
+                put(rows.offset(line + to_stored, run.first), rest.first(size(run.count)));
+                rest = rest.subspan(size(run.count));
+            }
+        }
+    }
+}
+
 }  // namespace
 
 std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const SafetensorsPlan> plans) {
     std::vector<StoredRows> all;
-    const auto add = [&](const std::string& name, const HeldRows& held, Tensor of,
+    const auto add = [&](const std::string& name, const HeldRows& held, Tensor of, int64_t height,
                          bool transposed) {
         uint32_t file = 0;
         while (!plans[file].has(name)) ++file;
         const Tensor rows = held.of(of);
         if (rows.size() == 0) return;  // a vocabulary shard may be empty
-        const int64_t item_bytes = size_of(rows.dtype);
-        const auto before = static_cast<uint64_t>(held.first * rows.cols * item_bytes);
         all.push_back({.data = static_cast<const std::byte*>(rows.data),
                        .rows = rows.rows,
                        .cols = rows.cols,
-                       .item_bytes = item_bytes,
+                       .item_bytes = size_of(rows.dtype),
                        .transposed = transposed,
                        .file = file,
-                       .offset = plans[file].at(name).begin + before});
+                       .tensor = plans[file].at(name).begin,
+                       .line_size = transposed ? height : held.width,
+                       .lines = transposed ? held.columns : std::vector{held.rows},
+                       .elements = transposed ? std::vector{held.rows} : held.columns});
     };
     const std::vector<std::vector<ModelTensor>> stored = model_tensors(model.config());
     const std::vector<Parameter>& parameters = ModelRankInternals::store(model).parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         const Parameter& p = parameters[i];
         if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
+        // A matrix that is transposed is written whole, by the owner of its head.
+        const bool head = p.owned.first == 0 && p.owned.count != 0;
         for (const ModelTensor& t :
              stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])]) {
-            const HeldRows owned = owned_rows(p, t);
-            if (!t.transposed) {
-                add(t.name, owned, p.owned.of(p.weight), false);
-            } else if (owned.count > 0 && owned.first == 0) {
-                add(t.name, held_rows(p, t), p.weight, true);  // whole, by the owner of its head
+            const int64_t height = t.held_shape[0];
+            for (const HeldRows& owned : owned_rows(p, t)) {
+                if (!t.transposed) add(t.name, owned, p.owned.of(p.weight), height, false);
+                add(exp_avg_name(t.name), owned, p.exp_avg, height, false);
+                add(exp_avg_sq_name(t.name), owned, p.exp_avg_sq, height, false);
+                if (p.weight.dtype != DType::fp32) {
+                    add(master_name(t.name), owned, p.master, height, false);
+                }
             }
-            add(exp_avg_name(t.name), owned, p.exp_avg, false);
-            add(exp_avg_sq_name(t.name), owned, p.exp_avg_sq, false);
-            if (p.weight.dtype != DType::fp32) add(master_name(t.name), owned, p.master, false);
+            if (!t.transposed || !head) continue;
+            for (const HeldRows& held : held_rows(p, t)) add(t.name, held, p.weight, height, true);
         }
     }
     return all;
@@ -83,34 +119,38 @@ void write_rows(std::span<const StoredRows> all, SharedOutputFile& file, Device*
         device->download(data, downloaded);
         return downloaded;
     };
-    const auto put = [&](std::span<const std::byte> bytes) {
+    const auto put = [&](uint64_t at, std::span<const std::byte> bytes) {
         Piece& piece = pieces.back();
-        piece.crc = crc32c(bytes, piece.crc);
-        file.write_at(piece.begin + piece.bytes, bytes);
+        const uint64_t end = at + bytes.size();
+        piece.crc = piece.end == at ? crc32c(bytes, piece.crc)
+                                    : crc32c_combine(piece.crc, crc32c(bytes), end - piece.end);
+        file.write_at(at, bytes);
+        piece.end = end;
         piece.bytes += bytes.size();
     };
     for (const StoredRows& rows : all) {
-        pieces.push_back({.begin = rows.offset, .file = rows.file});
-        const auto bytes = static_cast<int64_t>(rows.bytes());
-        if (!rows.transposed) {
-            for (int64_t at = 0; at < bytes && !stop; at += kBlockBytes) {
-                put(on_host(rows.data + at, std::min(kBlockBytes, bytes - at)));
+        if (rows.bytes() == 0 || stop) continue;
+        const uint64_t begin = rows.offset(rows.lines.front().first, rows.elements.front().first);
+        pieces.push_back({.begin = begin, .end = begin, .file = rows.file});
+        std::span<const std::byte> matrix;  // to be transposed
+        if (rows.transposed) matrix = on_host(rows.data, static_cast<int64_t>(rows.bytes()));
+        const int64_t lines = rows.transposed ? rows.cols : rows.rows;
+        const int64_t line_bytes = static_cast<int64_t>(rows.bytes()) / lines;
+        const int64_t band = std::max<int64_t>(1, kBlockBytes / line_bytes);
+        for (int64_t first = 0; first < lines && !stop; first += band) {
+            const int64_t count = std::min(band, lines - first);
+            if (!rows.transposed) {
+                put_lines(rows, first, on_host(rows.data + first * line_bytes, count * line_bytes),
+                          put);
+                continue;
             }
-            continue;
-        }
-        if (bytes == 0 || stop) continue;
-        const std::span<const std::byte> matrix = on_host(rows.data, bytes);
-        const int64_t row_bytes = rows.rows * rows.item_bytes;  // of the transposed matrix
-        const int64_t band = std::max<int64_t>(1, kBlockBytes / row_bytes);
-        for (int64_t first = 0; first < rows.cols && !stop; first += band) {
-            const int64_t count = std::min(band, rows.cols - first);
-            turned.resize(static_cast<size_t>(count * row_bytes));
+            turned.resize(static_cast<size_t>(count * line_bytes));
             if (rows.item_bytes == 4) {
                 transpose<uint32_t>(matrix.data(), rows, first, count, turned.data());
             } else {
                 transpose<uint16_t>(matrix.data(), rows, first, count, turned.data());
             }
-            put(turned);
+            put_lines(rows, first, turned, put);
         }
     }
 }

@@ -12,24 +12,34 @@
 
 namespace vocabpipe {
 
-/// Rows that a rank stores, and where.
+/// A matrix of a rank that it stores, and where. A *line* is a row of the tensor in the file.
 struct StoredRows {
     const std::byte* data = nullptr;  ///< row-major; in the device's memory or in a snapshot
     int64_t rows = 0, cols = 0;
     int64_t item_bytes = 4;
-    bool transposed = false;  ///< a whole matrix, stored as [cols, rows]
-    uint32_t file = 0;        ///< index of the plan
-    uint64_t offset = 0;      ///< in the file
+    bool transposed = false;                   ///< its columns are lines, not its rows
+    uint32_t file = 0;                         ///< index of the plan
+    uint64_t tensor = 0;                       ///< where the tensor begins in the file
+    int64_t line_size = 0;                     ///< elements of its lines
+    std::vector<TensorShard::Range> lines;     ///< that the matrix is of
+    std::vector<TensorShard::Range> elements;  ///< of each of these lines
     [[nodiscard]] uint64_t bytes() const { return static_cast<uint64_t>(rows * cols * item_bytes); }
+    /// In the file.
+    [[nodiscard]] uint64_t offset(int64_t line, int64_t element) const {
+        return tensor + static_cast<uint64_t>((line * line_size + element) * item_bytes);
+    }
 };
 
 /// All of a rank, in the device's memory: weights and optimizer state, in the plans that have them.
 [[nodiscard]] std::vector<StoredRows> stored_rows(ModelRank& model,
                                                   std::span<const SafetensorsPlan> plans);
 
-/// Bytes of one tensor that one rank wrote, and their CRC-32C.
+/// Bytes of one tensor that one rank wrote.
 struct Piece {
-    uint64_t begin = 0, bytes = 0;
+    uint64_t begin = 0, end = 0;  ///< in the file: those of others may lie between
+    uint64_t bytes = 0;           ///< without what lies between
+    /// What they contribute to the CRC-32C of all bytes to `end`, whose sum modulo 2 it is: of one
+    /// run of bytes its CRC-32C.
     uint32_t crc = 0;
     uint32_t file = 0;
 };

@@ -27,13 +27,14 @@ std::span<float> floats(Tensor tensor) {
 OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int rank,
                              OptimizerOptions options)
     : model_(model),
+      // All ranks of a replica that have output rows have its loss.
       reports_loss_(schedule.output.owners().front() == model.mesh().pipeline_rank(rank) &&
                     model.mesh().place(rank).tensor == 0),
       options_(options),
       memory_(model.device().allocate(sizeof(StepScalars), "the optimizer's numbers of a step")) {
     for (const Parameter& p : model.parameters()) {
         if (!p.exp_avg) continue;            // a tied output weight: updated with the input weight
-        if (p.master.size() == 0) continue;  // another replica updates it
+        if (p.master.size() == 0) continue;  // another rank updates it
         const ParameterSettings settings =
             parameter_settings(options.groups, p.name, p.weight_decay, options.weight_decay);
         tensors_.push_back(
