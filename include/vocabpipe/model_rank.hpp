@@ -27,6 +27,7 @@ struct ModelPartition {
     int64_t micro_batch_size = 1;       ///< sequences
     int replicas = 1;  ///< Mesh::data; they share the optimizer's work and state (ZeRO stage 1)
     int tensor = 1;  ///< Mesh::tensor: ranks that share a stage and the vocabulary rows of a place
+    int tensor_pieces = 1;                  ///< in which tensor ranks exchange each one's rows
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
     Recompute recompute = Recompute::none;  ///< what stages leave to R
     bool optimizer = true;                  ///< false: gradients only (tests)

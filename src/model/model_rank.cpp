@@ -114,11 +114,15 @@ std::vector<ParameterBucket> rank_buckets(const ModelConfig& config,
     return gradient_buckets(config, held_parameters(config, partition, schedule, place), mesh);
 }
 
-StageOptions stage_options(const ModelPartition& partition, const StageLayers& layers) {
+/// `tensor_rank`: which of those that share the stage; all need as much memory.
+StageOptions stage_options(const ModelPartition& partition, const StageLayers& layers,
+                           int tensor_rank = 0) {
     return {.layers = layers,
             .sequences = partition.micro_batch_size,
             .threads = partition.threads_per_rank,
-            .recompute = partition.recompute};
+            .recompute = partition.recompute,
+            .tensor = {.rank = tensor_rank, .ranks = partition.tensor},
+            .tensor_pieces = partition.tensor_pieces};
 }
 
 const kernels::Operators& operators_of(const ModelPartition& partition) {
@@ -212,8 +216,8 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
     for (size_t s = 0; s < stages.size(); ++s) {
         if (schedule.rank_of_stage[s] != pipeline_rank) continue;
         stages_[s] = std::make_unique<TransformerStage>(
-            config, stage_options(partition, stages[s]), device.operators(),
-            take(stage_parameters(config, stages[s]).size()), rotary_.get());
+            config, stage_options(partition, stages[s], mesh_.place(rank).tensor),
+            device.operators(), take(stage_parameters(config, stages[s]).size()), rotary_.get());
     }
     if (schedule.input.rows(pipeline_rank) > 0) {
         input_ = std::make_unique<ShardedInputLayer>(take(1));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/options/check_options.hpp"
+#include "src/model/check_tensor_parallel.hpp"
 
 #include "src/model/config_json/model_config_json.hpp"
 #include "src/model/parameters.hpp"
@@ -121,6 +122,8 @@ void check_tensor_ranks(const TrainOptions& o) {
     const auto refuse = [&](bool given, const std::string& what, const std::string& remedy) {
         if (given) throw UsageError(flag + ": " + what + "; " + remedy);
     };
+    check_tensor_parallel(o.model, o.tensor_model_parallel_size,
+                          o.micro_batch_size * o.model.seq_length);
     refuse(o.device != "host", "tensor ranks run on the host only", "use --device host, or 1");
     refuse(o.reductions == Reductions::native, "sums over tensor ranks are ordered",
            "use --reduction ordered");
