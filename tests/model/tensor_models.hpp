@@ -33,11 +33,11 @@ namespace vocabpipe::testing {
 }
 
 /// Transposed in files, with biases and positions; gated, with groups of heads; with q, k and v
-/// together by head; tied ones; with experts, which all tensor ranks have.
+/// together by head; with norms of heads, which all ranks have; tied ones.
 [[nodiscard]] inline std::vector<ModelConfig> tensor_models() {
     return {tensor_model("gpt2", true),      tensor_model("gpt2", false),
             tensor_model("llama", false),    tensor_model("llama", true),
-            tensor_model("gpt_neox", false), tensor_model("qwen3_moe", false)};
+            tensor_model("gpt_neox", false), tensor_model("qwen3", true)};
 }
 
 [[nodiscard]] inline Schedule tensor_schedule(const ModelConfig& config, const Mesh& mesh,

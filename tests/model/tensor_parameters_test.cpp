@@ -62,7 +62,7 @@ std::string text_of(const Mesh& mesh) {
            " t=" + std::to_string(mesh.tensor);
 }
 
-TEST(TensorRanks, AreInitialisedToTheElementsOfTheWholeModel) {
+TEST(TensorParameters, AreInitialisedToTheElementsOfTheWholeModel) {
     for (const DType dtype : {DType::fp32, DType::bf16}) {
         for (ModelConfig config : tensor_models()) {
             config.dtype = dtype;
@@ -108,7 +108,7 @@ void count(Counts& counts, const Parameter& p) {
     }
 }
 
-TEST(TensorRanks, UpdateAndCountEveryElementOnce) {
+TEST(TensorParameters, AreUpdatedAndCountedOnce) {
     for (const ModelConfig& config : tensor_models()) {
         for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
             for (const Mesh& mesh : kMeshes) {
@@ -141,7 +141,7 @@ int64_t place_in(Bytes memory, const Tensor& tensor) {
     return (data - memory.data()) / size_of(tensor.dtype);
 }
 
-TEST(TensorRanks, HaveTheirBucketsInOneRangeOfMemoryByAxis) {
+TEST(TensorParameters, OfABucketAreOneRangeOfMemory) {
     for (const DType dtype : {DType::fp32, DType::bf16}) {
         for (ModelConfig config : tensor_models()) {
             config.dtype = dtype;
@@ -191,7 +191,7 @@ TEST(TensorRanks, HaveTheirBucketsInOneRangeOfMemoryByAxis) {
     }
 }
 
-TEST(TensorRanks, AloneHaveOneBucketOfALayer) {
+TEST(TensorParameters, OfALayerAloneAreOneBucket) {
     ModelConfig config = tensor_models().front();
     const StepSizes sizes = Ranks(config, {1, 2, 1}).sizes();
     ASSERT_EQ(sizes.buckets.size(), 1U);
@@ -204,7 +204,7 @@ TEST(TensorRanks, AloneHaveOneBucketOfALayer) {
     EXPECT_TRUE(Ranks(config, kAlone).sizes().buckets.empty());
 }
 
-TEST(TensorRanks, NeedAboutHalfOfTheMemoryOfParameters) {
+TEST(TensorParameters, NeedAboutHalfOfTheMemoryForTwoRanks) {
     ModelConfig config;  // GPT-2 124M
     config.num_layers = 12;
     config.hidden_size = 768;
@@ -222,7 +222,7 @@ TEST(TensorRanks, NeedAboutHalfOfTheMemoryOfParameters) {
     for (const int rank : {0, 1}) EXPECT_LT(bytes(2, rank), 0.51 * bytes(1, 0)) << rank;
 }
 
-TEST(TensorRanks, WithoutRowsOfTheVocabularyAreRefused) {
+TEST(TensorParameters, WithFewerRowsOfTheVocabularyThanRanksAreRefused) {
     ModelConfig config = tensor_models().front();
     config.vocab_size = 7;
     EXPECT_NO_THROW(Ranks(config, {2, 1, 2}));
