@@ -3,6 +3,8 @@
 
 #include "src/model/config_json/rotary_share.hpp"
 #include "src/model/families/families.hpp"
+#include "src/support/read_whole_file.hpp"
+#include "src/support/strict_json.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/options/check_options.hpp"
 #include "vocabpipe/error.hpp"
@@ -74,6 +76,14 @@ std::vector<bool> layers_with_experts(const std::string& text, int layers) {
     return std::ranges::find(sparse, false) == sparse.end() ? std::vector<bool>() : sparse;
 }
 
+/// Of GPT-2's vocab.json, which has an id for every token.
+int64_t entries_of(const std::string& path) {
+    return std::ssize(
+        StrictJson::parse(read_whole_file(path, "use the vocab.json that the data were made with"),
+                          path)
+            .members());
+}
+
 }  // namespace
 
 void ArchitectureFlags::resolve(const std::string& loaded) {
@@ -114,6 +124,9 @@ void ArchitectureFlags::take_from(const std::string& path) {
 
 void ArchitectureFlags::complete() {
     ModelConfig& m = model_;
+    if (!given_.megatron.vocab_file.empty() && !read_.contains("--vocab-size")) {
+        m.vocab_size = entries_of(given_.megatron.vocab_file);
+    }
     check_sizes(m);  // what follows computes with them
     set_family(m, given_.model_type.empty()
                       ? family_of({.swiglu = given_.swiglu,

@@ -113,9 +113,15 @@ TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
                 UnorderedElementsAre("--product-choices", "--data-path", "--train-data-path",
                                      "--valid-data-path", "--test-data-path", "--data-subset",
                                      "--multiple-choice-path"));
-    EXPECT_THAT(by_others, UnorderedElementsAre("--model", "--group-query-attention", "--swiglu",
-                                                "--normalization", "--position-embedding-type",
-                                                "--bf16", "--recompute-activations"));
+    EXPECT_THAT(by_others,
+                UnorderedElementsAre(
+                    "--model", "--group-query-attention", "--swiglu", "--normalization",
+                    "--position-embedding-type", "--bf16", "--recompute-activations",
+                    // of Megatron's scripts
+                    "--vocab-file", "--sequence-parallel", "--use-distributed-optimizer",
+                    "--overlap-grad-reduce", "--overlap-param-gather", "--use-flash-attn",
+                    "--use-mcore-models", "--distributed-backend", "--attention-backend",
+                    "--transformer-impl", "--data-impl", "--tokenizer-type", "--merge-file"));
     EXPECT_THAT(samples, UnorderedElementsAre("--seq-length", "--seed"));
 }
 

@@ -343,5 +343,65 @@ TEST_F(TrainGpt, PredictsTheProcessPeakWithinFivePercent) {
     }
 }
 
+// 2 tensor ranks in each of 2 stages, and of 2 replicas of one stage.
+TEST_F(TrainGpt, SharesStagesAmongTensorRanksWithTheSameBitsEverywhere) {
+    for (const std::string mesh : {"", " --pipeline-model-parallel-size 1"}) {
+        const std::string flags = " --tensor-model-parallel-size 2" + mesh;
+        ASSERT_EQ(threads(4, "--metrics threads.jsonl" + flags).exit_code, 0);
+        const Outcome launched = mpi(4, "--tile-pieces 2 --metrics mpi.jsonl" + flags);
+        ASSERT_EQ(launched.exit_code, 0) << launched.error;
+        EXPECT_EQ(curve("threads.jsonl").size(), 6U);
+        EXPECT_EQ(curve("threads.jsonl"), curve("mpi.jsonl")) << mesh;
+        ASSERT_EQ(threads(1, "--metrics alone.jsonl").exit_code, 0);
+        for (size_t step = 0; step < 6; ++step) {
+            EXPECT_NEAR(std::stod(curve("threads.jsonl")[step]),
+                        std::stod(curve("alone.jsonl")[step]), 2e-5)
+                << step;
+        }
+    }
+}
+
+TEST_F(TrainGpt, RefusesTensorRanksThatDoNotDivideWhatTheyShare) {
+    for (const auto& [arguments, text] :
+         {std::pair("--ranks 3 --tensor-model-parallel-size 2",
+                    "--tensor-model-parallel-size 2: must divide the number of ranks, 3"),
+          std::pair("--ranks 4 --tensor-model-parallel-size 4",
+                    "--tensor-model-parallel-size 4: --num-attention-heads is 2"),
+          std::pair("--ranks 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4",
+                    "--pipeline-model-parallel-size 4: with --tensor-model-parallel-size 2"),
+          std::pair("--ranks 2 --tensor-model-parallel-size 2 --seq-length 15",
+                    "--micro-batch-size times --seq-length is 15"),
+          std::pair("--ranks 2 --tensor-model-parallel-size 2 --reduction native",
+                    "use --reduction ordered")}) {
+        const Outcome refused = train("", std::string("--transport threads ") + arguments);
+        EXPECT_EQ(refused.exit_code, 2) << arguments;
+        EXPECT_THAT(refused.error, ::testing::HasSubstr(text));
+    }
+}
+
+// The flags of Megatron-LM's examples for a GPT on tensor, data and pipeline ranks, but for sizes,
+// paths and fp16.
+TEST_F(TrainGpt, StartsWithTheFlagsOfAScriptForMegatron) {
+    json vocabulary;
+    for (int id = 0; id < 257; ++id) vocabulary["token" + std::to_string(id)] = id;
+    testing::write_file(folder_ / "vocab.json", vocabulary.dump());
+    const Outcome run = testing::run_shell(
+        "cd '" + (folder_ / "") +
+        "' && mpirun --oversubscribe -np 8 '" TRAIN_GPT_PROGRAM
+        "' --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel "
+        "--use-distributed-optimizer --num-layers 4 --hidden-size 32 --num-attention-heads 4 "
+        "--seq-length 16 --max-position-embeddings 16 --attention-backend auto "
+        "--micro-batch-size 4 --global-batch-size 16 --train-iters 5 --lr-decay-iters 4 "
+        "--lr 0.00015 --lr-decay-style cosine --min-lr 1.0e-5 --weight-decay 1e-2 "
+        "--adam-beta1 0.9 --adam-beta2 0.95 --init-method-std 0.006 --clip-grad 1.0 "
+        "--lr-warmup-fraction .01 --bf16 --data-path set --vocab-file vocab.json "
+        "--merge-file merges.txt --data-impl mmap --split 949,50,1 --distributed-backend nccl "
+        "--log-interval 1 --save-interval 10000 --eval-interval 1000 --eval-iters 1 "
+        "--save saved --load saved --tensorboard-dir board");
+    EXPECT_EQ(run.exit_code, 0) << run.error;
+    EXPECT_THAT(run.output, ::testing::HasSubstr("2 replicas x 2 tensor ranks x 2 pipeline ranks"));
+    EXPECT_THAT(run.output, ::testing::HasSubstr("iteration 5/5"));
+}
+
 }  // namespace
 }  // namespace vocabpipe

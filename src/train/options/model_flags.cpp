@@ -419,6 +419,7 @@ std::vector<FlagGroup> train_flags(TrainOptions& options, UnresolvedFlags& unres
                                   step_flags(options, unresolved), schedule_flags(options),
                                   device_flags(options)};
     for (FlagGroup& group : training_flags(options)) groups.push_back(std::move(group));
+    groups.push_back(megatron_flags(unresolved.megatron));
     return groups;
 }
 

@@ -4,6 +4,8 @@
 #include "src/support/flag.hpp"
 #include "src/train/options/train_options.hpp"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +15,15 @@ namespace vocabpipe {
 
 /// Keeps every product of two sizes far inside 64 bits; no real model comes near.
 inline constexpr int64_t kLargestSize = int64_t{1} << 24;
+
+/// Flags that Megatron's scripts have and that set nothing here, so that such a script starts.
+struct MegatronFlags {
+    static constexpr size_t kSwitches = 6;
+    static constexpr size_t kValues = 6;
+    std::string vocab_file;  // --vocab-file; empty: none
+    std::array<bool, kSwitches> switches{};
+    std::array<std::string, kValues> values{};
+};
 
 /// What flags say that is no option by itself: it is resolved, together, when all are read.
 struct UnresolvedFlags {
@@ -29,6 +40,7 @@ struct UnresolvedFlags {
     bool untie = false;                    // --untie-embeddings-and-output-weights
     bool bf16 = false;                     // --bf16
     bool recompute_activations = false;    // --recompute-activations
+    MegatronFlags megatron;
 };
 
 // The table of the flags of a training run, in parts. Values are kept in the arguments, which must
@@ -40,6 +52,7 @@ struct UnresolvedFlags {
 [[nodiscard]] FlagGroup step_flags(TrainOptions& options, UnresolvedFlags& unresolved);
 [[nodiscard]] FlagGroup schedule_flags(TrainOptions& options);
 [[nodiscard]] FlagGroup device_flags(TrainOptions& options);
+[[nodiscard]] FlagGroup megatron_flags(MegatronFlags& megatron);
 /// Of training alone: data, learning rate, optimizer, evaluation, saved steps, outputs, the end.
 [[nodiscard]] std::vector<FlagGroup> training_flags(TrainOptions& options);
 
