@@ -73,12 +73,14 @@ struct Results {
             const Parameter& p = model.parameters()[i];
             for (const ModelTensor& t :
                  stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])]) {
-                const HeldRows held = held_rows(p, t);
-                const Tensor rows = held.of(p.gradient);
-                std::vector<float>& whole = gradients[t.name];
-                whole.resize(static_cast<size_t>(t.held_shape[0] * rows.cols));
-                for (int64_t k = 0; k < rows.size(); ++k) {
-                    whole[static_cast<size_t>(held.first * rows.cols + k)] += rows.as<float>()[k];
+                for (const HeldRows& held : held_rows(p, t)) {
+                    const Tensor rows = held.of(p.gradient);
+                    std::vector<float>& whole = gradients[t.name];
+                    whole.resize(static_cast<size_t>(t.held_shape[0] * rows.cols));
+                    for (int64_t k = 0; k < rows.size(); ++k) {
+                        whole[static_cast<size_t>(held.rows.first * rows.cols + k)] +=
+                            rows.as<float>()[k];
+                    }
                 }
             }
         }

@@ -20,16 +20,17 @@ void place(std::map<std::string, std::vector<float>>& all, const std::string& na
            const Parameter& of, Tensor part, Device& device) {
     std::vector<float>& whole = all[name];
     whole.resize(static_cast<size_t>(of.logical_rows * of.logical_cols));
-    std::vector<float> mine(static_cast<size_t>(part.size()));
-    if (mine.empty()) return;
-    device.download(part.as<std::byte>(), std::as_writable_bytes(std::span(mine)));
+    if (part.size() == 0) return;
+    const auto elements = static_cast<size_t>(part.size());
+    const auto mine = std::make_unique<float[]>(elements);
+    device.download(part.as<std::byte>(), std::as_writable_bytes(std::span(mine.get(), elements)));
     const int64_t first = of.owned.first;
     for_each_run(of.shard, of.logical_cols, [&](const ElementRun& run) {
+        const int64_t begin = std::max(run.held, first);
         const int64_t end = std::min(run.held + run.count, first + part.size());
-        for (int64_t i = std::max(run.held, first); i < end; ++i) {
-            whole[static_cast<size_t>(run.logical + i - run.held)] =
-                mine[static_cast<size_t>(i - first)];
-        }
+        if (begin >= end) return;
+        std::copy(mine.get() + (begin - first), mine.get() + (end - first),
+                  whole.begin() + (run.logical + begin - run.held));
     });
 }
 
