@@ -11,20 +11,21 @@ namespace vocabpipe {
 struct TensorShard {
     /// Rows, or columns, [first, first + count) of the logical tensor.
     struct Range {
-        int64_t first = 0;
-        int64_t count = 0;
+        int64_t first = 0;  ///< from 0
+        int64_t count = 0;  ///< how many
         /// Member by member.
         friend bool operator==(const Range&, const Range&) = default;
     };
-    std::vector<Range> rows;
-    std::vector<Range> columns;
+    std::vector<Range> rows;     ///< of the logical tensor
+    std::vector<Range> columns;  ///< of each of these rows
 
     /// Of a matrix.
     [[nodiscard]] static TensorShard whole(int64_t row_count, int64_t column_count) {
         return {.rows = {{0, row_count}}, .columns = {{0, column_count}}};
     }
-    /// Rows, and columns, of the part that is held.
+    /// Rows of the part that is held.
     [[nodiscard]] int64_t row_count() const { return count_of(rows); }
+    /// And its columns.
     [[nodiscard]] int64_t column_count() const { return count_of(columns); }
     /// Elements of it.
     [[nodiscard]] int64_t size() const { return row_count() * column_count(); }

@@ -13,6 +13,7 @@ std::vector<FlagGroup> TrainProgram::flags() {
     std::vector<FlagGroup> groups = model_.flags();
     groups.push_back(launch_flags(launch_));
     for (FlagGroup& group : training_flags(options_)) groups.push_back(std::move(group));
+    groups.push_back(model_.flags_of_scripts());
     return groups;
 }
 
