@@ -52,6 +52,8 @@ export TSAN_OPTIONS="suppressions=$PWD/tests/config/tsan-suppressions.txt"
 slice='_p3|p4_|RunAgain|Transport|TileLink|Abort|Deadline'
 # Of the model families the one that has everything, with every granularity of recomputation.
 families='ModelFamilies.*gemma2_v_half'
+# Stages that tensor ranks share: learned positions, and the family that has everything.
+teams='TensorTeams.*(gpt2|gemma2)|CutLinears'
 # Batches are made on a thread beside the steps.
 loaders='BatchLoader'
 # Streams of the stand-in toolkit are threads: a missing wait between lanes is a race. Its tests are
@@ -67,8 +69,8 @@ if [ $full = 1 ]; then
     # Slow to build for what they find beyond runtime_test.
     on_stand_in="$on_stand_in schedule_test model_test"
 fi
-sanitize tsan "runtime_test transport_test tile_link_test mesh_test train_inputs_test $with_streams $stalls" \
-    "^([^C]|C[^u]).*($slice|$families)|$loaders|$streams"
+sanitize tsan "runtime_test transport_test tile_link_test tensor_test mesh_test train_inputs_test $with_streams $stalls" \
+    "^([^C]|C[^u]).*($slice|$families|$teams)|$loaders|$streams"
 sanitize asan "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
     "$slice|$families|$loaders|Models/Recomputation"
 
