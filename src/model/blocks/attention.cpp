@@ -12,8 +12,7 @@ LinearOptions qkv_options(const AttentionOptions& options) {
             .out = {q, kv, kv},
             .in = options.hidden_size,
             .bias = options.qkv_bias,
-            .init_std = options.qkv_init_std,
-            .cut = TensorCut::rows};
+            .init_std = options.qkv_init_std};
 }
 
 LinearOptions proj_options(const AttentionOptions& options) {
@@ -21,8 +20,7 @@ LinearOptions proj_options(const AttentionOptions& options) {
             .out = {options.hidden_size},
             .in = options.shape.query_columns(),
             .bias = options.proj_bias,
-            .init_std = options.proj_init_std,
-            .cut = TensorCut::columns};
+            .init_std = options.proj_init_std};
 }
 
 /// Of one of `ranks` ranks, which have equally many heads of each kind.

@@ -10,8 +10,7 @@ LinearOptions fc_options(const MlpOptions& options) {
                      .out = {options.ffn_hidden_size},
                      .in = options.hidden_size,
                      .bias = options.bias,
-                     .init_std = options.fc_init_std,
-                     .cut = TensorCut::rows};
+                     .init_std = options.fc_init_std};
     if (options.gated) fc.out.push_back(options.ffn_hidden_size);
     return fc;
 }
@@ -21,8 +20,7 @@ LinearOptions fc_proj_options(const MlpOptions& options) {
             .out = {options.hidden_size},
             .in = options.ffn_hidden_size,
             .bias = options.bias,
-            .init_std = options.proj_init_std,
-            .cut = TensorCut::columns};
+            .init_std = options.proj_init_std};
 }
 
 }  // namespace

@@ -12,6 +12,11 @@ namespace {
 
 // --- tied weights --------------------------------------------------------------------------------
 
+/// Of rows that tensor ranks share as evenly as integers allow.
+int64_t largest_part(int64_t rows, int64_t ranks) {
+    return (rows + ranks - 1) / ranks;
+}
+
 /// Whole layers on two ranks exchange their halves of the gradient.
 class TiedPair {
 public:
@@ -19,7 +24,8 @@ public:
         : graph_(step.graph),
           in_(in),
           out_(out),
-          bytes_(step.schedule.input.vocab_size() / step.sizes.tensor * step.sizes.hidden * 4) {}
+          bytes_(largest_part(step.schedule.input.vocab_size(), step.sizes.tensor) *
+                 step.sizes.hidden * 4) {}
 
     void build(PassNodes& passes) {
         const uint32_t in_last = graph_.last_pass(in_);

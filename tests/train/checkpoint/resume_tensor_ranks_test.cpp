@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs whose stages tensor ranks share, stopped in the middle and resumed on this and other meshes.
+#include "tests/train/checkpoint/checkpoint_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+namespace {
+
+using Losses = std::vector<std::string>;
+
+class ResumeOnTensorRanks : public ::testing::Test {
+protected:
+    struct Run {
+        Mesh mesh;
+        VocabMode mode = VocabMode::none;
+        DType dtype = DType::fp32;
+        bool tied = true;
+    };
+
+    /// Steps 1 to 6, of which step 3 is left in the folder.
+    [[nodiscard]] Losses whole(const Run& run, const std::string& folder) const {
+        std::filesystem::remove_all(runs_.path(folder));
+        TrainOptions o = options(run);
+        o.save = runs_.path(folder);
+        o.save_interval = 3;
+        Losses curve = runs_.run(run.mesh.size(), o);
+        std::filesystem::remove_all(step_folder(o.save, 6));
+        return curve;
+    }
+    /// Steps 4 to 6.
+    [[nodiscard]] Losses resumed(const Run& run, const std::string& folder) const {
+        TrainOptions o = options(run);
+        o.load = runs_.path(folder);
+        return runs_.run(run.mesh.size(), o);
+    }
+    static void expect_near(const Losses& found, const Losses& expected) {
+        const std::vector<double> a = CheckpointRun::losses(found);
+        const std::vector<double> b = CheckpointRun::losses(expected);
+        ASSERT_EQ(a.size(), b.size());
+        for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 3e-6) << i;
+    }
+    [[nodiscard]] static Losses last(const Losses& curve, size_t count) {
+        return {curve.end() - static_cast<int>(count), curve.end()};
+    }
+
+private:
+    [[nodiscard]] TrainOptions options(const Run& run) const {
+        TrainOptions o = runs_.options();
+        o.model.num_attention_heads = 4;
+        o.model.dtype = run.dtype;
+        o.model.tied = run.tied;
+        o.vocab_mode = run.mode;  // of 61 rows: parts of tensor ranks differ by one
+        o.pipeline_model_parallel_size = run.mesh.pipeline;
+        o.tensor_model_parallel_size = run.mesh.tensor;
+        return o;
+    }
+
+    CheckpointRun runs_;
+};
+
+TEST_F(ResumeOnTensorRanks, IsBitExactOnTheSameMesh) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        for (const Run& run : {Run{{1, 1, 2}, VocabMode::none, dtype, true},
+                               Run{{2, 1, 2}, VocabMode::none, dtype, true},
+                               Run{{2, 2, 2}, VocabMode::one_barrier, dtype, true},
+                               Run{{1, 1, 4}, VocabMode::two_barriers, dtype, false}}) {
+            SCOPED_TRACE(::testing::Message() << "p=" << run.mesh.pipeline << " d=" << run.mesh.data
+                                              << " t=" << run.mesh.tensor << " " << size_of(dtype));
+            const Losses expected = whole(run, "run");
+            ASSERT_EQ(expected.size(), 6U);
+            EXPECT_EQ(resumed(run, "run"), last(expected, 3));
+        }
+    }
+}
+
+TEST_F(ResumeOnTensorRanks, FollowsTheCurveFromOneMeshToAnother) {
+    for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
+        for (const bool tied : {true, false}) {
+            SCOPED_TRACE(::testing::Message() << to_string(mode) << (tied ? " tied" : ""));
+            const Losses expected = whole({{1, 1, 1}, mode, DType::fp32, tied}, "alone");
+            const Run eight{{2, 2, 2}, mode, DType::fp32, tied};
+            const Run four{{4, 1, 1}, mode, DType::fp32, tied};
+            expect_near(whole(eight, "eight"), expected);
+            expect_near(whole(four, "four"), expected);
+            expect_near(resumed(four, "eight"), last(expected, 3));
+            expect_near(resumed(eight, "four"), last(expected, 3));
+            expect_near(resumed({{2, 1, 4}, mode, DType::fp32, tied}, "eight"), last(expected, 3));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
