@@ -66,6 +66,13 @@ public:
     [[nodiscard]] StreamedRows* streamed() const { return streamed_; }
     /// For the pass that runs next. Not owned.
     void stream(StreamedRows* rows) { streamed_ = rows; }
+    /// Until it is called with 0: operators get some rows of tensors that have `rows` of them, and
+    /// their bits shall be those of all rows at once. A GPU's choices depend on sizes.
+    void take_part_of(int64_t rows) { whole_rows_ = rows; }
+    /// Of the tensors of which an operator that is given `rows` has a part, or all.
+    [[nodiscard]] int64_t whole_rows(int64_t rows) const {
+        return whole_rows_ > 0 ? whole_rows_ : rows;
+    }
     /// OpenMP threads that operators may use.
     [[nodiscard]] int threads() const { return options_.threads; }
     /// The operators of the rank's device (operators.hpp).
@@ -79,6 +86,7 @@ public:
 private:
     ContextOptions options_;
     StreamedRows* streamed_ = nullptr;
+    int64_t whole_rows_ = 0;
     std::unique_ptr<kernels::host::Engine> engine_;
 };
 
