@@ -238,7 +238,6 @@ size_t StepRunner::open_span(uint32_t index) {
     if (!loaded.waits.empty()) {
         for (const uint32_t before : loaded.waits[index]) rank_.lanes.wait(lane, before);
     }
-    await_rows(index, first_rows(index));
     rank_.lanes.begin(lane, index);
     const int64_t now = now_ns();
     const auto rank = static_cast<uint16_t>(rank_.communicator.rank());
@@ -258,6 +257,7 @@ void StepRunner::start_transfer(uint32_t index) {
 
 void StepRunner::run_here(uint32_t index) {
     const Action& action = progress_.action(index);
+    await_rows(index, first_rows(index));
     const size_t span = open_span(index);
     const int64_t cpu = thread_cpu_ns();
     const int64_t nested =

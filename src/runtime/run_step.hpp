@@ -67,7 +67,7 @@ private:
     [[nodiscard]] TileMap pieces_of(uint32_t index) const;
     [[nodiscard]] TileMap pieces_from(uint32_t source) const;
     [[nodiscard]] int64_t rows_for(uint32_t index) const;
-    [[nodiscard]] int64_t first_rows(uint32_t index) const;
+    [[nodiscard]] int64_t first_rows(uint32_t pass) const;
     void await_rows(uint32_t index, int64_t end);
     bool start_pieces(size_t queue, uint32_t index);
     void end_piece(uint32_t index, int piece);

@@ -39,12 +39,10 @@ TileMap StepRunner::pieces_from(uint32_t source) const {
     return TileMap::even(rank_.memory.tokens(), 1, pieces);
 }
 
-/// Rows that an action cannot begin without, of what streams into it.
-int64_t StepRunner::first_rows(uint32_t index) const {
-    const uint32_t source = progress_.loaded->edges.source_of(index);
-    if (source == StreamEdges::kNone) return 0;
-    const bool sends = is_communication(progress_.action(index).what);
-    return pieces_of(sends ? index : source).rows(0, 0).end;
+/// Rows that a pass does not begin without: the first piece of what streams into it.
+int64_t StepRunner::first_rows(uint32_t pass) const {
+    const uint32_t source = progress_.loaded->edges.source_of(pass);
+    return source == StreamEdges::kNone ? 0 : pieces_of(source).rows(0, 0).end;
 }
 
 /// On a device with streams the action's lane waits for these rows of what streams into it, which
@@ -73,6 +71,7 @@ bool StepRunner::start_pieces(size_t queue, uint32_t index) {
         if (ready == 0) return false;
         TileMap pieces = pieces_of(index);
         if (pieces.rows(0, 0).end > ready) return false;
+        await_rows(index, pieces.rows(0, 0).end);
         open = streams.insert(
             open, {.action = index, .span = open_span(index), .pieces = std::move(pieces)});
     }
