@@ -200,6 +200,28 @@ TEST_P(CudaPieces, AreUsedWhileTheNextAreMade) {
     EXPECT_TRUE(used);
 }
 
+#ifdef VOCABPIPE_ON_STAND_IN
+/// As many as there can be, on streams that take 1024 entries.
+TEST_P(CudaPieces, DoNotFillStreams) {
+    if (!full_run()) GTEST_SKIP() << "takes long: VOCABPIPE_FULL";
+    CudaPipeline pipeline{.ranks = 2,
+                          .microbatches = 2,
+                          .steps = 1,
+                          .transport = GetParam(),
+                          .mode = VocabMode::two_barriers,
+                          .sequences = 342,
+                          .pieces = kMostPieces};
+    pipeline.at_end = [](Communicator&, Executor&, const std::vector<Program>& programs) {
+        EXPECT_TRUE(std::ranges::any_of(programs[0].actions, [](const Action& action) {
+            return action.pieces == kMostPieces;
+        }));
+    };
+    cuda_stand_in::reset_counters();
+    pipeline.run();
+    EXPECT_EQ(cuda_stand_in::counters().blocked_launches, 0U);
+}
+#endif
+
 INSTANTIATE_TEST_SUITE_P(, CudaPieces,
                          ::testing::Values(CudaTransport::copies, CudaTransport::nccl),
                          [](const auto& info) {
