@@ -73,6 +73,13 @@ public:
     [[nodiscard]] TileLink* tensor_link() const { return tensor_link_; }
     /// From now on. Not owned.
     void set_tensor_link(TileLink* link) { tensor_link_ = link; }
+    /// Until it is called with 0: operators get some rows of tensors that have `rows` of them, and
+    /// their bits shall be those of all rows at once. A GPU's choices depend on sizes.
+    void take_part_of(int64_t rows) { whole_rows_ = rows; }
+    /// Of the tensors of which an operator that is given `rows` has a part, or all.
+    [[nodiscard]] int64_t whole_rows(int64_t rows) const {
+        return whole_rows_ > 0 ? whole_rows_ : rows;
+    }
     /// OpenMP threads that operators may use.
     [[nodiscard]] int threads() const { return options_.threads; }
     /// The operators of the rank's device (operators.hpp).
@@ -87,6 +94,7 @@ private:
     ContextOptions options_;
     StreamedRows* streamed_ = nullptr;
     TileLink* tensor_link_ = nullptr;
+    int64_t whole_rows_ = 0;
     std::unique_ptr<kernels::host::Engine> engine_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cublasLt.h>
 
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -23,6 +24,8 @@ struct Engine::State {
     cublasLtHandle_t blas = nullptr;
     ProductChoices choices;  ///< for plans that are made from now on
     std::unordered_map<ProductShape, ProductPlan, ProductShapeHash> products;
+    /// Of some rows of a shape (Context::whole_rows), by their number.
+    std::unordered_map<ProductShape, std::map<int64_t, ProductPlan>, ProductShapeHash> pieces;
     /// Made at first use. Shared, because only its maker knows how to destroy it.
     std::shared_ptr<CudnnAttention> cudnn;
 };

@@ -50,8 +50,19 @@ bool try_multiply(Context& ctx, const Product& p) {
     if (!may_exist(p)) return false;
     Engine& engine = ctx.cuda();
     Engine::State& state = engine.state();
-    const ProductShape shape = ProductShape::of(p, engine);
+    ProductShape shape = ProductShape::of(p, engine);
     if (shape.k == 0) return false;
+    if (const int64_t rows = shape.m; !p.transpose_a && ctx.whole_rows(rows) != rows) {
+        shape.m = ctx.whole_rows(rows);
+        std::map<int64_t, ProductPlan>& plans = state.pieces[shape];
+        auto plan = plans.find(rows);
+        if (plan == plans.end()) {
+            plan =
+                plans.emplace(rows, ProductPlan(state.blas, shape, state.choices.find(shape), rows))
+                    .first;
+        }
+        return plan->second.run(state.blas, p, {engine.stream(), engine.workspace()});
+    }
     auto found = state.products.find(shape);
     if (found == state.products.end()) {
         ProductPlan plan(state.blas, shape, state.choices.find(shape));

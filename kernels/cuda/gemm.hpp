@@ -16,7 +16,8 @@ namespace vocabpipe::kernels::cuda {
 /// The lane's whole workspace is scratch of the product: what an operator keeps there is lost.
 /// Descriptors and the algorithm, the first of cuBLASLt's heuristic that it runs, are cached per
 /// shape in the engine of `ctx`. Partial sums stay in fp32. Equal calls give equal bits; row or
-/// column shards of a product need not.
+/// column shards of a product need not. Some rows of a product (Context::whole_rows) run with the
+/// algorithm of all of them.
 void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias = {});
 

@@ -273,7 +273,8 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                statistics.as<float>(), statistics.stride, tokens, options.top_two);
         return;
     }
-    const int64_t columns = columns_in(workspace, tokens, shard.rows);
+    const int64_t all_tokens = ctx.whole_rows(tokens);  // decides bits
+    const int64_t columns = columns_in(workspace, all_tokens, shard.rows);
     require(columns > 0, "a workspace of vocabulary_score_workspace_bytes(), or 1 KiB per token");
     require(columns <= 0x7fffffff, "fewer than 2^31 columns at a time");
     auto* const products = reinterpret_cast<float*>(workspace.data());
@@ -310,7 +311,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                            blocks_for(tokens, kScoreThreads / kWarpThreads), kScoreThreads, chunk,
                            logit_of);
                 }
-                if (tokens >= int64_t{kScoreWarpsPerSm} * ctx.cuda().multiprocessors()) {
+                if (all_tokens >= int64_t{kScoreWarpsPerSm} * ctx.cuda().multiprocessors()) {
                     launch_with.template operator()<kWarpThreads>(logit_of);
                 } else {
                     launch_with.template operator()<kScoreThreads>(logit_of);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -21,6 +22,11 @@ public:
     virtual void begin_step(ProgramId /*id*/) {}
     /// `lane` goes on when `before`, ended on another lane, has run.
     virtual void wait(Lane /*lane*/, uint32_t /*before*/) {}
+    /// The rows of `action`, which is on `lane`, up to this piece of what streams from it are there
+    /// once what is enqueued now has run.
+    virtual void mark_rows(Lane /*lane*/, uint32_t /*action*/, int /*piece*/) {}
+    /// `lane` goes on when the rows of `before` up to this piece are there. They have been marked.
+    virtual void wait_rows(Lane /*lane*/, uint32_t /*before*/, int /*piece*/) {}
     /// What is enqueued on `lane` between begin and end is `action`.
     virtual void begin(Lane /*lane*/, uint32_t /*action*/) {}
     virtual void end(Lane /*lane*/, uint32_t /*action*/) {}
@@ -34,8 +40,11 @@ public:
     [[nodiscard]] virtual bool has_room() { return true; }
     /// Whether an action has been ended and has run. Throws DeviceError.
     [[nodiscard]] virtual bool finished(uint32_t /*action*/) { return true; }
-    /// Replaces times of the host's calls by times of the device's work. After the step.
-    virtual void read_times(std::span<Span> /*spans*/) {}
+    /// When `lane` has run what is enqueued now; read_times() knows the number.
+    virtual int64_t moment(Lane /*lane*/) { return 0; }
+    /// Replaces times of the host's calls, and moments, by times of the device's work, and drops
+    /// waits that took none. After the step.
+    virtual void read_times(std::span<Span> /*spans*/, std::vector<PieceWait>& /*waits*/) {}
     /// Waits until nothing runs any more; on the way out with an error, after the transport's
     /// cancel.
     virtual void drain() noexcept {}

@@ -38,7 +38,7 @@ std::vector<uint32_t> enqueue_order(const Program& program) {
 
 LoadedProgram::LoadedProgram(const Program& of_rank, bool asynchronous)
     : program(of_rank),
-      edges(program, !asynchronous),
+      edges(program, true),
       waits(asynchronous ? program.actions.size() : 0),
       users(program.buffers.size(), 0) {
     if (asynchronous) {
@@ -49,8 +49,12 @@ LoadedProgram::LoadedProgram(const Program& of_rank, bool asynchronous)
             queues[static_cast<size_t>(program.actions[i].lane)].push_back(i);
         }
     }
-    for (const Edge& edge : program.edges) {
-        if (!asynchronous) break;
+    for (size_t i = 0, streamed = 0; asynchronous && i < program.edges.size(); ++i) {
+        if (streamed < program.streamed.size() && program.streamed[streamed] == i) {
+            ++streamed;  // it waits for rows
+            continue;
+        }
+        const Edge& edge = program.edges[i];
         const Lane lane = program.actions[edge.before].lane;
         if (lane == program.actions[edge.after].lane) continue;  // a lane keeps its order
         std::vector<uint32_t>& befores = waits[edge.after];

@@ -32,8 +32,8 @@ struct LoadedProgram {
     /// Actions in the order of their starts. The host has a queue for each lane and starts whatever
     /// is ready. An asynchronous device has one queue for all lanes, enqueue_order().
     std::vector<std::vector<uint32_t>> queues;
-    StreamEdges edges;  ///< streamed ones are followed on hosts alone
-    /// [action] What its lane waits for, one action of each other lane at most; asynchronous
+    StreamEdges edges;
+    /// [action] Whose end its lane waits for, one action of each other lane at most; asynchronous
     /// devices.
     std::vector<std::vector<uint32_t>> waits;
     std::vector<uint32_t> users;  ///< [buffer] how many actions use it

@@ -5,6 +5,8 @@
 #include "src/schedule/ops.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
+
 namespace vocabpipe {
 
 namespace {
@@ -12,20 +14,29 @@ namespace {
 /// NCCL hands a launch of a non-blocking communicator to a thread, which takes tens of
 /// microseconds: guessed, not measured.
 constexpr int64_t kLaunchNs = 100'000;
-/// Actions of other lanes than compute that have not run: ten entries each at most fit on a stream,
-/// which takes about a thousand.
+/// Actions of other lanes than compute that have not run, each counted by its pieces: ten entries
+/// each at most fit on a stream, which takes about a thousand.
 constexpr size_t kMostEnqueued = 64;
 
 /// On a device that runs by itself the host saw the order of its own calls only: what each action
 /// waited for, by the times of the device.
 void find_what_was_waited_for(LoadedProgram& loaded) {
     const Program& program = loaded.program;
-    std::vector<int64_t> end(program.actions.size(), 0);
-    for (const Span& span : loaded.timeline.spans) end[span.action] = span.end_ns;
+    std::vector<const Span*> of(program.actions.size(), nullptr);
+    for (const Span& span : loaded.timeline.spans) of[span.action] = &span;
+    std::vector<int64_t> came(program.actions.size(), 0);
     std::vector<uint32_t> waited_for(program.actions.size(), UINT32_MAX);
-    for (const Edge& edge : program.edges) {
-        uint32_t& last = waited_for[edge.after];
-        if (last == UINT32_MAX || end[edge.before] > end[last]) last = edge.before;
+    for (size_t i = 0, streamed = 0; i < program.edges.size(); ++i) {
+        const Edge& edge = program.edges[i];
+        int64_t end = of[edge.before]->end_ns;
+        if (streamed < program.streamed.size() && program.streamed[streamed] == i) {
+            // `after` began with the first rows, which is all that is known of when they came.
+            end = std::min(end, of[edge.after]->begin_ns);
+            ++streamed;
+        }
+        if (waited_for[edge.after] != UINT32_MAX && end <= came[edge.after]) continue;
+        waited_for[edge.after] = edge.before;
+        came[edge.after] = end;
     }
     for (Span& span : loaded.timeline.spans) span.waited_for = waited_for[span.action];
 }
@@ -57,7 +68,7 @@ void StepRunner::run(LoadedProgram& program, ProgramId id, std::span<const Micro
     wait_until([this] { return progress_.is_over(); }, [this] { return advance(); });
     running_ = false;
     if (!asynchronous_) return;
-    rank_.lanes.read_times(program.timeline.spans);
+    rank_.lanes.read_times(program.timeline.spans, program.timeline.piece_waits);
     find_what_was_waited_for(program);
 }
 
@@ -81,10 +92,12 @@ void StepRunner::poll() {
         return;
     }
     if (!progress_.enqueues_pass) return;  // a combine_softmax
+    pieces_in_part_ = 0;
     rank_.lanes.end_part();
     (void)look();
     wait_until([this] { return can_enqueue(); }, [this] { return look(); });
     rank_.lanes.begin_part();
+    start_behind_pass();
 }
 
 /// Advances what has been enqueued; whether anything did.
@@ -141,7 +154,10 @@ bool StepRunner::end_transfers() {
 void StepRunner::settle() {
     const std::vector<uint32_t>& started = progress_.started;
     size_t& settled = progress_.settled;
-    while (settled < started.size() && rank_.lanes.finished(started[settled])) ++settled;
+    for (; settled < started.size() && rank_.lanes.finished(started[settled]); ++settled) {
+        const Action& action = progress_.action(started[settled]);
+        if (action.what != Do::pass) progress_.pieces_settled += action.pieces;
+    }
 }
 
 // --- what may start ------------------------------------------------------------------------------
@@ -175,17 +191,25 @@ bool StepRunner::start_next_pass() {
 bool StepRunner::enqueue_next() {
     const uint32_t* const next = progress_.ready(LoadedProgram::kPassQueue);
     if (next == nullptr) return false;
-    const ActionKind kind = traits(progress_.action(*next).what).kind;
-    if (kind == ActionKind::pass) {
-        if (!can_enqueue()) return false;
-    } else if (progress_.started.size() - progress_.settled >= kMostEnqueued) {
-        return false;  // passes have parts to be counted; of others a stream has room for so many
-    }
-    // A communication that is not enqueued yet (its peer's memory is not known, its connection not
-    // made) keeps its place on the stream.
-    if (kind == ActionKind::communication && !progress_.in_flight.empty()) return false;
+    const bool is_pass = progress_.action(*next).what == Do::pass;
+    if (is_pass ? !can_enqueue() : !may_enqueue_beside(*next)) return false;
+    if (is_streamed(*next)) return start_pieces(LoadedProgram::kPassQueue, *next);
     start(LoadedProgram::kPassQueue, *next);
     return true;
+}
+
+/// Of an action that is no pass. Passes have parts to be counted; of others a stream has room for
+/// so many.
+bool StepRunner::may_enqueue_beside(uint32_t index) const {
+    const Action& action = progress_.action(index);
+    const bool is_open =
+        std::ranges::find(progress_.streams, index, &StepProgress::Stream::action) !=
+        progress_.streams.end();
+    const size_t ahead = progress_.pieces_enqueued - progress_.pieces_settled;
+    if (!is_open && ahead > 0 && ahead + action.pieces > kMostEnqueued) return false;
+    // A communication that is not enqueued yet (its peer's memory is not known, its connection not
+    // made) keeps its place on the stream.
+    return !is_communication(action.what) || progress_.in_flight.empty();
 }
 
 /// Whether the host may enqueue another part of a pass: not so far ahead that it would block in the
@@ -219,6 +243,8 @@ size_t StepRunner::open_span(uint32_t index) {
     const auto rank = static_cast<uint16_t>(rank_.communicator.rank());
     spans().push_back({index, progress_.waited_for[index], rank, lane, now, now, 0});
     progress_.started.push_back(index);
+    const Action& action = progress_.action(index);
+    if (action.what != Do::pass) progress_.pieces_enqueued += action.pieces;
     return spans().size() - 1;
 }
 
@@ -231,6 +257,7 @@ void StepRunner::start_transfer(uint32_t index) {
 
 void StepRunner::run_here(uint32_t index) {
     const Action& action = progress_.action(index);
+    await_rows(index, first_rows(index));
     const size_t span = open_span(index);
     const int64_t cpu = thread_cpu_ns();
     const int64_t nested =

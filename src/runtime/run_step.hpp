@@ -55,16 +55,20 @@ private:
     bool start_next_pass();
     bool enqueue_next();
     [[nodiscard]] bool can_enqueue();
+    [[nodiscard]] bool may_enqueue_beside(uint32_t index) const;
     void start(size_t queue, uint32_t index);
     void start_transfer(uint32_t index);
     void run_here(uint32_t index);
     size_t open_span(uint32_t index);
     void complete(uint32_t index);
 
-    // Streamed edges, on hosts: run_streams.cpp.
+    // Streamed edges: run_streams.cpp.
     [[nodiscard]] bool is_streamed(uint32_t index) const;
     [[nodiscard]] TileMap pieces_of(uint32_t index) const;
+    [[nodiscard]] TileMap pieces_from(uint32_t source) const;
     [[nodiscard]] int64_t rows_for(uint32_t index) const;
+    [[nodiscard]] int64_t first_rows(uint32_t pass) const;
+    void await_rows(uint32_t index, int64_t end);
     bool start_pieces(size_t queue, uint32_t index);
     void end_piece(uint32_t index, int piece);
     void run_pass(uint32_t index);
@@ -72,6 +76,10 @@ private:
     [[nodiscard]] int output_pieces() const override;
     void need(int64_t end) override;
     void made(int64_t end) override;
+    void need_on_stream(int64_t end);
+    void made_on_stream(int64_t end);
+    void start_behind_pass();
+    void end_part_of_pieces();
 
     [[nodiscard]] std::vector<Span>& spans() { return progress_.loaded->timeline.spans; }
     template <typename Done, typename Move>
@@ -91,6 +99,7 @@ private:
     bool in_progress_ = false;
     int64_t step_ = 0;
     int64_t last_transfer_ns_ = 0;  ///< start of the last one
+    int pieces_in_part_ = 0;        ///< of the pass that is being enqueued, since it polled
     /// Of all passes and local actions so far, and of passes while they waited for rows.
     int64_t local_cpu_ns_ = 0;
 };

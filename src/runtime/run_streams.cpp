@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streamed edges on a host: messages by pieces, beside the passes that make or use their rows. A
-// pass that waits for rows advances everything else of its rank.
+// Streamed edges: messages by pieces, beside the passes that make or use their rows. On a host a
+// pass that waits for rows advances everything else of its rank. On a device with streams a pass
+// leaves an event behind each piece of rows and its stream waits for those of the pieces that it
+// needs; the order in which the host enqueues actions stays enqueue_order().
 #include "src/runtime/run_step.hpp"
 
 #include <algorithm>
@@ -8,6 +10,14 @@
 #include <utility>
 
 namespace vocabpipe {
+
+namespace {
+
+/// Of a pass on a device with streams, between two of its parts: a piece takes fewer than thirty
+/// launches (S: three for each of eight chunks), and a part should have fewer than 500.
+constexpr int kPiecesPerPart = 16;
+
+}  // namespace
 
 /// Whether the communication travels by pieces, or waits for rows of a pass that runs.
 bool StepRunner::is_streamed(uint32_t index) const {
@@ -20,6 +30,30 @@ TileMap StepRunner::pieces_of(uint32_t index) const {
     return TileMap::even(rank_.memory.tokens(), 1, progress_.action(index).pieces);
 }
 
+/// Of rows that an action makes or receives, as they are marked for those that take them.
+TileMap StepRunner::pieces_from(uint32_t source) const {
+    int pieces = progress_.action(source).pieces;
+    for (const uint32_t taker : progress_.loaded->edges.takers_of(source)) {
+        pieces = std::max<int>(pieces, progress_.action(taker).pieces);
+    }
+    return TileMap::even(rank_.memory.tokens(), 1, pieces);
+}
+
+/// Rows that a pass does not begin without: the first piece of what streams into it.
+int64_t StepRunner::first_rows(uint32_t pass) const {
+    const uint32_t source = progress_.loaded->edges.source_of(pass);
+    return source == StreamEdges::kNone ? 0 : pieces_of(source).rows(0, 0).end;
+}
+
+/// On a device with streams the action's lane waits for these rows of what streams into it, which
+/// have been enqueued.
+void StepRunner::await_rows(uint32_t index, int64_t end) {
+    const uint32_t source = progress_.loaded->edges.source_of(index);
+    if (!asynchronous_ || source == StreamEdges::kNone) return;
+    const int piece = pieces_from(source).needed(0, {.first = 0, .end = end}) - 1;
+    rank_.lanes.wait_rows(progress_.action(index).lane, source, piece);
+}
+
 /// Rows that may be sent.
 int64_t StepRunner::rows_for(uint32_t index) const {
     const uint32_t source = progress_.loaded->edges.source_of(index);
@@ -27,7 +61,8 @@ int64_t StepRunner::rows_for(uint32_t index) const {
 }
 
 /// The head of a queue, as far as its rows are there; the queue goes on with its last piece.
-/// Whether any piece was started.
+/// Whether any piece was started. On a device with streams a piece is given to the transport when
+/// the one before it has been enqueued: nothing else may come in between on its stream.
 bool StepRunner::start_pieces(size_t queue, uint32_t index) {
     std::vector<StepProgress::Stream>& streams = progress_.streams;
     const int64_t ready = rows_for(index);
@@ -36,6 +71,7 @@ bool StepRunner::start_pieces(size_t queue, uint32_t index) {
         if (ready == 0) return false;
         TileMap pieces = pieces_of(index);
         if (pieces.rows(0, 0).end > ready) return false;
+        await_rows(index, pieces.rows(0, 0).end);
         open = streams.insert(
             open, {.action = index, .span = open_span(index), .pieces = std::move(pieces)});
     }
@@ -43,8 +79,10 @@ bool StepRunner::start_pieces(size_t queue, uint32_t index) {
     const int count = stream.pieces.pieces(0);
     const int before = stream.started;
     for (; stream.started < count; ++stream.started) {
+        if (asynchronous_ && !progress_.in_flight.empty()) break;
         const RowRange rows = stream.pieces.rows(0, stream.started);
         if (rows.end > ready) break;
+        if (stream.started > 0) await_rows(index, rows.end);
         const Program& program = progress_.loaded->program;
         const Action& action = progress_.action(index);
         const Transfer transfer =
@@ -52,6 +90,7 @@ bool StepRunner::start_pieces(size_t queue, uint32_t index) {
         progress_.in_flight.push_back(
             {index, stream.span, rank_.transport.start(transfer), stream.started});
         ++progress_.pieces;
+        last_transfer_ns_ = now_ns();
     }
     if (stream.started == count) ++progress_.head[queue];
     return stream.started > before;
@@ -61,6 +100,9 @@ bool StepRunner::start_pieces(size_t queue, uint32_t index) {
 void StepRunner::end_piece(uint32_t index, int piece) {
     std::vector<StepProgress::Stream>& streams = progress_.streams;
     const auto stream = std::ranges::find(streams, index, &StepProgress::Stream::action);
+    if (asynchronous_ && !progress_.loaded->edges.takers_of(index).empty()) {
+        rank_.lanes.mark_rows(progress_.action(index).lane, index, piece);
+    }
     const int before = std::countr_one(stream->arrived);
     stream->arrived |= uint64_t{1} << piece;
     ++progress_.pieces;
@@ -92,6 +134,8 @@ void StepRunner::run_pass(uint32_t index) {
         }
     } leave{*this};
     progress_.begin_rows(index);
+    progress_.awaited_rows = first_rows(index);
+    pieces_in_part_ = 0;
     passes_.run(progress_.action(index));
     need(rank_.memory.tokens());  // of a pass that has not asked for its last rows
     made(rank_.memory.tokens());
@@ -103,14 +147,11 @@ int StepRunner::input_pieces() const {
 }
 
 int StepRunner::output_pieces() const {
-    int pieces = 1;
-    for (const uint32_t taker : progress_.loaded->edges.takers_of(progress_.streaming_pass)) {
-        pieces = std::max<int>(pieces, progress_.action(taker).pieces);
-    }
-    return pieces;
+    return pieces_from(progress_.streaming_pass).pieces(0);
 }
 
 void StepRunner::need(int64_t end) {
+    if (asynchronous_) return need_on_stream(end);
     const uint32_t source = progress_.loaded->edges.source_of(progress_.streaming_pass);
     if (source == StreamEdges::kNone || progress_.rows[source] >= end) return;
     const int64_t cpu = thread_cpu_ns();
@@ -130,9 +171,73 @@ void StepRunner::need(int64_t end) {
 }
 
 void StepRunner::made(int64_t end) {
+    if (asynchronous_) return made_on_stream(end);
     if (progress_.rows[progress_.streaming_pass] >= end) return;
     progress_.rows[progress_.streaming_pass] = end;
     tell_where([this] { progress(); });
+}
+
+// --- passes on a device with streams -------------------------------------------------------------
+
+/// The host waits until the pieces have been enqueued, which they are but for the last: they come
+/// before the pass in the one order.
+void StepRunner::need_on_stream(int64_t end) {
+    const uint32_t pass = progress_.streaming_pass;
+    const uint32_t source = progress_.loaded->edges.source_of(pass);
+    if (source == StreamEdges::kNone || progress_.awaited_rows >= end) return;
+    wait_until([&] { return progress_.rows[source] >= end; }, [this] { return look(); });
+    const TileMap pieces = pieces_of(source);
+    const int needed = pieces.needed(0, {.first = progress_.awaited_rows, .end = end});
+    PieceWait wait{.pass = pass,
+                   .source = source,
+                   .rank = static_cast<uint16_t>(rank_.communicator.rank()),
+                   .piece = static_cast<uint16_t>(needed),
+                   .begin_ns = rank_.lanes.moment(Lane::compute),
+                   .end_ns = 0};
+    await_rows(pass, end);
+    wait.end_ns = rank_.lanes.moment(Lane::compute);
+    progress_.loaded->timeline.piece_waits.push_back(wait);
+    progress_.awaited_rows = pieces.rows(0, needed - 1).end;
+    end_part_of_pieces();
+}
+
+/// Whole pieces count.
+void StepRunner::made_on_stream(int64_t end) {
+    const uint32_t pass = progress_.streaming_pass;
+    if (progress_.loaded->edges.takers_of(pass).empty()) return;
+    const TileMap pieces = pieces_from(pass);
+    int complete = 0;
+    while (complete < pieces.pieces(0) && pieces.rows(0, complete).end <= end) ++complete;
+    if (complete == 0 || pieces.rows(0, complete - 1).end <= progress_.rows[pass]) return;
+    rank_.lanes.mark_rows(Lane::compute, pass, complete - 1);
+    progress_.rows[pass] = pieces.rows(0, complete - 1).end;
+    start_behind_pass();
+    end_part_of_pieces();
+}
+
+/// Communication that follows the pass in the one order, as far as its rows are there: the host may
+/// be long in enqueueing the rest of the pass. It waits for nobody here.
+void StepRunner::start_behind_pass() {
+    if (progress_.streaming_pass == StreamEdges::kNone) return;
+    constexpr size_t queue = LoadedProgram::kPassQueue;
+    bool any = false;
+    while (true) {
+        tell_where([this] { progress(); });
+        const uint32_t* const next = progress_.ready(queue);
+        if (next == nullptr || !is_communication(progress_.action(*next).what)) break;
+        if (!may_enqueue_beside(*next)) break;
+        if (!is_streamed(*next)) {
+            start(queue, *next);
+        } else if (!start_pieces(queue, *next)) {
+            break;
+        }
+        any = true;
+    }
+    if (any) rank_.lanes.begin_part();  // operators are the pass's again
+}
+
+void StepRunner::end_part_of_pieces() {
+    if (++pieces_in_part_ == kPiecesPerPart) poll();
 }
 
 }  // namespace vocabpipe

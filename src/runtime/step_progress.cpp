@@ -12,7 +12,8 @@ void StepProgress::begin(LoadedProgram& program) {
     streams.clear();
     rows.assign(program.edges.any() ? program.actions() : 0, 0);
     started.clear();
-    done = settled = pieces = 0;
+    done = settled = pieces = pieces_enqueued = pieces_settled = 0;
+    awaited_rows = 0;
     streaming_pass = StreamEdges::kNone;
     enqueues_pass = false;
 }

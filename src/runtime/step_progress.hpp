@@ -67,6 +67,9 @@ struct StepProgress {
     size_t done = 0;                ///< actions whose successors may start
     size_t settled = 0;             ///< of started: have run
     size_t pieces = 0;              ///< that were started, and that have travelled
+    /// Of started and settled ones that are no passes, in pieces: what lanes hold of them.
+    size_t pieces_enqueued = 0, pieces_settled = 0;
+    int64_t awaited_rows = 0;  ///< of the streaming pass's input: its lane waits for no more yet
     uint32_t streaming_pass = StreamEdges::kNone;  ///< that runs, if it has streamed edges
     bool enqueues_pass = false;                    ///< a pass is between its begin and its end
 };

@@ -97,6 +97,7 @@ private:
         if (state.edges.any() && rows_.empty()) {
             rows_.resize(base_.back(), 0);
             entered_.resize(base_.back(), false);
+            launched_.resize(base_.back(), false);
         }
         if (!timeline_.early_update) return;
         for (const Edge& edge : program.edges) {
@@ -162,9 +163,22 @@ private:
             has_all_rows(rank, index)) {
             go_on(rank, ranks_[rank].next_in_lane[index], index, now);
         }
-        if (order_ == CommunicationOrder::launches) {
-            go_on(rank, ranks_[rank].next_in_order[index], index, now);
+        launch_next(rank, index, now);
+    }
+
+    /// The launch after this one goes on with its start, or that of its last piece: the pieces are
+    /// launches of one communicator, which run one after the other.
+    void launch_next(uint32_t rank, uint32_t index, int64_t now, bool ended = false) {
+        const Action& action = programs_[rank].actions[index];
+        if (order_ != CommunicationOrder::launches || !is_communication(action.what)) return;
+        const uint32_t id = base_[rank] + index;
+        if (!launched_.empty()) {
+            const bool last_begins = entered_[id] && has_all_rows(rank, index) &&
+                                     (action.pieces == 1 || rows_[id] + 1 >= action.pieces);
+            if (launched_[id] || !(last_begins || ended)) return;
+            launched_[id] = true;
         }
+        go_on(rank, ranks_[rank].next_in_order[index], index, now);
     }
 
     void go_on(uint32_t rank, uint32_t next, uint32_t by, int64_t now) {
@@ -339,9 +353,11 @@ private:
         const Program& program = programs_[rank];
         for (const uint32_t taker : state.edges.takers_of(pass)) {
             // As the executor's, a lane goes on when its pieces have been given away.
-            if (rows_[base_[rank] + pass] == state.stream.made() && entered_[base_[rank] + taker]) {
+            if (order_ == CommunicationOrder::lanes &&
+                rows_[base_[rank] + pass] == state.stream.made() && entered_[base_[rank] + taker]) {
                 go_on(rank, state.next_in_lane[taker], taker, now);
             }
+            launch_next(rank, taker, now);
             Meeting& meeting = meeting_[meetings_.of(program.actions[taker])];
             if (meeting.complete) send_pieces(meeting, now);
         }
@@ -389,6 +405,7 @@ private:
         for_members(meeting_[meetings_.of(action)], [&](uint32_t member, uint32_t of_member) {
             SimulatedRank& state = ranks_[member];
             rows_[base_[member] + of_member] = event.piece;
+            launch_next(member, of_member, event.at_ns);
             if (event.piece == 1) {
                 for (const uint32_t taker : state.edges.takers_of(of_member)) {
                     satisfied(member, taker, of_member, event.at_ns);
@@ -451,6 +468,7 @@ private:
         if (order_ == CommunicationOrder::serial) {
             go_on(rank, state.next_in_order[index], index, now);
         }
+        if (!launched_.empty()) launch_next(rank, index, now, true);
     }
 
     const std::vector<Program>& programs_;
@@ -465,6 +483,7 @@ private:
     std::vector<Meeting> meeting_;
     std::vector<uint32_t> next_member_;  ///< [action id]
     std::vector<bool> entered_;          ///< [action id] has started; as rows_
+    std::vector<bool> launched_;         ///< [action id] the launch after it may start; as rows_
     std::vector<int> rows_;              ///< [action id] pieces made or arrived; where any stream
     std::vector<Startable> startable_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

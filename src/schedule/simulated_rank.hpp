@@ -44,8 +44,8 @@ struct SimulatedRank {
     /// Of the program, whose spans begin at `first`.
     void begin(const Program& program, uint16_t rank, CommunicationOrder order, Span* first) {
         const size_t count = program.actions.size();
-        // Devices that keep another order take streamed edges for usual ones.
-        edges = StreamEdges(program, order == CommunicationOrder::lanes);
+        // One communication at a time: then one that waits for rows would hold up all others.
+        edges = StreamEdges(program, order != CommunicationOrder::serial);
         missing = edges.ends.missing;
         next_in_lane.assign(count, kNone);
         next_in_order.assign(count, kNone);

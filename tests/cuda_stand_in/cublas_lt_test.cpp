@@ -377,6 +377,30 @@ TEST(StandInCublasLt, AnAlgorithmHoldsForItsProblemAlignmentAndWorkspace) {
     EXPECT_EQ(run(problem.a.get(), problem.result.workspaceSize), CUBLAS_STATUS_INVALID_VALUE);
 }
 
+TEST(StandInCublasLt, AnAlgorithmDoesForFewerColumnsAndNotForOtherSums) {
+    Problem<float, float> problem(CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT);
+    ASSERT_EQ(problem.heuristic(), CUBLAS_STATUS_SUCCESS);
+    const auto resize = [](cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t side,
+                           uint64_t size) {
+        ASSERT_EQ(cublasLtMatrixLayoutSetAttribute(layout, side, &size, sizeof size),
+                  CUBLAS_STATUS_SUCCESS);
+    };
+    cublasLtMatmulHeuristicResult_t found{};
+    const auto check = [&] {
+        return cublasLtMatmulAlgoCheck(problem.handle, problem.op, problem.la.handle,
+                                       problem.lb.handle, problem.ld.handle, problem.ld.handle,
+                                       &problem.result.algo, &found);
+    };
+    EXPECT_EQ(check(), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(found.workspaceSize, problem.result.workspaceSize);
+    resize(problem.lb.handle, CUBLASLT_MATRIX_LAYOUT_COLS, problem.n - 2);
+    resize(problem.ld.handle, CUBLASLT_MATRIX_LAYOUT_COLS, problem.n - 2);
+    EXPECT_EQ(check(), CUBLAS_STATUS_SUCCESS);
+    resize(problem.la.handle, CUBLASLT_MATRIX_LAYOUT_COLS, problem.k - 1);
+    resize(problem.lb.handle, CUBLASLT_MATRIX_LAYOUT_ROWS, problem.k - 1);
+    EXPECT_EQ(check(), CUBLAS_STATUS_INVALID_VALUE);
+}
+
 /// D after `algorithm`, on memory that holds nothing of earlier calls.
 std::vector<__nv_bfloat16> result_of(Problem<__nv_bfloat16, __nv_bfloat16>& problem,
                                      const cublasLtMatmulHeuristicResult_t& algorithm) {

@@ -8,6 +8,7 @@
 #   tests/cuda_stand_in/mutations.sh kernels    barriers between the threads of a kernel
 #   tests/cuda_stand_in/mutations.sh streams    waits of streams, and of the host for streams
 #   tests/cuda_stand_in/mutations.sh links      those of tile links, under ThreadSanitizer alone
+#   tests/cuda_stand_in/mutations.sh pieces     those of streamed edges, under ThreadSanitizer alone
 #
 # It works on a copy of the working tree, where every place asks at run time whether it is the one to
 # leave out: one build serves all. VOCABPIPE_MUTATIONS_DIR keeps the copy (default: build-mutations).
@@ -16,10 +17,10 @@ set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 
 case "${1:-all}" in
-    all) groups="kernels streams links" ;;
-    kernels | streams | links) groups=$1 ;;
+    all) groups="kernels streams links pieces" ;;
+    kernels | streams | links | pieces) groups=$1 ;;
     *)
-        echo "mutations.sh: error: $1: kernels, streams, links or nothing" >&2
+        echo "mutations.sh: error: $1: kernels, streams, links, pieces or nothing" >&2
         exit 2
         ;;
 esac
@@ -35,6 +36,7 @@ say() { echo "$*" >&2; }
 # Barriers are found by their names, wherever they are; a name that is written in a comment is none.
 barriers='__syncthreads\(\)|__syncwarp\(\w*\)'
 stream_waits='cudaStreamWaitEvent\(|lanes\.wait\('
+row_waits='[ )]await_rows\('
 host_waits='cudaStreamSynchronize\(|cudaEventSynchronize\('
 places() { # group: file:line
     case $1 in
@@ -47,6 +49,11 @@ places() { # group: file:line
             grep -rnE "$stream_waits|$host_waits" src/runtime/tile_link src/runtime/transport/nccl/link_steps.cpp \
                 --include='*.cpp'
             grep -nHE "$stream_waits" src/runtime/transport/device_copies/transport.cpp
+            ;;
+        pieces) # and the waits that streamed edges share with others
+            grep -nHE "$row_waits" src/runtime/run_step.cpp src/runtime/run_streams.cpp
+            grep -nHE "$stream_waits" src/runtime/device/cuda/lanes.cpp src/runtime/run_step.cpp \
+                src/runtime/transport/device_copies/transport.cpp
             ;;
     esac | grep -vE '^[^:]*:[0-9]*: *//' | cut -d: -f1,2
 }
@@ -71,7 +78,7 @@ END
         perl -i -pe 's/^/#include "left_out.hpp" \/\/ / if $. == 1 && !/left_out/;
             if ($. == '"$line"') {
                 s/(__syncthreads\(\)|__syncwarp\(\w*\))/(left_out == '$number' ? (void)0 : $1)/
-                or s/((?:\w+\.)*lanes\.wait)\(/[&](auto&&... a) { if (left_out != '$number') $1(a...); }(/
+                or s/((?:\w+\.)*lanes\.wait|\bawait_rows)\(/[&](auto&&... a) { if (left_out != '$number') $1(a...); }(/
                 or s/(cuda(StreamWaitEvent|StreamSynchronize|EventSynchronize))\(/[&](auto&&... a) { return left_out == '$number' ? cudaSuccess : $1(a...); }(/
             }' "$work/fresh/$file"
         sed -n "${line}p" "$work/fresh/$file" | grep -q left_out || {
@@ -90,7 +97,7 @@ variants() { # group
     case $1 in
         kernels) echo plain ;;
         streams) echo plain tsan ;;
-        links) echo tsan ;;
+        links | pieces) echo tsan ;;
     esac
 }
 programs() { # group
@@ -98,6 +105,7 @@ programs() { # group
         kernels) echo cuda_kernels_on_stand_in_test ;;
         streams) echo cuda_step_on_stand_in_test cuda_equality_on_stand_in_test ;;
         links) echo cuda_tile_link_test ;;
+        pieces) echo cuda_stream_on_stand_in_test ;;
     esac
 }
 # Of the equality matrix what covers every kind of message and lane. ThreadSanitizer sees a race however
@@ -108,6 +116,7 @@ filter() { # variant group
         plain-kernels | tsan-links) echo '*' ;;
         plain-streams) echo "$streams" ;;
         tsan-streams) echo "$streams-*StreamsAreDelayed*" ;;
+        tsan-pieces) echo '*CudaPieces*:*/1f1b_two_barriers_*:*/zb_h1_one_barrier_*:*/gpipe_none_*' ;;
     esac
 }
 
@@ -165,7 +174,7 @@ reason() {
     echo "$how in $test"
 }
 
-mapfile -t all < <(for group in kernels streams links; do places $group; done | awk '!seen[$0]++')
+mapfile -t all < <(for group in kernels streams links pieces; do places $group; done | awk '!seen[$0]++')
 total=0
 caught=0
 table=
@@ -174,7 +183,7 @@ for group in $groups; do
     for place in $(places "$group" | grep -E "${VOCABPIPE_MUTATIONS:-.}"); do
         file=${place%:*}
         line=${place#*:}
-        what=$(sed -n "${line}p" "$file" | grep -oE "$barriers|$stream_waits|$host_waits" | head -1)
+        what=$(sed -n "${line}p" "$file" | grep -oE "$barriers|$stream_waits|$host_waits|$row_waits" | head -1 | tr -d ' )')
         number=0
         until [ "${all[number]}" = "$place" ]; do number=$((number + 1)); done
         for variant in $(variants "$group"); do

@@ -148,6 +148,10 @@ TEST(CudaDevice, AnyCallMayFailAtAnyTimeAndAllRanksEnd) {
             const uint64_t call = 1 + random() % (seed % 4 < 2 ? 300 : 4000);
             SCOPED_TRACE(::testing::Message() << "call " << call << " of rank " << failing);
             CudaPipeline pipeline{.ranks = 3, .transport = transport};
+            if (seed % 3 == 2) {
+                pipeline.sequences = 11;
+                pipeline.pieces = 2;
+            }
             pipeline.make_device = [&](int rank, const CudaDeviceOptions& options) {
                 if (rank == failing) {
                     cuda_stand_in::fail_call_of_this_thread(

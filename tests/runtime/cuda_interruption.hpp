@@ -24,12 +24,16 @@ inline void hold_up(cudaStream_t stream, std::atomic<bool>& let_go) {
 class InterruptedStage final : public StageModule {
 public:
     InterruptedStage(StageModule& stage, std::function<void(const Microbatch&)> interrupt)
+        : InterruptedStage(
+              stage, [does = std::move(interrupt)](Context&, const Microbatch& m) { does(m); }) {}
+    InterruptedStage(StageModule& stage, std::function<void(Context&, const Microbatch&)> interrupt)
         : stage_(stage), interrupt_(std::move(interrupt)) {}
+    [[nodiscard]] bool streams() const override { return stage_.streams(); }
     [[nodiscard]] StageBytes bytes() const override { return stage_.bytes(); }
     [[nodiscard]] std::span<Parameter> parameters() override { return stage_.parameters(); }
     void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                  Activations activations, Bytes workspace) override {
-        interrupt_(microbatch);
+        interrupt_(ctx, microbatch);
         stage_.forward(ctx, microbatch, x, y, activations, workspace);
     }
     void recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x,
@@ -53,7 +57,7 @@ public:
 
 private:
     StageModule& stage_;
-    std::function<void(const Microbatch&)> interrupt_;
+    std::function<void(Context&, const Microbatch&)> interrupt_;
 };
 
 }  // namespace vocabpipe::testing

@@ -25,6 +25,9 @@ struct CudaPipeline {
     CudaTransport transport = CudaTransport::copies;
     int gpus = 1;  ///< of ranks that copy: they take turns
     VocabMode mode = VocabMode::one_barrier;
+    const char* schedule = "1f1b";
+    int64_t sequences = 1;  ///< of a microbatch, 6 tokens each
+    int pieces = 1;         ///< LowerOptions::pieces
     double timeout_seconds = 30;
     /// From the second step on; 0: as in the first, which loads modules and chooses algorithms.
     double later_timeout_seconds = 0;
@@ -47,10 +50,10 @@ struct CudaPipeline {
 inline void CudaPipeline::run() const {
     const ModelConfig config = tiny_gpt(4, {.vocab_size = 53});
     const Schedule schedule = make_schedule(
-        "1f1b",
+        this->schedule,
         {.ranks = ranks, .microbatches = microbatches, .vocab_mode = mode, .vocab_size = 53});
     const auto costs = TableCosts::uniform(ranks, schedule.stages, 1000, 2000, 500);
-    const Batch batch = random_batch(config, microbatches, 1, 5);
+    const Batch batch = random_batch(config, microbatches, sequences, 5);
     const auto of_rank = [&](Communicator& world) {
         std::optional<Communicator> changed;
         if (change_control) {
@@ -63,9 +66,9 @@ inline void CudaPipeline::run() const {
             .transport = transport};
         const std::unique_ptr<Device> device =
             make_device ? make_device(rank, options) : make_cuda_device(options);
-        ModelPartition partition = even_partition(config, schedule, 1);
+        ModelPartition partition = even_partition(config, schedule, sequences);
         partition.operators = &device->operators();
-        const StepPlan plan = plan_step(config, partition, schedule, costs);
+        const StepPlan plan = plan_step(config, partition, schedule, costs, {.pieces = pieces});
         ModelRank model(config, partition, schedule, rank, *device);
         RankModules modules = model.modules();
         if (change_modules) change_modules(rank, modules);

@@ -15,6 +15,9 @@
 namespace vocabpipe::testing {
 namespace {
 
+/// 132 rows: four pieces of 32 or more.
+constexpr int64_t kSequencesOfPieces = 22;
+
 class CudaStep : public ::testing::TestWithParam<CudaTransport> {
 protected:
     void SetUp() override {
@@ -31,8 +34,11 @@ std::string name_of(const ::testing::TestParamInfo<CudaTransport>& info) {
 #ifdef VOCABPIPE_ON_STAND_IN
 TEST_P(CudaStep, NeitherWaitsForTheDeviceNorAllocatesAfterTheFirstOne) {
     CudaPipeline pipeline{.ranks = 1, .steps = 3, .transport = GetParam()};
-    for (const int ranks : {1, 2}) {
+    for (const auto& [ranks, pieces] : {std::pair{1, 1}, {2, 1}, {2, 4}}) {
+        SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << pieces << " pieces");
         pipeline.ranks = ranks;
+        pipeline.pieces = pieces;
+        if (pieces > 1) pipeline.sequences = kSequencesOfPieces;
         // All ranks are in the step while they count: the counters are those of the process.
         std::mutex mutex;
         std::condition_variable all_here;
@@ -94,19 +100,23 @@ TEST_P(CudaStep, LeavesMultiprocessorsToNccl) {
 
 TEST_P(CudaStep, HasTheSameBitsHoweverItsStreamsAreDelayed) {
     const ModelConfig config = tiny_gpt(4, {.vocab_size = 53, .dtype = DType::bf16, .tied = true});
-    for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier, VocabMode::interlaced}) {
+    for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier, VocabMode::interlaced,
+                                 VocabMode::two_barriers}) {
         const bool recompute = mode == VocabMode::none;
+        const bool streams = mode == VocabMode::two_barriers;
+        const int64_t sequences = streams ? kSequencesOfPieces : 1;
         Schedule schedule =
             make_schedule(recompute ? "zb-h1" : "1f1b",
                           {.ranks = 3, .microbatches = 4, .vocab_mode = mode, .vocab_size = 53});
-        const Batch batch = random_batch(config, 4, 1, 5);
-        ModelPartition partition = even_partition(config, schedule, 1);
+        const Batch batch = random_batch(config, 4, sequences, 5);
+        ModelPartition partition = even_partition(config, schedule, sequences);
         if (recompute) {
             schedule = with_recomputation(schedule);
             partition.recompute = Recompute::full;
         }
         PipelineOptions options;
         options.steps = 2;
+        options.pieces = streams ? 4 : 1;
         options.make_device = [](int rank) {
             return make_cuda_device(
                 {.ordinal = GetParam() == CudaTransport::nccl ? gpu_of(rank) : rank % 2,
@@ -132,12 +142,15 @@ struct Executed {
     Timeline timeline;
     std::vector<Program> programs;
 };
-Executed execute(CudaTransport transport) {
+Executed execute(CudaTransport transport, int pieces = 1) {
     Executed result;
     std::mutex mutex;
     CudaPipeline pipeline{.ranks = transport == CudaTransport::nccl ? 2 : 3,
                           .microbatches = 6,
-                          .transport = transport};
+                          .transport = transport,
+                          .mode = pieces > 1 ? VocabMode::two_barriers : VocabMode::one_barrier,
+                          .sequences = pieces > 1 ? kSequencesOfPieces : 1,
+                          .pieces = pieces};
     pipeline.at_end = [&](Communicator& communicator, Executor& executor,
                           const std::vector<Program>& programs) {
         Timeline all = executor.gather_timeline();
@@ -151,8 +164,7 @@ Executed execute(CudaTransport transport) {
 /// Events of a GPU have a resolution of half a microsecond.
 constexpr int64_t kResolutionNs = 1000;
 
-TEST_P(CudaStep, TimelineKeepsEdgesAndTheOrderOfEveryLane) {
-    const Executed run = execute(GetParam());
+void expect_edges_and_the_order_of_every_lane(const Executed& run) {
     std::vector<std::vector<const Span*>> of(run.programs.size());
     for (size_t rank = 0; rank < of.size(); ++rank) {
         of[rank].resize(run.programs[rank].actions.size(), nullptr);
@@ -172,19 +184,55 @@ TEST_P(CudaStep, TimelineKeepsEdgesAndTheOrderOfEveryLane) {
         const auto& spans = of[static_cast<size_t>(program.rank)];
         for (const Span* span : spans) ASSERT_NE(span, nullptr);
         std::vector<int64_t> last_end(spans.size(), INT64_MIN);
-        for (const Edge& edge : program.edges) {
-            EXPECT_GE(spans[edge.after]->begin_ns, spans[edge.before]->end_ns - kResolutionNs);
-            last_end[edge.after] = std::max(last_end[edge.after], spans[edge.before]->end_ns);
+        for (uint32_t i = 0; i < program.edges.size(); ++i) {
+            const Span& before = *spans[program.edges[i].before];
+            const Span& after = *spans[program.edges[i].after];
+            int64_t came = before.end_ns;
+            if (std::ranges::binary_search(program.streamed, i)) {
+                // Along the first rows; a pass ends behind all that streams into it.
+                EXPECT_GE(after.begin_ns, before.begin_ns);
+                if (after.lane == Lane::compute) {
+                    EXPECT_GE(after.end_ns, before.end_ns - kResolutionNs);
+                }
+                came = std::min(came, after.begin_ns);
+            } else {
+                EXPECT_GE(after.begin_ns, came - kResolutionNs);
+            }
+            last_end[after.action] = std::max(last_end[after.action], came);
         }
         for (size_t i = 0; i < spans.size(); ++i) {
             if (last_end[i] == INT64_MIN) {
                 EXPECT_EQ(spans[i]->waited_for, UINT32_MAX);
             } else {
                 ASSERT_LT(spans[i]->waited_for, spans.size());
-                EXPECT_EQ(spans[spans[i]->waited_for]->end_ns, last_end[i]);
+                const int64_t end = spans[spans[i]->waited_for]->end_ns;
+                EXPECT_TRUE(program.streamed.empty() ? end == last_end[i] : end >= last_end[i]);
             }
         }
     }
+}
+
+TEST_P(CudaStep, TimelineKeepsEdgesAndTheOrderOfEveryLane) {
+    expect_edges_and_the_order_of_every_lane(execute(GetParam()));
+}
+
+TEST_P(CudaStep, TimelineKeepsStreamedEdgesAndShowsWaitsForPiecesWithinTheirPass) {
+    const Executed run = execute(GetParam(), 4);
+    expect_edges_and_the_order_of_every_lane(run);
+    for (const PieceWait& wait : run.timeline.piece_waits) {
+        const Program& program = run.programs[wait.rank];
+        EXPECT_LT(wait.begin_ns, wait.end_ns);
+        EXPECT_GE(wait.piece, 2) << "a pass begins with the first piece";
+        EXPECT_LE(wait.piece, program.actions[wait.source].pieces);
+        const auto pass = std::ranges::find_if(run.timeline.spans, [&](const Span& span) {
+            return span.rank == wait.rank && span.action == wait.pass;
+        });
+        ASSERT_NE(pass, run.timeline.spans.end());
+        EXPECT_GE(wait.begin_ns, pass->begin_ns - kResolutionNs);
+        EXPECT_LE(wait.end_ns, pass->end_ns + kResolutionNs);
+    }
+    EXPECT_EQ(critical_path(run.timeline, run.programs).total_ns,
+              summarize(run.timeline, run.programs).makespan_ns);
 }
 
 TEST_P(CudaStep, TimelineMakesATraceAndExplainsWhatWasWaitedFor) {

@@ -4,6 +4,7 @@
 #include "src/schedule/ops.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/tile_map.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include <array>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe::testing {
@@ -39,7 +41,8 @@ StepSizes some_sizes(const Schedule& schedule, int replicas) {
     return sizes;
 }
 
-std::vector<Program> programs_of(const ScheduleCase& c, int microbatches, int replicas) {
+std::vector<Program> programs_of(const ScheduleCase& c, int microbatches, int replicas,
+                                 int64_t tokens = 24, int pieces = 1) {
     const Schedule schedule = vocabpipe::make_schedule(
         c.family,
         {.ranks = c.ranks, .microbatches = microbatches, .vocab_mode = c.mode, .vocab_size = 53});
@@ -47,7 +50,9 @@ std::vector<Program> programs_of(const ScheduleCase& c, int microbatches, int re
     costs.slices = replicas;
     costs.latency_ns = 30;
     costs.communication = CommunicationOrder::launches;
-    return lower(schedule, some_sizes(schedule, replicas), costs);
+    StepSizes sizes = some_sizes(schedule, replicas);
+    sizes.tokens = tokens;
+    return lower(schedule, sizes, costs, {.pieces = pieces});
 }
 
 bool is_pass(const Program& program, uint32_t action) {
@@ -67,6 +72,126 @@ Program in_one_queue(const Program& program, const std::vector<uint32_t>& order)
     for (Edge& edge : queue.edges) edge = {place[edge.before], place[edge.after]};
     return queue;
 }
+
+/// The same with streamed edges, in the order in which the host enqueues pieces: a pass is a part
+/// per piece that it needs and one per piece that it makes, and what may start behind the latter
+/// does, as StepRunner has it. Every part and piece is an action of its own.
+class QueueOfPieces {
+public:
+    QueueOfPieces(const Program& program, const std::vector<uint32_t>& order, int64_t tokens)
+        : program_(program),
+          edges_(program, true),
+          order_(order),
+          tokens_(tokens),
+          given_(order.size(), 0),
+          before_(order.size()) {
+        for (const Edge& edge : program.edges) before_[edge.after].push_back(edge.before);
+        while (next_ < order.size()) {
+            const uint32_t action = order[next_];
+            if (is_pass(program, action)) {
+                ++next_;
+                add_pass(action);
+            } else {
+                while (given_[action] < parts(action)) give(action);
+                ++next_;
+            }
+        }
+    }
+
+    [[nodiscard]] Program program() const {
+        Program queue = program_;
+        queue.actions.clear();
+        queue.edges.clear();
+        queue.streamed.clear();
+        std::vector<std::vector<uint32_t>> place(order_.size());
+        for (const auto& [action, part] : queue_) {
+            place[action].push_back(static_cast<uint32_t>(queue.actions.size()));
+            Action one = program_.actions[action];
+            one.lane = Lane::compute;
+            one.order = one.order * 128 + static_cast<uint32_t>(part);
+            one.pieces = 1;
+            queue.actions.push_back(one);
+        }
+        for (uint32_t i = 0; i < program_.edges.size(); ++i) {
+            const auto [before, after] = program_.edges[i];
+            if (!std::ranges::binary_search(program_.streamed, i)) {
+                queue.edges.push_back({place[before].back(), place[after].front()});
+            } else if (is_pass(program_, before)) {
+                for (int piece = 0; piece < parts(after); ++piece) {
+                    const int made = needed_of(before) + needed(before, rows(after, piece)) - 1;
+                    queue.edges.push_back({place[before][static_cast<size_t>(made)],
+                                           place[after][static_cast<size_t>(piece)]});
+                }
+            } else {
+                for (size_t piece = 0; piece < place[before].size(); ++piece) {
+                    queue.edges.push_back({place[before][piece], place[after][piece]});
+                }
+            }
+        }
+        return queue;
+    }
+    /// Pieces that were given within a pass.
+    [[nodiscard]] int within_passes() const { return within_passes_; }
+
+private:
+    static int64_t end(const TileMap& map, int piece) { return map.rows(0, piece).end; }
+    [[nodiscard]] TileMap map(int pieces) const { return TileMap::even(tokens_, 1, pieces); }
+    [[nodiscard]] int64_t rows(uint32_t action, int piece) const {
+        return end(map(program_.actions[action].pieces), piece);
+    }
+    [[nodiscard]] int made_by(uint32_t pass) const {
+        int pieces = 0;
+        for (const uint32_t taker : edges_.takers_of(pass)) {
+            pieces = std::max<int>(pieces, program_.actions[taker].pieces);
+        }
+        return pieces;
+    }
+    [[nodiscard]] int needed_of(uint32_t pass) const {
+        const uint32_t source = edges_.source_of(pass);
+        return source == StreamEdges::kNone ? 0 : program_.actions[source].pieces;
+    }
+    [[nodiscard]] int needed(uint32_t pass, int64_t end) const {
+        return map(made_by(pass)).needed(0, {.first = 0, .end = end});
+    }
+    [[nodiscard]] int parts(uint32_t action) const {
+        return is_pass(program_, action) ? std::max(1, needed_of(action) + made_by(action))
+                                         : program_.actions[action].pieces;
+    }
+    void give(uint32_t action) { queue_.emplace_back(action, given_[action]++); }
+
+    void add_pass(uint32_t pass) {
+        const int made = made_by(pass);
+        while (given_[pass] < parts(pass) - made) give(pass);
+        for (int piece = 0; piece < made; ++piece) {
+            give(pass);
+            start_behind(pass, end(map(made), piece));
+        }
+    }
+    void start_behind(uint32_t pass, int64_t made) {
+        for (; next_ < order_.size() && !is_pass(program_, order_[next_]); ++next_) {
+            const uint32_t action = order_[next_];
+            if (!is_communication(program_.actions[action].what)) return;
+            const bool streamed = edges_.source_of(action) == pass;
+            for (const uint32_t before : before_[action]) {
+                if (!(streamed && before == pass) && given_[before] < parts(before)) return;
+            }
+            for (; given_[action] < parts(action); ++within_passes_) {
+                if (streamed && rows(action, given_[action]) > made) return;
+                give(action);
+            }
+        }
+    }
+
+    const Program& program_;
+    const StreamEdges edges_;
+    const std::vector<uint32_t>& order_;
+    const int64_t tokens_;
+    std::vector<int> given_;  ///< [action] parts that are in the queue
+    std::vector<std::vector<uint32_t>> before_;
+    std::vector<std::pair<uint32_t, int>> queue_;  ///< action, part
+    size_t next_ = 0;
+    int within_passes_ = 0;
+};
 
 class EnqueueOrder : public ::testing::TestWithParam<ScheduleCase> {
 protected:
@@ -143,6 +268,24 @@ TEST_P(EnqueueOrder, EndsEvenIfTheHostWaitsForThePartnersOfEveryCommunication) {
         }
         EXPECT_EQ(find_deadlock(queues).value_or(""), "");
     });
+}
+
+/// Nor if it waited for those of every piece, within passes, too.
+TEST_P(EnqueueOrder, OfPiecesEndsHoweverTheHostWaits) {
+    constexpr int64_t kTokens = 168;
+    const ScheduleCase& c = GetParam();
+    for (const int pieces : {2, 5}) {
+        SCOPED_TRACE(std::to_string(pieces) + " pieces");
+        int within_passes = 0;
+        std::vector<Program> queues;
+        for (const Program& program : programs_of(c, 2 * c.ranks + 1, 1, kTokens, pieces)) {
+            const QueueOfPieces queue(program, enqueue_order(program), kTokens);
+            within_passes += queue.within_passes();
+            queues.push_back(queue.program());
+        }
+        EXPECT_EQ(find_deadlock(queues).value_or(""), "");
+        EXPECT_GT(within_passes, 0);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, EnqueueOrder, ::testing::ValuesIn(every_schedule(kRanks)),

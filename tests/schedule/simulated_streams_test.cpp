@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <string>
 
 namespace vocabpipe::testing {
 namespace {
@@ -82,6 +83,21 @@ TEST(StreamedHop, ShortensPlain1F1BWithSlowHops) {
     EXPECT_LE(streamed, 0.91 * plain);
 }
 
+/// Lanes are streams, and launches keep one order: pieces are there at most a piece later.
+TEST(StreamedHop, ShortensPlain1F1BOnDevicesWithStreams) {
+    const Schedule schedule =
+        make_schedule("1f1b", {.ranks = 8, .microbatches = 24, .vocab_size = 64});
+    TableCosts costs = costs_of_streams(schedule, 0.2, 0);
+    for (const CommunicationOrder order :
+         {CommunicationOrder::streams, CommunicationOrder::launches}) {
+        costs.communication = order;
+        const auto plain = static_cast<double>(simulated_ns(schedule, costs, 1));
+        const auto streamed = static_cast<double>(simulated_ns(schedule, costs, 8));
+        RecordProperty(std::string(to_string(order)), static_cast<int>(1000 * streamed / plain));
+        EXPECT_LE(streamed, 0.93 * plain) << to_string(order);
+    }
+}
+
 TEST(StreamedBroadcast, IsHiddenByS) {
     // One microbatch, so nothing else hides the broadcast, which takes half of S.
     ScheduleOptions options{
@@ -134,6 +150,19 @@ TEST_P(SimulatedStreams, AreNotSlowerThanWholeMessages) {
             EXPECT_LE(static_cast<double>(simulated_ns(schedule, costs, pieces)), plain * 1.0001)
                 << hop << " " << pieces;
         }
+    }
+}
+
+/// The simulator ends, whatever waits for whose rows.
+TEST_P(SimulatedStreams, EndInEveryOrderOfCommunication) {
+    const ScheduleCase& c = GetParam();
+    const Schedule schedule = schedule_of(c, {.microbatches = 2 * c.ranks, .vocab_size = 64});
+    TableCosts costs = costs_of_streams(schedule, 0.2, kStreamForward / 4);
+    for (const CommunicationOrder order : kCommunicationOrders) {
+        costs.communication = order;
+        const auto plain = static_cast<double>(simulated_ns(schedule, costs, 1));
+        const auto streamed = static_cast<double>(simulated_ns(schedule, costs, 4));
+        EXPECT_LE(streamed, plain * 1.05) << to_string(order);
     }
 }
 

@@ -29,18 +29,18 @@ public:
 
     RowPieces() = default;
     /// Of the pass's input: every piece is waited for before it is worked on.
-    [[nodiscard]] static RowPieces of_input(const Context& ctx, int64_t rows) {
+    [[nodiscard]] static RowPieces of_input(Context& ctx, int64_t rows) {
         StreamedRows* const streamed = ctx.streamed();
         if (streamed == nullptr) return {};
-        RowPieces pieces(rows, streamed->input_pieces());
+        RowPieces pieces(ctx, rows, streamed->input_pieces());
         pieces.before_ = [streamed](RowRange piece) { streamed->need(piece.end); };
         return pieces;
     }
     /// Of the pass's output: every piece may leave once it has been worked on.
-    [[nodiscard]] static RowPieces of_output(const Context& ctx, int64_t rows) {
+    [[nodiscard]] static RowPieces of_output(Context& ctx, int64_t rows) {
         StreamedRows* const streamed = ctx.streamed();
         if (streamed == nullptr) return {};
-        RowPieces pieces(rows, streamed->output_pieces());
+        RowPieces pieces(ctx, rows, streamed->output_pieces());
         pieces.after_ = [streamed](RowRange piece) { streamed->made(piece.end); };
         return pieces;
     }
@@ -73,6 +73,7 @@ public:
             work(kAllRows);
             return;
         }
+        const Part part(*ctx_, pieces_.back().end);
         for (const RowRange piece : pieces_) {
             if (before_) before_(piece);
             work(piece);
@@ -85,11 +86,21 @@ public:
     }
 
 private:
-    RowPieces(int64_t rows, int count) {
+    /// Operators work on pieces of so many rows.
+    struct Part {
+        Part(Context& of, int64_t rows) : ctx(of) { ctx.take_part_of(rows); }
+        ~Part() { ctx.take_part_of(0); }
+        Part(const Part&) = delete;
+        Part& operator=(const Part&) = delete;
+        Context& ctx;
+    };
+
+    RowPieces(Context& ctx, int64_t rows, int count) : ctx_(&ctx) {
         const TileMap map = TileMap::even(rows, 1, count);
         for (int i = 0; i < map.pieces(0); ++i) pieces_.push_back(map.rows(0, i));
     }
 
+    Context* ctx_ = nullptr;
     std::vector<RowRange> pieces_;
     Work before_, after_;
 };

@@ -285,7 +285,7 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                 {.names = "--tile-pieces",
                  .value = &t.tile_pieces,
                  .help = "By how many pieces boundaries between stages travel while they are made "
-                         "and used, on hosts; a piece costs a product and a message, so this pays "
+                         "and used; a piece costs a product and a message, so this pays "
                          "only where messages are slow",
                  .unit = "PIECES",
                  .range = between(1, kMostPieces),

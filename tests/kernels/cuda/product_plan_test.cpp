@@ -125,6 +125,31 @@ TEST_F(ProductPlans, ACallThatIsInvalidForEveryAlgorithmIsAnError) {
         DeviceError);
 }
 
+/// The list for fewer rows begins with another algorithm.
+TEST_F(ProductPlans, SomeRowsOfAProductHaveTheBitsOfAllOfThem) {
+    Device device;
+    int differ = 0;
+    for (int64_t k = 64; k < 64 + 24 * 8; k += 8) {
+        SCOPED_TRACE(k);
+        const Operands operands(80, 24, k, DType::bf16);
+        const Matrix whole = operands.product(device, DType::bf16);
+        const DeviceMatrix a(device, operands.a), b(device, operands.b);
+        const auto by_pieces = [&] {
+            const DeviceMatrix c(device, Matrix(80, 24, DType::bf16));
+            for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 32}, {32, 48}}) {
+                cuda::gemm(device.context(), static_cast<ConstTensor>(a).row_range(first, rows),
+                           false, b, true, c.view().row_range(first, rows), false);
+            }
+            return c.download();
+        };
+        device.context().take_part_of(80);
+        EXPECT_TRUE(by_pieces().same_bits(whole));
+        device.context().take_part_of(0);
+        differ += by_pieces().same_bits(whole) ? 0 : 1;
+    }
+    EXPECT_GT(differ, 0) << "nothing would be shown";
+}
+
 TEST_F(ProductPlans, BitsDoNotDependOnWhereTheBiasLies) {
     const int64_t n = 16;
     for (int64_t k = 64; k < 64 + 12 * 8; k += 8) {

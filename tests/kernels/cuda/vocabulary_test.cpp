@@ -18,6 +18,7 @@ struct Mode {
     bool two_barriers = false;
     int64_t gap = 0;            ///< elements between rows
     int64_t chunk_columns = 0;  ///< of logits at a time; 0: as many as the operator asks for
+    int64_t piece_rows = 0;     ///< tokens that S takes at a time; 0: all
 };
 
 struct Outputs {
@@ -59,9 +60,18 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
     }
     for (size_t k = 0; k < shards.size(); ++k) {
         const DeviceBytes space = workspace_for_score(tokens, shards[k].rows, mode);
-        cuda::vocabulary_score(
-            ctx, x, w[k], labels, shards[k], problem.options, exp_logits[k],
-            statistics.view().row_range(static_cast<int64_t>(k) * tokens, tokens), space);
+        const int64_t piece = mode.piece_rows > 0 ? mode.piece_rows : tokens;
+        ctx.take_part_of(mode.piece_rows > 0 ? tokens : 0);
+        for (int64_t begin = 0; begin < tokens; begin += piece) {
+            const int64_t count = std::min(piece, tokens - begin);
+            cuda::vocabulary_score(
+                ctx, static_cast<ConstTensor>(x).row_range(begin, count), w[k],
+                labels.span().subspan(static_cast<size_t>(begin), static_cast<size_t>(count)),
+                shards[k], problem.options, exp_logits[k].view().row_range(begin, count),
+                statistics.view().row_range(static_cast<int64_t>(k) * tokens + begin, count),
+                space);
+        }
+        ctx.take_part_of(0);
         if (!mode.two_barriers) cuda::vocabulary_input_product(ctx, exp_logits[k], w[k], u[k]);
         device.finish();
     }
@@ -247,6 +257,26 @@ TEST_F(VocabularyScore, TakesARowPerWarpWhereThereAreManyTokens) {
                 .result;
         EXPECT_LT(relative_error(actual.dx, exact.dx), 2e-3);
         EXPECT_LT(relative_error(actual.dw, exact.dw), 2e-3);
+    }
+}
+
+/// A block per row for the pieces alone, other chunks, other algorithms: not here.
+TEST_F(VocabularyScore, SomeRowsHaveTheBitsOfAllOfThem) {
+    int multiprocessors = 0;
+    cuda::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0),
+                "cudaDeviceGetAttribute");
+    const int64_t tokens = 16 * multiprocessors;
+    const auto problem =
+        random_problem(25, tokens, 40, 611, DType::bf16, 2, {.label_smoothing = 0.1F});
+    for (const int64_t chunk_columns : {0, 256}) {
+        Mode mode{.type = DType::bf16, .chunk_columns = chunk_columns};
+        const Outputs whole = run_shards(problem, {311, 300}, mode);
+        mode.piece_rows = 16;
+        const Outputs pieces = run_shards(problem, {311, 300}, mode);
+        EXPECT_TRUE(pieces.statistics.same_bits(whole.statistics));
+        for (size_t k = 0; k < 2; ++k) {
+            EXPECT_TRUE(pieces.exp_logits[k].same_bits(whole.exp_logits[k]));
+        }
     }
 }
 

@@ -342,6 +342,37 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t lightHandle,
+                                       cublasLtMatmulDesc_t operationDesc,
+                                       cublasLtMatrixLayout_t Adesc, cublasLtMatrixLayout_t Bdesc,
+                                       cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
+                                       const cublasLtMatmulAlgo_t* algo,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+    if (const cublasStatus_t status = entered(__func__)) {
+        return status;
+    }
+    if (lightHandle == nullptr) {
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    }
+    if (algo == nullptr || result == nullptr) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const Matmul matmul{description_of(operationDesc), layout_of(Adesc), layout_of(Bdesc),
+                        layout_of(Cdesc), layout_of(Ddesc)};
+    if (const cublasStatus_t status = check(matmul)) {
+        return status;
+    }
+    Algorithm algorithm;
+    std::memcpy(static_cast<void*>(&algorithm), algo, sizeof algorithm);
+    if (algorithm.problem != problem_of(matmul)) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    result->workspaceSize = algorithm.workspace;
+    result->state = CUBLAS_STATUS_SUCCESS;
+    result->wavesCount = 1.0F;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t computeDesc,
                               const void* alpha, const void* A, cublasLtMatrixLayout_t Adesc,
                               const void* B, cublasLtMatrixLayout_t Bdesc, const void* beta,
@@ -366,11 +397,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
     if (D == A || D == B || (C == D && matmul.c != matmul.d)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    Algorithm algorithm{.problem = fingerprint(matmul)};
+    Algorithm algorithm{.problem = problem_of(matmul)};
     if (algo != nullptr) {
         std::memcpy(static_cast<void*>(&algorithm), algo, sizeof algorithm);
     }
-    if (algorithm.problem != fingerprint(matmul) || algorithm.workspace > workspaceSizeInBytes ||
+    if (algorithm.problem != problem_of(matmul) || algorithm.workspace > workspaceSizeInBytes ||
         (algorithm.workspace > 0 &&
          (!aligned(workspace, 256) || !is_device_memory(workspace, algorithm.workspace)))) {
         return CUBLAS_STATUS_INVALID_VALUE;

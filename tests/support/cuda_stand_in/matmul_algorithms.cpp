@@ -65,6 +65,9 @@ void slow_algorithms(int algorithms, std::chrono::microseconds longer) {
     delay_us.store(static_cast<uint32_t>(longer.count()), std::memory_order_relaxed);
 }
 
+namespace {
+
+/// Everything that an algorithm may be chosen for.
 uint64_t fingerprint(const Matmul& matmul) {
     Hash hash;
     const MatmulDescription& op = matmul.op;
@@ -84,11 +87,19 @@ uint64_t fingerprint(const Matmul& matmul) {
     return hash.bits();
 }
 
+}  // namespace
+
+uint64_t problem_of(const Matmul& matmul) {
+    Matmul any = matmul;
+    any.c.columns = any.d.columns = 0;
+    (any.op.transpose_b == CUBLAS_OP_N ? any.b.columns : any.b.rows) = 0;
+    return fingerprint(any);
+}
+
 std::vector<Algorithm> algorithms_for(const Matmul& matmul, const Preference& preference,
                                       size_t most) {
-    const uint64_t problem = fingerprint(matmul);
     Hash hash;
-    hash.mix(problem);
+    hash.mix(fingerprint(matmul));
     hash.mix(preference.workspace);
     for (const uint32_t alignment : preference.alignment) hash.mix(alignment);
     if (matmul.op.uses_bias_pointer()) hash.mix(alignment_of(matmul.op.bias));
@@ -102,7 +113,7 @@ std::vector<Algorithm> algorithms_for(const Matmul& matmul, const Preference& pr
     for (size_t i = 0; i < summations.size() && algorithms.size() < most; ++i) {
         const Summation& summation = summations[(hash.bits() + i) % summations.size()];
         if (!fits(summation, matmul, preference)) continue;
-        Algorithm algorithm{.problem = problem,
+        Algorithm algorithm{.problem = problem_of(matmul),
                             .workspace = std::min(preference.workspace, workspace_bytes),
                             .summation = summation,
                             .refused = algorithms.size() < refused};

@@ -13,7 +13,7 @@ namespace cuda_stand_in {
 
 /// What a cublasLtMatmulAlgo_t of the stand-in holds.
 struct Algorithm {
-    uint64_t problem = 0;  ///< fingerprint() of what it was made for
+    uint64_t problem = 0;  ///< problem_of() what it was made for
     uint64_t workspace = 0;
     uint32_t alignment[4] = {1, 1, 1, 1};  ///< of A, B, C, D: bytes
     Summation summation;
@@ -28,8 +28,9 @@ struct Preference {
     uint32_t alignment[4] = {256, 256, 256, 256};  ///< of A, B, C, D: bytes
 };
 
-/// Everything that an algorithm must fit, in one number.
-[[nodiscard]] uint64_t fingerprint(const Matmul& matmul);
+/// Everything that an algorithm must fit, in one number: all but how many columns D has, and with
+/// it B (rows of a row-major product): an algorithm does for any number of them.
+[[nodiscard]] uint64_t problem_of(const Matmul& matmul);
 
 /// At most `most`, the one that the heuristic holds for the fastest first. Their order varies with
 /// the problem, the alignments, those of the pointers of bias and aux among them, the target of

@@ -3,9 +3,18 @@
 
 #include "src/runtime/wait.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace vocabpipe::cuda {
+
+namespace {
+
+/// What two events of which nothing lies in between are apart, at most: guessed, four times their
+/// resolution.
+constexpr int64_t kNothingNs = 2000;
+
+}  // namespace
 
 LaneStreams::LaneStreams() {
     int least = 0;
@@ -27,11 +36,27 @@ void CudaLanes::load(const Program& program, ProgramId id) {
     while (marks_.size() < names_[id].size()) {
         marks_.push_back({make_event(Timing::yes), make_event(Timing::yes)});
     }
+    size_t waits = 0;
+    row_marks_.resize(marks_.size());
+    for (const uint32_t streamed : program.streamed) {
+        const Edge& edge = program.edges[streamed];
+        const Action& after = program.actions[edge.after];
+        const auto pieces =
+            static_cast<size_t>(std::max(program.actions[edge.before].pieces, after.pieces));
+        std::vector<RowMark>& marks = row_marks_[edge.before];
+        while (marks.size() < pieces) marks.push_back({make_event(Timing::no)});
+        if (after.what == Do::pass) waits += pieces;
+    }
+    while (moments_.size() < 2 * waits) moments_.push_back(make_event(Timing::yes));
 }
 
 void CudaLanes::begin_step(ProgramId id) {
     program_ = id;
     for (Marks& marks : marks_) marks.ended = false;
+    for (std::vector<RowMark>& marks : row_marks_) {
+        for (RowMark& mark : marks) mark.recorded = false;
+    }
+    next_moment_ = 0;
     last_end_ = end_before_last_ = nullptr;
     // No lane is busy now, so the event happens within microseconds of the host's clock.
     start_ns_ = now_ns();
@@ -41,6 +66,25 @@ void CudaLanes::begin_step(ProgramId id) {
 void CudaLanes::wait(Lane lane, uint32_t before) {
     check(cudaStreamWaitEvent(streams_.of(lane), marks_[before].end.get(), 0),
           "cudaStreamWaitEvent");
+}
+
+void CudaLanes::mark_rows(Lane lane, uint32_t action, int piece) {
+    RowMark& mark = row_marks_[action][static_cast<size_t>(piece)];
+    check(cudaEventRecord(mark.event.get(), streams_.of(lane)), "cudaEventRecord");
+    mark.recorded = true;
+}
+
+/// A pass that makes several pieces at once marks the last of them.
+void CudaLanes::wait_rows(Lane lane, uint32_t before, int piece) {
+    const std::vector<RowMark>& marks = row_marks_[before];
+    const auto mark =
+        std::ranges::find(marks.begin() + piece, marks.end(), true, &RowMark::recorded);
+    check(cudaStreamWaitEvent(streams_.of(lane), mark->event.get(), 0), "cudaStreamWaitEvent");
+}
+
+int64_t CudaLanes::moment(Lane lane) {
+    check(cudaEventRecord(moments_[next_moment_].get(), streams_.of(lane)), "cudaEventRecord");
+    return static_cast<int64_t>(next_moment_++);
 }
 
 void CudaLanes::begin(Lane lane, uint32_t action) {
@@ -80,7 +124,7 @@ bool CudaLanes::finished(uint32_t action) {
     return true;
 }
 
-void CudaLanes::read_times(std::span<Span> spans) {
+void CudaLanes::read_times(std::span<Span> spans, std::vector<PieceWait>& waits) {
     engine_.use(queues_[static_cast<size_t>(Lane::compute)]);  // operators between steps
     const auto ns = [this](const Event& event) {
         float milliseconds = 0;
@@ -94,6 +138,12 @@ void CudaLanes::read_times(std::span<Span> spans) {
         const bool computes = span.lane == Lane::compute || span.lane == Lane::local;
         span.cpu_ns = computes ? span.end_ns - span.begin_ns : 0;
     }
+    for (PieceWait& wait : waits) {
+        wait.begin_ns = ns(moments_[static_cast<size_t>(wait.begin_ns)]);
+        wait.end_ns = ns(moments_[static_cast<size_t>(wait.end_ns)]);
+    }
+    std::erase_if(waits,
+                  [](const PieceWait& wait) { return wait.end_ns - wait.begin_ns <= kNothingNs; });
 }
 
 void CudaLanes::drain() noexcept {

@@ -32,13 +32,16 @@ public:
     void load(const Program& program, ProgramId id) override;
     void begin_step(ProgramId id) override;
     void wait(Lane lane, uint32_t before) override;
+    void mark_rows(Lane lane, uint32_t action, int piece) override;
+    void wait_rows(Lane lane, uint32_t before, int piece) override;
     void begin(Lane lane, uint32_t action) override;
     void end(Lane lane, uint32_t action) override;
     void end_part() override;
     void begin_part() override { engine_.use(queues_[static_cast<size_t>(Lane::compute)]); }
     [[nodiscard]] bool has_room() override;
     [[nodiscard]] bool finished(uint32_t action) override;
-    void read_times(std::span<Span> spans) override;
+    [[nodiscard]] int64_t moment(Lane lane) override;
+    void read_times(std::span<Span> spans, std::vector<PieceWait>& waits) override;
     void drain() noexcept override;
 
 private:
@@ -47,12 +50,19 @@ private:
         bool ended = false;
         nvtxRangeId_t range = 0;
     };
+    struct RowMark {
+        Event event;
+        bool recorded = false;
+    };
     kernels::cuda::Engine& engine_;
     const LaneStreams& streams_;
     std::array<kernels::cuda::Engine::Queue, kLanes> queues_;
     Event start_ = make_event(Timing::yes);
     int64_t start_ns_ = 0;                         ///< of the host's clock
     std::vector<Marks> marks_;                     ///< [action] of whatever program
+    std::vector<std::vector<RowMark>> row_marks_;  ///< [action][piece] of whatever program
+    std::vector<Event> moments_;                   ///< of the step, then those of longer ones
+    size_t next_moment_ = 0;
     std::vector<std::vector<std::string>> names_;  ///< [id][action]
     ProgramId program_ = 0;                        ///< of the running step
     /// Ends of parts within passes. Three: two are looked at while the third is recorded.
