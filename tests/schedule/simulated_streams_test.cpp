@@ -8,8 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 namespace vocabpipe::testing {
 namespace {
@@ -80,7 +82,7 @@ TEST(StreamedHop, ShortensPlain1F1BWithSlowHops) {
     const auto plain = static_cast<double>(simulated_ns(schedule, costs, 1));
     const auto streamed = static_cast<double>(simulated_ns(schedule, costs, 16));
     RecordProperty("streamed_permille", static_cast<int>(1000 * streamed / plain));
-    EXPECT_LE(streamed, 0.91 * plain);
+    EXPECT_LE(streamed, 0.885 * plain);
 }
 
 /// Lanes are streams, and launches keep one order: pieces are there at most a piece later.
@@ -113,6 +115,35 @@ TEST(StreamedBroadcast, IsHiddenByS) {
     const auto streamed = static_cast<double>(simulated_ns(schedule, costs, 8));
     // Two hops of half of S each: the second one is the broadcast.
     EXPECT_NEAR(plain - streamed, 0.5 * kStreamForward * (7.0 / 8), 0.02 * kStreamForward);
+}
+
+// Neither memory nor lanes hold the sum up until the weight gradients are made.
+TEST(StreamedSum, BeginsBesideTheLastT) {
+    for (const char* family : {"1f1b", "zb-h1", "v-half", "zb-v"}) {
+        const Schedule schedule = make_schedule(family, {.ranks = 4,
+                                                         .microbatches = 12,
+                                                         .vocab_mode = VocabMode::two_barriers,
+                                                         .vocab_size = 64});
+        const TableCosts costs = costs_of_streams(schedule, 0.2, kStreamForward / 2);
+        const std::vector<Program> programs =
+            lower(schedule, sizes_of_streams(schedule), costs, {.pieces = 4});
+        std::vector<int64_t> last_t(12, 0);
+        std::vector<int64_t> begun(12, 0);
+        for (const Span& span : simulate(programs, costs).timeline.spans) {
+            const Program& program = programs[span.rank];
+            const Action& action = program.actions[span.action];
+            if (action.what == Do::pass && program.passes[action.item].op == Op::T) {
+                int64_t& end = last_t[program.passes[action.item].microbatch];
+                end = std::max(end, span.end_ns);
+            }
+            if (action.what == Do::all_to_all && action.reduction == kOutputReduction) {
+                begun[action.item] = span.begin_ns;
+            }
+        }
+        int beside = 0;
+        for (size_t j = 0; j < last_t.size(); ++j) beside += begun[j] < last_t[j] ? 1 : 0;
+        EXPECT_EQ(beside, 12) << family;
+    }
 }
 
 TEST(StreamedHop, IsExplainedByThePieceThatThePassWaitedFor) {

@@ -34,15 +34,43 @@ public:
             case ActionKind::communication:
                 break;
         }
-        int64_t bytes = 0;
-        for (const Part& part : parts) {
-            bytes = std::max(bytes, bytes_sent(part.what, operands(part), sizes));
+        return transfer_ns(parts, 1);
+    }
+
+    /// `pieces`: that a boundary has.
+    [[nodiscard]] StreamTimes stream_of(const Node& node, int pieces) const {
+        const std::span<const Part> parts(flow_.parts.data() + node.first_part, node.part_count);
+        const Part& first = parts.front();
+        if (is_communication(first.what)) {
+            const int64_t piece = transfer_ns(parts, first.pieces);
+            return {.with_last_ns = piece, .piece_ns = piece};
         }
-        return costs_.transfer_ns(transfer_kind(first.what),
-                                  group_at(flow_.groups[first.group], mesh_, {}), bytes);
+        if (first.what != Do::pass) return {};
+        const StreamedShare share = costs_.streamed_share(mesh_.world_rank(first.rank, 0),
+                                                          flow_.passes[first.rank][first.item]);
+        const auto after = [&](int64_t permille) {
+            return node.duration_ns * (1000 - permille) / 1000;
+        };
+        const int made_per_piece = (share.output_end - share.output_begin) / pieces;
+        return {.with_last_ns = after(share.input_end * (pieces - 1) / pieces),
+                .after_first_ns = after(share.output_begin + made_per_piece),
+                .after_last_ns = after(share.output_end)};
     }
 
 private:
+    /// One of so many pieces.
+    [[nodiscard]] int64_t transfer_ns(std::span<const Part> parts, int pieces) const {
+        int64_t bytes = 0;
+        for (const Part& part : parts) {
+            bytes = std::max(bytes, bytes_sent(part.what, operands(part), [this](uint32_t buffer) {
+                                 return flow_.buffers[buffer].bytes;
+                             }));
+        }
+        const Part& first = parts.front();
+        return costs_.transfer_ns(transfer_kind(first.what),
+                                  group_at(flow_.groups[first.group], mesh_, {}), bytes / pieces);
+    }
+
     static std::span<const uint32_t> operands(const Part& part) {
         return {part.operands.data(), part.operand_count};
     }
@@ -66,9 +94,13 @@ Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes, const 
         if (step.backward) add_embedding_gradient(step, j, stages.backward(j, dy));
     }
     if (step.backward) add_end_of_step(step);
+    const int pieces = step.pieces;
     Dataflow flow = step.graph.take();
     const Durations durations(flow, costs, sizes.mesh(schedule.ranks), options.pairs);
     for (Node& node : flow.nodes) node.duration_ns = durations.of(node);
+    if (!flow.streamed.empty()) {
+        for (Node& node : flow.nodes) node.stream = durations.stream_of(node, pieces);
+    }
     return flow;
 }
 

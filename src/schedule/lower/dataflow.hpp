@@ -26,12 +26,21 @@ struct Part {
     std::array<uint32_t, kMostOperands> operands{};
 };
 
+/// How a node's time divides where its rows stream.
+struct StreamTimes {
+    int64_t with_last_ns = 0;    ///< from the arrival of its last rows to its end
+    int64_t after_first_ns = 0;  ///< of a pass, from its first rows made to its end
+    int64_t after_last_ns = 0;   ///< and from the last ones
+    int64_t piece_ns = 0;        ///< of a communication, from its begin to the first rows
+};
+
 /// A pass, a local combine_softmax or ordered_sum, or a communication with all its participants.
 struct Node {
     uint32_t first_part = 0;
     uint32_t part_count = 0;
     Lane lane = Lane::compute;
     int64_t duration_ns = 0;
+    StreamTimes stream = {};  ///< where boundaries travel by pieces
 };
 
 struct PlannedBuffer {

@@ -12,8 +12,9 @@ namespace vocabpipe::lowering {
 
 namespace {
 
-/// Until when the lanes beside compute are taken. Starts in order of time need nothing else to
-/// follow a launch order.
+/// Until when the lanes beside compute are taken: by a communication that has not ended, or, where
+/// those end on their own, that has not been given all of its rows. Starts in order of time need
+/// nothing else to follow a launch order.
 class Lanes {
 public:
     Lanes(const Dataflow& flow, CommunicationOrder order)
@@ -26,14 +27,15 @@ public:
         each(node, [&](int64_t until) { free = std::max(free, until); });
         return free;
     }
-    void take(const Node& node, int64_t until_ns) {
+    void take(const Node& node, int64_t given_ns, int64_t end_ns) {
+        const int64_t until_ns = order_ == CommunicationOrder::lanes ? given_ns : end_ns;
         each(node, [&](int64_t& until) { until = until_ns; });
     }
 
 private:
     template <typename Visit>
     void each(const Node& node, Visit&& visit) {
-        if (node.lane == Lane::compute || order_ == CommunicationOrder::lanes) return;
+        if (node.lane == Lane::compute) return;
         const bool shares = order_ == CommunicationOrder::serial && node.lane != Lane::local;
         const auto lane = static_cast<size_t>(shares ? Lane::collective : node.lane);
         for (uint32_t p = node.first_part; p < node.first_part + node.part_count; ++p) {
@@ -46,12 +48,68 @@ private:
     std::vector<int64_t> until_ns_;  ///< [rank * kLanes + lane]
 };
 
+/// Since when the rows are there that nodes wait for along streamed edges. Devices whose lanes have
+/// another order do not follow these.
+class Rows {
+public:
+    Rows(const Dataflow& flow, CommunicationOrder order, const Successors& successors)
+        : flow_(flow) {
+        if (flow.streamed.empty() || order != CommunicationOrder::lanes) return;
+        streamed_.assign(flow.edges.size(), false);
+        std::vector<uint32_t> fill(successors.first.begin(), successors.first.end() - 1);
+        for (size_t i = 0; i < flow.edges.size(); ++i) {
+            const uint32_t at = fill[flow.edges[i].first]++;
+            streamed_[at] = i < flow.streamed.size() && flow.streamed[i];
+        }
+        last_ns_.assign(flow.nodes.size(), kNone);
+    }
+
+    /// When `next` may start for all that it needs of `node`; `at`: of the edge between them among
+    /// the successors.
+    [[nodiscard]] int64_t lets_start(uint32_t node, const Place& place, size_t at, uint32_t next) {
+        if (streamed_.empty() || !streamed_[at]) return place.end_ns;
+        const StreamTimes& from = flow_.nodes[node].stream;
+        const int64_t last = place.end_ns - from.after_last_ns;
+        last_ns_[next] = std::max(last_ns_[next], last);
+        if (flow_.nodes[node].lane != Lane::compute) return place.start_ns + from.piece_ns;
+        const bool whole = flow_.parts[flow_.nodes[next].first_part].pieces == 1;
+        return whole ? last : place.end_ns - from.after_first_ns;
+    }
+    /// Before that a communication would only keep its lane from others: it could not end earlier.
+    [[nodiscard]] int64_t soon_enough(uint32_t node) const {
+        return is_given_rows(node) ? last_ns_[node] - flow_.nodes[node].duration_ns : kNone;
+    }
+    /// When a communication that starts then has all of its rows.
+    [[nodiscard]] int64_t given_ns(uint32_t node, int64_t start) const {
+        return is_given_rows(node) ? std::max(start, last_ns_[node]) : start;
+    }
+    [[nodiscard]] int64_t end_ns(uint32_t node, int64_t start) const {
+        const Node& n = flow_.nodes[node];
+        const int64_t end = start + n.duration_ns;
+        const bool streams = !last_ns_.empty() && last_ns_[node] != kNone;
+        return streams ? std::max(end, last_ns_[node] + n.stream.with_last_ns) : end;
+    }
+
+private:
+    static constexpr int64_t kNone = INT64_MIN;
+
+    [[nodiscard]] bool is_given_rows(uint32_t node) const {
+        return !last_ns_.empty() && last_ns_[node] != kNone &&
+               flow_.nodes[node].lane != Lane::compute;
+    }
+
+    const Dataflow& flow_;
+    std::vector<bool> streamed_;    ///< [index into Successors::after]; empty without any
+    std::vector<int64_t> last_ns_;  ///< [node] when the last rows for it are there, or kNone
+};
+
 }  // namespace
 
 std::vector<Place> order_globally(const Dataflow& flow, CommunicationOrder order) {
     const size_t count = flow.nodes.size();
     Lanes lanes(flow, order);
     Successors successors(count, flow.edges);
+    Rows rows(flow, order, successors);
 
     using Entry = std::pair<int64_t, uint32_t>;  // ready time, node: ties go to the node made first
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
@@ -68,13 +126,17 @@ std::vector<Place> order_globally(const Dataflow& flow, CommunicationOrder order
             ready.emplace(free, node);
             continue;
         }
-        const int64_t end = start + n.duration_ns;
-        lanes.take(n, end);
+        const int64_t end = rows.end_ns(node, start);
+        lanes.take(n, rows.given_ns(node, start), end);
         places[node] = {done++, start, end};
-        for (const uint32_t next : successors.of(node)) {
+        for (size_t at = successors.first[node]; at < successors.first[node + 1]; ++at) {
+            const uint32_t next = successors.after[at];
             // start_ns collects the latest predecessor until the node itself is placed.
-            places[next].start_ns = std::max(places[next].start_ns, end);
-            if (--successors.missing[next] == 0) ready.emplace(places[next].start_ns, next);
+            int64_t& next_start = places[next].start_ns;
+            next_start = std::max(next_start, rows.lets_start(node, places[node], at, next));
+            if (--successors.missing[next] == 0) {
+                ready.emplace(std::max(next_start, rows.soon_enough(next)), next);
+            }
         }
     }
     if (done != count) {

@@ -17,9 +17,10 @@ struct Place {
 };
 
 /// Starts every node as soon as what it needs is done, in order of time; where lanes take one
-/// communication at a time, as soon as its lanes are free as well. Every dependency then points
-/// forward in `order`, and so does every lane, which is why projections of it cannot deadlock.
-/// Throws UsageError on a cycle.
+/// communication at a time, as soon as its lanes are free as well. Elsewhere rows stream: nodes
+/// start with the first ones along streamed edges, and keep their lanes until they have the last.
+/// Every dependency then points forward in `order`, and so does every lane, which is why
+/// projections of it cannot deadlock. Throws UsageError on a cycle.
 [[nodiscard]] std::vector<Place> order_globally(const Dataflow& flow, CommunicationOrder lanes);
 
 }  // namespace vocabpipe::lowering
