@@ -98,6 +98,7 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
     plan.sizes = step_sizes(model, plan.partition, plan.schedule);
     plan.costs = cluster.costs ? *cluster.costs : flop_costs(model, plan.partition, plan.schedule);
     plan.costs.communication = cluster.communication;  // of this cluster, whatever was measured
+    plan.costs.layers_per_stage = model.num_layers / static_cast<double>(plan.schedule.stages);
     plan.order_costs = nominal_costs(schedule);
     if (cluster.costs) {
         plan.costs.replicas = 1;  // the order is one pipeline's
