@@ -26,7 +26,6 @@ double recomputed_bytes(const ModelConfig& config) {
 
 TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition,
                       const Schedule& schedule) {
-    constexpr double kFlopsPerNs = 200;  // one core; only ratios matter for an order
     constexpr double kBytesPerNs = 20;
     const auto tokens = static_cast<double>(partition.micro_batch_size * config.seq_length);
     const auto h = static_cast<double>(config.hidden_size);
@@ -40,7 +39,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     TableCosts costs;
     for (const int layers : partition.layers_per_stage) {
         TableCosts::OpCosts stage{};
-        const double forward = layers * layer_flops * tokens / kFlopsPerNs;
+        const double forward = layers * layer_flops * tokens / kNominalFlopsPerNs;
         set(stage, Op::F, ns(forward));
         set(stage, Op::B, ns(2 * forward));
         set(stage, Op::I, ns(forward));
@@ -54,7 +53,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         TableCosts::OpCosts shard{};
         const double gemm =
-            2 * tokens * h * static_cast<double>(schedule.output.rows(rank)) / kFlopsPerNs;
+            2 * tokens * h * static_cast<double>(schedule.output.rows(rank)) / kNominalFlopsPerNs;
         const bool one = schedule.barriers == Barriers::one;
         set(shard, Op::S, ns(one ? 2 * gemm : gemm));
         set(shard, Op::T, ns(one ? gemm : 2 * gemm));

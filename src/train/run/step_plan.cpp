@@ -6,6 +6,7 @@
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/receive_early.hpp"
+#include "vocabpipe/step_pieces.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <string>
@@ -65,6 +66,21 @@ void make_programs(StepPlan& plan, const LowerOptions& options) {
     EarlyReceives made = lower_step(plan.schedule, plan.sizes, plan.costs, options);
     plan.lowered = std::move(made.lowered);
     plan.receive_ahead = made.receive_ahead;
+    plan.pieces = made.pieces;
+}
+
+/// By pass times that were measured, or follow from measured rates; else nothing is known of links.
+int pieces_of(const StepPlan& plan, const StepCluster& cluster, const StepSchedule& schedule,
+              const LowerOptions& options) {
+    if (schedule.pieces != 0) return schedule.pieces;
+    if (!cluster.costs && !cluster.overlap) return 1;
+    TableCosts costs = plan.costs;
+    if (!cluster.costs) {
+        costs = costs_at_rates(plan.costs, kNominalFlopsPerNs, *cluster.overlap);
+    } else if (cluster.overlap) {
+        costs.piece_ns = piece_price(*cluster.overlap);
+    }
+    return choose_step_pieces(plan.schedule, plan.sizes, costs, options);
 }
 
 void check_stages(const char* what, size_t given, int stages) {
@@ -115,9 +131,10 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
     options.costs = plan.order_costs;
     Schedule order = make_order(source_of(schedule), options);
     plan.schedule = work.evaluation ? evaluation_schedule(std::move(order)) : std::move(order);
-    make_programs(plan, {.receive_ahead = schedule.receive_ahead,
-                         .reductions = schedule.reductions,
-                         .pieces = schedule.pieces});
+    LowerOptions lowering{.receive_ahead = schedule.receive_ahead,
+                          .reductions = schedule.reductions};
+    lowering.pieces = pieces_of(plan, cluster, schedule, lowering);
+    make_programs(plan, lowering);
     return plan;
 }
 
