@@ -41,6 +41,14 @@ FlagText number_or_auto(int& value, int (*from)(std::string_view)) {
             .get = [&value] { return value == 0 ? std::string("auto") : std::to_string(value); }};
 }
 
+FlagText reductions_text(Reductions& value) {
+    return {.set =
+                [&value](const auto& words) {
+                    value = words.back() == "native" ? Reductions::native : Reductions::ordered;
+                },
+            .get = [&value] { return value == Reductions::native ? "native" : "ordered"; }};
+}
+
 /// "auto", "F,B", two positive integers of which only the ratio matters, or a profile file.
 void set_schedule_costs(TrainOptions& o, const std::string& text) {
     o.schedule_costs.reset();
@@ -273,18 +281,7 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                  .unset = "report it and skip the step",
                  .decides = Decides::nothing},
                 {.names = "--reduction",
-                 .value = FlagText{.set =
-                                       [&t](const auto& words) {
-                                           t.reductions = words.back() == "native"
-                                                              ? Reductions::native
-                                                              : Reductions::ordered;
-                                       },
-                                   .get =
-                                       [&t] {
-                                           return std::string(t.reductions == Reductions::native
-                                                                  ? "native"
-                                                                  : "ordered");
-                                       }},
+                 .value = reductions_text(t.reductions),
                  .help = "How to add up the partial sums of vocabulary shards: ordered (same bits "
                          "on every transport) or native (the transport's own reduction)",
                  .unit = "NAME",
