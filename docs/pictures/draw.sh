@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Draws the pictures of docs/schedules.md and docs/vocabulary-parallelism.md: every built-in schedule
 # for 4 ranks and 8 microbatches, F = 1, B = 2, vocabulary passes 0; and 1F1B in every vocabulary mode,
-# 8 layers, an even share of S and of T 1/2 each.
+# 8 layers, an even share of S and of T 1/2 each. And of docs/overlap.md 1F1B with a hop of 0.2 F, by
+# whole messages and by 8 pieces.
 #
 #   docs/pictures/draw.sh [--check] [build/bin/vocabpipe]
 #
@@ -32,4 +33,5 @@ draw() { # name of the picture, runs
 for schedule in $("$tool" schedule list | awk 'NR > 1 && /^[^ ]/ { print $1 }'); do draw "$schedule" "$schedule" --costs 1,2,0; done
 modes=()
 for mode in none redistributed interlaced one_barrier two_barriers; do modes+=("1f1b,vocab-mode=$mode"); done
+draw streams 1f1b,tile-pieces=1 1f1b,tile-pieces=8 --num-layers 8 --costs 10,20,0 --hop 2
 draw vocabulary-modes "${modes[@]}" --num-layers 8 --costs 2,4,1

@@ -39,6 +39,8 @@ struct StreamedShare {
     int input_end = 0;        ///< 0: all rows are used at once
     int output_begin = 1000;  ///< as output_end: all are made at once
     int output_end = 1000;    ///< before 1000: the pass goes on with something else
+    /// What a piece of its input, of its output, adds to the pass beside the first one.
+    int64_t input_piece_ns = 0, output_piece_ns = 0;
 };
 
 /// Integer costs in nanoseconds (or any unit: only consistency matters). Must be identical on every
@@ -128,6 +130,9 @@ public:
     /// Transformer layers of a stage, for streamed_share(). 0: not known, all rows are used and
     /// made at once.
     double layers_per_stage = 0;
+    /// Price of a product more where one is computed by pieces, for streamed_share(): its weight is
+    /// read again. 0: none.
+    int64_t piece_ns = 0;
     /// Hosts' lanes, and what the published figures were simulated with; costs measured on GPUs
     /// bring their own.
     CommunicationOrder communication = CommunicationOrder::lanes;
@@ -146,7 +151,8 @@ public:
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override;
     /// By the FLOPs of a dense layer without attention's own: 3 h^2 for q, k and v, by which F
     /// begins, h^2, and 8 h^2 for the MLP, with which it ends; its backward the other way round. S
-    /// uses X in its first product; T has made u half way.
+    /// uses X in its first product; T has made u half way. A piece is one product of q, k and v or
+    /// of S, and two of an MLP.
     [[nodiscard]] StreamedShare streamed_share(int rank, const Pass& pass) const override;
     [[nodiscard]] int64_t fixed_step_ns() const override { return fixed_ns; }
     [[nodiscard]] CommunicationOrder communication_order() const override { return communication; }

@@ -74,10 +74,11 @@ struct Explanation {
     State state = State::busy;  ///< at at_ns
     int rank = 0;               ///< the rank asked about
     int64_t at_ns = 0;          ///< the moment asked about
-    int64_t begin_ns = 0;       ///< of the pass that runs, or since when the rank is idle
-    int64_t end_ns = 0;         ///< of that pass; or when the next begins; finished: the step's end
+    int64_t begin_ns = 0;       ///< of the pass or its wait, or since when the rank is idle
+    int64_t end_ns = 0;         ///< of the same; or when the next begins; finished: the step's end
     uint32_t action = kNoAction;  ///< the pass that runs, or the next one
     std::string name;             ///< of that pass
+    std::string waits_for;        ///< busy, but waiting inside the pass: "rows 128-255 of rank 5"
     std::vector<ChainLink>
         chain;  ///< idle: from `name` back to what began before the idle time did
 };

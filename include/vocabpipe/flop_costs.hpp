@@ -6,6 +6,9 @@
 
 namespace vocabpipe {
 
+/// Of flop_costs(): one core's; only ratios matter for an order.
+inline constexpr double kNominalFlopsPerNs = 200;
+
 /// Pass costs from FLOPs at one nominal rate, for ordering before anything was measured. Identical
 /// on every rank by construction.
 [[nodiscard]] TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition,

@@ -17,6 +17,7 @@ namespace vocabpipe {
 struct EarlyReceives {
     Lowered lowered;        ///< programs of the world
     int receive_ahead = 1;  ///< LowerOptions::receive_ahead that was taken
+    int pieces = 1;         ///< LowerOptions::pieces that was taken; of lower_step()
 };
 
 /// lower_world() with the receives as early as it pays and memory allows: with 1 pass ahead, as
@@ -29,7 +30,8 @@ struct EarlyReceives {
                                                   const LowerOptions& options = {},
                                                   const SimulateOptions& simulation = {});
 
-/// lower_world(), or lower_receiving_early() where LowerOptions::receive_ahead is 0.
+/// lower_world(), or lower_receiving_early() where LowerOptions::receive_ahead is 0; by as many
+/// pieces as choose_step_pieces() says where LowerOptions::pieces is 0.
 [[nodiscard]] EarlyReceives lower_step(const Schedule& schedule, const StepSizes& sizes,
                                        const CostModel& costs, const LowerOptions& options,
                                        const SimulateOptions& simulation = {});

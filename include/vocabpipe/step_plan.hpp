@@ -5,6 +5,7 @@
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/model_rank.hpp"
+#include "vocabpipe/overlap_table.hpp"
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
@@ -30,6 +31,8 @@ struct StepCluster {
     /// What passes and messages were measured to take there (profile.hpp). None: from FLOPs, which
     /// needs no measurement.
     std::optional<TableCosts> costs;
+    /// What profile --overlap measured there, to choose StepSchedule::pieces by.
+    std::optional<OverlapTable> overlap;
 };
 
 /// In which order the passes of a step run, and where.
@@ -54,7 +57,9 @@ struct StepSchedule {
     std::optional<PassCosts> costs;
     int receive_ahead = 0;  ///< as in LowerOptions; 0: as early as it pays and memory allows
     Reductions reductions = Reductions::ordered;  ///< the same bits on every transport
-    int pieces = 1;                               ///< LowerOptions::pieces: whole messages
+    /// LowerOptions::pieces. 0: those of the shortest step under the cluster's measured costs
+    /// (choose_step_pieces()), and whole messages where nothing was measured.
+    int pieces = 1;
 };
 
 /// What a step works on, and what for.
@@ -77,6 +82,7 @@ struct StepPlan {
     PassCosts order_costs;     ///< that the order was made for
     Lowered lowered;           ///< the programs of the world
     int receive_ahead = 1;     ///< LowerOptions::receive_ahead that was taken
+    int pieces = 1;            ///< LowerOptions::pieces that was taken
 
     /// How the ranks of the world divide into pipelines.
     [[nodiscard]] Mesh mesh() const {

@@ -27,7 +27,6 @@ double recomputed_bytes(const ModelConfig& config) {
 
 TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition,
                       const Schedule& schedule) {
-    constexpr double kFlopsPerNs = 200;  // one core; only ratios matter for an order
     constexpr double kBytesPerNs = 20;
     const auto tokens = static_cast<double>(partition.micro_batch_size * config.seq_length);
     const auto h = static_cast<double>(config.hidden_size);
@@ -42,7 +41,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     for (const int layers : partition.layers_per_stage) {
         TableCosts::OpCosts stage{};
         const double forward =
-            layers * layer_flops * tokens / kFlopsPerNs / static_cast<double>(partition.tensor);
+            layers * layer_flops * tokens / kNominalFlopsPerNs / static_cast<double>(partition.tensor);
         set(stage, Op::F, ns(forward));
         set(stage, Op::B, ns(2 * forward));
         set(stage, Op::I, ns(forward));
@@ -58,7 +57,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
         const double gemm =
             2 * tokens * h *
             static_cast<double>(largest_part(schedule.output.rows(rank), partition.tensor)) /
-            kFlopsPerNs;
+            kNominalFlopsPerNs;
         const bool one = schedule.barriers == Barriers::one;
         set(shard, Op::S, ns(one ? 2 * gemm : gemm));
         set(shard, Op::T, ns(one ? gemm : 2 * gemm));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chrome trace JSON: https://ui.perfetto.dev and chrome://tracing open it. Times in microseconds.
+#include "src/schedule/rows_of_wait.hpp"
 #include "src/schedule/spans_by_action.hpp"
 #include "src/support/output_file.hpp"
 #include "vocabpipe/memory_over_time.hpp"
@@ -185,13 +186,12 @@ void write_chrome_trace(const std::string& path, const Timeline& timeline,
     }
     for (const PieceWait& wait : timeline.piece_waits) {  // within the slice of its pass
         const Program& program = programs[wait.rank];
-        const Action& source = program.actions[wait.source];
-        out.event(R"({"name":"waits for piece %d of %d of %s","cat":"wait","cname":"terrible",)"
+        out.event(R"({"name":"waits for %s: %s","cat":"wait","cname":"terrible",)"
                   R"("ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f})",
-                  static_cast<int>(wait.piece), static_cast<int>(source.pieces),
-                  program.name_of(source).c_str(), static_cast<int>(wait.rank),
-                  static_cast<int>(Lane::compute) * kTracksPerLane, us(wait.begin_ns - origin),
-                  us(wait.end_ns - wait.begin_ns));
+                  rows_of_wait(program, wait).c_str(),
+                  program.name_of(program.actions[wait.source]).c_str(),
+                  static_cast<int>(wait.rank), static_cast<int>(Lane::compute) * kTracksPerLane,
+                  us(wait.begin_ns - origin), us(wait.end_ns - wait.begin_ns));
     }
     std::map<std::pair<int, int>, int> tracks;
     for (const auto& [key, until] : busy_until) tracks[key] = static_cast<int>(until.size());

@@ -79,15 +79,23 @@ StreamedShare TableCosts::streamed_share(int rank, const Pass& pass) const {
     };
     switch (pass.op) {
         case Op::F:
-            return {.input_end = of_stage(3.0 / 12), .output_begin = 1000 - of_stage(8.0 / 12)};
+            return {.input_end = of_stage(3.0 / 12),
+                    .output_begin = 1000 - of_stage(8.0 / 12),
+                    .input_piece_ns = piece_ns,
+                    .output_piece_ns = 2 * piece_ns};
         case Op::I:
-            return {.input_end = of_stage(8.0 / 12), .output_begin = 1000 - of_stage(3.0 / 12)};
+            return {.input_end = of_stage(8.0 / 12),
+                    .output_begin = 1000 - of_stage(3.0 / 12),
+                    .input_piece_ns = 2 * piece_ns,
+                    .output_piece_ns = piece_ns};
         case Op::B:  // made before the first layer's weight gradients
             return {.input_end = of_stage(8.0 / 24),
                     .output_begin = 1000 - of_stage(0.5),
-                    .output_end = 1000 - of_stage(0.5)};
+                    .output_end = 1000 - of_stage(0.5),
+                    .input_piece_ns = 2 * piece_ns};
         case Op::S:  // with one barrier it has two products, and T one
-            return {.input_end = vocabulary(Op::S) > vocabulary(Op::T) ? 500 : 1000};
+            return {.input_end = vocabulary(Op::S) > vocabulary(Op::T) ? 500 : 1000,
+                    .input_piece_ns = piece_ns};
         case Op::T:
             return {.output_begin = 500, .output_end = 500};
         default:

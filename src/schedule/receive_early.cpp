@@ -3,6 +3,7 @@
 
 #include "src/support/parse_number.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/step_pieces.hpp"
 
 #include <algorithm>
 #include <array>
@@ -73,10 +74,16 @@ EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& s
 
 EarlyReceives lower_step(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
                          const LowerOptions& options, const SimulateOptions& simulation) {
-    if (options.receive_ahead == 0) {
-        return lower_receiving_early(schedule, sizes, costs, options, simulation);
+    LowerOptions with = options;
+    if (with.pieces == 0) {
+        with.pieces = choose_step_pieces(schedule, sizes, costs, options, simulation);
     }
-    return {lower_world(schedule, sizes, costs, options), options.receive_ahead};
+    EarlyReceives made =
+        with.receive_ahead == 0
+            ? lower_receiving_early(schedule, sizes, costs, with, simulation)
+            : EarlyReceives{lower_world(schedule, sizes, costs, with), with.receive_ahead};
+    made.pieces = with.pieces;
+    return made;
 }
 
 }  // namespace vocabpipe

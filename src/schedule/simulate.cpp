@@ -318,7 +318,8 @@ private:
         }
         state.stream =
             StreamingPass(state.work, costs_.streamed_share(static_cast<int>(rank), pass),
-                          source == kNone ? 0 : program.actions[source].pieces, made);
+                          source == kNone ? 0 : program.actions[source].pieces, made,
+                          SimulatedRank::kFull + state.slowdown);
     }
 
     /// Up to its next piece, or its end.

@@ -23,15 +23,18 @@ public:
 
     /// No rows of it stream.
     StreamingPass() = default;
-    /// Of `work` in all, with so many pieces of input, of output; 0: none.
-    StreamingPass(int64_t work, const StreamedShare& share, int needed, int made)
-        : work_(work), made_(made) {
-        for (int k = 0; k < needed; ++k) {
-            points_.push_back({work * share.input_end / 1000 * k / needed, true, k + 1});
-        }
+    /// Of `work` in all, with so many pieces of input, of output; 0: none. `unit`: work of a ns.
+    /// What pieces add is added where they are used or made.
+    StreamingPass(int64_t work, const StreamedShare& share, int needed, int made, int64_t unit)
+        : made_(made) {
+        const int64_t uses = unit * share.input_piece_ns * std::max(needed - 1, 0);
+        const int64_t makes = unit * share.output_piece_ns * std::max(made - 1, 0);
+        work_ = work + uses + makes;
+        const int64_t used = work * share.input_end / 1000 + uses;
+        for (int k = 0; k < needed; ++k) points_.push_back({used * k / needed, true, k + 1});
+        const int64_t begin = work * share.output_begin / 1000 + uses;
+        const int64_t end = work * share.output_end / 1000 + uses + makes;
         for (int k = 1; k <= made; ++k) {
-            const int64_t begin = work * share.output_begin / 1000;
-            const int64_t end = work * share.output_end / 1000;
             points_.push_back({begin + (end - begin) * k / made, false, k});
         }
         // What is needed at a point comes before what has been made there.

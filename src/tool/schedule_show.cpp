@@ -39,7 +39,7 @@ std::string text_of_costs(const ScheduleFlags& flags, const ScheduledStep& step)
            " for a rank's layers; I and W: half of B; S and T with an even share of the "
            "vocabulary: " +
            (figures == 3 ? "V" : "a third of F") +
-           "; E and G: a quarter of that; message: " + std::to_string(flags.latency);
+           "; E and G: a quarter of that; message: " + std::to_string(flags.latency + flags.hop);
 }
 
 int terminal_width() {

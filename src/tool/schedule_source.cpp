@@ -14,6 +14,7 @@
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/receive_early.hpp"
+#include "vocabpipe/step_pieces.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -136,6 +137,14 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
     const int all_layers = std::accumulate(layers.begin(), layers.end(), 0);
     step.costs.layers_per_stage =
         all_layers == 0 ? 4 : static_cast<double>(all_layers) / step.schedule.stages;
+    if (!flags.overlap_table.empty()) {
+        if (step.ticks_per_unit > 0) {
+            throw UsageError("--overlap-table " + flags.overlap_table +
+                             ": is in nanoseconds, but --costs " + flags.costs +
+                             " is not; give a profile or --pass-times");
+        }
+        step.costs.piece_ns = piece_price(read_overlap_table(flags.overlap_table));
+    }
     if (flags.communication_order) step.costs.communication = *flags.communication_order;
     step.memory_of = memory_of(step, flags, layers, profile);
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
@@ -225,6 +234,10 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
              .value = &flags.latency,
              .help = "Cost of a message, in the unit of --costs F,B (ns with --pass-times)",
              .range = between(0, 0x1p40)},
+            {.names = "--hop",
+             .value = &flags.hop,
+             .help = "Time that a boundary takes on a link beside the latency, in the same unit",
+             .range = between(0, 0x1p40)},
             {.names = "--memory-limit",
              .value = &flags.memory_limit,
              .help = "Maximum number of activations alive on a rank, in chunks, for schedules that "
@@ -292,9 +305,13 @@ FlagGroup lowering_flags(ScheduleFlags& flags) {
                       {.names = "--tile-pieces",
                        .value = &flags.tile_pieces,
                        .help = "By how many pieces boundaries between stages travel while they "
-                               "are made and used",
-                       .unit = "PIECES",
-                       .range = between(1, kMostPieces)}}};
+                               "are made and used, or auto: by as many as make the step shortest",
+                       .unit = "PIECES"},
+                      {.names = "--overlap-table",
+                       .value = &flags.overlap_table,
+                       .help = "What vocabpipe profile --overlap measured: the price of a piece, "
+                               "for costs in nanoseconds",
+                       .unit = "FILE"}}};
 }
 
 std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
@@ -379,12 +396,17 @@ SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& fl
     SimulatedStep result;
     result.step = make_step(schedule, flags, kMostPassesToLower);
     const ScheduledStep& step = result.step;
-    EarlyReceives made = lower_step(
-        step.schedule, step.sizes, step.costs,
-        {.receive_ahead = receive_ahead_from(flags.receive_ahead), .pieces = flags.tile_pieces},
-        step.options);
+    LowerOptions lowering{.receive_ahead = receive_ahead_from(flags.receive_ahead),
+                          .pieces = tile_pieces_from(flags.tile_pieces)};
+    // Messages that take no time gain nothing.
+    if (lowering.pieces == 0 && step.costs.bytes_per_ns == 0) lowering.pieces = 1;
+    EarlyReceives made = lower_step(step.schedule, step.sizes, step.costs, lowering, step.options);
     result.programs = std::move(made.lowered).all();
     result.receive_ahead = made.receive_ahead;
+    result.pieces = made.pieces;
+    if (made.pieces > 1) {
+        result.step.title += ", boundaries by " + std::to_string(made.pieces) + " pieces";
+    }
     result.simulation = simulate(result.programs, step.costs, step.options);
     return result;
 }

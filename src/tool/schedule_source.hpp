@@ -34,6 +34,7 @@ struct ScheduleFlags {
     std::string pass_times;       // a file; empty: none
     bool figures_are_ns = false;  // of --costs F,B; no flag: known from what else is drawn
     int64_t latency = 0;
+    int64_t hop = 0;
     int num_layers = 0;
     int64_t seq_length = 2048;  // a common training length; only memory depends on it
     int64_t micro_batch_size = 1;
@@ -42,7 +43,8 @@ struct ScheduleFlags {
     int cores = 0;
     std::optional<CommunicationOrder> communication_order;  // none: the profile's, or lanes
     std::string receive_ahead = "auto";
-    int tile_pieces = 1;
+    std::string tile_pieces = "auto";
+    std::string overlap_table;  // a file; empty: none
 };
 
 /// The positional argument that names a schedule.
@@ -84,6 +86,7 @@ struct SimulatedStep {
     std::vector<Program> programs;
     Simulation simulation;
     int receive_ahead = 1;  ///< LowerOptions::receive_ahead of the programs
+    int pieces = 1;         ///< LowerOptions::pieces of the programs
 };
 [[nodiscard]] SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags);
 

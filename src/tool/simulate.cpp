@@ -128,7 +128,8 @@ void print_json(const SimulatedStep& run) {
                                 {"barrier", summary.barrier},
                                 {"step", time(summary.step_ns)},
                                 {"bubble", summary.bubble},
-                                {"receive_ahead", run.receive_ahead}};
+                                {"receive_ahead", run.receive_ahead},
+                                {"tile_pieces", run.pieces}};
     for (size_t rank = 0; rank < summary.ranks.size(); ++rank) {
         const RankSummary& of_rank = summary.ranks[rank];
         const RankMemory& memory = run.simulation.memory[rank];

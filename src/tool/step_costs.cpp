@@ -138,7 +138,12 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
         step.costs.rank_ns.push_back(pass);
         step.sizes.shards.push_back({.exp_logits = tokens * schedule.output.rows(rank) * kBytes});
     }
-    step.costs.latency_ns = flags.latency * std::max(step.ticks_per_unit, 1);
+    const int64_t ticks_per_unit = std::max(step.ticks_per_unit, 1);
+    step.costs.latency_ns = flags.latency * ticks_per_unit;
+    if (flags.hop > 0) {
+        step.costs.bytes_per_ns =
+            static_cast<double>(row) / static_cast<double>(flags.hop * ticks_per_unit);
+    }
 }
 
 void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers) {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulated steps in which boundaries travel by pieces.
 #include "tests/support/schedule_cases.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/explain.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/simulate.hpp"
+#include "vocabpipe/step_pieces.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -166,7 +170,92 @@ TEST(StreamedHop, IsExplainedByThePieceThatThePassWaitedFor) {
     EXPECT_GT(transfer, kStreamForward * 3 / 10);
     EXPECT_LT(compute, 2 * kStreamForward);
     ASSERT_FALSE(run.timeline.piece_waits.empty());
-    EXPECT_EQ(run.timeline.piece_waits.back().piece, 4);
+    const PieceWait& wait = run.timeline.piece_waits.back();
+    EXPECT_EQ(wait.piece, 4);
+    // In the midst of that wait.
+    const int64_t at = (wait.begin_ns + wait.end_ns) / 2;
+    EXPECT_THAT(to_text(explain(run.timeline, programs, 1, at)),
+                ::testing::HasSubstr("waits 10.5 us for rows 384-511 of rank 0"));
+}
+
+// --- how many pieces -----------------------------------------------------------------------------
+
+Schedule schedule_with_hops() {
+    return make_schedule("1f1b", {.ranks = 4, .microbatches = 8, .vocab_size = 64});
+}
+
+TEST(ChosenPieces, AreOneWhereMessagesAreFast) {
+    const Schedule schedule = schedule_with_hops();
+    const StepSizes sizes = sizes_of_streams(schedule);
+    for (const double hop : {0.0, 0.001, 0.01}) {
+        const TableCosts costs = costs_of_streams(schedule, hop, 0);
+        EXPECT_EQ(choose_step_pieces(schedule, sizes, costs), 1) << hop;
+        // And the programs are those of before.
+        EXPECT_EQ(lower_step(schedule, sizes, costs, {.pieces = 0}).lowered.pipeline[0].hash,
+                  lower_world(schedule, sizes, costs).pipeline[0].hash);
+    }
+}
+
+TEST(ChosenPieces, AreThoseOfTheShortestStepButForAHundredth) {
+    const Schedule schedule = schedule_with_hops();
+    const StepSizes sizes = sizes_of_streams(schedule);
+    for (const int64_t price : {0, 500, 5'000, 50'000}) {
+        TableCosts costs = costs_of_streams(schedule, 0.3, 0);
+        costs.piece_ns = price;
+        const int chosen = choose_step_pieces(schedule, sizes, costs);
+        const auto ns = static_cast<double>(simulated_ns(schedule, costs, chosen));
+        for (const int pieces : {1, 2, 4, 8, 16}) {
+            // Each of four steps to more pieces may leave a hundredth.
+            EXPECT_LE(0.96 * ns, static_cast<double>(simulated_ns(schedule, costs, pieces)))
+                << price << " " << pieces;
+        }
+        EXPECT_EQ(chosen == 1, price == 50'000) << "a piece of more than half of F";
+        const EarlyReceives made = lower_step(schedule, sizes, costs, {.pieces = 0});
+        EXPECT_EQ(made.pieces, chosen);
+        EXPECT_EQ(made.lowered.pipeline[0].hash,
+                  lower_world(schedule, sizes, costs, {.pieces = chosen}).pipeline[0].hash);
+    }
+}
+
+TEST(ChosenPieces, AreOneOnOneRank) {
+    const Schedule schedule =
+        make_schedule("1f1b", {.ranks = 1, .microbatches = 2, .vocab_size = 64});
+    EXPECT_EQ(choose_step_pieces(schedule, sizes_of_streams(schedule),
+                                 costs_of_streams(schedule, 0.5, 0)),
+              1);
+}
+
+TEST(ChosenPieces, CostWhatATableSays) {
+    OverlapTable table{.members = 2, .rates = {.flops_per_ns = 50, .piece_ns = 7}};
+    table.rates.link = {.bytes_per_ns = 3, .latency_ns = 11};
+    EXPECT_EQ(piece_price(table), 14) << "the table's weights were halves";
+    const TableCosts costs = costs_at_rates(TableCosts::uniform(2, 2, 100, 200, 0), 200, table);
+    EXPECT_EQ(costs.stage_ns[0][static_cast<size_t>(Op::B)], 800);
+    EXPECT_EQ(costs.piece_ns, 14);
+    EXPECT_EQ(costs.latency_ns, 11);
+    EXPECT_DOUBLE_EQ(costs.bytes_per_ns, 3);
+}
+
+TEST(ChosenPieces, MakePassesLonger) {
+    // F0, a hop that takes no time, F1: eight pieces are seven of two products and seven of one.
+    ScheduleOptions options{.ranks = 2, .microbatches = 1, .vocab_size = 64};
+    options.forward_only = true;
+    const Schedule schedule = make_schedule("1f1b", options);
+    TableCosts costs = costs_of_streams(schedule, 0, 0);
+    const int64_t free = simulated_ns(schedule, costs, 8);
+    costs.piece_ns = 100;
+    // The pieces of F1 follow each other while F0 still makes some; the last one counts.
+    EXPECT_GE(simulated_ns(schedule, costs, 8) - free, 7 * 200);
+    EXPECT_LE(simulated_ns(schedule, costs, 8) - free, 7 * 300);
+    EXPECT_EQ(simulated_ns(schedule, costs, 1), 2 * kStreamForward);
+}
+
+TEST(TilePieces, AreANumberOrAuto) {
+    EXPECT_EQ(tile_pieces_from("auto"), 0);
+    EXPECT_EQ(tile_pieces_from("64"), 64);
+    for (const char* text : {"0", "65", "-1", "", "two", "4 "}) {
+        EXPECT_THROW((void)tile_pieces_from(text), UsageError) << text;
+    }
 }
 
 class SimulatedStreams : public ::testing::TestWithParam<ScheduleCase> {};

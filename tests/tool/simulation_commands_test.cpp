@@ -154,6 +154,28 @@ TEST(SimulateCommand, ReceivesEarlierWhereItPays) {
                 HasSubstr("--receive-ahead"));
 }
 
+TEST(SimulateCommand, ChoosesPiecesWhereHopsAreSlow) {
+    const std::string step = "1f1b --pp 4 --microbatches 8 --costs 20,40 --num-layers 8";
+    const auto pieces = [&](const std::string& more) {
+        return simulated(step + more).at("tile_pieces").get<int>();
+    };
+    const auto length = [&](const std::string& more) {
+        return simulated(step + " --hop 4" + more).at("step").get<double>();
+    };
+    EXPECT_EQ(pieces(""), 1) << "messages take no time";
+    EXPECT_EQ(pieces(" --latency 4"), 1) << "which pieces cannot hide";
+    EXPECT_GT(pieces(" --hop 4"), 1);
+    EXPECT_LT(length(""), 0.97 * length(" --tile-pieces 1"));
+    EXPECT_EQ(length(""), length(" --tile-pieces auto"));
+    const TempFolder folder;
+    EXPECT_THAT(vocabpipe_in(folder, "simulate " + step + " --hop 4 --tile-pieces 8").output,
+                HasSubstr("8 microbatches, boundaries by 8 pieces\n"));
+    EXPECT_THAT(refused("simulate " + step + " --tile-pieces 65", 2),
+                HasSubstr("--tile-pieces 65: must be auto or an integer from 1 to 64"));
+    EXPECT_THAT(refused("simulate " + step + " --overlap-table t.json", 2),
+                HasSubstr("--overlap-table t.json: is in nanoseconds"));
+}
+
 TEST(SimulateCommand, LetsMessagesOfALaneGoOneAfterTheOther) {
     const auto makespan = [](const std::string& order) {
         const Json json = simulated(

@@ -86,6 +86,18 @@ TEST(PassMeter, LeavesOutCombinesInTheMidstOfAPass) {
     EXPECT_DOUBLE_EQ(costs.wall.local_bytes_per_ns, 3 * 64 / 160.0);
 }
 
+TEST(PassMeter, LeavesOutWaitsForRowsAndWhatRanMeanwhile) {
+    PassMeter meter;
+    const Program program = some_program();
+    Timeline step{
+        .spans = {pass(2, 0, 1000), combine_softmax(300, 400), combine_softmax(550, 600)},
+        .piece_waits = {{.begin_ns = 250, .end_ns = 500}, {.begin_ns = 700, .end_ns = 750}}};
+    for (int i = 0; i < 2; ++i) meter.add_step(step, program, 2000);
+    EXPECT_EQ(cost(measured(meter).wall.rank_ns[0], Op::S), 1000 - 250 - 50 - 50);
+    const std::vector<Program> programs{program};
+    EXPECT_EQ(ReplayCosts(step, programs, {}).pass_ns(0, program.passes[2]), 650);
+}
+
 TEST(PassMeter, WithSeveralThreadsPerRankTakesDurationsForCpuTime) {
     PassMeter meter;
     for (int step = 0; step < 2; ++step) {

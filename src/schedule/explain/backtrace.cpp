@@ -2,6 +2,7 @@
 #include "src/schedule/explain/backtrace.hpp"
 
 #include "src/schedule/action_costs.hpp"
+#include "src/schedule/rows_of_wait.hpp"
 
 #include <algorithm>
 #include <array>
@@ -164,8 +165,8 @@ void Backtrace::took(Walk& walk) const {
             const Action& moves = action_of(source);
             walk.add(wait.begin_ns,
                      traits(moves.what).point_to_point ? Cause::transfer : Cause::collective,
-                     name_of(walk.place) + " waited for piece " + std::to_string(wait.piece) +
-                         " of " + std::to_string(moves.pieces) + " of " + name_of(source));
+                     name_of(walk.place) + " waited for " + rows_of_wait(program_of(source), wait) +
+                         ": " + name_of(source));
         }
         walk.add(begin, action.what == Do::pass ? Cause::compute : Cause::local,
                  std::move(walk.why));

@@ -2,6 +2,7 @@
 #include "vocabpipe/explain.hpp"
 
 #include "src/schedule/explain/backtrace.hpp"
+#include "src/schedule/rows_of_wait.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -88,6 +89,12 @@ Explanation explain(const Timeline& timeline, const std::vector<Program>& progra
             result.state = Explanation::State::busy;
             result.begin_ns = span->begin_ns - origin;
             result.end_ns = span->end_ns - origin;
+            for (const PieceWait& wait : timeline.piece_waits) {
+                if (wait.rank != rank || wait.begin_ns > now || now >= wait.end_ns) continue;
+                result.begin_ns = wait.begin_ns - origin;
+                result.end_ns = wait.end_ns - origin;
+                result.waits_for = rows_of_wait(program, wait);
+            }
             return result;
         }
         result.state = Explanation::State::idle;

@@ -36,6 +36,12 @@ std::string to_text(const Explanation& explanation, const TimeText& time_text) {
     const std::string now = " at " + time(explanation.at_ns);
     switch (explanation.state) {
         case Explanation::State::busy:
+            if (!explanation.waits_for.empty()) {
+                return text + " is in " + explanation.name + now + ", where it waits " +
+                       time(explanation.end_ns - explanation.begin_ns) + " for " +
+                       explanation.waits_for + ", from " + time(explanation.begin_ns) + " to " +
+                       time(explanation.end_ns) + "\n";
+            }
             return text + " runs " + explanation.name + now + ", from " +
                    time(explanation.begin_ns) + " to " + time(explanation.end_ns) + "\n";
         case Explanation::State::finished:

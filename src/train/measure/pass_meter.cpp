@@ -49,21 +49,28 @@ struct OwnTime {
 };
 
 /// Of the passes among one rank's spans. Local actions run on the same thread, also in the
-/// midst of a pass that polls: their time is not the pass's.
-std::vector<OwnTime> own_times(std::span<const Span> spans, const Program& program) {
-    std::vector<std::pair<int64_t, int64_t>> local;
+/// midst of a pass that polls, and a pass whose rows come by pieces waits for them: that time is
+/// not the pass's.
+std::vector<OwnTime> own_times(std::span<const Span> spans, std::span<const PieceWait> waits,
+                               const Program& program) {
+    std::vector<std::pair<int64_t, int64_t>> other;
     for (const Span& span : spans) {
-        if (span.lane == Lane::local) local.emplace_back(span.begin_ns, span.end_ns);
+        if (span.lane == Lane::local) other.emplace_back(span.begin_ns, span.end_ns);
     }
-    std::sort(local.begin(), local.end());
+    for (const PieceWait& wait : waits) other.emplace_back(wait.begin_ns, wait.end_ns);
+    std::sort(other.begin(), other.end());
+    for (size_t i = 1; i < other.size(); ++i) {  // a local action may run during a wait
+        other[i].first = std::max(other[i].first, other[i - 1].second);
+        other[i].second = std::max(other[i].second, other[i].first);
+    }
     std::vector<OwnTime> times;
     for (const Span& span : spans) {
         const Action& action = program.actions[span.action];
         if (action.what != Do::pass) continue;
         int64_t nested = 0;
         auto inside =
-            std::lower_bound(local.begin(), local.end(), std::pair(span.begin_ns, int64_t{0}));
-        for (; inside != local.end() && inside->second <= span.end_ns; ++inside) {
+            std::lower_bound(other.begin(), other.end(), std::pair(span.begin_ns, int64_t{0}));
+        for (; inside != other.end() && inside->second <= span.end_ns; ++inside) {
             nested += inside->second - inside->first;
         }
         times.push_back({.pass = program.passes[action.item],
@@ -85,9 +92,11 @@ ReplayCosts::ReplayCosts(const Timeline& executed, const std::vector<Program>& p
                          const TableCosts& table)
     : table_(table) {
     std::vector<std::vector<Span>> by_rank(programs.size());
+    std::vector<std::vector<PieceWait>> waits(programs.size());
     for (const Span& span : executed.spans) by_rank[span.rank].push_back(span);
+    for (const PieceWait& wait : executed.piece_waits) waits[wait.rank].push_back(wait);
     for (size_t rank = 0; rank < programs.size(); ++rank) {
-        for (const OwnTime& own : own_times(by_rank[rank], programs[rank])) {
+        for (const OwnTime& own : own_times(by_rank[rank], waits[rank], programs[rank])) {
             ns_[{static_cast<int>(rank), own.pass.op, own.pass.stage, own.pass.microbatch}] =
                 own.wall_ns;
         }
@@ -132,7 +141,7 @@ void PassMeter::add_step(const Timeline& mine, const Program& program, int64_t d
         local_bytes_ += operand_bytes(program, program.actions[span.action]);
     }
     std::map<Key, std::pair<Sample, int64_t>> sums;
-    for (const OwnTime& own : own_times(mine.spans, program)) {
+    for (const OwnTime& own : own_times(mine.spans, mine.piece_waits, program)) {
         auto& [sum, count] =
             sums[{own.pass.op, traits(own.pass.op).has_stage ? own.pass.stage : uint16_t{0}}];
         sum.wall += own.wall_ns;

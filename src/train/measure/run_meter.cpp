@@ -30,6 +30,7 @@ MeasuredCosts RunMeter::measure(const TrainingPlan& plan, TrainedRank& rank) {
     for (TableCosts* costs : {&measured.wall, &measured.cpu}) {
         derived_ = derive_missing(*costs);
         costs->communication = plan.costs().communication;
+        costs->layers_per_stage = plan.costs().layers_per_stage;
     }
     return measured;
 }

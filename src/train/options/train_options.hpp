@@ -57,7 +57,8 @@ struct TrainOptions {
     std::optional<std::pair<int64_t, int64_t>> schedule_costs = std::pair<int64_t, int64_t>{1, 2};
     std::string cost_file;                        // --schedule-costs FILE, a profile; empty: none
     int receive_ahead = 0;                        // --receive-ahead; 0: auto
-    int tile_pieces = 1;                          // --tile-pieces
+    int tile_pieces = 0;                          // --tile-pieces; 0: auto
+    std::string overlap_table;                    // --overlap-table FILE; empty: none
     Reductions reductions = Reductions::ordered;  // --reduction; the same bits on every transport
     int64_t broadcast_margin =
         0;                     // --broadcast-margin, in the unit of F,B; nanoseconds where measured

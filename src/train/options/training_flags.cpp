@@ -6,6 +6,7 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/receive_early.hpp"
+#include "vocabpipe/step_pieces.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -32,6 +33,20 @@ BatchSizeRampUp ramp_up_from(const std::vector<std::string>& words) {
                          "START INCREMENT SAMPLES");
     };
     return {.start = number(words[0]), .increment = number(words[1]), .samples = number(words[2])};
+}
+
+/// 0 is auto.
+FlagText number_or_auto(int& value, int (*from)(std::string_view)) {
+    return {.set = [&value, from](const auto& words) { value = from(words.back()); },
+            .get = [&value] { return value == 0 ? std::string("auto") : std::to_string(value); }};
+}
+
+FlagText reductions_text(Reductions& value) {
+    return {.set =
+                [&value](const auto& words) {
+                    value = words.back() == "native" ? Reductions::native : Reductions::ordered;
+                },
+            .get = [&value] { return value == Reductions::native ? "native" : "ordered"; }};
 }
 
 /// "auto", "F,B", two positive integers of which only the ratio matters, or a profile file.
@@ -266,41 +281,27 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                  .unset = "report it and skip the step",
                  .decides = Decides::nothing},
                 {.names = "--reduction",
-                 .value = FlagText{.set =
-                                       [&t](const auto& words) {
-                                           t.reductions = words.back() == "native"
-                                                              ? Reductions::native
-                                                              : Reductions::ordered;
-                                       },
-                                   .get =
-                                       [&t] {
-                                           return std::string(t.reductions == Reductions::native
-                                                                  ? "native"
-                                                                  : "ordered");
-                                       }},
+                 .value = reductions_text(t.reductions),
                  .help = "How to add up the partial sums of vocabulary shards: ordered (same bits "
                          "on every transport) or native (the transport's own reduction)",
                  .unit = "NAME",
                  .choices = {"ordered", "native"}},
                 {.names = "--tile-pieces",
-                 .value = &t.tile_pieces,
+                 .value = number_or_auto(t.tile_pieces, tile_pieces_from),
                  .help = "By how many pieces boundaries between stages travel while they are made "
-                         "and used; a piece costs a product and a message, so this pays "
-                         "only where messages are slow",
+                         "and used; or auto: as many as simulate the shortest step under "
+                         "measured --schedule-costs or the rates of --overlap-table, else 1",
                  .unit = "PIECES",
-                 .range = between(1, kMostPieces),
+                 .choices = {"auto"},
+                 .free = true,
+                 .decides = Decides::nothing},
+                {.names = "--overlap-table",
+                 .value = &t.overlap_table,
+                 .help = "What vocabpipe profile --overlap measured, to choose --tile-pieces by",
+                 .unit = "FILE",
                  .decides = Decides::nothing},
                 {.names = "--receive-ahead",
-                 .value = FlagText{.set =
-                                       [&t](const auto& words) {
-                                           t.receive_ahead = receive_ahead_from(words.back());
-                                       },
-                                   .get =
-                                       [&t] {
-                                           return t.receive_ahead == 0
-                                                      ? std::string("auto")
-                                                      : std::to_string(t.receive_ahead);
-                                       }},
+                 .value = number_or_auto(t.receive_ahead, receive_ahead_from),
                  .help = "How many passes before its use to post a receive, or auto: as early as "
                          "useful within the memory limit",
                  .unit = "PASSES",

@@ -6,8 +6,10 @@
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/receive_early.hpp"
+#include "vocabpipe/step_pieces.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -65,6 +67,21 @@ void make_programs(StepPlan& plan, const LowerOptions& options) {
     EarlyReceives made = lower_step(plan.schedule, plan.sizes, plan.costs, options);
     plan.lowered = std::move(made.lowered);
     plan.receive_ahead = made.receive_ahead;
+    plan.pieces = made.pieces;
+}
+
+/// By pass times that were measured, or follow from measured rates; else nothing is known of links.
+int pieces_of(const StepPlan& plan, const StepCluster& cluster, const StepSchedule& schedule,
+              const LowerOptions& options) {
+    if (schedule.pieces != 0) return schedule.pieces;
+    if (!cluster.costs && !cluster.overlap) return 1;
+    TableCosts costs = plan.costs;
+    if (!cluster.costs) {
+        costs = costs_at_rates(plan.costs, kNominalFlopsPerNs, *cluster.overlap);
+    } else if (cluster.overlap) {
+        costs.piece_ns = piece_price(*cluster.overlap);
+    }
+    return choose_step_pieces(plan.schedule, plan.sizes, costs, options);
 }
 
 void check_stages(const char* what, size_t given, int stages) {
@@ -89,7 +106,7 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
                       .micro_batch_size = work.micro_batch_size,
                       .replicas = cluster.replicas,
                       .tensor = cluster.tensor,
-                      .tensor_pieces = schedule.pieces,
+                      .tensor_pieces = std::max(schedule.pieces, 1),
                       .threads_per_rank = cluster.threads_per_rank,
                       .recompute = schedule.recompute,
                       .optimizer = work.optimizer,
@@ -100,6 +117,7 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
     plan.sizes = step_sizes(model, plan.partition, plan.schedule);
     plan.costs = cluster.costs ? *cluster.costs : flop_costs(model, plan.partition, plan.schedule);
     plan.costs.communication = cluster.communication;  // of this cluster, whatever was measured
+    plan.costs.layers_per_stage = model.num_layers / static_cast<double>(plan.schedule.stages);
     plan.order_costs = nominal_costs(schedule);
     if (cluster.costs) {
         plan.costs.slices = 1;  // the order is one pipeline's
@@ -116,9 +134,10 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
     options.costs = plan.order_costs;
     Schedule order = make_order(source_of(schedule), options);
     plan.schedule = work.evaluation ? evaluation_schedule(std::move(order)) : std::move(order);
-    make_programs(plan, {.receive_ahead = schedule.receive_ahead,
-                         .reductions = schedule.reductions,
-                         .pieces = schedule.pieces});
+    LowerOptions lowering{.receive_ahead = schedule.receive_ahead,
+                          .reductions = schedule.reductions};
+    lowering.pieces = pieces_of(plan, cluster, schedule, lowering);
+    make_programs(plan, lowering);
     return plan;
 }
 

@@ -141,6 +141,7 @@ private:
         files.insert(files.end(), options_.files_read.begin(), options_.files_read.end());
         files.push_back(options_.schedule);
         files.push_back(options_.cost_file);
+        files.push_back(options_.overlap_table);
         if (!checkpoint_) return files;
         for (const auto& entry : std::filesystem::directory_iterator(checkpoint_->folder())) {
             files.push_back(entry.path().string());
@@ -289,6 +290,9 @@ private:
         if (has_recomputation(plan_->schedule())) {
             std::snprintf(text.data(), text.size(), ",\n  R %.3f ms", ms(Op::R));
             line += text.data();
+        }
+        if (const int pieces = plan_->steps().front().pieces; pieces > 1) {
+            line += ",\n  boundaries by " + std::to_string(pieces) + " pieces";
         }
         log_.print_line(line);
     }

@@ -66,6 +66,9 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
             layers_with_ends(options_.model.num_layers, placed.rank_of_stage, options_.end_layers);
     }
     if (!options_.cost_file.empty()) cluster_.costs = costs_of_file(options_, place());
+    if (!options_.overlap_table.empty()) {
+        cluster_.overlap = read_overlap_table(options_.overlap_table);
+    }
     make_steps();
 }
 
@@ -91,7 +94,7 @@ void TrainingPlan::make_steps() {
                                   full.costs,
                                   {.receive_ahead = options_.receive_ahead,
                                    .reductions = options_.reductions,
-                                   .pieces = options_.tile_pieces}));
+                                   .pieces = full.pieces}));
     }
     steps_ = std::move(steps);
 }
