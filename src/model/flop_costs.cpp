@@ -40,8 +40,8 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     TableCosts costs;
     for (const int layers : partition.layers_per_stage) {
         TableCosts::OpCosts stage{};
-        const double forward =
-            layers * layer_flops * tokens / kNominalFlopsPerNs / static_cast<double>(partition.tensor);
+        const double forward = layers * layer_flops * tokens / kNominalFlopsPerNs /
+                               static_cast<double>(partition.tensor);
         set(stage, Op::F, ns(forward));
         set(stage, Op::B, ns(2 * forward));
         set(stage, Op::I, ns(forward));

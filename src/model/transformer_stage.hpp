@@ -105,10 +105,10 @@ private:
 
     [[nodiscard]] TokenViews tokens(Views& views) const;
     /// Of the boundaries; none in a team.
-    [[nodiscard]] RowPieces input_pieces(const Context& ctx) const {
+    [[nodiscard]] RowPieces input_pieces(Context& ctx) const {
         return streams() ? RowPieces::of_input(ctx, tokens_.all) : RowPieces();
     }
-    [[nodiscard]] RowPieces output_pieces(const Context& ctx) const {
+    [[nodiscard]] RowPieces output_pieces(Context& ctx) const {
         return streams() ? RowPieces::of_output(ctx, tokens_.all) : RowPieces();
     }
     Saved saved_views(Views& saved, Views& recomputed) const;
