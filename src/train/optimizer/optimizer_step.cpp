@@ -104,7 +104,8 @@ void OptimizerStep::update(Context& ctx, std::span<const std::byte> all) {
     const kernels::Operators& op = ctx.operators();
     const std::span<const double> reports(reinterpret_cast<const double*>(all.data()),
                                           all.size() / sizeof(double));
-    op.finish_report(ctx, reports, report_entries(model_.config()), scalars());
+    const int64_t entries = report_entries(model_.config());
+    op.finish_report(ctx, reports, entries, entries - 2, scalars());
     op.adamw(ctx, tensors_,
              {.beta1 = options_.beta1, .beta2 = options_.beta2, .epsilon = options_.epsilon},
              scalars());
