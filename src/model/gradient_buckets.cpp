@@ -25,7 +25,8 @@ std::vector<Place> places_of(const std::vector<LogicalParameter>& logical,
     for (size_t i = 0; i < bucket.parameters; ++i) {
         const ParameterRows& part = rows[bucket.first_parameter + i];
         const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
-        const int64_t size = part.rows * of.cols;
+        // Replicas do not exchange correction biases: each updates its own.
+        const int64_t size = of.correction_bias ? 0 : part.rows * of.cols;
         // Only matrices decay; a matrix may have a single row.
         const int64_t unit =
             of.weight_decay ? std::lcm(of.cols, kBucketAlignment) : kBucketAlignment;
@@ -85,8 +86,11 @@ void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buc
                 return std::clamp<int64_t>(cut - begin, 0, places[i].size);
             };
             const int64_t first = inside(bucket.cut.first[r]);
-            rows[bucket.first_parameter + i].owned = {first,
-                                                      inside(bucket.cut.first[r + 1]) - first};
+            ParameterRows& part = rows[bucket.first_parameter + i];
+            part.owned = {first, inside(bucket.cut.first[r + 1]) - first};
+            // Which the first one writes to files.
+            const bool bias = logical[static_cast<size_t>(part.id)].correction_bias;
+            if (bias) part.owned = {0, replica == 0 ? ElementRange{}.count : 0};
         }
     }
 }

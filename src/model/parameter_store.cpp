@@ -18,10 +18,12 @@ namespace {
 /// then what replicas exchange is the same range of both (gradient_buckets.hpp).
 struct Layout {
     explicit Layout(DType type)
-        : weights(kBucketAlignment * size_of(type)),
+        : biases(kBucketAlignment * 4),
+          weights(kBucketAlignment * size_of(type)),
           masters(kBucketAlignment * 4),
           gradients(kBucketAlignment * 4),
           moments(kBucketAlignment * 4) {}
+    Views biases;  ///< correction biases, which replicas do not exchange
     Views weights, masters, gradients, moments;
 };
 
@@ -45,8 +47,14 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
         p.first_row = part.first_row;
         p.logical_rows = of.rows;
         p.weight_decay = of.weight_decay;
+        p.correction_bias = of.correction_bias;
         p.counted_elsewhere = part.counted_elsewhere;
         p.owned = part.owned;
+        if (of.correction_bias) {
+            p.weight = p.master = layout.biases.take(part.rows, of.cols, DType::fp32);
+            parameters.push_back(std::move(p));
+            continue;
+        }
         if (training) p.gradient = layout.gradients.take(part.rows, of.cols, DType::fp32);
         if (part.shares_previous_weight) {
             const auto same = std::find_if(parameters.begin(), parameters.end(),
@@ -78,7 +86,7 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const std::vector<Pa
     Layout count(config.dtype);
     lay_out(config, rows, training, count);
     const auto used = [](const Views& views) { return static_cast<uint64_t>(views.used()); };
-    return {.weights = used(count.weights),
+    return {.weights = used(count.weights) + used(count.biases),
             .gradients = used(count.gradients),
             .optimizer = used(count.masters) + used(count.moments)};
 }
@@ -97,11 +105,13 @@ ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
     const auto allocate = [&](const Views& views, const char* what) {
         return device.allocate(static_cast<uint64_t>(views.used()), owner + ": " + what);
     };
+    biases_ = allocate(count.biases, "correction biases");
     weights_ = allocate(count.weights, "weights");
     masters_ = allocate(count.masters, "master weights");
     gradients_ = allocate(count.gradients, "gradients");
     moments_ = allocate(count.moments, "optimizer state");
     Layout layout(config.dtype);
+    layout.biases.place(biases_.bytes());
     layout.weights.place(weights_.bytes());
     layout.masters.place(masters_.bytes());
     layout.gradients.place(gradients_.bytes());

@@ -7,6 +7,7 @@
 #include "src/model/key_value_cache.hpp"
 #include "src/model/parameter_rows.hpp"
 #include "src/model/rotary_tables.hpp"
+#include "src/model/router_sums.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
@@ -37,6 +38,8 @@ struct StageOptions {
     /// Generation: F continues the sequence whose keys and values are kept here, and leaves nothing
     /// for a backward. Null: training.
     const KeyValueCache* cache = nullptr;
+    /// Where W adds up what routers did; null: nowhere.
+    const RouterSums* router_sums = nullptr;
 };
 
 /// Rows of all parameters of a stage, in the order that TransformerStage expects.
@@ -103,6 +106,8 @@ private:
     Scratch scratch_views(Views& views) const;
 
     [[nodiscard]] StagePass begin_pass(Context& ctx, const Microbatch& microbatch) const;
+    /// W of layer `i`.
+    [[nodiscard]] StagePass weight_pass(const StagePass& pass, size_t i) const;
     /// What layer `i`, or after the last one the final norm, reads.
     [[nodiscard]] static ConstTensor input(const Saved& saved, size_t i, ConstTensor x);
     /// F: fills `saved`. An empty y is not computed: the backward does not need it.

@@ -66,6 +66,7 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
             } else if (owned.count > 0 && owned.first == 0) {
                 add(t.name, held_rows(p, t), p.weight, true);  // whole, by the owner of its head
             }
+            if (t.correction_bias) continue;  // has no moments
             add(exp_avg_name(t.name), owned, p.exp_avg, false);
             add(exp_avg_sq_name(t.name), owned, p.exp_avg_sq, false);
             if (p.weight.dtype != DType::fp32) add(master_name(t.name), owned, p.master, false);
