@@ -115,7 +115,8 @@ TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
                                      "--multiple-choice-path"));
     EXPECT_THAT(by_others, UnorderedElementsAre("--model", "--group-query-attention", "--swiglu",
                                                 "--normalization", "--position-embedding-type",
-                                                "--bf16", "--recompute-activations"));
+                                                "--moe-router-score-function", "--bf16",
+                                                "--recompute-activations"));
     EXPECT_THAT(samples, UnorderedElementsAre("--seq-length", "--seed"));
 }
 
