@@ -43,6 +43,26 @@ inline void require_router_forward(ConstTensor logits, ConstTensor bias, ConstTe
             "score_sums (1, experts) fp32");
 }
 
+inline void require_sum_routing(ConstTensor load, ConstTensor score_sums, ConstTensor log_z,
+                                std::span<const double> sums) {
+    require(load.rows == 1 && same_shape(load, score_sums) && load.dtype == DType::fp32 &&
+                score_sums.dtype == DType::fp32,
+            "load and score_sums (1, experts) fp32");
+    require(log_z.rows >= 1 && log_z.cols == 1 && log_z.dtype == DType::fp32, "log_z (N, 1) fp32");
+    require(std::ssize(sums) == kExpertLoads + load.cols, "3 + experts sums");
+}
+
+inline void require_sum_reports(std::span<const double> reports, int64_t entries, int64_t first,
+                                std::span<const double> sums) {
+    require(entries >= 1 && std::ssize(reports) % entries == 0, "reports of equally many entries");
+    require(first >= 0 && first + std::ssize(sums) <= entries, "sums of entries of a report");
+}
+
+inline void require_correction_bias(std::span<const double> loads, ConstTensor bias) {
+    require(!loads.empty() && has_shape(bias, 1, std::ssize(loads)) && bias.dtype == DType::fp32,
+            "bias (1, experts) fp32, one load per expert");
+}
+
 inline void require_expert_order(std::span<const int32_t> choice,
                                  std::span<const int32_t> row_begin,
                                  std::span<const int32_t> row_of_slot,

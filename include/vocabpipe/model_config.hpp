@@ -93,7 +93,8 @@ struct ModelConfig {
     }
     /// Of the expert that all tokens share.
     [[nodiscard]] int64_t shared_ffn_hidden_size() const {
-        return moe.shared_ffn_hidden_size > 0 ? moe.shared_ffn_hidden_size : ffn_hidden_size;
+        if (moe.shared_ffn_hidden_size > 0) return moe.shared_ffn_hidden_size;
+        return moe.shared_gate ? ffn_hidden_size : expert_ffn_hidden_size();
     }
     /// Whether q and k of the layer have rotary positions.
     [[nodiscard]] bool has_rope(int layer) const {

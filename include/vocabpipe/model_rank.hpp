@@ -19,6 +19,7 @@ namespace vocabpipe {
 
 class ParameterStore;
 class RotaryTables;
+class RouterSums;
 class TransformerStage;
 
 /// How a model is cut: everything the memory plan needs besides the schedule.
@@ -40,8 +41,16 @@ struct ModelPartition {
 };
 
 /// Doubles that every rank reports at the end of a step: a sum of squares per logical parameter,
-/// then loss and a request to stop.
-[[nodiscard]] int64_t report_entries(const ModelConfig& config);
+/// then loss and a request to stop, then Operators::sum_routing() of every layer with experts.
+struct ReportEntries {
+    int64_t squares = 0;  ///< logical parameters
+    int64_t routers = 0;  ///< of all layers with experts; 0 on ranks without the layer
+    /// All of them.
+    [[nodiscard]] int64_t count() const { return squares + 2 + routers; }
+    /// Of one rank.
+    [[nodiscard]] int64_t bytes() const { return count() * static_cast<int64_t>(sizeof(double)); }
+};
+[[nodiscard]] ReportEntries report_entries(const ModelConfig& config);
 
 /// The model's side of the memory plan, from the configuration alone.
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
@@ -92,6 +101,9 @@ public:
     [[nodiscard]] const Mesh& mesh() const { return mesh_; }
     /// Memory of StepSizes::buckets[pipeline rank][index].
     [[nodiscard]] RankBucket bucket(size_t index) const;
+    /// What Operators::sum_routing() added up in the last step, on this rank, in the device's
+    /// memory; empty for a layer without experts or of another rank, and without training.
+    [[nodiscard]] std::span<const double> router_sums(int layer) const;
 
 private:
     friend struct ModelRankInternals;  ///< src/model/model_rank_internals.hpp
@@ -101,6 +113,7 @@ private:
     Device& device_;
     std::unique_ptr<ParameterStore> store_;
     std::unique_ptr<RotaryTables> rotary_;                   ///< for all stages
+    std::unique_ptr<RouterSums> router_sums_;                ///< of experts in training, or null
     std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
     std::vector<std::unique_ptr<StageModule>> replaced_;     ///< [global stage], mostly null
     std::unique_ptr<InputLayer> input_;

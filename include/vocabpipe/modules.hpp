@@ -63,9 +63,12 @@ struct Parameter {
     Tensor exp_avg;             ///< fp32, of `owned`: AdamW's mean of the gradient
     Tensor exp_avg_sq;          ///< fp32, of `owned`: and of its square
     bool weight_decay = false;  ///< matrices yes, biases and norms no
+    /// Of a router: fp32, updated by the load of experts. It has neither gradient nor moments.
+    bool correction_bias = false;
     /// Present on another rank too (tied embeddings): counted there for the gradient norm.
     bool counted_elsewhere = false;
-    /// What of it this rank updates: `master` and the moments hold no more than that.
+    /// What of it this rank updates: `master` and the moments hold no more than that. Of a
+    /// correction bias what it saves: all ranks hold and update the whole.
     ElementRange owned;
 };
 

@@ -18,15 +18,28 @@ struct MoeConfig {
     int64_t experts = 0;          ///< E; 0: a model without experts
     int64_t top_k = 2;            ///< k, experts of a token
     int64_t ffn_hidden_size = 0;  ///< of one expert; 0: ModelConfig::ffn_hidden_size
-    /// Besides, an expert that computes every token, whose output is multiplied by the sigmoid of a
-    /// product of the token (Qwen 2).
+    /// Besides, an expert that computes every token.
     bool shared_expert = false;
-    int64_t shared_ffn_hidden_size = 0;  ///< of it; 0: ModelConfig::ffn_hidden_size
+    /// Its output is multiplied by the sigmoid of a product of the token (Qwen 2); else it is added
+    /// as it is (DeepSeek-V3).
+    bool shared_gate = true;
+    /// Of it; 0: ModelConfig::ffn_hidden_size with shared_gate, else that of one expert.
+    int64_t shared_ffn_hidden_size = 0;
     kernels::RouterScore score = kernels::RouterScore::softmax;  ///< what the k best are chosen by
-    bool normalize = true;  ///< a token's k weights are divided by their sum
-    float scaling = 1;      ///< then multiplied by this
-    float aux_loss = 0;  ///< coefficient of the load balancing loss, per layer; of training alone
+    bool normalize = true;   ///< a token's k weights are divided by their sum
+    float scaling = 1;       ///< then multiplied by this
+    int64_t groups = 1;      ///< of neighboring experts, equally many in each
+    int64_t top_groups = 1;  ///< a token chooses from the experts of this many of them
+    /// Experts are chosen by score + bias, one fp32 bias per expert and layer (DeepSeek-V3).
+    bool correction_bias = false;
+
+    // Of training alone.
+
+    float aux_loss = 0;  ///< coefficient of the load balancing loss, per layer
     float z_loss = 0;    ///< of the router's z loss, likewise
+    /// What a step adds to the bias of an expert with less load than the mean of its layer, and
+    /// takes from that of one with more; 0: biases stay as they are.
+    float bias_rate = 0;
     /// [layer] has experts, else an MLP; empty: all have.
     std::vector<bool> sparse = {};
 

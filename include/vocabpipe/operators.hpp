@@ -243,6 +243,11 @@ struct Operators {
                             std::span<const int32_t> choice, ConstTensor dweights, ConstTensor load,
                             const RouterOptions& options, const RouterLossScales& scales,
                             Tensor dlogits);
+    /// sums (3 + E) = or +=, of one microbatch: 1; E / (k N^2) sum_e load_e score_sum_e, 1 where
+    /// all experts have equal loads and scores; 1 / N sum_n log_z_n^2; load_e. load and score_sums
+    /// (1, E), log_z (N, 1), N > 0, as router_forward() made them.
+    void (*sum_routing)(Context& ctx, ConstTensor load, ConstTensor score_sums, ConstTensor log_z,
+                        int64_t top_k, std::span<double> sums, bool accumulate);
     /// row_begin (E + 1), row_of_slot (N k) and slot_of_row (N k), its inverse. choice: from 0 to
     /// E - 1, which only the host checks.
     void (*sort_by_expert)(Context& ctx, std::span<const int32_t> choice,
@@ -352,11 +357,20 @@ struct Operators {
     /// *sum += squares of all elements of an fp32 tensor, in double, in an order that depends on
     /// its shape only: not on the row stride. NaN or infinity if any element is.
     void (*sum_of_squares)(Context& ctx, ConstTensor values, double* sum);
-    /// `reports`: of all ranks, `entries` doubles each: sums of squares, then loss, then 1 for a
-    /// request to stop. Adds them over the ranks in order and fills in the second half of
-    /// `scalars`.
+    /// `reports`: of all ranks, `entries` doubles each, which begin with `squares` sums of squares,
+    /// then loss, then 1 for a request to stop; more may follow. Adds them over the ranks in order
+    /// and fills in the second half of `scalars`.
     void (*finish_report)(Context& ctx, std::span<const double> reports, int64_t entries,
-                          StepScalars* scalars);
+                          int64_t squares, StepScalars* scalars);
+    /// sums[i] = entry first + i of all reports, as finish_report() has them, added over the ranks
+    /// in order.
+    void (*sum_reports)(Context& ctx, std::span<const double> reports, int64_t entries,
+                        int64_t first, std::span<double> sums);
+    /// bias (1, E) fp32: += rate of experts whose load is less than the mean, -= rate of those
+    /// whose load is greater (Wang et al. 2024, arXiv 2408.15664); nothing if !scalars->update. E
+    /// loads, whole numbers.
+    void (*update_correction_bias)(Context& ctx, std::span<const double> loads, float rate,
+                                   const StepScalars* scalars, Tensor bias);
     /// One step of AdamW with decoupled weight decay, as torch.optim.AdamW does it (Loshchilov and
     /// Hutter 2019), on every tensor; nothing if !scalars->update:
     ///

@@ -6,7 +6,10 @@
 #include "vocabpipe/parameter_group.hpp"
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace vocabpipe {
@@ -34,12 +37,20 @@ struct StepStart {
     double stop_request = 0;     ///< what this rank adds to StepResult::stop_requests
 };
 
+/// What routers of experts did in a step, over all layers with experts, microbatches and replicas.
+struct RouterResult {
+    double aux_loss = 0;  ///< mean load balancing loss, without coefficient: 1 is balance
+    double z_loss = 0;    ///< mean z loss, without coefficient
+    double max_load = 0;  ///< of any layer the greatest load of an expert over the mean load
+};
+
 /// What a step came to; equal on every rank.
 struct StepResult {
     double loss = 0;           ///< mean over the counted tokens
     double grad_norm = 0;      ///< global, before clipping
     bool updated = false;      ///< false: no counted token, or loss or norm not finite
     double stop_requests = 0;  ///< sum over the ranks of what they asked for
+    std::optional<RouterResult> routers = {};  ///< none: a model without experts
 
     /// Whether both loss and norm are numbers.
     [[nodiscard]] bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
@@ -58,7 +69,7 @@ public:
     [[nodiscard]] StepResult result() const;
 
     [[nodiscard]] int64_t report_bytes() const override {
-        return report_entries(model_.config()) * 8;
+        return report_entries(model_.config()).bytes();
     }
     [[nodiscard]] RankBucket bucket(size_t index) override { return model_.bucket(index); }
     void reduce_tied(Context& ctx, Bytes received) override;
@@ -66,13 +77,27 @@ public:
     void update(Context& ctx, std::span<const std::byte> all) override;
 
 private:
+    /// The bias of a router on this rank.
+    struct CorrectionBias {
+        Tensor bias;
+        size_t routed_layer = 0;  ///< which of routed_layers_
+    };
+
     [[nodiscard]] kernels::StepScalars* scalars() const;
+    /// Of all routed_layers_, over all ranks, in the device's memory.
+    [[nodiscard]] std::span<double> router_sums() const;
+    template <typename T>
+    [[nodiscard]] std::span<T> sums_of_layer(std::span<T> all, size_t routed_layer) const;
+    [[nodiscard]] std::optional<RouterResult> router_result() const;
 
     ModelRank& model_;
     bool reports_loss_ = false;  ///< lowest rank with output rows
     OptimizerOptions options_;
-    DeviceMemory memory_;  ///< one StepScalars
+    DeviceMemory memory_;   ///< one StepScalars
+    DeviceMemory routers_;  ///< router_sums()
     std::vector<kernels::AdamWTensor> tensors_;
+    std::vector<int> routed_layers_;  ///< of the model: those with experts
+    std::vector<CorrectionBias> correction_biases_;
 };
 
 }  // namespace vocabpipe

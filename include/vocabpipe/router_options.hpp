@@ -32,4 +32,10 @@ struct RouterLossScales {
     float z = 0;        ///< coefficient G / N of sum_n log Z_n^2
 };
 
+/// What Operators::sum_routing() adds up of a router, in doubles: these, then its experts' loads.
+inline constexpr int64_t kRoutedMicrobatches = 0;  ///< how often it ran
+inline constexpr int64_t kRouterBalance = 1;       ///< load balancing losses, without coefficient
+inline constexpr int64_t kRouterZ = 2;             ///< z losses, without coefficient
+inline constexpr int64_t kExpertLoads = 3;         ///< the first of `experts` numbers of tokens
+
 }  // namespace vocabpipe::kernels

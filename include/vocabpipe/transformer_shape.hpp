@@ -3,13 +3,24 @@
 
 #include "vocabpipe/recompute.hpp"
 
-#include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace vocabpipe {
 
 struct ModelConfig;
+
+/// What layers with a mixture of experts have in place of the MLP: gated MLPs.
+struct ExpertsShape {
+    int64_t experts = 0;                 ///< E; 0: no layer has experts
+    int64_t per_token = 0;               ///< k
+    int64_t ffn_hidden_size = 0;         ///< of one expert
+    int64_t shared_ffn_hidden_size = 0;  ///< of the expert that computes all tokens; 0: none
+    bool shared_gate = false;            ///< whose output is scaled by a product of the token
+    bool correction_bias = false;        ///< a number per expert
+    int layers = 0;                      ///< how many layers have experts
+};
 
 /// The sizes of a decoder that time and memory depend on. Letters as in docs/planning.md: L layers,
 /// h hidden, a heads, g key/value heads, d head size, f feed-forward size, V vocabulary.
@@ -38,6 +49,7 @@ struct TransformerShape {
     int layers_without_rope = 0;     ///< how many have no positions of their own (SmolLM3)
     int64_t rotary_size = 0;         ///< columns of a head that positions turn; 0: all
     bool parallel_residual = false;  ///< the MLP reads what attention reads (GPT-NeoX)
+    ExpertsShape moe = {};           ///< of some layers or all; what follows is a layer's mean
 
     /// Throws UsageError naming the size that is missing or impossible.
     void check() const;
@@ -46,16 +58,23 @@ struct TransformerShape {
     [[nodiscard]] int64_t layer_parameters() const;
     /// Parameters of the whole model; a tied weight counts once.
     [[nodiscard]] int64_t parameters() const;
+    /// Of them, those that compute one token: of experts, k per layer.
+    [[nodiscard]] int64_t active_parameters() const;
 
     /// The weight of a linear layer, [out, in].
     struct Matrix {
-        int64_t in = 0;   ///< elements per token that it reads
-        int64_t out = 0;  ///< and makes
+        int64_t in = 0;        ///< elements per token that it reads
+        int64_t out = 0;       ///< and makes
+        int64_t count = 1;     ///< experts: equal matrices
+        double rows = 1;       ///< of a microbatch's tokens: how many each reads
+        double of_layers = 1;  ///< share of the layers that have it
     };
     /// One layer's: q, k and v together; the attention's output; the first of the feed-forward
-    /// part, a gated one's two together; the second.
-    [[nodiscard]] std::array<Matrix, 4> matrices() const;
-    /// Forward FLOPs per token of one layer's linear layers: 2 per weight of a matrix.
+    /// part, a gated one's two together; the second. Of experts, router and both of each; then
+    /// those of the shared expert.
+    [[nodiscard]] std::vector<Matrix> matrices() const;
+    /// Forward FLOPs per token of one layer's linear layers: 2 per weight of a matrix, of experts
+    /// of the k that a token has.
     [[nodiscard]] double dense_flops() const;
     /// Forward FLOPs per token of one layer's attention at sequence length s, causal (half of the
     /// square), mean over layers with and without a window.
@@ -82,7 +101,7 @@ struct TransformerShape {
     [[nodiscard]] int64_t for_weight_bytes(int64_t element_bytes = 2) const;
 };
 
-/// The shape of a model, without a name. UsageError for a mixture of experts.
+/// The shape of a model, without a name.
 [[nodiscard]] TransformerShape shape_of(const ModelConfig& config);
 
 /// Names of the built-in models.

@@ -53,6 +53,7 @@ FunctionOf<&Operators::positions_gradient> positions_gradient;
 
 FunctionOf<&Operators::router_forward> router_forward;
 FunctionOf<&Operators::router_backward> router_backward;
+FunctionOf<&Operators::sum_routing> sum_routing;
 FunctionOf<&Operators::sort_by_expert> sort_by_expert;
 FunctionOf<&Operators::read_to_host> read_to_host;
 FunctionOf<&Operators::gather_rows> gather_rows;
@@ -78,6 +79,8 @@ FunctionOf<&Operators::weighted_sum> weighted_sum;
 FunctionOf<&Operators::add_up> add_up;
 FunctionOf<&Operators::sum_of_squares> sum_of_squares;
 FunctionOf<&Operators::finish_report> finish_report;
+FunctionOf<&Operators::sum_reports> sum_reports;
+FunctionOf<&Operators::update_correction_bias> update_correction_bias;
 FunctionOf<&Operators::adamw> adamw;
 
 /// All of them.

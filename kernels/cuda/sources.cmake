@@ -31,6 +31,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/rms_norm.cu
   kernels/cuda/rotary.cu
   kernels/cuda/router.cu
+  kernels/cuda/router_sums.cu
   kernels/cuda/row_additions.cu
   kernels/cuda/row_sums.cu
   kernels/cuda/step.cu

@@ -31,21 +31,22 @@ __global__ void add_up_kernel(const double* __restrict__ values, int64_t count, 
 /// One block: a thread per entry adds the ranks in order, the first thread the entries in order.
 __global__ void __launch_bounds__(kThreads)
     finish_report_kernel(const double* __restrict__ reports, int64_t count, int64_t entries,
-                         StepScalars* scalars) {
+                         int64_t squared, StepScalars* scalars) {
     __shared__ double totals[kThreads];
     double squares = 0;
     double loss = 0;
     double stops = 0;
-    for (int64_t first = 0; first < entries; first += kThreads) {
+    const int64_t used = squared + 2;
+    for (int64_t first = 0; first < used; first += kThreads) {
         const int64_t entry = first + threadIdx.x;
         double total = 0;
-        for (int64_t at = entry; entry < entries && at < count; at += entries) total += reports[at];
+        for (int64_t at = entry; entry < used && at < count; at += entries) total += reports[at];
         totals[threadIdx.x] = total;
         __syncthreads();
-        for (int64_t i = 0; threadIdx.x == 0 && i < kThreads && first + i < entries; ++i) {
-            if (first + i < entries - 2) {
+        for (int64_t i = 0; threadIdx.x == 0 && i < kThreads && first + i < used; ++i) {
+            if (first + i < squared) {
                 squares += totals[i];
-            } else if (first + i == entries - 2) {
+            } else if (first + i == squared) {
                 loss = totals[i];
             } else {
                 stops = totals[i];
@@ -78,10 +79,10 @@ void add_up(Context& ctx, std::span<const double> values, double* sum) {
     launch(ctx, add_up_kernel, 1, 1, values.data(), values.size(), sum);
 }
 
-void finish_report(Context& ctx, std::span<const double> reports, int64_t entries,
+void finish_report(Context& ctx, std::span<const double> reports, int64_t entries, int64_t squared,
                    StepScalars* scalars) {
-    require(entries >= 2, "entries for loss and stop requests");
-    launch(ctx, finish_report_kernel, 1, kThreads, reports.data(), reports.size(), entries,
+    require(squared >= 0 && squared + 2 <= entries, "entries for loss and stop requests");
+    launch(ctx, finish_report_kernel, 1, kThreads, reports.data(), reports.size(), entries, squared,
            scalars);
 }
 

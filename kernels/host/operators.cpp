@@ -49,6 +49,7 @@ const Operators& operators() {
         .positions_gradient = positions_gradient,
         .router_forward = router_forward,
         .router_backward = router_backward,
+        .sum_routing = sum_routing,
         .sort_by_expert = sort_by_expert,
         .read_to_host = read_to_host,
         .gather_rows = gather_rows,
@@ -70,6 +71,8 @@ const Operators& operators() {
         .add_up = add_up,
         .sum_of_squares = sum_of_squares,
         .finish_report = finish_report,
+        .sum_reports = sum_reports,
+        .update_correction_bias = update_correction_bias,
         .adamw = adamw,
     };
     return kTable;

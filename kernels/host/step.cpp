@@ -23,8 +23,9 @@ void add_up(Context&, std::span<const double> values, double* sum) {
     for (const double value : values) *sum += value;
 }
 
-void finish_report(Context&, std::span<const double> reports, int64_t entries,
+void finish_report(Context&, std::span<const double> reports, int64_t entries, int64_t squared,
                    StepScalars* scalars) {
+    require(squared >= 0 && squared + 2 <= entries, "entries for loss and stop requests");
     const auto count = static_cast<size_t>(entries);
     const auto total = [&](size_t entry) {
         double sum = 0;
@@ -32,11 +33,12 @@ void finish_report(Context&, std::span<const double> reports, int64_t entries,
         return sum;
     };
     double squares = 0;
-    for (size_t entry = 0; entry + 2 < count; ++entry) squares += total(entry);
+    const auto loss = static_cast<size_t>(squared);
+    for (size_t entry = 0; entry < loss; ++entry) squares += total(entry);
     StepScalars& s = *scalars;
     s.grad_norm = std::sqrt(squares);
-    s.loss = total(count - 2);
-    s.stops = total(count - 1);
+    s.loss = total(loss);
+    s.stops = total(loss + 1);
     s.update = s.counted_tokens > 0 && std::isfinite(squares) && std::isfinite(s.loss) ? 1 : 0;
     s.gradient_scale = s.clip_grad > 0
                            ? static_cast<float>(std::min(1.0, s.clip_grad / (s.grad_norm + 1e-6)))

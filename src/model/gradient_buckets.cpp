@@ -25,7 +25,8 @@ std::vector<Place> places_of(const std::vector<LogicalParameter>& logical,
     for (const size_t i : bucket.parameters) {
         const ParameterRows& part = rows[i];
         const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
-        const int64_t size = part.memory_size();
+        // Ranks do not exchange correction biases: each updates its own.
+        const int64_t size = of.correction_bias ? 0 : part.memory_size();
         // Only matrices decay; a matrix may have a single row.
         const int64_t unit = of.weight_decay ? std::lcm(part.shard.column_count(), kBucketAlignment)
                                              : kBucketAlignment;
@@ -109,6 +110,9 @@ void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buc
             };
             const int64_t first = inside(bucket.cut.first[member]);
             part.owned = {first, inside(bucket.cut.first[member + 1]) - first};
+            // Which the first one writes to files.
+            const bool bias = logical[static_cast<size_t>(part.id)].correction_bias;
+            if (bias) part.owned = {0, member == 0 ? ElementRange{}.count : 0};
         }
     }
 }

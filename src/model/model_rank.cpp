@@ -8,6 +8,7 @@
 #include "src/model/parameter_store.hpp"
 #include "src/model/parameters.hpp"
 #include "src/model/rotary_tables.hpp"
+#include "src/model/router_sums.hpp"
 #include "src/model/tensor_shard.hpp"
 #include "src/model/transformer_stage.hpp"
 #include "vocabpipe/error.hpp"
@@ -114,6 +115,20 @@ std::vector<ParameterBucket> rank_buckets(const ModelConfig& config,
     return gradient_buckets(config, held_parameters(config, partition, schedule, place), mesh);
 }
 
+/// The layers of a pipeline rank that have experts.
+std::vector<int> routed_layers_of(const ModelConfig& config, const ModelPartition& partition,
+                                  const Schedule& schedule, int pipeline_rank) {
+    std::vector<int> layers;
+    const std::vector<StageLayers> stages = stages_of(config, partition);
+    for (size_t s = 0; s < stages.size(); ++s) {
+        if (schedule.rank_of_stage[s] != pipeline_rank) continue;
+        for (int layer = stages[s].first; layer < stages[s].first + stages[s].count; ++layer) {
+            if (config.moe.in_layer(layer)) layers.push_back(layer);
+        }
+    }
+    return layers;
+}
+
 /// `tensor_rank`: which of those that share the stage; all need as much memory.
 StageOptions stage_options(const ModelPartition& partition, const StageLayers& layers,
                            int tensor_rank = 0) {
@@ -131,8 +146,9 @@ const kernels::Operators& operators_of(const ModelPartition& partition) {
 
 }  // namespace
 
-int64_t report_entries(const ModelConfig& config) {
-    return static_cast<int64_t>(logical_parameters(config).size()) + 2;
+ReportEntries report_entries(const ModelConfig& config) {
+    return {.squares = static_cast<int64_t>(logical_parameters(config).size()),
+            .routers = routed_layers(config) * router_sums_of_layer(config)};
 }
 
 StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
@@ -155,7 +171,7 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     }
     if (partition.scores) sizes.statistics = kernels::kStatisticsWithTopTwo;
     sizes.tied = config.tied;
-    sizes.report_bytes = partition.optimizer ? report_entries(config) * 8 : 0;
+    sizes.report_bytes = partition.optimizer ? report_entries(config).bytes() : 0;
     sizes.replicas = partition.replicas;
     sizes.tensor = partition.tensor;
     const bool copied = mesh_of(partition, schedule).slices() > 1;
@@ -173,6 +189,11 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
     PersistentBytes bytes = persistent_bytes(
         config, rank_parameters(config, partition, schedule, rank), partition.training);
     bytes.weights += static_cast<uint64_t>(RotaryTables::bytes(config));
+    if (partition.training) {
+        const int pipeline_rank = mesh_of(partition, schedule).pipeline_rank(rank);
+        bytes.gradients += RouterSums::bytes(
+            config, std::ssize(routed_layers_of(config, partition, schedule, pipeline_rank)));
+    }
     return bytes;
 }
 
@@ -185,6 +206,10 @@ uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition
         if (part.counted_elsewhere || part.shares_previous_weight) continue;
         const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
         const int64_t whole = part.size();
+        if (of.correction_bias) {
+            if (part.owned.count != 0) bytes += whole * size_of(DType::fp32);
+            continue;
+        }
         const int64_t elements = part.owned.count >= 0 ? part.owned.count : whole;
         // A transposed matrix is written whole, by the owner of its head (stored_rows.cpp).
         const bool head = elements > 0 && part.owned.first == 0;
@@ -204,6 +229,12 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
           rank_buckets(config, partition, schedule, mesh_.pipeline_rank(rank)),
           "rank " + std::to_string(rank), partition.training)),
       rotary_(std::make_unique<RotaryTables>(device, config, "rank " + std::to_string(rank))) {
+    if (config.moe.experts > 0 && partition.training) {
+        router_sums_ = std::make_unique<RouterSums>(
+            device, config,
+            routed_layers_of(config, partition, schedule, mesh_.pipeline_rank(rank)),
+            "rank " + std::to_string(rank));
+    }
     std::span<Parameter> rest = parameters();
     const auto take = [&](size_t count) {
         const std::span<Parameter> part = rest.first(count);
@@ -215,9 +246,11 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
     stages_.resize(stages.size());
     for (size_t s = 0; s < stages.size(); ++s) {
         if (schedule.rank_of_stage[s] != pipeline_rank) continue;
+        StageOptions options = stage_options(partition, stages[s], mesh_.place(rank).tensor);
+        options.router_sums = router_sums_.get();
         stages_[s] = std::make_unique<TransformerStage>(
-            config, stage_options(partition, stages[s], mesh_.place(rank).tensor),
-            device.operators(), take(stage_parameters(config, stages[s]).size()), rotary_.get());
+            config, options, device.operators(), take(stage_parameters(config, stages[s]).size()),
+            rotary_.get());
     }
     if (schedule.input.rows(pipeline_rank) > 0) {
         input_ = std::make_unique<ShardedInputLayer>(take(1));
@@ -257,6 +290,10 @@ void ModelRank::replace_stage(int stage, std::unique_ptr<StageModule> module) {
     }
     replaced_.resize(stages_.size());
     replaced_[s] = std::move(module);
+}
+
+std::span<const double> ModelRank::router_sums(int layer) const {
+    return router_sums_ != nullptr ? router_sums_->of(layer) : std::span<double>();
 }
 
 RankBucket ModelRank::bucket(size_t index) const {

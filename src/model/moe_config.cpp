@@ -25,6 +25,23 @@ void refuse(const std::string& flag, int64_t value, const std::string& why) {
     throw UsageError(flag + " " + std::to_string(value) + ": " + why);
 }
 
+void check_groups(const MoeConfig& moe) {
+    if (moe.groups < 1 || moe.experts % moe.groups != 0) {
+        refuse("--moe-router-num-groups", moe.groups,
+               "must divide --num-experts " + std::to_string(moe.experts));
+    }
+    if (moe.top_groups < 1 || moe.top_groups > moe.groups) {
+        refuse("--moe-router-group-topk", moe.top_groups,
+               "must be from 1 to --moe-router-num-groups " + std::to_string(moe.groups));
+    }
+    const int64_t open = moe.top_groups * (moe.experts / moe.groups);
+    if (moe.top_k > open) {
+        refuse("--moe-router-group-topk", moe.top_groups,
+               "these groups have " + std::to_string(open) + " experts, but --moe-router-topk is " +
+                   std::to_string(moe.top_k) + "; raise one or lower the other");
+    }
+}
+
 }  // namespace
 
 void check_experts(const ModelConfig& c) {
@@ -45,7 +62,19 @@ void check_experts(const ModelConfig& c) {
     if (moe.shared_ffn_hidden_size != 0 && !moe.shared_expert) {
         refuse("--moe-shared-expert-intermediate-size", moe.shared_ffn_hidden_size,
                "--model-type " + c.family +
-                   " has no expert that all tokens share; remove the flag, or use qwen2_moe");
+                   " has no expert that all tokens share; remove the flag, or use qwen2_moe or "
+                   "dots1");
+    }
+    check_groups(moe);
+    if (!moe.correction_bias) {
+        const auto refuse_flag = [&](bool given, const std::string& flag, const std::string& what) {
+            if (!given) return;
+            throw UsageError(flag + ": --model-type " + c.family + " has no " + what +
+                             "; remove the flag, or use dots1");
+        };
+        refuse_flag(moe.bias_rate > 0, "--moe-router-enable-expert-bias", "correction bias");
+        refuse_flag(moe.groups > 1, "--moe-router-num-groups", "groups of experts");
+        refuse_flag(moe.scaling != 1, "--moe-router-topk-scaling-factor", "scaled weights");
     }
     if (!moe.sparse.empty() && std::ssize(moe.sparse) != c.num_layers) {
         refuse(

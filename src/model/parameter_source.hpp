@@ -34,6 +34,9 @@ struct LogicalParameter {
     float init_std = 0;  ///< 0: constant
     float init_constant = 0;
     bool weight_decay = false;
+    /// The correction bias of a router: fp32 in every run, equal on all replicas, without gradient
+    /// and moments. OptimizerStep updates it by the load of its experts.
+    bool correction_bias = false;
     /// Files keep [in, out] (GPT-2's Conv1D); linear weights are held as [out, in].
     bool transposed_in_files = false;
     /// What files split it into, in the order of its rows: q, k, v; gate, up. Empty: nothing, the

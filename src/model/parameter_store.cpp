@@ -19,10 +19,12 @@ namespace {
 /// then what replicas exchange is the same range of both (gradient_buckets.hpp).
 struct Layout {
     explicit Layout(DType type)
-        : weights(kBucketAlignment * size_of(type)),
+        : biases(kBucketAlignment * 4),
+          weights(kBucketAlignment * size_of(type)),
           masters(kBucketAlignment * 4),
           gradients(kBucketAlignment * 4),
           moments(kBucketAlignment * 4) {}
+    Views biases;  ///< correction biases, which replicas do not exchange
     Views weights, masters, gradients, moments;
 };
 
@@ -51,11 +53,16 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
         p.logical_cols = of.cols;
         p.shard = part.shard;
         p.weight_decay = of.weight_decay;
+        p.correction_bias = of.correction_bias;
         p.counted_elsewhere = part.counted_elsewhere;
         p.owned = part.owned;
         const auto take = [&](Views& views, DType dtype) {
             return views.take(part.memory_rows, cols, dtype).row_range(0, row_count);
         };
+        if (of.correction_bias) {
+            p.weight = p.master = take(layout.biases, DType::fp32);
+            continue;
+        }
         if (training) p.gradient = take(layout.gradients, DType::fp32);
         if (part.shares_previous_weight) {
             p.weight = parameters[i - 1].weight;
@@ -84,7 +91,7 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const std::vector<Pa
     Layout count(config.dtype);
     lay_out(config, rows, training, count);
     const auto used = [](const Views& views) { return static_cast<uint64_t>(views.used()); };
-    return {.weights = used(count.weights),
+    return {.weights = used(count.weights) + used(count.biases),
             .gradients = used(count.gradients),
             .optimizer = used(count.masters) + used(count.moments)};
 }
@@ -103,11 +110,13 @@ ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
     const auto allocate = [&](const Views& views, const char* what) {
         return device.allocate(static_cast<uint64_t>(views.used()), owner + ": " + what);
     };
+    biases_ = allocate(count.biases, "correction biases");
     weights_ = allocate(count.weights, "weights");
     masters_ = allocate(count.masters, "master weights");
     gradients_ = allocate(count.gradients, "gradients");
     moments_ = allocate(count.moments, "optimizer state");
     Layout layout(config.dtype);
+    layout.biases.place(biases_.bytes());
     layout.weights.place(weights_.bytes());
     layout.masters.place(masters_.bytes());
     layout.gradients.place(gradients_.bytes());

@@ -50,7 +50,7 @@ private:
     std::vector<Parameter> parameters_;
     std::vector<ParameterBucket> buckets_;
     Device& device_;
-    DeviceMemory weights_, masters_, gradients_, moments_;
+    DeviceMemory biases_, weights_, masters_, gradients_, moments_;
 };
 
 }  // namespace vocabpipe

@@ -31,7 +31,9 @@ struct TensorNames {
     std::vector<std::string> qkv_parts = {};
     /// Likewise gate and up of `fc`.
     std::vector<std::string> fc_parts = {};
-    std::string router = {};         ///< of layers with experts
+    std::string router = {};  ///< of layers with experts
+    /// Of it, what is added to scores before the choice; a whole name.
+    std::string correction_bias = {};
     std::string experts = {};        ///< before the number of an expert: "mlp.experts."
     std::string shared_gate = {};    ///< of an expert for all tokens, what its output is scaled by
     std::string shared_expert = {};  ///< before its gate, up and down: "mlp.shared_expert."

@@ -93,6 +93,15 @@ StagePass TransformerStage::begin_pass(Context& ctx, const Microbatch& microbatc
             .team = team};
 }
 
+StagePass TransformerStage::weight_pass(const StagePass& pass, size_t i) const {
+    StagePass of_layer = pass;
+    if (options_.router_sums != nullptr) {
+        of_layer.router_sums =
+            options_.router_sums->of(options_.layers.first + static_cast<int>(i));
+    }
+    return of_layer;
+}
+
 ConstTensor TransformerStage::input(const Saved& saved, size_t i, ConstTensor x) {
     return saved.inputs[i] ? ConstTensor(saved.inputs[i]) : x;
 }
@@ -187,7 +196,7 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
         if (i + 1 == count) of_layer.input = pieces;
         layers_[i].backward_input(of_layer, dy, in, saved.layers[i], memory.layers[i], out);
         if (i == 0 && !embedded_tokens_) output_pieces(ctx).all();
-        layers_[i].backward_weight(pass, dy, in, saved.layers[i], memory.layers[i]);
+        layers_[i].backward_weight(weight_pass(pass, i), dy, in, saved.layers[i], memory.layers[i]);
         dy = out;
         std::swap(memory.next, memory.other);
     }
@@ -250,8 +259,8 @@ void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatc
     }
     for (size_t i = count; i-- > 0;) {
         if (i + 1 < count) ctx.poll();
-        layers_[i].backward_weight(pass, left.layer_dy[i], input(saved, i, x), saved.layers[i],
-                                   left.layers[i]);
+        layers_[i].backward_weight(weight_pass(pass, i), left.layer_dy[i], input(saved, i, x),
+                                   saved.layers[i], left.layers[i]);
     }
     if (embedded_tokens_) embedded_tokens_->backward_weight(pass, left.stage_dx);
 }

@@ -7,6 +7,7 @@
 #include "src/model/key_value_cache.hpp"
 #include "src/model/parameter_rows.hpp"
 #include "src/model/rotary_tables.hpp"
+#include "src/model/router_sums.hpp"
 #include "src/model/tensor_shard.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/model_config.hpp"
@@ -42,6 +43,8 @@ struct StageOptions {
     TensorPlace tensor =
         {};                 ///< t ranks share the stage; parameters are this rank's tensor_shard()
     int tensor_pieces = 1;  ///< K, pieces of a member's rows in what these ranks exchange
+    /// Where W adds up what routers did; null: nowhere.
+    const RouterSums* router_sums = nullptr;
 };
 
 /// All parameters of a stage, in the order that TransformerStage expects; not yet which part of
@@ -123,6 +126,8 @@ private:
 
     /// Throws Error if the context's link is not the stage's team.
     [[nodiscard]] StagePass begin_pass(Context& ctx, const Microbatch& microbatch) const;
+    /// W of layer `i`.
+    [[nodiscard]] StagePass weight_pass(const StagePass& pass, size_t i) const;
     /// What layer `i`, or after the last one the final norm, reads.
     [[nodiscard]] static ConstTensor input(const Saved& saved, size_t i, ConstTensor x);
     /// F: fills `saved`. An empty y is not computed: the backward does not need it.

@@ -10,16 +10,25 @@ namespace {
 using json = nlohmann::ordered_json;
 
 json model_json(const TransformerShape& model) {
-    return {{"name", model.name},
-            {"parameters", model.parameters()},
-            {"num_layers", model.num_layers},
-            {"hidden_size", model.hidden_size},
-            {"ffn_hidden_size", model.ffn_hidden_size},
-            {"num_attention_heads", model.num_attention_heads},
-            {"num_key_value_heads", model.num_key_value_heads},
-            {"head_size", model.head_size},
-            {"vocab_size", model.vocab_size},
-            {"tied", model.tied}};
+    json result{{"name", model.name},
+                {"parameters", model.parameters()},
+                {"num_layers", model.num_layers},
+                {"hidden_size", model.hidden_size},
+                {"ffn_hidden_size", model.ffn_hidden_size},
+                {"num_attention_heads", model.num_attention_heads},
+                {"num_key_value_heads", model.num_key_value_heads},
+                {"head_size", model.head_size},
+                {"vocab_size", model.vocab_size},
+                {"tied", model.tied}};
+    if (model.moe.layers > 0) {
+        result["active_parameters"] = model.active_parameters();
+        result["num_experts"] = model.moe.experts;
+        result["experts_per_token"] = model.moe.per_token;
+        result["expert_ffn_hidden_size"] = model.moe.ffn_hidden_size;
+        result["shared_expert_ffn_hidden_size"] = model.moe.shared_ffn_hidden_size;
+        result["layers_with_experts"] = model.moe.layers;
+    }
+    return result;
 }
 
 json device_json(const DeviceSpec& device) {

@@ -39,6 +39,15 @@ std::string head(const Plan& plan) {
                o.model.name.c_str(), static_cast<double>(o.model.parameters()) * 1e-9,
                o.model.num_layers, static_cast<long long>(o.model.hidden_size),
                static_cast<long long>(o.model.vocab_size), o.model.tied ? ", tied embeddings" : "");
+    if (o.model.moe.layers > 0) {
+        text += format(
+            "         %lld experts in %d layers, %lld per token, %.2f B parameters active; all of "
+            "a "
+            "layer on one GPU\n",
+            static_cast<long long>(o.model.moe.experts), o.model.moe.layers,
+            static_cast<long long>(o.model.moe.per_token),
+            static_cast<double>(o.model.active_parameters()) * 1e-9);
+    }
     const double memory = o.memory_gib > 0 ? o.memory_gib : o.device.memory_gib.value;
     if (o.profile) {
         text += format(

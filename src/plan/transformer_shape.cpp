@@ -5,6 +5,7 @@
 #include "vocabpipe/model_config.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace vocabpipe {
 
@@ -22,14 +23,23 @@ void require(const TransformerShape& shape, const char* size, int64_t value, int
                      ": must be from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
+/// Their share.
+double layers_with_experts(const TransformerShape& s) {
+    return s.moe.layers == 0 ? 0 : static_cast<double>(s.moe.layers) / s.num_layers;
+}
+
 /// Width of q, k and v together.
 int64_t qkv(const TransformerShape& s) {
     return (s.num_attention_heads + 2 * s.num_key_value_heads) * s.head_size;
 }
 
-int64_t matrix_parameters(const TransformerShape& s) {
-    int64_t sum = 0;
-    for (const TransformerShape::Matrix& matrix : s.matrices()) sum += matrix.in * matrix.out;
+/// Of the mean layer; with correction biases.
+double matrix_parameters(const TransformerShape& s) {
+    double sum = 0;
+    for (const TransformerShape::Matrix& m : s.matrices()) {
+        sum += static_cast<double>(m.in * m.out * m.count) * m.of_layers;
+    }
+    if (s.moe.correction_bias) sum += static_cast<double>(s.moe.experts) * layers_with_experts(s);
     return sum;
 }
 
@@ -47,8 +57,73 @@ int64_t qk_norm_parameters(const TransformerShape& s) {
     if (!s.qk_norms) return 0;
     return (s.qk_norms_by_head ? 2 : s.num_attention_heads + s.num_key_value_heads) * s.head_size;
 }
+double mean_layer_parameters(const TransformerShape& s) {
+    int64_t others = s.norms_per_layer * norm_parameters(s) + qk_norm_parameters(s);
+    if (s.qkv_bias) others += qkv(s);
+    if (s.attention_output_bias) others += s.hidden_size;
+    if (s.mlp_bias) others += (s.gated_mlp ? 2 : 1) * s.ffn_hidden_size + s.hidden_size;
+    return matrix_parameters(s) + static_cast<double>(others);
+}
 int64_t qkv_of_norms(const TransformerShape& s) {
     return s.qk_norms ? qkv(s) : 0;
+}
+
+/// What the feed-forward part of a layer moves and keeps besides its linear layers, per token.
+struct FeedForward {
+    double forward = 0, backward = 0, recompute = 0;   ///< elements read and written
+    double saved = 0, recomputed = 0, for_weight = 0;  ///< elements kept
+    double statistics = 0;                             ///< numbers of 4 bytes kept
+
+    /// Adds `share` of another.
+    void add(const FeedForward& other, double share) {
+        for (double FeedForward::*const figure :
+             {&FeedForward::forward, &FeedForward::backward, &FeedForward::recompute,
+              &FeedForward::saved, &FeedForward::recomputed, &FeedForward::for_weight,
+              &FeedForward::statistics}) {
+            this->*figure += share * (other.*figure);
+        }
+    }
+};
+
+FeedForward mlp(bool gated, int64_t ffn_hidden_size) {
+    const auto f = static_cast<double>(ffn_hidden_size);
+    return {.forward = (gated ? 3 : 2) * f,
+            .backward = (gated ? 5 : 3) * f,
+            .recompute = (gated ? 3 : 2) * f,
+            .saved = (gated ? 3 : 2) * f,
+            .recomputed = f,
+            .for_weight = (gated ? 2 : 1) * f};
+}
+
+/// Of k gated experts of `experts`. Rows are copied and, with weights, added up again; backward
+/// they are copied, scaled in both sizes, multiplied for the weights' gradients, and added up.
+FeedForward routed(int64_t hidden_size, int64_t ffn_hidden_size, int64_t experts, int64_t k) {
+    const auto n = static_cast<double>(k);
+    const double rows = n * static_cast<double>(hidden_size);
+    const double inner = n * static_cast<double>(ffn_hidden_size);
+    const auto e = static_cast<double>(experts);
+    return {.forward = 3 * rows + 3 * inner,
+            .backward = 5 * rows + 9 * inner,
+            .recompute = 2 * rows + 3 * inner,
+            .saved = rows + 3 * inner,
+            .recomputed = rows + inner,
+            .for_weight = e + rows + 2 * inner,
+            .statistics = e + 1 + 4 * n};
+}
+
+/// Of the mean layer.
+FeedForward feed_forward(const TransformerShape& s) {
+    const double sparse = layers_with_experts(s);
+    FeedForward mean;
+    mean.add(mlp(s.gated_mlp, s.ffn_hidden_size), 1 - sparse);
+    if (sparse == 0) return mean;
+    mean.add(routed(s.hidden_size, s.moe.ffn_hidden_size, s.moe.experts, s.moe.per_token), sparse);
+    const int64_t shared = s.moe.shared_ffn_hidden_size;
+    if (shared == 0) return mean;
+    mean.add(s.moe.shared_gate ? routed(s.hidden_size, shared, 1, 1) : mlp(s.gated_mlp, shared),
+             sparse);
+    mean.for_weight += sparse * static_cast<double>(s.hidden_size);  // of x, through it
+    return mean;
 }
 
 /// Norms of sublayer inputs, whose outputs linear layers read. Those of sublayer outputs go into
@@ -80,14 +155,18 @@ void TransformerShape::check() const {
     require(*this, "learned positions", learned_positions, 0, int64_t{1} << 32);
     require(*this, "sliding window", sliding_window, 0, int64_t{1} << 40);
     require(*this, "windowed layers", windowed_layers, 0, num_layers);
+    if (moe.layers > 0) {
+        require(*this, "experts", moe.experts, 1, 1 << 12);
+        require(*this, "experts per token", moe.per_token, 1, moe.experts);
+        require(*this, "feed-forward size of an expert", moe.ffn_hidden_size, 1, kMost);
+        require(*this, "feed-forward size of the shared expert", moe.shared_ffn_hidden_size, 0,
+                kMost);
+        require(*this, "layers with experts", moe.layers, 0, num_layers);
+    }
     require(*this, "layers without rotary positions", layers_without_rope, 0, num_layers);
 }
 
 TransformerShape shape_of(const ModelConfig& c) {
-    if (c.moe.experts > 0) {
-        throw UsageError("--model: model_type " + c.family +
-                         " has a mixture of experts, which plan does not know; use a dense model");
-    }
     TransformerShape shape{.num_layers = c.num_layers,
                            .hidden_size = c.hidden_size,
                            .ffn_hidden_size = c.ffn_hidden_size,
@@ -112,33 +191,57 @@ TransformerShape shape_of(const ModelConfig& c) {
     for (int layer = 0; layer < c.num_layers; ++layer) {
         shape.windowed_layers += c.window(layer) > 0 ? 1 : 0;
         shape.layers_without_rope += c.learned_positions || c.has_rope(layer) ? 0 : 1;
+        shape.moe.layers += c.moe.in_layer(layer) ? 1 : 0;
+    }
+    if (c.moe.experts > 0) {
+        shape.moe.experts = c.moe.experts;
+        shape.moe.per_token = c.moe.top_k;
+        shape.moe.ffn_hidden_size = c.expert_ffn_hidden_size();
+        if (c.moe.shared_expert) shape.moe.shared_ffn_hidden_size = c.shared_ffn_hidden_size();
+        shape.moe.shared_gate = c.moe.shared_expert && c.moe.shared_gate;
+        shape.moe.correction_bias = c.moe.correction_bias;
     }
     return shape;
 }
 
-std::array<TransformerShape::Matrix, 4> TransformerShape::matrices() const {
-    return {{{hidden_size, qkv(*this)},
-             {num_attention_heads * head_size, hidden_size},
-             {hidden_size, (gated_mlp ? 2 : 1) * ffn_hidden_size},
-             {ffn_hidden_size, hidden_size}}};
+std::vector<TransformerShape::Matrix> TransformerShape::matrices() const {
+    std::vector<Matrix> all{{hidden_size, qkv(*this)},
+                            {num_attention_heads * head_size, hidden_size}};
+    const double sparse = layers_with_experts(*this);
+    const auto add_mlp = [&](int64_t f, int64_t count, double rows, double of_layers) {
+        all.push_back({hidden_size, (gated_mlp ? 2 : 1) * f, count, rows, of_layers});
+        all.push_back({f, hidden_size, count, rows, of_layers});
+    };
+    if (sparse < 1) add_mlp(ffn_hidden_size, 1, 1, 1 - sparse);
+    if (sparse == 0) return all;
+    const double rows = static_cast<double>(moe.per_token) / static_cast<double>(moe.experts);
+    all.push_back({hidden_size, moe.experts, 1, 1, sparse});
+    add_mlp(moe.ffn_hidden_size, moe.experts, rows, sparse);
+    if (moe.shared_ffn_hidden_size > 0) add_mlp(moe.shared_ffn_hidden_size, 1, 1, sparse);
+    if (moe.shared_gate) all.push_back({hidden_size, 1, 1, 1, sparse});
+    return all;
 }
 
 int64_t TransformerShape::layer_parameters() const {
-    int64_t biases = 0;
-    if (qkv_bias) biases += qkv(*this);
-    if (attention_output_bias) biases += hidden_size;
-    if (mlp_bias) biases += (gated_mlp ? 2 : 1) * ffn_hidden_size + hidden_size;
-    return matrix_parameters(*this) + biases + norms_per_layer * norm_parameters(*this) +
-           qk_norm_parameters(*this);
+    return std::llround(mean_layer_parameters(*this));
 }
 
 int64_t TransformerShape::parameters() const {
-    return num_layers * layer_parameters() + norm_parameters(*this) +
+    return std::llround(num_layers * mean_layer_parameters(*this)) + norm_parameters(*this) +
            learned_positions * hidden_size + (tied ? 1 : 2) * vocab_size * hidden_size;
 }
 
+int64_t TransformerShape::active_parameters() const {
+    return parameters() - moe.layers * (moe.experts - moe.per_token) * (gated_mlp ? 3 : 2) *
+                              hidden_size * moe.ffn_hidden_size;
+}
+
 double TransformerShape::dense_flops() const {
-    return 2.0 * static_cast<double>(matrix_parameters(*this));
+    double sum = 0;
+    for (const Matrix& m : matrices()) {
+        sum += 2.0 * static_cast<double>(m.in * m.out * m.count) * m.rows * m.of_layers;
+    }
+    return sum;
 }
 
 double TransformerShape::attention_flops(int64_t seq_length) const {
@@ -162,19 +265,17 @@ double TransformerShape::forward_flops(int64_t seq_length) const {
 
 double TransformerShape::elementwise_forward() const {
     const auto h = static_cast<double>(hidden_size);
-    const auto f = static_cast<double>(ffn_hidden_size);
     // A norm reads and writes h, a residual addition reads 2 h and writes h; the activation reads f
     // (gated: 2 f) and writes f.
-    return norms_per_layer * 2 * h + 2 * 3 * h + rotary(*this) + (gated_mlp ? 3 : 2) * f +
+    return norms_per_layer * 2 * h + 2 * 3 * h + rotary(*this) + feed_forward(*this).forward +
            2 * static_cast<double>(qkv_of_norms(*this));
 }
 
 double TransformerShape::elementwise_backward() const {
     const auto h = static_cast<double>(hidden_size);
-    const auto f = static_cast<double>(ffn_hidden_size);
     // A norm reads its input and dy and writes dx; gradients of the residual are added as in the
     // forward; the activation reads its inputs and dy and writes the gradients of its inputs.
-    return norms_per_layer * 3 * h + 2 * 3 * h + rotary(*this) + (gated_mlp ? 5 : 3) * f +
+    return norms_per_layer * 3 * h + 2 * 3 * h + rotary(*this) + feed_forward(*this).backward +
            3 * static_cast<double>(qkv_of_norms(*this));
 }
 
@@ -186,9 +287,9 @@ int64_t TransformerShape::saved_bytes(int64_t element_bytes) const {
     const int64_t residual = parallel_residual ? 1 : 2;
     const int64_t elements = (residual + before_linear + outputs) * hidden_size + qkv(*this) +
                              qkv_of_norms(*this) + num_attention_heads * head_size +
-                             (gated_mlp ? 3 : 2) * ffn_hidden_size;
-    const int64_t statistics =
-        norms_per_layer * (layer_norm ? 2 : 1) + num_attention_heads + normed_vectors(*this);
+                             std::llround(feed_forward(*this).saved);
+    const int64_t statistics = norms_per_layer * (layer_norm ? 2 : 1) + num_attention_heads +
+                               normed_vectors(*this) + std::llround(feed_forward(*this).statistics);
     return elements * element_bytes + statistics * kStatistic;
 }
 
@@ -196,18 +297,21 @@ int64_t TransformerShape::recomputed_bytes(Recompute recompute, int64_t element_
     if (recompute == Recompute::none) return 0;
     if (recompute == Recompute::full) return saved_bytes(element_bytes);
     const int64_t norms = norms_before_linear(*this);
-    return (norms * hidden_size + qkv_of_norms(*this) + ffn_hidden_size) * element_bytes +
+    return (norms * hidden_size + qkv_of_norms(*this) +
+            std::llround(feed_forward(*this).recomputed)) *
+               element_bytes +
            (norms * (layer_norm ? 2 : 1) + normed_vectors(*this)) * kStatistic;
 }
 
 double TransformerShape::elementwise_recompute() const {
     return static_cast<double>(norms_before_linear(*this) * 2 * hidden_size +
-                               2 * qkv_of_norms(*this) + (gated_mlp ? 3 : 2) * ffn_hidden_size);
+                               2 * qkv_of_norms(*this)) +
+           feed_forward(*this).recompute;
 }
 
 int64_t TransformerShape::for_weight_bytes(int64_t element_bytes) const {
     return ((parallel_residual ? 3 : 4) * hidden_size + qkv(*this) + qkv_of_norms(*this) +
-            (gated_mlp ? 2 : 1) * ffn_hidden_size) *
+            std::llround(feed_forward(*this).for_weight)) *
            element_bytes;
 }
 

@@ -40,12 +40,14 @@ UnitCosts from_device(const PlanOptions& options) {
                              (peak * device.attention_efficiency.value);
 
     UnitCosts costs;
-    for (const auto& [in, out] : model.matrices()) {
-        const auto k = static_cast<double>(in);
-        const auto n = static_cast<double>(out);
-        costs.forward += products.ns(tokens, n, k);
-        costs.input_gradient += products.ns(tokens, k, n);
-        costs.weight_gradient += products.ns(k, n, tokens);
+    for (const TransformerShape::Matrix& matrix : model.matrices()) {
+        const auto k = static_cast<double>(matrix.in);
+        const auto n = static_cast<double>(matrix.out);
+        const double rows = tokens * matrix.rows;
+        const double times = static_cast<double>(matrix.count) * matrix.of_layers;
+        costs.forward += times * products.ns(rows, n, k);
+        costs.input_gradient += times * products.ns(rows, k, n);
+        costs.weight_gradient += times * products.ns(k, n, rows);
     }
     costs.forward += attention + tokens * model.elementwise_forward() * kElement / bytes_per_ns;
     // Fused attention recomputes the scores: five products backward where there are two forward.

@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::string_view kRmsNorm = "RMSNorm";
 constexpr std::string_view kRope = "rope";
+constexpr std::string_view kSigmoid = "sigmoid";
+constexpr float kDefaultBiasRate = 1e-3F;  // Megatron's
 
 std::string flags_of(const MegatronParts& parts) {
     std::string flags;
@@ -113,6 +115,7 @@ void ArchitectureFlags::take_from(const std::string& path) {
     model_.z_loss = flags.z_loss;
     model_.moe.aux_loss = flags.moe.aux_loss;
     model_.moe.z_loss = flags.moe.z_loss;
+    set_bias_rate();
     if (read_.contains("--init-method-std")) model_.init_std = flags.init_std;
     if (model_.seq_length > model_.max_position_embeddings) {
         throw UsageError("--seq-length " + std::to_string(model_.seq_length) + ": " + path +
@@ -138,6 +141,7 @@ void ArchitectureFlags::complete() {
         m.moe.sparse = layers_with_experts(given_.moe_layer_freq, m.num_layers);
     }
     if (given_.moe_pre_softmax) m.moe.normalize = false;
+    set_bias_rate();
     if (given_.norm_epsilon) m.norm_epsilon = *given_.norm_epsilon;
     if (given_.rotary_base) m.rope.theta = *given_.rotary_base;
     if (given_.rotary_percent) set_rotary_percent(*given_.rotary_percent);
@@ -147,6 +151,16 @@ void ArchitectureFlags::complete() {
     if (!read_.contains("--ffn-hidden-size")) m.ffn_hidden_size = default_ffn_hidden_size(m);
     if (!read_.contains("--max-position-embeddings")) m.max_position_embeddings = m.seq_length;
     m.tied = !given_.untie;
+}
+
+void ArchitectureFlags::set_bias_rate() {
+    if (given_.moe_update_bias) {
+        model_.moe.bias_rate = given_.moe_bias_rate.value_or(kDefaultBiasRate);
+    } else if (given_.moe_bias_rate) {
+        throw UsageError(
+            "--moe-router-bias-update-rate: needs --moe-router-enable-expert-bias; add it, or "
+            "remove the rate");
+    }
 }
 
 void ArchitectureFlags::set_rotary_percent(double share) {
@@ -189,9 +203,16 @@ void ArchitectureFlags::refuse_contradictions() const {
     if (!model_family(m.family).has_experts()) {
         for (const char* const flag :
              {"--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size", "--moe-layer-freq",
-              "--moe-router-pre-softmax", "--moe-shared-expert-intermediate-size"}) {
+              "--moe-router-pre-softmax", "--moe-shared-expert-intermediate-size",
+              "--moe-router-score-function", "--moe-router-num-groups", "--moe-router-group-topk",
+              "--moe-router-topk-scaling-factor"}) {
             if (read_.contains(flag)) refuse(flag, "no experts");
         }
+    }
+    const bool sigmoid = m.moe.score == kernels::RouterScore::sigmoid;
+    if (!given_.moe_score.empty() && (given_.moe_score == kSigmoid) != sigmoid) {
+        refuse("--moe-router-score-function " + given_.moe_score,
+               sigmoid ? "sigmoid scores" : "softmax scores");
     }
     if (read_.contains("--sliding-window") && m.windowed.empty()) {
         refuse("--sliding-window", "no sliding-window layers");

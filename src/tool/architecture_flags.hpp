@@ -25,6 +25,7 @@ private:
     void take_from(const std::string& path);
     void complete();
     void set_rotary_percent(double share);
+    void set_bias_rate();
     /// Of flags with the family.
     void refuse_contradictions() const;
 

@@ -440,7 +440,7 @@ std::vector<Row> rows() {
          {"--load", "@/model"},
          3,
          {"/model/config.json: model_type: \"deepseek_v3\" is not supported",
-          "the nearest is llama, missing is latent attention and a mixture of experts"},
+          "the nearest is dots1, missing is latent attention"},
          On::both,
          [](const TempFolder& folder) {
              std::filesystem::create_directory(folder / "model");

@@ -217,6 +217,22 @@ def shared_expert(pick, sizes):
                 qkv_bias=pick.random() < 0.7)
 
 
+def dots(pick, sizes):
+    """Groups of two experts or more, of which every third model takes all, as experts() does."""
+    groups, each = pick.choice([(1, 5), (2, 3), (3, 2), (4, 2), (2, 4)])
+    everything = sizes["case"] % 3 == 0
+    top_groups = groups if everything else pick.randint(1, groups)
+    chosen = groups * each if everything else pick.randint(1, top_groups * each - 1)
+    layers = sizes["num_hidden_layers"]
+    keys = dict(n_routed_experts=groups * each, num_experts_per_tok=chosen, n_group=groups,
+                topk_group=top_groups, n_shared_experts=pick.randint(1, 3),
+                moe_intermediate_size=pick.randrange(21, 60), norm_topk_prob=pick.random() < 0.6,
+                routed_scaling_factor=pick.choice([1.0, 2.5]),
+                first_k_dense_replace=pick.randrange(layers))
+    return keys | pick.choice([dict(sliding_window=None), dict(sliding_window=pick.randint(2, 9)),
+                               dict(sliding_window=5, max_window_layers=1)])
+
+
 # What of its config.json is drawn for every family.
 FAMILIES = {
     "gpt2": [gpt2],
@@ -231,6 +247,7 @@ FAMILIES = {
     "phi3": [rotary, phi_rope, window_or_none],
     "smollm3": [rotary, rope, head_size, no_rope, attention_bias, mlp_bias],
     "gpt_neox": [gpt_neox],
+    "dots1": [rotary, rope, head_size, attention_bias, dots],
     "mixtral": [rotary, rope, head_size, window_or_none, experts("num_local_experts")],
     "olmoe": [rotary, rope, attention_bias, weights, experts("num_experts")],
     "qwen2_moe": [rotary, rope, experts("num_experts"), sparse_layers, shared_expert],
@@ -257,7 +274,8 @@ def describe(config):
             "attn_logit_softcapping", "final_logit_softcapping", "sliding_window", "layer_types",
             "no_rope_layers", "hidden_act", "use_parallel_residual", "num_experts",
             "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size",
-            "qkv_bias", "norm_topk_prob", "mlp_only_layers"]
+            "qkv_bias", "norm_topk_prob", "mlp_only_layers", "n_routed_experts", "n_group",
+            "topk_group", "n_shared_experts", "routed_scaling_factor", "first_k_dense_replace"]
     scaling = getattr(config, "rope_parameters", getattr(config, "rope_scaling", None))
     shown = [f"{key.split('_')[-1] if key.count('_') < 2 else key}={getattr(config, key)}"
              for key in keys if getattr(config, key, None) is not None]
@@ -309,7 +327,7 @@ class Comparison:
         torch.manual_seed(pick.randrange(1 << 30))
         self.config = random_config(family, pick, case)
         self.model = AutoModelForCausalLM.from_config(self.config, **PLAIN)
-        for p in self.model.parameters():  # biases and norms are constants otherwise
+        for p in self.weights(self.model):  # biases and norms are constants otherwise
             p.data += 0.05 * torch.randn_like(p)
         self.model.eval()
         length = pick.randint(20, 40)
@@ -317,6 +335,12 @@ class Comparison:
                                    for _ in range(length + 1)] for _ in range(SEQUENCES)])
         self.worst = {}
         self.good = True
+
+    @staticmethod
+    def weights(model):
+        """Parameters, and the correction biases of routers, which are buffers."""
+        return list(model.parameters()) + [b for name, b in model.named_buffers()
+                                           if name.endswith("e_score_correction_bias")]
 
     def bound(self, dtype, what):
         in_a_row = OPERATORS * (self.config.num_hidden_layers + 1)
@@ -374,7 +398,7 @@ class Comparison:
         folder = self.folder / dtype
         model = copy.deepcopy(self.model)
         if dtype == "bf16":
-            for p in model.parameters():
+            for p in self.weights(model):
                 p.data = p.data.bfloat16().float()
             copy.deepcopy(model).bfloat16().save_pretrained(folder / "theirs")
         else:

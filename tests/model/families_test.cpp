@@ -40,8 +40,8 @@ TEST(Families, AreFoundByName) {
 TEST(Families, RefuseAnotherNameWithTheNearestOneAndWhatIsMissing) {
     EXPECT_EQ(refusal_of("lama"),
               "--model-type lama: must be one of " + known_families() + "; did you mean llama?");
-    EXPECT_THAT(refusal_of("dots1"),
-                HasSubstr("; the nearest is qwen3_moe, missing is the correction bias"));
+    EXPECT_THAT(refusal_of("deepseek_v3"),
+                HasSubstr("; the nearest is dots1, missing is latent attention"));
     EXPECT_THAT(refusal_of("llama4_text"),
                 HasSubstr("; the nearest is llama, missing is a mixture of experts, attention in "
                           "chunks, rotary positions of neighbouring columns, norms of q and k "

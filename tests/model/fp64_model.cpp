@@ -45,6 +45,8 @@ public:
     /// What the routers of experts add to the loss that run() returned.
     [[nodiscard]] double router_loss() const { return router_loss_; }
     [[nodiscard]] double least_gap() const { return least_gap_; }
+    /// [layer][expert], empty without experts.
+    [[nodiscard]] const std::vector<Vector>& loads() const { return loads_; }
 
     /// Returns the loss; adds the gradients.
     double run() {
@@ -64,6 +66,7 @@ public:
         std::vector<LayerTrace> layers;
         for (int l = 0; l < config_.num_layers; ++l) {
             x = layer_forward(l, x, layers);
+            loads_.push_back(layers.back().moe ? layers.back().moe->load() : Vector());
             if (!layers.back().moe) continue;
             router_loss_ += layers.back().moe->router_loss();
             least_gap_ = std::min(least_gap_, layers.back().moe->least_gap());
@@ -215,10 +218,19 @@ private:
             t.moe.emplace(config_.moe, activation(),
                           fp64::MoeNames{.router = name + names_.router,
                                          .gate_up = name + names_.experts + "gate_up",
-                                         .down = name + names_.experts + "down"},
+                                         .down = name + names_.experts + "down",
+                                         .correction_bias = config_.moe.correction_bias
+                                                                ? name + names_.correction_bias
+                                                                : ""},
                           weights_, std::accumulate(g_.begin(), g_.end(), 0.0));
             t.fc_proj = t.moe->forward(t.norm2);
-            if (config_.moe.shared_expert) {
+            if (config_.moe.shared_expert && !config_.moe.shared_gate) {
+                t.fc = linear_of(t.norm2, name + names_.shared_expert + "gate_up_proj", false);
+                t.activated = activation().forward(t.fc);
+                t.fc_proj = sum(t.fc_proj,
+                                linear_of(t.activated,
+                                          name + names_.shared_expert + names_.expert_down, false));
+            } else if (config_.moe.shared_expert) {
                 t.shared_expert.emplace(
                     kSharedExpert, activation(),
                     fp64::MoeNames{.router = name + names_.shared_gate,
@@ -247,6 +259,13 @@ private:
             const Rows dy_of_experts = d;
             d = t.moe->gradient(dy_of_experts, sink_);
             if (t.shared_expert) d = sum(d, t.shared_expert->gradient(dy_of_experts, sink_));
+            if (!t.fc.empty()) {
+                const std::string shared = name + names_.shared_expert;
+                Rows of = linear_gradient_of(dy_of_experts, t.activated,
+                                             shared + names_.expert_down, false);
+                of = activation().gradient(of, t.fc);
+                d = sum(d, linear_gradient_of(of, t.norm2, shared + "gate_up_proj", false));
+            }
         } else {
             d = linear_gradient_of(d, t.activated, name + names_.fc_proj, config_.mlp_bias);
             d = activation().gradient(d, t.fc);
@@ -331,6 +350,7 @@ private:
     bool wanted_;
     GradientSink sink_;
     size_t sequences_, length_;
+    std::vector<Vector> loads_;
     double router_loss_ = 0;
     double least_gap_ = INFINITY;
 };
@@ -344,6 +364,10 @@ Fp64Step fp64_step(const ModelConfig& config, const Batch& batch, const Tensors&
         step.losses.push_back(of.run());
         step.router_loss += of.router_loss();
         step.least_gap = std::min(step.least_gap, of.least_gap());
+        step.loads.resize(of.loads().size());
+        for (size_t l = 0; l < step.loads.size(); ++l) {
+            step.loads[l] = j == 0 ? of.loads()[l] : sum({step.loads[l]}, {of.loads()[l]})[0];
+        }
     }
     return step;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -30,6 +31,50 @@ double Moe::chosen_sum(size_t token) const {
     return sum;
 }
 
+namespace {
+
+/// Indices of the `count` greatest values, of equal ones the smaller index; lowers `gap` to what
+/// the best of the others misses.
+std::vector<size_t> greatest(const Vector& values, size_t count, double& gap) {
+    std::vector<size_t> order(values.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return values[a] > values[b]; });
+    if (count < order.size()) {
+        gap = std::min(gap, values[order[count - 1]] - values[order[count]]);
+    }
+    order.resize(count);
+    return order;
+}
+
+}  // namespace
+
+/// By score and bias inside the groups whose two best add up to most.
+void Moe::choose(size_t token) {
+    const auto groups = static_cast<size_t>(config_.groups);
+    const auto top_groups = static_cast<size_t>(config_.top_groups);
+    const bool by_logits = names_.correction_bias.empty() && top_groups == groups;
+    Vector keys = by_logits ? logits_[token] : scores_[token];
+    if (!names_.correction_bias.empty()) {
+        const Vector& bias = weights_.at(names_.correction_bias);
+        for (size_t e = 0; e < keys.size(); ++e) keys[e] += bias[e];
+    }
+    const size_t size = keys.size() / groups;
+    Vector pairs;
+    for (size_t group = 0; group < groups; ++group) {
+        const auto first = keys.begin() + static_cast<std::ptrdiff_t>(group * size);
+        Vector own(first, first + static_cast<std::ptrdiff_t>(size));
+        std::ranges::sort(own, std::greater());
+        pairs.push_back(size > 1 ? own[0] + own[1] : own[0]);
+    }
+    const std::vector<size_t> open = greatest(pairs, top_groups, least_gap_);
+    for (size_t e = 0; e < keys.size(); ++e) {
+        if (std::ranges::find(open, e / size) == open.end()) keys[e] = -INFINITY;
+    }
+    for (const size_t e : greatest(keys, static_cast<size_t>(config_.top_k), least_gap_)) {
+        chosen_[token][e] = 1;
+    }
+}
+
 Rows Moe::forward(const Rows& x) {
     const auto experts = static_cast<size_t>(config_.experts);
     x_ = x;
@@ -45,11 +90,7 @@ Rows Moe::forward(const Rows& x) {
                                 ? 1 / (1 + std::exp(-logits_[n][e]))
                                 : std::exp(logits_[n][e]) / z;
         }
-        std::vector<size_t> order(experts);
-        std::iota(order.begin(), order.end(), size_t{0});
-        std::ranges::stable_sort(order,
-                                 [&](size_t a, size_t b) { return scores_[n][a] > scores_[n][b]; });
-        for (int64_t j = 0; j < config_.top_k; ++j) chosen_[n][order[static_cast<size_t>(j)]] = 1;
+        choose(n);
         const double divisor = config_.normalize ? chosen_sum(n) : 1;
         for (size_t e = 0; e < experts; ++e) {
             weight_[n][e] = config_.scaling * chosen_[n][e] * scores_[n][e] / divisor;
@@ -97,10 +138,7 @@ Rows Moe::gradient(const Rows& dy, GradientSink& sink) const {
     sink.add(names_.gate_up + ".weight", dgate_up);
 
     const auto n_tokens = static_cast<double>(tokens);
-    Vector load(experts, 0.0);
-    for (const Vector& row : chosen_) {
-        for (size_t e = 0; e < experts; ++e) load[e] += row[e];
-    }
+    const Vector load = this->load();
     const double balance = config_.aux_loss * loss_weight_ * static_cast<double>(experts) /
                            (static_cast<double>(config_.top_k) * n_tokens * n_tokens);
     Rows dlogits(tokens, Vector(experts, 0.0));
@@ -136,21 +174,12 @@ Rows Moe::gradient(const Rows& dy, GradientSink& sink) const {
                                    names_.router, false, sink));
 }
 
-double Moe::least_gap() const {
-    double least = INFINITY;
-    for (size_t n = 0; n < x_.size(); ++n) {
-        double worst_chosen = INFINITY;
-        double best_other = -INFINITY;
-        for (size_t e = 0; e < logits_[n].size(); ++e) {
-            const double logit = logits_[n][e];
-            if (chosen_[n][e] > 0)
-                worst_chosen = std::min(worst_chosen, logit);
-            else
-                best_other = std::max(best_other, logit);
-        }
-        least = std::min(least, worst_chosen - best_other);
+Vector Moe::load() const {
+    Vector load(static_cast<size_t>(config_.experts), 0.0);
+    for (const Vector& row : chosen_) {
+        for (size_t e = 0; e < load.size(); ++e) load[e] += row[e];
     }
-    return least;
+    return load;
 }
 
 double Moe::router_loss() const {

@@ -428,6 +428,33 @@ struct ModelCase {
                  config.moe.experts = config.moe.top_k = 3;
                  return config;
              }()},
+        {.name = "Dots1",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("dots1", 3, 8, 37, false), 0, 0.01F);
+                 config.moe.experts = 6;
+                 config.moe.top_k = 3;
+                 config.moe.groups = 3;
+                 config.moe.top_groups = 2;
+                 config.moe.scaling = 1.7F;
+                 config.moe.ffn_hidden_size = 11;
+                 config.moe.shared_ffn_hidden_size = 22;
+                 config.moe.aux_loss = 0.2F;
+                 config.moe.z_loss = 0.02F;
+                 config.moe.sparse = {false, true, true};
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .ranks = 3},
+        {.name = "Dots1PlainWeightsTied",
+         .config =
+             [] {
+                 ModelConfig config = small_family("dots1", 2, 6, 29, true);
+                 config.moe.normalize = false;
+                 config.moe.aux_loss = 0.1F;
+                 return config;
+             }()},
         {.name = "LlamaDocuments",
          .config = small_family("llama", 3, 9, 31, false),
          .sequences = 2,

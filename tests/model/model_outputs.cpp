@@ -71,6 +71,7 @@ struct Results {
         const std::lock_guard lock(mutex);
         for (size_t i = 0; i < model.parameters().size(); ++i) {
             const Parameter& p = model.parameters()[i];
+            if (p.correction_bias) continue;  // has none
             for (const ModelTensor& t :
                  stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])]) {
                 for (const HeldRows& held : held_rows(p, t)) {

@@ -80,6 +80,7 @@ Gradients run_with_weights(const ModelConfig& config, const Schedule& schedule, 
         rank.run(batch.microbatches());
         const std::lock_guard lock(mutex);
         for (const Parameter& p : model.parameters()) {
+            if (p.correction_bias) continue;  // which has none
             const bool output_side = config.tied && p.counted_elsewhere;
             std::vector<float>& whole = result.by_name[p.name + (output_side ? " (output)" : "")];
             whole.resize(static_cast<size_t>(p.logical_rows * p.gradient.cols));

@@ -66,6 +66,7 @@ TEST_P(Oracle, GradientsAreFiniteDifferencesOfTheFp64Loss) {
     Tensors weights = initial_weights(c.config, 7);
     constexpr double kStep = 1e-5;  // error 1e-8, see fp64_model_test.cpp
     for (auto& [name, tensor] : weights) {
+        if (!actual.by_name.contains(name)) continue;  // a correction bias
         const std::vector<float>& gradient = actual.by_name.at(name);
         const auto output = actual.by_name.find(name + " (output)");
         double largest = 0;

@@ -22,7 +22,41 @@ TEST(TransformerShape, BuiltInModelsHaveTheirPublishedParameterCounts) {
     EXPECT_EQ(load_model("qwen-3-8b").parameters(), 8'190'735'360);
     EXPECT_EQ(load_model("gemma-3-1b").parameters(), 999'885'952);
     EXPECT_EQ(load_model("phi-4").parameters(), 14'659'507'200);
+    EXPECT_EQ(load_model("mixtral-8x7b").parameters(), 46'702'792'704);
+    EXPECT_EQ(load_model("qwen3-30b-a3b").parameters(), 30'532'122'624);
     EXPECT_NEAR(static_cast<double>(load_model("gpt3-175b").parameters()), 175.0e9, 0.5e9);
+}
+
+TEST(TransformerShape, OfExpertsTheOnesOfATokenCountAsFlopsAndAllAsMemory) {
+    const TransformerShape mixtral = load_model("mixtral-8x7b");
+    // "12.9 B active" and "3.3 B activated" in their model cards.
+    EXPECT_NEAR(static_cast<double>(mixtral.active_parameters()), 12.9e9, 0.05e9);
+    EXPECT_NEAR(static_cast<double>(load_model("qwen3-30b-a3b").active_parameters()), 3.3e9,
+                0.06e9);
+    const double h = 4096, f = 14336, attention = h * (4096 + 2 * 1024) + 4096 * h;
+    EXPECT_DOUBLE_EQ(mixtral.dense_flops(), 2 * (attention + h * 8 + 2 * 3 * h * f));
+    EXPECT_EQ(mixtral.layer_parameters(),
+              static_cast<int64_t>(attention + h * 8 + 8 * 3 * h * f + 2 * h));
+    // Of k rows: copies of h, and 3 f; logits, log Z, and four numbers per choice.
+    EXPECT_EQ(mixtral.saved_bytes(),
+              2 * (4 * 4096 + 6144 + 4096 + 2 * (4096 + 3 * 14336)) + 4 * (2 + 32 + 8 + 1 + 8));
+    EXPECT_EQ(mixtral.recomputed_bytes(Recompute::selective),
+              2 * (2 * 4096 + 2 * (4096 + 14336)) + 4 * 2);
+    EXPECT_EQ(mixtral.for_weight_bytes(), 2 * (4 * 4096 + 6144 + 8 + 2 * (4096 + 2 * 14336)));
+}
+
+TEST(TransformerShape, LayersWithAndWithoutExpertsGiveTheMean) {
+    TransformerShape shape = load_model("mixtral-8x7b");
+    const int64_t all = shape.parameters();
+    shape.moe.layers = 0;
+    const int64_t none = shape.parameters();
+    shape.moe.layers = 8;
+    EXPECT_EQ(shape.parameters(), none + (all - none) / 4);
+    shape.moe.shared_ffn_hidden_size = 100;
+    shape.moe.shared_gate = true;
+    shape.moe.correction_bias = true;
+    EXPECT_EQ(shape.parameters(), none + (all - none) / 4 + 8 * (3 * 4096 * 100 + 4096 + 8));
+    EXPECT_EQ(shape.active_parameters(), shape.parameters() - 8 * 6 * 3 * 4096 * 14336LL);
 }
 
 TEST(TransformerShape, FlopsOfGpt2AreThoseOfTheDefinitionOfMfu) {

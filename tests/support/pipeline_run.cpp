@@ -42,6 +42,7 @@ private:
 std::vector<std::byte> serialise(ModelRank& model, bool tied) {
     std::vector<std::byte> out;
     for (const Parameter& p : model.parameters()) {
+        if (p.correction_bias) continue;
         const std::string name = p.name + (tied && p.counted_elsewhere ? " (output)" : "");
         put(out, static_cast<uint64_t>(name.size()));
         for (const char c : name) put(out, c);

@@ -280,6 +280,7 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
     const std::span<const double> losses = shards.front().losses();
     result.losses = downloaded(device, losses.data(), std::ssize(losses));
     for (const Parameter& p : model.parameters()) {
+        if (p.correction_bias) continue;
         const bool output_side = config.tied && p.counted_elsewhere;
         result.by_name[p.name + (output_side ? " (output)" : "")] =
             downloaded(device, p.gradient.as<float>(), p.gradient.size());

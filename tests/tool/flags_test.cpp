@@ -116,7 +116,8 @@ TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
     EXPECT_THAT(by_others,
                 UnorderedElementsAre(
                     "--model", "--group-query-attention", "--swiglu", "--normalization",
-                    "--position-embedding-type", "--bf16", "--recompute-activations",
+                    "--position-embedding-type", "--moe-router-score-function", "--bf16",
+                    "--recompute-activations",
                     // of Megatron's scripts
                     "--vocab-file", "--sequence-parallel", "--use-distributed-optimizer",
                     "--overlap-grad-reduce", "--overlap-param-gather", "--use-flash-attn",

@@ -59,7 +59,8 @@ TEST(ModelFlags, RefuseExpertsThatCannotBe) {
                 HasSubstr("--moe-router-topk 5: must be from 1 to --num-experts 4"));
     EXPECT_THAT(refused_moe("--moe-shared-expert-intermediate-size 8"),
                 HasSubstr("--moe-shared-expert-intermediate-size 8: --model-type qwen3_moe has no "
-                          "expert that all tokens share; remove the flag, or use qwen2_moe"));
+                          "expert that all tokens share; remove the flag, or use qwen2_moe or "
+                          "dots1"));
     EXPECT_THAT(refused_moe("--moe-aux-loss-coeff -1"), HasSubstr("--moe-aux-loss-coeff -1"));
     EXPECT_THAT(refused_moe("--moe-z-loss-coeff nan"), HasSubstr("--moe-z-loss-coeff nan"));
     for (const char* const layers : {"5", "0", "x", "1,1,1", "0,1,2,1", "[0]*4"}) {
@@ -82,6 +83,45 @@ TEST(ModelFlags, RefuseWhatFilesOfMixtralCannotSay) {
                 HasSubstr("--moe-layer-freq: --model-type mixtral has experts in all layers"));
     EXPECT_THAT(refused_mixtral("--moe-router-pre-softmax"),
                 HasSubstr("--moe-router-pre-softmax: --model-type mixtral has weights that add"));
+}
+
+TEST(ModelFlags, RefuseWhatTheRouterOfDotsCannotBe) {
+    const auto refused_dots = [](const std::string& flags) {
+        return refused("--model-type dots1 --num-layers 3 --num-experts 8 --moe-router-topk 3 " +
+                       flags);
+    };
+    EXPECT_THAT(refused_dots("--moe-router-num-groups 3"),
+                HasSubstr("--moe-router-num-groups 3: must divide --num-experts 8"));
+    EXPECT_THAT(refused_dots("--moe-router-num-groups 2 --moe-router-group-topk 3"),
+                HasSubstr("--moe-router-group-topk 3: must be from 1 to --moe-router-num-groups "
+                          "2"));
+    EXPECT_THAT(refused_dots("--moe-router-num-groups 4 --moe-router-group-topk 1"),
+                HasSubstr("--moe-router-group-topk 1: these groups have 2 experts, but "
+                          "--moe-router-topk is 3"));
+    EXPECT_THAT(refused_dots("--moe-layer-freq 1,0,1"),
+                HasSubstr("--moe-layer-freq: --model-type dots1 has layers without experts only "
+                          "before"));
+    EXPECT_THAT(
+        refused_dots("--moe-ffn-hidden-size 12 --moe-shared-expert-intermediate-size 30"),
+        HasSubstr("--moe-shared-expert-intermediate-size 30: --model-type dots1 needs a multiple "
+                  "of the 12"));
+    EXPECT_THAT(refused_dots("--moe-router-score-function softmax"),
+                HasSubstr("--moe-router-score-function softmax: --model-type dots1 has sigmoid "
+                          "scores; remove the flag"));
+    EXPECT_THAT(refused_dots("--moe-router-bias-update-rate 0.1"),
+                HasSubstr("--moe-router-bias-update-rate: needs --moe-router-enable-expert-bias"));
+    const auto refused_mixtral = [](const std::string& flags) {
+        return refused("--model-type mixtral --num-layers 2 " + flags);
+    };
+    EXPECT_THAT(refused_mixtral("--moe-router-enable-expert-bias"),
+                HasSubstr("--moe-router-enable-expert-bias: --model-type mixtral has no "
+                          "correction bias; remove the flag, or use dots1"));
+    EXPECT_THAT(refused_mixtral("--moe-router-num-groups 2"),
+                HasSubstr("--moe-router-num-groups: --model-type mixtral has no groups"));
+    EXPECT_THAT(refused_mixtral("--moe-router-topk-scaling-factor 2"),
+                HasSubstr("--moe-router-topk-scaling-factor: --model-type mixtral has no scaled"));
+    EXPECT_THAT(refused("--model-type llama --moe-router-score-function sigmoid"),
+                HasSubstr("--moe-router-score-function: --model-type llama has no experts"));
 }
 
 TEST(ModelFlags, RefuseRotaryPercentThatTurnsNoPairsOfColumns) {

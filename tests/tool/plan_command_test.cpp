@@ -36,6 +36,29 @@ TEST(PlanCommand, PlansGemmaOnSixteenGpus) {
     }
 }
 
+TEST(PlanCommand, CountsExperts) {
+    const TempFolder folder;
+    testing::write_file(folder / "mixture.json",
+                        R"({"model_type": "mixtral", "vocab_size": 64, "hidden_size": 16,
+                        "intermediate_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2,
+                        "num_key_value_heads": 1})");
+    const std::string rest =
+        " --gpus 2 --gpu h100 --seq-length 64 --global-batch-size 8 --schedules 1f1b --vocab-modes "
+        "one_barrier";
+    const Outcome text = vocabpipe_in(folder, "plan --model qwen3-30b-a3b" + rest);
+    EXPECT_EQ(text.exit_code, 0) << text.error;
+    EXPECT_THAT(testing::unwrapped(text.output),
+                HasSubstr("128 experts in 48 layers, 8 per token, 3.35 B parameters active"));
+    const Outcome json = vocabpipe_in(folder, "plan --model mixture.json --json" + rest);
+    ASSERT_EQ(json.exit_code, 0) << json.error;
+    const auto model = nlohmann::json::parse(json.output)["model"];
+    EXPECT_EQ(model["num_experts"], 8);
+    EXPECT_EQ(model["experts_per_token"], 2);
+    EXPECT_EQ(model["layers_with_experts"], 4);
+    EXPECT_EQ(model["parameters"].get<int64_t>() - model["active_parameters"].get<int64_t>(),
+              4 * 6 * 3 * 16 * 32);
+}
+
 TEST(PlanCommand, WritesJsonAndAPage) {
     const TempFolder folder;
     const Outcome outcome = vocabpipe_in(
@@ -101,10 +124,6 @@ class BadPlanInput : public ::testing::TestWithParam<BadInput> {};
 TEST_P(BadPlanInput, IsRefusedInOneLine) {
     const TempFolder folder;
     testing::write_file(folder / "broken.json", "{\n \"model_type\": \"llama\",\n}");
-    testing::write_file(folder / "mixture.json",
-                        R"({"model_type": "mixtral", "vocab_size": 64, "hidden_size": 16,
-                        "intermediate_size": 32, "num_hidden_layers": 2,
-                        "num_attention_heads": 2, "num_key_value_heads": 1})");
     testing::write_file(folder / "short.json", R"({"model_type": "llama"})");
     testing::write_file(folder / "half.csv", "rank,op,stage,ns\n0,F,0,1000\n");
     testing::write_file(folder / "two.csv", "rank,op,stage,ns\n0,F,0,9\n1,F,0,9\n");
@@ -123,8 +142,6 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadInput{"--model gemma-2-9b", 2, "--gpus is required"},
         BadInput{"--model gemma2-9b" + kRest, 2, "did you mean gemma-2-9b?"},
-        BadInput{"--model mixture.json" + kRest, 2,
-                 "model_type mixtral has a mixture of experts, which plan does not know"},
         BadInput{"--model missing.json" + kRest, 3, "missing.json: does not exist"},
         BadInput{"--model broken.json" + kRest, 3,
                  "broken.json: is not valid JSON: parse error at line 3"},

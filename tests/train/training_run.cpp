@@ -101,6 +101,12 @@ Training train_on_threads(const TrainingSetup& setup) {
         }
         const std::lock_guard lock(mutex);
         for (const Parameter& p : trained.parameters()) {
+            if (p.correction_bias) {
+                std::vector<float> values(static_cast<size_t>(p.weight.size()));
+                device->download(p.weight.as<std::byte>(),
+                                 std::as_writable_bytes(std::span(values)));
+                result.correction_biases.emplace(p.name, std::move(values));
+            }
             if (!p.exp_avg) continue;  // shares a weight
             place(result.weights, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.master,
                   *device);
@@ -112,6 +118,7 @@ Training train_on_threads(const TrainingSetup& setup) {
             result.losses.push_back(r.loss);
             result.grad_norms.push_back(r.grad_norm);
             result.updated.push_back(r.updated);
+            result.routers.push_back(r.routers);
         }
     });
     return result;

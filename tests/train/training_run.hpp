@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct TrainingSetup {
 struct Training {
     std::vector<double> losses, grad_norms;
     std::vector<bool> updated;
+    std::vector<std::optional<RouterResult>> routers;
+    /// By logical name, of every rank that has it.
+    std::multimap<std::string, std::vector<float>> correction_biases;
     /// Master weights and the gradients of the last step, whole, by logical name; of a tied weight
     /// that lives on two ranks, the second is "... (copy)".
     std::map<std::string, std::vector<float>> weights, gradients;

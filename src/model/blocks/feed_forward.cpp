@@ -10,6 +10,9 @@ FeedForward::FeedForward(const FeedForwardOptions& options, ParameterSource& par
         return;
     }
     moe_.emplace(*options.moe, parameters);
+    if (options.gated_shared_expert) {
+        gated_shared_expert_.emplace(*options.gated_shared_expert, parameters);
+    }
     if (options.shared_expert) shared_expert_.emplace(*options.shared_expert, parameters);
 }
 
@@ -17,6 +20,9 @@ FeedForward::Saved FeedForward::saved_views(SavedViews& views) const {
     Saved saved;
     if (mlp_) saved.mlp = mlp_->saved_views(views);
     if (moe_) saved.moe = moe_->saved_views(views);
+    if (gated_shared_expert_) {
+        saved.gated_shared_expert = gated_shared_expert_->saved_views(views);
+    }
     if (shared_expert_) saved.shared_expert = shared_expert_->saved_views(views);
     return saved;
 }
@@ -25,17 +31,20 @@ FeedForward::Gradients FeedForward::gradient_views(TokenViews& views) const {
     Gradients gradients;
     if (mlp_) gradients.mlp = mlp_->gradient_views(views);
     if (moe_) gradients.moe = moe_->gradient_views(views);
-    if (shared_expert_) {
-        gradients.shared_expert = shared_expert_->gradient_views(views);
-        gradients.of_shared = views.take(hidden_size_);
+    if (gated_shared_expert_) {
+        gradients.gated_shared_expert = gated_shared_expert_->gradient_views(views);
     }
+    if (shared_expert_) gradients.shared_expert = shared_expert_->gradient_views(views);
+    if (gated_shared_expert_ || shared_expert_) gradients.of_shared = views.take(hidden_size_);
     return gradients;
 }
 
 ScratchSize FeedForward::scratch(const ScratchFor& use) const {
     if (mlp_) return mlp_->scratch(use);
-    const ScratchSize moe = moe_->scratch(use);
-    return shared_expert_ ? moe.or_larger(shared_expert_->scratch(use)) : moe;
+    ScratchSize size = moe_->scratch(use);
+    if (gated_shared_expert_) size = size.or_larger(gated_shared_expert_->scratch(use));
+    if (shared_expert_) size = size.or_larger(shared_expert_->scratch(use));
+    return size;
 }
 
 void FeedForward::forward(const StagePass& pass, ConstTensor x, const Saved& saved,
@@ -46,6 +55,10 @@ void FeedForward::forward(const StagePass& pass, ConstTensor x, const Saved& sav
     }
     StagePass whole = pass;  // experts take the rows of all tokens
     whole.output = {};
+    if (gated_shared_expert_) {
+        gated_shared_expert_->forward(whole, x, saved.gated_shared_expert, residual, out);
+        residual = out;
+    }
     if (shared_expert_) {
         shared_expert_->forward(whole, x, saved.shared_expert, residual, out);
         residual = out;
@@ -56,6 +69,7 @@ void FeedForward::forward(const StagePass& pass, ConstTensor x, const Saved& sav
 
 void FeedForward::recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const {
     if (mlp_) mlp_->recompute(pass, x, saved.mlp);
+    if (gated_shared_expert_) gated_shared_expert_->recompute(pass, x, saved.gated_shared_expert);
     if (shared_expert_) shared_expert_->recompute(pass, x, saved.shared_expert);
     if (moe_) moe_->recompute(pass, x, saved.moe);
 }
@@ -70,9 +84,15 @@ void FeedForward::backward_input(const StagePass& pass, ConstTensor dy, const Sa
     StagePass whole = pass;
     whole.input = {};
     moe_->backward_input(whole, dy, saved.moe, gradients.moe, dx);
-    if (!shared_expert_) return;
-    shared_expert_->backward_input(whole, dy, saved.shared_expert, gradients.shared_expert,
-                                   gradients.of_shared);
+    if (gated_shared_expert_) {
+        gated_shared_expert_->backward_input(whole, dy, saved.gated_shared_expert,
+                                             gradients.gated_shared_expert, gradients.of_shared);
+    } else if (shared_expert_) {
+        shared_expert_->backward_input(whole, dy, saved.shared_expert, gradients.shared_expert,
+                                       gradients.of_shared);
+    } else {
+        return;
+    }
     pass.op().add(pass.ctx, dx, gradients.of_shared, dx);
 }
 
@@ -80,19 +100,29 @@ void FeedForward::backward_weight(const StagePass& pass, ConstTensor dy, ConstTe
                                   const Saved& saved, const Gradients& gradients) const {
     if (mlp_) mlp_->backward_weight(pass, dy, x, saved.mlp, gradients.mlp);
     if (moe_) moe_->backward_weight(pass, x, saved.moe, gradients.moe);
+    StagePass of_shared = pass;
+    of_shared.router_sums = {};  // of a router that has no choice
+    if (gated_shared_expert_) {
+        gated_shared_expert_->backward_weight(of_shared, x, saved.gated_shared_expert,
+                                              gradients.gated_shared_expert);
+    }
     if (shared_expert_) {
-        shared_expert_->backward_weight(pass, x, saved.shared_expert, gradients.shared_expert);
+        shared_expert_->backward_weight(of_shared, dy, x, saved.shared_expert,
+                                        gradients.shared_expert);
     }
 }
 
 double FeedForward::flops(int64_t seq_length) const {
     if (mlp_) return mlp_->flops(seq_length);
-    return moe_->flops() + (shared_expert_ ? shared_expert_->flops() : 0);
+    return moe_->flops() + (gated_shared_expert_ ? gated_shared_expert_->flops() : 0) +
+           (shared_expert_ ? shared_expert_->flops(seq_length) : 0);
 }
 
 int64_t FeedForward::recompute_traffic() const {
     if (mlp_) return mlp_->recompute_traffic();
-    return moe_->recompute_traffic() + (shared_expert_ ? shared_expert_->recompute_traffic() : 0);
+    return moe_->recompute_traffic() +
+           (gated_shared_expert_ ? gated_shared_expert_->recompute_traffic() : 0) +
+           (shared_expert_ ? shared_expert_->recompute_traffic() : 0);
 }
 
 }  // namespace vocabpipe

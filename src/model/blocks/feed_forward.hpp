@@ -13,8 +13,9 @@ struct FeedForwardOptions {
     int64_t hidden_size = 0;
     MlpOptions mlp;                 ///< without experts
     std::optional<MoeOptions> moe;  ///< else with these
-    /// Besides, one that computes every token.
-    std::optional<MoeOptions> shared_expert;
+    // Besides, one of these that computes every token, or none.
+    std::optional<MoeOptions> gated_shared_expert;
+    std::optional<MlpOptions> shared_expert;
 };
 
 /// What a layer has after attention, (N/t, h) to (N/t, h): an MLP, or a mixture of experts.
@@ -25,14 +26,16 @@ public:
     struct Saved {
         Mlp::Saved mlp;
         Moe::Saved moe;
-        Moe::Saved shared_expert;
+        Moe::Saved gated_shared_expert;
+        Mlp::Saved shared_expert;
     };
     /// What I leaves for W, likewise.
     struct Gradients {
         Mlp::Gradients mlp;
         Moe::Gradients moe;
-        Moe::Gradients shared_expert;
-        Tensor of_shared;  ///< (N/t, h) of x, through the shared expert
+        Moe::Gradients gated_shared_expert;
+        Mlp::Gradients shared_expert;
+        Tensor of_shared;  ///< (N/t, h) of x, through either of the two
     };
 
     FeedForward(const FeedForwardOptions& options, ParameterSource& parameters);
@@ -59,7 +62,9 @@ private:
     // One of the two.
     std::optional<Mlp> mlp_;
     std::optional<Moe> moe_;
-    std::optional<Moe> shared_expert_;  ///< besides moe_
+    // Besides moe_, one of these or none.
+    std::optional<Moe> gated_shared_expert_;
+    std::optional<Mlp> shared_expert_;
 };
 
 }  // namespace vocabpipe

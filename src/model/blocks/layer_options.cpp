@@ -20,7 +20,8 @@ TensorNames layer_names(const ModelConfig& config, int layer) {
     for (std::string* name :
          {&names.attention_norm, &names.qkv, &names.proj, &names.post_attention_norm,
           &names.mlp_norm, &names.fc, &names.fc_proj, &names.post_mlp_norm, &names.q_norm,
-          &names.k_norm, &names.router, &names.experts, &names.shared_gate, &names.shared_expert}) {
+          &names.k_norm, &names.router, &names.experts, &names.shared_gate, &names.shared_expert,
+          &names.correction_bias}) {
         *name = prefix + *name;
     }
     for (std::string& name : names.qkv_parts) name = prefix + name;
@@ -106,7 +107,10 @@ MoeOptions moe_options(const ModelConfig& config, int layer) {
                        .routing = {.top_k = moe.top_k,
                                    .score = moe.score,
                                    .normalize = moe.normalize,
-                                   .scaling = moe.scaling},
+                                   .scaling = moe.scaling,
+                                   .groups = moe.groups,
+                                   .top_groups = moe.top_groups},
+                       .correction_bias = moe.correction_bias ? names.correction_bias : "",
                        .aux_loss = moe.aux_loss,
                        .z_loss = moe.z_loss,
                        .init_std = config.init_std},
@@ -124,10 +128,11 @@ MoeOptions moe_options(const ModelConfig& config, int layer) {
 }
 
 /// A shared expert with a gate is a mixture of one expert, whose weight is a sigmoid.
-MoeOptions shared_expert_options(const ModelConfig& config, int layer) {
+MoeOptions gated_shared_expert_options(const ModelConfig& config, int layer) {
     const TensorNames names = layer_names(config, layer);
     MoeOptions options = moe_options(config, layer);
     options.router.name = names.shared_gate;
+    options.router.correction_bias = {};
     options.router.experts = 1;
     options.router.routing = {.top_k = 1, .score = kernels::RouterScore::sigmoid};
     options.router.aux_loss = 0;
@@ -140,17 +145,32 @@ MoeOptions shared_expert_options(const ModelConfig& config, int layer) {
     return options;
 }
 
+/// Without a gate it is an MLP.
+MlpOptions shared_mlp_options(const ModelConfig& config, int layer) {
+    const std::string name = layer_names(config, layer).shared_expert;
+    const TensorNames& names = tensor_names(config);
+    MlpOptions options = mlp_options(config, layer);
+    options.fc.name = name + "gate_up_proj";
+    options.fc.parts = {name + names.expert_gate, name + names.expert_up};
+    options.fc_proj.name = name + names.expert_down;
+    options.ffn_hidden_size = config.shared_ffn_hidden_size();
+    return options;
+}
+
 }  // namespace
 
 FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer, int tensor) {
     FeedForwardOptions options{.hidden_size = config.hidden_size,
                                .mlp = mlp_options(config, layer, tensor),
                                .moe = {},
+                               .gated_shared_expert = {},
                                .shared_expert = {}};
     if (!config.moe.in_layer(layer)) return options;
     options.moe = moe_options(config, layer);
-    if (config.moe.shared_expert) {
-        options.shared_expert = shared_expert_options(config, layer);
+    if (config.moe.shared_expert && config.moe.shared_gate) {
+        options.gated_shared_expert = gated_shared_expert_options(config, layer);
+    } else if (config.moe.shared_expert) {
+        options.shared_expert = shared_mlp_options(config, layer);
     }
     return options;
 }

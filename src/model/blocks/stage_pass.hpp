@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 namespace vocabpipe {
 
@@ -89,6 +90,9 @@ struct StagePass {
     WeightGradients weight_gradients = {};
     CachedTokens cached = {};
     TensorTeam team = {};
+    /// W: where the router of this layer adds up what it did (Operators::sum_routing); empty:
+    /// nowhere.
+    std::span<double> router_sums = {};
     RowPieces input = {};   ///< of what the block reads; of the gradient it is given
     RowPieces output = {};  ///< of what it makes
 

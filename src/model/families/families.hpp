@@ -100,6 +100,7 @@ namespace families {
 [[nodiscard]] ModelFamily qwen3_moe();
 [[nodiscard]] ModelFamily olmoe();
 [[nodiscard]] ModelFamily qwen2_moe();
+[[nodiscard]] ModelFamily dots1();
 [[nodiscard]] ModelFamily gemma();
 [[nodiscard]] ModelFamily gemma2();
 [[nodiscard]] ModelFamily gemma3_text();

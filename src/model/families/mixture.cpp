@@ -19,10 +19,13 @@ void read_experts(const ConfigValues& file, int64_t experts, int64_t top_k, Mode
     const char* const key = file.given("num_local_experts") ? "num_local_experts" : "num_experts";
     c.moe.experts = file.size(key, experts, experts, kMostExperts);
     c.moe.top_k = file.size("num_experts_per_tok", top_k, top_k, kMostExperts);
-    if (c.moe.top_k > c.moe.experts) {
-        file.json().fail("num_experts_per_tok is " + std::to_string(c.moe.top_k) +
-                         ", but must be at most " + key + " " + std::to_string(c.moe.experts));
-    }
+    check_per_token(file, key, c);
+}
+
+void check_per_token(const ConfigValues& file, const std::string& key, const ModelConfig& c) {
+    if (c.moe.top_k <= c.moe.experts) return;
+    file.json().fail("num_experts_per_tok is " + std::to_string(c.moe.top_k) +
+                     ", but must be at most " + key + " " + std::to_string(c.moe.experts));
 }
 
 void print_experts(const ModelConfig& c, nlohmann::ordered_json& json) {

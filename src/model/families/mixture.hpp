@@ -19,6 +19,8 @@ void set_experts(ModelConfig& config);
 /// is neither), and num_experts_per_tok (`top_k`). Refuses router noise. InputFileError for more
 /// experts per token than experts.
 void read_experts(const ConfigValues& file, int64_t experts, int64_t top_k, ModelConfig& config);
+/// InputFileError for more experts per token than the experts that `key` names.
+void check_per_token(const ConfigValues& file, const std::string& key, const ModelConfig& config);
 /// num_experts_per_tok, router_aux_loss_coef, and that transformers is to leave out router logits.
 void print_experts(const ModelConfig& config, nlohmann::ordered_json& json);
 

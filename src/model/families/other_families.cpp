@@ -11,11 +11,8 @@ constexpr std::array kOtherFamilies{
     OtherFamily{"bloom", "gpt2", "ALiBi: scores that fall with the distance"},
     OtherFamily{"cohere", "gpt_neox",
                 "rotary positions of neighbouring columns, and LayerNorm without a bias"},
-    OtherFamily{"deepseek_v2", "llama", "latent attention and a mixture of experts"},
-    OtherFamily{"deepseek_v3", "llama", "latent attention and a mixture of experts"},
-    OtherFamily{"dots1", "qwen3_moe",
-                "the correction bias and the groups of its router, and experts that all tokens "
-                "share without a gate"},
+    OtherFamily{"deepseek_v2", "dots1", "latent attention"},
+    OtherFamily{"deepseek_v3", "dots1", "latent attention"},
     OtherFamily{"falcon", "gpt_neox", "one norm of what attention and MLP read"},
     OtherFamily{"gemma3", "gemma3_text", "images"},
     OtherFamily{"gpt_neo", "gpt2", "attention without a scale"},

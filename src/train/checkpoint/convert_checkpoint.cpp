@@ -131,8 +131,10 @@ ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
 
     ModelConfig config = checkpoint.config();
     // Not of what else the files have: buffers of old models are none of its weights.
+    config.dtype = DType::bf16;
     const bool all_bf16 = std::ranges::all_of(model_file_tensors(config), [&](const auto& t) {
-        return checkpoint.weight(t.name).tensor->type == StoredType::BF16;
+        return t.type != StoredType::BF16 ||
+               checkpoint.weight(t.name).tensor->type == StoredType::BF16;
     });
     config.dtype = options.dtype.value_or(all_bf16 ? DType::bf16 : DType::fp32);
     const std::vector<StoredTensor> tensors = model_file_tensors(config);

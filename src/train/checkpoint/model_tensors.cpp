@@ -33,6 +33,7 @@ std::vector<ModelTensor> tensors_of(const LogicalParameter& p) {
         t.held_shape = is_matrix(p) ? std::vector{rows, p.cols} : std::vector{rows};
         t.shape = t.held_shape;
         t.transposed = p.transposed_in_files;
+        t.correction_bias = p.correction_bias;
         if (t.transposed) std::reverse(t.shape.begin(), t.shape.end());
         first += part.count;
         tensors.push_back(std::move(t));
@@ -111,10 +112,10 @@ std::vector<StoredTensor> model_file_tensors(const ModelConfig& config) {
     for (const std::vector<ModelTensor>& parts : model_tensors(config)) {
         for (const ModelTensor& t : parts) {
             if (t.file_row > 0) continue;  // of a tensor that is there already
-            stored.push_back(
-                {.name = t.name,
-                 .type = config.dtype == DType::bf16 ? StoredType::BF16 : StoredType::F32,
-                 .shape = t.shape});
+            const bool bf16 = config.dtype == DType::bf16 && !t.correction_bias;
+            stored.push_back({.name = t.name,
+                              .type = bf16 ? StoredType::BF16 : StoredType::F32,
+                              .shape = t.shape});
         }
     }
     return stored;
@@ -124,7 +125,7 @@ std::vector<StoredTensor> optimizer_file_tensors(const ModelConfig& config) {
     std::vector<StoredTensor> stored;
     for (const std::vector<ModelTensor>& parts : model_tensors(config)) {
         for (const ModelTensor& t : parts) {
-            if (t.file_row > 0) continue;  // of a tensor that is there already
+            if (t.file_row > 0 || t.correction_bias) continue;  // is there already; has no moments
             stored.push_back({.name = exp_avg_name(t.name), .shape = t.held_shape});
             stored.push_back({.name = exp_avg_sq_name(t.name), .shape = t.held_shape});
             if (config.dtype != DType::fp32) {

@@ -24,6 +24,8 @@ struct ModelTensor {
     std::vector<int64_t> shape;       ///< of the stored tensor, in files
     std::vector<int64_t> held_shape;  ///< of it [rows, cols] or [rows], as this program holds it
     bool transposed = false;          ///< Conv1D keeps [in, out], this program [out, in]
+    /// Of a router: fp32 in every run, and nothing of it in the optimizer's file.
+    bool correction_bias = false;
     [[nodiscard]] bool is_vector() const { return held_shape.size() == 1; }
 };
 

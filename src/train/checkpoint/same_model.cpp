@@ -94,9 +94,13 @@ void check_same_experts(const Comparison& compare, const ModelConfig& file,
     compare.size("num_experts_per_tok", file.moe.top_k, run.moe.top_k, "--moe-router-topk");
     compare.size("the size of experts", file.expert_ffn_hidden_size(), run.expert_ffn_hidden_size(),
                  "--moe-ffn-hidden-size");
-    compare.size("shared_expert_intermediate_size", file.shared_ffn_hidden_size(),
+    compare.size("the size of shared experts", file.shared_ffn_hidden_size(),
                  run.shared_ffn_hidden_size(), "--moe-shared-expert-intermediate-size");
     compare.flag("norm_topk_prob", file.moe.normalize, run.moe.normalize);
+    compare.real("routed_scaling_factor", shortest(file.moe.scaling), shortest(run.moe.scaling),
+                 "--moe-router-topk-scaling-factor");
+    compare.size("n_group", file.moe.groups, run.moe.groups, "--moe-router-num-groups");
+    compare.size("topk_group", file.moe.top_groups, run.moe.top_groups, "--moe-router-group-topk");
     const auto layers = [](const ModelConfig& c) {
         std::string names;
         for (int i = 0; i < c.num_layers; ++i) {

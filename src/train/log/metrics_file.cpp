@@ -53,18 +53,23 @@ void MetricsFile::keep_through(int64_t last_step) {
 }
 
 void MetricsFile::add(const StepMetrics& metrics) {
-    const nlohmann::json line{{"step", metrics.step},
-                              {"loss", json_number(metrics.loss)},
-                              {"grad_norm", json_number(metrics.grad_norm)},
-                              {"lr", metrics.lr},
-                              {"tokens_per_second", metrics.tokens_per_second},
-                              {"step_seconds", metrics.step_seconds},
-                              {"updated", metrics.updated},
-                              {"global_batch_size", metrics.global_batch_size},
-                              {"consumed_samples", metrics.consumed_samples},
-                              {"consumed_tokens", metrics.consumed_tokens},
-                              {"skipped_steps", metrics.skipped_steps},
-                              {"elapsed_seconds", metrics.elapsed_seconds}};
+    nlohmann::json line{{"step", metrics.step},
+                        {"loss", json_number(metrics.loss)},
+                        {"grad_norm", json_number(metrics.grad_norm)},
+                        {"lr", metrics.lr},
+                        {"tokens_per_second", metrics.tokens_per_second},
+                        {"step_seconds", metrics.step_seconds},
+                        {"updated", metrics.updated},
+                        {"global_batch_size", metrics.global_batch_size},
+                        {"consumed_samples", metrics.consumed_samples},
+                        {"consumed_tokens", metrics.consumed_tokens},
+                        {"skipped_steps", metrics.skipped_steps},
+                        {"elapsed_seconds", metrics.elapsed_seconds}};
+    if (metrics.routers) {
+        line["moe_aux_loss"] = json_number(metrics.routers->aux_loss);
+        line["moe_z_loss"] = json_number(metrics.routers->z_loss);
+        line["moe_max_load"] = json_number(metrics.routers->max_load);
+    }
     file_->add(line.dump() + "\n");
 }
 

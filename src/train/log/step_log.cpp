@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -24,11 +25,17 @@ std::string step_line(const StepMetrics& m, int64_t last_step) {
     std::array<char, 256> text;
     std::snprintf(text.data(), text.size(),
                   " iteration %lld/%lld | lm loss %.6f | grad norm %.3f | lr %.3e | %.1f ms | "
-                  "%.0f tokens/s%s",
+                  "%.0f tokens/s",
                   static_cast<long long>(m.step), static_cast<long long>(last_step), plain(m.loss),
-                  plain(m.grad_norm), m.lr, m.step_seconds * 1e3, m.tokens_per_second,
-                  m.updated ? "" : " | update skipped");
-    return text.data();
+                  plain(m.grad_norm), m.lr, m.step_seconds * 1e3, m.tokens_per_second);
+    std::string line = text.data();
+    if (m.routers) {
+        std::snprintf(text.data(), text.size(),
+                      " | moe aux loss %.4f | moe z loss %.3f | moe max load %.2f",
+                      plain(m.routers->aux_loss), plain(m.routers->z_loss), m.routers->max_load);
+        line += text.data();
+    }
+    return line + (m.updated ? "" : " | update skipped");
 }
 
 void StepLog::add(StepMetrics m, bool ends) {
@@ -45,7 +52,7 @@ void StepLog::add(StepMetrics m, bool ends) {
     if (metrics_) metrics_->add(m);
     if (events_ && (ends || m.step % options_.tensorboard_log_interval == 0)) {
         // Megatron's names.
-        const ScalarSummary scalars[] = {
+        std::vector<ScalarSummary> scalars{
             {"lm loss", static_cast<float>(m.loss)},
             {"learning-rate", static_cast<float>(m.lr)},
             {"grad-norm", static_cast<float>(m.grad_norm)},
@@ -54,6 +61,11 @@ void StepLog::add(StepMetrics m, bool ends) {
             {"tokens-per-second", static_cast<float>(m.tokens_per_second)},
             {"consumed-tokens", static_cast<float>(m.consumed_tokens)},
             {"skipped-steps", static_cast<float>(m.skipped_steps)}};
+        if (m.routers) {
+            scalars.push_back({"load_balancing_loss", static_cast<float>(m.routers->aux_loss)});
+            scalars.push_back({"z_loss", static_cast<float>(m.routers->z_loss)});
+            scalars.push_back({"moe max load", static_cast<float>(m.routers->max_load)});
+        }
         events_->add(m.step, scalars);
     }
 }

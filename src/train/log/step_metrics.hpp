@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/optimizer_step.hpp"
+
 #include <cstdint>
 #include <optional>
 
@@ -20,6 +22,8 @@ struct StepMetrics {
     int64_t consumed_tokens = 0;    ///< the same in tokens
     int64_t skipped_steps = 0;      ///< steps without an update, of this run
     double elapsed_seconds = 0;     ///< of this run, from its start
+    /// Of a model with experts: moe_aux_loss, moe_z_loss, moe_max_load.
+    std::optional<RouterResult> routers = {};
 };
 
 /// What an evaluation adds, as a line of its own; none: not evaluated.

@@ -24,8 +24,25 @@ int64_t snapshot_bytes(const TrainingPlan& plan, int rank) {
         stored_bytes(plan.options().model, plan.partition(), plan.schedule(), rank));
 }
 
+namespace {
+
+/// Of the products of experts.
+int64_t product_bytes(const TrainOptions& options) {
+    const MoeConfig& moe = options.model.moe;
+    if (moe.experts == 0) return 0;
+    const double rows =
+        static_cast<double>(options.micro_batch_size * options.model.seq_length * moe.top_k) /
+        static_cast<double>(moe.experts);
+    const double products = std::min(kExpertProducts * kRowNumbersPerMean * rows,
+                                     static_cast<double>(kMostHostProducts));
+    return static_cast<int64_t>(products) * kHostProductBytes;
+}
+
+}  // namespace
+
 int64_t kernel_bytes(const TrainingPlan& plan, int rank) {
-    return plan.placement(rank).memory || (plan.one_process() && rank != 0) ? 0 : kHostKernelBytes;
+    if (plan.placement(rank).memory || (plan.one_process() && rank != 0)) return 0;
+    return kHostKernelBytes + product_bytes(plan.options());
 }
 
 int64_t planned_bytes(const TrainingPlan& plan, int rank) {

@@ -16,7 +16,8 @@ namespace vocabpipe {
 [[nodiscard]] int64_t snapshot_bytes(const TrainingPlan& plan, int rank);
 /// Of the memory that the rank computes in.
 [[nodiscard]] int64_t planned_bytes(const TrainingPlan& plan, int rank);
-/// What kernels take in the rank's process besides (kHostKernelBytes), once per process.
+/// What kernels take in the rank's process besides (kHostKernelBytes, and of experts
+/// kHostProductBytes), once per process.
 [[nodiscard]] int64_t kernel_bytes(const TrainingPlan& plan, int rank);
 /// What the rank's process, or the rank on its GPU, will have taken at its peak: what is planned,
 /// what it had before, what kernels take. With TrainingPlan::one_process() of all ranks.

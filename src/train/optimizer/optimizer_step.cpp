@@ -4,9 +4,12 @@
 #include "src/model/model_rank_internals.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
 #include "vocabpipe/operators.hpp"
+#include "vocabpipe/router_options.hpp"
 #include "vocabpipe/step_scalars.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace vocabpipe {
@@ -31,7 +34,20 @@ OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int ran
       reports_loss_(schedule.output.owners().front() == model.mesh().pipeline_rank(rank) &&
                     model.mesh().place(rank).tensor == 0),
       options_(options),
-      memory_(model.device().allocate(sizeof(StepScalars), "the optimizer's numbers of a step")) {
+      memory_(model.device().allocate(sizeof(StepScalars), "the optimizer's numbers of a step")),
+      routers_(model.device().allocate(
+          static_cast<uint64_t>(report_entries(model.config()).routers) * sizeof(double),
+          "the sums of routers")) {
+    const ModelConfig& config = model.config();
+    for (int layer = 0; layer < config.num_layers; ++layer) {
+        if (config.moe.in_layer(layer)) routed_layers_.push_back(layer);
+    }
+    size_t next = 0;  // parameters lie in the order of layers
+    for (const Parameter& p : model.parameters()) {
+        if (!p.correction_bias) continue;
+        while (model.router_sums(routed_layers_[next]).empty()) ++next;
+        correction_biases_.push_back({p.weight, next++});
+    }
     for (const Parameter& p : model.parameters()) {
         if (!p.exp_avg) continue;            // a tied output weight: updated with the input weight
         if (p.master.size() == 0) continue;  // another rank updates it
@@ -49,6 +65,16 @@ OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int ran
 }
 
 OptimizerStep::~OptimizerStep() = default;
+
+std::span<double> OptimizerStep::router_sums() const {
+    return {reinterpret_cast<double*>(routers_.data()), routers_.size() / sizeof(double)};
+}
+
+template <typename T>
+std::span<T> OptimizerStep::sums_of_layer(std::span<T> all, size_t routed_layer) const {
+    const size_t each = all.size() / routed_layers_.size();
+    return all.subspan(routed_layer * each, each);
+}
 
 StepScalars* OptimizerStep::scalars() const {
     return reinterpret_cast<StepScalars*>(memory_.data());
@@ -71,7 +97,28 @@ StepResult OptimizerStep::result() const {
     return {.loss = found.loss,
             .grad_norm = found.grad_norm,
             .updated = found.update != 0,
-            .stop_requests = found.stops};
+            .stop_requests = found.stops,
+            .routers = router_result()};
+}
+
+std::optional<RouterResult> OptimizerStep::router_result() const {
+    if (routed_layers_.empty()) return std::nullopt;
+    std::vector<double> sums(router_sums().size());
+    model_.device().download(routers_.data(), std::as_writable_bytes(std::span(sums)));
+    const auto layers = static_cast<double>(routed_layers_.size());
+    RouterResult result;
+    for (size_t i = 0; i < routed_layers_.size(); ++i) {
+        const auto of = sums_of_layer(std::span<const double>(sums), i);
+        const double microbatches = of[kernels::kRoutedMicrobatches];
+        if (microbatches == 0) continue;  // a stage of the caller's own
+        result.aux_loss += of[kernels::kRouterBalance] / microbatches / layers;
+        result.z_loss += of[kernels::kRouterZ] / microbatches / layers;
+        const auto loads = of.subspan(kernels::kExpertLoads);
+        const double mean =
+            std::accumulate(loads.begin(), loads.end(), 0.0) / static_cast<double>(loads.size());
+        result.max_load = std::max(result.max_load, std::ranges::max(loads) / mean);
+    }
+    return result;
 }
 
 void OptimizerStep::reduce_tied(Context& ctx, Bytes received) {
@@ -92,24 +139,40 @@ void OptimizerStep::report(Context& ctx, Bytes mine) {
     const std::vector<Parameter>& parameters = ModelRankInternals::store(model_).parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         if (i > 0 && i % kTensorsBetweenPolls == 0) ctx.poll();
-        if (parameters[i].counted_elsewhere) continue;
+        if (parameters[i].counted_elsewhere || !parameters[i].gradient) continue;
         const Tensor gradient = parameters[i].owned.of(parameters[i].gradient);
         if (gradient.size() == 0) continue;
         op.sum_of_squares(ctx, gradient, sums + ModelRankInternals::store(model_).ids()[i]);
     }
-    const int64_t count = report_entries(model_.config());
-    if (reports_loss_) op.add_up(ctx, model_.output()->losses(), sums + count - 2);
-    op.add_up(ctx, std::span(&scalars()->stop_requested, 1), sums + count - 1);
+    double* const loss = sums + report_entries(model_.config()).squares;
+    if (reports_loss_) op.add_up(ctx, model_.output()->losses(), loss);
+    op.add_up(ctx, std::span(&scalars()->stop_requested, 1), loss + 1);
+    for (size_t i = 0; i < routed_layers_.size(); ++i) {
+        const std::span<const double> own = model_.router_sums(routed_layers_[i]);
+        if (own.empty()) continue;
+        const std::span<double> into(loss + 2 + i * own.size(), own.size());
+        op.copy(ctx, std::as_bytes(own), std::as_writable_bytes(into));
+    }
 }
 
 void OptimizerStep::update(Context& ctx, std::span<const std::byte> all) {
     const kernels::Operators& op = ctx.operators();
     const std::span<const double> reports(reinterpret_cast<const double*>(all.data()),
                                           all.size() / sizeof(double));
-    op.finish_report(ctx, reports, report_entries(model_.config()), scalars());
+    const ReportEntries entries = report_entries(model_.config());
+    op.finish_report(ctx, reports, entries.count(), entries.squares, scalars());
     op.adamw(ctx, tensors_,
              {.beta1 = options_.beta1, .beta2 = options_.beta2, .epsilon = options_.epsilon},
              scalars());
+    if (entries.routers == 0) return;
+    op.sum_reports(ctx, reports, entries.count(), entries.squares + 2, router_sums());
+    const float rate = model_.config().moe.bias_rate;
+    if (rate == 0) return;
+    for (const auto& [bias, layer] : correction_biases_) {
+        const std::span<const double> loads =
+            sums_of_layer(router_sums(), layer).subspan(kernels::kExpertLoads);
+        op.update_correction_bias(ctx, loads, rate, scalars(), bias);
+    }
 }
 
 }  // namespace vocabpipe

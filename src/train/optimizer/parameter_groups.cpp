@@ -77,11 +77,14 @@ ParameterSettings parameter_settings(const std::vector<ParameterGroup>& groups,
 void check_parameter_groups(const std::vector<ParameterGroup>& groups,
                             const std::vector<LogicalParameter>& tensors) {
     std::vector<int> members(groups.size() + 1);
-    for (const LogicalParameter& p : tensors) ++members[group_of(groups, p.name)];
+    for (const LogicalParameter& p : tensors) {
+        if (!p.correction_bias) ++members[group_of(groups, p.name)];
+    }
     for (size_t i = 0; i < groups.size(); ++i) {
         if (members[i] > 0) continue;
         std::string example;
         for (const LogicalParameter& p : tensors) {
+            if (p.correction_bias) continue;  // the optimizer has no settings of it
             if (example.empty() && matches(groups[i], p.name)) example = p.name;
         }
         throw UsageError("--param-group " + groups[i].text +
@@ -103,6 +106,7 @@ std::string describe_parameter_groups(const std::vector<ParameterGroup>& groups,
     };
     std::vector<Members> members(groups.size() + 1);
     for (const LogicalParameter& p : tensors) {
+        if (p.correction_bias) continue;
         Members& m = members[group_of(groups, p.name)];
         const float decay =
             parameter_settings(groups, p.name, p.weight_decay, weight_decay).weight_decay;

@@ -37,6 +37,9 @@ struct UnresolvedFlags {
     std::optional<double> rotary_percent;  // --rotary-percent
     std::string moe_layer_freq;            // --moe-layer-freq; empty: all layers
     bool moe_pre_softmax = false;          // --moe-router-pre-softmax
+    std::string moe_score;                 // --moe-router-score-function; empty: the family's
+    bool moe_update_bias = false;          // --moe-router-enable-expert-bias
+    std::optional<float> moe_bias_rate;    // --moe-router-bias-update-rate
     bool untie = false;                    // --untie-embeddings-and-output-weights
     bool bf16 = false;                     // --bf16
     bool recompute_activations = false;    // --recompute-activations

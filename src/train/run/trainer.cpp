@@ -229,7 +229,8 @@ private:
                   .updated = result.updated,
                   .global_batch_size = batch_size_,
                   .consumed_samples = consumed,
-                  .consumed_tokens = consumed * options_.model.seq_length},
+                  .consumed_tokens = consumed * options_.model.seq_length,
+                  .routers = result.routers},
                  /*ends=*/step() == options_.train_iters ||
                      limits_.reason(step(), result.stop_requests) != StopReason::none);
         return result;

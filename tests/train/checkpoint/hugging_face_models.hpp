@@ -51,12 +51,13 @@ inline RawTensor tensor(const std::string& name, const std::string& dtype,
     return t;
 }
 
-/// Names and shapes that transformers gives the model.
+/// Names and shapes that transformers gives the model, which keeps correction biases in fp32.
 inline std::vector<RawTensor> weights_of(const TransformersFiles& model, const std::string& dtype) {
     std::vector<RawTensor> all;
     std::istringstream lines(model.tensors);
     for (std::string name, shape; lines >> name && std::getline(lines >> std::ws, shape);) {
-        all.push_back(tensor(name, dtype, shape));
+        const bool bias = name.ends_with(".e_score_correction_bias");
+        all.push_back(tensor(name, bias ? "F32" : dtype, shape));
     }
     return all;
 }

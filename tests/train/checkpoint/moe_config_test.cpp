@@ -89,6 +89,66 @@ TEST(MoeConfigFile, ReadsTheSharedExpertAndTheNormsOfOtherFamilies) {
     EXPECT_THAT(refused(with(rotary("olmoe"), "head_dim", 20)), HasSubstr("head_dim: must be"));
 }
 
+json dots() {
+    json keys = with(with(rotary("dots1"), "n_routed_experts", 8), "num_experts_per_tok", 3);
+    return with(with(keys, "n_shared_experts", 2), "moe_intermediate_size", 10);
+}
+
+TEST(MoeConfigFile, ReadsTheRouterAndTheLeadingLayersOfDots) {
+    const ModelConfig plain = parsed(dots());
+    EXPECT_EQ(plain.moe.score, kernels::RouterScore::sigmoid);
+    EXPECT_TRUE(plain.moe.correction_bias && plain.moe.shared_expert && plain.qk_norm);
+    EXPECT_FALSE(plain.moe.shared_gate);
+    EXPECT_EQ(plain.moe.experts, 8);
+    EXPECT_EQ(plain.moe.top_k, 3);
+    EXPECT_EQ(plain.expert_ffn_hidden_size(), 10);
+    EXPECT_EQ(plain.shared_ffn_hidden_size(), 20);
+    EXPECT_EQ(plain.moe.scaling, 1);
+    EXPECT_EQ(plain.moe.groups, 1);
+    EXPECT_FALSE(plain.moe.normalize);
+    EXPECT_THAT(plain.moe.sparse, IsEmpty());
+    EXPECT_THAT(plain.windowed, IsEmpty()) << "by the default of max_window_layers";
+    EXPECT_EQ(plain.moe.bias_rate, 0) << "no part of a model";
+
+    json keys = with(with(dots(), "n_group", 4), "topk_group", 2);
+    keys = with(with(keys, "first_k_dense_replace", 1), "routed_scaling_factor", 2.5);
+    keys = with(with(keys, "norm_topk_prob", true), "max_window_layers", 2);
+    const ModelConfig config = parsed(with(keys, "sliding_window", 5));
+    EXPECT_EQ(config.moe.groups, 4);
+    EXPECT_EQ(config.moe.top_groups, 2);
+    EXPECT_EQ(config.moe.scaling, 2.5F);
+    EXPECT_TRUE(config.moe.normalize);
+    EXPECT_THAT(config.moe.sparse, ElementsAre(false, true, true, true));
+    EXPECT_THAT(config.windowed, ElementsAre(false, false, true, true));
+    const ModelConfig again = parsed(printed(config));
+    EXPECT_EQ(again.moe, config.moe);
+    EXPECT_EQ(again.windowed, config.windowed);
+    EXPECT_EQ(parsed(printed(plain)).moe, plain.moe);
+}
+
+TEST(MoeConfigFile, RefusesWhatDotsCannotBe) {
+    for (const char* const key : {"n_routed_experts", "num_experts_per_tok", "n_shared_experts"}) {
+        json keys = dots();
+        keys.erase(key);
+        EXPECT_THAT(refused(keys), HasSubstr(key));
+        EXPECT_THAT(refused(with(keys, key, nullptr)), HasSubstr(key));
+    }
+    EXPECT_THAT(refused(with(dots(), "num_experts_per_tok", 9)),
+                HasSubstr("num_experts_per_tok is 9, but must be at most n_routed_experts 8"));
+    EXPECT_THAT(refused(with(dots(), "n_group", 3)), HasSubstr("n_group is 3, but must divide"));
+    EXPECT_THAT(refused(with(with(dots(), "n_group", 2), "topk_group", 3)),
+                HasSubstr("topk_group is 3, but must be at most n_group 2"));
+    EXPECT_THAT(refused(with(with(dots(), "n_group", 4), "topk_group", 1)),
+                HasSubstr("num_experts_per_tok is 3, but topk_group's groups have 2 experts"));
+    EXPECT_THAT(refused(with(dots(), "first_k_dense_replace", 4)),
+                HasSubstr("first_k_dense_replace: 4"));
+    EXPECT_THAT(refused_run(parsed(dots()), [](ModelConfig& c) { c.moe.scaling = 2; }),
+                HasSubstr("routed_scaling_factor is 1.0, but this run has 2.0; set "
+                          "--moe-router-topk-scaling-factor 1"));
+    EXPECT_THAT(refused_run(parsed(dots()), [](ModelConfig& c) { c.moe.groups = 2; }),
+                HasSubstr("n_group is 1, but this run has 2; set --moe-router-num-groups 1"));
+}
+
 TEST(MoeConfigFile, RefusesByNameWhatDoesNotFit) {
     const json file = with(rotary("mixtral"), "num_local_experts", 4);
     EXPECT_THAT(refused(with(file, "num_experts_per_tok", 5)),

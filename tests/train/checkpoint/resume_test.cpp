@@ -116,6 +116,50 @@ TEST_F(Resume, IsBitExactWithExperts) {
     }
 }
 
+TEST_F(Resume, IsBitExactWithCorrectionBiases) {
+    const auto dots = [](const char* schedule, DType dtype) {
+        return [=](TrainOptions& o) {
+            set_family(o.model, "dots1");
+            o.model.num_layers = 4;
+            o.model.moe = {.experts = 8,
+                           .top_k = 2,
+                           .ffn_hidden_size = 16,
+                           .shared_expert = true,
+                           .shared_gate = false,
+                           .score = kernels::RouterScore::sigmoid,
+                           .groups = 4,
+                           .top_groups = 2,
+                           .correction_bias = true,
+                           .bias_rate = 0.05F,
+                           .sparse = {false, true, true, true}};
+            o.model.tied = false;
+            o.model.dtype = dtype;
+            o.schedule = schedule;
+            o.vocab_mode = VocabMode::one_barrier;
+        };
+    };
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        const Curve expected = whole(2, dots("zb-h1", dtype));
+        EXPECT_EQ(resumed(2, dots("zb-h1", dtype)), from(expected, 4));
+        const Change frozen = [&](TrainOptions& o) {
+            dots("zb-h1", dtype)(o);
+            o.model.moe.bias_rate = 0;
+        };
+        EXPECT_NE(whole(2, frozen), expected) << "the biases decide";
+        const Change replicas = [&](TrainOptions& o) {
+            dots("1f1b", dtype)(o);
+            o.pipeline_model_parallel_size = 2;
+        };
+        const Curve two = whole(4, replicas);
+        EXPECT_EQ(resumed(4, replicas), from(two, 4));
+        const std::vector<double> one_pipeline = CheckpointRun::losses(expected);
+        const std::vector<double> two_pipelines = CheckpointRun::losses(two);
+        for (size_t i = 0; dtype == DType::fp32 && i < one_pipeline.size(); ++i) {
+            EXPECT_NEAR(two_pipelines[i], one_pipeline[i], 3e-6) << i;
+        }
+    }
+}
+
 TEST_F(Resume, IsBitExactAtAnotherNumberOfRanksWithoutSharding) {
     const Change none = [](TrainOptions& o) { o.vocab_mode = VocabMode::none; };
     const Curve expected = whole(2, none);

@@ -44,6 +44,10 @@ MODELS = [
     dict(model_type="olmoe", **SIZES, num_experts=3, num_experts_per_tok=2, pad_token_id=None),
     dict(model_type="qwen2_moe", **SIZES, num_experts=3, num_experts_per_tok=2,
          moe_intermediate_size=20, shared_expert_intermediate_size=28),
+    dict(model_type="dots1", **SIZES, head_dim=6, n_routed_experts=4, num_experts_per_tok=2,
+         n_shared_experts=2, moe_intermediate_size=20, n_group=2, topk_group=1,
+         first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5,
+         sliding_window=None),
 ]
 
 print(f"""// SPDX-License-Identifier: Apache-2.0

@@ -71,7 +71,7 @@ void Moe::backward_input(const StagePass& pass, ConstTensor dy, const Saved& sav
 void Moe::backward_weight(const StagePass& pass, ConstTensor x, const Saved& saved,
                           const Gradients& gradients) const {
     experts_.backward_weight(pass, saved.router.rows, saved.experts, gradients.experts);
-    router_.backward_weight(pass, x, gradients.router);
+    router_.backward_weight(pass, x, saved.router, gradients.router);
 }
 
 }  // namespace vocabpipe

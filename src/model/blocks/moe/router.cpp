@@ -33,7 +33,13 @@ Router::Router(const RouterBlockOptions& options, ParameterSource& parameters)
                                .rows = options.experts,
                                .cols = options.hidden_size,
                                .init_std = options.init_std,
-                               .weight_decay = true})) {}
+                               .weight_decay = true})),
+      correction_bias_(options.correction_bias.empty()
+                           ? nullptr
+                           : parameters.next({.name = options.correction_bias,
+                                              .rows = 1,
+                                              .cols = options.experts,
+                                              .correction_bias = true})) {}
 
 Router::Saved Router::saved_views(SavedViews& views) const {
     return {.logits = views.costly.statistics(options_.experts),
@@ -57,7 +63,8 @@ void Router::forward(const StagePass& pass, ConstTensor x, const Saved& saved) c
     const kernels::Operators& op = pass.op();
     const ExpertRows& rows = saved.rows;
     op.linear_forward(pass.ctx, x, weight_->weight, {}, saved.logits);
-    op.router_forward(pass.ctx, saved.logits, {}, options_.routing,
+    const ConstTensor bias = correction_bias_ != nullptr ? correction_bias_->weight : ConstTensor();
+    op.router_forward(pass.ctx, saved.logits, bias, options_.routing,
                       ExpertRows::integers(rows.choice), rows.weights, saved.load, saved.score_sums,
                       saved.log_z);
     op.sort_by_expert(pass.ctx, ExpertRows::integers(rows.choice),
@@ -88,8 +95,13 @@ void Router::backward_input(const StagePass& pass, ConstTensor dweights, const S
     op.linear_backward_input(pass.ctx, gradients.logits, weight_->weight, dx);
 }
 
-void Router::backward_weight(const StagePass& pass, ConstTensor x,
+void Router::backward_weight(const StagePass& pass, ConstTensor x, const Saved& saved,
                              const Gradients& gradients) const {
+    if (!pass.router_sums.empty()) {
+        pass.op().sum_routing(pass.ctx, saved.load, saved.score_sums, saved.log_z,
+                              options_.routing.top_k, pass.router_sums,
+                              pass.weight_gradients.accumulate);
+    }
     pass.op().linear_backward_weight(pass.ctx, gradients.logits, x, weight_->gradient, {},
                                      pass.weight_gradients.accumulate);
 }

@@ -17,6 +17,8 @@ struct RouterBlockOptions {
     int64_t hidden_size = 0;
     int64_t experts = 0;
     kernels::RouterOptions routing;
+    /// Whole name of the bias that experts are chosen by besides their scores; empty: none.
+    std::string correction_bias;
     float aux_loss = 0;  ///< coefficient of the load balancing loss
     float z_loss = 0;    ///< of the squared log partition function
     float init_std = 0;
@@ -53,7 +55,8 @@ public:
     /// dweights (N, k) fp32: of ExpertRows::weights; dx (N, h): of x. Uses pass.scratch.workspace.
     void backward_input(const StagePass& pass, ConstTensor dweights, const Saved& saved,
                         const Gradients& gradients, Tensor dx) const;
-    void backward_weight(const StagePass& pass, ConstTensor x, const Gradients& gradients) const;
+    void backward_weight(const StagePass& pass, ConstTensor x, const Saved& saved,
+                         const Gradients& gradients) const;
 
     /// Of a forward, per token.
     [[nodiscard]] double flops() const {
@@ -66,6 +69,7 @@ private:
 
     RouterBlockOptions options_;
     Parameter* weight_;
+    Parameter* correction_bias_;  ///< (1, E) fp32; null: none
 };
 
 }  // namespace vocabpipe
