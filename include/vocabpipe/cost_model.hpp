@@ -39,8 +39,8 @@ struct StreamedShare {
     int input_end = 0;        ///< 0: all rows are used at once
     int output_begin = 1000;  ///< as output_end: all are made at once
     int output_end = 1000;    ///< before 1000: the pass goes on with something else
-    /// What a piece of its input, of its output, adds to the pass beside the first one.
-    int64_t input_piece_ns = 0, output_piece_ns = 0;
+    int64_t input_piece_ns = 0;   ///< what each piece of its input but the first adds to the pass
+    int64_t output_piece_ns = 0;  ///< the same of its output
 };
 
 /// Integer costs in nanoseconds (or any unit: only consistency matters). Must be identical on every

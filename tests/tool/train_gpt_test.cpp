@@ -385,6 +385,17 @@ TEST_F(TrainGpt, StartsWithTheFlagsOfAScriptForMegatron) {
     json vocabulary;
     for (int id = 0; id < 257; ++id) vocabulary["token" + std::to_string(id)] = id;
     testing::write_file(folder_ / "vocab.json", vocabulary.dump());
+    std::string documents;
+    for (int i = 0; i < 2000; ++i) {
+        documents += "Document " + std::to_string(i) + " of many.\n\n";
+    }
+    testing::write_file(folder_ / "documents.txt", documents);
+    ASSERT_EQ(testing::run_shell("cd '" + (folder_ / "") +
+                                 "' && '" VOCABPIPE_PROGRAM
+                                 "' data prepare --input documents.txt --output documents "
+                                 "--document-separator blank-lines")
+                  .exit_code,
+              0);
     const Outcome run = testing::run_shell(
         "cd '" + (folder_ / "") +
         "' && mpirun --oversubscribe -np 8 '" TRAIN_GPT_PROGRAM
@@ -394,7 +405,7 @@ TEST_F(TrainGpt, StartsWithTheFlagsOfAScriptForMegatron) {
         "--micro-batch-size 4 --global-batch-size 16 --train-iters 5 --lr-decay-iters 4 "
         "--lr 0.00015 --lr-decay-style cosine --min-lr 1.0e-5 --weight-decay 1e-2 "
         "--adam-beta1 0.9 --adam-beta2 0.95 --init-method-std 0.006 --clip-grad 1.0 "
-        "--lr-warmup-fraction .01 --bf16 --data-path set --vocab-file vocab.json "
+        "--lr-warmup-fraction .01 --bf16 --data-path documents --vocab-file vocab.json "
         "--merge-file merges.txt --data-impl mmap --split 949,50,1 --distributed-backend nccl "
         "--log-interval 1 --save-interval 10000 --eval-interval 1000 --eval-iters 1 "
         "--save saved --load saved --tensorboard-dir board");
