@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The same training step by VocabPipe, by PyTorch and by whoever else is named, in turns, in one run.
 #
-#   benchmarks/compare_peers.sh [--rounds 5] [--steps 12] [--warm-up 3] [--dtype fp32,bf16]
+#   benchmarks/compare_peers.sh [--rounds 5] [--steps 12] [--warm-up 3] [--dtype fp32,bf16] [--seq-length 64]
 #                               [--without-torch] [--python PYTHON] [--peer NAME=COMMAND]...
 #
-# GPT-2 124M, 4 sequences of 64 random tokens, AdamW and clipping of the global gradient norm included:
+# GPT-2 124M, 4 sequences of 64 (--seq-length) random tokens, AdamW and clipping of the global gradient norm included:
 # with 2 threads, and on 2 ranks of one thread each: pipelines on microbatches of one sequence, replicas
 # with two sequences each, tensor ranks that share all four. Everybody begins with the same weights, which VocabPipe writes, and trains on
 # the same tokens. Table: median and least
@@ -50,8 +50,8 @@ peers=()
 while [ $# -gt 0 ]; do
     case "$1" in
         --without-torch) with_torch=0 && shift && continue ;;
-        --rounds | --steps | --warm-up | --dtype | --python | --model-flags | --peer) ;;
-        *) fail "$1: the options are --rounds --steps --warm-up --dtype --without-torch --python --model-flags --peer" 2 ;;
+        --rounds | --steps | --warm-up | --dtype | --seq-length | --python | --model-flags | --peer) ;;
+        *) fail "$1: the options are --rounds --steps --warm-up --dtype --seq-length --without-torch --python --model-flags --peer" 2 ;;
     esac
     [ $# -ge 2 ] || fail "$1: needs a value" 2
     case "$1" in
@@ -59,6 +59,7 @@ while [ $# -gt 0 ]; do
         --steps) steps=$2 ;;
         --warm-up) warm_up=$2 ;;
         --dtype) dtypes=$2 ;;
+        --seq-length) seq_length=$2 ;;
         --python) python=$2 ;;
         --model-flags) model=$2 ;;
         --peer)
