@@ -12,8 +12,11 @@ namespace vocabpipe::testing {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::AnyOf;
 using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr seconds kStart{30};  // on a machine that others use as well
 constexpr seconds kEnd{20};
@@ -59,8 +62,10 @@ protected:
         EXPECT_THAT(error, ContainsRegex("Remote daemon: .* on node beta"));
         const auto lines = lines_with(error, "train_gpt: error: ");
         for (const std::string& line : lines) {
-            EXPECT_THAT(line, ContainsRegex("rank [01]: step [0-9]+: .*waits .*for [0-9.]+ s; told "
-                                            "to end: the launcher lost another rank"));
+            EXPECT_THAT(line, AnyOf(ContainsRegex("rank [01]: step [0-9]+: .*waits .*for [0-9.]+ "
+                                                  "s; told to end: the launcher lost another rank"),
+                                    ContainsRegex("rank [01]: told to end while it waited for the "
+                                                  "other ranks between steps")));
         }
     }
 
@@ -91,6 +96,35 @@ TEST_F(Hosts, TwoTrainToTheBitAsOneDoes) {
         }
         // Eight microbatches of 32 tokens of 32 fp32 numbers, three times.
         EXPECT_GT(hosts_.sent_bytes() - sent_before, 3 * 8 * 32 * 32 * 4);
+        EXPECT_THAT(hosts_.left_over(seconds(5)), IsEmpty());
+    }
+}
+
+TEST_F(Hosts, TensorRanksOfTwoTrainToTheBitAsThoseOfOneDo) {
+    struct Case {
+        int ranks_per_host;
+        bool across;  // the ranks of a stage are on both hosts
+    };
+    for (const Case& c : {Case{1, true}, Case{2, false}}) {
+        SCOPED_TRACE(c.ranks_per_host);
+        const Arguments three = small_model(data_) + Arguments{"--train-iters", "3",
+                                                               "--tensor-model-parallel-size", "2"};
+        Job one(folder_,
+                on_threads(2 * c.ranks_per_host, three + Arguments{"--metrics", folder_ / "one"}));
+        ASSERT_EQ(one.wait(kStart), 0) << one.error();
+        EXPECT_THAT(one.output(), Not(HasSubstr("warning: ")));
+        Job two(folder_, hosts_.under_mpirun(c.ranks_per_host,
+                                             three + Arguments{"--metrics", folder_ / "two"}));
+        ASSERT_EQ(two.wait(kStart), 0) << two.error();
+        EXPECT_EQ(curve(folder_ / "one"), curve(folder_ / "two"));
+        const auto warning = HasSubstr(
+            "\nwarning: --tensor-model-parallel-size 2: ranks 0-1 share a stage across the\n"
+            "  hosts alpha and beta; every layer waits for the network");
+        if (c.across) {
+            EXPECT_THAT(two.output(), warning);
+        } else {
+            EXPECT_THAT(two.output(), Not(HasSubstr("warning: ")));
+        }
         EXPECT_THAT(hosts_.left_over(seconds(5)), IsEmpty());
     }
 }

@@ -129,6 +129,49 @@ TEST_F(EvaluatedTraining, EvaluatesASavedStepAsTheRunThatSavedItDid) {
     EXPECT_THAT(evaluations(run(4, o)), ElementsAre(last));
 }
 
+/// That of every line that has it.
+std::vector<double> values(const std::vector<json>& lines, const char* key) {
+    std::vector<double> found;
+    for (const json& line : lines) {
+        if (line.contains(key)) found.push_back(line.at(key).get<double>());
+    }
+    return found;
+}
+
+// A stage's ranks add up parts of sums over columns: results are those of one rank within rounding.
+TEST_F(EvaluatedTraining, OfTensorRanksHasTheResultsOfOneRankForEachStage) {
+    struct Run {
+        int pipeline, replicas;
+        VocabMode mode;
+        bool separate;  // documents
+    };
+    for (const Run& r : {Run{1, 1, VocabMode::none, false}, Run{2, 1, VocabMode::one_barrier, true},
+                         Run{2, 2, VocabMode::two_barriers, true}}) {
+        SCOPED_TRACE(r.pipeline);
+        TrainOptions o = options();
+        o.evaluation.multiple_choice_path.clear();
+        o.vocab_mode = r.mode;
+        o.pipeline_model_parallel_size = r.pipeline;
+        o.data.eod_token_id = 3;
+        o.data.reset_attention_mask = r.separate;
+        const std::vector<json> alone = run(r.pipeline * r.replicas, o);
+        o.tensor_model_parallel_size = 2;
+        const std::vector<json> together = run(2 * r.pipeline * r.replicas, o);
+        for (const char* key : {"loss", "eval_loss"}) {
+            const std::vector<double> want = values(alone, key);
+            const std::vector<double> got = values(together, key);
+            ASSERT_EQ(want.size(), std::string(key) == "loss" ? 6U : 3U);
+            ASSERT_EQ(got.size(), want.size());
+            for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-5) << key;
+        }
+        if (!r.separate) continue;
+        o.data.reset_attention_mask = false;  // the masks are not without effect
+        EXPECT_GT(std::abs(values(run(2 * r.pipeline * r.replicas, o), "eval_loss").front() -
+                           values(alone, "eval_loss").front()),
+                  1e-4);
+    }
+}
+
 TEST_F(EvaluatedTraining, NeedsNoTokensForMultipleChoiceAlone) {
     TrainOptions o = options();
     o.data = {};

@@ -47,7 +47,12 @@ TrainingSetup small_run() {
     return setup;
 }
 
-/// What a seed chooses: any family in any vocabulary mode on two to four ranks, once or twice.
+int ranks_of(const TrainingSetup& setup) {
+    return setup.ranks * setup.replicas * setup.tensor;
+}
+
+/// What a seed chooses: any family in any vocabulary mode on two to four ranks, once or twice, with
+/// one or two ranks for each stage.
 struct Round {
     explicit Round(uint64_t seed) : random(seed) {
         static const std::vector<ScheduleCase> schedules = every_schedule(std::array{2, 3, 4});
@@ -58,6 +63,8 @@ struct Round {
         setup.ranks = schedule.ranks;
         setup.microbatches = 1 + static_cast<int>(any(2 * static_cast<size_t>(setup.ranks) + 1));
         setup.replicas = 1 + static_cast<int>(any(2));
+        setup.tensor = 1 + static_cast<int>(any(2));
+        setup.tensor_pieces = 1 + static_cast<int>(any(4));
         setup.config = tiny_gpt(8, {.vocab_size = 23,
                                     .dtype = any(2) == 0 ? DType::fp32 : DType::bf16,
                                     .tied = any(2) == 0});
@@ -65,8 +72,7 @@ struct Round {
         stalls.seed = seed;
         switch (any(4)) {
             case 0:  // one rank crawls
-                slow_rank =
-                    static_cast<int>(any(static_cast<size_t>(setup.ranks * setup.replicas)));
+                slow_rank = static_cast<int>(any(static_cast<size_t>(ranks_of(setup))));
                 stalls.before_action = 0.5;
                 stalls.stall_us = 200;
                 break;
@@ -144,6 +150,30 @@ TEST(Soak, StallsOfRanksAndMessagesNeitherHangARunNorChangeItsBits) {
     EXPECT_GT(counts.late_messages, 0);
 }
 
+// Pieces of tensor ranks that come late, in other orders, and in other numbers.
+TEST(Soak, TensorRanksHaveTheirBitsHoweverTheirPiecesAreCutAndHeldUp) {
+    TrainingSetup setup = small_run();
+    setup.family = "zb-h1";
+    setup.ranks = 2;
+    setup.tensor = 2;
+    setup.steps = 2;
+    const Training expected = train_on_threads(setup);
+    for (const int pieces : {1, 3}) {
+        setup.tensor_pieces = pieces;
+        StallCounts counts;
+        const Stalls stalls{.seed = 11,
+                            .before_action = 0.05,
+                            .in_pass = 0.02,
+                            .stall_us = 200,
+                            .late_message = 0.3,
+                            .late_us = 100,
+                            .overlooked = 0.5};
+        EXPECT_EQ(first_difference(expected, held_up(setup, stalls, -1, &counts)), "") << pieces;
+        EXPECT_GT(counts.stalls, 0);
+        EXPECT_GT(counts.late_messages, 0);
+    }
+}
+
 // What the soak would see.
 
 TEST(SoakItself, SeesAMessageThatIsLost) {
@@ -163,6 +193,24 @@ TEST(SoakItself, SeesASingleBitThatIsAnother) {
     EXPECT_NE(first_difference(train_on_threads(setup),
                                held_up(setup, {.seed = 1, .damaged_transfer = 0}, 1)),
               "");
+}
+
+// Every piece is announced by a message of its own, which the receiver checks.
+TEST(SoakItself, SeesAnAnnouncementOfTensorRanksThatIsAnother) {
+    TrainingSetup setup = small_run();
+    setup.ranks = 1;
+    setup.tensor = 2;
+    setup.tensor_pieces = 3;
+    try {
+        (void)held_up(setup, {.seed = 1, .damaged_transfer = 0}, 1);
+        FAIL() << "nobody missed it";
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what())
+                      .find("rank 1: all-gather for transformer.h.0.attn.c_attn"
+                            ": expects piece 0 of member 0 (rank 0)"),
+                  std::string::npos)
+            << error.what();
+    }
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ Training train_on_threads(const TrainingSetup& setup) {
     partition.optimizer = true;
     partition.replicas = setup.replicas;
     partition.tensor = setup.tensor;
+    partition.tensor_pieces = setup.tensor_pieces;
     const Mesh mesh{setup.ranks, setup.replicas, setup.tensor};
     auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
     costs.slices = mesh.slices();

@@ -5,9 +5,11 @@
 #include "src/support/text_layout.hpp"
 #include "src/train/measure/planned_memory.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -22,6 +24,27 @@ double parameter_count(const ModelConfig& config) {
 }
 
 }  // namespace
+
+std::string teams_across_hosts(const TrainingPlan& plan) {
+    const int tensor = plan.mesh().tensor;
+    int found = 0;
+    std::string first;
+    for (int begin = 0; begin < plan.ranks(); begin += tensor) {  // teams are neighbors
+        std::vector<std::string> hosts;
+        for (int rank = begin; rank < begin + tensor; ++rank) {
+            const std::string& host = plan.placement(rank).host;
+            if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+        }
+        if (hosts.size() < 2 || ++found > 1) continue;
+        first = "ranks " + std::to_string(begin) + "-" + std::to_string(begin + tensor - 1) +
+                " share a stage across the hosts " + hosts[0] + " and " + hosts[1] +
+                (hosts.size() > 2 ? ", and others" : "");
+    }
+    if (found == 0) return {};
+    return "warning: --tensor-model-parallel-size " + std::to_string(tensor) + ": " + first +
+           (found > 1 ? " (and " + counted(found - 1, "more such stage") + ")" : "") +
+           "; every layer waits for the network: place neighboring ranks on one host";
+}
 
 void print_plan(const TrainingPlan& plan) {
     const TrainOptions& options = plan.options();
@@ -93,6 +116,9 @@ void print_plan(const TrainingPlan& plan) {
     if (const int pieces = plan.steps().front().pieces; pieces > 1) {
         std::printf("boundaries between stages travel by %d pieces%s\n", pieces,
                     options.tile_pieces == 0 ? ", which simulates the shortest step" : "");
+    }
+    if (const std::string text = teams_across_hosts(plan); !text.empty()) {
+        std::printf("%s\n", wrap_text(text, 2).c_str());
     }
     for (const std::string& note : plan.notes()) {
         std::printf("%s\n", wrap_text(options.schedule + ": " + note, 2).c_str());
