@@ -36,9 +36,9 @@ inline constexpr std::array kCommunicationOrders{
 /// (Program::streamed), in thousandths of its time: evenly over [0, input_end] and
 /// [output_begin, output_end].
 struct StreamedShare {
-    int input_end = 0;        ///< 0: all rows are used at once
-    int output_begin = 1000;  ///< as output_end: all are made at once
-    int output_end = 1000;    ///< before 1000: the pass goes on with something else
+    int input_end = 0;            ///< 0: all rows are used at once
+    int output_begin = 1000;      ///< as output_end: all are made at once
+    int output_end = 1000;        ///< before 1000: the pass goes on with something else
     int64_t input_piece_ns = 0;   ///< what each piece of its input but the first adds to the pass
     int64_t output_piece_ns = 0;  ///< the same of its output
 };

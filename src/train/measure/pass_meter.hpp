@@ -17,8 +17,9 @@ namespace vocabpipe {
 /// Costs of a run, equal on every rank. Links are not in them (measure_links.hpp).
 struct MeasuredCosts {
     /// How long passes took, from begin to end, without local actions that ran inside and waits for
-    /// rows: what predicts this machine as it is, with as many ranks per core as there were. fixed_ns is what
-    /// a step takes besides its program, loading the batch mostly: the slowest rank's median.
+    /// rows: what predicts this machine as it is, with as many ranks per core as there were.
+    /// fixed_ns is what a step takes besides its program, loading the batch mostly: the slowest
+    /// rank's median.
     TableCosts wall;
     /// CPU time of the rank's thread: what a pass would take on a core of its own. Only with one
     /// thread per rank; equal to `wall` otherwise.
