@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/stalling_device.hpp"
 
+#include "src/runtime/device/forwarding_device.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/runtime/wait.hpp"
@@ -109,35 +110,13 @@ private:
     std::shared_ptr<Chance> chance_;
 };
 
-class StallingDevice final : public Device {
+class StallingDevice final : public ForwardingDevice {
 public:
-    explicit StallingDevice(std::shared_ptr<Chance> chance) : chance_(std::move(chance)) {}
-
-    [[nodiscard]] std::string name() const override { return host_->name(); }
-    [[nodiscard]] const kernels::Operators& operators() const override {
-        return host_->operators();
-    }
-    [[nodiscard]] bool asynchronous() const override { return host_->asynchronous(); }
-    [[nodiscard]] DeviceMemory allocate(uint64_t bytes, const std::string& what) override {
-        return host_->allocate(bytes, what);
-    }
-    [[nodiscard]] std::optional<Memory> memory() const override { return host_->memory(); }
-    void upload(std::span<const std::byte> from, std::byte* to) override {
-        host_->upload(from, to);
-    }
-    void download(const std::byte* from, std::span<std::byte> to) override {
-        host_->download(from, to);
-    }
-    [[nodiscard]] DeviceMemory allocate_staging(uint64_t bytes) override {
-        return host_->allocate_staging(bytes);
-    }
-    void enqueue_upload(std::span<const std::byte> from, std::byte* to) override {
-        host_->enqueue_upload(from, to);
-    }
-    [[nodiscard]] bool idle() override { return host_->idle(); }
+    explicit StallingDevice(std::shared_ptr<Chance> chance)
+        : ForwardingDevice(make_host_device()), chance_(std::move(chance)) {}
 
     [[nodiscard]] ContextOptions context(int threads, std::function<void()> poll) override {
-        return host_->context(threads, [chance = chance_, poll = std::move(poll)] {
+        return ForwardingDevice::context(threads, [chance = chance_, poll = std::move(poll)] {
             chance->maybe_sleep(chance->stalls().in_pass);
             poll();
         });
@@ -150,7 +129,6 @@ public:
     }
 
 private:
-    std::unique_ptr<Device> host_ = make_host_device();
     std::shared_ptr<Chance> chance_;
 };
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on CUDA devices from end to end: the host's curve, the trainer's files, the measured
 // costs; and what is said where the memory of a GPU does not suffice.
-#include "src/runtime/lanes.hpp"
-#include "src/runtime/transport/transport.hpp"
+#include "src/runtime/device/forwarding_device.hpp"
 #include "src/schedule/slice_causes.hpp"
 #include "src/train/data/megatron_writer.hpp"
 #include "src/train/measure/profile_machine.hpp"
@@ -504,48 +503,16 @@ TEST_F(CudaMemoryShort, OfTheHostIsThatErrorAndLeavesNoneBehind) {
 }
 
 /// Another process takes the memory between plan and allocation.
-class CrowdedDevice final : public Device {
+class CrowdedDevice final : public ForwardingDevice {
 public:
     CrowdedDevice(std::unique_ptr<Device> device, std::string victim)
-        : device_(std::move(device)), victim_(std::move(victim)) {}
-    [[nodiscard]] std::string name() const override { return device_->name(); }
-    [[nodiscard]] const kernels::Operators& operators() const override {
-        return device_->operators();
-    }
-    [[nodiscard]] bool asynchronous() const override { return true; }
-    [[nodiscard]] CommunicationOrder communication_order() const override {
-        return device_->communication_order();
-    }
+        : ForwardingDevice(std::move(device)), victim_(std::move(victim)) {}
     [[nodiscard]] DeviceMemory allocate(uint64_t bytes, const std::string& what) override {
-        if (what.find(victim_) != std::string::npos) {
-            return device_->allocate(uint64_t{1} << 40, what);
-        }
-        return device_->allocate(bytes, what);
-    }
-    [[nodiscard]] std::optional<Memory> memory() const override { return device_->memory(); }
-    void upload(std::span<const std::byte> from, std::byte* to) override {
-        device_->upload(from, to);
-    }
-    void download(const std::byte* from, std::span<std::byte> to) override {
-        device_->download(from, to);
-    }
-    [[nodiscard]] DeviceMemory allocate_staging(uint64_t bytes) override {
-        return device_->allocate_staging(bytes);
-    }
-    void enqueue_upload(std::span<const std::byte> from, std::byte* to) override {
-        device_->enqueue_upload(from, to);
-    }
-    [[nodiscard]] bool idle() override { return device_->idle(); }
-    [[nodiscard]] ContextOptions context(int threads, std::function<void()> poll) override {
-        return device_->context(threads, std::move(poll));
-    }
-    [[nodiscard]] std::unique_ptr<Lanes> open_lanes() override { return device_->open_lanes(); }
-    [[nodiscard]] std::unique_ptr<Transport> open_transport(Communicator& communicator) override {
-        return device_->open_transport(communicator);
+        const bool taken = what.find(victim_) != std::string::npos;
+        return ForwardingDevice::allocate(taken ? uint64_t{1} << 40 : bytes, what);
     }
 
 private:
-    std::unique_ptr<Device> device_;
     std::string victim_;
 };
 

@@ -13,8 +13,7 @@
 #include <thread>
 
 #include "src/model/parameters.hpp"
-#include "src/runtime/lanes.hpp"
-#include "src/runtime/transport/transport.hpp"
+#include "src/runtime/device/forwarding_device.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/measure/planned_memory.hpp"
@@ -31,43 +30,16 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// The host, with something that happens before tensors are copied from it.
-class HookedDevice : public Device {
+class HookedDevice : public ForwardingDevice {
 public:
     explicit HookedDevice(std::function<void()> before_download)
-        : before_download_(std::move(before_download)) {}
-    [[nodiscard]] std::string name() const override { return host_->name(); }
-    [[nodiscard]] const kernels::Operators& operators() const override {
-        return host_->operators();
-    }
-    [[nodiscard]] bool asynchronous() const override { return host_->asynchronous(); }
-    [[nodiscard]] DeviceMemory allocate(uint64_t bytes, const std::string& what) override {
-        return host_->allocate(bytes, what);
-    }
-    [[nodiscard]] std::optional<Memory> memory() const override { return host_->memory(); }
-    void upload(std::span<const std::byte> from, std::byte* to) override {
-        host_->upload(from, to);
-    }
+        : ForwardingDevice(make_host_device()), before_download_(std::move(before_download)) {}
     void download(const std::byte* from, std::span<std::byte> to) override {
         if (to.size() >= 128) before_download_();  // less is a step's result
-        host_->download(from, to);
-    }
-    [[nodiscard]] DeviceMemory allocate_staging(uint64_t bytes) override {
-        return host_->allocate_staging(bytes);
-    }
-    void enqueue_upload(std::span<const std::byte> from, std::byte* to) override {
-        host_->enqueue_upload(from, to);
-    }
-    [[nodiscard]] bool idle() override { return host_->idle(); }
-    [[nodiscard]] ContextOptions context(int threads, std::function<void()> poll) override {
-        return host_->context(threads, std::move(poll));
-    }
-    [[nodiscard]] std::unique_ptr<Lanes> open_lanes() override { return host_->open_lanes(); }
-    [[nodiscard]] std::unique_ptr<Transport> open_transport(Communicator& c) override {
-        return host_->open_transport(c);
+        ForwardingDevice::download(from, to);
     }
 
 private:
-    std::unique_ptr<Device> host_ = make_host_device();
     std::function<void()> before_download_;
 };
 
