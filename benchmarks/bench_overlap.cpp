@@ -14,20 +14,16 @@
 // = (compute + link - overlapped) / link; natural (virtual all-gather and reduce-scatter): with
 // products in natural order, as the mean over ranks and of the slowest; #wrong: elements of the
 // overlapped result that differ from the blocking one in a bit.
-#include "src/support/parse_number.hpp"
+#include "benchmarks/team_bench.hpp"
 #include "src/tool/launch.hpp"
-#include "src/tool/run_signals.hpp"
 #include "src/train/measure/timed_overlap.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/overlap.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace {
@@ -94,21 +90,10 @@ void print_virtual(const Options& o) {
     }
 }
 
-/// The ratio of "modelled:RATIO"; 0 for "real".
-double modelled_ratio(const std::string& link) {
-    constexpr std::string_view kModelled = "modelled:";
-    if (link == "real") return 0;
-    const auto ratio = link.starts_with(kModelled)
-                           ? parse_number<double>(std::string_view(link).substr(kModelled.size()))
-                           : std::nullopt;
-    if (ratio && *ratio > 0 && *ratio <= 1000) return *ratio;
-    throw UsageError("--link " + link + ": must be real or modelled:RATIO, RATIO from 0 to 1000");
-}
-
 /// Elements that were wrong.
 int64_t measure(Communicator& world, const Options& o) {
     OverlapCase c = o.shape;
-    c.modelled = modelled_ratio(o.link);
+    c.modelled = bench::modelled_ratio(o.link);
     const bool prints = world.rank() == 0;
     if (prints) {
         std::printf("# by the clock, %d ranks, %s link, %lld x %lld by %lld x %lld, fp32\n",
@@ -139,19 +124,9 @@ int64_t measure(Communicator& world, const Options& o) {
 }
 
 int run_by_the_clock(const Options& o) {
-    (void)modelled_ratio(o.link);
-    const bool threads = o.ranks > 0 || !tool::started_by_mpirun();
-    const tool::Launch launch{.transport = threads ? "threads" : "mpi",
-                              .ranks = o.ranks > 0 ? o.ranks : 2};
-    install_run_signals();
-    std::atomic<int64_t> wrong{0};
-    const int code = tool::run_ranks(kProgram, launch, [&](Communicator& world) {
-        if (world.size() < 2) {
-            throw UsageError("one rank has nobody to talk to; give --ranks P or mpirun -np P");
-        }
-        wrong = measure(world, o);
-    });
-    return code == 0 && wrong > 0 ? static_cast<int>(ExitCode::failed) : code;
+    (void)bench::modelled_ratio(o.link);
+    return bench::run_team(kProgram, o.ranks,
+                           [&](Communicator& world) { return measure(world, o); });
 }
 
 }  // namespace

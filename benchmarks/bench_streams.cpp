@@ -11,10 +11,9 @@
 // passes of these very steps without their waits; error, simulated over step, less 1; #wrong, steps
 // whose loss or gradient norm differs in a bit from the first one of all.
 #include "benchmarks/modelled_host.hpp"
+#include "benchmarks/team_bench.hpp"
 #include "src/runtime/wait.hpp"
-#include "src/support/parse_number.hpp"
 #include "src/tool/launch.hpp"
-#include "src/tool/run_signals.hpp"
 #include "src/train/measure/measure_links.hpp"
 #include "src/train/measure/pass_meter.hpp"
 #include "src/train/run/random_batch.hpp"
@@ -24,14 +23,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace {
@@ -52,17 +49,6 @@ struct Options {
     int rounds = 15;
     std::string link = "real";
 };
-
-/// The ratio of "modelled:RATIO"; 0 for "real".
-double modelled_ratio(const std::string& link) {
-    constexpr std::string_view kModelled = "modelled:";
-    if (link == "real") return 0;
-    const auto ratio = link.starts_with(kModelled)
-                           ? parse_number<double>(std::string_view(link).substr(kModelled.size()))
-                           : std::nullopt;
-    if (ratio && *ratio > 0 && *ratio <= 1000) return *ratio;
-    throw UsageError("--link " + link + ": must be real or modelled:RATIO, RATIO from 0 to 1000");
-}
 
 double median(std::vector<double> values) {
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -162,7 +148,7 @@ private:
         for (const auto& stage : costs_->stage_ns) {
             forward = std::min(forward, stage[static_cast<size_t>(Op::F)]);
         }
-        const double ratio = modelled_ratio(options_.link);
+        const double ratio = bench::modelled_ratio(options_.link);
         if (ratio > 0) {
             link_.bytes_per_ns =
                 static_cast<double>(boundary) / (ratio * static_cast<double>(forward));
@@ -237,19 +223,9 @@ private:
 };
 
 int run(const Options& o) {
-    (void)modelled_ratio(o.link);
-    const bool threads = o.ranks > 0 || !tool::started_by_mpirun();
-    const tool::Launch launch{.transport = threads ? "threads" : "mpi",
-                              .ranks = o.ranks > 0 ? o.ranks : 2};
-    install_run_signals();
-    std::atomic<int64_t> wrong{0};
-    const int code = tool::run_ranks(kProgram, launch, [&](Communicator& world) {
-        if (world.size() < 2) {
-            throw UsageError("one rank has nobody to talk to; give --ranks P or mpirun -np P");
-        }
-        wrong = Bench(world, o).run();
-    });
-    return code == 0 && wrong > 0 ? static_cast<int>(ExitCode::failed) : code;
+    (void)bench::modelled_ratio(o.link);
+    return bench::run_team(kProgram, o.ranks,
+                           [&](Communicator& world) { return Bench(world, o).run(); });
 }
 
 void add_flags(CLI::App& app, Options& o, std::string& dtype, std::string& vocab_mode) {
