@@ -38,6 +38,11 @@ struct ModelPartition {
     const kernels::Operators* operators = nullptr;
     /// [global stage] of stages of your own (ModelRank::replace_stage); empty: the model's.
     std::vector<StageBytes> stage_bytes = {};
+
+    /// How the ranks of the world divide; `pipeline`: ranks of the schedule.
+    [[nodiscard]] Mesh mesh(int pipeline) const {
+        return {.pipeline = pipeline, .data = replicas, .tensor = tensor};
+    }
 };
 
 /// Doubles that every rank reports at the end of a step: a sum of squares per logical parameter,

@@ -85,9 +85,7 @@ struct StepPlan {
     int pieces = 1;            ///< LowerOptions::pieces that was taken
 
     /// How the ranks of the world divide into pipelines.
-    [[nodiscard]] Mesh mesh() const {
-        return {schedule.ranks, partition.replicas, partition.tensor};
-    }
+    [[nodiscard]] Mesh mesh() const { return partition.mesh(schedule.ranks); }
     /// Of every replica.
     [[nodiscard]] int microbatches() const { return schedule.microbatches; }
 };

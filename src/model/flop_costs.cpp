@@ -68,7 +68,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
         costs.rank_ns.push_back(shard);
     }
     costs.layers_per_stage = config.num_layers / static_cast<double>(schedule.stages);
-    costs.slices = partition.replicas * partition.tensor;
+    costs.slices = partition.mesh(schedule.ranks).slices();
     costs.latency_ns = 1000;
     costs.bytes_per_ns = 3.7;
     costs.local_bytes_per_ns = kBytesPerNs;

@@ -33,10 +33,6 @@ std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartiti
     return stages;
 }
 
-Mesh mesh_of(const ModelPartition& partition, const Schedule& schedule) {
-    return {schedule.ranks, partition.replicas, partition.tensor};
-}
-
 /// Rank i of t has rows from n i / t on of the n rows that a place of the pipeline has of the
 /// vocabulary.
 ParameterRows vocabulary_part(const ModelConfig& config, const ShardMap& map, Mesh::Place place,
@@ -96,7 +92,7 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
 std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
                                            const ModelPartition& partition,
                                            const Schedule& schedule, int rank) {
-    const Mesh mesh = mesh_of(partition, schedule);
+    const Mesh mesh = partition.mesh(schedule.ranks);
     const Mesh::Place place = mesh.place(rank);
     std::vector<ParameterRows> rows = held_parameters(config, partition, schedule, place);
     if (mesh.slices() > 1 && partition.training) {
@@ -109,7 +105,7 @@ std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
 std::vector<ParameterBucket> rank_buckets(const ModelConfig& config,
                                           const ModelPartition& partition, const Schedule& schedule,
                                           int pipeline_rank) {
-    const Mesh mesh = mesh_of(partition, schedule);
+    const Mesh mesh = partition.mesh(schedule.ranks);
     if (mesh.slices() == 1) return {};
     const Mesh::Place place{.pipeline = pipeline_rank};
     return gradient_buckets(config, held_parameters(config, partition, schedule, place), mesh);
@@ -122,8 +118,9 @@ std::vector<int> routed_layers_of(const ModelConfig& config, const ModelPartitio
     const std::vector<StageLayers> stages = stages_of(config, partition);
     for (size_t s = 0; s < stages.size(); ++s) {
         if (schedule.rank_of_stage[s] != pipeline_rank) continue;
-        for (int layer = stages[s].first; layer < stages[s].first + stages[s].count; ++layer) {
-            if (config.moe.in_layer(layer)) layers.push_back(layer);
+        for (const int layer : routed_layers(config)) {
+            const int in_stage = layer - stages[s].first;
+            if (in_stage >= 0 && in_stage < stages[s].count) layers.push_back(layer);
         }
     }
     return layers;
@@ -148,7 +145,7 @@ const kernels::Operators& operators_of(const ModelPartition& partition) {
 
 ReportEntries report_entries(const ModelConfig& config) {
     return {.squares = static_cast<int64_t>(logical_parameters(config).size()),
-            .routers = routed_layers(config) * router_sums_of_layer(config)};
+            .routers = std::ssize(routed_layers(config)) * router_sums_of_layer(config)};
 }
 
 StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
@@ -174,7 +171,7 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     sizes.report_bytes = partition.optimizer ? report_entries(config).bytes() : 0;
     sizes.replicas = partition.replicas;
     sizes.tensor = partition.tensor;
-    const bool copied = mesh_of(partition, schedule).slices() > 1;
+    const bool copied = partition.mesh(schedule.ranks).slices() > 1;
     for (int rank = 0; copied && rank < schedule.ranks; ++rank) {
         sizes.buckets.emplace_back();
         for (const ParameterBucket& bucket : rank_buckets(config, partition, schedule, rank)) {
@@ -190,7 +187,7 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
         config, rank_parameters(config, partition, schedule, rank), partition.training);
     bytes.weights += static_cast<uint64_t>(RotaryTables::bytes(config));
     if (partition.training) {
-        const int pipeline_rank = mesh_of(partition, schedule).pipeline_rank(rank);
+        const int pipeline_rank = partition.mesh(schedule.ranks).pipeline_rank(rank);
         bytes.gradients += RouterSums::bytes(
             config, std::ssize(routed_layers_of(config, partition, schedule, pipeline_rank)));
     }
@@ -222,7 +219,7 @@ uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition
 ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule, int rank, Device& device)
     : config_(config),
-      mesh_(mesh_of(partition, schedule)),
+      mesh_(partition.mesh(schedule.ranks)),
       device_(device),
       store_(std::make_unique<ParameterStore>(
           device, config, rank_parameters(config, partition, schedule, rank),

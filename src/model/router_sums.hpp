@@ -12,10 +12,12 @@
 
 namespace vocabpipe {
 
-/// Layers with experts.
-[[nodiscard]] inline int64_t routed_layers(const ModelConfig& config) {
-    int64_t layers = 0;
-    for (int layer = 0; layer < config.num_layers; ++layer) layers += config.moe.in_layer(layer);
+/// Layers with experts, by their numbers in the model.
+[[nodiscard]] inline std::vector<int> routed_layers(const ModelConfig& config) {
+    std::vector<int> layers;
+    for (int layer = 0; layer < config.num_layers; ++layer) {
+        if (config.moe.in_layer(layer)) layers.push_back(layer);
+    }
     return layers;
 }
 

@@ -2,6 +2,7 @@
 #include "vocabpipe/optimizer_step.hpp"
 
 #include "src/model/model_rank_internals.hpp"
+#include "src/model/router_sums.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
 #include "vocabpipe/operators.hpp"
 #include "vocabpipe/router_options.hpp"
@@ -37,11 +38,8 @@ OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int ran
       memory_(model.device().allocate(sizeof(StepScalars), "the optimizer's numbers of a step")),
       routers_(model.device().allocate(
           static_cast<uint64_t>(report_entries(model.config()).routers) * sizeof(double),
-          "the sums of routers")) {
-    const ModelConfig& config = model.config();
-    for (int layer = 0; layer < config.num_layers; ++layer) {
-        if (config.moe.in_layer(layer)) routed_layers_.push_back(layer);
-    }
+          "the sums of routers")),
+      routed_layers_(routed_layers(model.config())) {
     size_t next = 0;  // parameters lie in the order of layers
     for (const Parameter& p : model.parameters()) {
         if (!p.correction_bias) continue;

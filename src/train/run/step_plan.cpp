@@ -123,7 +123,7 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
         plan.costs.slices = 1;  // the order is one pipeline's
         plan.order_costs = PassCosts::of(plan.costs, plan.sizes, plan.schedule);
     }
-    plan.costs.slices = cluster.replicas * cluster.tensor;
+    plan.costs.slices = plan.mesh().slices();
     return plan;
 }
 
