@@ -19,7 +19,7 @@ constexpr double kWorthIt = 0.99;  // of the step with fewer pieces
 constexpr double kNothing = 0.02;  // of the mean F: a hop that is not worth hiding
 
 bool has_nothing_to_hide(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs) {
-    if (schedule.ranks == 1) return true;
+    if (schedule.ranks == 1 || sizes.tensor > 1) return true;  // tensor ranks stream no boundaries
     const auto hop = static_cast<double>(
         costs.transfer_ns(Do::send, {{0, 1}}, sizes.tokens * sizes.hidden * size_of(sizes.dtype)));
     double forward = 0;

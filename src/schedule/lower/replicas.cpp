@@ -36,8 +36,7 @@ public:
         : step_(step),
           graph_(step.graph),
           rank_(rank),
-          buckets_(step.sizes.buckets.empty() ? none()
-                                              : step.sizes.buckets[static_cast<size_t>(rank)]) {}
+          buckets_(step.sizes.buckets[static_cast<size_t>(rank)]) {}
 
     std::vector<uint32_t> sum() {
         std::vector<uint16_t> order(buckets_.size());
@@ -78,10 +77,6 @@ public:
     }
 
 private:
-    static const std::vector<GradientBucket>& none() {
-        static const std::vector<GradientBucket> empty;
-        return empty;
-    }
     void add_piece(uint16_t b, Reduction part) {
         int64_t bytes = 0;
         for (int i = 0; i < members(b); ++i) bytes += part.rows(i) * 4;
@@ -146,11 +141,11 @@ private:
 }  // namespace
 
 std::vector<uint32_t> add_sums_over_replicas(StepGraph& step, int rank) {
-    return Buckets(step, rank).sum();
+    return step.sizes.buckets.empty() ? std::vector<uint32_t>{} : Buckets(step, rank).sum();
 }
 
 void gather_weights(StepGraph& step, int rank, uint32_t update) {
-    Buckets(step, rank).gather(update);
+    if (!step.sizes.buckets.empty()) Buckets(step, rank).gather(update);
 }
 
 }  // namespace vocabpipe::lowering

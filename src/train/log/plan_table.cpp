@@ -2,6 +2,7 @@
 #include "src/train/log/plan_table.hpp"
 
 #include "src/model/parameters.hpp"
+#include "src/model/tensor_shard.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/train/measure/planned_memory.hpp"
 
@@ -78,9 +79,8 @@ void print_plan(const TrainingPlan& plan) {
     table.row({"", "", "", "rows", "rows", "MiB", "", ""});
     for (int rank = 0; rank < plan.ranks(); ++rank) {
         const int in_pipeline = mesh.pipeline_rank(rank);
-        const auto part = [&, i = mesh.place(rank).tensor](int64_t rows) {
-            return rows * (i + 1) / mesh.tensor - rows * i / mesh.tensor;
-        };
+        const TensorPlace tensor{mesh.place(rank).tensor, mesh.tensor};
+        const auto part = [&](int64_t rows) { return row_shard({0, rows}, 1, tensor).row_count(); };
         int layers = 0;
         std::string stages;
         for (size_t s = 0; s < plan.partition().layers_per_stage.size(); ++s) {
