@@ -53,6 +53,20 @@ protected:
         return train("mpirun --oversubscribe -np " + std::to_string(ranks), arguments);
     }
 
+    /// A second token file, "documents", of so many short documents; the exit code.
+    [[nodiscard]] int prepare_documents(int count) const {
+        std::string documents;
+        for (int i = 0; i < count; ++i) {
+            documents += "Document " + std::to_string(i) + " of many.\n\n";
+        }
+        testing::write_file(folder_ / "documents.txt", documents);
+        return testing::run_shell("cd '" + (folder_ / "") +
+                                  "' && '" VOCABPIPE_PROGRAM
+                                  "' data prepare --input documents.txt --output documents "
+                                  "--document-separator blank-lines")
+            .exit_code;
+    }
+
     /// Loss and gradient norm of every step of a metrics file, as text: equal text, equal bits.
     [[nodiscard]] std::vector<std::string> curve(const std::string& metrics) const {
         std::istringstream lines(testing::read_file(folder_ / metrics));
@@ -103,17 +117,7 @@ TEST_F(TrainGpt, RebuildsTheOrderFromMeasuredCostsWithoutChangingABit) {
 }
 
 TEST_F(TrainGpt, EvaluatesAlikeOnThreadsAndUnderMpirun) {
-    std::string documents;
-    for (int i = 0; i < 200; ++i) {
-        documents += "Document " + std::to_string(i) + " of many.\n\n";
-    }
-    testing::write_file(folder_ / "documents.txt", documents);
-    ASSERT_EQ(testing::run_shell("cd '" + (folder_ / "") +
-                                 "' && '" VOCABPIPE_PROGRAM
-                                 "' data prepare --input documents.txt --output documents "
-                                 "--document-separator blank-lines")
-                  .exit_code,
-              0);
+    ASSERT_EQ(prepare_documents(200), 0);
     const std::string flags =
         " --data-path documents --split 80,20 --eval-interval 4 --eval-iters 2 "
         "--rampup-batch-size 2 2 8";
@@ -385,17 +389,7 @@ TEST_F(TrainGpt, StartsWithTheFlagsOfAScriptForMegatron) {
     json vocabulary;
     for (int id = 0; id < 257; ++id) vocabulary["token" + std::to_string(id)] = id;
     testing::write_file(folder_ / "vocab.json", vocabulary.dump());
-    std::string documents;
-    for (int i = 0; i < 2000; ++i) {
-        documents += "Document " + std::to_string(i) + " of many.\n\n";
-    }
-    testing::write_file(folder_ / "documents.txt", documents);
-    ASSERT_EQ(testing::run_shell("cd '" + (folder_ / "") +
-                                 "' && '" VOCABPIPE_PROGRAM
-                                 "' data prepare --input documents.txt --output documents "
-                                 "--document-separator blank-lines")
-                  .exit_code,
-              0);
+    ASSERT_EQ(prepare_documents(2000), 0);
     const Outcome run = testing::run_shell(
         "cd '" + (folder_ / "") +
         "' && mpirun --oversubscribe -np 8 '" TRAIN_GPT_PROGRAM

@@ -53,6 +53,22 @@ protected:
         return runs_.run(ranks, options);
     }
 
+    /// Two pipelines of two ranks resume exactly, and in fp32 have the losses of one: other
+    /// microbatches have the same losses of their routers.
+    void expect_alike_on_two_pipelines(const Curve& one, const Change& change, DType dtype) {
+        const Change replicas = [&](TrainOptions& o) {
+            change(o);
+            o.pipeline_model_parallel_size = 2;
+        };
+        const Curve two = whole(4, replicas);
+        EXPECT_EQ(resumed(4, replicas), from(two, 4));
+        const std::vector<double> one_pipeline = CheckpointRun::losses(one);
+        const std::vector<double> two_pipelines = CheckpointRun::losses(two);
+        for (size_t i = 0; dtype == DType::fp32 && i < one_pipeline.size(); ++i) {
+            EXPECT_NEAR(two_pipelines[i], one_pipeline[i], 3e-6) << i;
+        }
+    }
+
     CheckpointRun runs_;
 };
 
@@ -101,18 +117,7 @@ TEST_F(Resume, IsBitExactWithExperts) {
         const Curve expected = whole(2, with_experts("zb-h1", dtype));
         EXPECT_EQ(resumed(2, with_experts("zb-h1", dtype)), from(expected, 4));
         EXPECT_EQ(resumed(2, with_experts("1f1b", dtype)), from(expected, 4));
-        // Two pipelines: other microbatches have the same losses of their routers.
-        const Change replicas = [&](TrainOptions& o) {
-            with_experts("1f1b", dtype)(o);
-            o.pipeline_model_parallel_size = 2;
-        };
-        const Curve two = whole(4, replicas);
-        EXPECT_EQ(resumed(4, replicas), from(two, 4));
-        const std::vector<double> one_pipeline = CheckpointRun::losses(expected);
-        const std::vector<double> two_pipelines = CheckpointRun::losses(two);
-        for (size_t i = 0; dtype == DType::fp32 && i < one_pipeline.size(); ++i) {
-            EXPECT_NEAR(two_pipelines[i], one_pipeline[i], 3e-6) << i;
-        }
+        expect_alike_on_two_pipelines(expected, with_experts("1f1b", dtype), dtype);
     }
 }
 
@@ -146,17 +151,7 @@ TEST_F(Resume, IsBitExactWithCorrectionBiases) {
             o.model.moe.bias_rate = 0;
         };
         EXPECT_NE(whole(2, frozen), expected) << "the biases decide";
-        const Change replicas = [&](TrainOptions& o) {
-            dots("1f1b", dtype)(o);
-            o.pipeline_model_parallel_size = 2;
-        };
-        const Curve two = whole(4, replicas);
-        EXPECT_EQ(resumed(4, replicas), from(two, 4));
-        const std::vector<double> one_pipeline = CheckpointRun::losses(expected);
-        const std::vector<double> two_pipelines = CheckpointRun::losses(two);
-        for (size_t i = 0; dtype == DType::fp32 && i < one_pipeline.size(); ++i) {
-            EXPECT_NEAR(two_pipelines[i], one_pipeline[i], 3e-6) << i;
-        }
+        expect_alike_on_two_pipelines(expected, dots("1f1b", dtype), dtype);
     }
 }
 
