@@ -9,6 +9,8 @@ function(vocabpipe_compile_options target)
                               -Wno-missing-field-initializers>
     # g++ 12 sees an overlap in "literal" + std::string that is not there (PR 105651)
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
+    # vectors wider than the machine's cross no boundary: whoever returns one is inlined
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-psabi>
     # a file of a unity build is no header, though it is included
     $<$<AND:$<BOOL:${CMAKE_UNITY_BUILD}>,$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)

@@ -78,16 +78,16 @@ Program in_one_queue(const Program& program, const std::vector<uint32_t>& order)
 /// does, as StepRunner has it. Every part and piece is an action of its own.
 class QueueOfPieces {
 public:
-    QueueOfPieces(const Program& program, const std::vector<uint32_t>& order, int64_t tokens)
+    QueueOfPieces(const Program& program, std::vector<uint32_t> order, int64_t tokens)
         : program_(program),
           edges_(program, true),
-          order_(order),
+          order_(std::move(order)),
           tokens_(tokens),
-          given_(order.size(), 0),
-          before_(order.size()) {
+          given_(order_.size(), 0),
+          before_(order_.size()) {
         for (const Edge& edge : program.edges) before_[edge.after].push_back(edge.before);
-        while (next_ < order.size()) {
-            const uint32_t action = order[next_];
+        while (next_ < order_.size()) {
+            const uint32_t action = order_[next_];
             if (is_pass(program, action)) {
                 ++next_;
                 add_pass(action);
@@ -184,7 +184,7 @@ private:
 
     const Program& program_;
     const StreamEdges edges_;
-    const std::vector<uint32_t>& order_;
+    const std::vector<uint32_t> order_;
     const int64_t tokens_;
     std::vector<int> given_;  ///< [action] parts that are in the queue
     std::vector<std::vector<uint32_t>> before_;
