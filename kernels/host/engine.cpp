@@ -31,8 +31,11 @@ void GrowingBuffer::Free::operator()(std::byte* data) const {
 
 Engine::State::State(int threads) {
     for (int thread = 0; thread < threads; ++thread) {
-        lanes.push_back({dnnl::stream(engine), {}});
+        lanes.push_back({dnnl::stream(engine), {}, {}, {}});
     }
+    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    constexpr auto kAvx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+    kernels.avx512 = (isa & kAvx512) == kAvx512;  // bits are the sets that a set includes
 }
 
 Engine::Engine(int threads) : threads_(std::max(1, threads)) {

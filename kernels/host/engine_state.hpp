@@ -10,6 +10,7 @@
 
 #include "kernels/host/engine.hpp"
 #include "kernels/host/matmul.hpp"
+#include "kernels/host/matmul_strips.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -27,9 +28,9 @@ private:
 };
 
 /// One primitive and, per thread that may run it, the memory objects that its arguments are put in.
-class Matmul {
+class MatmulPrimitive {
 public:
-    Matmul(const dnnl::engine& engine, const MatmulShape& shape, int lanes);
+    MatmulPrimitive(const dnnl::engine& engine, const MatmulShape& shape, int lanes);
 
     struct Lane {
         dnnl::memory a, b, bias, c, scratch;
@@ -37,7 +38,32 @@ public:
     dnnl::matmul primitive;
     std::vector<Lane> lanes;
     int64_t scratch_bytes = 0;
-    bool has_bias = false;
+};
+
+/// What oneDNN's kernels for this machine can do.
+struct MatmulKernels {
+    /// Cut anywhere, a product has the bits of the whole one, and bf16 is multiplied.
+    bool avx512 = true;
+};
+
+/// A product: one primitive with AVX-512. Without, one for each strip's size (matmul_strips()), and
+/// bf16 is widened to fp32.
+class Matmul {
+public:
+    Matmul(const dnnl::engine& engine, const MatmulKernels& kernels, const MatmulShape& shape,
+           int lanes);
+
+    struct Part {
+        size_t primitive = 0;
+        MatmulStrip strip;
+        /// a is copied: transposed, because a^T in place is half as fast, or with more rows.
+        bool packs_a = false;
+        int64_t a = 0, b = 0, bias = 0, c = 0;  ///< bytes from the beginning of each operand
+    };
+    MatmulShape shape;
+    MatmulShape run;  ///< what the primitives compute: shape, or its operands widened and dense
+    std::vector<MatmulPrimitive> primitives;
+    std::vector<Part> parts;
 };
 
 struct MatmulShapeHash {
@@ -51,8 +77,11 @@ struct Engine::State {
     struct Lane {
         dnnl::stream stream;
         GrowingBuffer scratch;
+        GrowingBuffer wide;    ///< operands that are widened
+        GrowingBuffer packed;  ///< operands of a strip that are copied
     };
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+    MatmulKernels kernels;
     std::vector<Lane> lanes;
     std::unordered_map<MatmulShape, Matmul, MatmulShapeHash> matmuls;
     GrowingBuffer conversion;  ///< an fp32 product on its way to bf16

@@ -4,10 +4,11 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "kernels/host/engine_state.hpp"
 
@@ -41,10 +42,68 @@ dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, const m
 #endif
 }
 
+/// The same product of operands that are widened.
+MatmulShape widened(MatmulShape s) {
+    s.a_stride = s.stored_a().cols;
+    s.b_stride = s.stored_b().cols;
+    s.ab_type = s.bias_type = DType::fp32;
+    if (s.c_type == DType::bf16) {
+        s.c_type = DType::fp32;
+        s.c_stride = s.n;
+    }
+    return s;
+}
+
+/// One primitive per strip's size, and where the strips begin.
+void add_parts(Matmul& matmul, const dnnl::engine& engine, std::span<const MatmulStrip> strips,
+               bool cut, int lanes) {
+    const MatmulShape& s = matmul.run;
+    std::vector<MatmulShape> shapes;
+    for (const MatmulStrip& strip : strips) {
+        MatmulShape one = s;
+        one.m = strip.padded_rows;
+        one.n = strip.padded_columns;
+        const bool packs_a = cut && (s.transpose_a || one.m != strip.rows);
+        if (packs_a) {
+            one.transpose_a = false;
+            one.a_stride = s.k;
+        }
+        if (one.n != strip.columns) one.b_stride = one.stored_b().cols;
+        if (strip.is_padded()) one.c_stride = one.n;
+        const auto found = std::find(shapes.begin(), shapes.end(), one);
+        const auto index = static_cast<size_t>(found - shapes.begin());
+        if (found == shapes.end()) {
+            shapes.push_back(one);
+            matmul.primitives.emplace_back(engine, one, lanes);
+        }
+        const int64_t ab = size_of(s.ab_type);
+        matmul.parts.push_back({.primitive = index,
+                                .strip = strip,
+                                .packs_a = packs_a,
+                                .a = ab * strip.row * (s.transpose_a ? 1 : s.a_stride),
+                                .b = ab * strip.column * (s.transpose_b ? s.b_stride : 1),
+                                .bias = size_of(s.bias_type) * strip.column,
+                                .c = size_of(s.c_type) * (strip.row * s.c_stride + strip.column)});
+    }
+}
+
 }  // namespace
 
-Matmul::Matmul(const dnnl::engine& engine, const MatmulShape& shape, int lane_count)
-    : has_bias(shape.has_bias) {
+Matmul::Matmul(const dnnl::engine& engine, const MatmulKernels& kernels, const MatmulShape& of,
+               int lanes)
+    : shape(of), run(of) {
+    if (kernels.avx512) {
+        const MatmulStrip whole{
+            .rows = shape.m, .columns = shape.n, .padded_rows = shape.m, .padded_columns = shape.n};
+        add_parts(*this, engine, std::span(&whole, 1), false, lanes);
+        return;
+    }
+    if (shape.ab_type == DType::bf16) run = widened(shape);
+    add_parts(*this, engine, matmul_strips(shape.m, shape.n), true, lanes);
+}
+
+MatmulPrimitive::MatmulPrimitive(const dnnl::engine& engine, const MatmulShape& shape,
+                                 int lane_count) {
     const auto& s = shape;
     const auto a = describe(s.m, s.k, s.a_stride, s.transpose_a, s.ab_type);
     const auto b = describe(s.k, s.n, s.b_stride, s.transpose_b, s.ab_type);
@@ -99,7 +158,7 @@ Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape) {
     const OneThreadProducts guard(
         engine);  // oneDNN plans for the team size of the moment of creation
     const auto [created, inserted] =
-        state.matmuls.try_emplace(shape, state.engine, shape, engine.threads());
+        state.matmuls.try_emplace(shape, state.engine, state.kernels, shape, engine.threads());
     return created->second;
 }
 
@@ -119,7 +178,7 @@ std::vector<Matmul*> prepare_matmuls(Engine& engine, std::span<const MatmulShape
 #pragma omp parallel for num_threads(team) schedule(static, 1)
     for (size_t i = 0; i < missing.size(); ++i) {
         try {
-            created[i].emplace(state.engine, missing[i], engine.threads());
+            created[i].emplace(state.engine, state.kernels, missing[i], engine.threads());
         } catch (...) {
             errors[i] = std::current_exception();
         }
@@ -139,35 +198,6 @@ void limit_matmuls(Engine& engine) {
     constexpr size_t kMost = 2048;
     auto& matmuls = engine.state().matmuls;
     if (matmuls.size() > kMost) matmuls.clear();
-}
-
-void run_matmul(Engine& engine, Matmul& matmul, int thread, const void* a, const void* b, void* c,
-                const void* bias) {
-    auto& lane = matmul.lanes[static_cast<size_t>(thread)];
-    auto& resources = engine.state().lanes[static_cast<size_t>(thread)];
-    lane.a.set_data_handle(
-        const_cast<void*>(a));  // oneDNN has no const memory; inputs are only read
-    lane.b.set_data_handle(const_cast<void*>(b));
-    lane.c.set_data_handle(c);
-    // The C interface: an unordered_map per call would cost as much as a small product.
-    std::array<dnnl_exec_arg_t, 5> arguments{{{DNNL_ARG_SRC, lane.a.get()},
-                                              {DNNL_ARG_WEIGHTS, lane.b.get()},
-                                              {DNNL_ARG_DST, lane.c.get()}}};
-    int count = 3;
-    const auto append = [&](int argument, const dnnl::memory& value) {
-        arguments[static_cast<size_t>(count++)] = {argument, value.get()};
-    };
-    if (matmul.has_bias) {
-        lane.bias.set_data_handle(const_cast<void*>(bias));
-        append(DNNL_ARG_BIAS, lane.bias);
-    }
-    if (matmul.scratch_bytes > 0) {
-        lane.scratch.set_data_handle(resources.scratch.at_least(matmul.scratch_bytes));
-        append(DNNL_ARG_SCRATCHPAD, lane.scratch);
-    }
-    dnnl::error::wrap_c_api(dnnl_primitive_execute(matmul.primitive.get(), resources.stream.get(),
-                                                   count, arguments.data()),
-                            "vocabpipe: oneDNN could not run a matrix product");
 }
 
 }  // namespace vocabpipe::kernels::host

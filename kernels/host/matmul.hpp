@@ -27,6 +27,13 @@ struct MatmulShape {
     bool has_bias = false;
 
     bool operator==(const MatmulShape&) const = default;
+
+    /// Rows and columns of an operand in memory.
+    struct Stored {
+        int64_t rows = 0, cols = 0;
+    };
+    [[nodiscard]] Stored stored_a() const { return transpose_a ? Stored{k, m} : Stored{m, k}; }
+    [[nodiscard]] Stored stored_b() const { return transpose_b ? Stored{n, k} : Stored{k, n}; }
 };
 
 /// To be held around run_matmul(): oneDNN asks at execution how many threads it may start. Teams
