@@ -49,7 +49,7 @@ enum class ComputeOrder : uint8_t {
 struct OverlapOptions {
     int64_t row_bytes = 1;                    ///< of a row that travels
     ComputeOrder order = ComputeOrder::ring;  ///< of products
-    int64_t piece_ns = 0;                     ///< computing's time beside its rows, for every piece
+    int64_t piece_ns = 0;  ///< computing's time beside its rows, for every product
 };
 
 /// Times of one operation on one rank, or of all: virtual, in ns.
@@ -71,8 +71,10 @@ struct OverlapTimes {
 /// Times of every member, by rank. `compute_ns`: of all rows of the map on one member, in
 /// proportion to rows. Streams have one member, whose rows are the tensor. Pieces travel in ring
 /// order: step (o, piece) from rank to rank + o, o = 1 .. members - 1; a rank sends, and receives,
-/// one piece at a time. The order of sums at the end of a reduce-scatter costs nothing here. Throws
-/// UsageError for negative times, a rate that is not positive, or a stream of several members.
+/// one piece at a time. Own rows are one product; pieces of a member that have arrived are one,
+/// too; those of a stream and those that leave are one each. Adding up a reduce-scatter costs
+/// nothing here. Throws UsageError for negative times, a rate that is not positive, or a stream of
+/// several members.
 [[nodiscard]] std::vector<OverlapTimes> overlap_of_ranks(OverlapOp op, const TileMap& map,
                                                          int64_t compute_ns, const Link& link,
                                                          const OverlapOptions& options = {});

@@ -45,7 +45,7 @@ public:
         /// Operation::release().
         virtual void release(int member, int pieces) = 0;
         /// Operation::wait().
-        virtual void wait(int member, int pieces) = 0;
+        [[nodiscard]] virtual int wait(int member, int pieces) = 0;
         /// Operation::test().
         [[nodiscard]] virtual bool test(int member, int pieces) = 0;
         /// Operation::finish().
@@ -63,8 +63,10 @@ public:
         /// released before stay so. Never blocks. Throws UsageError beyond the member's pieces, as
         /// wait() and test() do.
         void release(int member, int pieces) { exchange_->release(member, pieces); }
-        /// Returns when the first `pieces` pieces of a member are there.
-        void wait(int member, int pieces) { exchange_->wait(member, pieces); }
+        /// Returns when the first `pieces` pieces of a member are there, and how many of its pieces
+        /// may be used now: on hosts all that have arrived, so that one product takes them
+        /// together; on devices with streams `pieces`, and of the own part what has been released.
+        int wait(int member, int pieces) { return exchange_->wait(member, pieces); }
         /// Whether they are; advances the link.
         [[nodiscard]] bool test(int member, int pieces) { return exchange_->test(member, pieces); }
         /// Returns when everything has left and arrived: memory may be reused. Throws UsageError if

@@ -49,6 +49,10 @@ public:
     /// Of one piece; counted from the tensor's first row. Throws UsageError for a member or piece
     /// that does not exist, as all functions here.
     [[nodiscard]] RowRange rows(int member, int piece) const;
+    /// Of pieces [first, end) of a member; 0 <= first < end.
+    [[nodiscard]] RowRange rows(int member, int first, int end) const {
+        return {rows(member, first).first, rows(member, end - 1).end};
+    }
     /// How many a member has; 0 if it has no rows.
     [[nodiscard]] int pieces(int member) const;
     /// How many of a member's pieces, from its first one, hold all rows of `tile` that the member

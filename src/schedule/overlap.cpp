@@ -29,9 +29,10 @@ public:
         return op == OverlapOp::gemm_reduce_scatter ? (rank + 1 + i) % members_
                                                     : (rank - i + members_) % members_;
     }
-    [[nodiscard]] double compute(int member, int piece) const {
+    /// Of one product.
+    [[nodiscard]] double compute(RowRange rows) const {
         return static_cast<double>(options_.piece_ns) +
-               static_cast<double>(map_.rows(member, piece).size()) * ns_per_row_;
+               static_cast<double>(rows.size()) * ns_per_row_;
     }
     [[nodiscard]] double occupied(int member, int piece) const {
         return static_cast<double>(link_.piece_ns) + bytes_ns(map_.rows(member, piece).size());
@@ -75,12 +76,19 @@ public:
             double now = 0;
             for (int i = 0; i < members_; ++i) {
                 const int member = turn(OverlapOp::all_gather_gemm, rank, i);
-                for (int piece = 0; piece < map_.pieces(member); ++piece) {
-                    if (member != rank) {
-                        now = std::max(now, arrival[static_cast<size_t>(rank)][static_cast<size_t>(
-                                                member)][static_cast<size_t>(piece)]);
-                    }
-                    now += compute(member, piece);
+                if (member == rank) {
+                    if (map_.pieces(rank) > 0) now += compute(map_.rows(rank));
+                    continue;
+                }
+                const auto& arrived =
+                    arrival[static_cast<size_t>(rank)][static_cast<size_t>(member)];
+                for (size_t piece = 0; piece < arrived.size();) {
+                    now = std::max(now, arrived[piece]);
+                    size_t end = piece + 1;  // one product of what is there
+                    while (end < arrived.size() && arrived[end] <= now) ++end;
+                    now +=
+                        compute(map_.rows(member, static_cast<int>(piece), static_cast<int>(end)));
+                    piece = end;
                 }
             }
             end.push_back(now);
@@ -97,8 +105,12 @@ public:
             double now = 0;
             for (int i = 0; i < members_; ++i) {
                 const int member = turn(OverlapOp::gemm_reduce_scatter, rank, i);
+                if (member == rank) {
+                    if (map_.pieces(rank) > 0) now += compute(map_.rows(rank));
+                    continue;
+                }
                 for (int piece = 0; piece < map_.pieces(member); ++piece) {
-                    now += compute(member, piece);
+                    now += compute(map_.rows(member, piece));
                     done[static_cast<size_t>(rank)][static_cast<size_t>(member)].push_back(now);
                 }
             }
@@ -122,10 +134,11 @@ public:
     [[nodiscard]] double stream(bool made, bool linked) const {
         double maker = 0, link = 0, user = 0;
         for (int piece = 0; piece < map_.pieces(0); ++piece) {
-            if (made) maker += compute(0, piece);
+            const double product = compute(map_.rows(0, piece));
+            if (made) maker += product;
             link = std::max(link, maker) + (linked ? occupied(0, piece) : 0);
             const double seen = link + (linked ? static_cast<double>(link_.latency_ns) : 0);
-            user = std::max(user, seen) + compute(0, piece);
+            user = std::max(user, seen) + product;
         }
         return user;
     }

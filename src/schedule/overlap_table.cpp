@@ -23,11 +23,14 @@ double received_bytes(const MeasuredOverlap& m, int members, int element_bytes) 
     return rows * static_cast<double>(width) * element_bytes;
 }
 
-/// Products of one rank.
+/// Products of one rank. Those of an all-gather depend on what has arrived together: as without
+/// pieces.
 int products(const MeasuredOverlap& m, int members, int pieces) {
-    const TileMap map = TileMap::even(m.rows, m.op == OverlapOp::stream_in ? 1 : members, pieces);
-    int count = 0;
-    for (int member = 0; member < map.members(); ++member) count += map.pieces(member);
+    if (m.op == OverlapOp::stream_in) return TileMap::even(m.rows, 1, pieces).pieces(0);
+    if (m.op == OverlapOp::all_gather_gemm) return members;
+    const TileMap map = TileMap::even(m.rows, members, pieces);
+    int count = 1;  // own rows
+    for (int member = 1; member < map.members(); ++member) count += map.pieces(member);
     return count;
 }
 

@@ -45,7 +45,10 @@ private:
             auto& released = released_.at(static_cast<size_t>(member));
             released = std::max(released, pieces);
         }
-        void wait(int /*member*/, int /*pieces*/) override { exchange(); }
+        [[nodiscard]] int wait(int member, int /*pieces*/) override {
+            exchange();
+            return static_cast<int>(receive_.at(static_cast<size_t>(member)).ends.size());
+        }
         [[nodiscard]] bool test(int /*member*/, int /*pieces*/) override { return exchanged_; }
         void finish() override { exchange(); }
 

@@ -175,6 +175,22 @@ TEST(Overlap, LatencyAndTheCostOfPiecesAreCounted) {
     EXPECT_EQ(times.blocking_ns, 32 + 138);
 }
 
+TEST(Overlap, PiecesThatAreThereAreOneProduct) {
+    const TileMap map = TileMap::even(256, 2, 4);
+    // Computing takes 1 ns for a row and 50 for a product; own rows are 128.
+    const auto gather = [&](double bytes_per_ns) {
+        return overlap(OverlapOp::all_gather_gemm, map, 256, {.bytes_per_ns = bytes_per_ns},
+                       {.row_bytes = 1, .piece_ns = 50})
+            .overlapped_ns;
+    };
+    EXPECT_EQ(gather(1), 128 + 50 + 128 + 50) << "all has come meanwhile";
+    // Pieces of 32 rows come after 64, 128, 192 and 256 ns: two, then two.
+    EXPECT_EQ(gather(0.5), 178 + 64 + 50 + 64 + 50);
+    const OverlapTimes scatter = overlap(OverlapOp::gemm_reduce_scatter, map, 256,
+                                         {.bytes_per_ns = 100}, {.row_bytes = 1, .piece_ns = 50});
+    EXPECT_EQ(scatter.overlapped_ns, 4 * (32 + 50) + 128 + 50) << "what leaves, by pieces";
+}
+
 TEST(ChoosePieces, ManyWhereTheyHideAndFewWhereTheyCost) {
     constexpr std::array candidates{8, 1, 4, 2, 16};
     const OverlapShape shape{

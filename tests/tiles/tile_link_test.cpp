@@ -244,6 +244,35 @@ TEST_P(TileLinkRanks, AllGatherInPlaceMovesRowsOfATileMap) {
     });
 }
 
+TEST_P(TileLinkRanks, AWaitSaysHowManyPiecesAreThere) {
+    world().run([](Communicator& c) {
+        const auto link = link_of(c);
+        const std::vector<int64_t> ends{40, 80, 120};
+        const Bytes out(120, kPoison);
+        std::vector<Bytes> in(static_cast<size_t>(c.size()), Bytes(120));
+        std::vector<TileLink::Outgoing> send(in.size(), {out, ends});
+        std::vector<TileLink::Incoming> receive;
+        for (Bytes& bytes : in) receive.push_back({bytes, ends});
+        TileLink::Operation op = link->all_to_all(send, receive, {"x"});
+        op.release(c.rank(), 2);
+        EXPECT_EQ(op.wait(c.rank(), 1), 2);
+        for (int i = 1; i < c.size(); ++i) op.release(link->to(i), 3);
+        op.release(c.rank(), 3);
+        for (int i = 1; i < c.size(); ++i) {
+            const int from = link->from(i);
+            const auto all = [&] {
+                const int there = op.wait(from, 1);
+                for (int k = 0; k < 40 * there; ++k) {
+                    EXPECT_EQ(in[static_cast<size_t>(from)][static_cast<size_t>(k)], kPoison);
+                }
+                return there == 3;
+            };
+            EXPECT_EQ(poll_until(c.wait_options(), all), IdleWait::Verdict::go_on);
+        }
+        op.finish();
+    });
+}
+
 TEST_P(TileLinkRanks, WaitsPollSoThatOtherTransfersGoOn) {
     world().run([](Communicator& c) {
         if (c.size() < 2 || c.rank() > 1) return;

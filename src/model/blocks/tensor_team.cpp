@@ -58,10 +58,11 @@ ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view
     }
     for (int i = 0; work && i < link.size(); ++i) {
         const int member = link.from(i);
-        for (int piece = 0; piece < tiles.pieces(member); ++piece) {
-            operation.wait(member, piece + 1);
-            const RowRange rows = tiles.rows(member, piece);
+        for (int piece = 0; piece < tiles.pieces(member);) {
+            const int end = operation.wait(member, piece + 1);
+            const RowRange rows = tiles.rows(member, piece, end);
             work(rows_of(all, rows), rows);
+            piece = end;
         }
     }
     operation.finish();
@@ -88,17 +89,15 @@ void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& m
     }
     const std::string what = "reduce-scatter for " + std::string(name);
     TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
-    for (int i = 1; i <= link.size(); ++i) {
+    for (int i = 1; i < link.size(); ++i) {
         const int member = link.to(i);
-        const RowRange of_member = tiles.rows(member);
-        const Tensor to = member == link.rank() ? partials.row_range(member * out.rows, out.rows)
-                                                : rows_of(leaving, of_member);
         for (int piece = 0; piece < tiles.pieces(member); ++piece) {
             const RowRange rows = tiles.rows(member, piece);
-            make(rows, to.row_range(rows.first - of_member.first, rows.size()));
-            if (member != link.rank()) operation.release(member, piece + 1);
+            make(rows, rows_of(leaving, rows));
+            operation.release(member, piece + 1);
         }
     }
+    make(tiles.rows(link.rank()), partials.row_range(link.rank() * out.rows, out.rows));
     operation.finish();
     pass.op().fold_partials(pass.ctx, partials, link.size(), addends.bias, addends.residual, out);
 }

@@ -10,7 +10,8 @@
 
 namespace vocabpipe {
 
-/// work(rows of the piece, which they are among the N).
+/// work(rows of some pieces, which they are among the N). The bits of the N must not depend on how
+/// many come together.
 using WorkOnPiece = std::function<void(ConstTensor, RowRange)>;
 /// Makes this rank's part of the product of these rows of the N.
 using MakePartial = std::function<void(RowRange, Tensor)>;
@@ -22,15 +23,16 @@ struct Addends {
 };
 
 /// All-gather: `own` (N/t, cols) of all members, (N, cols), in the pass's scratch until the next
-/// exchange. Each piece is worked on as it arrives, own rows first, then members in ring order.
+/// exchange. Pieces are worked on as they arrive, those that are there together, because every
+/// product packs the weight again: own rows first, then members in ring order.
 /// `name`: of the product, for messages. Alone: one piece, all rows of `own`, which it returns.
 ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view name,
                         const WorkOnPiece& work = {});
 
 /// Reduce-scatter, in a team of more than one: out (N/t, cols) = the sum of all members' partial
 /// products of its rows, in member order, plus the addends, rounded once. Each piece leaves as it
-/// is made: rows of the next member first, own rows last. Partials have out's type. out may be the
-/// residual.
+/// is made: rows of the next member first, own rows last and at once. Partials have out's type. out
+/// may be the residual.
 void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& make,
               const Addends& addends, Tensor out);
 

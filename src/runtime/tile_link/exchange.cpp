@@ -205,7 +205,7 @@ bool HostExchange::test(int member, int pieces) {
     return box.done >= pieces;
 }
 
-void HostExchange::wait(int member, int pieces) {
+int HostExchange::wait(int member, int pieces) {
     Inbox& box = in_.at(static_cast<size_t>(member));
     check_pieces(member, pieces, box.pieces(), "waits for");
     if (member == team_.self && box.done < pieces) {
@@ -213,7 +213,9 @@ void HostExchange::wait(int member, int pieces) {
                          " of the rank's own part, which it has not released");
     }
     awaited_member_ = member;
+    if (box.done < box.pieces()) (void)progress();
     wait_until([&] { return box.done >= pieces; });
+    return box.done;
 }
 
 void HostExchange::finish() {

@@ -39,7 +39,7 @@ public:
     HostExchange& operator=(const HostExchange&) = delete;
 
     void release(int member, int pieces) override;
-    void wait(int member, int pieces) override;
+    [[nodiscard]] int wait(int member, int pieces) override;
     [[nodiscard]] bool test(int member, int pieces) override;
     void finish() override;
     /// Advances; whether anything has arrived or left.

@@ -128,12 +128,12 @@ bool StreamExchange::test(int member, int pieces) {
     return true;
 }
 
-void StreamExchange::wait(int member, int pieces) {
+int StreamExchange::wait(int member, int pieces) {
     Inbox& in = from(member);
     tile_link::check_pieces(name_, "waits for", member, pieces, in.pieces());
-    if (pieces == 0) return;
+    if (pieces == 0) return 0;
     if (member == team_.self) {  // copied by the pass's own stream
-        if (to(member).released >= pieces) return;
+        if (to(member).released >= pieces) return to(member).released;
         throw UsageError(name_ + ": waits for piece " + std::to_string(pieces - 1) +
                          " of the rank's own part, which it has not released");
     }
@@ -146,6 +146,7 @@ void StreamExchange::wait(int member, int pieces) {
                          ", which goes first on a GPU; release in the order of to()");
     }
     await(steps);
+    return pieces;
 }
 
 void StreamExchange::finish() {

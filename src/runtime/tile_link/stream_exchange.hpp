@@ -52,7 +52,7 @@ public:
     StreamExchange& operator=(const StreamExchange&) = delete;
 
     void release(int member, int pieces) override;
-    void wait(int member, int pieces) override;
+    [[nodiscard]] int wait(int member, int pieces) override;
     [[nodiscard]] bool test(int member, int pieces) override;
     void finish() override;
     /// Hands over and looks; whether a step has been enqueued.

@@ -118,24 +118,29 @@ public:
         const TileMap pieces = map(case_.pieces);
         TileLink::Operation operation = start(pieces);
         if (scatters()) {
-            for (int i = 1; i <= world_.size(); ++i) {  // own rows last
+            for (int i = 1; i < world_.size(); ++i) {
                 const int to = link_->to(i);
                 for (int piece = 0; piece < pieces.pieces(to); ++piece) {
                     multiply(pieces.rows(to, piece));
                     operation.release(to, piece + 1);
                 }
             }
+            multiply(pieces.rows(world_.rank()));
+            operation.release(world_.rank(), pieces.pieces(world_.rank()));
             operation.finish();
             fold();
             return;
         }
         release_all(operation, pieces);
         for (int i = 0; i < members_; ++i) {  // own rows first
-            const int from = case_.op == OverlapOp::stream_in ? kRoot : link_->from(i);
-            const int owner = case_.op == OverlapOp::stream_in ? 0 : from;
-            for (int piece = 0; piece < pieces.pieces(owner); ++piece) {
-                operation.wait(from, piece + 1);
-                multiply(pieces.rows(owner, piece));
+            const bool stream = case_.op == OverlapOp::stream_in;
+            const int from = stream ? kRoot : link_->from(i);
+            const int owner = stream ? 0 : from;
+            for (int piece = 0; piece < pieces.pieces(owner);) {
+                const int there = operation.wait(from, piece + 1);
+                const int end = stream ? piece + 1 : there;  // as passes use them
+                multiply(pieces.rows(owner, piece, end));
+                piece = end;
             }
         }
         operation.finish();
