@@ -5,19 +5,20 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
+#include <initializer_list>
+#include <thread>
 
 namespace vocabpipe {
 
 namespace {
 
-volatile std::sig_atomic_t stop_flag = 0;
+std::atomic<bool> stop_flag = false;
 /// The first of SIGTERM, SIGINT and SIGHUP.
-volatile std::sig_atomic_t ending = 0;
+std::atomic<int> ending = 0;
 /// When it came, on the monotonic clock; 0: never.
 std::atomic<int64_t> terminated_at_ns = 0;
 std::atomic<int64_t> interrupted_at_ns = 0;  ///< the same of SIGINT
 std::atomic<bool> announced = false;
-static_assert(std::atomic<int64_t>::is_always_lock_free);  // a handler may touch nothing else
 
 int64_t monotonic_ns() {
     timespec time{};
@@ -25,43 +26,64 @@ int64_t monotonic_ns() {
     return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-void on_stop(int) {
-    stop_flag = 1;
-}
-void on_end(int signal) {
+void end_by(int signal) {
     int64_t never = 0;
     if (terminated_at_ns.compare_exchange_strong(never, monotonic_ns())) ending = signal;
 }
 
-void handle(int signal, void (*handler)(int)) {
-    struct sigaction action {};
-    action.sa_handler = handler;
-    action.sa_flags = SA_RESTART;
-    sigaction(signal, &action, nullptr);
+sigset_t set_of(std::initializer_list<int> signals) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : signals) sigaddset(&set, signal);
+    return set;
 }
 
 /// Who presses Ctrl-C twice does not want to wait. A launcher that sends it to the process and to
 /// its group (`timeout` does) has sent it once.
-void on_interrupt(int signal) {
+void interrupt() {
     constexpr int64_t kSameNs = 200'000'000;
     int64_t first = 0;
-    if (interrupted_at_ns.compare_exchange_strong(first, monotonic_ns())) return on_end(signal);
+    if (interrupted_at_ns.compare_exchange_strong(first, monotonic_ns())) return end_by(SIGINT);
     if (monotonic_ns() - first < kSameNs) return;
-    handle(signal, SIG_DFL);
-    raise(signal);
+    const sigset_t set = set_of({SIGINT});
+    pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+    raise(SIGINT);
+}
+
+void take(int signal) {
+    if (signal == SIGUSR1) {
+        stop_flag = true;
+    } else if (signal == SIGINT) {
+        interrupt();
+    } else {
+        end_by(signal);
+    }
 }
 
 }  // namespace
 
 void install_run_signals() {
-    handle(SIGUSR1, on_stop);
-    handle(SIGTERM, on_end);
-    handle(SIGINT, on_interrupt);
+    sigset_t set = set_of({SIGUSR1, SIGTERM, SIGINT});
+    // A shell in the background ignores SIGINT for its children; who starts a run means it.
+    for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
     struct sigaction given {};
     sigaction(SIGHUP, nullptr, &given);
-    if (given.sa_handler != SIG_IGN) handle(SIGHUP, on_end);  // nohup's word goes first
-    handle(SIGPIPE, SIG_IGN);  // a reader that went away: an error of the write, the step is saved
-    handle(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f`: an error with its name instead
+    if (given.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);  // nohup's word goes first
+    // A reader that went away is an error of the write, and the step is saved; a file beyond
+    // `ulimit -f` is an error with its name.
+    for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+
+    // Threads inherit the mask. A handler would run on the stack of the thread that it interrupts,
+    // and oneDNN's kernels have that in a block of the heap: what lies below would be overwritten.
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    std::thread([set] {
+        sigset_t all;  // a signal that others wait for must not find this thread
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, nullptr);
+        for (int signal = 0;;) {
+            if (sigwait(&set, &signal) == 0) take(signal);
+        }
+    }).detach();
 }
 
 void announce_sigterm() {
@@ -72,7 +94,7 @@ void announce_sigterm() {
 }
 
 bool stop_requested() {
-    return stop_flag != 0;
+    return stop_flag;
 }
 int ending_signal() {
     return ending;

@@ -4,8 +4,9 @@
 namespace vocabpipe {
 
 /// SIGUSR1, SIGTERM, SIGINT (a second one ends the process at once) and SIGHUP are noted, for the
-/// step that runs to be finished. A handler can only set a flag of the process, so these flags are
-/// the program's, not the library's. Output into a closed pipe becomes an error.
+/// step that runs to be finished: by a thread that waits for them, once per process, before any
+/// other thread starts. They come to the process, so their flags are the program's, not the
+/// library's. Output into a closed pipe becomes an error.
 void install_run_signals();
 [[nodiscard]] bool stop_requested();  ///< SIGUSR1
 /// As if SIGTERM had come: a launcher will send it. From any thread.
