@@ -5,30 +5,30 @@ namespace vocabpipe {
 
 namespace {
 
-int64_t columns(const ModelConfig& config) {
-    return 2 * config.kv_heads() * config.head_size();
+int64_t columns(const ModelConfig& config, int tensor) {
+    return 2 * config.kv_heads() / tensor * config.head_size();
 }
 
 }  // namespace
 
 KeyValueCache::KeyValueCache(Device& device, const ModelConfig& config,
-                             const std::vector<int>& layers, const std::string& owner)
+                             const std::vector<int>& layers, int tensor, const std::string& owner)
     : positions_(config.seq_length),
-      memory_(device.allocate(static_cast<uint64_t>(bytes(config, std::ssize(layers))),
+      memory_(device.allocate(static_cast<uint64_t>(bytes(config, std::ssize(layers), tensor)),
                               owner + ": keys and values")),
       by_layer_(static_cast<size_t>(config.num_layers)) {
-    const int64_t of_layer = bytes(config, 1);
+    const int64_t of_layer = bytes(config, 1, tensor);
     std::byte* next = memory_.data();
     for (const int layer : layers) {
         by_layer_[static_cast<size_t>(layer)] =
-            Tensor(next, positions_, columns(config), config.dtype);
+            Tensor(next, positions_, columns(config, tensor), config.dtype);
         next += of_layer;
     }
 }
 
-int64_t KeyValueCache::bytes(const ModelConfig& config, int64_t layers) {
+int64_t KeyValueCache::bytes(const ModelConfig& config, int64_t layers, int tensor) {
     constexpr int64_t kAlignment = 256;  // of what kernels read as vectors
-    const int64_t of_layer = config.seq_length * columns(config) * size_of(config.dtype);
+    const int64_t of_layer = config.seq_length * columns(config, tensor) * size_of(config.dtype);
     return layers * ((of_layer + kAlignment - 1) / kAlignment * kAlignment);
 }
 

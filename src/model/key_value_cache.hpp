@@ -11,23 +11,24 @@
 
 namespace vocabpipe {
 
-/// Keys and values of one sequence, of the layers that a rank holds, in its device's memory.
+/// Keys and values of one sequence, of the layers and heads that a rank holds, in its device's
+/// memory.
 class KeyValueCache {
 public:
     /// For no tokens.
     KeyValueCache() = default;
-    /// `layers`: of the model, in any order; for config.seq_length tokens. The device must outlive
-    /// it.
+    /// `layers`: of the model, in any order; for config.seq_length tokens. `tensor`: t, ranks that
+    /// share the heads. The device must outlive it.
     KeyValueCache(Device& device, const ModelConfig& config, const std::vector<int>& layers,
-                  const std::string& owner);
+                  int tensor, const std::string& owner);
     /// What it takes.
-    [[nodiscard]] static int64_t bytes(const ModelConfig& config, int64_t layers);
+    [[nodiscard]] static int64_t bytes(const ModelConfig& config, int64_t layers, int tensor);
 
     /// Tokens of the sequence that are in it.
     [[nodiscard]] int64_t tokens() const { return tokens_; }
     /// Tokens that fit.
     [[nodiscard]] int64_t positions() const { return positions_; }
-    /// (positions, 2 kv_columns) in the run's type, k | v; `layer` of the model.
+    /// (positions, 2 kv_columns / t) in the run's type, k | v; `layer` of the model.
     [[nodiscard]] Tensor layer(int layer) const { return by_layer_[static_cast<size_t>(layer)]; }
 
     /// After a forward of `count` tokens, which has filled their rows.

@@ -13,11 +13,11 @@ LogitsLayer::LogitsLayer(Device& device, const Parameter& weight, float softcap)
                               "the logits of a token")),
       logits_(static_cast<size_t>(weight.weight.rows)) {}
 
-void LogitsLayer::score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor,
-                        Tensor statistics, Bytes) {
+void LogitsLayer::score(Context& ctx, const Microbatch&, ConstTensor x, Tensor, Tensor statistics,
+                        Bytes) {
     const int64_t rows = weight_.weight.rows;
-    ctx.operators().logits_forward(ctx, x.row_range(microbatch.size() - 1, 1), weight_.weight,
-                                   softcap_, Tensor(memory_.data(), 1, rows, DType::fp32));
+    ctx.operators().logits_forward(ctx, x.row_range(token_, 1), weight_.weight, softcap_,
+                                   Tensor(memory_.data(), 1, rows, DType::fp32));
     // Other ranks are sent them, for a loss that nobody asks for.
     ctx.operators().set_zero(
         ctx, {static_cast<std::byte*>(statistics.data), static_cast<size_t>(statistics.bytes())});

@@ -10,11 +10,15 @@
 namespace vocabpipe {
 
 /// Generation: the rows of the output projection that live on this rank, without a loss. S leaves
-/// the logits of a microbatch's last token.
+/// the logits of one token.
 class LogitsLayer final : public OutputLayer {
 public:
     /// `weight`: the rank's rows; softcap as in ModelConfig. The device must outlive it.
     LogitsLayer(Device& device, const Parameter& weight, float softcap);
+
+    /// Microbatches that follow: the token that S scores, counted from 0. Those behind it only fill
+    /// the microbatch up.
+    void score_token(int64_t token) { token_ = token; }
 
     /// Of the last forward, in the host's memory: one per row of this rank, the first of which is
     /// first_row().
@@ -34,6 +38,7 @@ private:
     Device& device_;
     const Parameter& weight_;
     float softcap_;
+    int64_t token_ = 0;
     DeviceMemory memory_;
     std::vector<float> logits_;
 };

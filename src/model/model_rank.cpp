@@ -297,17 +297,16 @@ RankBucket ModelRank::bucket(size_t index) const {
     return store_->bucket(index);
 }
 
-std::unique_ptr<TransformerStage> ModelRankInternals::forward_stage(ModelRank& model,
-                                                                    const ModelPartition& partition,
-                                                                    int stage, int64_t length,
-                                                                    const KeyValueCache& cache) {
+std::unique_ptr<TransformerStage> ModelRankInternals::forward_stage(
+    ModelRank& model, const ModelPartition& partition, Mesh::Place place, int stage, int64_t length,
+    const KeyValueCache& cache, const RotaryTables& rotary) {
     ModelConfig config = model.config_;
     config.seq_length = length;
     const auto s = static_cast<size_t>(stage);
-    StageOptions options = stage_options(partition, stages_of(config, partition)[s]);
+    StageOptions options = stage_options(partition, stages_of(config, partition)[s], place.tensor);
     options.cache = &cache;
     return std::make_unique<TransformerStage>(config, options, model.device_.operators(),
-                                              model.stages_[s]->parameters(), model.rotary_.get());
+                                              model.stages_[s]->parameters(), &rotary);
 }
 
 StageBytes ModelRankInternals::forward_bytes(const ModelConfig& config,

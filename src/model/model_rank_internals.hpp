@@ -16,10 +16,11 @@ namespace vocabpipe {
 struct ModelRankInternals {
     [[nodiscard]] static ParameterStore& store(ModelRank& model) { return *model.store_; }
     /// Generation: a stage of this rank for one sequence of another length, whose earlier tokens
-    /// are in `cache`. It computes with the model's weights; both must outlive it.
+    /// are in `cache`. It computes with the model's weights and these tables, which must have
+    /// room for all of the sequence; all three must outlive it. `place`: the rank's.
     [[nodiscard]] static std::unique_ptr<TransformerStage> forward_stage(
-        ModelRank& model, const ModelPartition& partition, int stage, int64_t length,
-        const KeyValueCache& cache);
+        ModelRank& model, const ModelPartition& partition, Mesh::Place place, int stage,
+        int64_t length, const KeyValueCache& cache, const RotaryTables& rotary);
     /// StageModule::bytes() of such a stage, for config.seq_length tokens.
     [[nodiscard]] static StageBytes forward_bytes(const ModelConfig& config,
                                                   const ModelPartition& partition, int stage);

@@ -38,7 +38,8 @@ struct StageOptions {
     int threads = 1;        ///< of the host's operators, which decide how large workspaces are
     Recompute recompute = Recompute::none;
     /// Generation: F continues the sequence whose keys and values are kept here, and leaves nothing
-    /// for a backward. Null: training.
+    /// for a backward. Any number of tokens, to which t ranks add some at the boundaries until t
+    /// divides them. Null: training.
     const KeyValueCache* cache = nullptr;
     TensorPlace tensor =
         {};                 ///< t ranks share the stage; parameters are this rank's tensor_shard()
@@ -61,7 +62,7 @@ class TransformerStage final : public StageModule {
 public:
     /// `parameters`: this stage's part of a ParameterStore; `rotary`: null where no layer has
     /// rotary positions. Neither is needed where only bytes() is asked for. Throws UsageError as
-    /// check_tensor_parallel() does, and for a cache of several tensor ranks.
+    /// check_tensor_parallel() does.
     TransformerStage(const ModelConfig& config, const StageOptions& options,
                      const kernels::Operators& operators, std::span<Parameter> parameters,
                      const RotaryTables* rotary);
@@ -121,6 +122,11 @@ private:
     ForWeight weight_views(Views& views) const;
     BackwardMemory backward_views(Views& views) const;
     Scratch scratch_views(Views& views) const;
+    /// Generation by a team: all rows of what F makes.
+    [[nodiscard]] bool generates_in_team() const {
+        return options_.cache != nullptr && options_.tensor.ranks > 1;
+    }
+    Tensor whole_output_view(Views& views) const;
     /// Of W: what a team gathers; nothing alone.
     Scratch weight_scratch_views(Views& views) const;
 
@@ -132,10 +138,13 @@ private:
     [[nodiscard]] static ConstTensor input(const Saved& saved, size_t i, ConstTensor x);
     /// F: fills `saved`. An empty y is not computed: the backward does not need it.
     void run(const StagePass& pass, ConstTensor x, Tensor y, const Saved& saved) const;
+    /// The same where members have N/t rows of x and y, and all N in between; `all_y` (N, h).
+    void run_on_all_rows(StagePass pass, ConstTensor x, Tensor y, const Saved& saved,
+                         Tensor all_y) const;
 
     StageOptions options_;
     TokenCounts tokens_;
-    TileMap tiles_;  ///< N rows of t members
+    TileMap tiles_;  ///< rows of the boundaries of t members
     int64_t hidden_size_;
     DType dtype_;
     std::span<Parameter> parameters_;

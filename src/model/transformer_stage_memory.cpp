@@ -76,10 +76,16 @@ Scratch TransformerStage::scratch_views(Views& memory) const {
     Scratch scratch{.rows = Tensor(rows.data(), tokens_.all, scratch_.columns, dtype_),
                     .workspace = memory.take_bytes(scratch_.workspace)};
     if (options_.tensor.ranks > 1) {
-        scratch.gathered = tokens(memory).all().take(hidden_size_);
-        scratch.received = tokens(memory).all().take(hidden_size_);
+        const int64_t partials =
+            generates_in_team() ? options_.tensor.ranks * tokens_.all : tokens_.all;
+        scratch.gathered = memory.take(tiles_.rows(), hidden_size_, dtype_);
+        scratch.received = memory.take(partials, hidden_size_, dtype_);
     }
     return scratch;
+}
+
+Tensor TransformerStage::whole_output_view(Views& memory) const {
+    return generates_in_team() ? tokens(memory).all().take(hidden_size_) : Tensor();
 }
 
 Scratch TransformerStage::weight_scratch_views(Views& memory) const {
@@ -113,11 +119,12 @@ StageBytes TransformerStage::bytes() const {
     bytes.recomputed = recomputed.used();
     Views forward;
     scratch_views(forward);
+    bytes.input_gradient_workspace = forward.used();
+    whole_output_view(forward);
     bytes.forward_workspace = forward.used();
     Views backward;
     backward_views(backward);
     bytes.backward_workspace = backward.used();
-    bytes.input_gradient_workspace = forward.used();
     Views of_weight;
     weight_scratch_views(of_weight);
     bytes.weight_gradient_workspace = of_weight.used();

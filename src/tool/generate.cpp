@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "src/tool/commands.hpp"
@@ -41,6 +42,7 @@ struct GenerateArguments {
     SamplingOptions sampling;
     uint64_t seed = 1234;
     Launch launch{.transport = started_by_mpirun() ? "mpi" : "threads"};
+    int tensor = 1;  // --tensor-model-parallel-size
     std::string device = "host";
     int threads_per_rank = 0;  // 0: the rank's share of the cores
 };
@@ -84,7 +86,7 @@ void check_memory(const TextGeneratorOptions& options, const std::vector<RankPla
     const RankPlacement& mine = placements[static_cast<size_t>(rank)];
     TextGeneratorBytes needed;
     int ranks = 0;
-    for (int other = 0; other < options.ranks; ++other) {
+    for (int other = 0; std::cmp_less(other, placements.size()); ++other) {
         const RankPlacement& place = placements[static_cast<size_t>(other)];
         const bool shares = ranks_are_threads || !mine.memory;
         if (place.host != mine.host || (!shares && other != rank)) continue;
@@ -168,10 +170,23 @@ bool told_to_end(Communicator& world) {
     });
 }
 
+/// Throws UsageError unless so many ranks divide into groups that share a stage.
+void check_tensor_ranks(const GenerateArguments& o, int ranks) {
+    if (o.tensor == 1) return;
+    const std::string flag = "--tensor-model-parallel-size " + std::to_string(o.tensor);
+    if (o.device != "host") {
+        throw UsageError(flag + ": tensor ranks run on the host only; use --device host, or 1");
+    }
+    if (ranks % o.tensor != 0) {
+        throw UsageError(flag + ": must divide the number of ranks, " + std::to_string(ranks));
+    }
+}
+
 void generate_on(Communicator& world, const GenerateArguments& o) {
     std::optional<Checkpoint> checkpoint;
     std::optional<Text> text;  // of rank 0
     world.agree([&] {
+        check_tensor_ranks(o, world.size());
         checkpoint.emplace(find_checkpoint(o.load, /*weights_only=*/true));
         const int64_t positions = checkpoint->config().max_position_embeddings;
         if (o.seq_length > positions) {
@@ -186,7 +201,8 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
     std::vector<RankPlacement> placements = find_placements(world);
     const RankPlacement& place = placements[static_cast<size_t>(world.rank())];
     std::unique_ptr<Device> device;
-    TextGeneratorOptions options{.model = checkpoint->config(), .ranks = world.size()};
+    TextGeneratorOptions options{
+        .model = checkpoint->config(), .ranks = world.size() / o.tensor, .tensor = o.tensor};
     world.agree([&] {
         const auto make = device_factory(o.device, o.launch.ranks_are_threads());
         device = make ? make(place) : make_host_device();
@@ -220,7 +236,7 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
 }
 
 void generate_text(GenerateArguments& o) {
-    if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = 1;
+    if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = o.tensor;
     check_launch(o.launch);
     install_run_signals();
     const int code =
@@ -238,7 +254,8 @@ Command generate_command() {
         .description =
             "Continue a text with a saved model, as it is generated\n"
             "  vocabpipe generate --load FOLDER --prompt TEXT\n"
-            "  mpirun -np 4 vocabpipe generate --load FOLDER --prompt TEXT",
+            "  mpirun -np 4 vocabpipe generate --load FOLDER --prompt TEXT \\\n"
+            "      --tensor-model-parallel-size 2",
         .flags =
             {{.flags = {{.names = "--load",
                          .value = &o->load,
@@ -290,7 +307,14 @@ Command generate_command() {
                                  "ranks"}}},
              launch_flags(o->launch),
              {.title = "Devices",
-              .flags = {{.names = "--device",
+              .flags = {{.names = "--tensor-model-parallel-size",
+                         .value = &o->tensor,
+                         .help = "Ranks that share each stage of the pipeline, which the other "
+                                 "ranks make longer. Any number, whatever the model was trained "
+                                 "with",
+                         .unit = "RANKS",
+                         .range = at_least(1)},
+                        {.names = "--device",
                          .value = &o->device,
                          .help = "host, or cuda: one GPU per rank; with --transport threads ranks "
                                  "may share one",

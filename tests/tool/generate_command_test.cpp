@@ -70,6 +70,22 @@ TEST_F(GenerateCommand, SaysTheSameOnAnyNumberOfRanksAndThreads) {
     }
 }
 
+TEST_F(GenerateCommand, SaysTheSameOnTensorRanks) {
+    const std::string arguments = "--load steps --prompt cdab --temperature 0 --max-new-tokens 40 ";
+    const Outcome alone = generate(arguments);
+    for (const std::string ranks : {"", " --ranks 4"}) {
+        const Outcome shared = generate(arguments + "--tensor-model-parallel-size 2" + ranks);
+        EXPECT_EQ(shared.output, alone.output) << shared.error;
+    }
+    const Outcome odd = generate(arguments + "--tensor-model-parallel-size 2 --ranks 3");
+    EXPECT_EQ(odd.exit_code, 2);
+    EXPECT_THAT(odd.error, HasSubstr("--tensor-model-parallel-size 2: must divide the number of "
+                                     "ranks, 3"));
+    const Outcome heads = generate(arguments + "--tensor-model-parallel-size 4");
+    EXPECT_EQ(heads.exit_code, 2);
+    EXPECT_THAT(heads.error, HasSubstr("--tensor-model-parallel-size 4: --num-query-groups is 2"));
+}
+
 TEST_F(GenerateCommand, SaysTheSameUnderMpirun) {
     const std::string arguments = "--load steps --prompt ab --temperature 3 --max-new-tokens 50 ";
     const Outcome alone = generate(arguments);

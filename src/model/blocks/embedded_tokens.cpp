@@ -17,7 +17,7 @@ namespace {
 template <typename Use>
 void each_range(const StagePass& pass, int64_t own, const Use& use) {
     const int64_t length = pass.microbatch.seq_length;
-    if (!pass.team) {
+    if (!pass.team.cuts_rows()) {
         use(kAllRows, pass.cached.count, length);
         return;
     }

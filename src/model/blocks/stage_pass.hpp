@@ -21,7 +21,7 @@ struct Scratch {
     Bytes workspace;  ///< ScratchSize::workspace
     // Of a team, see tensor_team.hpp.
     Tensor gathered = {};  ///< (N, h) of all members; partial products on their way to them
-    Tensor received = {};  ///< (N, h) partial products of the own rows, by member
+    Tensor received = {};  ///< partial products by member: (N, h) of the own rows; or (t N, h)
 
     /// (N, cols), dense.
     [[nodiscard]] Tensor columns(int64_t cols) const {
@@ -74,10 +74,13 @@ struct CachedTokens {
 
 /// The ranks that share the stage, as a pass meets them.
 struct TensorTeam {
-    TileLink* link = nullptr;        ///< null: the rank has the stage alone
-    const TileMap* tiles = nullptr;  ///< the N tokens by member and piece
+    TileLink* link = nullptr;  ///< null: the rank has the stage alone
+    /// The N tokens by member and piece. Null: generation, whose few tokens every member has.
+    const TileMap* tiles = nullptr;
 
     [[nodiscard]] explicit operator bool() const { return link != nullptr; }
+    /// Whether a member has but N/t rows of the residual stream.
+    [[nodiscard]] bool cuts_rows() const { return link != nullptr && tiles != nullptr; }
 };
 
 /// One pass of a stage over one microbatch, as its blocks see it.

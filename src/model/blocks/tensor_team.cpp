@@ -31,11 +31,35 @@ std::vector<std::vector<int64_t>> ends_of(const TileMap& tiles, int64_t row_byte
     return ends;
 }
 
+/// sum_rows() where every member has all rows.
+void sum_on_all(const StagePass& pass, std::string_view name, const MakePartial& make,
+                const Addends& addends, Tensor out) {
+    TileLink& link = *pass.team.link;
+    const Tensor partials(pass.scratch.received.data, link.size() * out.rows, out.cols, out.dtype);
+    const auto of = [&](int member) { return partials.row_range(member * out.rows, out.rows); };
+    const Tensor own = of(link.rank());
+    const int64_t all[] = {own.bytes()};
+    std::vector<TileLink::Outgoing> send(static_cast<size_t>(link.size()));
+    std::vector<TileLink::Incoming> receive(send.size());
+    for (int member = 0; member < link.size(); ++member) {
+        if (member == link.rank()) continue;
+        const auto at = static_cast<size_t>(member);
+        send[at] = {.bytes = bytes_of<const std::byte>(own), .ends = all};
+        receive[at] = {.bytes = bytes_of<std::byte>(of(member)), .ends = all};
+    }
+    const std::string what = "all-reduce for " + std::string(name);
+    TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
+    make({0, out.rows}, own);
+    for (int i = 1; i < link.size(); ++i) operation.release(link.to(i), 1);
+    operation.finish();
+    pass.op().fold_partials(pass.ctx, partials, link.size(), addends.bias, addends.residual, out);
+}
+
 }  // namespace
 
 ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view name,
                         const WorkOnPiece& work) {
-    if (!pass.team) {
+    if (!pass.team.cuts_rows()) {
         if (work) work(own, kAllRows);
         return own;
     }
@@ -71,6 +95,7 @@ ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view
 
 void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& make,
               const Addends& addends, Tensor out) {
+    if (!pass.team.cuts_rows()) return sum_on_all(pass, name, make, addends, out);
     TileLink& link = *pass.team.link;
     const TileMap& tiles = *pass.team.tiles;
     const Tensor leaving = all_rows(pass, pass.scratch.gathered, out.cols);

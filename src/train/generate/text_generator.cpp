@@ -4,6 +4,7 @@
 #include "src/model/key_value_cache.hpp"
 #include "src/model/logits_layer.hpp"
 #include "src/model/model_rank_internals.hpp"
+#include "src/model/tensor_shard.hpp"
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/receive_early.hpp"
 
@@ -17,18 +18,27 @@ namespace vocabpipe {
 
 namespace {
 
+/// For `tokens` tokens, and as many more as it takes until t divides them.
+ModelConfig filled_up(const TextGeneratorOptions& options, int64_t tokens) {
+    ModelConfig config = options.model;
+    config.seq_length = largest_part(tokens, options.tensor) * options.tensor;
+    return config;
+}
+
 /// A forward of `tokens` tokens of one sequence, through the same stages for every number of them.
 StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
     const StepCluster cluster{.ranks = options.ranks,
+                              .tensor = options.tensor,
                               .threads_per_rank = options.threads_per_rank,
                               .operators = options.operators};
     const StepWork work{.evaluation = true, .optimizer = false, .training = false};
     StepSchedule schedule;
     schedule.layers_per_stage =
-        place_step(options.model, cluster, schedule, work).partition.layers_per_stage;
+        place_step(filled_up(options, options.model.seq_length), cluster, schedule, work)
+            .partition.layers_per_stage;
+    StepPlan plan = plan_step(filled_up(options, tokens), cluster, schedule, work);
     ModelConfig config = options.model;
     config.seq_length = tokens;
-    StepPlan plan = plan_step(config, cluster, schedule, work);
     // Layers use the same memory in turn, and nobody keeps exponentials of logits.
     for (size_t s = 0; s < plan.sizes.stages.size(); ++s) {
         plan.sizes.stages[s] =
@@ -39,7 +49,8 @@ StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
     return plan;
 }
 
-std::vector<int> layers_of(const StepPlan& plan, int rank) {
+std::vector<int> layers_of(const StepPlan& plan, int world_rank) {
+    const int rank = plan.mesh().pipeline_rank(world_rank);
     std::vector<int> layers;
     int next = 0;
     for (size_t s = 0; s < plan.partition.layers_per_stage.size(); ++s) {
@@ -48,6 +59,11 @@ std::vector<int> layers_of(const StepPlan& plan, int rank) {
         }
     }
     return layers;
+}
+
+/// Of a ModelRank that only holds weights: what it has for the tokens of a step is never used.
+ModelConfig without_tokens(const TextGeneratorOptions& options) {
+    return filled_up(options, 1);
 }
 
 std::string name_of(int rank) {
@@ -60,15 +76,17 @@ std::string name_of(int rank) {
 class Forward {
 public:
     Forward(Communicator& world, ModelRank& model, LogitsLayer* output, const KeyValueCache& cache,
-            const TextGeneratorOptions& options, int64_t tokens)
-        : plan_(plan_forward(options, tokens)) {
+            const RotaryTables& rotary, const TextGeneratorOptions& options, int64_t tokens)
+        : plan_(plan_forward(options, tokens)), output_(output), tokens_(tokens) {
         RankModules modules{.input = model.input(), .output = output};
         modules.stages.resize(static_cast<size_t>(plan_.schedule.stages));
+        const Mesh::Place place = plan_.mesh().place(world.rank());
         world.agree([&] {
             for (int s = 0; s < plan_.schedule.stages; ++s) {
-                if (plan_.schedule.rank_of_stage[static_cast<size_t>(s)] != world.rank()) continue;
-                stages_.push_back(
-                    ModelRankInternals::forward_stage(model, plan_.partition, s, tokens, cache));
+                if (plan_.schedule.rank_of_stage[static_cast<size_t>(s)] != place.pipeline)
+                    continue;
+                stages_.push_back(ModelRankInternals::forward_stage(model, plan_.partition, place,
+                                                                    s, tokens, cache, rotary));
                 modules.stages[static_cast<size_t>(s)] = stages_.back().get();
             }
         });
@@ -78,19 +96,24 @@ public:
     }
 
     void run(std::span<const int32_t> tokens) {
-        const std::vector<int32_t> labels(tokens.size(), -1);
-        const std::vector<float> gradients(tokens.size(), 0.0F);
+        std::vector<int32_t> filled(tokens.begin(), tokens.end());
+        filled.resize(static_cast<size_t>(plan_.sizes.tokens), tokens.back());
+        const std::vector<int32_t> labels(filled.size(), -1);
+        const std::vector<float> gradients(filled.size(), 0.0F);
         const Microbatch microbatch{.index = 0,
                                     .sequences = 1,
-                                    .seq_length = std::ssize(tokens),
-                                    .tokens = tokens,
+                                    .seq_length = std::ssize(filled),
+                                    .tokens = filled,
                                     .labels = labels,
                                     .loss_gradient = gradients};
+        if (output_ != nullptr) output_->score_token(tokens_ - 1);
         executor_->run_step({&microbatch, 1});
     }
 
 private:
     StepPlan plan_;
+    LogitsLayer* output_;  ///< null without rows of the vocabulary
+    int64_t tokens_;
     std::vector<std::unique_ptr<TransformerStage>> stages_;
     std::optional<Executor> executor_;
 };
@@ -103,15 +126,17 @@ public:
           plan_(plan_forward(options, 1)),
           context_(device.context(options.threads_per_rank, [] {})) {
         world.agree([&] {
-            model_.emplace(options.model, plan_.partition, plan_.schedule, world.rank(), device);
-            cache_.emplace(device, options.model, layers_of(plan_, world.rank()),
+            model_.emplace(without_tokens(options), plan_.partition, plan_.schedule, world.rank(),
+                           device);
+            rotary_.emplace(device, options.model, name_of(world.rank()));
+            cache_.emplace(device, options.model, layers_of(plan_, world.rank()), options.tensor,
                            name_of(world.rank()));
             if (model_->output() != nullptr) {
                 output_.emplace(device, model_->output()->parameters().front(),
                                 options.model.logit_softcap);
             }
         });
-        one_token_.emplace(world, *model_, output(), *cache_, options, 1);
+        one_token_.emplace(world, *model_, output(), *cache_, *rotary_, options, 1);
     }
 
     [[nodiscard]] ModelRank& model() { return *model_; }
@@ -125,7 +150,8 @@ public:
         std::span<const int32_t> unseen =
             tokens.subspan(static_cast<size_t>(dropped_ + cache_->tokens()));
         if (cache_->tokens() == 0 && unseen.size() > 1) {
-            Forward(world_, *model_, output(), *cache_, options_, std::ssize(unseen)).run(unseen);
+            Forward(world_, *model_, output(), *cache_, *rotary_, options_, std::ssize(unseen))
+                .run(unseen);
             cache_->add(std::ssize(unseen));
             return;
         }
@@ -154,6 +180,7 @@ private:
     StepPlan plan_;
     Context context_;
     std::optional<ModelRank> model_;
+    std::optional<RotaryTables> rotary_;
     std::optional<KeyValueCache> cache_;
     std::optional<LogitsLayer> output_;  ///< none without rows of the vocabulary
     std::optional<Forward> one_token_;
@@ -168,8 +195,10 @@ TextGenerator::~TextGenerator() = default;
 TextGeneratorBytes TextGenerator::bytes(const TextGeneratorOptions& options, int rank) {
     const StepPlan plan = plan_forward(options, options.model.seq_length);
     const auto layers = std::ssize(layers_of(plan, rank));
-    return {.weights = persistent_bytes(options.model, plan.partition, plan.schedule, rank).total(),
-            .context = KeyValueCache::bytes(options.model, layers) +
+    const PersistentBytes held =
+        persistent_bytes(without_tokens(options), plan.partition, plan.schedule, rank);
+    return {.weights = held.total() + RotaryTables::bytes(options.model),
+            .context = KeyValueCache::bytes(options.model, layers, options.tensor) +
                        static_cast<int64_t>(plan.lowered.of(rank).arena_bytes)};
 }
 

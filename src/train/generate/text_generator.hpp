@@ -26,6 +26,7 @@ struct TextGeneratorBytes {
 struct TextGeneratorOptions {
     ModelConfig model;  ///< whose seq_length is the longest context
     int ranks = 1;      ///< p: the model's layers and its vocabulary are spread over them
+    int tensor = 1;     ///< t: ranks that share each stage; p t ranks in all
     int threads_per_rank = 1;
     /// Device::operators() of the ranks' devices; null: the host's.
     const kernels::Operators* operators = nullptr;
@@ -36,17 +37,18 @@ struct TextGeneratorOptions {
 /// the context is full, its older half drops out, and the rest is read again from position 0.
 ///
 /// Both kinds of forward are programs like any step's: the first pass over a text, and one token.
-/// The tokens are the same for every number of ranks and of threads on the host.
+/// The tokens are the same for every number of pipeline ranks and of threads on the host. Tensor
+/// ranks add up parts of products, so logits are those of t = 1 within rounding.
 class TextGenerator {
 public:
-    /// Allocates the rank's part; its weights are 0 until they are filled in. Communicator and
-    /// device must outlive it. Collective; AgreedError.
+    /// Allocates the rank's part; its weights are 0 until they are filled in. Communicator, of p t
+    /// ranks, and device must outlive it. Collective; AgreedError.
     TextGenerator(Communicator& world, Device& device, const TextGeneratorOptions& options);
     ~TextGenerator();
     TextGenerator(const TextGenerator&) = delete;
     TextGenerator& operator=(const TextGenerator&) = delete;
 
-    /// From the options alone.
+    /// From the options alone; `rank` of p t.
     [[nodiscard]] static TextGeneratorBytes bytes(const TextGeneratorOptions& options, int rank);
 
     /// This rank's part of the model, and what fills it.

@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "src/model/check_tensor_parallel.hpp"
 #include "tests/model/fp64_model.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
+#include "vocabpipe/error.hpp"
 
 namespace vocabpipe::testing {
 namespace {
@@ -22,11 +24,14 @@ constexpr uint64_t kSeed = 7;
 /// What the ranks of one generation do with their generators.
 using OnRank = std::function<void(Communicator&, TextGenerator&)>;
 
-void generate(const ModelConfig& config, int ranks, const OnRank& body, int threads = 1) {
-    World::threads(ranks, {.timeout_seconds = 60}).run([&](Communicator& world) {
+void generate(const ModelConfig& config, const Mesh& mesh, const OnRank& body, int threads = 1) {
+    World::threads(mesh.size(), {.timeout_seconds = 60}).run([&](Communicator& world) {
         const std::unique_ptr<Device> device = make_host_device();
         TextGenerator generator(world, *device,
-                                {.model = config, .ranks = ranks, .threads_per_rank = threads});
+                                {.model = config,
+                                 .ranks = mesh.pipeline,
+                                 .tensor = mesh.tensor,
+                                 .threads_per_rank = threads});
         generator.model().initialise(generator.context(), kSeed);
         body(world, generator);
     });
@@ -44,12 +49,12 @@ std::vector<float> all_logits(Communicator& world, TextGenerator& generator) {
 }
 
 /// After each prefix of `tokens` that begins behind the first `read` tokens.
-std::vector<std::vector<float>> logits_of_prefixes(const ModelConfig& config, int ranks,
+std::vector<std::vector<float>> logits_of_prefixes(const ModelConfig& config, const Mesh& mesh,
                                                    const std::vector<int32_t>& tokens, size_t read,
                                                    int threads = 1) {
     std::vector<std::vector<float>> logits;
     generate(
-        config, ranks,
+        config, mesh,
         [&](Communicator& world, TextGenerator& generator) {
             for (size_t n = read; n <= tokens.size(); ++n) {
                 generator.read(std::span(tokens).first(n));
@@ -67,7 +72,7 @@ TEST_P(TextGeneratorOfModels, LogitsAfterEveryPrefixGiveTheLossOfTheFp64Model) {
     const ModelConfig config = small_family(GetParam(), 3, 23, 29, true);
     const Batch batch = random_batch(config, 1, 1, 5, /*ignored=*/0);
     const double expected = fp64_loss(config, batch, initial_weights(config, kSeed));
-    const auto logits = logits_of_prefixes(config, 2, batch.tokens[0], 1);
+    const auto logits = logits_of_prefixes(config, {2}, batch.tokens[0], 1);
     ASSERT_EQ(logits.size(), batch.tokens[0].size());
     double loss = 0;
     for (size_t n = 0; n < logits.size(); ++n) {
@@ -85,15 +90,69 @@ TEST_P(TextGeneratorOfModels, LogitsAreTheSameForEveryNumberOfRanksAndThreads) {
     for (const DType type : {DType::fp32, DType::bf16}) {
         config.dtype = type;
         // Nine tokens at once, then one by one.
-        const auto alone = logits_of_prefixes(config, 1, batch.tokens[0], 9);
-        EXPECT_EQ(logits_of_prefixes(config, 1, batch.tokens[0], 9, 2), alone);
-        EXPECT_EQ(logits_of_prefixes(config, 2, batch.tokens[0], 9), alone);
-        EXPECT_EQ(logits_of_prefixes(config, 3, batch.tokens[0], 9), alone);
+        const auto alone = logits_of_prefixes(config, {1}, batch.tokens[0], 9);
+        EXPECT_EQ(logits_of_prefixes(config, {1}, batch.tokens[0], 9, 2), alone);
+        EXPECT_EQ(logits_of_prefixes(config, {2}, batch.tokens[0], 9), alone);
+        EXPECT_EQ(logits_of_prefixes(config, {3}, batch.tokens[0], 9), alone);
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TextGeneratorOfModels, ::testing::ValuesIn(model_families()),
                          [](const auto& info) { return info.param; });
+
+constexpr int64_t kTensorVocabulary = 30;  // every tensor rank of two places has rows
+
+std::vector<std::string> tensor_families() {
+    std::vector<std::string> families;
+    for (const std::string& name : model_families()) {
+        try {
+            check_tensor_parallel(small_family(name, 3, 23, kTensorVocabulary, false), 2, 2);
+            families.push_back(name);
+        } catch (const UsageError&) {  // not this family
+        }
+    }
+    return families;
+}
+
+class TextGeneratorOfTensorRanks : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TextGeneratorOfTensorRanks, LogitsAreThoseOfOneRankWithinRounding) {
+    const ModelConfig config = small_family(GetParam(), 3, 11, kTensorVocabulary, false);
+    const Batch batch = random_batch(config, 1, 1, 5);
+    // An odd number of tokens at once, then one by one, of the full context at last.
+    const auto alone = logits_of_prefixes(config, {1}, batch.tokens[0], 5);
+    for (const int pipeline : {1, 2}) {
+        const auto shared =
+            logits_of_prefixes(config, {.pipeline = pipeline, .tensor = 2}, batch.tokens[0], 5);
+        ASSERT_EQ(shared.size(), alone.size());
+        for (size_t n = 0; n < alone.size(); ++n) {
+            ASSERT_EQ(shared[n].size(), alone[n].size());
+            for (size_t i = 0; i < alone[n].size(); ++i) {
+                EXPECT_NEAR(shared[n][i], alone[n][i], 5e-6 * (1 + std::abs(alone[n][i])))
+                    << pipeline << " x 2 ranks, prefix " << n << ", token " << i;
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TextGeneratorOfTensorRanks,
+                         ::testing::ValuesIn(tensor_families()),
+                         [](const auto& info) { return info.param; });
+
+TEST(TextGeneratorOfFourTensorRanks, ReadsFewerTokensThanThereAreRanks) {
+    ModelConfig config = small_family("gpt2", 2, 9, 31, true);
+    config.num_attention_heads = 4;
+    const std::vector<int32_t> tokens{3, 1, 4, 1, 5, 9};
+    for (const size_t first : {1, 2, 3}) {
+        const auto alone = logits_of_prefixes(config, {1}, tokens, first);
+        const auto shared = logits_of_prefixes(config, {.tensor = 4}, tokens, first);
+        for (size_t n = 0; n < alone.size(); ++n) {
+            for (size_t i = 0; i < alone[n].size(); ++i) {
+                EXPECT_NEAR(shared[n][i], alone[n][i], 5e-6 * (1 + std::abs(alone[n][i])));
+            }
+        }
+    }
+}
 
 std::vector<int32_t> tokens_from(int32_t first, int32_t count) {
     std::vector<int32_t> tokens(static_cast<size_t>(count));
@@ -104,9 +163,10 @@ std::vector<int32_t> tokens_from(int32_t first, int32_t count) {
 TEST(TextGenerator, DropsTheOlderHalfOfAFullContext) {
     const ModelConfig config = small_family("llama", 2, 8, 29, true);
     const std::vector<int32_t> tokens = tokens_from(0, 14);
-    const auto all = logits_of_prefixes(config, 2, tokens, 1);
+    const auto all = logits_of_prefixes(config, {2}, tokens, 1);
     const auto alone = [&](int32_t first, int32_t count) {
-        return logits_of_prefixes(config, 2, tokens_from(first, count), static_cast<size_t>(count))
+        return logits_of_prefixes(config, {2}, tokens_from(first, count),
+                                  static_cast<size_t>(count))
             .front();
     };
     EXPECT_EQ(all[8], alone(5, 4));  // 9 tokens: the last 4 of them
@@ -116,7 +176,7 @@ TEST(TextGenerator, DropsTheOlderHalfOfAFullContext) {
 
 TEST(TextGenerator, StartsOver) {
     const ModelConfig config = small_family("gpt2", 2, 8, 29, true);
-    generate(config, 2, [](Communicator& world, TextGenerator& generator) {
+    generate(config, {2}, [](Communicator& world, TextGenerator& generator) {
         const std::vector<int32_t> first = tokens_from(0, 5), second = tokens_from(9, 3);
         generator.read(second);
         const std::vector<float> expected = all_logits(world, generator);
@@ -136,10 +196,15 @@ TEST(TextGenerator, TakesTheMemoryOfWeightsAndContextAlone) {
     Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
     alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
     const ModelPartition training{.layers_per_stage = {config.num_layers}};
+    const int64_t rotary = 6 * 4;  // of a token, which ModelRank has
     EXPECT_EQ(TextGenerator::bytes({.model = config}, 0).weights,
-              static_cast<int64_t>(persistent_bytes(config, training, alone, 0).weights));
+              static_cast<int64_t>(persistent_bytes(config, training, alone, 0).weights) + rotary);
     const int64_t kept = 2 * 2 * 6 * 64 * 4 * 2;  // k, v of 2 heads of 6, 64 tokens, 2 layers
     EXPECT_GE(bytes.context, kept);
+    const TextGeneratorOptions shared{.model = config, .ranks = 1, .tensor = 2};
+    EXPECT_NEAR(static_cast<double>(TextGenerator::bytes(shared, 1).context),
+                static_cast<double>(bytes.context), 0.3 * static_cast<double>(bytes.context))
+        << "heads of one in place of layers";
     TextGeneratorOptions twice = options;
     twice.model.seq_length = 128;
     EXPECT_NEAR(static_cast<double>(TextGenerator::bytes(twice, 0).context),
