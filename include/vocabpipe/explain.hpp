@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/timeline.hpp"
 
 #include <cstdint>
@@ -96,7 +97,9 @@ struct Explanation {
 using TimeText = std::function<std::string(int64_t ns)>;
 
 /// Lines of text, each ended: what the rank does, then the chain; the shares of the critical path.
-[[nodiscard]] std::string to_text(const Explanation& explanation, const TimeText& time_text = {});
+/// `mesh`: that of the programs, whose places the text tells; by default they are one pipeline.
+[[nodiscard]] std::string to_text(const Explanation& explanation, const TimeText& time_text = {},
+                                  const Mesh& mesh = {});
 [[nodiscard]] std::string to_text(const CriticalPath& path, const TimeText& time_text = {});
 
 }  // namespace vocabpipe

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "vocabpipe/memory_over_time.hpp"
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/timeline.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,7 +42,8 @@ struct RecordedRun {
     /// Times are nanoseconds; or, if not 0, so many of them are one unit of the costs that the run
     /// was simulated with.
     int ticks_per_unit = 0;
-    int ranks = 0;                      ///< p
+    int ranks = 0;                      ///< of the world
+    Mesh mesh;                          ///< how they divide, by which pictures group them
     int64_t fixed_ns = 0;               ///< of the step, belongs to no slice (Timeline::fixed_ns)
     bool barrier = false;               ///< steps cannot overlap (TimelineSummary::barrier)
     std::vector<std::string> names;     ///< "2F", "S", "send to rank 1 gradient of microbatch "
@@ -50,10 +53,11 @@ struct RecordedRun {
 };
 
 /// The run of `programs` that `timeline` tells of, with its memory_over_time(). `persistent`: by
-/// rank, or empty for none.
+/// rank, or empty for none. `mesh`: that of the programs; by default they are one pipeline.
 [[nodiscard]] RecordedRun record(const Timeline& timeline, const std::vector<Program>& programs,
                                  const std::string& title,
-                                 std::span<const PersistentBytes> persistent = {});
+                                 std::span<const PersistentBytes> persistent = {},
+                                 const std::optional<Mesh>& mesh = std::nullopt);
 
 /// Reads a file that write_chrome_trace() wrote. Throws InputFileError with the line and column, or
 /// the event, that does not fit.

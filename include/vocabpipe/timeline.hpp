@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/program.hpp"
 
 #include <cstdint>
@@ -70,8 +71,11 @@ struct TimelineSummary {
                                         const std::vector<Program>& programs);
 
 /// Chrome trace JSON (Perfetto, chrome://tracing): pid = rank, tid = lane, messages as flow events,
-/// counters for bytes alive. Written to a temporary name and renamed. Throws OutputFileError.
+/// counters for bytes alive. Written to a temporary name and renamed. `mesh`: that of the programs,
+/// whose places the names of the ranks tell; by default they are one pipeline. Throws
+/// OutputFileError.
 void write_chrome_trace(const std::string& path, const Timeline& timeline,
-                        const std::vector<Program>& programs, const std::string& title);
+                        const std::vector<Program>& programs, const std::string& title,
+                        const Mesh& mesh = {});
 
 }  // namespace vocabpipe

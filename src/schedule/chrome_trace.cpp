@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chrome trace JSON: https://ui.perfetto.dev and chrome://tracing open it. Times in microseconds.
+#include "src/schedule/place_text.hpp"
 #include "src/schedule/rows_of_wait.hpp"
 #include "src/schedule/spans_by_action.hpp"
 #include "src/support/output_file.hpp"
@@ -66,11 +67,11 @@ const char* colour_of(const Program& program, const Action& action) {
     }
 }
 
-void write_names(Writer& out, const std::vector<Program>& programs,
+void write_names(Writer& out, const std::vector<Program>& programs, const Mesh& mesh,
                  const std::map<std::pair<int, int>, int>& tracks) {
     for (const Program& program : programs) {
-        out.event(R"({"name":"process_name","ph":"M","pid":%d,"args":{"name":"rank %d"}})",
-                  program.rank, program.rank);
+        out.event(R"({"name":"process_name","ph":"M","pid":%d,"args":{"name":"%s"}})", program.rank,
+                  rank_text(mesh, program.rank).c_str());
         out.event(R"({"name":"process_sort_index","ph":"M","pid":%d,"args":{"sort_index":%d}})",
                   program.rank, program.rank);
     }
@@ -132,10 +133,14 @@ void write_counters(Writer& out, int rank, const RankMemory& memory,
 }  // namespace
 
 void write_chrome_trace(const std::string& path, const Timeline& timeline,
-                        const std::vector<Program>& programs, const std::string& title) {
+                        const std::vector<Program>& programs, const std::string& title,
+                        const Mesh& mesh) {
     OutputFile file(path);
-    file.write("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":" +
-               nlohmann::json(title).dump() + "},\"traceEvents\":[");
+    nlohmann::ordered_json other{{"title", title}};
+    if (mesh.slices() > 1) {
+        other["mesh"] = {{"pipeline", mesh.pipeline}, {"data", mesh.data}, {"tensor", mesh.tensor}};
+    }
+    file.write(R"({"displayTimeUnit":"ns","otherData":)" + other.dump() + R"(,"traceEvents":[)");
     Writer out(file);
 
     std::vector<const Span*> spans;
@@ -195,7 +200,7 @@ void write_chrome_trace(const std::string& path, const Timeline& timeline,
     }
     std::map<std::pair<int, int>, int> tracks;
     for (const auto& [key, until] : busy_until) tracks[key] = static_cast<int>(until.size());
-    write_names(out, programs, tracks);
+    write_names(out, programs, mesh, tracks);
     const SpansByAction by_action(timeline, programs);
     const std::vector<RankMemory> memory = memory_over_time(timeline, programs);
     for (size_t r = 0; r < programs.size(); ++r) {

@@ -30,6 +30,19 @@ std::optional<Lane> lane_of(const std::string& name) {
     return std::nullopt;
 }
 
+Mesh mesh_of(const Json& json, int ranks) {
+    const Mesh mesh{.pipeline = json.at("pipeline").get<int>(),
+                    .data = json.at("data").get<int>(),
+                    .tensor = json.at("tensor").get<int>()};
+    const auto divides = [](int part, int whole) { return part >= 1 && whole % part == 0; };
+    if (!divides(mesh.pipeline, ranks) || !divides(mesh.data, ranks / mesh.pipeline) ||
+        mesh.tensor != ranks / mesh.pipeline / mesh.data) {
+        throw std::out_of_range("the mesh " + json.dump() + " for " + std::to_string(ranks) +
+                                " ranks");
+    }
+    return mesh;
+}
+
 int64_t ns(const Json& microseconds) {
     const double value = microseconds.get<double>() * 1000;
     // 2^53: what a double holds exactly, 104 days.
@@ -153,9 +166,12 @@ RecordedRun read_chrome_trace(const std::string& path) {
     };
     try {
         const Json rest = Json::parse(text, keep);
-        const std::string title = rest.at("otherData").at("title");
-        RecordedRun run = std::move(reader).take(title);
+        const Json& other = rest.at("otherData");
+        RecordedRun run = std::move(reader).take(other.at("title"));
         if (run.slices.empty()) throw std::out_of_range("no slices");
+        if (const auto mesh = other.find("mesh"); mesh != other.end()) {
+            run.mesh = mesh_of(*mesh, run.ranks);
+        }
         return run;
     } catch (const Json::parse_error& error) {
         const std::string what = error.what();  // "[json...] parse error at line 1, column 2: ..."

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/html_timeline.hpp"
 
+#include "src/schedule/place_text.hpp"
 #include "src/schedule/same_unit.hpp"
 #include "src/schedule/slice_causes.hpp"
 #include "src/support/html_text.hpp"
@@ -108,6 +109,11 @@ std::string data_of(const RecordedRun& run) {
                                 {"names", run.names},
                                 {"purposes", run.purposes}};
     for (const RankSummary& rank : summary.ranks) head["busy"].push_back(rank.busy_ns);
+    for (int rank = 0; run.mesh.slices() > 1 && rank < run.ranks; ++rank) {
+        head["headings"].push_back(heading_text(run.mesh, rank));
+        head["rows"].push_back(row_text(run.mesh, rank));
+        head["places"].push_back(rank_text(run.mesh, rank));
+    }
     std::vector<Lane> lane(run.names.size(), Lane::compute);
     for (const Slice& slice : run.slices) lane[slice.name] = slice.lane;
     for (size_t i = 0; i < lane.size(); ++i)

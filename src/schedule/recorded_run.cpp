@@ -42,7 +42,8 @@ std::vector<RecordedRun::MemoryChange> merged(const RankMemory& memory, int64_t 
 }  // namespace
 
 RecordedRun record(const Timeline& timeline, const std::vector<Program>& programs,
-                   const std::string& title, std::span<const PersistentBytes> persistent) {
+                   const std::string& title, std::span<const PersistentBytes> persistent,
+                   const std::optional<Mesh>& mesh) {
     int64_t origin = INT64_MAX;
     for (const Span& span : timeline.spans) origin = std::min(origin, span.begin_ns);
     RunRecorder recorder(title);
@@ -58,6 +59,7 @@ RecordedRun record(const Timeline& timeline, const std::vector<Program>& program
                      program.name_of(action), span.action, span.waited_for);
     }
     RecordedRun run = std::move(recorder).take(static_cast<int>(programs.size()));
+    if (mesh) run.mesh = *mesh;
     run.fixed_ns = timeline.fixed_ns;
     run.barrier = summarize(timeline, programs).barrier;
     for (size_t use = 0; use < kMemoryUses; ++use) {

@@ -32,6 +32,7 @@ void RunRecorder::add(RecordedRun::Slice slice, std::string_view name, uint32_t 
 
 RecordedRun RunRecorder::take(int ranks) && {
     run_.ranks = ranks;
+    run_.mesh = {.pipeline = ranks};
     std::vector<uint32_t> sorted(run_.slices.size());
     std::iota(sorted.begin(), sorted.end(), 0U);
     std::sort(sorted.begin(), sorted.end(), [&](uint32_t a, uint32_t b) {

@@ -18,6 +18,7 @@ public:
     /// `action` numbers the slices of a rank; `waited_for` is one of these numbers or kNone. Name,
     /// number and waited_for of `slice` are set here.
     void add(RecordedRun::Slice slice, std::string_view name, uint32_t action, uint32_t waited_for);
+    /// Of one pipeline of so many ranks.
     [[nodiscard]] RecordedRun take(int ranks) &&;
 
 private:

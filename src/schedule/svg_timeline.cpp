@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/svg_timeline.hpp"
 
+#include "src/schedule/place_text.hpp"
 #include "src/schedule/same_unit.hpp"
 #include "src/support/output_file.hpp"
 
@@ -14,7 +15,8 @@ namespace vocabpipe {
 namespace {
 
 // In the picture's units, which are pixels unless it is scaled.
-constexpr double kLeft = 46;  ///< names of ranks
+constexpr double kLeft = 46;          ///< names of ranks
+constexpr double kLeftOfPlaces = 92;  ///< names of ranks with their places in a mesh
 constexpr double kWidth = 954;
 constexpr double kRow = 18;
 constexpr double kBox = 16;
@@ -78,6 +80,7 @@ public:
         int64_t longest = 1;
         for (const RecordedRun& run : runs) {
             longest = std::max(longest, summarize(run).makespan_ns);
+            if (run.mesh.slices() > 1) left_ = kLeftOfPlaces;
         }
         scale_ = kWidth / static_cast<double>(longest);
         for (const RecordedRun& run : runs) draw(run);
@@ -85,7 +88,7 @@ public:
     }
 
     [[nodiscard]] std::string text() const {
-        const std::string width = number(kLeft + kWidth + 2);
+        const std::string width = number(left_ + kWidth + 2);
         return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + width + " " +
                number(bottom_) + "\" width=\"" + width +
                "\" font-family=\"sans-serif\" font-size=\"11\">\n"
@@ -99,7 +102,11 @@ private:
         bottom_ += kTitle;
         auto slice = run.slices.begin();
         for (int rank = 0; rank < run.ranks; ++rank) {
-            body_ += text_at(0, bottom_ + 12, "", "rank " + std::to_string(rank));
+            if (const std::string heading = heading_text(run.mesh, rank); !heading.empty()) {
+                body_ += text_at(0, bottom_ + 12, " fill=\"#555\"", heading);
+                bottom_ += kRow;
+            }
+            body_ += text_at(0, bottom_ + 12, "", row_text(run.mesh, rank));
             Row row;
             for (; slice != run.slices.end() && slice->rank == rank; ++slice) {
                 if (slice->lane != Lane::compute || slice->end_ns == slice->begin_ns) continue;
@@ -129,24 +136,24 @@ private:
         const int stage = digits == 0 ? 0 : std::stoi(std::string(name.substr(0, digits)));
         name.remove_prefix(digits);
         const size_t kind = kind_of(name);
-        const double x = kLeft + static_cast<double>(slice.begin_ns) * scale_;
+        const double x = left_ + static_cast<double>(slice.begin_ns) * scale_;
         const double width = static_cast<double>(slice.end_ns - slice.begin_ns) * scale_;
         const double drawn = std::max(width - 0.6, 0.3);  // a gap between neighbours
-        row.boxes[2 * kind + (stage >= run.ranks ? 1 : 0)] +=
+        row.boxes[2 * kind + (stage >= run.mesh.pipeline ? 1 : 0)] +=
             "M" + number(x) + " " + number(bottom_) + "h" + number(drawn) + "v" + number(kBox) +
             "h-" + number(drawn) + "z";
         if (slice.number == RecordedRun::kNone) return;
         const std::string label = std::to_string(slice.number);
         if (static_cast<double>(label.size()) * kDigit > width) return;
-        row.labels +=
-            text_at(x + width / 2, bottom_ + 12,
-                    kKinds[kind].dark && stage < run.ranks ? " text-anchor=\"middle\" fill=\"#fff\""
-                                                           : " text-anchor=\"middle\"",
-                    label);
+        row.labels += text_at(x + width / 2, bottom_ + 12,
+                              kKinds[kind].dark && stage < run.mesh.pipeline
+                                  ? " text-anchor=\"middle\" fill=\"#fff\""
+                                  : " text-anchor=\"middle\"",
+                              label);
     }
 
     void draw_legend() {
-        double x = kLeft;
+        double x = left_;
         for (size_t i = 0; i < kKinds.size(); ++i) {
             if (!used_[i]) continue;
             const std::string name(kKinds[i].letter.empty() ? "end of step" : kKinds[i].letter);
@@ -159,6 +166,7 @@ private:
     }
 
     double scale_ = 1;
+    double left_ = kLeft;
     double bottom_ = 0;
     std::string body_;
     std::array<bool, kKinds.size()> used_{};

@@ -106,6 +106,8 @@ TEST(Explanation, SaysWhatABusyRankRunsAndWhenItHasFinished) {
     EXPECT_EQ(busy.state, Explanation::State::busy);
     EXPECT_EQ(busy.name, "1B1");
     EXPECT_EQ(to_text(busy), "rank 1 runs 1B1 at 7 ns, from 6 ns to 8 ns\n");
+    EXPECT_EQ(to_text(busy, {}, {.tensor = 2}),
+              "rank 1 (pipeline rank 0, tensor rank 1) runs 1B1 at 7 ns, from 6 ns to 8 ns\n");
     const Explanation done = explain(two.timeline, two.programs, 1, 8);
     EXPECT_EQ(done.state, Explanation::State::finished);
     EXPECT_EQ(to_text(done),

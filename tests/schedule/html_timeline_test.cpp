@@ -136,6 +136,16 @@ TEST(HtmlTimeline, ShowsMeasuredCpuTimeOnly) {
     EXPECT_EQ(measured.at("cpu").at(0), run.slices.at(0).cpu_ns);
 }
 
+TEST(HtmlTimeline, NamesThePlacesOfAMeshAlone) {
+    RecordedRun run = run_of("1f1b", VocabMode::none, 4, 3, "");
+    EXPECT_FALSE(runs_in(page_of({run}, "")).at(0).contains("places"));
+    run.mesh = {.pipeline = 2, .data = 2};
+    const Json json = runs_in(page_of({run}, "")).at(0);
+    EXPECT_EQ(json.at("headings"), (Json{"pipeline rank 0", "", "pipeline rank 1", ""}));
+    EXPECT_EQ(json.at("rows"), (Json{"rank 0 r0", "rank 1 r1", "rank 2 r0", "rank 3 r1"}));
+    EXPECT_EQ(json.at("places").at(3), "rank 3 (pipeline rank 1, replica 1)");
+}
+
 TEST(HtmlTimeline, LoadsNothing) {
     const std::string page =
         page_of({run_of("gpipe", VocabMode::none, 2, 3, "gpipe")}, "self-contained");

@@ -130,6 +130,39 @@ TEST(RecordedRun, SumsUpLikeTheTimeline) {
     }
 }
 
+TEST(ChromeTraceReader, ReadsBackTheMeshWhoseTraceNamesEveryPlace) {
+    const TempFolder folder;
+    const Simulated run = simulated(generated({"1f1b", VocabMode::one_barrier, false}, 4, 2));
+    const Timeline& timeline = run.simulation.timeline;
+    const auto written = [&](const Mesh& mesh) {
+        write_chrome_trace(folder / "trace.json", timeline, run.programs, "a run", mesh);
+        EXPECT_EQ(read_chrome_trace(folder / "trace.json").mesh,
+                  record(timeline, run.programs, "a run", {}, mesh).mesh);
+        return read_file(folder / "trace.json");
+    };
+    const std::string tensor = written({.pipeline = 2, .tensor = 2});
+    EXPECT_NE(tensor.find(R"("name":"rank 1 (pipeline rank 0, tensor rank 1)") "),
+              std::string::npos);
+    EXPECT_NE(tensor.find(R"("name":"rank 2 (pipeline rank 1, tensor rank 0)") "),
+              std::string::npos);
+    const std::string both = written({.data = 2, .tensor = 2});
+    EXPECT_NE(both.find(R"("name":"rank 2 (pipeline rank 0, replica 1, tensor rank 0)") "),
+              std::string::npos);
+    const std::string alone = written({.pipeline = 4});
+    EXPECT_NE(alone.find(R"("name":"rank 2")"), std::string::npos);
+    EXPECT_EQ(alone.find("mesh"), std::string::npos);
+
+    std::string other = tensor;
+    other.replace(other.find(R"("tensor":2)"), 10, R"("tensor":3)");
+    write_file(folder / "other.json", other);
+    try {
+        (void)read_chrome_trace(folder / "other.json");
+        FAIL() << "a mesh of 6 for 4 ranks";
+    } catch (const InputFileError& error) {
+        EXPECT_NE(std::string(error.what()).find("for 4 ranks"), std::string::npos) << error.what();
+    }
+}
+
 TEST(ChromeTraceReader, ReadsBackWhatWasWritten) {
     const TempFolder folder;
     std::vector<Schedule> schedules;

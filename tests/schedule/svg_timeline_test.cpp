@@ -52,6 +52,15 @@ TEST(SvgTimeline, HasABoxForEveryPassThatTakesTimeAndARowForEveryRankOfEveryRun)
     EXPECT_THAT(picture, HasSubstr(">two</text>"));
 }
 
+TEST(SvgTimeline, GroupsTheRanksOfAMeshByTheirPlaceInThePipeline) {
+    RecordedRun run = run_of("1f1b", "one");
+    run.mesh = {.pipeline = 1, .tensor = 3};
+    const std::string picture = picture_of({run});
+    EXPECT_EQ(count(picture, ">pipeline rank 0</text>"), 1);
+    EXPECT_THAT(picture, HasSubstr(">rank 0 t0</text>"));
+    EXPECT_THAT(picture, HasSubstr(">rank 2 t2</text>"));
+}
+
 TEST(SvgTimeline, IsTheSameForTheSameRuns) {
     EXPECT_EQ(picture_of({run_of("v-half", "a")}), picture_of({run_of("v-half", "a")}));
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/schedule/place_text.hpp"
 #include "vocabpipe/explain.hpp"
 
 #include <algorithm>
@@ -30,9 +31,9 @@ std::string padded(std::string text, size_t width) {
 
 }  // namespace
 
-std::string to_text(const Explanation& explanation, const TimeText& time_text) {
+std::string to_text(const Explanation& explanation, const TimeText& time_text, const Mesh& mesh) {
     const TimeText time = time_text ? time_text : in_seconds;
-    std::string text = "rank " + std::to_string(explanation.rank);
+    std::string text = rank_text(mesh, explanation.rank);
     const std::string now = " at " + time(explanation.at_ns);
     switch (explanation.state) {
         case Explanation::State::busy:
@@ -61,7 +62,7 @@ std::string to_text(const Explanation& explanation, const TimeText& time_text) {
         const bool waits = link.cause == Cause::memory || link.cause == Cause::posting ||
                            link.cause == Cause::overhead;
         text += "  " + padded(time(link.begin_ns), width) + " .. " +
-                padded(time(link.end_ns), width) + "  rank " + std::to_string(link.rank) + "  " +
+                padded(time(link.end_ns), width) + "  " + rank_text(mesh, link.rank) + "  " +
                 (waits ? std::string(to_string(link.cause)) : link.name) + ": " + link.why + "\n";
     }
     return text;

@@ -9,7 +9,9 @@ function decodeRun(raw) {
   const count = raw.begin.length;
   const run = {
     title: raw.title, ranks: raw.ranks, makespan: raw.makespan, largestSpan: raw.largest_span,
-    bubble: raw.bubble, busy: raw.busy || [], names: raw.names, kinds: raw.kinds || [],
+    bubble: raw.bubble, busy: raw.busy || [],
+    headings: raw.headings || [], rows: raw.rows || [], places: raw.places || [],  // of a mesh
+    names: raw.names, kinds: raw.kinds || [],
     purposes: raw.purposes, count,
     begin: new Float64Array(count), end: new Float64Array(count),
     reach: new Float64Array(count),  // latest end in the track up to here: ascending
@@ -39,6 +41,9 @@ function decodeRun(raw) {
       (sum, track) => sum + (track.lane === kCompute ? track.last - track.first : 0), 0);
   return run;
 }
+
+/** A rank with its place in the mesh, where it has one. */
+const rankText = (run, rank) => run.places[rank] || 'rank ' + rank;
 
 /** Steps of the bytes alive: time, total and, per purpose, the value from that time on. */
 function decodeMemory(changes, unit, purposes) {
@@ -160,3 +165,9 @@ function reasonOf(run, i) {
   }
   return 'waited for ' + name + (isPass(run, i) && isPass(run, slice) ? ' (its result or its memory)' : '');
 }
+
+const page = JSON.parse(document.getElementById('page').textContent);
+const runs = Array.from(document.querySelectorAll('script.run'),
+                        (script) => decodeRun(JSON.parse(script.textContent)));
+const longest = Math.max(1, ...runs.map((run) => run.makespan));
+const ranks = runs.reduce((sum, run) => sum + run.ranks, 0);

@@ -19,7 +19,8 @@ const kKinds = [
 ];
 const kPurposeColours = [[114, 147, 203], [225, 151, 76], [177, 126, 200], [132, 186, 91],
                          [211, 94, 96], [128, 133, 133], [171, 104, 87]];
-const kGutter = 104, kAxis = 24, kTitle = 24, kThin = 5;
+const kGutter = runs.some((run) => run.rows.length > 0) ? 148 : 104;  // places in a mesh are long
+const kAxis = 24, kTitle = 24, kThin = 5, kHeading = 16;
 const kWide = 2;      // slices narrower than this many pixels share columns
 const kSmooth = 24;   // slices that a column should hold where all are narrow: fewer flicker
 
@@ -54,6 +55,7 @@ function layoutOf(runs, view, height) {
     const thin = view.lanes ? [4, 1, 2, 3].filter((lane) => present.has(lane)) : [];
     const memory = view.memory && run.peak > 0;
     blocks.push({run, thin, memory});
+    fixed += run.headings.filter((text) => text !== '').length * (kHeading + 1);
     fixed += kTitle + 8 + run.ranks * (thin.length * (kThin + 1) + (memory ? 3 : 0) + 6);
     lanes += run.ranks * (memory ? 1.9 : 1);
   }
@@ -70,6 +72,7 @@ function layoutOf(runs, view, height) {
         rows.push({type, run, rank, y, height: h, track: of.get(rank * 8 + lane) || null});
         y += h + 1;
       };
+      if (run.headings[rank]) row('heading', kHeading, -1);
       row('track', lane, kCompute);
       for (const l of thin) row('thin', kThin, l);
       if (memory) { y += 2; row('memory', Math.max(12, Math.round(lane * 0.9)), -1); }
@@ -148,7 +151,7 @@ class Painter {
         this.fill(0, y0, this.width, y1 - Math.round(4 * ratio), palette.titlePixel);
       } else if (row.type === 'memory') {
         this.memory(row.run, row.run.memory[row.rank], y0, y1, peak);
-      } else {
+      } else if (row.type !== 'heading') {
         this.track(row, y0, y1);
       }
       if (row.type !== 'thin') names.push([row, y0, y1]);
@@ -320,6 +323,12 @@ class Painter {
       context.fillText(run.title, 10 * ratio, middle - 2 * ratio);
       return;
     }
+    if (row.type === 'heading') {
+      this.font(11);
+      context.fillStyle = palette.soft;
+      context.fillText(run.headings[rank], 10 * ratio, middle);
+      return;
+    }
     const size = Math.min(12, (y1 - y0) / ratio);
     if (size < 7) return;
     if (row.type === 'memory') {
@@ -331,7 +340,7 @@ class Painter {
     }
     this.font(size);
     context.fillStyle = palette.ink;
-    context.fillText('rank ' + rank, 10 * ratio, middle);
+    context.fillText(run.rows[rank] || 'rank ' + rank, 10 * ratio, middle);
     if (run.makespan > 0) {
       this.font(Math.min(10, size));
       context.fillStyle = palette.soft;

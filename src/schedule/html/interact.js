@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: what the mouse and the keys do, and the words around the picture.
 
-const page = JSON.parse(document.getElementById('page').textContent);
-const runs = Array.from(document.querySelectorAll('script.run'),
-                        (script) => decodeRun(JSON.parse(script.textContent)));
 const element = (id) => document.getElementById(id);
 const canvas = element('canvas');
 const painter = new Painter(canvas);
-const longest = Math.max(1, ...runs.map((run) => run.makespan));
-const ranks = runs.reduce((sum, run) => sum + run.ranks, 0);
 const view = {from: 0, to: 1, top: 0, laneScale: 1, lanes: ranks <= 8, memory: ranks <= 16};
 const state = {
   dark: matchMedia('(prefers-color-scheme: dark)').matches,
@@ -51,7 +46,7 @@ function writeHeader() {
     fact('bubble', percent(run.bubble));
     if (run.peak > 0) {
       const peaks = run.memory.map((memory) => memory.peak);
-      fact('peak memory', bytesText(run.peak) + ' on rank ' + peaks.indexOf(run.peak));
+      fact('peak memory', bytesText(run.peak) + ' on ' + rankText(run, peaks.indexOf(run.peak)));
     }
     fact('passes', run.passes.toLocaleString('en'));
   });
@@ -245,14 +240,14 @@ function writeChain() {
   const {run, slice, chain} = state.selected;
   const why = element('why');
   why.replaceChildren();
-  make(why, 'h2', '', `Why ${nameOf(run, slice)} on rank ${rankOf(run, slice)} began at ${
+  make(why, 'h2', '', `Why ${nameOf(run, slice)} on ${rankText(run, rankOf(run, slice))} began at ${
       timeText(run.begin[slice])}`);
   const table = make(why, 'table');
   for (const {slice: i} of chain) {
     const row = make(table, 'tr');
     row.dataset.slice = i;
     row.onclick = () => { select(run, i); reveal(run, i); };
-    make(row, 'td', '', 'rank ' + rankOf(run, i));
+    make(row, 'td', '', rankText(run, rankOf(run, i)));
     make(row, 'td', '', nameOf(run, i));
     make(row, 'td', '', 'begin ' + timeText(run.begin[i]));
     make(row, 'td', '', 'took ' + timeText(run.end[i] - run.begin[i]));
@@ -319,7 +314,7 @@ function describe({run, slice: i}, tip) {
   const head = make(tip, 'div', 'name');
   chip(head, kKinds[run.kinds[run.name[i]]].colour);
   make(head, 'span', '', nameOf(run, i));
-  make(head, 'span', 'soft', 'rank ' + rankOf(run, i));
+  make(head, 'span', 'soft', rankText(run, rankOf(run, i)));
   const cpu = run.cpu !== null && isPass(run, i) ? `, CPU ${timeText(run.cpu[i])}` : '';
   make(tip, 'div', '', `begin ${timeText(run.begin[i])}, duration ${
       timeText(run.end[i] - run.begin[i])}${cpu}`);
@@ -337,7 +332,7 @@ function describe({run, slice: i}, tip) {
 function describeMemory(row, time, tip) {
   const memory = row.run.memory[row.rank];
   const i = firstAbove(memory.times, time, 0, memory.times.length) - 1;
-  make(tip, 'div', 'name', `rank ${row.rank}: ${bytesText(i < 0 ? 0 : memory.total[i])} alive`);
+  make(tip, 'div', 'name', `${rankText(row.run, row.rank)}: ${bytesText(i < 0 ? 0 : memory.total[i])} alive`);
   make(tip, 'div', 'soft', `at ${timeText(time)}; peak ${bytesText(memory.peak)} at ${
       timeText(memory.times[memory.peakAt] || 0)}`);
   if (i < 0 || row.run.purposes.length < 2) return;

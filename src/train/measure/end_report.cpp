@@ -58,10 +58,12 @@ RunReport report_of_run(const TrainingPlan& plan, const RunEnd& end) {
 }
 
 void write_traces(const std::string& path, const std::string& name, const Timeline& executed,
-                  const Timeline& simulated, const std::vector<Program>& programs) {
-    write_chrome_trace(path + kExecutedTrace, executed, programs, name + ", last step, executed");
+                  const Timeline& simulated, const std::vector<Program>& programs,
+                  const Mesh& mesh) {
+    write_chrome_trace(path + kExecutedTrace, executed, programs, name + ", last step, executed",
+                       mesh);
     write_chrome_trace(path + kSimulatedTrace, simulated, programs,
-                       name + ", simulated from measured pass costs");
+                       name + ", simulated from measured pass costs", mesh);
     std::printf("timeline: %s.json (open in https://ui.perfetto.dev)\n", path.c_str());
 }
 
@@ -95,7 +97,7 @@ void report_run(const TrainingPlan& plan, TrainedRank& rank, RunMeter& meter, co
         if (!options.trace_dir.empty()) {
             const std::string path = trace_path(options, plan.mesh());
             write_traces(path, path.substr(options.trace_dir.size() + 1), timeline,
-                         simulation.timeline, programs);
+                         simulation.timeline, programs, plan.mesh());
         }
         std::fflush(stdout);
     });
