@@ -56,8 +56,9 @@ struct Profile {
     TableCosts costs;  ///< F, B, I, W, R (0: not measured) of every stage; E, G, S, T, Reduce,
                        ///< Report, Update of every rank (0 on empty shards)
     std::vector<Op> derived;  ///< costs of these were not measured: B = I + W, or I = W = B / 2
-    StepSizes sizes;          ///< of the run that was measured
-    std::vector<PersistentBytes> persistent;  ///< [rank]
+    /// Of the run that was measured, as one replica of it: t, but no buckets.
+    StepSizes sizes;
+    std::vector<PersistentBytes> persistent;  ///< [rank], of its first tensor rank
     std::vector<LinkSample> links;            ///< what latency and rates of `costs` were fitted to
     int cores = 0;  ///< that all ranks are to share when simulated; 0: one or more for each
 

@@ -44,6 +44,11 @@ int check(const PlanOptions& options) {
             "--memory-gib: is required with --profile, because a profile does not record the size "
             "of the memory");
     }
+    if (options.profile && options.profile->sizes.tensor > 1) {
+        throw UsageError("--profile: was measured with --tensor-model-parallel-size " +
+                         std::to_string(options.profile->sizes.tensor) +
+                         ", which plans have none of; measure without");
+    }
     if (options.pass_times &&
         options.pass_times->rank_ns.size() != static_cast<size_t>(options.gpus)) {
         throw UsageError("--gpus " + std::to_string(options.gpus) +

@@ -47,7 +47,9 @@ void explain_step(const ExplainArguments& options) {
             throw UsageError("--at " + options.at + ": must be within the step, from 0 to " +
                              time_text(makespan, ticks));
         }
-        text += to_text(explain(timeline, simulated.programs, *options.rank, at), time) + "\n";
+        text += to_text(explain(timeline, simulated.programs, *options.rank, at), time,
+                        simulated.step.mesh()) +
+                "\n";
     }
     text += to_text(critical_path(timeline, simulated.programs), time);
     std::printf("%s", wrap_text(text, 4).c_str());

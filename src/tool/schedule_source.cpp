@@ -116,6 +116,19 @@ std::string memory_of(const ScheduledStep& step, const ScheduleFlags& flags,
     return text + (step.persistent.empty() ? "; without weights and optimizer" : "");
 }
 
+/// What a profile with tensor ranks leaves to its reader. Sums of the gradients of what they repeat
+/// (norms, biases) are not simulated: they are a few rows.
+void set_tensor_ranks(ScheduledStep& step) {
+    const Mesh mesh = step.mesh();
+    step.title += ", " + std::to_string(mesh.tensor) + " tensor ranks each";
+    step.sizes.buckets.assign(static_cast<size_t>(mesh.pipeline), {});
+    std::vector<PersistentBytes> of_world;
+    for (const PersistentBytes& of_rank : step.persistent) {
+        of_world.insert(of_world.end(), static_cast<size_t>(mesh.tensor), of_rank);
+    }
+    step.persistent = std::move(of_world);
+}
+
 /// Costs and sizes of `step`, whose stages and shards are set.
 void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, Recompute recompute,
                const std::optional<Profile>& profile) {
@@ -123,6 +136,7 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
         layers_of(step.schedule.rank_of_stage, flags, mode, recompute, profile);
     if (profile) {
         set_costs(step, *profile, layers);
+        if (step.sizes.tensor > 1) set_tensor_ranks(step);
         if (recompute != Recompute::none) set_recomputation(step, *profile, layers, recompute);
     } else {
         const bool ns = flags.figures_are_ns || !flags.pass_times.empty();
@@ -395,6 +409,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
 SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags) {
     SimulatedStep result;
     result.step = make_step(schedule, flags, kMostPassesToLower);
+    result.step.costs.slices = result.step.mesh().slices();
     const ScheduledStep& step = result.step;
     LowerOptions lowering{.receive_ahead = receive_ahead_from(flags.receive_ahead),
                           .pieces = tile_pieces_from(flags.tile_pieces)};

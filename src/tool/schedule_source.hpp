@@ -66,9 +66,12 @@ struct ScheduledStep {
     StepSizes sizes;
     TableCosts costs;
     int ticks_per_unit = 0;  ///< of costs that are figures; 0: costs are nanoseconds
-    std::vector<PersistentBytes> persistent;  ///< [rank]; empty: not known
+    std::vector<PersistentBytes> persistent;  ///< [rank of the world]; empty: not known
     SimulateOptions options;
     std::string memory_of;  ///< what the bytes of `sizes` are of, for people
+
+    /// Of the world that is simulated: one pipeline, or that of a profile with tensor ranks.
+    [[nodiscard]] Mesh mesh() const { return sizes.mesh(schedule.ranks); }
 };
 
 /// Of a schedule that is lowered, some 800 bytes and 4 us each. More are refused before anything is

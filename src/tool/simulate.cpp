@@ -118,7 +118,7 @@ void print_json(const SimulatedStep& run) {
                           : nlohmann::ordered_json(static_cast<double>(value) / ticks);
     };
     nlohmann::ordered_json json{{"title", run.step.title},
-                                {"ranks", run.step.schedule.ranks},
+                                {"ranks", run.step.mesh().size()},
                                 {"stages", run.step.schedule.stages},
                                 {"microbatches", run.step.schedule.microbatches},
                                 {"time_unit", run.step.ticks_per_unit == 0 ? "ns" : "costs"},
@@ -154,11 +154,12 @@ void simulate_schedule(const SimulateArguments& options) {
     const SimulatedStep simulated = simulate_step(name, flags);
     const std::string& title = simulated.step.title;
     if (!options.trace.empty()) {
-        write_chrome_trace(options.trace, simulated.simulation.timeline, simulated.programs, title);
+        write_chrome_trace(options.trace, simulated.simulation.timeline, simulated.programs, title,
+                           simulated.step.mesh());
     }
     if (!options.html.empty()) {
         RecordedRun recorded = record(simulated.simulation.timeline, simulated.programs, title,
-                                      simulated.step.persistent);
+                                      simulated.step.persistent, simulated.step.mesh());
         recorded.ticks_per_unit = simulated.step.ticks_per_unit;
         write_html_timeline(options.html, std::span(&recorded, 1), title);
     }

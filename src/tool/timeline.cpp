@@ -78,7 +78,8 @@ void draw_timeline(const TimelineArguments& options) {
         const std::string name = take_own_flags(text, flags);
         SimulatedStep simulated = simulate_step(name, flags);
         runs.push_back(record(simulated.simulation.timeline, simulated.programs,
-                              simulated.step.title, simulated.step.persistent));
+                              simulated.step.title, simulated.step.persistent,
+                              simulated.step.mesh()));
         runs.back().ticks_per_unit = simulated.step.ticks_per_unit;
         if (options.runs.size() == 1) only = std::move(simulated);
     }
@@ -88,7 +89,7 @@ void draw_timeline(const TimelineArguments& options) {
                              ": a Chrome trace holds one simulated run; use only one schedule");
         }
         write_chrome_trace(options.trace, only->simulation.timeline, only->programs,
-                           runs.front().title);
+                           runs.front().title, runs.front().mesh);
     }
     if (!options.html.empty()) {
         std::string title = options.title;

@@ -76,6 +76,7 @@ Profile complete_profile() {
     profile.costs.communication = CommunicationOrder::launches;
     profile.derived = {Op::I, Op::W};
     profile.cores = 2;
+    profile.sizes.tensor = 2;
     profile.links = {{.what = Do::send, .ranks = 2, .bytes = 8, .ns = 100}};
     return profile;
 }

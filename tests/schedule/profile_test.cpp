@@ -217,6 +217,17 @@ TEST(Profile, OfGpusKeepsTheirCommunicationOrder) {
                 HasSubstr("lanes, streams, launches, serial"));
 }
 
+TEST(Profile, SaysHowManyTensorRanksThereWereUnlessThereWereNone) {
+    EXPECT_THAT(some_text(), ::testing::Not(HasSubstr("tensor_ranks")));
+    Profile profile = some_profile();
+    profile.sizes.tensor = 4;
+    const std::string path = temporary("tensor_ranks.json");
+    write_profile(path, profile);
+    EXPECT_EQ(read_profile(path).sizes.tensor, 4);
+    EXPECT_THAT(refusal_after([](nlohmann::json& j) { j["sizes"]["tensor_ranks"] = 3; }),
+                HasSubstr("sizes.tensor_ranks: 3 does not divide the 16 of sizes.tokens"));
+}
+
 TEST(Profile, WithAKeyTwiceIsRefused) {
     std::string text = some_text();
     text.replace(text.find("\"host\""), 6, "\"date\"");

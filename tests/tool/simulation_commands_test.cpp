@@ -253,6 +253,38 @@ TEST(SimulateCommand, TakesCostsAndSizesFromAProfile) {
     EXPECT_EQ(json.at("by_rank").at(0).at("bytes_at_peak").at("optimizer"), 2 << 20);
 }
 
+TEST(SimulateCommand, OfAProfileWithTensorRanksHasAllRanksOfItsMesh) {
+    const TempFolder folder;
+    Profile profile = small_profile();
+    write_profile(folder / "alone.json", profile);
+    profile.sizes.tensor = 2;
+    write_profile(folder / "profile.json", profile);
+    const auto simulated = [&](const std::string& file) {
+        return Json::parse(
+            vocabpipe_in(folder,
+                         "simulate 1f1b,vocab-mode=one_barrier --microbatches 6 --json "
+                         "--trace trace.json --costs " +
+                             file)
+                .output);
+    };
+    const Json alone = simulated("alone.json");
+    const Json run = simulated("profile.json");
+    EXPECT_EQ(run.at("ranks"), 4);
+    EXPECT_EQ(run.at("by_rank").size(), 4U);
+    EXPECT_EQ(run.at("by_rank").at(1).at("busy"), run.at("by_rank").at(0).at("busy"));
+    EXPECT_EQ(run.at("by_rank").at(2).at("bytes_at_peak").at("optimizer"), 2 << 20);
+    EXPECT_NEAR(run.at("step").get<double>(), alone.at("step").get<double>(),
+                0.02 * alone.at("step").get<double>())
+        << "the costs of passes are those of a tensor rank";
+    EXPECT_THAT(testing::read_file(folder / "trace.json"),
+                HasSubstr("rank 3 (pipeline rank 1, tensor rank 1)"));
+    const Outcome planned = vocabpipe_in(
+        folder, "plan --model llama-3-8b --gpus 2 --memory-gib 80 --profile profile.json");
+    EXPECT_EQ(planned.exit_code, 2);
+    EXPECT_THAT(planned.error,
+                HasSubstr("--profile: was measured with --tensor-model-parallel-size 2"));
+}
+
 TEST(SimulateCommand, ScalesAProfileToOtherRanks) {
     const TempFolder folder;
     write_profile(folder / "profile.json", small_profile());

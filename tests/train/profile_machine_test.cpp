@@ -118,6 +118,27 @@ TEST(ProfileMachine, MakesAFileThatARunOfTheSameFlagsIsBuiltFrom) {
                 ThrowsMessage<InputFileError>(HasSubstr("/no/such.json: cannot be read")));
 }
 
+TEST(ProfileMachine, OfTensorRanksHoldsForAsManyOfThem) {
+    TrainOptions options = tiny();
+    options.tensor_model_parallel_size = 2;
+    const Profile p = profile(4, options);
+    EXPECT_EQ(p.sizes.tensor, 2);
+    EXPECT_EQ(p.ranks(), 2);
+    EXPECT_EQ(p.persistent.size(), 2U);
+    const std::string path =
+        (std::filesystem::path(::testing::TempDir()) / "tensor_profile.json").string();
+    write_profile(path, p);
+    options.schedule_costs.reset();
+    options.cost_file = path;
+    const TrainingPlan plan(options, on_one_host(4));
+    EXPECT_EQ(plan.costs().stage_ns, p.costs.stage_ns);
+    EXPECT_GT(simulate(plan.steps().front().lowered.all(), plan.costs()).summary.step_ns, 0);
+    options.tensor_model_parallel_size = 1;
+    EXPECT_THAT([&] { (void)TrainingPlan(options, on_one_host(2)); },
+                ThrowsMessage<UsageError>(
+                    HasSubstr("was measured with --tensor-model-parallel-size 2, not 1; measure")));
+}
+
 TEST(ProfileMachine, EndsOnAllRanksForFlagsThatCannotWork) {
     TrainOptions options = tiny();
     options.model.num_attention_heads = 3;

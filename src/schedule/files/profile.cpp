@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profile files: one JSON object, versioned. Every key is required (but for the two that came with
-// recomputation), so that a file that was cut or misspelt is refused instead of read as a machine
-// that costs nothing.
+// Profile files: one JSON object, versioned. Every key is required (but for those that came with
+// recomputation, tensor ranks and such), so that a file that was cut or misspelt is refused instead
+// of read as a machine that costs nothing.
 #include "vocabpipe/profile.hpp"
 
 #include "src/support/output_file.hpp"
@@ -32,6 +32,7 @@ constexpr std::array kStageOps{Op::F, Op::B, Op::I, Op::W, Op::R};
 constexpr std::array kRankOps{Op::E, Op::G, Op::S, Op::T, Op::Reduce, Op::Report, Op::Update};
 constexpr std::array kLinks{Do::send, Do::broadcast, Do::all_gather, Do::all_to_all, Do::gather};
 constexpr int64_t kMostCores = 65535;
+constexpr int64_t kMostTensorRanks = 65535;
 constexpr int64_t kMostSlowdown = 1'000'000;  // a thousand times as long
 constexpr std::array kAlgorithms{
     std::pair{CollectiveAlgorithm::linear, "linear"}, std::pair{CollectiveAlgorithm::ring, "ring"},
@@ -240,7 +241,8 @@ TableCosts read_table(const StrictJson& from) {
 }
 
 StepSizes read_sizes(const StrictJson& from, size_t stages, size_t ranks) {
-    from.only({"tokens", "hidden", "dtype", "tied", "report_bytes", "stages", "shards"});
+    from.only(
+        {"tokens", "hidden", "dtype", "tied", "report_bytes", "stages", "shards", "tensor_ranks"});
     StepSizes sizes;
     sizes.tokens = from.at("tokens").integer(1, kMostCount);
     sizes.hidden = from.at("hidden").integer(1, kMostCount);
@@ -248,6 +250,14 @@ StepSizes read_sizes(const StrictJson& from, size_t stages, size_t ranks) {
                             [](DType d) { return d == DType::bf16 ? "bf16" : "fp32"; });
     sizes.tied = from.at("tied").boolean();
     sizes.report_bytes = from.at("report_bytes").integer(0, kMostBytes);
+    if (from.has("tensor_ranks")) {
+        const StrictJson tensor = from.at("tensor_ranks");
+        sizes.tensor = static_cast<int>(tensor.integer(1, kMostTensorRanks));
+        if (sizes.tokens % sizes.tensor != 0) {
+            tensor.fail(std::to_string(sizes.tensor) + " does not divide the " +
+                        std::to_string(sizes.tokens) + " of sizes.tokens");
+        }
+    }
     sizes.stages = read_list(from.at("stages"), kStageBytes);
     sizes.shards = read_list(from.at("shards"), kShardBytes);
     expect_entries(from.at("stages"), sizes.stages.size(), stages, "stage_ns");
@@ -325,6 +335,7 @@ json to_json(const Profile& p) {
                 {"shards", list_to_json(p.sizes.shards, kShardBytes)}}},
               {"persistent_bytes", list_to_json(p.persistent, kPersistentBytes)},
               {"links", links}};
+    if (p.sizes.tensor > 1) file["sizes"]["tensor_ranks"] = p.sizes.tensor;
     if (p.cores > 0) file["cores"] = p.cores;
     return file;
 }

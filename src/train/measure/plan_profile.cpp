@@ -14,7 +14,9 @@ namespace {
 PersistentBytes without_replicas(const StepPlan& step, int pipeline_rank) {
     ModelPartition alone = step.partition;
     alone.replicas = 1;
-    return persistent_bytes(step.model, alone, step.schedule, pipeline_rank);
+    const Mesh mesh = alone.mesh(step.schedule.ranks);
+    return persistent_bytes(step.model, alone, step.schedule,
+                            mesh.world_rank({.pipeline = pipeline_rank}));
 }
 
 }  // namespace
@@ -33,6 +35,7 @@ TableCosts costs_of_file(const TrainOptions& options, const StepPlan& placed) {
     };
     number("ranks", profile.ranks(), schedule.ranks);
     number("stages", profile.stages(), schedule.stages);
+    number("--tensor-model-parallel-size", profile.sizes.tensor, placed.sizes.tensor);
     number("tokens per microbatch", profile.sizes.tokens, placed.sizes.tokens);
     number("hidden size", profile.sizes.hidden, placed.sizes.hidden);
     number("feed-forward size", profile.model.ffn_hidden, options.model.ffn_hidden_size);

@@ -127,10 +127,6 @@ void check_tensor_ranks(const TrainOptions& o) {
     refuse(o.device != "host", "tensor ranks run on the host only", "use --device host, or 1");
     refuse(o.reductions == Reductions::native, "sums over tensor ranks are ordered",
            "use --reduction ordered");
-    refuse(!o.profile.empty(), "--profile describes ranks without tensor ranks",
-           "remove --profile");
-    refuse(!o.cost_file.empty(), "profiles describe ranks without tensor ranks",
-           "use --schedule-costs auto or F,B");
 }
 
 void check_options(const TrainOptions& options, int ranks) {
