@@ -71,10 +71,17 @@ public:
         if (open_.size() <= ticket) open_.resize(ticket + 1);
         open_[ticket] = {.late_until_ns = chance_->late_until_ns(),
                          .lost = number == stalls.lost_transfer,
-                         .damage = {}};
+                         .damage = {},
+                         .bit = std::byte{1}};
         if (stalls.damaged_transfer >= 0 && number >= stalls.damaged_transfer &&
             transfer.what == Do::receive) {
-            open_[ticket].damage = transfer.receive;
+            open_[ticket].damage = transfer.receive.first(1);
+        }
+        if (is_piece(transfer) && pieces_++ == stalls.damaged_piece) {
+            // Of a number of either type one of the high bits of the mantissa: no sum rounds it
+            // off.
+            open_[ticket].damage = transfer.receive.subspan(2, 1);
+            open_[ticket].bit = std::byte{0x40};
         }
         return ticket;
     }
@@ -85,7 +92,7 @@ public:
         if (open.lost || now_ns() < open.late_until_ns) return false;
         if (chance_->happens(chance_->stalls().overlooked)) return false;
         if (!inner_.test(ticket)) return false;
-        if (!open.damage.empty()) open.damage.front() ^= std::byte{1};
+        if (!open.damage.empty()) open.damage.front() ^= open.bit;
         return true;
     }
 
@@ -93,12 +100,20 @@ private:
     struct Open {
         int64_t late_until_ns = 0;
         bool lost = false;
-        std::span<std::byte> damage;
+        std::span<std::byte> damage;  ///< a byte
+        std::byte bit{1};
     };
+    /// Of what tensor ranks exchange, without what announces it.
+    static bool is_piece(const Transfer& transfer) {
+        constexpr size_t kAnnouncement = 16;  // bytes
+        return transfer.what == Do::receive && transfer.channel == Channel::tensor &&
+               transfer.receive.size() > kAnnouncement;
+    }
     Transport& inner_;
     std::shared_ptr<Chance> chance_;
     std::vector<Open> open_;  ///< [ticket]
     int64_t started_ = 0;
+    int64_t pieces_ = 0;
 };
 
 class StallingLanes final : public Lanes {

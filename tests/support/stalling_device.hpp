@@ -26,6 +26,7 @@ struct Stalls {
     // Faults, so that tests can show that they would see one; counted from a rank's first transfer.
     int64_t lost_transfer = -1;     ///< never ends
     int64_t damaged_transfer = -1;  ///< and all later ones: one bit of what arrives is another
+    int64_t damaged_piece = -1;     ///< the same of one piece from a tensor rank; counted from 0
 };
 
 /// What was done to the ranks of a run; one for all of them.

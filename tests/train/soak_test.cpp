@@ -195,6 +195,22 @@ TEST(SoakItself, SeesASingleBitThatIsAnother) {
               "");
 }
 
+// In what is gathered and in partial sums, of the first microbatch and of later ones.
+TEST(SoakItself, SeesASingleBitOfAPieceOfTensorRanksThatIsAnother) {
+    TrainingSetup setup = small_run();
+    setup.ranks = 1;
+    setup.tensor = 2;
+    setup.tensor_pieces = 3;
+    setup.steps = 1;
+    const Training expected = train_on_threads(setup);
+    ASSERT_EQ(first_difference(expected, held_up(setup, {.seed = 1}, 1)), "");
+    for (const int64_t piece : {0, 1, 2, 3, 5, 8, 13, 21}) {
+        EXPECT_NE(
+            first_difference(expected, held_up(setup, {.seed = 1, .damaged_piece = piece}, 1)), "")
+            << "piece " << piece;
+    }
+}
+
 // Every piece is announced by a message of its own, which the receiver checks.
 TEST(SoakItself, SeesAnAnnouncementOfTensorRanksThatIsAnother) {
     TrainingSetup setup = small_run();
