@@ -23,6 +23,15 @@ std::optional<std::string> recorded(const TrainingState& state, const std::strin
     return std::nullopt;
 }
 
+constexpr const char* kTensorRanks = "tensor-ranks";
+
+/// The same of what some former version did not record, because there was no choice.
+std::optional<std::string> value_then(const TrainingState& state, const std::string& flag) {
+    std::optional<std::string> value = recorded(state, flag);
+    if (!value && flag == kTensorRanks) value = "1";
+    return value;
+}
+
 /// Whether two texts mean the same: former versions wrote 0.0003 as 0.00029999999999999997, single
 /// precision with as many digits, and 0 for some that were not given.
 bool same_value(const std::string& then, const std::string& now) {
@@ -64,11 +73,12 @@ void check_goes_on(const Checkpoint& checkpoint, const TrainOptions& options) {
 
 }  // namespace
 
+// The mesh whatever it is, so that a run on another one says what changed.
 std::vector<std::string> bit_flags(const TrainOptions& options, Mesh mesh) {
     std::vector<std::string> flags = bit_flags(options);
     flags.push_back("ranks " + std::to_string(mesh.pipeline));
     flags.push_back("replicas " + std::to_string(mesh.data));
-    flags.push_back("tensor-ranks " + std::to_string(mesh.tensor));
+    flags.push_back(kTensorRanks + (" " + std::to_string(mesh.tensor)));
     return flags;
 }
 
@@ -123,7 +133,7 @@ void print_checkpoint(const Checkpoint& checkpoint, const std::vector<std::strin
     for (const std::string& flag : flags) {
         const size_t end = flag.find(' ');
         const std::string now = flag.substr(end + 1);
-        const std::optional<std::string> then = recorded(state, flag.substr(0, end));
+        const std::optional<std::string> then = value_then(state, flag.substr(0, end));
         if (!then || same_value(*then, now)) continue;
         changed += "\n  " + flag + " (was " + readable(*then) + ")";
     }

@@ -494,17 +494,20 @@ TEST_F(Resume, SaysWhatIsNotAsItWasTheDataAmongIt) {
                           "  --data-path " +
                           normal(other) + " (was " + normal(runs_.path("tokens.bin")) +
                           ")\n  samples-per-epoch 124 (was 249)\n"));
-    // As former versions wrote numbers.
+    // As former versions wrote numbers, and no number of tensor ranks.
     const std::string file = step_folder(runs_.path("saved"), 3) + "/training.json";
     TrainingState state = parse_training_state(read_file(file), file);
     for (std::string& flag : state.flags) {
         if (flag == "--adam-beta1 0.9") flag = "--adam-beta1 0.89999997615814209";
         if (flag == "--lr-warmup-fraction not given") flag = "--lr-warmup-fraction 0";
     }
+    EXPECT_EQ(std::erase(state.flags, "tensor-ranks 1"), 1U);
     EXPECT_THAT(state.flags, ::testing::IsSupersetOf(
                                  {"--adam-beta1 0.89999997615814209", "--lr-warmup-fraction 0"}));
     write_file(file, print_training_state(state));
     EXPECT_THAT(output([](TrainOptions&) {}), Not(HasSubstr("changed since the run")));
+    EXPECT_THAT(output([](TrainOptions& o) { o.tensor_model_parallel_size = 2; }),
+                HasSubstr("  ranks 1 (was 2)\n  tensor-ranks 2 (was 1)\n"));
     // The same file by another name of its folder.
     EXPECT_THAT(output([&](TrainOptions& o) { o.data.path = {runs_.path("./tokens.bin")}; }),
                 Not(HasSubstr("changed since the run")));

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/log/plan_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace vocabpipe {
+namespace {
+
+/// Of a run whose rank i is on hosts[i].
+std::string warning(const std::vector<std::string>& hosts, int tensor) {
+    TrainOptions options;
+    options.model.num_layers = 4;
+    options.model.hidden_size = options.model.ffn_hidden_size = 32;
+    options.model.num_attention_heads = 4;
+    options.model.seq_length = options.model.max_position_embeddings = 16;
+    options.model.vocab_size = 101;
+    options.global_batch_size = 8;
+    options.threads_per_rank = 1;
+    options.tensor_model_parallel_size = tensor;
+    std::vector<RankPlacement> placements;
+    for (const std::string& host : hosts) placements.push_back({.host = host, .cores = 2});
+    return teams_across_hosts(TrainingPlan(options, placements));
+}
+
+TEST(TeamsAcrossHosts, AreNoneWhereNeighborsShareAHost) {
+    EXPECT_EQ(warning({"a", "b", "c", "d"}, 1), "");
+    EXPECT_EQ(warning({"a", "a", "b", "b"}, 2), "");
+    EXPECT_EQ(warning({"a", "a", "a", "a"}, 4), "");
+}
+
+TEST(TeamsAcrossHosts, AreNamedWithTheFirstOfThem) {
+    EXPECT_EQ(warning({"a", "a", "a", "b"}, 2),
+              "warning: --tensor-model-parallel-size 2: ranks 2-3 share a stage across the hosts a "
+              "and b; every layer waits for the network: place neighboring ranks on one host");
+    EXPECT_EQ(warning({"a", "b", "a", "b"}, 2),
+              "warning: --tensor-model-parallel-size 2: ranks 0-1 share a stage across the hosts a "
+              "and b (and 1 more such stage); every layer waits for the network: place neighboring "
+              "ranks on one host");
+    EXPECT_EQ(warning({"a", "b", "c", "a"}, 4),
+              "warning: --tensor-model-parallel-size 4: ranks 0-3 share a stage across the hosts a "
+              "and b, and others; every layer waits for the network: place neighboring ranks on "
+              "one host");
+}
+
+}  // namespace
+}  // namespace vocabpipe
