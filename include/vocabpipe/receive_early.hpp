@@ -30,8 +30,8 @@ struct EarlyReceives {
                                                   const LowerOptions& options = {},
                                                   const SimulateOptions& simulation = {});
 
-/// lower_world(), or lower_receiving_early() where LowerOptions::receive_ahead is 0; by as many
-/// pieces as choose_step_pieces() says where LowerOptions::pieces is 0.
+/// lower_world(), or lower_receiving_early() where LowerOptions::receive_ahead is 0;
+/// lower_by_fastest_pieces() where LowerOptions::pieces is 0.
 [[nodiscard]] EarlyReceives lower_step(const Schedule& schedule, const StepSizes& sizes,
                                        const CostModel& costs, const LowerOptions& options,
                                        const SimulateOptions& simulation = {});

@@ -4,6 +4,7 @@
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/overlap_table.hpp"
+#include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/simulate.hpp"
 
 #include <string_view>
@@ -23,6 +24,12 @@ namespace vocabpipe {
 [[nodiscard]] int choose_step_pieces(const Schedule& schedule, const StepSizes& sizes,
                                      const CostModel& costs, const LowerOptions& options = {},
                                      const SimulateOptions& simulation = {});
+
+/// The programs by so many pieces, which choosing has made already.
+[[nodiscard]] EarlyReceives lower_by_fastest_pieces(const Schedule& schedule,
+                                                    const StepSizes& sizes, const CostModel& costs,
+                                                    const LowerOptions& options = {},
+                                                    const SimulateOptions& simulation = {});
 
 /// TableCosts::piece_ns by an overlap table. It measured products of a weight that all members
 /// share, so a whole weight costs as many times more.

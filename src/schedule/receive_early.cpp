@@ -74,15 +74,14 @@ EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& s
 
 EarlyReceives lower_step(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
                          const LowerOptions& options, const SimulateOptions& simulation) {
-    LowerOptions with = options;
-    if (with.pieces == 0) {
-        with.pieces = choose_step_pieces(schedule, sizes, costs, options, simulation);
+    if (options.pieces == 0) {
+        return lower_by_fastest_pieces(schedule, sizes, costs, options, simulation);
     }
     EarlyReceives made =
-        with.receive_ahead == 0
-            ? lower_receiving_early(schedule, sizes, costs, with, simulation)
-            : EarlyReceives{lower_world(schedule, sizes, costs, with), with.receive_ahead};
-    made.pieces = with.pieces;
+        options.receive_ahead == 0
+            ? lower_receiving_early(schedule, sizes, costs, options, simulation)
+            : EarlyReceives{lower_world(schedule, sizes, costs, options), options.receive_ahead};
+    made.pieces = options.pieces;
     return made;
 }
 

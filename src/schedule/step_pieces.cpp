@@ -9,6 +9,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -46,21 +47,31 @@ int tile_pieces_from(std::string_view text) {
 int choose_step_pieces(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
                        const LowerOptions& options, const SimulateOptions& simulation) {
     if (has_nothing_to_hide(schedule, sizes, costs)) return 1;
-    const auto step_ns = [&](int pieces) {
+    return lower_by_fastest_pieces(schedule, sizes, costs, options, simulation).pieces;
+}
+
+EarlyReceives lower_by_fastest_pieces(const Schedule& schedule, const StepSizes& sizes,
+                                      const CostModel& costs, const LowerOptions& options,
+                                      const SimulateOptions& simulation) {
+    const auto lowered = [&](int pieces) {
         LowerOptions with = options;
         with.pieces = pieces;
-        const Lowered world = lower_step(schedule, sizes, costs, with, simulation).lowered;
+        return lower_step(schedule, sizes, costs, with, simulation);
+    };
+    const auto step_ns = [&](const Lowered& world) {
         const auto timed = [&](const std::vector<Program>& programs) {
             return static_cast<double>(simulate(programs, costs, simulation).summary.step_ns);
         };
         return world.mesh.slices() == 1 ? timed(world.pipeline) : timed(world.all());
     };
-    int best = 1;
-    double best_ns = step_ns(1);
+    EarlyReceives best = lowered(1);
+    if (has_nothing_to_hide(schedule, sizes, costs)) return best;
+    double best_ns = step_ns(best.lowered);
     for (const int pieces : kMorePieces) {
-        const double ns = step_ns(pieces);
+        EarlyReceives other = lowered(pieces);
+        const double ns = step_ns(other.lowered);
         if (ns > kWorthIt * best_ns) continue;
-        best = pieces;
+        best = std::move(other);
         best_ns = ns;
     }
     return best;

@@ -128,6 +128,24 @@ TEST(StepPlan, ChoosesPiecesByWhatWasMeasured) {
     EXPECT_GT(plan({.ranks = kRanks, .overlap = table}).pieces, 1);
 }
 
+TEST(StepPlan, ChoosesPiecesOfTensorRanksByTheTable) {
+    const ModelConfig model = six_layers();
+    const StepSchedule automatic{.vocab_mode = VocabMode::none, .pieces = 0};
+    const int64_t rows = kWork.micro_batch_size * model.seq_length;
+    OverlapTable table{.members = 2, .element_bytes = 4};
+    table.shapes = {{.op = OverlapOp::all_gather_gemm,
+                     .rows = rows,
+                     .inner = model.hidden_size,
+                     .columns = model.mlp_columns() / 2,
+                     .pieces = 8}};
+    const auto plan = [&](const StepCluster& cluster, const StepSchedule& schedule) {
+        return plan_step(model, cluster, schedule, kWork).partition.tensor_pieces;
+    };
+    EXPECT_EQ(plan({.ranks = 1, .tensor = 2, .overlap = table}, automatic), 8);
+    EXPECT_EQ(plan({.ranks = 1, .tensor = 2, .overlap = table}, {.pieces = 4}), 4);
+    EXPECT_EQ(plan({.ranks = 1, .tensor = 2}, automatic), 1);
+}
+
 TEST(StepPlan, RecomputesAndEvaluates) {
     const ModelConfig model = six_layers();
     const StepPlan full =

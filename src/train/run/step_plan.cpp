@@ -71,17 +71,31 @@ void make_programs(StepPlan& plan, const LowerOptions& options) {
 }
 
 /// By pass times that were measured, or follow from measured rates; else nothing is known of links.
+/// 0: lower_step() chooses, by the plan's own costs.
 int pieces_of(const StepPlan& plan, const StepCluster& cluster, const StepSchedule& schedule,
               const LowerOptions& options) {
     if (schedule.pieces != 0) return schedule.pieces;
-    if (!cluster.costs && !cluster.overlap) return 1;
+    if (!cluster.overlap) return cluster.costs ? 0 : 1;
     TableCosts costs = plan.costs;
-    if (!cluster.costs) {
-        costs = costs_at_rates(plan.costs, kNominalFlopsPerNs, *cluster.overlap);
-    } else if (cluster.overlap) {
+    if (cluster.costs) {
         costs.piece_ns = piece_price(*cluster.overlap);
+    } else {
+        costs = costs_at_rates(plan.costs, kNominalFlopsPerNs, *cluster.overlap);
     }
     return choose_step_pieces(plan.schedule, plan.sizes, costs, options);
+}
+
+/// Of what tensor ranks exchange: by the table for the largest product of their layers.
+int tensor_pieces_of(const ModelConfig& model, const StepCluster& cluster,
+                     const StepSchedule& schedule, const StepWork& work) {
+    if (schedule.pieces != 0) return schedule.pieces;
+    if (cluster.tensor == 1 || !cluster.overlap) return 1;
+    return pieces_for(*cluster.overlap, {.op = OverlapOp::all_gather_gemm,
+                                         .rows = work.micro_batch_size * model.seq_length,
+                                         .inner = model.hidden_size,
+                                         .columns = model.mlp_columns() / cluster.tensor,
+                                         .members = cluster.tensor,
+                                         .element_bytes = static_cast<int>(size_of(model.dtype))});
 }
 
 void check_stages(const char* what, size_t given, int stages) {
@@ -106,7 +120,7 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
                       .micro_batch_size = work.micro_batch_size,
                       .replicas = cluster.replicas,
                       .tensor = cluster.tensor,
-                      .tensor_pieces = std::max(schedule.pieces, 1),
+                      .tensor_pieces = tensor_pieces_of(model, cluster, schedule, work),
                       .threads_per_rank = cluster.threads_per_rank,
                       .recompute = schedule.recompute,
                       .optimizer = work.optimizer,
