@@ -9,7 +9,6 @@
 #include "vocabpipe/step_pieces.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
