@@ -279,7 +279,7 @@ TEST(SimulateCommand, OfAProfileWithTensorRanksHasAllRanksOfItsMesh) {
     EXPECT_THAT(testing::read_file(folder / "trace.json"),
                 HasSubstr("rank 3 (pipeline rank 1, tensor rank 1)"));
     const Outcome planned = vocabpipe_in(
-        folder, "plan --model llama-3-8b --gpus 2 --memory-gib 80 --profile profile.json");
+        folder, "plan --gpus 2 --memory-gib 80 --global-batch-size 8 --profile profile.json");
     EXPECT_EQ(planned.exit_code, 2);
     EXPECT_THAT(planned.error,
                 HasSubstr("--profile: was measured with --tensor-model-parallel-size 2"));
