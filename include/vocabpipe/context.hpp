@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/mesh.hpp"
+
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -68,11 +71,11 @@ public:
     [[nodiscard]] StreamedRows* streamed() const { return streamed_; }
     /// For the pass that runs next. Not owned.
     void stream(StreamedRows* rows) { streamed_ = rows; }
-    /// To the ranks that share the stage (Axis::tensor), for what a layer exchanges with them.
-    /// Null: the rank has its stages alone.
-    [[nodiscard]] TileLink* tensor_link() const { return tensor_link_; }
+    /// To the ranks that share the stage (Axis::tensor) or the experts of a layer (Axis::expert),
+    /// for what a layer exchanges with them. Null: the rank has that alone.
+    [[nodiscard]] TileLink* link(Axis axis) const { return links_[static_cast<size_t>(axis)]; }
     /// From now on. Not owned.
-    void set_tensor_link(TileLink* link) { tensor_link_ = link; }
+    void set_link(Axis axis, TileLink* link) { links_[static_cast<size_t>(axis)] = link; }
     /// Until it is called with 0: operators get some rows of tensors that have `rows` of them, and
     /// their bits shall be those of all rows at once. A GPU's choices depend on sizes.
     void take_part_of(int64_t rows) { whole_rows_ = rows; }
@@ -93,7 +96,7 @@ public:
 private:
     ContextOptions options_;
     StreamedRows* streamed_ = nullptr;
-    TileLink* tensor_link_ = nullptr;
+    std::array<TileLink*, kAxes.size()> links_{};
     int64_t whole_rows_ = 0;
     std::unique_ptr<kernels::host::Engine> engine_;
 };

@@ -59,11 +59,16 @@ struct StepSizes {
     /// t, ranks that share a stage (Mesh::tensor). A boundary has tokens / t rows: rank i those
     /// from tokens i / t on. Divides the tokens.
     int tensor = 1;
+    /// e, ranks that share the experts of a layer (Mesh::expert).
+    int expert = 1;
+    /// [global stage] has a layer with experts, so that its passes meet the expert ranks; empty:
+    /// none has.
+    std::vector<bool> has_experts;
     /// What ranks add up: [pipeline rank][bucket]; empty for one replica without tensor ranks.
     std::vector<std::vector<GradientBucket>> buckets;
     /// How the ranks of the world divide; `pipeline`: ranks of the schedule.
     [[nodiscard]] Mesh mesh(int pipeline) const {
-        return {.pipeline = pipeline, .data = replicas, .tensor = tensor};
+        return {.pipeline = pipeline, .data = replicas, .tensor = tensor, .expert = expert};
     }
     /// Rows of a boundary.
     [[nodiscard]] int64_t boundary_rows() const { return tokens / tensor; }

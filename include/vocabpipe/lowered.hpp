@@ -40,6 +40,7 @@ struct Lowered {
     /// those of one pipeline, and buffers in `blocks` are as large as any slice's.
     std::vector<Program> pipeline;
     std::vector<std::vector<SliceBlock>> blocks;  ///< [pipeline rank], by buffer
+    std::vector<Axis> stage_teams;                ///< [global stage] whom its passes meet
 
     /// Of all ranks' programs together.
     [[nodiscard]] uint64_t hash() const { return pipeline.front().hash; }

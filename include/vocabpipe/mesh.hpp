@@ -89,6 +89,9 @@ struct Mesh {
         return place.data * tensor + place.tensor;
     }
 
+    /// j, which experts a place holds among those that share them.
+    [[nodiscard]] constexpr int expert_rank(Place place) const { return slice(place) % expert; }
+
     /// Slices that a group of the axis joins, seen from one of them, in the order of its members.
     [[nodiscard]] Slices slices_along(Axis axis, int slice) const;
     /// World ranks of the axis' group through a place, ascending.

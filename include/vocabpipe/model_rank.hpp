@@ -28,6 +28,8 @@ struct ModelPartition {
     int64_t micro_batch_size = 1;       ///< sequences
     int replicas = 1;  ///< Mesh::data; they share the optimizer's work and state (ZeRO stage 1)
     int tensor = 1;  ///< Mesh::tensor: ranks that share a stage and the vocabulary rows of a place
+    int expert = 1;  ///< Mesh::expert: ranks that share the experts of a layer
+    double moe_row_factor = kMoeRowFactor;  ///< memory of expert rows, where `expert` is above 1
     int tensor_pieces = 1;                  ///< in which tensor ranks exchange each one's rows
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
     Recompute recompute = Recompute::none;  ///< what stages leave to R
@@ -41,7 +43,7 @@ struct ModelPartition {
 
     /// How the ranks of the world divide; `pipeline`: ranks of the schedule.
     [[nodiscard]] Mesh mesh(int pipeline) const {
-        return {.pipeline = pipeline, .data = replicas, .tensor = tensor};
+        return {.pipeline = pipeline, .data = replicas, .tensor = tensor, .expert = expert};
     }
 };
 

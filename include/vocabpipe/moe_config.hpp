@@ -12,6 +12,10 @@ namespace vocabpipe {
 /// Most experts of a layer: no real model comes near.
 inline constexpr int64_t kMostExperts = int64_t{1} << 12;
 
+/// Expert rows that a rank of an expert team has memory for, as a multiple of what it has when all
+/// experts have equally many: real routing stays below, and what exceeds it takes more time.
+inline constexpr double kMoeRowFactor = 1.25;
+
 /// A mixture of experts in place of the MLP: a router sends every token to `top_k` of the experts,
 /// gated MLPs of their own. No token is dropped.
 struct MoeConfig {

@@ -19,9 +19,11 @@ namespace vocabpipe {
 
 /// What a step runs on.
 struct StepCluster {
-    int ranks = 1;             ///< p, of one pipeline; 1 needs no other
-    int replicas = 1;          ///< d, pipelines side by side (Mesh::data); 1 needs no other
-    int tensor = 1;            ///< t, ranks that share a stage (Mesh::tensor); 1 needs no other
+    int ranks = 1;     ///< p, of one pipeline; 1 needs no other
+    int replicas = 1;  ///< d, pipelines side by side (Mesh::data); 1 needs no other
+    int tensor = 1;    ///< t, ranks that share a stage (Mesh::tensor); 1 needs no other
+    int expert =
+        1;  ///< e, ranks that share the experts of a layer (Mesh::expert); 1 needs no other
     int threads_per_rank = 1;  ///< ranks x threads beyond the cores is a cliff
     /// Device::operators() of the ranks' devices, which decide how large workspaces are; null: the
     /// host's.
@@ -60,6 +62,7 @@ struct StepSchedule {
     /// LowerOptions::pieces. 0: those of the shortest step under the cluster's measured costs
     /// (choose_step_pieces()), and whole messages where nothing was measured.
     int pieces = 1;
+    double moe_row_factor = kMoeRowFactor;  ///< as in ModelPartition
 };
 
 /// What a step works on, and what for.

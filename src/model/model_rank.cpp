@@ -36,7 +36,7 @@ std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartiti
 /// Rank i of t has rows from n i / t on of the n rows that a place of the pipeline has of the
 /// vocabulary.
 ParameterRows vocabulary_part(const ModelConfig& config, const ShardMap& map, Mesh::Place place,
-                              TensorPlace tensor) {
+                              TeamPlace tensor) {
     const int64_t rows = map.rows(place.pipeline);
     if (rows < tensor.ranks) {
         throw UsageError("--tensor-model-parallel-size " + std::to_string(tensor.ranks) +
@@ -49,12 +49,21 @@ ParameterRows vocabulary_part(const ModelConfig& config, const ShardMap& map, Me
             .memory_rows = largest_part(rows, tensor.ranks)};
 }
 
+/// Over which gradients are added up.
+Axis axis_of(TensorCut cut, const ModelPartition& partition) {
+    if (cut == TensorCut::experts && partition.expert > 1) return Axis::expert_data;
+    // Each tensor rank has other tokens, and so a part of the gradient.
+    const bool whole = cut == TensorCut::repeated || cut == TensorCut::experts;
+    return whole && partition.tensor > 1 ? Axis::data_tensor : Axis::data;
+}
+
 /// All parameters of a rank of the world: its stages', then its input rows, then its output rows.
 /// What it updates of them is not set yet, and they are the same on all replicas.
 std::vector<ParameterRows> held_parameters(const ModelConfig& config,
                                            const ModelPartition& partition,
                                            const Schedule& schedule, Mesh::Place place) {
-    const TensorPlace tensor{place.tensor, partition.tensor};
+    const TeamPlace tensor{place.tensor, partition.tensor};
+    const TeamPlace expert{partition.mesh(schedule.ranks).expert_rank(place), partition.expert};
     const ModelParameters model = model_parameters(config);
     std::vector<ParameterRows> rows;
     const std::vector<StageLayers> stages = stages_of(config, partition);
@@ -62,10 +71,9 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
         if (schedule.rank_of_stage[s] != place.pipeline) continue;
         for (ParameterRows& part : stage_parameters(config, stages[s])) {
             const LogicalParameter& of = model.all[static_cast<size_t>(part.id)];
-            part.shard = tensor_shard(of, tensor);
+            part.shard = tensor_shard(of, of.cut == TensorCut::experts ? expert : tensor);
             part.memory_rows = part.shard.row_count();
-            // Each tensor rank has other tokens, and so a part of the gradient.
-            if (tensor.ranks > 1 && of.cut == TensorCut::repeated) part.axis = Axis::data_tensor;
+            part.axis = axis_of(of.cut, partition);
             part.stage = static_cast<int>(s);
             rows.push_back(part);
         }
@@ -111,30 +119,40 @@ std::vector<ParameterBucket> rank_buckets(const ModelConfig& config,
     return gradient_buckets(config, held_parameters(config, partition, schedule, place), mesh);
 }
 
-/// The layers of a pipeline rank that have experts.
+/// The layers of a stage that have experts.
+std::vector<int> routed_layers_of(const ModelConfig& config, const StageLayers& stage) {
+    std::vector<int> layers = routed_layers(config);
+    std::erase_if(layers, [&](int layer) {
+        return layer < stage.first || layer >= stage.first + stage.count;
+    });
+    return layers;
+}
+
+/// And those of a pipeline rank.
 std::vector<int> routed_layers_of(const ModelConfig& config, const ModelPartition& partition,
                                   const Schedule& schedule, int pipeline_rank) {
     std::vector<int> layers;
     const std::vector<StageLayers> stages = stages_of(config, partition);
     for (size_t s = 0; s < stages.size(); ++s) {
         if (schedule.rank_of_stage[s] != pipeline_rank) continue;
-        for (const int layer : routed_layers(config)) {
-            const int in_stage = layer - stages[s].first;
-            if (in_stage >= 0 && in_stage < stages[s].count) layers.push_back(layer);
-        }
+        const std::vector<int> of_stage = routed_layers_of(config, stages[s]);
+        layers.insert(layers.end(), of_stage.begin(), of_stage.end());
     }
     return layers;
 }
 
-/// `tensor_rank`: which of those that share the stage; all need as much memory.
+/// `tensor_rank`: which of those that share the stage; all need as much memory. `expert_rank`: of
+/// those that share its experts, likewise.
 StageOptions stage_options(const ModelPartition& partition, const StageLayers& layers,
-                           int tensor_rank = 0) {
+                           int tensor_rank = 0, int expert_rank = 0) {
     return {.layers = layers,
             .sequences = partition.micro_batch_size,
             .threads = partition.threads_per_rank,
             .recompute = partition.recompute,
             .tensor = {.rank = tensor_rank, .ranks = partition.tensor},
-            .tensor_pieces = partition.tensor_pieces};
+            .tensor_pieces = partition.tensor_pieces,
+            .expert = {.rank = expert_rank, .ranks = partition.expert},
+            .moe_row_factor = partition.moe_row_factor};
 }
 
 const kernels::Operators& operators_of(const ModelPartition& partition) {
@@ -171,6 +189,10 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     sizes.report_bytes = partition.optimizer ? report_entries(config).bytes() : 0;
     sizes.replicas = partition.replicas;
     sizes.tensor = partition.tensor;
+    sizes.expert = partition.expert;
+    for (const StageLayers& stage : stages_of(config, partition)) {
+        sizes.has_experts.push_back(!routed_layers_of(config, stage).empty());
+    }
     const bool copied = partition.mesh(schedule.ranks).slices() > 1;
     for (int rank = 0; copied && rank < schedule.ranks; ++rank) {
         sizes.buckets.emplace_back();
@@ -243,7 +265,9 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
     stages_.resize(stages.size());
     for (size_t s = 0; s < stages.size(); ++s) {
         if (schedule.rank_of_stage[s] != pipeline_rank) continue;
-        StageOptions options = stage_options(partition, stages[s], mesh_.place(rank).tensor);
+        const Mesh::Place place = mesh_.place(rank);
+        StageOptions options =
+            stage_options(partition, stages[s], place.tensor, mesh_.expert_rank(place));
         options.router_sums = router_sums_.get();
         stages_[s] = std::make_unique<TransformerStage>(
             config, options, device.operators(), take(stage_parameters(config, stages[s]).size()),

@@ -18,11 +18,12 @@ struct FilePart {
     int64_t file_row = 0;  ///< the first of them in the tensor, which other parts may share
 };
 
-/// How the ranks of tensor parallelism share a parameter.
+/// How the ranks of tensor parallelism, or of expert parallelism, share a parameter.
 enum class TensorCut : uint8_t {
     repeated,  ///< each has all of it
     rows,      ///< each has rows: of column-parallel weights, whose results are cut
     columns,   ///< each has columns: of row-parallel weights, and of biases of cut results
+    experts,   ///< each rank of an expert team has rows: those of its experts
 };
 
 /// One logical tensor of the model, whatever ranks hold it. Its index is its id: it seeds the

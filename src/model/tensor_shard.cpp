@@ -7,10 +7,10 @@
 
 namespace vocabpipe {
 
-TensorShard tensor_shard(const LogicalParameter& parameter, TensorPlace place) {
+TensorShard tensor_shard(const LogicalParameter& parameter, TeamPlace place) {
     TensorShard shard = TensorShard::whole(parameter.rows, parameter.cols);
     if (parameter.cut == TensorCut::repeated || place.ranks == 1) return shard;
-    const bool by_rows = parameter.cut == TensorCut::rows;
+    const bool by_rows = parameter.cut != TensorCut::columns;
     std::vector<int64_t> ranges = parameter.ranges;
     if (ranges.empty()) ranges.push_back(by_rows ? parameter.rows : parameter.cols);
     std::vector<TensorShard::Range>& held = by_rows ? shard.rows : shard.columns;
@@ -18,9 +18,10 @@ TensorShard tensor_shard(const LogicalParameter& parameter, TensorPlace place) {
     int64_t begin = 0;
     for (const int64_t range : ranges) {
         if (range % place.ranks != 0) {
-            throw UsageError("--tensor-model-parallel-size " + std::to_string(place.ranks) + ": " +
-                             std::to_string(range) + (by_rows ? " rows" : " columns") + " of " +
-                             parameter.name +
+            throw UsageError((parameter.cut == TensorCut::experts ? "--expert" : "--tensor") +
+                             std::string("-model-parallel-size ") + std::to_string(place.ranks) +
+                             ": " + std::to_string(range) + (by_rows ? " rows" : " columns") +
+                             " of " + parameter.name +
                              " do not divide into so many equal parts; use a divisor of them");
         }
         const int64_t part = range / place.ranks;
@@ -36,7 +37,7 @@ TensorShard tensor_shard(const LogicalParameter& parameter, TensorPlace place) {
     return shard;
 }
 
-TensorShard row_shard(TensorShard::Range rows, int64_t columns, TensorPlace place) {
+TensorShard row_shard(TensorShard::Range rows, int64_t columns, TeamPlace place) {
     const auto cut = [&](int i) { return rows.first + rows.count * i / place.ranks; };
     const int64_t first = cut(place.rank);
     return {.rows = {{first, cut(place.rank + 1) - first}}, .columns = {{0, columns}}};

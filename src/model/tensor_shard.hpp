@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which part of a parameter the ranks of tensor parallelism hold (Megatron-LM, Shoeybi et al. 2019,
-// arXiv 1909.08053).
+// arXiv 1909.08053), and those of expert parallelism.
 #pragma once
 
 #include "src/model/parameter_source.hpp"
@@ -11,12 +11,12 @@
 
 namespace vocabpipe {
 
-/// A rank among those that share a stage: Mesh::Place::tensor of Mesh::tensor.
-struct TensorPlace {
-    int rank = 0;   ///< i
-    int ranks = 1;  ///< t
+/// A rank among those that share a stage (i of t), or the experts of a layer (j of e).
+struct TeamPlace {
+    int rank = 0;
+    int ranks = 1;
     /// Member by member.
-    friend bool operator==(const TensorPlace&, const TensorPlace&) = default;
+    friend bool operator==(const TeamPlace&, const TeamPlace&) = default;
 };
 
 /// Of `count` things that `places` ranks share, rank i having those from count i / places on: the
@@ -25,13 +25,14 @@ struct TensorPlace {
     return (count + places - 1) / places;
 }
 
-/// The part of one rank. Every range of LogicalParameter::ranges is cut into `place.ranks` equal
-/// parts, so that rank i has its part of q, of k and of v. Throws UsageError if a range cannot be.
-[[nodiscard]] TensorShard tensor_shard(const LogicalParameter& parameter, TensorPlace place);
+/// The part of one rank of the team that LogicalParameter::cut names. Every range of
+/// LogicalParameter::ranges is cut into `place.ranks` equal parts, so that rank i has its part of
+/// q, of k and of v. Throws UsageError if a range cannot be.
+[[nodiscard]] TensorShard tensor_shard(const LogicalParameter& parameter, TeamPlace place);
 
 /// The part of one rank among those that share `rows`, each of whose rows has `columns` elements:
 /// rank i has rows from rows.first + rows.count i / place.ranks on.
-[[nodiscard]] TensorShard row_shard(TensorShard::Range rows, int64_t columns, TensorPlace place);
+[[nodiscard]] TensorShard row_shard(TensorShard::Range rows, int64_t columns, TeamPlace place);
 
 /// Elements that follow one another in a part, which is row-major, and in its logical tensor.
 struct ElementRun {

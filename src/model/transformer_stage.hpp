@@ -41,9 +41,10 @@ struct StageOptions {
     /// for a backward. Any number of tokens, to which t ranks add some at the boundaries until t
     /// divides them. Null: training.
     const KeyValueCache* cache = nullptr;
-    TensorPlace tensor =
-        {};                 ///< t ranks share the stage; parameters are this rank's tensor_shard()
+    TeamPlace tensor = {};  ///< t ranks share the stage; parameters are this rank's tensor_shard()
     int tensor_pieces = 1;  ///< K, pieces of a member's rows in what these ranks exchange
+    TeamPlace expert = {};  ///< e ranks share the experts of its layers
+    double moe_row_factor = kMoeRowFactor;  ///< as in ModelPartition
     /// Where W adds up what routers did; null: nowhere.
     const RouterSums* router_sums = nullptr;
 };
@@ -57,7 +58,8 @@ struct StageOptions {
 /// the last one the final norm after them. What layers compute and keep is their blocks' business
 /// (src/model/blocks/); the stage hands them memory and each other's outputs. Shared by t ranks it
 /// has N/t rows of its boundaries x, y, dy and dx: rank i those from N i/t on. All but a selective
-/// R then call Context::tensor_link(), whose members run the same passes in the same order.
+/// R then use the link to the tensor ranks (Context::link()), whose members run the same passes in
+/// the same order. So do the passes of a stage whose experts e ranks share, with theirs.
 class TransformerStage final : public StageModule {
 public:
     /// `parameters`: this stage's part of a ParameterStore; `rotary`: null where no layer has
@@ -131,6 +133,8 @@ private:
     Scratch weight_scratch_views(Views& views) const;
 
     /// Throws Error if the context's link is not the stage's team.
+    /// Null for a team of one. Throws Error where the context has another link, or none.
+    [[nodiscard]] static TileLink* link_to(Context& ctx, Axis axis, TeamPlace place);
     [[nodiscard]] StagePass begin_pass(Context& ctx, const Microbatch& microbatch) const;
     /// W of layer `i`.
     [[nodiscard]] StagePass weight_pass(const StagePass& pass, size_t i) const;

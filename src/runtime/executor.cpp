@@ -7,7 +7,9 @@
 #include "src/runtime/tile_link/host.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <array>
 #include <cstring>
+#include <string>
 
 namespace vocabpipe {
 
@@ -24,7 +26,8 @@ public:
           sizes_(sizes),
           memory_(device, modules_, sizes_),
           context_(device.context(options.threads, [this] { poll(); })),
-          tensor_link_(connect_tensor_ranks()),
+          links_{connect_team(Axis::tensor, Channel::tensor),
+                 connect_team(Axis::expert, Channel::expert)},
           runner_({.communicator = communicator,
                    .device = device,
                    .lanes = *lanes_,
@@ -33,7 +36,8 @@ public:
                    .modules = modules_,
                    .memory = memory_,
                    .options = options}) {
-        context_.set_tensor_link(tensor_link_.get());
+        context_.set_link(Axis::tensor, links_[0].get());
+        context_.set_link(Axis::expert, links_[1].get());
         if (sizes.report_bytes > 0 && modules.step == nullptr) {
             throw UsageError(
                 "executor: StepSizes::report_bytes requires an optimizer step, but "
@@ -94,22 +98,26 @@ public:
 
 private:
     void poll() {
-        if (tensor_link_) tensor_link_->poll();
+        for (const auto& link : links_) {
+            if (link) link->poll();
+        }
         runner_.poll();
     }
 
-    /// Null where each rank has its stages alone.
-    std::unique_ptr<TileLink> connect_tensor_ranks() {
-        if (sizes_.tensor == 1) return nullptr;
-        if (asynchronous_) {
-            throw UsageError("executor: " + std::to_string(sizes_.tensor) +
-                             " tensor ranks on devices with streams; use hosts, or 1");
-        }
+    /// To those that this rank computes layers with. Null where that is nobody.
+    std::unique_ptr<TileLink> connect_team(Axis axis, Channel channel) {
         const Mesh mesh = sizes_.mesh(communicator_.size() / (sizes_.replicas * sizes_.tensor));
+        const int members = mesh.size_of(axis);
+        if (members == 1) return nullptr;
+        if (asynchronous_) {
+            throw UsageError("executor: " + std::to_string(members) + " " +
+                             std::string(to_string(axis)) +
+                             " ranks on devices with streams; use hosts, or 1");
+        }
         return make_host_tile_link(
             transport_, communicator_.wait_options(),
-            {.ranks = mesh.ranks_along(Axis::tensor, mesh.place(communicator_.rank())),
-             .channel = Channel::tensor,
+            {.ranks = mesh.ranks_along(axis, mesh.place(communicator_.rank())),
+             .channel = channel,
              .poll = [this] { runner_.poll(); }});
     }
 
@@ -176,7 +184,7 @@ private:
     std::vector<std::unique_ptr<LoadedProgram>> loaded_;  ///< [ProgramId]
     int64_t step_ = 0;
     Context context_;
-    std::unique_ptr<TileLink> tensor_link_;
+    std::array<std::unique_ptr<TileLink>, 2> links_;  ///< of Context::link(); null: alone
     StepRunner runner_;
 };
 

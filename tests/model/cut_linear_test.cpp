@@ -104,7 +104,7 @@ struct Layer {
 
 /// Which elements of a tensor with as many rows and columns a rank has.
 TensorShard shard_of(int64_t rows, int64_t cols, TensorCut cut, std::vector<int64_t> ranges,
-                     TensorPlace place) {
+                     TeamPlace place) {
     LogicalParameter of{.name = "tensor", .rows = rows, .cols = cols};
     of.cut = cut;
     of.ranges = std::move(ranges);
@@ -138,7 +138,7 @@ void on_team(int ranks, int pieces, const Body& body) {
                                          .gathered = gathered.view(),
                                          .received = received.view()},
                              .team = {.link = link.get(), .tiles = &tiles}};
-        body(pass, TensorPlace{c.rank(), ranks}, tiles.rows(c.rank()));
+        body(pass, TeamPlace{c.rank(), ranks}, tiles.rows(c.rank()));
         c.barrier();
     });
 }
@@ -163,7 +163,7 @@ TEST_P(CutLinears, ColumnsHaveTheBitsOfTheWholeProduct) {
     alone.forward({.ctx = ctx, .microbatch = none}, x.view(), y.view());
     alone.backward_weight({.ctx = ctx, .microbatch = none}, dy.view(), x.view());
 
-    on_team(ranks(), pieces(), [&](const StagePass& pass, TensorPlace place, RowRange own) {
+    on_team(ranks(), pieces(), [&](const StagePass& pass, TeamPlace place, RowRange own) {
         const TensorShard rows = shard_of(kCut, kWide, TensorCut::rows, kRanges, place);
         const TensorShard columns = shard_of(kRows, kCut, TensorCut::columns, kRanges, place);
         const TensorShard of_bias = shard_of(1, kCut, TensorCut::columns, kRanges, place);
@@ -194,7 +194,7 @@ TEST_P(CutLinears, RowsHaveTheBitsOfTheWholeGradients) {
     alone.backward_input({.ctx = ctx, .microbatch = none}, dy.view(), x.view(), dx.view());
     alone.backward_weight({.ctx = ctx, .microbatch = none}, dy.view(), x.view());
 
-    on_team(ranks(), pieces(), [&](const StagePass& pass, TensorPlace place, RowRange own) {
+    on_team(ranks(), pieces(), [&](const StagePass& pass, TeamPlace place, RowRange own) {
         const TensorShard columns = shard_of(kWide, kCut, TensorCut::columns, {}, place);
         const TensorShard tokens = shard_of(kRows, kCut, TensorCut::columns, {}, place);
         for (const bool whole_backward : {false, true}) {
@@ -222,8 +222,8 @@ TEST_P(CutLinears, RowsHaveTheBitsOfTheWholeGradients) {
 /// Of all members' products, added up in fp32 in their order; product(place) makes one of them.
 template <typename Product>
 Floats sum_over_members(int ranks, const Product& product) {
-    Floats sum = product(TensorPlace{0, ranks});
-    for (int member = 1; member < ranks; ++member) sum.add(product(TensorPlace{member, ranks}));
+    Floats sum = product(TeamPlace{0, ranks});
+    for (int member = 1; member < ranks; ++member) sum.add(product(TeamPlace{member, ranks}));
     return sum;
 }
 
@@ -231,30 +231,30 @@ TEST_P(CutLinears, SumsAreThoseOfPlainProductsInTheOrderOfMembers) {
     const Floats w = Floats::random(kWide, kCut, 1), b = Floats::random(1, kWide, 2);
     const Floats w_t = transpose(w);  // of the layer whose input gradient is the same product
     const Floats x = Floats::random(kRows, kCut, 3), residual = Floats::random(kRows, kWide, 4);
-    const auto of_x = [](TensorPlace place) {
+    const auto of_x = [](TeamPlace place) {
         return shard_of(kRows, kCut, TensorCut::columns, {}, place);
     };
-    const auto of_w = [](TensorPlace place) {
+    const auto of_w = [](TeamPlace place) {
         return shard_of(kWide, kCut, TensorCut::columns, {}, place);
     };
-    const auto of_w_t = [](TensorPlace place) {
+    const auto of_w_t = [](TeamPlace place) {
         return shard_of(kCut, kWide, TensorCut::rows, {}, place);
     };
     Context ctx({.threads = 1, .poll = {}});
-    Floats y = sum_over_members(ranks(), [&](TensorPlace place) {
+    Floats y = sum_over_members(ranks(), [&](TeamPlace place) {
         Floats product(kRows, kWide), part = w.part(of_w(place)), tokens = x.part(of_x(place));
         kernels::host::linear_forward(ctx, tokens.view(), part.view(), {}, product.view());
         return product;
     });
     y.add(b);
     y.add(residual);
-    const Floats dx = sum_over_members(ranks(), [&](TensorPlace place) {
+    const Floats dx = sum_over_members(ranks(), [&](TeamPlace place) {
         Floats product(kRows, kWide), part = w_t.part(of_w_t(place)), tokens = x.part(of_x(place));
         kernels::host::linear_backward_input(ctx, tokens.view(), part.view(), product.view());
         return product;
     });
 
-    on_team(ranks(), pieces(), [&](const StagePass& pass, TensorPlace place, RowRange own) {
+    on_team(ranks(), pieces(), [&](const StagePass& pass, TeamPlace place, RowRange own) {
         Floats tokens = x.part(of_x(place));
         Layer by_row(w.part(of_w(place)), b);
         HeldParameters row_parameters(by_row.held);

@@ -154,7 +154,7 @@ public:
                         if (link != nullptr) link->poll();
                     },
                 .operators = &device_->operators()}) {
-        ctx_.set_tensor_link(link);
+        ctx_.set_link(Axis::tensor, link);
         std::span<Parameter> rest = parameters_.all;
         const std::vector<StageLayers> stages = three_stages(run.config);
         for (size_t s = 0; s < stages.size(); ++s) {

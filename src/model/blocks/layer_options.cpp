@@ -98,7 +98,7 @@ MlpOptions mlp_options(const ModelConfig& config, int layer, int tensor) {
 
 namespace {
 
-MoeOptions moe_options(const ModelConfig& config, int layer) {
+MoeOptions moe_options(const ModelConfig& config, int layer, const LayerTeams& teams = {}) {
     const TensorNames names = layer_names(config, layer);
     const MoeConfig& moe = config.moe;
     return {.router = {.name = names.router,
@@ -124,7 +124,10 @@ MoeOptions moe_options(const ModelConfig& config, int layer) {
                         .per_token = moe.top_k,
                         .activation = config.activation,
                         .gate_up_init_std = config.init_std,
-                        .down_init_std = init_std_into_residual(config)}};
+                        .down_init_std = init_std_into_residual(config),
+                        .cut = TensorCut::experts,
+                        .ranks = teams.expert,
+                        .row_factor = teams.row_factor}};
 }
 
 /// A shared expert with a gate is a mixture of one expert, whose weight is a sigmoid.
@@ -142,14 +145,15 @@ MoeOptions gated_shared_expert_options(const ModelConfig& config, int layer) {
     options.experts.ffn_hidden_size = config.shared_ffn_hidden_size();
     options.experts.experts = 1;
     options.experts.per_token = 1;
+    options.experts.cut = TensorCut::repeated;
     return options;
 }
 
 /// Without a gate it is an MLP.
-MlpOptions shared_mlp_options(const ModelConfig& config, int layer) {
+MlpOptions shared_mlp_options(const ModelConfig& config, int layer, int tensor) {
     const std::string name = layer_names(config, layer).shared_expert;
     const TensorNames& names = tensor_names(config);
-    MlpOptions options = mlp_options(config, layer);
+    MlpOptions options = mlp_options(config, layer, tensor);
     options.fc.name = name + "gate_up_proj";
     options.fc.parts = {name + names.expert_gate, name + names.expert_up};
     options.fc_proj.name = name + names.expert_down;
@@ -159,27 +163,29 @@ MlpOptions shared_mlp_options(const ModelConfig& config, int layer) {
 
 }  // namespace
 
-FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer, int tensor) {
+FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer,
+                                        const LayerTeams& teams) {
     FeedForwardOptions options{.hidden_size = config.hidden_size,
-                               .mlp = mlp_options(config, layer, tensor),
+                               .mlp = mlp_options(config, layer, teams.tensor),
                                .moe = {},
                                .gated_shared_expert = {},
                                .shared_expert = {}};
     if (!config.moe.in_layer(layer)) return options;
-    options.moe = moe_options(config, layer);
+    options.moe = moe_options(config, layer, teams);
     if (config.moe.shared_expert && config.moe.shared_gate) {
         options.gated_shared_expert = gated_shared_expert_options(config, layer);
     } else if (config.moe.shared_expert) {
-        options.shared_expert = shared_mlp_options(config, layer);
+        options.shared_expert = shared_mlp_options(config, layer, teams.tensor);
     }
     return options;
 }
 
-DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer, int tensor) {
+DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer,
+                                          const LayerTeams& teams) {
     const TensorNames names = layer_names(config, layer);
     DecoderLayerOptions options;
-    options.attention.block = attention_options(config, layer, tensor);
-    options.mlp.block = feed_forward_options(config, layer, tensor);
+    options.attention.block = attention_options(config, layer, teams.tensor);
+    options.mlp.block = feed_forward_options(config, layer, teams);
     options.parallel = config.parallel_residual;
     if (config.pre_norms) {
         options.attention.norm = norm_options(config, names.attention_norm);

@@ -14,15 +14,22 @@ namespace vocabpipe {
 /// Rotary positions of a layer that has them.
 [[nodiscard]] std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer);
 
+/// Which ranks a layer meets.
+struct LayerTeams {
+    int tensor = 1;                     ///< t, ranks that share it
+    int expert = 1;                     ///< e, ranks that share its experts
+    double row_factor = kMoeRowFactor;  ///< ModelPartition::moe_row_factor
+};
+
 // `layer`: of the model, from 0. `tensor`: t, ranks that share it.
 
 [[nodiscard]] AttentionOptions attention_options(const ModelConfig& config, int layer,
                                                  int tensor = 1);
 [[nodiscard]] MlpOptions mlp_options(const ModelConfig& config, int layer, int tensor = 1);
 [[nodiscard]] FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer,
-                                                      int tensor = 1);
+                                                      const LayerTeams& teams = {});
 [[nodiscard]] DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer,
-                                                        int tensor = 1);
+                                                        const LayerTeams& teams = {});
 
 [[nodiscard]] EmbeddedTokensOptions embedded_tokens_options(const ModelConfig& config);
 [[nodiscard]] NormOptions final_norm_options(const ModelConfig& config);

@@ -93,6 +93,7 @@ struct StagePass {
     WeightGradients weight_gradients = {};
     CachedTokens cached = {};
     TensorTeam team = {};
+    TileLink* experts = nullptr;  ///< to the ranks that share the experts; null: none
     /// W: where the router of this layer adds up what it did (Operators::sum_routing); empty:
     /// nowhere.
     std::span<double> router_sums = {};

@@ -5,6 +5,7 @@
 #include "src/schedule/lower/ordering.hpp"
 #include "src/schedule/lower/program_hash.hpp"
 #include "src/schedule/lower/projection.hpp"
+#include "src/schedule/lower/slice.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/validate.hpp"
 
@@ -43,6 +44,10 @@ void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& m
     expect(sizes.tokens % sizes.tensor == 0, std::to_string(sizes.tokens) +
                                                  " tokens of a microbatch do not divide among " +
                                                  std::to_string(sizes.tensor) + " tensor ranks");
+    expect(sizes.has_experts.empty() ||
+               sizes.has_experts.size() == static_cast<size_t>(schedule.stages),
+           "which stages have experts is set for " + std::to_string(sizes.has_experts.size()) +
+               " stages, but the schedule has " + std::to_string(schedule.stages));
     if (mesh.slices() == 1) return;
     expect(sizes.buckets.size() == static_cast<size_t>(schedule.ranks),
            "replicas and tensor ranks require gradient buckets of every rank");
@@ -84,7 +89,7 @@ Lowered lower_world(const Schedule& schedule, const StepSizes& sizes, const Cost
     const Dataflow flow = lowering::build_dataflow(schedule, sizes, costs, options);
     std::vector<Place> places = lowering::order_globally(flow, costs.communication_order());
     if (options.pairs != Pairs::apart) join_pairs(flow, places);
-    Lowered world = lowering::project(flow, places, mesh);
+    Lowered world = lowering::project(flow, places, mesh, lowering::stage_teams(sizes));
     for (Program& program : world.pipeline) {
         program.ranks = mesh.size();
         program.microbatches = schedule.microbatches;

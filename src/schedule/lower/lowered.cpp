@@ -44,7 +44,7 @@ Program Lowered::of(int world_rank) const {
     Program program = pipeline[k];
     program.rank = world_rank;
     for (Action& action : program.actions) {
-        const Axis together = lowering::met_in(program, action, program.groups);
+        const Axis together = lowering::met_in(program, action, program.groups, stage_teams);
         action.order = lowering::order_at(action.order, together, mesh, slice);
     }
     for (const SliceBlock& block : blocks[k]) {

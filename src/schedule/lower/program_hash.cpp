@@ -39,22 +39,23 @@ void add_buffers(Hash& hash, const Program& program, std::span<const SliceBlock>
     }
 }
 
-void add_program(Hash& hash, const Program& program, std::span<const SliceBlock> blocks,
-                 const Dataflow& flow, const Mesh& mesh, int slice) {
+void add_program(Hash& hash, const Lowered& world, size_t pipeline_rank, const Dataflow& flow,
+                 int slice) {
+    const Program& program = world.pipeline[pipeline_rank];
     hash.add(static_cast<int>(program.pairs));
     for (const Action& a : program.actions) {
-        const Axis together = met_in(program, a, flow.groups);
+        const Axis together = met_in(program, a, flow.groups, world.stage_teams);
         hash.add(static_cast<int>(a.what) | static_cast<int>(a.lane) << 8 |
                  static_cast<int>(!a.accumulate) << 12 | a.reduction << 16);
         if (a.pieces > 1) hash.add(a.pieces);
         hash.add(static_cast<uint64_t>(a.group) << 32 | a.item);
-        hash.add(order_at(a.order, together, mesh, slice));
+        hash.add(order_at(a.order, together, world.mesh, slice));
     }
     for (const Pass& pass : program.passes) {
         hash.add(static_cast<uint64_t>(pass.op) << 48 | static_cast<uint64_t>(pass.stage) << 32 |
                  pass.microbatch);
     }
-    add_buffers(hash, program, blocks, flow, mesh, slice);
+    add_buffers(hash, program, world.blocks[pipeline_rank], flow, world.mesh, slice);
     for (const uint32_t operand : program.operands) hash.add(operand);
     for (const Edge& edge : program.edges) {
         hash.add(static_cast<uint64_t>(edge.before) << 32 | edge.after);
@@ -68,7 +69,7 @@ uint64_t hash_of(const Lowered& world, const Dataflow& flow) {
     Hash hash;
     for (size_t k = 0; k < world.pipeline.size(); ++k) {
         for (int slice = 0; slice < world.mesh.slices(); ++slice) {
-            add_program(hash, world.pipeline[k], world.blocks[k], flow, world.mesh, slice);
+            add_program(hash, world, k, flow, slice);
         }
     }
     return hash.value();

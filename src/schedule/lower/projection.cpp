@@ -267,9 +267,12 @@ private:
 
 }  // namespace
 
-Lowered project(const Dataflow& flow, const std::vector<Place>& places, Mesh mesh) {
-    return {
-        .mesh = mesh, .pipeline = Projection(flow, places).project(), .blocks = blocks_of(flow)};
+Lowered project(const Dataflow& flow, const std::vector<Place>& places, Mesh mesh,
+                std::vector<Axis> stage_teams) {
+    return {.mesh = mesh,
+            .pipeline = Projection(flow, places).project(),
+            .blocks = blocks_of(flow),
+            .stage_teams = std::move(stage_teams)};
 }
 
 void take_own(Lowered& world, const Dataflow& flow) {

@@ -20,7 +20,7 @@ struct Joint {
     Do what = Do::pass;
     uint32_t order = 0;
     const Group* group = nullptr;  ///< null: of no communication
-    const Pass* pass = nullptr;    ///< that tensor ranks run together
+    const Pass* pass = nullptr;    ///< that a team of its stage runs together
     size_t participants = 0;
     int pieces = 1;
     int first_rank = -1;
@@ -203,14 +203,14 @@ std::optional<std::string> find_cycle(const std::vector<Program>& programs,
 }
 
 /// True where participants of other slices are among those of the action.
-bool spans_slices(const Program& program, const Action& action, const Mesh& mesh) {
-    const Axis axis = lowering::met_in(program, action, program.groups);
-    return axis == Axis::tensor ? mesh.tensor > 1 : axis != Axis::pipeline;
+bool spans_slices(const Program& program, const Action& action, const Lowered& world) {
+    const Axis axis = lowering::met_in(program, action, program.groups, world.stage_teams);
+    return world.mesh.slices_along(axis, 0).count > 1;
 }
 
-/// `mesh`: the programs are those of one of its slices; null: of a whole world.
-std::optional<std::string> prove(const std::vector<Program>& programs, const Mesh* mesh) {
-    const bool alone = mesh != nullptr && mesh->slices() > 1;
+/// `of`: the programs are those of one slice of this world; null: of a whole one.
+std::optional<std::string> prove(const std::vector<Program>& programs, const Lowered* of) {
+    const bool alone = of != nullptr && of->mesh.slices() > 1;
     const Meetings meetings(programs);
     std::vector<Joint> joints(meetings.count());
     for (const Program& program : programs) {
@@ -218,7 +218,7 @@ std::optional<std::string> prove(const std::vector<Program>& programs, const Mes
             Joint& joint = joints[meetings.of(action)];
             if (joint.first_rank < 0) {
                 joint = begun_by(program, action);
-                joint.everyone = !(alone && spans_slices(program, action, *mesh));
+                joint.everyone = !(alone && spans_slices(program, action, *of));
             }
             if (auto fault = join(joint, program, action)) return fault;
         }
@@ -238,9 +238,8 @@ std::optional<std::string> prove(const std::vector<Program>& programs, const Mes
 std::optional<std::string> prove_meetings_of_slices(const Lowered& world) {
     Lowered meetings = world;
     for (Program& program : meetings.pipeline) {
-        std::erase_if(program.actions, [&](const Action& action) {
-            return !spans_slices(program, action, world.mesh);
-        });
+        std::erase_if(program.actions,
+                      [&](const Action& action) { return !spans_slices(program, action, world); });
         program.edges = {};
     }
     std::map<uint32_t, Joint> joints;
@@ -263,10 +262,13 @@ std::optional<std::string> prove_meetings_of_slices(const Lowered& world) {
     };
     for (const auto& [order, joint] : joints) {
         if (auto fault = incomplete(joint, takes_part)) return fault;
-        if (joint.pass != nullptr && std::cmp_not_equal(joint.participants, world.mesh.tensor)) {
+        if (joint.pass == nullptr) continue;
+        const Axis team = world.stage_teams[joint.pass->stage];
+        const int members = world.mesh.size_of(team);
+        if (std::cmp_not_equal(joint.participants, members)) {
             return at_order(joint) + ", " + to_string(*joint.pass) + ", has " +
-                   std::to_string(joint.participants) + " of " + std::to_string(world.mesh.tensor) +
-                   " tensor ranks";
+                   std::to_string(joint.participants) + " of " + std::to_string(members) + " " +
+                   std::string(to_string(team)) + " ranks";
         }
     }
     return std::nullopt;
@@ -280,7 +282,7 @@ std::optional<std::string> find_deadlock(const std::vector<Program>& programs) {
 
 std::optional<std::string> find_deadlock(const Lowered& world) {
     const bool alone = world.mesh.slices() > 1;
-    if (auto fault = prove(world.pipeline, &world.mesh)) return fault;
+    if (auto fault = prove(world.pipeline, &world)) return fault;
     return alone ? prove_meetings_of_slices(world) : std::nullopt;
 }
 

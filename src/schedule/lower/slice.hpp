@@ -4,6 +4,7 @@
 #pragma once
 
 #include "src/schedule/ops.hpp"
+#include "vocabpipe/lower.hpp"
 #include "vocabpipe/lowered.hpp"
 
 #include <cstdint>
@@ -26,14 +27,26 @@ namespace vocabpipe::lowering {
     return group;
 }
 
-/// Whom an action meets: the members of a communication's group, the tensor ranks of a stage's
-/// pass; nobody else, which is what Axis::pipeline stands for. `groups`: of pipeline ranks.
+/// Whom passes of every stage meet: its tensor ranks, or the ranks that share its experts, where
+/// those are more. One of the two teams has the other in it (Mesh::check()). [global stage]
+[[nodiscard]] inline std::vector<Axis> stage_teams(const StepSizes& sizes) {
+    std::vector<Axis> teams(sizes.stages.size(), Axis::tensor);
+    if (sizes.expert <= sizes.tensor) return teams;
+    for (size_t s = 0; s < sizes.has_experts.size(); ++s) {
+        if (sizes.has_experts[s]) teams[s] = Axis::expert;
+    }
+    return teams;
+}
+
+/// Whom an action meets: the members of a communication's group, the team of a stage's pass;
+/// nobody else, which is what Axis::pipeline stands for. `groups`: of pipeline ranks; `teams`: of
+/// stages.
 [[nodiscard]] inline Axis met_in(const Program& program, const Action& action,
-                                 const std::vector<Group>& groups) {
+                                 const std::vector<Group>& groups, const std::vector<Axis>& teams) {
     if (is_communication(action.what)) return groups[action.group].axis;
-    const bool of_stage =
-        action.what == Do::pass && traits(program.passes[action.item].op).has_stage;
-    return of_stage ? Axis::tensor : Axis::pipeline;
+    if (action.what != Do::pass) return Axis::pipeline;
+    const Pass& pass = program.passes[action.item];
+    return traits(pass.op).has_stage ? teams[pass.stage] : Axis::pipeline;
 }
 
 /// Positions are spread such that slices meet in what they do together and nowhere else.

@@ -58,7 +58,8 @@ void print_plan(const TrainingPlan& plan) {
     const std::string ranks_text =
         (mesh.data == 1 ? "" : std::to_string(mesh.data) + " replicas x ") +
         (mesh.tensor == 1 ? "" : std::to_string(mesh.tensor) + " tensor ranks x ") +
-        std::to_string(mesh.pipeline) + (mesh.tensor == 1 ? " ranks" : " pipeline ranks");
+        std::to_string(mesh.pipeline) + (mesh.tensor == 1 ? " ranks" : " pipeline ranks") +
+        (mesh.expert == 1 ? "" : ", experts shared by " + std::to_string(mesh.expert));
     std::array<char, 64> parameters;
     std::snprintf(parameters.data(), parameters.size(), "%.2f M parameters",
                   parameter_count(options.model) / 1e6);
@@ -79,7 +80,7 @@ void print_plan(const TrainingPlan& plan) {
     table.row({"", "", "", "rows", "rows", "MiB", "", ""});
     for (int rank = 0; rank < plan.ranks(); ++rank) {
         const int in_pipeline = mesh.pipeline_rank(rank);
-        const TensorPlace tensor{mesh.place(rank).tensor, mesh.tensor};
+        const TeamPlace tensor{mesh.place(rank).tensor, mesh.tensor};
         const auto part = [&](int64_t rows) { return row_shard({0, rows}, 1, tensor).row_count(); };
         int layers = 0;
         std::string stages;

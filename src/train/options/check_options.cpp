@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/options/check_options.hpp"
+#include "src/model/check_expert_parallel.hpp"
 #include "src/model/check_tensor_parallel.hpp"
 
 #include "src/model/config_json/model_config_json.hpp"
@@ -96,6 +97,15 @@ void check_sizes(const ModelConfig& model) {
     demand(m.rope.theta > 1, "--rotary-base", m.rope.theta, "a finite number above 1");
 }
 
+namespace {
+
+Mesh checked(Mesh mesh) {
+    check_expert_ranks(mesh);
+    return mesh;
+}
+
+}  // namespace
+
 Mesh mesh_of(const TrainOptions& o, int ranks) {
     const int tensor = o.tensor_model_parallel_size;
     if (tensor < 1 || ranks % tensor != 0) {
@@ -103,7 +113,10 @@ Mesh mesh_of(const TrainOptions& o, int ranks) {
                          ": must divide the number of ranks, " + text(ranks));
     }
     const int pipeline = o.pipeline_model_parallel_size;
-    if (pipeline == 0) return {.pipeline = ranks / tensor, .tensor = tensor};
+    const int expert = o.expert_model_parallel_size;
+    if (pipeline == 0) {
+        return checked({.pipeline = ranks / tensor, .tensor = tensor, .expert = expert});
+    }
     if (pipeline < 0 || ranks / tensor % pipeline != 0) {
         throw UsageError("--pipeline-model-parallel-size " + text(pipeline) +
                          (tensor == 1
@@ -112,22 +125,31 @@ Mesh mesh_of(const TrainOptions& o, int ranks) {
                                     ", must divide the " + text(ranks / tensor) + " groups of " +
                                     text(tensor) + " among " + text(ranks) + " ranks"));
     }
-    return {.pipeline = pipeline, .data = ranks / tensor / pipeline, .tensor = tensor};
+    return checked({.pipeline = pipeline,
+                    .data = ranks / tensor / pipeline,
+                    .tensor = tensor,
+                    .expert = expert});
 }
 
-/// What tensor ranks cannot do yet.
-void check_tensor_ranks(const TrainOptions& o) {
-    if (o.tensor_model_parallel_size == 1) return;
-    const std::string flag = "--tensor-model-parallel-size " + text(o.tensor_model_parallel_size);
+namespace {
+
+/// What ranks that compute layers together cannot do yet. `kind`: tensor or expert.
+void check_team(const TrainOptions& o, const std::string& kind, int size) {
+    if (size == 1) return;
+    const std::string flag = "--" + kind + "-model-parallel-size " + text(size);
     const auto refuse = [&](bool given, const std::string& what, const std::string& remedy) {
         if (given) throw UsageError(flag + ": " + what + "; " + remedy);
     };
-    check_tensor_parallel(o.model, o.tensor_model_parallel_size,
-                          o.micro_batch_size * o.model.seq_length);
-    refuse(o.device != "host", "tensor ranks run on the host only", "use --device host, or 1");
-    refuse(o.reductions == Reductions::native, "sums over tensor ranks are ordered",
-           "use --reduction ordered");
+    refuse(o.device != "host", kind + " ranks run on the host only", "use --device host, or 1");
+    refuse(o.reductions == Reductions::native && kind == "tensor",
+           "sums over tensor ranks are ordered", "use --reduction ordered");
+    refuse(kind == "expert" && !o.profile.empty(), "--profile describes ranks without expert ranks",
+           "remove --profile");
+    refuse(kind == "expert" && !o.cost_file.empty(), "profiles describe ranks without expert ranks",
+           "use --schedule-costs auto or F,B");
 }
+
+}  // namespace
 
 void check_options(const TrainOptions& options, int ranks) {
     TrainOptions o = options;  // rows could set it
@@ -154,7 +176,10 @@ void check_options(const TrainOptions& options, int ranks) {
                          " microbatches per step; must be at most " + text(kMostMicrobatches) +
                          "; use a larger --micro-batch-size");
     }
-    check_tensor_ranks(o);
+    check_tensor_parallel(m, mesh.tensor, o.micro_batch_size * m.seq_length);
+    check_expert_parallel(m, mesh.expert);
+    check_team(o, "tensor", mesh.tensor);
+    check_team(o, "expert", mesh.expert);
     (void)learning_rate_schedule(o);
     check_parameter_groups(o.optimizer.groups, logical_parameters(m));
     if (o.reductions == Reductions::native && o.device != "host" && o.ranks_are_threads) {

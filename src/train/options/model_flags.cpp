@@ -341,6 +341,19 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .unit = "RANKS",
              .range = at_least(1),
              .decides = Decides::nothing},  // "tensor-ranks" of a saved step says it
+            {.names = "--expert-model-parallel-size",
+             .value = &o.expert_model_parallel_size,
+             .help = "Ranks that share the experts of each layer, among the replicas and tensor "
+                     "ranks of a stage: tokens travel to the ranks of their experts",
+             .unit = "RANKS",
+             .range = at_least(1),
+             .decides = Decides::nothing},  // "expert-ranks" of a saved step says it
+            {.names = "--moe-row-factor",
+             .value = &o.moe_row_factor,
+             .help = "Memory for the tokens of a rank's experts, over what they have when all "
+                     "experts have equally many; more tokens take more time, not more memory",
+             .unit = "FACTOR",
+             .range = above(0)},
             {.names = "--schedule",
              .value = &o.schedule,
              .help = "A .csv or .json file, or one of " + joined(schedule_names()),

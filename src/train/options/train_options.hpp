@@ -41,7 +41,9 @@ struct TrainOptions {
 
     int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are
     int tensor_model_parallel_size = 1;    // --tensor-model-parallel-size
-    std::string schedule = "1f1b";         // --schedule, a name or a .csv or .json file
+    int expert_model_parallel_size = 1;    // --expert-model-parallel-size
+    double moe_row_factor = kMoeRowFactor;  // --moe-row-factor
+    std::string schedule = "1f1b";          // --schedule, a name or a .csv or .json file
     std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
     EndLayers end_layers;      // --decoder-first-, --decoder-last-pipeline-num-layers
     int chunks = 0;            // --chunks, stages per rank; 0: the family's own

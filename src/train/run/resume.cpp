@@ -79,6 +79,7 @@ std::vector<std::string> bit_flags(const TrainOptions& options, Mesh mesh) {
     flags.push_back("ranks " + std::to_string(mesh.pipeline));
     flags.push_back("replicas " + std::to_string(mesh.data));
     flags.push_back(kTensorRanks + (" " + std::to_string(mesh.tensor)));
+    flags.push_back("expert-ranks " + std::to_string(mesh.expert));
     return flags;
 }
 

@@ -45,6 +45,7 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
       cluster_{.ranks = mesh_.pipeline,
                .replicas = mesh_.data,
                .tensor = mesh_.tensor,
+               .expert = mesh_.expert,
                .threads_per_rank = options.threads_per_rank,
                .operators = &operators,
                .communication = communication} {
@@ -128,7 +129,8 @@ StepSchedule TrainingPlan::order() const {
             .costs = given_costs(options_, recompute_),
             .receive_ahead = options_.receive_ahead,
             .reductions = options_.reductions,
-            .pieces = options_.tile_pieces};
+            .pieces = options_.tile_pieces,
+            .moe_row_factor = options_.moe_row_factor};
 }
 
 size_t TrainingPlan::index_of(int microbatches) const {

@@ -28,7 +28,8 @@ LogicalParameter gate_up_of(const ExpertsOptions& o) {
             .cols = o.hidden_size,
             .init_std = o.gate_up_init_std,
             .weight_decay = true,
-            .parts = parts_of_experts(o, {o.gate_name, o.up_name}, o.ffn_hidden_size)};
+            .parts = parts_of_experts(o, {o.gate_name, o.up_name}, o.ffn_hidden_size),
+            .cut = o.cut};
 }
 
 LogicalParameter down_of(const ExpertsOptions& o) {
@@ -37,7 +38,8 @@ LogicalParameter down_of(const ExpertsOptions& o) {
             .cols = o.ffn_hidden_size,
             .init_std = o.down_init_std,
             .weight_decay = true,
-            .parts = parts_of_experts(o, {o.down_name}, o.hidden_size)};
+            .parts = parts_of_experts(o, {o.down_name}, o.hidden_size),
+            .cut = o.cut};
 }
 
 }  // namespace

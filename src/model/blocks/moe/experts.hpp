@@ -24,6 +24,11 @@ struct ExpertsOptions {
     kernels::Activation activation = kernels::Activation::silu;
     float gate_up_init_std = 0;
     float down_init_std = 0;
+    /// experts: the ranks of an expert team have E / `ranks` experts each, rank j those from
+    /// E j / ranks on; repeated: this rank has all of them.
+    TensorCut cut = TensorCut::repeated;
+    int ranks = 1;                      ///< e
+    double row_factor = kMoeRowFactor;  ///< ModelPartition::moe_row_factor
 };
 
 /// Gated MLPs, one per expert, on the rows that the router sends to each: grouped products, whose
