@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small models of families that differ in how files hold them, for meshes with tensor ranks.
+// Small models of families that differ in how files hold them, for meshes with tensor ranks and
+// expert ranks.
 #pragma once
 
+#include "src/model/check_expert_parallel.hpp"
+#include "src/model/check_tensor_parallel.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/model_rank.hpp"
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe::testing {
@@ -40,6 +45,45 @@ namespace vocabpipe::testing {
             tensor_model("gpt_neox", false), tensor_model("qwen3", true)};
 }
 
+/// Of every family with experts: four of them, so that up to four ranks share them. In dots1 the
+/// first layer has none.
+[[nodiscard]] inline std::vector<ModelConfig> expert_models() {
+    std::vector<ModelConfig> models;
+    for (const char* family : {"mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1"}) {
+        ModelConfig config = tensor_model(family, false);
+        config.moe.experts = 4;
+        config.moe.ffn_hidden_size = 24;
+        if (config.moe.shared_expert && config.moe.shared_gate) {
+            config.moe.shared_ffn_hidden_size = 40;
+        }
+        if (config.family == "dots1") config.moe.sparse = {false, true};
+        if (config.family == "mixtral") config.moe.ffn_hidden_size = 0;
+        models.push_back(config);
+    }
+    return models;
+}
+
+[[nodiscard]] inline std::vector<ModelConfig> tensor_and_expert_models() {
+    std::vector<ModelConfig> models = tensor_models();
+    for (ModelConfig& model : expert_models()) models.push_back(std::move(model));
+    return models;
+}
+
+/// Those whose tensor and expert ranks can share the model.
+[[nodiscard]] inline std::vector<Mesh> that_share(const ModelConfig& config,
+                                                  std::vector<Mesh> meshes) {
+    std::erase_if(meshes, [&](const Mesh& mesh) {
+        try {
+            check_tensor_parallel(config, mesh.tensor, config.seq_length);
+            check_expert_parallel(config, mesh.expert);
+            return false;
+        } catch (const UsageError&) {
+            return true;
+        }
+    });
+    return meshes;
+}
+
 [[nodiscard]] inline Schedule tensor_schedule(const ModelConfig& config, const Mesh& mesh,
                                               VocabMode mode) {
     return make_schedule("1f1b", {.ranks = mesh.pipeline,
@@ -52,7 +96,8 @@ namespace vocabpipe::testing {
     return {.layers_per_stage = std::vector<int>(static_cast<size_t>(mesh.pipeline),
                                                  config.num_layers / mesh.pipeline),
             .replicas = mesh.data,
-            .tensor = mesh.tensor};
+            .tensor = mesh.tensor,
+            .expert = mesh.expert};
 }
 
 /// Numbers in the logical tensor of the elements of a rank's weight, in its order.

@@ -3,6 +3,7 @@
 #include "tests/model/tensor_models.hpp"
 
 #include "src/model/parameters.hpp"
+#include "src/model/router_sums.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/model_rank.hpp"
@@ -55,16 +56,18 @@ private:
 };
 
 constexpr Mesh kAlone{};
-const std::vector<Mesh> kMeshes{{1, 1, 2}, {2, 1, 2}, {1, 1, 4}, {1, 2, 2}, {2, 2, 2}, {1, 3, 2}};
+const std::vector<Mesh> kMeshes{{1, 1, 2},    {2, 1, 2},    {1, 1, 4},    {1, 2, 2},
+                                {2, 2, 2},    {1, 3, 2},    {1, 2, 1, 2}, {2, 4, 1, 2},
+                                {1, 4, 1, 4}, {2, 2, 2, 2}, {1, 2, 2, 4}, {1, 1, 4, 2}};
 
 std::string text_of(const Mesh& mesh) {
     return "p=" + std::to_string(mesh.pipeline) + " d=" + std::to_string(mesh.data) +
-           " t=" + std::to_string(mesh.tensor);
+           " t=" + std::to_string(mesh.tensor) + " e=" + std::to_string(mesh.expert);
 }
 
 TEST(TensorParameters, AreInitialisedToTheElementsOfTheWholeModel) {
     for (const DType dtype : {DType::fp32, DType::bf16}) {
-        for (ModelConfig config : tensor_models()) {
+        for (ModelConfig config : tensor_and_expert_models()) {
             config.dtype = dtype;
             Ranks whole(config, kAlone);
             whole.initialise(7);
@@ -72,7 +75,7 @@ TEST(TensorParameters, AreInitialisedToTheElementsOfTheWholeModel) {
             for (const Parameter& p : whole.models.front()->parameters()) {
                 by_name.emplace(p.name, &p);
             }
-            for (const Mesh& mesh : kMeshes) {
+            for (const Mesh& mesh : that_share(config, kMeshes)) {
                 SCOPED_TRACE(config.family + " " + text_of(mesh));
                 Ranks ranks(config, mesh);
                 ranks.initialise(7);
@@ -109,17 +112,18 @@ void count(Counts& counts, const Parameter& p) {
 }
 
 TEST(TensorParameters, AreUpdatedAndCountedOnce) {
-    for (const ModelConfig& config : tensor_models()) {
+    for (const ModelConfig& config : tensor_and_expert_models()) {
         for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
-            for (const Mesh& mesh : kMeshes) {
+            for (const Mesh& mesh : that_share(config, kMeshes)) {
                 SCOPED_TRACE(config.family + " " + text_of(mesh));
                 const Ranks ranks(config, mesh, mode);
                 Counts counted;
                 Counts copies;  // of the tied weight: another rank's, with its own updates
                 for (const auto& model : ranks.models) {
                     for (const Parameter& p : model->parameters()) {
-                        if (!p.exp_avg) continue;  // shares a weight
-                        EXPECT_EQ(p.exp_avg.size(), p.owned.count);
+                        // Shares a weight, or is the bias that all replicas update alike.
+                        if (!p.exp_avg && !p.correction_bias) continue;
+                        if (p.exp_avg) EXPECT_EQ(p.exp_avg.size(), p.owned.count);
                         count(p.counted_elsewhere ? copies : counted, p);
                     }
                 }
@@ -134,6 +138,13 @@ TEST(TensorParameters, AreUpdatedAndCountedOnce) {
     }
 }
 
+/// Over which gradients are added up. Ranks that a tensor team cut nothing of have other tokens.
+Axis axis_of(TensorCut cut, const Mesh& mesh) {
+    if (cut == TensorCut::experts && mesh.expert > 1) return Axis::expert_data;
+    const bool whole = cut == TensorCut::repeated || cut == TensorCut::experts;
+    return whole && mesh.tensor > 1 ? Axis::data_tensor : Axis::data;
+}
+
 /// Where in a bucket a parameter begins, in elements; -1: elsewhere.
 int64_t place_in(Bytes memory, const Tensor& tensor) {
     const auto* const data = static_cast<const std::byte*>(tensor.data);
@@ -143,11 +154,11 @@ int64_t place_in(Bytes memory, const Tensor& tensor) {
 
 TEST(TensorParameters, OfABucketAreOneRangeOfMemory) {
     for (const DType dtype : {DType::fp32, DType::bf16}) {
-        for (ModelConfig config : tensor_models()) {
+        for (ModelConfig config : tensor_and_expert_models()) {
             config.dtype = dtype;
             std::map<std::string, TensorCut> cuts;
             for (const LogicalParameter& p : logical_parameters(config)) cuts[p.name] = p.cut;
-            for (const Mesh& mesh : kMeshes) {
+            for (const Mesh& mesh : that_share(config, kMeshes)) {
                 SCOPED_TRACE(config.family + " " + text_of(mesh));
                 const Ranks ranks(config, mesh);
                 const StepSizes sizes = ranks.sizes();
@@ -174,8 +185,8 @@ TEST(TensorParameters, OfABucketAreOneRangeOfMemory) {
                             EXPECT_EQ(at, place_in(memory.weights, p.weight)) << p.name;
                             EXPECT_LE(at + p.weight.size(), bucket.first.back()) << p.name;
                             const bool vocabulary = p.logical_rows == config.vocab_size;
-                            const bool cut = vocabulary || cuts[p.name] != TensorCut::repeated;
-                            EXPECT_EQ(bucket.axis, cut ? Axis::data : Axis::data_tensor) << p.name;
+                            const TensorCut cut = vocabulary ? TensorCut::rows : cuts[p.name];
+                            EXPECT_EQ(bucket.axis, axis_of(cut, mesh)) << p.name;
                             if (p.owned.count == 0) continue;
                             EXPECT_GE(at + p.owned.first, bucket.first[member]) << p.name;
                             EXPECT_LE(at + p.owned.first + p.owned.count, bucket.first[member + 1])
@@ -183,7 +194,7 @@ TEST(TensorParameters, OfABucketAreOneRangeOfMemory) {
                         }
                     }
                     for (const Parameter& p : model.parameters()) {
-                        EXPECT_TRUE(seen.contains(p.name)) << p.name;
+                        EXPECT_EQ(seen.contains(p.name), !p.correction_bias) << p.name;
                     }
                 }
             }
@@ -202,6 +213,42 @@ TEST(TensorParameters, OfALayerAloneAreOneBucket) {
     // Layers, positions, final norm, vocabulary.
     EXPECT_EQ(of_axis, (std::map<int, int>{{static_cast<int>(Axis::data), config.num_layers + 3}}));
     EXPECT_TRUE(Ranks(config, kAlone).sizes().buckets.empty());
+}
+
+TEST(TensorParameters, OfExpertsAreThoseOfTheRanksOwnOnes) {
+    for (const ModelConfig& config : expert_models()) {
+        const Mesh mesh{1, 4, 1, 2};
+        SCOPED_TRACE(config.family);
+        const Ranks ranks(config, mesh);
+        std::map<std::string, TensorCut> cuts;
+        for (const LogicalParameter& p : logical_parameters(config)) cuts[p.name] = p.cut;
+        int of_experts = 0;
+        for (int rank = 0; rank < mesh.size(); ++rank) {
+            for (const Parameter& p : ranks.models[static_cast<size_t>(rank)]->parameters()) {
+                if (cuts[p.name] != TensorCut::experts) continue;
+                ++of_experts;
+                const int64_t half = p.logical_rows / 2;
+                const TensorShard expected{.rows = {{rank % 2 * half, half}},
+                                           .columns = {{0, p.logical_cols}}};
+                EXPECT_TRUE(p.shard == expected) << p.name << " of rank " << rank;
+            }
+        }
+        const auto sparse = std::ssize(routed_layers(config));
+        EXPECT_EQ(of_experts, 4 * 2 * sparse) << "gate and up, and down, of every layer with them";
+    }
+}
+
+TEST(TensorParameters, OfExpertsOnAllRanksAreReducedByNobody) {
+    const ModelConfig config = expert_models().front();
+    const StepSizes sizes = Ranks(config, {1, 4, 1, 4}).sizes();
+    int alone = 0;
+    for (const GradientBucket& bucket : sizes.buckets.front()) {
+        if (bucket.axis != Axis::expert_data) continue;
+        ++alone;
+        EXPECT_EQ(bucket.first.size(), 2U);
+    }
+    EXPECT_EQ(alone, config.num_layers);
+    EXPECT_EQ(sizes.has_experts, std::vector{true});
 }
 
 TEST(TensorParameters, NeedAboutHalfOfTheMemoryForTwoRanks) {

@@ -13,10 +13,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe::testing {
 namespace {
@@ -24,8 +27,8 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-/// A bucket per stage, which every rank of its place has, and per vocabulary shard, which tensor
-/// ranks share; in parts of different sizes.
+/// A bucket per stage, which every rank of its place has, another of its experts, and one per
+/// vocabulary shard, which tensor ranks share; in parts of different sizes.
 void add_buckets(StepSizes& sizes, const Schedule& schedule) {
     const Mesh mesh = sizes.mesh(schedule.ranks);
     int64_t part = 32;
@@ -42,6 +45,9 @@ void add_buckets(StepSizes& sizes, const Schedule& schedule) {
     for (int s = 0; s < schedule.stages; ++s) {
         const int rank = schedule.rank_of_stage[static_cast<size_t>(s)];
         add(rank, {.of = stage, .stage = s, .axis = Axis::data_tensor, .first = {}});
+        if (sizes.expert > 1 && sizes.has_experts[static_cast<size_t>(s)]) {
+            add(rank, {.of = stage, .stage = s, .axis = Axis::expert_data, .first = {}});
+        }
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         if (schedule.input.rows(rank) > 0) add(rank, {.of = input, .first = {}});
@@ -49,19 +55,22 @@ void add_buckets(StepSizes& sizes, const Schedule& schedule) {
     }
 }
 
-StepSizes sizes_of_world(const Schedule& schedule, int replicas, int tensor) {
+/// Every other stage has experts.
+StepSizes sizes_of_world(const Schedule& schedule, int replicas, int tensor, int expert = 1) {
     StepSizes sizes = sizes_for(schedule);
     sizes.report_bytes = 40;
     sizes.replicas = replicas;
     sizes.tensor = tensor;
+    sizes.expert = expert;
+    for (int s = 0; s < schedule.stages; ++s) sizes.has_experts.push_back(s % 2 == 0);
     if (replicas * tensor > 1) add_buckets(sizes, schedule);
     return sizes;
 }
 
-Lowered copied(const Schedule& schedule, int replicas, int tensor = 1) {
+Lowered copied(const Schedule& schedule, int replicas, int tensor = 1, int expert = 1) {
     TableCosts costs = uneven_costs(schedule);
     costs.slices = replicas * tensor;
-    return lower_world(schedule, sizes_of_world(schedule, replicas, tensor), costs);
+    return lower_world(schedule, sizes_of_world(schedule, replicas, tensor, expert), costs);
 }
 
 /// Everything but the hash.
@@ -91,9 +100,12 @@ TEST(Lowered, ProgramsOfAWorldFitEachOther) {
         const Schedule schedule = generated(kind, 3, 3);
         for (const Lowered& world :
              {copied(schedule, 2), copied(schedule, 4), copied(schedule, 1, 2),
-              copied(schedule, 2, 2), copied(schedule, 1, 4), copied(schedule, 3, 2)}) {
+              copied(schedule, 2, 2), copied(schedule, 1, 4), copied(schedule, 3, 2),
+              copied(schedule, 2, 1, 2), copied(schedule, 4, 1, 2), copied(schedule, 2, 2, 2),
+              copied(schedule, 2, 2, 4), copied(schedule, 1, 4, 2)}) {
             SCOPED_TRACE(std::to_string(world.mesh.data) + " x " +
-                         std::to_string(world.mesh.tensor));
+                         std::to_string(world.mesh.tensor) + ", experts by " +
+                         std::to_string(world.mesh.expert));
             EXPECT_EQ(find_deadlock(world), std::nullopt);
             const std::vector<Program> programs = world.all();
             ASSERT_EQ(static_cast<int>(programs.size()), world.mesh.size());
@@ -119,12 +131,42 @@ TEST(Lowered, OneProgramIsThatOfAll) {
     }
 }
 
+TEST(Lowered, PassesMeetTheLargerOfTheirStagesTeams) {
+    const Schedule schedule = generated({"zb-h1", VocabMode::one_barrier, false}, 2, 2);
+    for (const auto& [data, tensor, expert] :
+         {std::tuple(4, 1, 2), std::tuple(2, 2, 4), std::tuple(1, 4, 2), std::tuple(2, 2, 1)}) {
+        const Lowered world = copied(schedule, data, tensor, expert);
+        std::map<uint32_t, std::vector<int>> ranks;  // that have a pass at this order
+        std::map<uint32_t, Pass> passes;
+        for (const Program& program : world.all()) {
+            for (const Action& action : program.actions) {
+                if (action.what != Do::pass) continue;
+                ranks[action.order].push_back(program.rank);
+                passes[action.order] = program.passes[action.item];
+            }
+        }
+        for (const auto& [order, met] : ranks) {
+            const Pass& pass = passes[order];
+            const bool stage =
+                pass.op == Op::F || pass.op == Op::B || pass.op == Op::I || pass.op == Op::W;
+            const bool experts = stage && pass.stage % 2 == 0 && expert > tensor;
+            const Axis axis = experts ? Axis::expert : stage ? Axis::tensor : Axis::pipeline;
+            const Mesh::Place place = world.mesh.place(met.front());
+            EXPECT_EQ(met, axis == Axis::pipeline ? std::vector{met.front()}
+                                                  : world.mesh.ranks_along(axis, place))
+                << to_string(pass) << " of " << data << " x " << tensor << ", experts by "
+                << expert;
+        }
+    }
+}
+
 // Parts of a bucket lie end to end on the members of its axis, each on one of them.
 TEST(Lowered, PartsOfABucketAreSpreadOverItsAxis) {
     const Schedule schedule = generated({"1f1b", VocabMode::one_barrier, false}, 2, 2);
-    for (const int tensor : {1, 2, 4}) {
-        const Lowered world = copied(schedule, 4 / tensor, tensor);
-        const StepSizes sizes = sizes_of_world(schedule, 4 / tensor, tensor);
+    for (const auto& [tensor, expert] : {std::pair(1, 1), std::pair(2, 1), std::pair(4, 1),
+                                         std::pair(1, 2), std::pair(2, 2), std::pair(2, 4)}) {
+        const Lowered world = copied(schedule, 4 / tensor, tensor, expert);
+        const StepSizes sizes = sizes_of_world(schedule, 4 / tensor, tensor, expert);
         const std::vector<Program> programs = world.all();
         for (const Program& program : programs) {
             const int k = world.mesh.pipeline_rank(program.rank);
@@ -133,8 +175,10 @@ TEST(Lowered, PartsOfABucketAreSpreadOverItsAxis) {
                 if (action.what != Do::all_gather_v) continue;
                 const Buffer& mine = program.buffers[program.operands_of(action)[0]];
                 const GradientBucket& bucket = sizes.buckets[static_cast<size_t>(k)][mine.bucket];
-                const auto member = static_cast<size_t>(
-                    bucket.axis == Axis::data ? place.data : world.mesh.slice(place));
+                const auto member = static_cast<size_t>(bucket.axis == Axis::data ? place.data
+                                                        : bucket.axis == Axis::expert_data
+                                                            ? world.mesh.slice(place) / expert
+                                                            : world.mesh.slice(place));
                 EXPECT_EQ(mine.offset, static_cast<uint64_t>(bucket.first[member]) * 4);
                 EXPECT_EQ(mine.offset + mine.bytes,
                           static_cast<uint64_t>(bucket.first[member + 1]) * 4);
@@ -167,8 +211,8 @@ TEST(Lowered, RoutesAreThoseOfAllPrograms) {
     for (const Kind& kind : every_kind(/*with_evaluation=*/false)) {
         SCOPED_TRACE(name_of(kind));
         const Schedule schedule = generated(kind, 3, 2);
-        for (const Lowered& world :
-             {copied(schedule, 1), copied(schedule, 4), copied(schedule, 2, 2)}) {
+        for (const Lowered& world : {copied(schedule, 1), copied(schedule, 4),
+                                     copied(schedule, 2, 2), copied(schedule, 2, 2, 2)}) {
             std::set<Route> expected;
             const std::vector<Program> programs = world.all();
             for (const Program& program : programs) {
@@ -281,8 +325,10 @@ TEST(Lowered, ProofOfOnePipelineIsThatOfAllPrograms) {
         if (kind.family == "v-search") continue;  // slower to make, and like the other V families
         const int slices = 2 + static_cast<int>(random() % 3);
         const int tensor = slices % 2 == 0 ? 1 << random() % 3 : 1;
+        const int expert = slices % 2 == 0 ? 1 << random() % 3 : 1;
         Lowered world = copied(generated(kind, 2, 1 + static_cast<int>(random() % 2)),
-                               std::max(slices / tensor, 1), std::min(tensor, slices));
+                               std::max(slices / tensor, 1), std::min(tensor, slices),
+                               std::min(expert, slices));
         const int mutations = 1 + static_cast<int>(random() % 2);
         for (int k = 0; k < mutations; ++k) mutate(world, random);
         const std::string found = verdict(world);

@@ -76,7 +76,9 @@ Training train_on_threads(const TrainingSetup& setup) {
     partition.replicas = setup.replicas;
     partition.tensor = setup.tensor;
     partition.tensor_pieces = setup.tensor_pieces;
-    const Mesh mesh{setup.ranks, setup.replicas, setup.tensor};
+    partition.expert = setup.expert;
+    partition.moe_row_factor = setup.moe_row_factor;
+    const Mesh mesh = partition.mesh(setup.ranks);
     auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
     costs.slices = mesh.slices();
     Training result;

@@ -17,11 +17,13 @@ namespace vocabpipe::testing {
 struct TrainingSetup {
     ModelConfig config;
     std::string family = "1f1b";
-    int ranks = 1;          ///< of a pipeline
-    int replicas = 1;       ///< of the pipeline
-    int tensor = 1;         ///< ranks that share a stage
-    int tensor_pieces = 1;  ///< in which they exchange each one's rows
-    int microbatches = 4;   ///< of a replica
+    int ranks = 1;                          ///< of a pipeline
+    int replicas = 1;                       ///< of the pipeline
+    int tensor = 1;                         ///< ranks that share a stage
+    int tensor_pieces = 1;                  ///< in which they exchange each one's rows
+    int expert = 1;                         ///< ranks that share the experts of a layer
+    double moe_row_factor = kMoeRowFactor;  ///< memory for their rows
+    int microbatches = 4;                   ///< of a replica
     VocabMode mode = VocabMode::none;
     int steps = 30;
     int64_t sequences = 2;

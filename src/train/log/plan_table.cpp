@@ -27,22 +27,25 @@ double parameter_count(const ModelConfig& config) {
 }  // namespace
 
 std::string teams_across_hosts(const TrainingPlan& plan) {
-    const int tensor = plan.mesh().tensor;
+    const bool experts = plan.mesh().expert > plan.mesh().tensor;  // these have the others in them
+    const int team = experts ? plan.mesh().expert : plan.mesh().tensor;
+    const std::string shared = experts ? "the experts of a stage" : "a stage";
     int found = 0;
     std::string first;
-    for (int begin = 0; begin < plan.ranks(); begin += tensor) {  // teams are neighbors
+    for (int begin = 0; begin < plan.ranks(); begin += team) {  // teams are neighbors
         std::vector<std::string> hosts;
-        for (int rank = begin; rank < begin + tensor; ++rank) {
+        for (int rank = begin; rank < begin + team; ++rank) {
             const std::string& host = plan.placement(rank).host;
             if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
         }
         if (hosts.size() < 2 || ++found > 1) continue;
-        first = "ranks " + std::to_string(begin) + "-" + std::to_string(begin + tensor - 1) +
-                " share a stage across the hosts " + hosts[0] + " and " + hosts[1] +
+        first = "ranks " + std::to_string(begin) + "-" + std::to_string(begin + team - 1) +
+                " share " + shared + " across the hosts " + hosts[0] + " and " + hosts[1] +
                 (hosts.size() > 2 ? ", and others" : "");
     }
     if (found == 0) return {};
-    return "warning: --tensor-model-parallel-size " + std::to_string(tensor) + ": " + first +
+    return std::string("warning: --") + (experts ? "expert" : "tensor") + "-model-parallel-size " +
+           std::to_string(team) + ": " + first +
            (found > 1 ? " (and " + counted(found - 1, "more such stage") + ")" : "") +
            "; every layer waits for the network: place neighboring ranks on one host";
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs whose stages tensor ranks share, stopped in the middle and resumed on this and other meshes.
+// Runs whose stages tensor ranks share, or whose experts expert ranks, stopped in the middle and
+// resumed on this and other meshes.
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,8 @@ protected:
         VocabMode mode = VocabMode::none;
         DType dtype = DType::fp32;
         bool tied = true;
+        std::string family = "gpt2";
+        std::optional<Recompute> recompute = std::nullopt;
     };
 
     /// Steps 1 to 6, of which step 3 is left in the folder.
@@ -55,9 +59,17 @@ private:
         o.model.num_attention_heads = 4;
         o.model.dtype = run.dtype;
         o.model.tied = run.tied;
+        set_family(o.model, run.family);
+        if (o.model.moe.experts > 0) o.model.moe.experts = 4;
+        if (run.family == "dots1") {
+            o.model.moe.sparse = {false, true, true, true};
+            o.model.moe.bias_rate = 0.01F;
+        }
+        o.recompute = run.recompute;
         o.vocab_mode = run.mode;  // of 61 rows: parts of tensor ranks differ by one
         o.pipeline_model_parallel_size = run.mesh.pipeline;
         o.tensor_model_parallel_size = run.mesh.tensor;
+        o.expert_model_parallel_size = run.mesh.expert;
         return o;
     }
 
@@ -92,6 +104,42 @@ TEST_F(ResumeOnTensorRanks, FollowsTheCurveFromOneMeshToAnother) {
             expect_near(resumed(eight, "four"), last(expected, 3));
             expect_near(resumed({{2, 1, 4}, mode, DType::fp32, tied}, "eight"), last(expected, 3));
         }
+    }
+}
+
+using ResumeOnExpertRanks = ResumeOnTensorRanks;
+
+TEST_F(ResumeOnExpertRanks, IsBitExactOnTheSameMesh) {
+    for (const Run& run : {Run{{2, 2, 1, 2}, VocabMode::one_barrier, DType::fp32, false, "mixtral"},
+                           Run{{1, 2, 1, 2}, VocabMode::none, DType::bf16, false, "dots1"},
+                           Run{{1, 1, 2, 2}, VocabMode::none, DType::fp32, false, "qwen2_moe"}}) {
+        SCOPED_TRACE(run.family);
+        const Losses expected = whole(run, "run");
+        ASSERT_EQ(expected.size(), 6U);
+        EXPECT_EQ(resumed(run, "run"), last(expected, 3));
+    }
+}
+
+TEST_F(ResumeOnExpertRanks, FollowsTheCurveFromOneMeshToAnother) {
+    for (const char* const family : {"mixtral", "dots1"}) {
+        SCOPED_TRACE(family);
+        const auto on = [&](const Mesh& mesh) {
+            return Run{mesh, VocabMode::one_barrier, DType::fp32, false, family};
+        };
+        const Losses expected = whole(on({2, 2}), "alone");
+        expect_near(whole(on({2, 2, 1, 2}), "four"), expected);
+        expect_near(resumed(on({4, 1}), "four"), last(expected, 3));
+        expect_near(resumed(on({1, 2, 2, 4}), "four"), last(expected, 3));
+        expect_near(resumed(on({2, 2, 1, 2}), "alone"), last(expected, 3));
+    }
+}
+
+TEST_F(ResumeOnExpertRanks, RecomputationHasTheSameBits) {
+    Run run{{2, 2, 1, 2}, VocabMode::one_barrier, DType::fp32, false, "qwen2_moe"};
+    const Losses expected = whole(run, "run");
+    for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+        run.recompute = recompute;
+        EXPECT_EQ(whole(run, "again"), expected) << to_string(recompute);
     }
 }
 

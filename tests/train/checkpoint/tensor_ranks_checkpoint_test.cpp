@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that meshes with tensor ranks save and load, without a step of training: every element is
-// told by its number. Files are those of one rank, byte for byte.
+// Steps that meshes with tensor ranks and expert ranks save and load, without a step of training:
+// every element is told by its number. Files are those of one rank, byte for byte.
 #include "kernels/bf16.hpp"
-#include "src/model/check_tensor_parallel.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/train/checkpoint/convert_checkpoint.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
@@ -11,7 +10,6 @@
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/checkpoint/hugging_face_models.hpp"
 #include "tests/train/data/temp_folder.hpp"
-#include "vocabpipe/error.hpp"
 
 #include <gtest/gtest.h>
 
@@ -140,24 +138,28 @@ void expect_loaded_numbers(const ModelConfig& config, const Mesh& mesh, const st
     });
 }
 
-const std::vector<Mesh> kMeshes{{1, 1, 1}, {2, 1, 2}, {1, 1, 4}, {1, 2, 2}, {2, 2, 2}};
+const std::vector<Mesh> kMeshes{{1, 1, 1},    {2, 1, 2},    {1, 1, 4},    {1, 2, 2}, {2, 2, 1, 2},
+                                {1, 4, 1, 4}, {1, 4, 1, 2}, {2, 2, 2, 2}, {2, 2, 2}};
 
 std::string text_of(const ModelConfig& config, const Mesh& mesh) {
     return config.family + (config.tied ? " tied" : "") +
            (config.dtype == DType::bf16 ? " bf16" : "") + " p=" + std::to_string(mesh.pipeline) +
-           " d=" + std::to_string(mesh.data) + " t=" + std::to_string(mesh.tensor);
+           " d=" + std::to_string(mesh.data) + " t=" + std::to_string(mesh.tensor) +
+           " e=" + std::to_string(mesh.expert);
 }
 
 TEST(TensorRanksCheckpoint, IsThatOfOneRankAndIsLoadedByAnyMesh) {
     for (const DType dtype : {DType::fp32, DType::bf16}) {
-        for (ModelConfig config : tensor_models()) {
+        for (ModelConfig config : tensor_and_expert_models()) {
             config.dtype = dtype;
             const TempFolder folder;
+            const std::vector<Mesh> meshes = that_share(config, kMeshes);
+            ASSERT_GT(meshes.size(), 3U);
             std::map<std::string, std::string> expected;
-            for (size_t i = 0; i < kMeshes.size(); ++i) {
-                SCOPED_TRACE(text_of(config, kMeshes[i]));
+            for (size_t i = 0; i < meshes.size(); ++i) {
+                SCOPED_TRACE(text_of(config, meshes[i]));
                 const std::string root = folder / std::to_string(i);
-                save(config, kMeshes[i], root, /*async=*/i % 2 == 1);
+                save(config, meshes[i], root, /*async=*/i % 2 == 1);
                 const std::map<std::string, std::string> files = contents(root);
                 if (i == 0) {
                     expected = files;
@@ -165,9 +167,9 @@ TEST(TensorRanksCheckpoint, IsThatOfOneRankAndIsLoadedByAnyMesh) {
                 }
                 EXPECT_TRUE(files == expected);
             }
-            for (const Mesh& mesh : kMeshes) {
+            for (const Mesh& mesh : meshes) {
                 SCOPED_TRACE(text_of(config, mesh));
-                expect_loaded_numbers(config, mesh, folder / "4");
+                expect_loaded_numbers(config, mesh, folder / std::to_string(meshes.size() - 1));
             }
         }
     }
@@ -189,15 +191,16 @@ TEST(TensorRanksCheckpoint, HasMatricesOfSeveralBlocks) {
 
 TEST(TensorRanksCheckpoint, OfBf16IsLoadedByAnyMesh) {
     // bf16 weights without masters, which a run in fp32 or another mesh in bf16 takes over.
-    for (const ModelConfig& of_files : tensor_models()) {
+    for (const ModelConfig& of_files : tensor_and_expert_models()) {
         const TempFolder folder;
-        save(of_files, {2, 1, 2}, folder / "run", false);
+        const std::vector<Mesh> meshes = that_share(of_files, kMeshes);
+        save(of_files, meshes[1], folder / "run", false);
         (void)convert_checkpoint(folder / "run", folder / "model",
                                  {.dtype = DType::bf16, .max_shard_bytes = kMaxShardBytes});
         for (const DType dtype : {DType::fp32, DType::bf16}) {
             ModelConfig config = of_files;
             config.dtype = dtype;
-            for (const Mesh& mesh : kMeshes) {
+            for (const Mesh& mesh : meshes) {
                 SCOPED_TRACE(text_of(config, mesh));
                 const Checkpoint checkpoint(find_checkpoint(folder / "model", false));
                 EXPECT_FALSE(checkpoint.state());
@@ -232,21 +235,14 @@ std::map<std::string, std::vector<float>> whole_weights(const ModelConfig& confi
     return weights;
 }
 
-bool is_shared_by_two(const ModelConfig& config) {
-    try {
-        check_tensor_parallel(config, 2, config.seq_length);
-        return true;
-    } catch (const UsageError&) {
-        return false;
-    }
-}
-
 TEST(TensorRanksCheckpoint, OfTransformersIsLoadedAsByOneRank) {
     // What one rank loads is compared with the files in hugging_face_test.cpp.
     int loaded = 0;
     for (const TransformersFiles& model : kTransformersFiles) {
         const ModelConfig config = config_of(model);
-        if (!is_shared_by_two(config)) continue;
+        const std::vector<Mesh> meshes =
+            that_share(config, {{2, 2, 2}, {2, 2, 1, 2}, {1, 2, 2, 4}});
+        if (meshes.empty()) continue;
         ++loaded;
         for (const char* dtype : {"F32", "BF16", "F16"}) {
             SCOPED_TRACE(std::string(dtype) + " " + label(model));
@@ -254,16 +250,18 @@ TEST(TensorRanksCheckpoint, OfTransformersIsLoadedAsByOneRank) {
             write_model(folder / "m", model.config, weights_of(model, dtype));
             const Checkpoint checkpoint(find_checkpoint(folder / "m", false));
             const auto expected = whole_weights(config, checkpoint);
-            on_mesh(config, {2, 2, 2}, [&](Communicator&, ModelRank& of_rank, uint64_t) {
-                Context ctx({.threads = 1, .poll = {}});
-                checkpoint.fill(of_rank, ctx);
-                expect_elements(of_rank,
-                                [&](const Parameter& p, int, Kind kind,
-                                    int64_t element) -> std::optional<float> {
-                                    if (kind != Kind::weight) return std::nullopt;
-                                    return expected.at(p.name).at(static_cast<size_t>(element));
-                                });
-            });
+            for (const Mesh& mesh : meshes) {
+                on_mesh(config, mesh, [&](Communicator&, ModelRank& of_rank, uint64_t) {
+                    Context ctx({.threads = 1, .poll = {}});
+                    checkpoint.fill(of_rank, ctx);
+                    expect_elements(of_rank,
+                                    [&](const Parameter& p, int, Kind kind,
+                                        int64_t element) -> std::optional<float> {
+                                        if (kind != Kind::weight) return std::nullopt;
+                                        return expected.at(p.name).at(static_cast<size_t>(element));
+                                    });
+                });
+            }
         }
     }
     EXPECT_GT(loaded, 10);

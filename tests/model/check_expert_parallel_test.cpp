@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/check_expert_parallel.hpp"
+
+#include "tests/model/model_cases.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace vocabpipe::testing {
+namespace {
+
+template <typename Check>
+std::string refusal(const Check& check) {
+    try {
+        check();
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "none";
+}
+
+std::string refusal_of(const ModelConfig& config, int ranks) {
+    return refusal([&] { check_expert_parallel(config, ranks); });
+}
+std::string refusal_of(const Mesh& mesh) {
+    return refusal([&] { check_expert_ranks(mesh); });
+}
+
+TEST(CheckExpertParallel, TakesWhatDivides) {
+    ModelConfig config = small_family("qwen3_moe", 2, 8, 29, false);
+    config.moe.experts = 6;
+    for (const int ranks : {1, 2, 3, 6}) EXPECT_EQ(refusal_of(config, ranks), "none");
+    EXPECT_EQ(refusal_of(small_family("llama", 2, 8, 29, false), 1), "none");
+}
+
+TEST(CheckExpertParallel, NamesFlagValueAndRemedy) {
+    ModelConfig config = small_family("qwen3_moe", 2, 8, 29, false);
+    config.moe.experts = 6;
+    EXPECT_EQ(refusal_of(config, 4),
+              "--expert-model-parallel-size 4: --num-experts is 6, of which every rank needs "
+              "equally many; use a divisor of 6");
+    EXPECT_EQ(refusal_of(small_family("llama", 2, 8, 29, false), 2),
+              "--expert-model-parallel-size 2: --model-type llama has no experts; use 1");
+}
+
+TEST(CheckExpertParallel, NeedsRanksAtOnePlaceOfThePipelineThatNest) {
+    EXPECT_EQ(refusal_of(Mesh{2, 2, 1, 2}), "none");
+    EXPECT_EQ(refusal_of(Mesh{1, 3, 2, 6}), "none");
+    EXPECT_EQ(refusal_of(Mesh{1, 1, 4, 2}), "none");
+    EXPECT_EQ(refusal_of(Mesh{1, 1, 1, 0}), "--expert-model-parallel-size 0: must be at least 1");
+    EXPECT_EQ(refusal_of(Mesh{2, 3, 2, 4}),
+              "--expert-model-parallel-size 4: must divide the 6 ranks at one place of the "
+              "pipeline (3 replicas x 2 tensor ranks); use a divisor of 6");
+    EXPECT_EQ(refusal_of(Mesh{1, 3, 2, 3}),
+              "--expert-model-parallel-size 3: must be a divisor or a multiple of "
+              "--tensor-model-parallel-size 2; use 1");
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

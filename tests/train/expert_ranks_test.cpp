@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that share the experts of layers: train to what replicas with all experts train to, within
+// rounding; to the same bits again; whatever memory their rows have.
+#include "tests/model/tensor_models.hpp"
+#include "tests/support/schedule_cases.hpp"
+#include "tests/train/training_run.hpp"
+#include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/mesh.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+namespace {
+
+// 4 sequences of 8 tokens: what a rank of up to 4 tensor ranks routes begins inside a sequence.
+constexpr int64_t kExpertSequences = 4;
+
+ModelConfig expert_model(const std::string& family, int layers, DType dtype) {
+    ModelConfig config;
+    for (const ModelConfig& model : expert_models()) {
+        if (model.family == family) config = model;
+    }
+    config.num_layers = layers;
+    config.vocab_size = 40;  // rows that any of the meshes divides evenly
+    config.dtype = dtype;
+    config.moe.aux_loss = 0.02F;
+    config.moe.z_loss = 0.01F;
+    if (config.moe.correction_bias) config.moe.bias_rate = 0.01F;
+    if (config.moe.sparse.empty()) return config;
+    config.moe.sparse.assign(static_cast<size_t>(layers), true);
+    config.moe.sparse.front() = false;
+    return config;
+}
+
+TrainingSetup expert_setup(const std::string& schedule, VocabMode mode, const Mesh& mesh,
+                           const std::string& family, DType dtype, int steps) {
+    const Schedule placed = make_schedule(
+        schedule,
+        {.ranks = mesh.pipeline, .microbatches = 2, .vocab_mode = mode, .vocab_size = 40});
+    return {.config = expert_model(family, placed.stages + 1, dtype),
+            .family = schedule,
+            .ranks = mesh.pipeline,
+            .replicas = mesh.data,
+            .tensor = mesh.tensor,
+            .expert = mesh.expert,
+            .microbatches = 2,
+            .mode = mode,
+            .steps = steps,
+            .sequences = kExpertSequences};
+}
+
+/// Largest difference of any element, relative to the largest value of its tensor.
+double distance(const std::map<std::string, std::vector<float>>& expected,
+                const std::map<std::string, std::vector<float>>& actual) {
+    double worst = expected.empty() ? INFINITY : 0;
+    for (const auto& [name, want] : expected) {
+        const auto found = actual.find(name);
+        if (found == actual.end() || found->second.size() != want.size()) return INFINITY;
+        double largest = 1e-6;
+        for (const float value : want) largest = std::max(largest, std::abs(double{value}));
+        for (size_t i = 0; i < want.size(); ++i) {
+            worst = std::max(worst, std::abs(double{want[i]} - found->second[i]) / largest);
+        }
+    }
+    return worst;
+}
+
+/// Losses, norms and what routers did are those of `alone`, within rounding.
+void expect_follows(const Training& together, const Training& alone, double tolerance) {
+    ASSERT_EQ(together.losses.size(), alone.losses.size());
+    for (size_t step = 0; step < alone.losses.size(); ++step) {
+        SCOPED_TRACE(step);
+        EXPECT_NEAR(together.losses[step], alone.losses[step], tolerance);
+        EXPECT_NEAR(together.grad_norms[step] / alone.grad_norms[step], 1, 5 * tolerance);
+        ASSERT_TRUE(together.routers[step] && alone.routers[step]);
+        EXPECT_NEAR(together.routers[step]->aux_loss, alone.routers[step]->aux_loss, tolerance);
+        EXPECT_NEAR(together.routers[step]->z_loss, alone.routers[step]->z_loss, tolerance);
+        EXPECT_NEAR(together.routers[step]->max_load, alone.routers[step]->max_load, tolerance);
+    }
+}
+
+/// One rank has what a team has.
+TrainingSetup without_teams(TrainingSetup setup) {
+    setup.expert = setup.tensor = 1;
+    return setup;
+}
+
+struct ExpertCell {
+    std::string schedule;
+    VocabMode mode;
+    Mesh mesh;
+    friend void PrintTo(const ExpertCell& c, std::ostream* out) {
+        *out << c.schedule << " " << to_string(c.mode) << " p=" << c.mesh.pipeline
+             << " d=" << c.mesh.data << " t=" << c.mesh.tensor << " e=" << c.mesh.expert;
+    }
+};
+
+/// Every schedule with two stages or more, and every mesh with a full and a split backward.
+std::vector<ExpertCell> expert_cells() {
+    std::vector<ExpertCell> all;
+    for (const Generator& family : generators()) {
+        all.push_back({std::string(family.name), VocabMode::one_barrier, {2, 2, 1, 2}});
+    }
+    for (const Mesh& mesh : {Mesh{1, 2, 1, 2}, Mesh{1, 4, 1, 2}, Mesh{1, 4, 1, 4}, Mesh{1, 1, 2, 2},
+                             Mesh{2, 2, 2, 2}, Mesh{1, 2, 2, 4}, Mesh{1, 1, 4, 2}}) {
+        all.push_back({"1f1b", VocabMode::two_barriers, mesh});
+        all.push_back({"zb-h1", VocabMode::none, mesh});
+    }
+    return all;
+}
+
+class ExpertRanks : public ::testing::TestWithParam<ExpertCell> {};
+
+TEST_P(ExpertRanks, TrainLikeReplicasWithAllExperts) {
+    const ExpertCell& c = GetParam();
+    const TrainingSetup setup = expert_setup(c.schedule, c.mode, c.mesh, "mixtral", DType::fp32, 3);
+    const Training together = train_on_threads(setup);
+    EXPECT_EQ(first_difference(together, train_on_threads(setup)), "");
+    const Training alone = train_on_threads(without_teams(setup));
+    expect_follows(together, alone, 2e-5);
+    EXPECT_LT(distance(alone.gradients, together.gradients), 2e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, ExpertRanks, ::testing::ValuesIn(expert_cells()),
+                         [](const auto& info) {
+                             const ExpertCell& c = info.param;
+                             return test_name(c.schedule + "_" + std::string(to_string(c.mode)) +
+                                              "_p" + std::to_string(c.mesh.pipeline) + "_d" +
+                                              std::to_string(c.mesh.data) + "_t" +
+                                              std::to_string(c.mesh.tensor) + "_e" +
+                                              std::to_string(c.mesh.expert));
+                         });
+
+class ExpertRanksOfFamilies : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ExpertRanksOfFamilies, TrainLikeReplicasWithAllExperts) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        for (const Mesh& mesh :
+             that_share(expert_model(GetParam(), 3, dtype), {{2, 2, 1, 2}, {1, 1, 2, 2}})) {
+            const TrainingSetup setup =
+                expert_setup("zb-h1", VocabMode::one_barrier, mesh, GetParam(), dtype, 1);
+            const Training together = train_on_threads(setup);
+            const Training alone = train_on_threads(without_teams(setup));
+            const bool wide = dtype == DType::fp32;
+            if (wide) {
+                expect_follows(together, alone, 2e-5);
+                EXPECT_EQ(together.correction_biases.size(), static_cast<size_t>(mesh.slices()) *
+                                                                 alone.correction_biases.size() /
+                                                                 static_cast<size_t>(mesh.data));
+                for (const auto& [name, bias] : together.correction_biases) {
+                    EXPECT_EQ(bias, alone.correction_biases.find(name)->second) << name;
+                }
+            } else {
+                EXPECT_NEAR(together.losses[0], alone.losses[0], 2e-2);
+            }
+            EXPECT_LT(distance(alone.gradients, together.gradients), wide ? 1e-4 : 0.2);
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ExpertRanksOfFamilies,
+                         ::testing::Values("mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1"),
+                         [](const auto& info) { return test_name(info.param); });
+
+// Rows that find no room take another wave.
+TEST(ExpertRanks, TrainTheSameWithLessMemoryForRows) {
+    for (const char* const schedule : {"1f1b", "zb-h1"}) {
+        TrainingSetup setup = expert_setup(schedule, VocabMode::one_barrier, {1, 2, 1, 2},
+                                           "qwen3_moe", DType::fp32, 3);
+        const Training roomy = train_on_threads(setup);
+        setup.moe_row_factor = 0.4;
+        const Training narrow = train_on_threads(setup);
+        EXPECT_EQ(first_difference(narrow, train_on_threads(setup)), "");
+        expect_follows(narrow, roomy, 2e-5);
+        EXPECT_LT(distance(roomy.gradients, narrow.gradients), 1e-3);
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
