@@ -32,12 +32,11 @@ void check_expert_parallel(const ModelConfig& config, int ranks) {
 void check_expert_ranks(const Mesh& mesh) {
     const auto text = [](int number) { return std::to_string(number); };
     if (mesh.expert < 1) refuse(mesh.expert, "must be at least 1");
-    const std::string slices = text(mesh.slices()) + " ranks at one place of the pipeline (" +
-                               text(mesh.data) + " replicas x " + text(mesh.tensor) +
-                               " tensor ranks)";
     if (mesh.slices() % mesh.expert != 0) {
-        refuse(mesh.expert,
-               "must divide the " + slices + "; use a divisor of " + text(mesh.slices()));
+        refuse(mesh.expert, "must divide replicas x tensor ranks, which are " + text(mesh.data) +
+                                " x " + text(mesh.tensor) + "; use a divisor of " +
+                                text(mesh.slices()) +
+                                ", or a smaller --pipeline-model-parallel-size");
     }
     if (mesh.tensor % mesh.expert != 0 && mesh.expert % mesh.tensor != 0) {
         refuse(mesh.expert, "must be a divisor or a multiple of --tensor-model-parallel-size " +

@@ -51,8 +51,8 @@ TEST(CheckExpertParallel, NeedsRanksAtOnePlaceOfThePipelineThatNest) {
     EXPECT_EQ(refusal_of(Mesh{1, 1, 4, 2}), "none");
     EXPECT_EQ(refusal_of(Mesh{1, 1, 1, 0}), "--expert-model-parallel-size 0: must be at least 1");
     EXPECT_EQ(refusal_of(Mesh{2, 3, 2, 4}),
-              "--expert-model-parallel-size 4: must divide the 6 ranks at one place of the "
-              "pipeline (3 replicas x 2 tensor ranks); use a divisor of 6");
+              "--expert-model-parallel-size 4: must divide replicas x tensor ranks, which are "
+              "3 x 2; use a divisor of 6, or a smaller --pipeline-model-parallel-size");
     EXPECT_EQ(refusal_of(Mesh{1, 3, 2, 3}),
               "--expert-model-parallel-size 3: must be a divisor or a multiple of "
               "--tensor-model-parallel-size 2; use 1");

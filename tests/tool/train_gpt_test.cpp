@@ -383,6 +383,67 @@ TEST_F(TrainGpt, RefusesTensorRanksThatDoNotDivideWhatTheyShare) {
     }
 }
 
+// 4 experts on 2 ranks each, in each of 2 stages, and with 2 tensor ranks that share them.
+TEST_F(TrainGpt, SharesExpertsWithTheSameBitsEverywhere) {
+    for (const std::string mesh :
+         {"--pipeline-model-parallel-size 2",
+          "--pipeline-model-parallel-size 1 --tensor-model-parallel-size 2"}) {
+        const std::string flags =
+            " --model-type mixtral --num-experts 4 --moe-aux-loss-coeff 0.01 --schedule zb-h1 " +
+            mesh;
+        ASSERT_EQ(
+            threads(4, "--expert-model-parallel-size 2 --metrics threads.jsonl" + flags).exit_code,
+            0);
+        const Outcome launched =
+            mpi(4, "--expert-model-parallel-size 2 --metrics mpi.jsonl" + flags);
+        ASSERT_EQ(launched.exit_code, 0) << launched.error;
+        EXPECT_THAT(launched.output, ::testing::HasSubstr(", experts shared by 2"));
+        EXPECT_EQ(curve("threads.jsonl").size(), 6U);
+        EXPECT_EQ(curve("threads.jsonl"), curve("mpi.jsonl")) << mesh;
+        ASSERT_EQ(threads(2,
+                          "--metrics alone.jsonl --model-type mixtral --num-experts 4 "
+                          "--moe-aux-loss-coeff 0.01 --pipeline-model-parallel-size 1")
+                      .exit_code,
+                  0);
+        for (size_t step = 0; step < 6; ++step) {
+            EXPECT_NEAR(std::stod(curve("threads.jsonl")[step]),
+                        std::stod(curve("alone.jsonl")[step]), 2e-5)
+                << step;
+        }
+    }
+}
+
+TEST_F(TrainGpt, RefusesExpertRanksThatDoNotDivideWhatTheyShare) {
+    const std::string experts = " --model-type mixtral --num-experts 6 ";
+    for (const auto& [arguments, text] :
+         {std::pair(std::string("--ranks 2 --expert-model-parallel-size 2"),
+                    "--expert-model-parallel-size 2: must divide replicas x tensor ranks, which "
+                    "are 1 x 1; use a divisor of 1, or a smaller --pipeline-model-parallel-size"),
+          std::pair("--ranks 2 --pipeline-model-parallel-size 1 --expert-model-parallel-size 2",
+                    "--expert-model-parallel-size 2: --model-type gpt2 has no experts; use 1"),
+          std::pair("--ranks 4 --pipeline-model-parallel-size 1 --global-batch-size 8 "
+                    "--expert-model-parallel-size 4" +
+                        experts,
+                    "--expert-model-parallel-size 4: --num-experts is 6"),
+          std::pair("--ranks 6 --pipeline-model-parallel-size 1 --tensor-model-parallel-size 2 "
+                    "--expert-model-parallel-size 3" +
+                        experts,
+                    "--expert-model-parallel-size 3: must be a divisor or a multiple of "
+                    "--tensor-model-parallel-size 2; use 1"),
+          std::pair("--ranks 2 --pipeline-model-parallel-size 1 --profile p.json "
+                    "--expert-model-parallel-size 2" +
+                        experts,
+                    "--expert-model-parallel-size 2: --profile describes ranks without expert "
+                    "ranks; remove --profile"),
+          std::pair("--ranks 2 --moe-row-factor 0" + experts, "--moe-row-factor 0: must be "),
+          std::pair("--ranks 2 --expert-model-parallel-size 0" + experts,
+                    "--expert-model-parallel-size 0: must be at least 1")}) {
+        const Outcome refused = train("", "--transport threads " + arguments);
+        EXPECT_EQ(refused.exit_code, 2) << arguments;
+        EXPECT_THAT(refused.error, ::testing::HasSubstr(text));
+    }
+}
+
 // The flags of Megatron-LM's examples for a GPT on tensor, data and pipeline ranks, but for sizes,
 // paths and fp16.
 TEST_F(TrainGpt, StartsWithTheFlagsOfAScriptForMegatron) {

@@ -24,6 +24,7 @@ constexpr std::array kSwitches{
           "Megatron's switch; updated weights always travel bucket by bucket"},
     Named{"--use-flash-attn", "Megatron's switch; attention never keeps its scores"},
     Named{"--use-mcore-models", "Megatron's switch; models are this program's"},
+    Named{"--moe-grouped-gemm", "Megatron's switch; products of experts are always grouped"},
 };
 static_assert(kSwitches.size() == MegatronFlags::kSwitches);
 
@@ -34,6 +35,8 @@ constexpr std::array kValues{
     Named{"--transformer-impl", "Megatron's; there is one for each device"},
     Named{"--data-impl", "Megatron's; --data-format chooses it here"},
     Named{"--tokenizer-type", "Megatron's; data are tokens already"},
+    Named{"--moe-token-dispatcher-type",
+          "Megatron's; tokens always go to the ranks of their experts"},
     Named{"--merge-file", "Megatron's; data are tokens already"},
 };
 static_assert(kValues.size() == MegatronFlags::kValues);

@@ -18,8 +18,8 @@ inline constexpr int64_t kLargestSize = int64_t{1} << 24;
 
 /// Flags that Megatron's scripts have and that set nothing here, so that such a script starts.
 struct MegatronFlags {
-    static constexpr size_t kSwitches = 6;
-    static constexpr size_t kValues = 6;
+    static constexpr size_t kSwitches = 7;
+    static constexpr size_t kValues = 7;
     std::string vocab_file;  // --vocab-file; empty: none
     std::array<bool, kSwitches> switches{};
     std::array<std::string, kValues> values{};
