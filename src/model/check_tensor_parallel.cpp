@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/check_tensor_parallel.hpp"
 
+#include "src/model/router_sums.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -18,10 +21,6 @@ std::string flag(int ranks) {
 void check_tensor_parallel(const ModelConfig& config, int ranks, int64_t tokens) {
     if (ranks == 1) return;
     if (ranks < 1) throw UsageError(flag(ranks) + ": must be at least 1");
-    if (config.moe.experts > 0) {
-        throw UsageError(flag(ranks) + ": mixtures of experts (--num-experts " +
-                         std::to_string(config.moe.experts) + ") are not cut; use 1");
-    }
     if (config.qk_norm && !config.qk_norm_by_head) {
         throw UsageError(flag(ranks) + ": --model-type " + std::string(config.family) +
                          " takes norms over the heads of all ranks; use 1");
@@ -34,7 +33,13 @@ void check_tensor_parallel(const ModelConfig& config, int ranks, int64_t tokens)
     };
     divide(config.num_attention_heads, "--num-attention-heads");
     divide(config.kv_heads(), "--num-query-groups");
-    divide(config.ffn_hidden_size, "--ffn-hidden-size");
+    const std::vector<int> routed = routed_layers(config);
+    if (std::cmp_less(routed.size(), config.num_layers) || config.num_layers == 0) {
+        divide(config.ffn_hidden_size, "--ffn-hidden-size");
+    }
+    if (!routed.empty() && config.moe.shared_expert && !config.moe.shared_gate) {
+        divide(config.shared_ffn_hidden_size(), "--moe-shared-expert-intermediate-size");
+    }
     divide(tokens, "--micro-batch-size times --seq-length");
 }
 

@@ -52,15 +52,18 @@ TEST(CheckTensorParallel, NamesFlagValueAndRemedy) {
     ModelConfig ffn = config_of("llama");
     ffn.ffn_hidden_size = 74;
     EXPECT_THAT(refusal(ffn, 4, 24), HasSubstr("--ffn-hidden-size is 74"));
+    ModelConfig experts = config_of("mixtral");
+    experts.ffn_hidden_size = 74;  // of an expert, which no rank has a part of
+    EXPECT_EQ(refusal(experts, 4, 24), "none");
+    ModelConfig shared = config_of("dots1");
+    shared.moe.shared_ffn_hidden_size = 6;
+    EXPECT_THAT(refusal(shared, 4, 24), HasSubstr("--moe-shared-expert-intermediate-size is 6"));
     EXPECT_THAT(refusal(config_of("llama"), 4, 22),
                 HasSubstr("--micro-batch-size times --seq-length is 22"));
     EXPECT_THAT(refusal(config_of("llama"), 0, 24), HasSubstr("must be at least 1"));
 }
 
 TEST(CheckTensorParallel, RefusesWhatIsNotCut) {
-    EXPECT_EQ(refusal(config_of("mixtral"), 2, 24),
-              "--tensor-model-parallel-size 2: mixtures of experts (--num-experts 5) are not cut; "
-              "use 1");
     EXPECT_EQ(
         refusal(config_of("olmo2"), 2, 24),
         "--tensor-model-parallel-size 2: --model-type olmo2 takes norms over the heads of all "

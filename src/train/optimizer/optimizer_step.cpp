@@ -104,12 +104,14 @@ std::optional<RouterResult> OptimizerStep::router_result() const {
     std::vector<double> sums(router_sums().size());
     model_.device().download(routers_.data(), std::as_writable_bytes(std::span(sums)));
     const auto layers = static_cast<double>(routed_layers_.size());
+    const double tensor = model_.mesh().tensor;
     RouterResult result;
     for (size_t i = 0; i < routed_layers_.size(); ++i) {
         const auto of = sums_of_layer(std::span<const double>(sums), i);
         const double microbatches = of[kernels::kRoutedMicrobatches];
         if (microbatches == 0) continue;  // a stage of the caller's own
-        result.aux_loss += of[kernels::kRouterBalance] / microbatches / layers;
+        // Tensor ranks have loads and scores of all N tokens, but N/t tokens.
+        result.aux_loss += of[kernels::kRouterBalance] / microbatches / layers / (tensor * tensor);
         result.z_loss += of[kernels::kRouterZ] / microbatches / layers;
         const auto loads = of.subspan(kernels::kExpertLoads);
         const double mean =
