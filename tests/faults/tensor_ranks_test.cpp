@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a run when one of the ranks that share a stage is killed in the middle of a
-// layer.
+// What becomes of a run when one of the ranks that share a stage, or its experts, is killed in the
+// middle of a layer.
 #include "tests/faults/launch.hpp"
 
 #include <gmock/gmock.h>
@@ -21,29 +21,52 @@ using ::testing::IsEmpty;
 
 constexpr seconds kStart{60};  // on a machine that others use as well
 constexpr seconds kEnd{30};
-constexpr int kRanks = 4;    // 2 stages of 2 tensor ranks each
+constexpr int kRanks = 4;    // 2 stages of 2 ranks each
 constexpr int kRounds = 40;  // of which one has to find the other rank inside a layer
 
-constexpr const char* kInLayer = " for transformer.h.";
+struct Team {
+    const char* name;
+    const char* transport;  ///< --transport-on-host
+    Arguments flags;
+    const char* in_layer;    ///< what operations of a layer are for
+    const char* operations;  ///< and what they are, as a regular expression
+    friend void PrintTo(const Team& team, std::ostream* out) { *out << team.name; }
+};
 
-class TensorRankFault : public ::testing::TestWithParam<const char*> {
+Team tensor_team(const char* name, const char* transport) {
+    return {name,
+            transport,
+            {"--tensor-model-parallel-size", "2"},
+            " for transformer.h.",
+            "(all-gather|reduce-scatter) for transformer\\.h\\.[0-9]+\\.(attn|mlp)\\.[a-z_]+"};
+}
+Team expert_team(const char* name, const char* transport) {
+    return {name,
+            transport,
+            {"--expert-model-parallel-size", "2", "--model-type", "mixtral", "--num-experts", "4"},
+            " for model.layers.",
+            "(choices|dispatch|combine) for "
+            "model\\.layers\\.[0-9]+\\.block_sparse_moe\\.[a-z_.]+"};
+}
+
+class TeamFault : public ::testing::TestWithParam<Team> {
 protected:
-    TensorRankFault() { write_dataset(data_, some_tokens(5000)); }
+    TeamFault() { write_dataset(data_, some_tokens(5000)); }
 
     /// Nearly all of whose time is spent in layers; goes on for ever.
     [[nodiscard]] Arguments endless() const {
-        return small_model(data_) + Arguments{"--num-layers",
-                                              "16",
-                                              "--train-iters",
-                                              "10000000",
-                                              "--vocab-mode",
-                                              "none",
-                                              "--transport-on-host",
-                                              GetParam(),
-                                              "--tensor-model-parallel-size",
-                                              "2",
-                                              "--pipeline-model-parallel-size",
-                                              "2"};
+        return small_model(data_) +
+               Arguments{"--num-layers",
+                         "16",
+                         "--train-iters",
+                         "10000000",
+                         "--vocab-mode",
+                         "none",
+                         "--transport-on-host",
+                         GetParam().transport,
+                         "--pipeline-model-parallel-size",
+                         "2"} +
+               GetParam().flags;
     }
     /// The lines in which a rank says how it ended.
     static std::vector<std::string> lines_of(int rank, const std::string& error) {
@@ -55,7 +78,7 @@ protected:
 };
 
 // Where it is killed is left to chance; in which round it was inside a layer, the other one says.
-TEST_P(TensorRankFault, KilledInALayerEndsTheRunAndTheOtherNamesOperationAndMember) {
+TEST_P(TeamFault, KilledInALayerEndsTheRunAndTheOtherNamesOperationAndMember) {
     bool in_a_layer = false;
     for (int round = 0; round < kRounds && !(in_a_layer && round >= 2); ++round) {
         SCOPED_TRACE("round " + std::to_string(round));
@@ -75,7 +98,7 @@ TEST_P(TensorRankFault, KilledInALayerEndsTheRunAndTheOtherNamesOperationAndMemb
             const auto lines = lines_of(rank, error);
             ASSERT_EQ(lines.size(), 1u) << "rank " << rank << " in:\n" << error;
             EXPECT_THAT(lines.front(),
-                        AllOf(AnyOf(HasSubstr(kInLayer), HasSubstr(": waits at "),
+                        AllOf(AnyOf(HasSubstr(GetParam().in_layer), HasSubstr(": waits at "),
                                     HasSubstr(": has run all its passes and waits"),
                                     HasSubstr(" waited for the other ranks between steps")),
                               HasSubstr("told to end")));
@@ -86,11 +109,11 @@ TEST_P(TensorRankFault, KilledInALayerEndsTheRunAndTheOtherNamesOperationAndMemb
         for (const std::string& line : codes) EXPECT_EQ(line, "with errorcode 5.");
 
         const std::string line = lines_of(other, error).front();
-        if (line.find(kInLayer) == std::string::npos) continue;
+        if (line.find(GetParam().in_layer) == std::string::npos) continue;
         in_a_layer = true;
         EXPECT_THAT(
-            line, ContainsRegex(": (all-gather|reduce-scatter) for transformer\\.h\\.[0-9]+"
-                                "\\.(attn|mlp)\\.[a-z_]+: waits (for|until it is rid of) "
+            line, ContainsRegex(": " + std::string(GetParam().operations) +
+                                ": waits (for|until it is rid of) "
                                 "piece [0-9]+ of "
                                 "member " +
                                 std::to_string(victim % 2) + " \\(rank " + std::to_string(victim) +
@@ -100,10 +123,11 @@ TEST_P(TensorRankFault, KilledInALayerEndsTheRunAndTheOtherNamesOperationAndMemb
     EXPECT_TRUE(in_a_layer);
 }
 
-INSTANTIATE_TEST_SUITE_P(Through, TensorRankFault, ::testing::Values("mpi", "shared-memory"),
-                         [](const auto& info) {
-                             return std::string(info.param) == "mpi" ? "Mpi" : "SharedMemory";
-                         });
+INSTANTIATE_TEST_SUITE_P(Through, TeamFault,
+                         ::testing::Values(tensor_team("TensorMpi", "mpi"),
+                                           tensor_team("TensorSharedMemory", "shared-memory"),
+                                           expert_team("ExpertsSharedMemory", "shared-memory")),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace vocabpipe::testing
