@@ -132,7 +132,6 @@ private:
     /// Of W: what a team gathers; nothing alone.
     Scratch weight_scratch_views(Views& views) const;
 
-    /// Throws Error if the context's link is not the stage's team.
     /// Null for a team of one. Throws Error where the context has another link, or none.
     [[nodiscard]] static TileLink* link_to(Context& ctx, Axis axis, TeamPlace place);
     [[nodiscard]] StagePass begin_pass(Context& ctx, const Microbatch& microbatch) const;
