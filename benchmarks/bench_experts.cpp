@@ -32,6 +32,7 @@ struct Options {
 
 struct Order {
     std::vector<int32_t> choice, row_begin, row_of_slot, slot_of_row;
+    std::vector<RowRange> rows = {};  // of each expert
 };
 
 /// k different experts for every token, all equally likely.
@@ -49,6 +50,9 @@ Order random_order(Context& ctx, const Options& o, unsigned seed) {
                     engine);
     }
     host::sort_by_expert(ctx, order.choice, order.row_begin, order.row_of_slot, order.slot_of_row);
+    for (size_t e = 0; e + 1 < order.row_begin.size(); ++e) {
+        order.rows.push_back({order.row_begin[e], order.row_begin[e + 1]});
+    }
     return order;
 }
 
@@ -87,14 +91,14 @@ void compare(Context& ctx, const Options& o, const std::vector<Order>& orders, c
     };
     const Direction directions[] = {
         {"forward", [&] { host::linear_forward(ctx, x, one_w, {}, y); },
-         [&](const Order& order) { host::grouped_linear_forward(ctx, x, w, order.row_begin, y); }},
+         [&](const Order& order) { host::grouped_linear_forward(ctx, x, w, order.rows, 0, y); }},
         {"dx", [&] { host::linear_backward_input(ctx, y, one_w, x); },
          [&](const Order& order) {
-             host::grouped_linear_backward_input(ctx, y, w, order.row_begin, x);
+             host::grouped_linear_backward_input(ctx, y, w, order.rows, x);
          }},
         {"dw", [&] { host::linear_backward_weight(ctx, y, x, one_dw, {}, true); },
          [&](const Order& order) {
-             host::grouped_linear_backward_weight(ctx, y, x, order.row_begin, dw, true);
+             host::grouped_linear_backward_weight(ctx, y, x, order.rows, dw, true);
          }},
     };
     const double gflop = 2e-9 * static_cast<double>(rows * in * out);

@@ -96,6 +96,19 @@ inline void require_combine_rows(ConstTensor rows, std::span<const int32_t> row_
     require_slot_weights(weights, y.rows, per_token);
 }
 
+inline void require_combine_parts(std::span<const ConstTensor> parts,
+                                  std::span<const int32_t> row_of_slot, ConstTensor residual,
+                                  ConstTensor y) {
+    require(!parts.empty() && parts.size() <= kMostParts, "from 1 to 256 parts");
+    require(std::ssize(row_of_slot) == y.rows * std::ssize(parts), "a slot per row and part");
+    for (const ConstTensor& part : parts) {
+        require(!part || (part.cols == y.cols && part.dtype == y.dtype),
+                "parts of y's width and type");
+    }
+    require(!residual || (same_shape(residual, y) && residual.dtype == y.dtype),
+            "residual of y's shape and type");
+}
+
 inline void require_row_products(ConstTensor dy, ConstTensor rows,
                                  std::span<const int32_t> slot_of_row, ConstTensor dweights) {
     require(same_shape(dy, rows) && dy.dtype == rows.dtype, "dy of the rows' shape and type");
@@ -110,17 +123,29 @@ inline void require_scale_rows(ConstTensor x, std::span<const int32_t> slot_of_r
     require((weights || x.rows == 0) && weights.dtype == DType::fp32, "fp32 weights");
 }
 
+/// x (R, in) and y (R, `out` columns of the product or some of them).
+inline void require_grouped_rows(ConstTensor x, ConstTensor w, ConstTensor y, int64_t out,
+                                 std::span<const RowRange> rows) {
+    require(!rows.empty(), "rows of one expert or more");
+    require(x.rows == y.rows, "equally many rows of x and y");
+    require(has_shape(w, std::ssize(rows) * out, x.cols), "w (experts out, in)");
+    for (const RowRange& of_expert : rows) {
+        require(of_expert.first >= 0 && of_expert.first <= of_expert.end && of_expert.end <= x.rows,
+                "rows of experts within those of x");
+    }
+}
 /// x (R, in) and y (R, out), or their gradients; w (E out, in) or its gradient.
 inline void require_grouped_linear(ConstTensor x, ConstTensor w, ConstTensor y,
-                                   std::span<const int32_t> row_begin) {
-    require(row_begin.size() >= 2, "row_begin of experts + 1 numbers");
-    const int64_t experts = std::ssize(row_begin) - 1;
-    require(x.rows == y.rows, "equally many rows of x and y");
-    require(has_shape(w, experts * y.cols, x.cols), "w (experts out, in)");
-    require(row_begin.front() >= 0 && row_begin.back() <= x.rows, "row_begin within the rows");
-    for (size_t expert = 0; expert + 1 < row_begin.size(); ++expert) {
-        require(row_begin[expert] <= row_begin[expert + 1], "row_begin in ascending order");
-    }
+                                   std::span<const RowRange> rows) {
+    require_grouped_rows(x, w, y, y.cols, rows);
+}
+/// The columns of each expert's product.
+inline int64_t require_grouped_columns(ConstTensor x, ConstTensor w, ConstTensor y,
+                                       std::span<const RowRange> rows, int64_t first_column) {
+    const int64_t out = rows.empty() ? 0 : w.rows / std::ssize(rows);
+    require_grouped_rows(x, w, y, out, rows);
+    require(first_column >= 0 && first_column + y.cols <= out, "y of columns of the product");
+    return out;
 }
 
 }  // namespace vocabpipe::kernels

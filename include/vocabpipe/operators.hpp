@@ -12,6 +12,7 @@
 #include "vocabpipe/router_options.hpp"
 #include "vocabpipe/step_scalars.hpp"
 #include "vocabpipe/tensor.hpp"
+#include "vocabpipe/tile_map.hpp"
 #include "vocabpipe/vocabulary_loss.hpp"
 
 namespace vocabpipe::kernels {
@@ -266,6 +267,12 @@ struct Operators {
     /// negative adds nothing.
     void (*combine_rows)(Context& ctx, ConstTensor rows, std::span<const int32_t> row_of_slot,
                          int64_t per_token, ConstTensor weights, ConstTensor residual, Tensor y);
+    /// y[n] = residual[n] + sum over j of parts[j][row_of_slot[n parts + j]], added in this order
+    /// in fp32 and rounded once: what several members of a team made of a token. At most
+    /// kMostParts parts (any rows, h) and residual, which may be empty or y, of y's type; y (N, h);
+    /// row_of_slot (N, parts), a part whose row is negative adds nothing, and may be empty.
+    void (*combine_parts)(Context& ctx, std::span<const ConstTensor> parts,
+                          std::span<const int32_t> row_of_slot, ConstTensor residual, Tensor y);
     /// Slot slot_of_row[r] of dweights (N, k) fp32 = dot of dy[r] and rows[r], both (R, h) and of
     /// one type. dy is what gather_rows made of the gradient without weights, or that gradient
     /// further inside if all between is linear: dot(dy w, x) = dot(dy, x w^T).
@@ -275,20 +282,20 @@ struct Operators {
     /// y may be x.
     void (*scale_rows)(Context& ctx, ConstTensor x, std::span<const int32_t> slot_of_row,
                        ConstTensor weights, Tensor y);
-    /// y = x w_e^T in the rows of every expert e. x (R, in), w (E out, in) of x's type: the
-    /// experts' one after the other, y (R, out). row_begin (E + 1), which is memory of the host;
-    /// rows outside of row_begin[0] .. row_begin[E] stay. A row's bits are those that
-    /// linear_forward() gives the expert's rows.
+    /// y = x w_e^T in the rows of every expert e, from column `first_column` of the product on. x
+    /// (R, in), w (E out, in) of x's type: the experts' one after the other, y (R, out -
+    /// first_column or fewer). rows (E), which is memory of the host: those of each expert; all
+    /// others stay. A row's bits are those that linear_forward() gives the expert's rows.
     void (*grouped_linear_forward)(Context& ctx, ConstTensor x, ConstTensor w,
-                                   std::span<const int32_t> row_begin, Tensor y);
+                                   std::span<const RowRange> rows, int64_t first_column, Tensor y);
     /// dx = dy w_e in the rows of every expert e. dy (R, out), dx (R, in); else as
-    /// grouped_linear_forward().
+    /// grouped_linear_forward(). Of some columns of w, those of dx.
     void (*grouped_linear_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w,
-                                          std::span<const int32_t> row_begin, Tensor dx);
+                                          std::span<const RowRange> rows, Tensor dx);
     /// dw_e = dy_e^T x_e over the rows of every expert e. dy (R, out), x (R, in) of dy's type, dw
     /// (E out, in) fp32. Without `accumulate` that of an expert without rows becomes 0.
     void (*grouped_linear_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x,
-                                           std::span<const int32_t> row_begin, Tensor dw,
+                                           std::span<const RowRange> rows, Tensor dw,
                                            bool accumulate);
 
     // The output layer of one vocabulary shard, by the method of vocabulary_loss.hpp. x, w and

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace vocabpipe::kernels {
@@ -37,5 +38,8 @@ inline constexpr int64_t kRoutedMicrobatches = 0;  ///< how often it ran
 inline constexpr int64_t kRouterBalance = 1;       ///< load balancing losses, without coefficient
 inline constexpr int64_t kRouterZ = 2;             ///< z losses, without coefficient
 inline constexpr int64_t kExpertLoads = 3;         ///< the first of `experts` numbers of tokens
+
+/// Of Operators::combine_parts().
+inline constexpr size_t kMostParts = 256;
 
 }  // namespace vocabpipe::kernels

@@ -107,6 +107,36 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
+/// Where each part's rows are, by value: a launch takes 4 KiB of arguments.
+template <typename T>
+struct PartsOf {
+    const T* data[kMostParts];
+    int32_t stride[kMostParts];
+};
+
+/// y may be residual.
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    combine_parts_kernel(const PartsOf<T> parts, int64_t count,
+                         const int32_t* __restrict__ row_of_slot, const T* residual,
+                         int64_t residual_stride, T* y, int64_t y_stride, int64_t tokens,
+                         int64_t cols) {
+    for (int64_t n = blockIdx.x; n < tokens; n += gridDim.x) {
+        for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
+            Vector<kCount> sum = {};
+            if (residual != nullptr) sum.load(residual + n * residual_stride + col);
+            for (int64_t part = 0; part < count; ++part) {
+                const int64_t row = row_of_slot[n * count + part];
+                if (row < 0) continue;
+                const auto values =
+                    loaded<T, kCount>(parts.data[part] + row * parts.stride[part] + col);
+                for (int i = 0; i < kCount; ++i) sum[i] += values[i];
+            }
+            sum.store(y + n * y_stride + col);
+        }
+    }
+}
+
 /// A warp per row.
 template <typename T, int kCount>
 __global__ void __launch_bounds__(kThreads)
@@ -195,6 +225,31 @@ void combine_rows(Context& ctx, ConstTensor rows, std::span<const int32_t> row_o
                    residual.as<T>(), residual.stride, y.as<T>(), y.stride, y.rows, y.cols);
         };
         with_vectors(combine, rows, residual, y);
+    });
+}
+
+void combine_parts(Context& ctx, std::span<const ConstTensor> parts,
+                   std::span<const int32_t> row_of_slot, ConstTensor residual, Tensor y) {
+    require_combine_parts(parts, row_of_slot, residual, y);
+    if (y.size() == 0) return;
+    with_element_type(y.dtype, [&]<typename T>() {
+        PartsOf<T> all = {};
+        bool vectors = true;
+        for (size_t i = 0; i < parts.size(); ++i) {
+            all.data[i] = parts[i].as<T>();
+            all.stride[i] = static_cast<int32_t>(parts[i].stride);
+            with_vectors([&]<int kCount>() { vectors = vectors && kCount > 1; }, parts[i]);
+        }
+        const auto combine = [&]<int kCount>() {
+            launch(ctx, combine_parts_kernel<T, kCount>, blocks_for(y.rows, 1), kThreads, all,
+                   static_cast<int64_t>(parts.size()), row_of_slot.data(), residual.as<T>(),
+                   residual.stride, y.as<T>(), y.stride, y.rows, y.cols);
+        };
+        if (vectors) {
+            with_vectors(combine, residual, y);
+        } else {
+            combine.template operator()<1>();
+        }
     });
 }
 

@@ -17,43 +17,42 @@ constexpr size_t kMostPlans = 4096;
 
 /// Calls body(expert, first row, rows) for one product of cuBLASLt each.
 template <typename Body>
-void for_experts(Context& ctx, std::span<const int32_t> row_begin, const Body& body) {
+void for_experts(Context& ctx, std::span<const RowRange> rows, const Body& body) {
     auto& products = ctx.cuda().state().products;
     if (products.size() > kMostPlans) products.clear();
-    for (size_t expert = 0; expert + 1 < row_begin.size(); ++expert) {
+    for (size_t expert = 0; expert < rows.size(); ++expert) {
         if (expert > 0 && expert % kExpertsPerPoll == 0) ctx.poll();
-        body(static_cast<int64_t>(expert), row_begin[expert],
-             row_begin[expert + 1] - row_begin[expert]);
+        body(static_cast<int64_t>(expert), rows[expert].first, rows[expert].size());
     }
 }
 
 }  // namespace
 
 void grouped_linear_forward(Context& ctx, ConstTensor x, ConstTensor w,
-                            std::span<const int32_t> row_begin, Tensor y) {
-    require_grouped_linear(x, w, y, row_begin);
-    for_experts(ctx, row_begin, [&](int64_t expert, int64_t first, int64_t rows) {
-        gemm(ctx, x.row_range(first, rows), false, w.row_range(expert * y.cols, y.cols), true,
-             y.row_range(first, rows), false);
+                            std::span<const RowRange> rows, int64_t first_column, Tensor y) {
+    const int64_t out = require_grouped_columns(x, w, y, rows, first_column);
+    for_experts(ctx, rows, [&](int64_t expert, int64_t first, int64_t count) {
+        gemm(ctx, x.row_range(first, count), false,
+             w.row_range(expert * out + first_column, y.cols), true, y.row_range(first, count),
+             false);
     });
 }
 
 void grouped_linear_backward_input(Context& ctx, ConstTensor dy, ConstTensor w,
-                                   std::span<const int32_t> row_begin, Tensor dx) {
-    require_grouped_linear(dx, w, dy, row_begin);
-    for_experts(ctx, row_begin, [&](int64_t expert, int64_t first, int64_t rows) {
-        gemm(ctx, dy.row_range(first, rows), false, w.row_range(expert * dy.cols, dy.cols), false,
-             dx.row_range(first, rows), false);
+                                   std::span<const RowRange> rows, Tensor dx) {
+    require_grouped_linear(dx, w, dy, rows);
+    for_experts(ctx, rows, [&](int64_t expert, int64_t first, int64_t count) {
+        gemm(ctx, dy.row_range(first, count), false, w.row_range(expert * dy.cols, dy.cols), false,
+             dx.row_range(first, count), false);
     });
 }
 
 void grouped_linear_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x,
-                                    std::span<const int32_t> row_begin, Tensor dw,
-                                    bool accumulate) {
-    require_grouped_linear(x, dw, dy, row_begin);
+                                    std::span<const RowRange> rows, Tensor dw, bool accumulate) {
+    require_grouped_linear(x, dw, dy, rows);
     require(dw.dtype == DType::fp32, "fp32 dw");
-    for_experts(ctx, row_begin, [&](int64_t expert, int64_t first, int64_t rows) {
-        gemm(ctx, dy.row_range(first, rows), true, x.row_range(first, rows), false,
+    for_experts(ctx, rows, [&](int64_t expert, int64_t first, int64_t count) {
+        gemm(ctx, dy.row_range(first, count), true, x.row_range(first, count), false,
              dw.row_range(expert * dy.cols, dy.cols), accumulate);
     });
 }

@@ -54,6 +54,7 @@ const Operators& operators() {
         .read_to_host = read_to_host,
         .gather_rows = gather_rows,
         .combine_rows = combine_rows,
+        .combine_parts = combine_parts,
         .combine_backward_weights = combine_backward_weights,
         .scale_rows = scale_rows,
         .grouped_linear_forward = grouped_linear_forward,

@@ -58,6 +58,7 @@ FunctionOf<&Operators::sort_by_expert> sort_by_expert;
 FunctionOf<&Operators::read_to_host> read_to_host;
 FunctionOf<&Operators::gather_rows> gather_rows;
 FunctionOf<&Operators::combine_rows> combine_rows;
+FunctionOf<&Operators::combine_parts> combine_parts;
 FunctionOf<&Operators::combine_backward_weights> combine_backward_weights;
 FunctionOf<&Operators::scale_rows> scale_rows;
 FunctionOf<&Operators::grouped_linear_forward> grouped_linear_forward;

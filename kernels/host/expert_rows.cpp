@@ -94,6 +94,39 @@ void combine_rows(Context& ctx, ConstTensor rows, std::span<const int32_t> row_o
     });
 }
 
+void combine_parts(Context& ctx, std::span<const ConstTensor> parts,
+                   std::span<const int32_t> row_of_slot, ConstTensor residual, Tensor y) {
+    require_combine_parts(parts, row_of_slot, residual, y);
+    const int64_t work = y.size() * std::ssize(parts);
+    with_type(y.dtype, [&]<typename T>() {
+        parallel_ranges(ctx, y.rows, work, [&](int64_t begin, int64_t end) {
+            std::vector<float> sum(static_cast<size_t>(y.cols));
+            for (int64_t n = begin; n < end; ++n) {
+                if (residual) {
+                    const T* from = residual.as<T>() + n * residual.stride;
+#pragma omp simd
+                    for (int64_t i = 0; i < y.cols; ++i)
+                        sum[static_cast<size_t>(i)] = to_float(from[i]);
+                } else {
+                    std::fill(sum.begin(), sum.end(), 0.0F);
+                }
+                for (size_t part = 0; part < parts.size(); ++part) {
+                    const int64_t row = row_of_slot[static_cast<size_t>(n) * parts.size() + part];
+                    if (row < 0) continue;
+                    const T* from = parts[part].as<T>() + row * parts[part].stride;
+#pragma omp simd
+                    for (int64_t i = 0; i < y.cols; ++i)
+                        sum[static_cast<size_t>(i)] += to_float(from[i]);
+                }
+                T* to = y.as<T>() + n * y.stride;
+#pragma omp simd
+                for (int64_t i = 0; i < y.cols; ++i)
+                    to[i] = from_float<T>(sum[static_cast<size_t>(i)]);
+            }
+        });
+    });
+}
+
 void combine_backward_weights(Context& ctx, ConstTensor dy, ConstTensor rows,
                               std::span<const int32_t> slot_of_row, Tensor dweights) {
     require_row_products(dy, rows, slot_of_row, dweights);

@@ -54,6 +54,21 @@ void combine_rows(Context& ctx, ConstTensor rows, std::span<const int32_t> row_o
     ctx.poll();
 }
 
+void combine_parts(Context& ctx, std::span<const ConstTensor> parts,
+                   std::span<const int32_t> row_of_slot, ConstTensor residual, Tensor y) {
+    for (int64_t n = 0; n < y.rows; ++n) {
+        for (int64_t i = 0; i < y.cols; ++i) {
+            double sum = residual ? get(residual, n, i) : 0.0;
+            for (size_t part = 0; part < parts.size(); ++part) {
+                const int64_t row = row_of_slot[static_cast<size_t>(n) * parts.size() + part];
+                if (row >= 0) sum += get(parts[part], row, i);
+            }
+            set(y, n, i, sum);
+        }
+    }
+    ctx.poll();
+}
+
 void combine_backward_weights(Context& ctx, ConstTensor dy, ConstTensor rows,
                               std::span<const int32_t> slot_of_row, Tensor dweights) {
     for (int64_t row = 0; row < rows.rows; ++row) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <iterator>
+
 #include "kernels/reference/elements.hpp"
 #include "kernels/reference/operators.hpp"
 
@@ -8,9 +10,9 @@ namespace {
 
 /// Calls body(expert, row) for all rows of all experts.
 template <typename Body>
-void for_rows(std::span<const int32_t> row_begin, const Body& body) {
-    for (size_t expert = 0; expert + 1 < row_begin.size(); ++expert) {
-        for (int64_t row = row_begin[expert]; row < row_begin[expert + 1]; ++row) {
+void for_rows(std::span<const RowRange> rows, const Body& body) {
+    for (size_t expert = 0; expert < rows.size(); ++expert) {
+        for (int64_t row = rows[expert].first; row < rows[expert].end; ++row) {
             body(static_cast<int64_t>(expert), row);
         }
     }
@@ -19,12 +21,13 @@ void for_rows(std::span<const int32_t> row_begin, const Body& body) {
 }  // namespace
 
 void grouped_linear_forward(Context& ctx, ConstTensor x, ConstTensor w,
-                            std::span<const int32_t> row_begin, Tensor y) {
-    for_rows(row_begin, [&](int64_t expert, int64_t row) {
+                            std::span<const RowRange> rows, int64_t first_column, Tensor y) {
+    const int64_t out = w.rows / std::ssize(rows);
+    for_rows(rows, [&](int64_t expert, int64_t row) {
         for (int64_t o = 0; o < y.cols; ++o) {
             double sum = 0;
             for (int64_t i = 0; i < x.cols; ++i) {
-                sum += get(x, row, i) * get(w, expert * y.cols + o, i);
+                sum += get(x, row, i) * get(w, expert * out + first_column + o, i);
             }
             set(y, row, o, sum);
         }
@@ -33,8 +36,8 @@ void grouped_linear_forward(Context& ctx, ConstTensor x, ConstTensor w,
 }
 
 void grouped_linear_backward_input(Context& ctx, ConstTensor dy, ConstTensor w,
-                                   std::span<const int32_t> row_begin, Tensor dx) {
-    for_rows(row_begin, [&](int64_t expert, int64_t row) {
+                                   std::span<const RowRange> rows, Tensor dx) {
+    for_rows(rows, [&](int64_t expert, int64_t row) {
         for (int64_t i = 0; i < dx.cols; ++i) {
             double sum = 0;
             for (int64_t o = 0; o < dy.cols; ++o) {
@@ -47,13 +50,12 @@ void grouped_linear_backward_input(Context& ctx, ConstTensor dy, ConstTensor w,
 }
 
 void grouped_linear_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x,
-                                    std::span<const int32_t> row_begin, Tensor dw,
-                                    bool accumulate) {
+                                    std::span<const RowRange> rows, Tensor dw, bool accumulate) {
     for (int64_t at = 0; at < dw.rows; ++at) {
         const auto expert = static_cast<size_t>(at / dy.cols);
         for (int64_t i = 0; i < dw.cols; ++i) {
             double sum = start(dw, at, i, accumulate);
-            for (int64_t row = row_begin[expert]; row < row_begin[expert + 1]; ++row) {
+            for (int64_t row = rows[expert].first; row < rows[expert].end; ++row) {
                 sum += get(dy, row, at % dy.cols) * get(x, row, i);
             }
             set(dw, at, i, sum);

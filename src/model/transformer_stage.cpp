@@ -81,7 +81,8 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
                                                      .sequences = options.sequences,
                                                      .seq_length = config.seq_length,
                                                      .dtype = config.dtype,
-                                                     .threads = options.threads}));
+                                                     .threads = options.threads,
+                                                     .tensor = options.tensor.ranks}));
     }
 }
 
@@ -204,7 +205,9 @@ void TransformerStage::recompute(Context& ctx, const Microbatch& microbatch, Con
         return;
     }
     const Saved saved = saved_views(activations);
-    const StagePass pass = begin_pass(ctx, microbatch);
+    Views memory(workspace);
+    StagePass pass = begin_pass(ctx, microbatch);
+    pass.scratch = scratch_views(memory);
     for (size_t i = 0; i < layers_.size(); ++i) {
         if (i > 0) ctx.poll();
         layers_[i].recompute(pass, input(saved, i, x), saved.layers[i]);

@@ -129,7 +129,7 @@ private:
         return options_.cache != nullptr && options_.tensor.ranks > 1;
     }
     Tensor whole_output_view(Views& views) const;
-    /// Of W: what a team gathers; nothing alone.
+    /// Of W: what a tensor team gathers, or all that a team of experts needs; nothing alone.
     Scratch weight_scratch_views(Views& views) const;
 
     /// Null for a team of one. Throws Error where the context has another link, or none.

@@ -89,6 +89,7 @@ Tensor TransformerStage::whole_output_view(Views& memory) const {
 }
 
 Scratch TransformerStage::weight_scratch_views(Views& memory) const {
+    if (options_.expert.ranks > 1) return scratch_views(memory);  // for more waves than one
     Scratch scratch;
     if (options_.tensor.ranks > 1) scratch.gathered = tokens(memory).all().take(hidden_size_);
     return scratch;

@@ -13,12 +13,23 @@
 #include <vector>
 
 #include "tests/kernels/matrix.hpp"
+#include "vocabpipe/tile_map.hpp"
 
 namespace vocabpipe::kernels::test {
+
+/// row_begin (E + 1) as the rows of each expert.
+inline std::vector<RowRange> ranges_of(const std::vector<int32_t>& row_begin) {
+    std::vector<RowRange> rows;
+    for (size_t e = 0; e + 1 < row_begin.size(); ++e) {
+        rows.push_back({row_begin[e], row_begin[e + 1]});
+    }
+    return rows;
+}
 
 struct ExpertRows {
     std::string name;
     std::vector<int32_t> row_begin;
+    std::vector<RowRange> rows() const { return ranges_of(row_begin); }
 };
 
 inline std::vector<int32_t> running_sums(const std::vector<int32_t>& counts) {

@@ -146,6 +146,41 @@ TEST(CombineRows, AddsSlotsInTheirOrderInFp32AndRoundsOnce) {
     }
 }
 
+TEST(CombineParts, AddsPartsInTheirOrderInFp32AndRoundsOnce) {
+    Context one({.threads = 1, .poll = {}}), two({.threads = 2, .poll = {}});
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        const int64_t tokens = 300, h = 70;
+        const auto first = Matrix::random(90, h, type, 1), last = Matrix::random(300, h, type, 2);
+        const auto residual = Matrix::random(tokens, h, type, 3);
+        const std::vector<ConstTensor> parts{first.view(), {}, last.view()};
+        std::vector<int32_t> row_of_slot;
+        for (int32_t n = 0; n < tokens; ++n) {
+            row_of_slot.insert(row_of_slot.end(), {n % 4 == 0 ? n / 4 : -1, -1, 299 - n});
+        }
+        for (const bool with_residual : {false, true}) {
+            const ConstTensor added = with_residual ? residual.view() : ConstTensor{};
+            Matrix exact(tokens, h, DType::fp64), sum(tokens, h, type), in_place = residual;
+            reference::combine_parts(one, parts, row_of_slot, added, exact);
+            host::combine_parts(one, parts, row_of_slot, added, sum);
+            expect_close(sum, exact, sum_of_slots(exact, 2, type));
+            host::combine_parts(two, parts, row_of_slot,
+                                with_residual ? ConstTensor(in_place.view()) : ConstTensor{},
+                                in_place);
+            EXPECT_TRUE(in_place.same_bits(sum));
+        }
+        Matrix large(1, 1, type), small(1, 1, type), y(1, 1, type);
+        large.set(0, 0, 0x1p30);
+        small.set(0, 0, 1);
+        Matrix minus = large.mapped(type, [](double value) { return -value; });
+        host::combine_parts(one, std::vector<ConstTensor>{large.view(), small.view(), minus.view()},
+                            std::vector<int32_t>{0, 0, 0}, {}, y);
+        EXPECT_EQ(y.get(0, 0), 0) << "2^30 + 1 is 2^30";
+        host::combine_parts(one, std::vector<ConstTensor>{large.view(), minus.view(), small.view()},
+                            std::vector<int32_t>{0, 0, 0}, {}, y);
+        EXPECT_EQ(y.get(0, 0), 1);
+    }
+}
+
 TEST(CombineRows, LeavesOutSlotsWithoutARow) {
     Context ctx({.poll = {}});
     Matrix rows(2, 1, DType::fp32), y(3, 1, DType::fp32);
@@ -212,6 +247,11 @@ TEST(ExpertRows, RefuseWrongArguments) {
     EXPECT_THROW(host::combine_rows(ctx, rows, slots, 2, {}, rows, sum), UsageError);
     EXPECT_THROW(host::combine_backward_weights(ctx, rows, half, slots, sum), UsageError);
     EXPECT_THROW(host::scale_rows(ctx, rows, slots, {}, y), UsageError);
+    const std::vector<ConstTensor> parts{rows.view(), x.view()}, other{rows.view(), half.view()};
+    EXPECT_THROW(host::combine_parts(ctx, {}, {}, {}, sum), UsageError);
+    EXPECT_THROW(host::combine_parts(ctx, other, slots, {}, sum), UsageError);
+    EXPECT_THROW(host::combine_parts(ctx, parts, slots, rows, sum), UsageError);
+    EXPECT_THROW(host::combine_parts(ctx, parts, std::span(slots).first(7), {}, sum), UsageError);
     std::vector<int32_t> few(7), begin(3);
     EXPECT_THROW(host::read_to_host(ctx, slots, few), UsageError);
     EXPECT_THROW(host::sort_by_expert(ctx, slots, begin, few, few), UsageError);

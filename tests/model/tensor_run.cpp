@@ -4,28 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
-#include <numeric>
-#include <random>
-#include <thread>
 
 #include "kernels/host/operators.hpp"
 #include "kernels/reference/elements.hpp"
 #include "src/model/parameters.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "src/model/transformer_stage.hpp"
-#include "src/runtime/tile_link/host.hpp"
-#include "tests/support/serial_team.hpp"
-#include "vocabpipe/device.hpp"
-#include "vocabpipe/world.hpp"
+#include "tests/model/teams_of_threads.hpp"
 
 namespace vocabpipe::testing {
 
 namespace {
 
 constexpr int kMicrobatches = 2;
-constexpr size_t kGuard = 64;  // bytes behind what a stage asks for
 
 std::vector<StageLayers> three_stages(const ModelConfig& config) {
     return {{.first = 0,
@@ -33,47 +24,6 @@ std::vector<StageLayers> three_stages(const ModelConfig& config) {
              .embedding = config.learned_positions || config.embedding_scale != 1},
             {.first = 1, .count = 0},
             {.first = 1, .count = config.num_layers - 1, .final_norm = true}};
-}
-
-/// Memory full of NaN; what is behind it must stay so.
-class Poisoned {
-public:
-    Poisoned(Device& device, int64_t bytes)
-        : size_(static_cast<size_t>(bytes)),
-          memory_(device.allocate(size_ + kGuard, "a test's memory")) {
-        poison();
-    }
-    ~Poisoned() {
-        if (memory_.size() == 0) return;  // moved
-        for (const std::byte byte : memory_.bytes().subspan(size_)) {
-            EXPECT_EQ(byte, std::byte{0xff}) << "written behind " << size_ << " bytes";
-        }
-    }
-    Poisoned(Poisoned&&) = default;
-    Poisoned& operator=(Poisoned&&) = default;
-    Poisoned(const Poisoned&) = delete;
-
-    void poison() { std::ranges::fill(memory_.bytes(), std::byte{0xff}); }
-    [[nodiscard]] Bytes bytes() const { return memory_.bytes().first(size_); }
-    [[nodiscard]] std::vector<std::byte> copy() const { return {bytes().begin(), bytes().end()}; }
-
-private:
-    size_t size_;
-    DeviceMemory memory_;
-};
-
-std::vector<float> random_values(int64_t count, unsigned seed, float scale) {
-    std::mt19937 engine(seed);
-    std::uniform_real_distribution<float> value(-scale, scale);
-    std::vector<float> values(static_cast<size_t>(count));
-    for (float& v : values) v = value(engine);
-    return values;
-}
-
-void write(Tensor to, const std::vector<float>& values) {
-    for (int64_t i = 0; i < to.size(); ++i) {
-        kernels::reference::set(to, i / to.cols, i % to.cols, values[static_cast<size_t>(i)]);
-    }
 }
 
 /// Own rows of random (N, h).
@@ -272,31 +222,16 @@ RankResults run_rank(const TensorRun& run, int rank, TileLink* link) {
 
 std::vector<RankResults> run_serially(const TensorRun& run) {
     std::vector<RankResults> results(static_cast<size_t>(run.ranks));
-    SerialTeam team(run.ranks);
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < run.ranks; ++rank) {
-        threads.emplace_back([&, rank] {
-            const auto link = team.link(rank);
-            try {
-                results[static_cast<size_t>(rank)] = run_rank(run, rank, link.get());
-            } catch (const std::exception& error) {
-                ADD_FAILURE() << "rank " << rank << ": " << error.what();
-            }
-        });
-    }
-    threads.clear();
+    on_serial_team(run.ranks, [&](int rank, TileLink* link) {
+        results[static_cast<size_t>(rank)] = run_rank(run, rank, link);
+    });
     return results;
 }
 
 std::vector<RankResults> run_with_links(const TensorRun& run) {
     std::vector<RankResults> results(static_cast<size_t>(run.ranks));
-    World::threads(run.ranks, {.timeout_seconds = 60}).run([&](Communicator& c) {
-        std::vector<int> everyone(static_cast<size_t>(run.ranks));
-        std::iota(everyone.begin(), everyone.end(), 0);
-        const auto link =
-            make_host_tile_link(c.transport(), c.wait_options(), {.ranks = everyone, .poll = {}});
-        results[static_cast<size_t>(c.rank())] = run_rank(run, c.rank(), link.get());
-        c.barrier();
+    on_linked_team(run.ranks, [&](int rank, TileLink* link) {
+        results[static_cast<size_t>(rank)] = run_rank(run, rank, link);
     });
     return results;
 }

@@ -122,8 +122,8 @@ void Attention::recompute(const StagePass& pass, ConstTensor /*x*/, const Saved&
     if (qk_norm_) finish_qkv(pass, saved);
 }
 
-void Attention::backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
-                               const Gradients& gradients, Tensor dx) const {
+void Attention::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor /*x*/,
+                               const Saved& saved, const Gradients& gradients, Tensor dx) const {
     const kernels::Operators& op = pass.op();
     const Tensor dheads = pass.scratch.columns(shape_.query_columns());
     proj_.backward_input(pass, dy, saved.heads, dheads);

@@ -58,7 +58,7 @@ public:
     /// Makes the cheap tensors of `saved` again from the costly ones.
     void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
     /// dy: of attention(x); dx: of x.
-    void backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
+    void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                         const Gradients& gradients, Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;

@@ -3,6 +3,16 @@
 
 namespace vocabpipe {
 
+StagePass FeedForward::pass_of_shared(const StagePass& pass, Bytes workspace) const {
+    StagePass of_shared = pass;
+    of_shared.scratch.workspace = workspace;
+    if (gated_shared_expert_) {  // its router has no choice, and each tensor rank its own tokens
+        of_shared.router_sums = {};
+        of_shared.team = {};
+    }
+    return of_shared;
+}
+
 FeedForward::FeedForward(const FeedForwardOptions& options, ParameterSource& parameters)
     : hidden_size_(options.hidden_size) {
     if (!options.moe) {
@@ -41,10 +51,10 @@ FeedForward::Gradients FeedForward::gradient_views(TokenViews& views) const {
 
 ScratchSize FeedForward::scratch(const ScratchFor& use) const {
     if (mlp_) return mlp_->scratch(use);
-    ScratchSize size = moe_->scratch(use);
-    if (gated_shared_expert_) size = size.or_larger(gated_shared_expert_->scratch(use));
-    if (shared_expert_) size = size.or_larger(shared_expert_->scratch(use));
-    return size;
+    ScratchSize beside;
+    if (gated_shared_expert_) beside = gated_shared_expert_->scratch(use);
+    if (shared_expert_) beside = beside.or_larger(shared_expert_->scratch(use));
+    return moe_->scratch(use, beside);
 }
 
 void FeedForward::forward(const StagePass& pass, ConstTensor x, const Saved& saved,
@@ -55,15 +65,17 @@ void FeedForward::forward(const StagePass& pass, ConstTensor x, const Saved& sav
     }
     StagePass whole = pass;  // experts take the rows of all tokens
     whole.output = {};
-    if (gated_shared_expert_) {
-        gated_shared_expert_->forward(whole, x, saved.gated_shared_expert, residual, out);
-        residual = out;
-    }
-    if (shared_expert_) {
-        shared_expert_->forward(whole, x, saved.shared_expert, residual, out);
-        residual = out;
-    }
-    moe_->forward(whole, x, saved.moe, residual, out);
+    const auto shared = [&](Bytes workspace) {
+        const StagePass of_shared = pass_of_shared(whole, workspace);
+        if (gated_shared_expert_) {
+            gated_shared_expert_->forward(of_shared, x, saved.gated_shared_expert, residual, out);
+        }
+        if (shared_expert_) {
+            shared_expert_->forward(of_shared, x, saved.shared_expert, residual, out);
+        }
+    };
+    const bool has_shared = gated_shared_expert_ || shared_expert_;
+    moe_->forward(whole, x, saved.moe, has_shared ? ConstTensor(out) : residual, out, shared);
     pass.output.all();
 }
 
@@ -74,36 +86,38 @@ void FeedForward::recompute(const StagePass& pass, ConstTensor x, const Saved& s
     if (moe_) moe_->recompute(pass, x, saved.moe);
 }
 
-void FeedForward::backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
-                                 const Gradients& gradients, Tensor dx) const {
+void FeedForward::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x,
+                                 const Saved& saved, const Gradients& gradients, Tensor dx) const {
     if (mlp_) {
-        mlp_->backward_input(pass, dy, saved.mlp, gradients.mlp, dx);
+        mlp_->backward_input(pass, dy, x, saved.mlp, gradients.mlp, dx);
         return;
     }
     pass.input.all();
     StagePass whole = pass;
     whole.input = {};
-    moe_->backward_input(whole, dy, saved.moe, gradients.moe, dx);
-    if (gated_shared_expert_) {
-        gated_shared_expert_->backward_input(whole, dy, saved.gated_shared_expert,
-                                             gradients.gated_shared_expert, gradients.of_shared);
-    } else if (shared_expert_) {
-        shared_expert_->backward_input(whole, dy, saved.shared_expert, gradients.shared_expert,
-                                       gradients.of_shared);
-    } else {
-        return;
-    }
-    pass.op().add(pass.ctx, dx, gradients.of_shared, dx);
+    const auto shared = [&](Bytes workspace) {
+        const StagePass of_shared = pass_of_shared(whole, workspace);
+        if (gated_shared_expert_) {
+            gated_shared_expert_->backward_input(of_shared, dy, x, saved.gated_shared_expert,
+                                                 gradients.gated_shared_expert,
+                                                 gradients.of_shared);
+        }
+        if (shared_expert_) {
+            shared_expert_->backward_input(of_shared, dy, x, saved.shared_expert,
+                                           gradients.shared_expert, gradients.of_shared);
+        }
+    };
+    moe_->backward_input(whole, dy, x, saved.moe, gradients.moe, dx, shared);
+    if (gradients.of_shared) pass.op().add(pass.ctx, dx, gradients.of_shared, dx);
 }
 
 void FeedForward::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
                                   const Saved& saved, const Gradients& gradients) const {
     if (mlp_) mlp_->backward_weight(pass, dy, x, saved.mlp, gradients.mlp);
-    if (moe_) moe_->backward_weight(pass, x, saved.moe, gradients.moe);
-    StagePass of_shared = pass;
-    of_shared.router_sums = {};  // of a router that has no choice
+    if (moe_) moe_->backward_weight(pass, dy, x, saved.moe, gradients.moe);
+    const StagePass of_shared = pass_of_shared(pass, pass.scratch.workspace);
     if (gated_shared_expert_) {
-        gated_shared_expert_->backward_weight(of_shared, x, saved.gated_shared_expert,
+        gated_shared_expert_->backward_weight(of_shared, dy, x, saved.gated_shared_expert,
                                               gradients.gated_shared_expert);
     }
     if (shared_expert_) {

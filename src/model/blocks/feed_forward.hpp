@@ -49,7 +49,7 @@ public:
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
                  Tensor out) const;
     void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
-    void backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
+    void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                         const Gradients& gradients, Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
@@ -58,6 +58,9 @@ public:
     [[nodiscard]] int64_t recompute_traffic() const;
 
 private:
+    /// Of the expert that computes every token.
+    [[nodiscard]] StagePass pass_of_shared(const StagePass& pass, Bytes workspace) const;
+
     int64_t hidden_size_;
     // One of the two.
     std::optional<Mlp> mlp_;

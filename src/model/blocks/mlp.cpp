@@ -72,8 +72,8 @@ void Mlp::recompute(const StagePass& pass, ConstTensor /*x*/, const Saved& saved
     activate(pass, saved.fc, saved.act);
 }
 
-void Mlp::backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
-                         const Gradients& gradients, Tensor dx) const {
+void Mlp::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor /*x*/,
+                         const Saved& saved, const Gradients& gradients, Tensor dx) const {
     pass.input.each([&](RowRange rows) {
         const ConstTensor dy_rows = rows_of(dy, rows);
         const ConstTensor fc = rows_of(saved.fc, rows);

@@ -27,7 +27,7 @@ struct Scratch {
     [[nodiscard]] Tensor columns(int64_t cols) const {
         return {rows.data, rows.rows, cols, rows.dtype};
     }
-    /// (count, cols), dense, count being at most the number of own rows. The same memory.
+    /// (count, cols), dense, of at most as many elements as all own rows. The same memory.
     [[nodiscard]] Tensor own_rows(int64_t count, int64_t cols) const {
         return {rows.data, count, cols, rows.dtype};
     }
@@ -54,6 +54,10 @@ struct ScratchFor {
     int64_t seq_length = 1;
     DType dtype = DType::fp32;
     int threads = 1;  ///< of the host's operators
+    int tensor = 1;   ///< t, ranks that share the tokens
+
+    /// N/t.
+    [[nodiscard]] int64_t own_tokens() const { return sequences * seq_length / tensor; }
 };
 
 /// How a backward makes the gradients of weights.

@@ -108,8 +108,8 @@ void Sublayer<Block>::backward_input(const StagePass& pass, ConstTensor dy, Cons
         }
     };
     if (pass.output) of_block.output = pass.output.finished_by(leave_block);
-    block_.backward_input(of_block, block_gradient(dy, gradients), saved.block, gradients.block,
-                          gradients.in);
+    block_.backward_input(of_block, block_gradient(dy, gradients), block_input(x, saved),
+                          saved.block, gradients.block, gradients.in);
     if (!pass.output) leave_block(kAllRows);
 }
 

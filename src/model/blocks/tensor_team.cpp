@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/tensor_team.hpp"
 
+#include "src/model/views.hpp"
 #include "vocabpipe/tile_link.hpp"
 
 #include <cstddef>
@@ -125,6 +126,37 @@ void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& m
     make(tiles.rows(link.rank()), partials.row_range(link.rank() * out.rows, out.rows));
     operation.finish();
     pass.op().fold_partials(pass.ctx, partials, link.size(), addends.bias, addends.residual, out);
+}
+
+void sum_numbers(const StagePass& pass, std::span<const Tensor> numbers, std::string_view name) {
+    TileLink& link = *pass.team.link;
+    int64_t count = 0;
+    for (const Tensor& some : numbers) count += some.cols;
+    const Tensor all = Views(pass.scratch.workspace).take(link.size(), count, DType::fp32);
+    const Tensor own = all.row_range(link.rank(), 1);
+    int64_t first = 0;
+    for (const Tensor& some : numbers) {
+        pass.op().copy(pass.ctx, bytes_of<const std::byte>(some),
+                       bytes_of<std::byte>(own.column_range(first, some.cols)));
+        first += some.cols;
+    }
+    const std::vector<int64_t> ends{own.bytes()};
+    std::vector<TileLink::Outgoing> send;
+    std::vector<TileLink::Incoming> receive;
+    for (int member = 0; member < link.size(); ++member) {
+        send.push_back({.bytes = bytes_of<const std::byte>(own), .ends = ends});
+        receive.push_back({.bytes = bytes_of<std::byte>(all.row_range(member, 1)), .ends = ends});
+    }
+    const std::string what = "sums for " + std::string(name);
+    TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
+    for (int i = 0; i < link.size(); ++i) operation.release(link.to(i), 1);
+    operation.finish();
+    first = 0;
+    for (const Tensor& some : numbers) {
+        pass.op().fold_partials(pass.ctx, all.column_range(first, some.cols), link.size(), {}, {},
+                                some);
+        first += some.cols;
+    }
 }
 
 }  // namespace vocabpipe

@@ -8,6 +8,7 @@
 #include "src/model/blocks/stage_pass.hpp"
 
 #include <functional>
+#include <span>
 #include <string_view>
 
 namespace vocabpipe {
@@ -39,5 +40,9 @@ ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view
 /// them, in the same order.
 void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& make,
               const Addends& addends, Tensor out);
+
+/// In a team of more than one: each of `numbers`, (1, count) fp32, becomes the sum of all members',
+/// in member order. Uses pass.scratch.workspace: t times their bytes.
+void sum_numbers(const StagePass& pass, std::span<const Tensor> numbers, std::string_view name);
 
 }  // namespace vocabpipe

@@ -31,6 +31,10 @@ public:
     [[nodiscard]] TokenViews all() const {
         return {*memory_, {.own = tokens_.all, .all = tokens_.all}, dtype_};
     }
+    /// N/t.
+    [[nodiscard]] int64_t own() const { return tokens_.own; }
+    /// (count, cols) in the run's type, whatever the tokens are.
+    Tensor rows(int64_t count, int64_t cols) { return memory_->take(count, cols, dtype_); }
     /// (N/t, cols) in the run's type.
     Tensor take(int64_t cols) { return memory_->take(tokens_.own, cols, dtype_); }
     /// (N/t, cols) fp32.

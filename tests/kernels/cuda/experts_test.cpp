@@ -197,6 +197,32 @@ TEST_F(Experts, SlotsWithoutARowAddNothing) {
     EXPECT_EQ(sum.get(2, 0), 0);
 }
 
+TEST_F(Experts, PartsAgreeWithTheReference) {
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        for (const int64_t h : {37, 64}) {
+            Device device;
+            const int64_t tokens = 20;
+            const auto first = Matrix::random(20, h, type, 1), last = Matrix::random(5, h, type, 2);
+            const auto residual = Matrix::random(tokens, h, type, 3);
+            std::vector<int32_t> slots;
+            for (int32_t n = 0; n < tokens; ++n) {
+                slots.insert(slots.end(), {19 - n, -1, n % 4 == 0 ? n / 4 : -1});
+            }
+            const DeviceMatrix device_first(device, first), device_last(device, last);
+            const DeviceMatrix sum(device, residual);  // in place
+            const DeviceArray<int32_t> row_of_slot(device, slots);
+            cuda::combine_parts(
+                device.context(),
+                std::vector<ConstTensor>{device_first.view(), {}, device_last.view()}, row_of_slot,
+                sum.view(), sum);
+            Matrix exact(tokens, h, DType::fp64);
+            reference::combine_parts(host, std::vector<ConstTensor>{first.view(), {}, last.view()},
+                                     slots, residual, exact);
+            expect_close(sum.download(), exact, sum_of_slots(exact, 2, type));
+        }
+    }
+}
+
 TEST_F(Experts, GroupedProductsHaveTheBitsOfALinearLayerPerExpert) {
     for (const DType type : {DType::fp32, DType::bf16}) {
         for (const ExpertRows& c : expert_rows()) {
@@ -211,13 +237,13 @@ TEST_F(Experts, GroupedProductsHaveTheBitsOfALinearLayerPerExpert) {
             const DeviceMatrix w(device, Matrix::random(experts * out, in, type, 3));
             const DeviceMatrix y(device, before_y), own_y(device, before_y);
             const DeviceMatrix dx(device, before_dx), own_dx(device, before_dx);
-            cuda::grouped_linear_forward(device.context(), x, w, c.row_begin, y);
-            cuda::grouped_linear_backward_input(device.context(), dy, w, c.row_begin, dx);
+            cuda::grouped_linear_forward(device.context(), x, w, c.rows(), 0, y);
+            cuda::grouped_linear_backward_input(device.context(), dy, w, c.rows(), dx);
             for (const bool accumulate : {false, true}) {
                 const Matrix before = accumulate ? Matrix::random(experts * out, in, DType::fp32, 6)
                                                  : Matrix(experts * out, in, DType::fp32);
                 const DeviceMatrix dw(device, before), own_dw(device, before);
-                cuda::grouped_linear_backward_weight(device.context(), dy, x, c.row_begin, dw,
+                cuda::grouped_linear_backward_weight(device.context(), dy, x, c.rows(), dw,
                                                      accumulate);
                 for (int64_t e = 0; e < experts; ++e) {
                     const int64_t first = c.row_begin[static_cast<size_t>(e)];
@@ -247,7 +273,7 @@ TEST_F(Experts, GroupedWeightGradientOfAnExpertWithoutRowsIsZero) {
     const DeviceMatrix dy(device, Matrix::random(4, 8, DType::bf16, 2));
     const DeviceMatrix dw(device, Matrix(16, 8, DType::fp32));
     const std::vector<int32_t> row_begin{0, 4, 4};
-    cuda::grouped_linear_backward_weight(device.context(), dy, x, row_begin, dw, false);
+    cuda::grouped_linear_backward_weight(device.context(), dy, x, ranges_of(row_begin), dw, false);
     const Matrix result = dw.download();
     for (int64_t row = 8; row < 16; ++row) {
         for (int64_t col = 0; col < 8; ++col) EXPECT_EQ(result.get(row, col), 0);

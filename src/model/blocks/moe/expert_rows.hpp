@@ -4,6 +4,7 @@
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
 #include "vocabpipe/tensor.hpp"
+#include "vocabpipe/tile_map.hpp"
 
 #include <cstdint>
 #include <span>
@@ -18,28 +19,38 @@ struct ExpertRows {
     int64_t per_token = 0;  ///< k
     Tensor weights;         ///< (N, k) fp32
     Tensor choice;          ///< (N, k) integers
-    Tensor row_of_slot;     ///< (N, k) integers
-    Tensor slot_of_row;     ///< (N, k) integers
-    Tensor row_begin;       ///< (1, E + 1) integers
+    // Of experts that the rank has alone; a team's rows are those of a RoutingPlan.
+    Tensor row_of_slot;  ///< (N, k) integers
+    Tensor slot_of_row;  ///< (N, k) integers
+    Tensor row_begin;    ///< (1, E + 1) integers
 
-    [[nodiscard]] static ExpertRows views(int64_t experts, int64_t per_token, TokenViews& views) {
-        return {.experts = experts,
-                .per_token = per_token,
-                .weights = views.statistics(per_token),
-                .choice = views.statistics(per_token),
-                .row_of_slot = views.statistics(per_token),
-                .slot_of_row = views.statistics(per_token),
-                .row_begin = views.numbers(experts + 1)};
+    /// `alone`: the rank has all experts.
+    [[nodiscard]] static ExpertRows views(int64_t experts, int64_t per_token, bool alone,
+                                          TokenViews& views) {
+        ExpertRows rows{.experts = experts,
+                        .per_token = per_token,
+                        .weights = views.statistics(per_token),
+                        .choice = views.statistics(per_token),
+                        .row_of_slot = {},
+                        .slot_of_row = {},
+                        .row_begin = {}};
+        if (!alone) return rows;
+        rows.row_of_slot = views.statistics(per_token);
+        rows.slot_of_row = views.statistics(per_token);
+        rows.row_begin = views.numbers(experts + 1);
+        return rows;
     }
     [[nodiscard]] static std::span<int32_t> integers(const Tensor& of) {
         return {of.as<int32_t>(), static_cast<size_t>(of.size())};
     }
-    /// row_begin in the host's memory, which grouped products need: on a device with streams this
-    /// waits until the router has run.
-    [[nodiscard]] std::vector<int32_t> row_begin_on_host(const StagePass& pass) const {
+    /// Rows of each expert in the host's memory, which grouped products need: on a device with
+    /// streams this waits until the router has run.
+    [[nodiscard]] std::vector<RowRange> on_host(const StagePass& pass) const {
         std::vector<int32_t> begin(static_cast<size_t>(experts + 1));
         pass.op().read_to_host(pass.ctx, integers(row_begin), begin);
-        return begin;
+        std::vector<RowRange> rows;
+        for (size_t e = 0; e + 1 < begin.size(); ++e) rows.push_back({begin[e], begin[e + 1]});
+        return rows;
     }
 };
 

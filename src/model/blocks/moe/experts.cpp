@@ -44,10 +44,11 @@ LogicalParameter down_of(const ExpertsOptions& o) {
 
 }  // namespace
 
-Experts::Experts(const ExpertsOptions& options, ParameterSource& parameters)
-    : options_(options),
-      gate_up_(parameters.next(gate_up_of(options))),
-      down_(parameters.next(down_of(options))) {}
+ExpertWeights::ExpertWeights(const ExpertsOptions& options, ParameterSource& parameters)
+    : gate_up(parameters.next(gate_up_of(options))), down(parameters.next(down_of(options))) {}
+
+Experts::Experts(const ExpertsOptions& options, const ExpertWeights& weights)
+    : options_(options), weights_(weights) {}
 
 Experts::Saved Experts::saved_views(SavedViews& views) const {
     const int64_t k = options_.per_token;
@@ -70,14 +71,15 @@ int64_t Experts::scratch_columns() const {
 void Experts::forward(const StagePass& pass, ConstTensor x, const ExpertRows& rows,
                       const Saved& saved, ConstTensor residual, Tensor out) const {
     const kernels::Operators& op = pass.op();
-    const std::vector<int32_t> begin = rows.row_begin_on_host(pass);
+    const std::vector<RowRange> of_experts = rows.on_host(pass);
     op.gather_rows(pass.ctx, x, ExpertRows::integers(rows.slot_of_row), rows.per_token, {},
                    saved.in);
-    op.grouped_linear_forward(pass.ctx, saved.in, gate_up_->weight, begin, saved.gate_up);
+    op.grouped_linear_forward(pass.ctx, saved.in, weights_.gate_up->weight, of_experts, 0,
+                              saved.gate_up);
     op.gated_forward(pass.ctx, options_.activation, saved.gate_up, saved.act);
     if (!out) return;
-    const Tensor made = scratch(pass, options_.hidden_size);
-    op.grouped_linear_forward(pass.ctx, saved.act, down_->weight, begin, made);
+    const Tensor made = pass.scratch.own_rows(saved.act.rows, options_.hidden_size);
+    op.grouped_linear_forward(pass.ctx, saved.act, weights_.down->weight, of_experts, 0, made);
     op.combine_rows(pass.ctx, made, ExpertRows::integers(rows.row_of_slot), rows.per_token,
                     rows.weights, residual, out);
 }
@@ -90,13 +92,14 @@ void Experts::recompute(const StagePass& pass, ConstTensor x, const ExpertRows& 
 }
 
 void Experts::backward_inside(const StagePass& pass, ConstTensor dy, const ExpertRows& rows,
-                              std::span<const int32_t> begin, const Saved& saved,
+                              std::span<const RowRange> of_experts, const Saved& saved,
                               const Gradients& gradients, Tensor dweights) const {
     const kernels::Operators& op = pass.op();
     const std::span<const int32_t> slots = ExpertRows::integers(rows.slot_of_row);
     op.gather_rows(pass.ctx, dy, slots, rows.per_token, {}, gradients.out);
-    const Tensor dact = scratch(pass, options_.ffn_hidden_size);
-    op.grouped_linear_backward_input(pass.ctx, gradients.out, down_->weight, begin, dact);
+    const Tensor dact = pass.scratch.own_rows(saved.act.rows, options_.ffn_hidden_size);
+    op.grouped_linear_backward_input(pass.ctx, gradients.out, weights_.down->weight, of_experts,
+                                     dact);
     // <dy, W act> = <W^T dy, act>: what the experts made need not be kept.
     op.combine_backward_weights(pass.ctx, dact, saved.act, slots, dweights);
     op.scale_rows(pass.ctx, dact, slots, rows.weights, dact);
@@ -105,11 +108,12 @@ void Experts::backward_inside(const StagePass& pass, ConstTensor dy, const Exper
 }
 
 void Experts::add_input_gradient(const StagePass& pass, const ExpertRows& rows,
-                                 std::span<const int32_t> begin, const Gradients& gradients,
+                                 std::span<const RowRange> of_experts, const Gradients& gradients,
                                  Tensor dx) const {
     const kernels::Operators& op = pass.op();
-    const Tensor din = scratch(pass, options_.hidden_size);
-    op.grouped_linear_backward_input(pass.ctx, gradients.gate_up, gate_up_->weight, begin, din);
+    const Tensor din = pass.scratch.own_rows(gradients.gate_up.rows, options_.hidden_size);
+    op.grouped_linear_backward_input(pass.ctx, gradients.gate_up, weights_.gate_up->weight,
+                                     of_experts, din);
     op.combine_rows(pass.ctx, din, ExpertRows::integers(rows.row_of_slot), rows.per_token, {}, dx,
                     dx);
 }
@@ -117,12 +121,12 @@ void Experts::add_input_gradient(const StagePass& pass, const ExpertRows& rows,
 void Experts::backward_weight(const StagePass& pass, const ExpertRows& rows, const Saved& saved,
                               const Gradients& gradients) const {
     const kernels::Operators& op = pass.op();
-    const std::vector<int32_t> begin = rows.row_begin_on_host(pass);
+    const std::vector<RowRange> of_experts = rows.on_host(pass);
     const bool accumulate = pass.weight_gradients.accumulate;
-    op.grouped_linear_backward_weight(pass.ctx, gradients.out, saved.act, begin, down_->gradient,
-                                      accumulate);
-    op.grouped_linear_backward_weight(pass.ctx, gradients.gate_up, saved.in, begin,
-                                      gate_up_->gradient, accumulate);
+    op.grouped_linear_backward_weight(pass.ctx, gradients.out, saved.act, of_experts,
+                                      weights_.down->gradient, accumulate);
+    op.grouped_linear_backward_weight(pass.ctx, gradients.gate_up, saved.in, of_experts,
+                                      weights_.gate_up->gradient, accumulate);
 }
 
 double Experts::flops() const {

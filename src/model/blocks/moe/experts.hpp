@@ -28,12 +28,21 @@ struct ExpertsOptions {
     /// E j / ranks on; repeated: this rank has all of them.
     TensorCut cut = TensorCut::repeated;
     int ranks = 1;                      ///< e
+    int dispatch_pieces = 4;            ///< K of a member's copies on their way to another
+    int combine_panels = 4;             ///< P of columns on their way home
     double row_factor = kMoeRowFactor;  ///< ModelPartition::moe_row_factor
 };
 
+/// This rank's part of gate_up (E 2 f, h) and down (E h, f), which hold all experts, one after the
+/// other; files have a tensor per expert and matrix.
+struct ExpertWeights {
+    ExpertWeights(const ExpertsOptions& options, ParameterSource& parameters);
+    Parameter* gate_up;
+    Parameter* down;
+};
+
 /// Gated MLPs, one per expert, on the rows that the router sends to each: grouped products, whose
-/// work is that of N k rows however they are spread. gate_up (E 2 f, h) and down (E h, f) hold all
-/// experts, one after the other; files have a tensor per expert and matrix.
+/// work is that of N k rows however they are spread. The rank has all experts (TeamExperts: some).
 class Experts {
 public:
     /// What F leaves, of N k rows sorted by expert.
@@ -48,11 +57,11 @@ public:
         Tensor gate_up;  ///< (N k, 2 f)
     };
 
-    Experts(const ExpertsOptions& options, ParameterSource& parameters);
+    Experts(const ExpertsOptions& options, const ExpertWeights& weights);
 
     [[nodiscard]] Saved saved_views(SavedViews& views) const;
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
-    /// Columns per token.
+    /// Columns per own token.
     [[nodiscard]] int64_t scratch_columns() const;
 
     /// out = residual + for every token the weighted sum of what its experts make. An empty `out`
@@ -62,14 +71,14 @@ public:
     /// Makes the cheap tensors of `saved` again.
     void recompute(const StagePass& pass, ConstTensor x, const ExpertRows& rows,
                    const Saved& saved) const;
-    /// begin: ExpertRows::row_begin_on_host(). dweights (N, k) fp32: of the rows' weights. dx (N,
+    /// of_experts: ExpertRows::on_host(). dweights (N, k) fp32: of the rows' weights. dx (N,
     /// h) += the gradient of x is left to add_input_gradient().
     void backward_inside(const StagePass& pass, ConstTensor dy, const ExpertRows& rows,
-                         std::span<const int32_t> begin, const Saved& saved,
+                         std::span<const RowRange> of_experts, const Saved& saved,
                          const Gradients& gradients, Tensor dweights) const;
     /// dx += the gradient of x, after backward_inside().
     void add_input_gradient(const StagePass& pass, const ExpertRows& rows,
-                            std::span<const int32_t> begin, const Gradients& gradients,
+                            std::span<const RowRange> of_experts, const Gradients& gradients,
                             Tensor dx) const;
     void backward_weight(const StagePass& pass, const ExpertRows& rows, const Saved& saved,
                          const Gradients& gradients) const;
@@ -80,14 +89,8 @@ public:
     [[nodiscard]] int64_t recompute_traffic() const;
 
 private:
-    /// (N k, cols) of the scratch.
-    [[nodiscard]] Tensor scratch(const StagePass& pass, int64_t cols) const {
-        return rows_of_slots(pass.scratch.columns(options_.per_token * cols), options_.per_token);
-    }
-
     ExpertsOptions options_;
-    Parameter* gate_up_;
-    Parameter* down_;
+    ExpertWeights weights_;
 };
 
 }  // namespace vocabpipe

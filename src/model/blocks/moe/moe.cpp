@@ -3,74 +3,130 @@
 
 #include "src/model/views.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace vocabpipe {
 
 namespace {
 
-/// Of Scratch::workspace: the gradient of the weights, then what the router needs.
-struct Workspace {
-    Workspace(Views& views, int64_t tokens, int64_t per_token)
-        : dweights(views.take(tokens, per_token, DType::fp32)) {}
-    Tensor dweights;  ///< (N, k)
-};
+RouterBlockOptions router_options(const MoeOptions& options) {
+    RouterBlockOptions router = options.router;
+    router.alone = options.experts.ranks == 1;
+    return router;
+}
 
 }  // namespace
 
+/// Of Scratch::workspace: what is held all along.
+struct Moe::Workspace {
+    Tensor dweights;  ///< (N/t, k) fp32: gradient of the weights
+    std::optional<TeamMemory> team;
+};
+
+Moe::Workspace Moe::workspace(Views& views, int64_t tokens, DType dtype) const {
+    Workspace of{.dweights = views.take(tokens, per_token_, DType::fp32), .team = {}};
+    if (team_) of.team = team_->memory(views, tokens, dtype);
+    return of;
+}
+
 Moe::Moe(const MoeOptions& options, ParameterSource& parameters)
     : per_token_(options.experts.per_token),
-      router_(options.router, parameters),
-      experts_(options.experts, parameters) {}
+      router_(router_options(options), parameters),
+      weights_(options.experts, parameters),
+      experts_(options.experts, weights_) {
+    if (options.experts.ranks > 1) team_.emplace(options.experts, weights_);
+}
 
 Moe::Saved Moe::saved_views(SavedViews& views) const {
     Saved saved;
     saved.router = router_.saved_views(views);
-    saved.experts = experts_.saved_views(views);
+    saved.experts = team_ ? team_->saved_views(views) : experts_.saved_views(views);
+    if (team_) saved.routes = team_->routes_view(views.costly);
     return saved;
 }
 
 Moe::Gradients Moe::gradient_views(TokenViews& views) const {
     Gradients gradients;
     gradients.router = router_.gradient_views(views);
-    gradients.experts = experts_.gradient_views(views);
+    gradients.experts = team_ ? team_->gradient_views(views) : experts_.gradient_views(views);
     return gradients;
 }
 
-ScratchSize Moe::scratch(const ScratchFor& use) const {
-    const int64_t tokens = use.sequences * use.seq_length;
+ScratchSize Moe::scratch(const ScratchFor& use, const ScratchSize& beside) const {
     Views views;
-    const Workspace workspace(views, tokens, per_token_);
-    return {.columns = experts_.scratch_columns(),
-            .workspace = views.used() + router_.workspace_bytes(tokens)};
+    (void)workspace(views, use.own_tokens(), use.dtype);
+    ScratchSize size = beside;
+    size.workspace = views.used() + std::max(router_.workspace_bytes(use), beside.workspace);
+    if (!team_) size.own_columns = std::max(size.own_columns, experts_.scratch_columns());
+    return size;
 }
 
 void Moe::forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
-                  Tensor out) const {
+                  Tensor out, const Beside& beside) const {
+    if (!team_) {
+        if (beside) beside(pass.scratch.workspace);
+        router_.forward(pass, x, saved.router);
+        experts_.forward(pass, x, saved.router.rows, saved.experts, residual, out);
+        return;
+    }
     router_.forward(pass, x, saved.router);
-    experts_.forward(pass, x, saved.router.rows, saved.experts, residual, out);
+    Views views(pass.scratch.workspace);
+    const Workspace of = workspace(views, x.rows, x.dtype);
+    const Bytes rest = pass.scratch.workspace.subspan(static_cast<size_t>(views.used()));
+    team_->forward(pass, *of.team, x, saved.router.rows, saved.routes, saved.experts, residual, out,
+                   [&] {
+                       if (beside) beside(rest);
+                   });
 }
 
 void Moe::recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const {
-    experts_.recompute(pass, x, saved.router.rows, saved.experts);
-}
-
-void Moe::backward_input(const StagePass& pass, ConstTensor dy, const Saved& saved,
-                         const Gradients& gradients, Tensor dx) const {
+    if (!team_) {
+        experts_.recompute(pass, x, saved.router.rows, saved.experts);
+        return;
+    }
     Views views(pass.scratch.workspace);
-    const Workspace workspace(views, dy.rows, per_token_);
-    StagePass of_router = pass;
-    of_router.scratch.workspace = pass.scratch.workspace.subspan(static_cast<size_t>(views.used()));
-    const std::vector<int32_t> begin = saved.router.rows.row_begin_on_host(pass);
-    experts_.backward_inside(pass, dy, saved.router.rows, begin, saved.experts, gradients.experts,
-                             workspace.dweights);
-    router_.backward_input(of_router, workspace.dweights, saved.router, gradients.router, dx);
-    experts_.add_input_gradient(pass, saved.router.rows, begin, gradients.experts, dx);
+    const Workspace of = workspace(views, x.rows, x.dtype);
+    team_->recompute(pass, *of.team, x, saved.routes, saved.experts);
 }
 
-void Moe::backward_weight(const StagePass& pass, ConstTensor x, const Saved& saved,
+void Moe::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
+                         const Gradients& gradients, Tensor dx, const Beside& beside) const {
+    Views views(pass.scratch.workspace);
+    const Workspace of = workspace(views, dy.rows, dy.dtype);
+    const Bytes rest = pass.scratch.workspace.subspan(static_cast<size_t>(views.used()));
+    StagePass of_router = pass;
+    of_router.scratch.workspace = rest;
+    const auto run_beside = [&] {
+        if (beside) beside(rest);
+    };
+    if (team_) {
+        team_->backward_input(pass, *of.team, dy, x, saved.routes, saved.experts, gradients.experts,
+                              of.dweights, dx, run_beside);
+        // Memory that messages have left.
+        const Tensor of_logits(of.team->home.data(), dx.rows, dx.cols, dx.dtype);
+        router_.backward_input(of_router, of.dweights, saved.router, gradients.router, of_logits);
+        pass.op().add(pass.ctx, dx, of_logits, dx);
+        return;
+    }
+    run_beside();
+    const std::vector<RowRange> of_experts = saved.router.rows.on_host(pass);
+    experts_.backward_inside(pass, dy, saved.router.rows, of_experts, saved.experts,
+                             gradients.experts, of.dweights);
+    router_.backward_input(of_router, of.dweights, saved.router, gradients.router, dx);
+    experts_.add_input_gradient(pass, saved.router.rows, of_experts, gradients.experts, dx);
+}
+
+void Moe::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                           const Gradients& gradients) const {
-    experts_.backward_weight(pass, saved.router.rows, saved.experts, gradients.experts);
+    if (team_) {
+        Views views(pass.scratch.workspace);
+        const Workspace of = workspace(views, x.rows, x.dtype);
+        team_->backward_weight(pass, *of.team, dy, x, saved.routes, saved.experts,
+                               gradients.experts);
+    } else {
+        experts_.backward_weight(pass, saved.router.rows, saved.experts, gradients.experts);
+    }
     router_.backward_weight(pass, x, saved.router, gradients.router);
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/moe/router.hpp"
 
+#include "src/model/blocks/tensor_team.hpp"
 #include "src/model/views.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -46,17 +48,19 @@ Router::Saved Router::saved_views(SavedViews& views) const {
             .log_z = views.costly.statistics(1),
             .load = views.costly.numbers(options_.experts),
             .score_sums = views.costly.numbers(options_.experts),
-            .rows = ExpertRows::views(options_.experts, options_.routing.top_k, views.costly)};
+            .rows = ExpertRows::views(options_.experts, options_.routing.top_k, options_.alone,
+                                      views.costly)};
 }
 
 Router::Gradients Router::gradient_views(TokenViews& views) const {
     return {.logits = views.take(options_.experts)};
 }
 
-int64_t Router::workspace_bytes(int64_t tokens) const {
-    Views views;
-    views.take(tokens, options_.experts, DType::fp32);
-    return views.used();
+int64_t Router::workspace_bytes(const ScratchFor& use) const {
+    Views logits, sums;
+    logits.take(use.own_tokens(), options_.experts, DType::fp32);
+    if (use.tensor > 1) sums.take(use.tensor, 2 * options_.experts, DType::fp32);
+    return std::max(logits.used(), sums.used());
 }
 
 void Router::forward(const StagePass& pass, ConstTensor x, const Saved& saved) const {
@@ -67,6 +71,11 @@ void Router::forward(const StagePass& pass, ConstTensor x, const Saved& saved) c
     op.router_forward(pass.ctx, saved.logits, bias, options_.routing,
                       ExpertRows::integers(rows.choice), rows.weights, saved.load, saved.score_sums,
                       saved.log_z);
+    if (pass.team) {
+        const Tensor numbers[] = {saved.load, saved.score_sums};
+        sum_numbers(pass, numbers, options_.name);
+    }
+    if (!options_.alone) return;
     op.sort_by_expert(pass.ctx, ExpertRows::integers(rows.choice),
                       ExpertRows::integers(rows.row_begin), ExpertRows::integers(rows.row_of_slot),
                       ExpertRows::integers(rows.slot_of_row));

@@ -21,6 +21,7 @@ struct RouterBlockOptions {
     std::string correction_bias;
     float aux_loss = 0;  ///< coefficient of the load balancing loss
     float z_loss = 0;    ///< of the squared log partition function
+    bool alone = true;   ///< the rank has all experts (ExpertRows::views())
     float init_std = 0;
 };
 
@@ -28,6 +29,7 @@ struct RouterBlockOptions {
 /// Its own losses, of a microbatch of N tokens whose loss gradients g_n add up to G:
 ///     aux_loss G E / (k N^2) sum_e load_e P_e   (P_e = sum over tokens of the scores of e),
 ///     z_loss G / N sum_n (log Z_n)^2.
+/// Tensor ranks route N/t of these tokens each and add up load and P.
 /// The first is differentiated through P alone (Fedus, Zoph and Shazeer 2022). All of their factors
 /// are known to the stage, so nothing of them travels.
 class Router {
@@ -36,8 +38,8 @@ public:
     struct Saved {
         Tensor logits;      ///< (N, E) fp32
         Tensor log_z;       ///< (N, 1) fp32
-        Tensor load;        ///< (1, E) fp32
-        Tensor score_sums;  ///< (1, E) fp32
+        Tensor load;        ///< (1, E) fp32, of all N tokens
+        Tensor score_sums;  ///< (1, E) fp32, likewise
         ExpertRows rows;
     };
     /// What I leaves for W.
@@ -49,8 +51,9 @@ public:
 
     [[nodiscard]] Saved saved_views(SavedViews& views) const;
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
-    [[nodiscard]] int64_t workspace_bytes(int64_t tokens) const;
+    [[nodiscard]] int64_t workspace_bytes(const ScratchFor& use) const;
 
+    /// Uses pass.scratch.workspace in a tensor team, as backward_input() does.
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved) const;
     /// dweights (N, k) fp32: of ExpertRows::weights; dx (N, h): of x. Uses pass.scratch.workspace.
     void backward_input(const StagePass& pass, ConstTensor dweights, const Saved& saved,

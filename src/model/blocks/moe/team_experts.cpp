@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/moe/team_experts.hpp"
+
+#include "vocabpipe/tile_link.hpp"
+
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+/// What all members chose, in the host's memory, and the plan that reads it.
+class Routed {
+public:
+    Routed(const StagePass& pass, const RoutingShape& shape, Tensor routes)
+        : numbers_(static_cast<size_t>(routes.size())) {
+        pass.op().read_to_host(pass.ctx, ExpertRows::integers(routes), numbers_);
+        const auto count = static_cast<size_t>(shape.tokens * shape.per_token);
+        std::vector<std::span<const int32_t>> choices;
+        for (int member = 0; member < shape.members; ++member) {
+            choices.push_back(
+                std::span(numbers_).subspan(2 * count * static_cast<size_t>(member), count));
+        }
+        plan_.emplace(shape, pass.experts->rank(), std::move(choices));
+    }
+    Routed(const Routed&) = delete;
+    [[nodiscard]] const RoutingPlan& plan() const { return *plan_; }
+
+private:
+    std::vector<int32_t> numbers_;
+    std::optional<RoutingPlan> plan_;
+};
+
+/// The rows that a wave has.
+Tensor rows_in(const RoutingWave& wave, Tensor of_budget) {
+    return of_budget.row_range(0, wave.row_count());
+}
+
+}  // namespace
+
+/// What the functions below share.
+struct TeamExperts::Pass {
+    const StagePass& pass;
+    const TeamSizes& sizes;
+    const TeamMemory& memory;
+    ConstTensor dy, x;
+    Tensor routes;
+    const Experts::Saved& saved;
+    const Experts::Gradients* gradients;
+
+    [[nodiscard]] const kernels::Operators& op() const { return pass.op(); }
+    [[nodiscard]] TeamWave team(const RoutingWave& wave, std::string_view name) const {
+        return {.pass = pass, .sizes = sizes, .wave = wave, .memory = memory, .name = name};
+    }
+    /// Those of the copies of a wave.
+    [[nodiscard]] Tensor weights(const RoutingWave& wave) const {
+        const int64_t tokens = sizes.shape.tokens;
+        std::vector<int32_t> rows;
+        for (const int64_t token : wave.token_of_copy) {
+            const int64_t member = token / tokens;
+            rows.push_back(static_cast<int32_t>((2 * member + 1) * tokens + token % tokens));
+        }
+        const Tensor weights = memory.weights.row_range(0, wave.copy_count());
+        op().gather_rows(pass.ctx, routes, rows, 1, {}, weights);
+        return weights;
+    }
+};
+
+TeamExperts::TeamExperts(const ExpertsOptions& options, const ExpertWeights& weights)
+    : options_(options), weights_(weights) {}
+
+TeamSizes TeamExperts::sizes(int64_t tokens, DType dtype) const {
+    RoutingShape shape{.members = options_.ranks,
+                       .tokens = tokens,
+                       .experts = options_.experts,
+                       .per_token = options_.per_token,
+                       .budget = 0,
+                       .pieces = options_.dispatch_pieces};
+    shape.budget = row_budget(shape, options_.row_factor);
+    return {.shape = shape,
+            .hidden_size = options_.hidden_size,
+            .ffn_hidden_size = options_.ffn_hidden_size,
+            .panels = options_.combine_panels,
+            .dtype = dtype};
+}
+
+int64_t TeamExperts::rows_per_wave(int64_t tokens) const {
+    return sizes(tokens, DType::fp32).shape.budget;
+}
+
+Experts::Saved TeamExperts::saved_views(SavedViews& views) const {
+    const int64_t rows = rows_per_wave(views.costly.own());
+    return {.in = views.cheap.rows(rows, options_.hidden_size),
+            .gate_up = views.costly.rows(rows, 2 * options_.ffn_hidden_size),
+            .act = views.cheap.rows(rows, options_.ffn_hidden_size)};
+}
+
+Tensor TeamExperts::routes_view(TokenViews& views) const {
+    const int64_t rows = 2 * options_.ranks * views.own();
+    const Tensor numbers = views.numbers(rows * options_.per_token);
+    return {numbers.data, rows, options_.per_token, numbers.dtype};
+}
+
+Experts::Gradients TeamExperts::gradient_views(TokenViews& views) const {
+    const int64_t rows = rows_per_wave(views.own());
+    return {.out = views.rows(rows, options_.hidden_size),
+            .gate_up = views.rows(rows, 2 * options_.ffn_hidden_size)};
+}
+
+TeamMemory TeamExperts::memory(Views& views, int64_t tokens, DType dtype) const {
+    return {views, sizes(tokens, dtype)};
+}
+
+void TeamExperts::make_inside(const Pass& of, const RoutingWave& wave,
+                              const Meanwhile& meanwhile) const {
+    const Experts::Saved& saved = of.saved;
+    dispatch_tokens(of.team(wave, options_.name), of.x, meanwhile, saved.in,
+                    [&](std::span<const RowRange> rows) {
+                        of.op().grouped_linear_forward(of.pass.ctx, saved.in,
+                                                       weights_.gate_up->weight, rows, 0,
+                                                       saved.gate_up);
+                    });
+    of.op().gated_forward(of.pass.ctx, options_.activation, rows_in(wave, saved.gate_up),
+                          rows_in(wave, saved.act));
+}
+
+void TeamExperts::forward(const StagePass& pass, const TeamMemory& memory, ConstTensor x,
+                          const ExpertRows& chosen, Tensor routes, const Experts::Saved& saved,
+                          ConstTensor residual, Tensor out, const Meanwhile& meanwhile) const {
+    gather_routes(pass, chosen.choice, chosen.weights, routes, options_.name);
+    const TeamSizes sizes = this->sizes(x.rows, x.dtype);
+    const Routed routed(pass, sizes.shape, routes);
+    const Pass of{.pass = pass,
+                  .sizes = sizes,
+                  .memory = memory,
+                  .dy = {},
+                  .x = x,
+                  .routes = routes,
+                  .saved = saved,
+                  .gradients = nullptr};
+    const int waves = out ? routed.plan().waves() : 1;
+    for (int i = 1; i <= waves; ++i) {
+        const RoutingWave wave = routed.plan().wave(i % waves);  // 0 last: the backward needs it
+        make_inside(of, wave, i == 1 ? meanwhile : Meanwhile());
+        if (!out) return;
+        const auto make = [&](RowRange columns, Tensor panel) {
+            pass.op().grouped_linear_forward(pass.ctx, rows_in(wave, saved.act),
+                                             weights_.down->weight, wave.rows, columns.first,
+                                             panel);
+        };
+        combine_at_home(of.team(wave, options_.name), make,
+                        {.weights = of.weights(wave),
+                         .residual = i == 1 ? residual : ConstTensor(out),
+                         .out = out},
+                        {});
+    }
+}
+
+void TeamExperts::recompute(const StagePass& pass, const TeamMemory& memory, ConstTensor x,
+                            Tensor routes, const Experts::Saved& saved) const {
+    const TeamSizes sizes = this->sizes(x.rows, x.dtype);
+    const Routed routed(pass, sizes.shape, routes);
+    const RoutingWave wave = routed.plan().wave(0);
+    const TeamWave team{
+        .pass = pass, .sizes = sizes, .wave = wave, .memory = memory, .name = options_.name};
+    dispatch_tokens(team, x, {}, saved.in, {});
+    pass.op().gated_forward(pass.ctx, options_.activation, rows_in(wave, saved.gate_up),
+                            rows_in(wave, saved.act));
+}
+
+void TeamExperts::make_gradients(const Pass& of, const RoutingWave& wave,
+                                 const Meanwhile& meanwhile) const {
+    Context& ctx = of.pass.ctx;
+    const kernels::Operators& op = of.op();
+    const Tensor dout = of.gradients->out;
+    const Tensor dact(of.memory.rows.data, dout.rows, options_.ffn_hidden_size, dout.dtype);
+    dispatch_tokens(
+        of.team(wave, options_.name), of.dy, meanwhile, dout, [&](std::span<const RowRange> rows) {
+            op.grouped_linear_backward_input(ctx, dout, weights_.down->weight, rows, dact);
+        });
+    const Tensor weights = of.weights(wave);
+    const Tensor dweights = of.memory.dweights.row_range(0, wave.copy_count());
+    op.set_zero(ctx, {static_cast<std::byte*>(dweights.data),
+                      static_cast<size_t>(dweights.bytes())});  // of other members' experts
+    // <dy, W act> = <W^T dy, act>: what the experts made need not be kept.
+    op.combine_backward_weights(ctx, rows_in(wave, dact), rows_in(wave, of.saved.act),
+                                wave.slot_of_row, dweights);
+    for (const Tensor& gradient : {dact, dout}) {
+        const Tensor rows = rows_in(wave, gradient);
+        op.scale_rows(ctx, rows, wave.slot_of_row, weights, rows);
+    }
+    op.gated_backward(ctx, options_.activation, rows_in(wave, dact),
+                      rows_in(wave, of.saved.gate_up), rows_in(wave, of.gradients->gate_up));
+}
+
+void TeamExperts::add_weight_gradients(const Pass& of, const RoutingWave& wave,
+                                       bool accumulate) const {
+    Context& ctx = of.pass.ctx;
+    of.op().grouped_linear_backward_weight(ctx, of.gradients->out, of.saved.act, wave.rows,
+                                           weights_.down->gradient, accumulate);
+    of.op().grouped_linear_backward_weight(ctx, of.gradients->gate_up, of.saved.in, wave.rows,
+                                           weights_.gate_up->gradient, accumulate);
+}
+
+void TeamExperts::backward_input(const StagePass& pass, const TeamMemory& memory, ConstTensor dy,
+                                 ConstTensor x, Tensor routes, const Experts::Saved& saved,
+                                 const Experts::Gradients& gradients, Tensor dweights, Tensor dx,
+                                 const Meanwhile& meanwhile) const {
+    const TeamSizes sizes = this->sizes(x.rows, x.dtype);
+    const Routed routed(pass, sizes.shape, routes);
+    const Pass of{.pass = pass,
+                  .sizes = sizes,
+                  .memory = memory,
+                  .dy = dy,
+                  .x = x,
+                  .routes = routes,
+                  .saved = saved,
+                  .gradients = &gradients};
+    const int waves = routed.plan().waves();
+    for (int i = 0; i < waves; ++i) {
+        const RoutingWave wave = routed.plan().wave(i);
+        if (i > 0) make_inside(of, wave, {});
+        make_gradients(of, wave, i == 0 ? meanwhile : Meanwhile());
+        const auto make = [&](RowRange columns, Tensor panel) {
+            pass.op().grouped_linear_backward_input(
+                pass.ctx, rows_in(wave, gradients.gate_up),
+                weights_.gate_up->weight.column_range(columns.first, columns.size()), wave.rows,
+                panel);
+        };
+        Meanwhile weight_gradients;
+        if (pass.weight_gradients.with_input) {
+            weight_gradients = [&] {
+                add_weight_gradients(of, wave, pass.weight_gradients.accumulate || i > 0);
+            };
+        }
+        combine_at_home(of.team(wave, options_.name), make,
+                        {.residual = i == 0 ? ConstTensor() : ConstTensor(dx),
+                         .out = dx,
+                         .dweights = dweights,
+                         .accumulate = i > 0},
+                        weight_gradients);
+    }
+    if (waves == 1 || pass.weight_gradients.with_input) return;
+    // W is to find wave 0.
+    const RoutingWave wave = routed.plan().wave(0);
+    make_inside(of, wave, {});
+    make_gradients(of, wave, {});
+}
+
+void TeamExperts::backward_weight(const StagePass& pass, const TeamMemory& memory, ConstTensor dy,
+                                  ConstTensor x, Tensor routes, const Experts::Saved& saved,
+                                  const Experts::Gradients& gradients) const {
+    if (pass.weight_gradients.with_input) return;
+    const TeamSizes sizes = this->sizes(x.rows, x.dtype);
+    const Routed routed(pass, sizes.shape, routes);
+    const Pass of{.pass = pass,
+                  .sizes = sizes,
+                  .memory = memory,
+                  .dy = dy,
+                  .x = x,
+                  .routes = routes,
+                  .saved = saved,
+                  .gradients = &gradients};
+    for (int i = 0; i < routed.plan().waves(); ++i) {
+        const RoutingWave wave = routed.plan().wave(i);
+        if (i > 0) {
+            make_inside(of, wave, {});
+            make_gradients(of, wave, {});
+        }
+        add_weight_gradients(of, wave, pass.weight_gradients.accumulate || i > 0);
+    }
+}
+
+}  // namespace vocabpipe
