@@ -22,9 +22,16 @@ enum class OverlapOp : uint8_t {
     /// A pass makes rows that the next pass, on another rank, uses as they arrive (a hop between
     /// stages). Each of the two takes `compute_ns`.
     hop,
+    /// Rows of experts come to the member that has the experts, equally many from each, and are
+    /// multiplied there: a member's rows of the map are those that it sends to each other.
+    dispatch_gemm,
+    /// What experts make of all rows goes home by panels of columns: the pieces of the map. Each of
+    /// them goes to all members when its product over all rows is done.
+    gemm_combine,
 };
 inline constexpr std::array kOverlapOps{OverlapOp::all_gather_gemm, OverlapOp::gemm_reduce_scatter,
-                                        OverlapOp::stream_in, OverlapOp::hop};
+                                        OverlapOp::stream_in,       OverlapOp::hop,
+                                        OverlapOp::dispatch_gemm,   OverlapOp::gemm_combine};
 /// As bench_overlap's --op has it.
 [[nodiscard]] std::string_view to_string(OverlapOp op);
 
@@ -71,10 +78,10 @@ struct OverlapTimes {
 /// Times of every member, by rank. `compute_ns`: of all rows of the map on one member, in
 /// proportion to rows. Streams have one member, whose rows are the tensor. Pieces travel in ring
 /// order: step (o, piece) from rank to rank + o, o = 1 .. members - 1; a rank sends, and receives,
-/// one piece at a time. Own rows are one product; pieces of a member that have arrived are one,
-/// too; those of a stream and those that leave are one each. Adding up a reduce-scatter costs
-/// nothing here. Throws UsageError for negative times, a rate that is not positive, or a stream of
-/// several members.
+/// one piece at a time; panels one after the other, each in that order. Own rows are one product;
+/// pieces of a member that have arrived are one, too; those of a stream and those that leave are one
+/// each, as are panels. Adding up a reduce-scatter or a combine costs nothing here. Throws
+/// UsageError for negative times, a rate that is not positive, or a stream of several members.
 [[nodiscard]] std::vector<OverlapTimes> overlap_of_ranks(OverlapOp op, const TileMap& map,
                                                          int64_t compute_ns, const Link& link,
                                                          const OverlapOptions& options = {});

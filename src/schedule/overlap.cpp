@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -42,26 +43,42 @@ public:
                link_.bytes_per_ns;
     }
 
+    /// Of steps (o, piece) from rank to rank + o: all pieces of one o before the next, or all o of
+    /// one piece.
+    [[nodiscard]] std::vector<std::pair<int, int>> steps(bool by_piece) const {
+        int most = 0;
+        for (int member = 0; member < members_; ++member) {
+            most = std::max(most, map_.pieces(member));
+        }
+        std::vector<std::pair<int, int>> all;
+        for (int o = 1; o < members_; ++o) {
+            for (int piece = 0; piece < most; ++piece) all.emplace_back(o, piece);
+        }
+        if (by_piece) {
+            std::ranges::stable_sort(all, {}, [](const auto& step) { return step.second; });
+        }
+        return all;
+    }
+
     /// When what each rank sends has arrived: result[rank][sender][piece]. `ready` says when rank
     /// `from` has the piece for `to`; `whose` is the member whose rows travel. A rank sends and
-    /// receives one piece at a time, in ring order.
+    /// receives one piece at a time, in the order of steps().
     template <typename Ready, typename Whose>
-    PieceTimes arrivals(Ready&& ready, Whose&& whose) const {
+    PieceTimes arrivals(Ready&& ready, Whose&& whose, bool by_piece = false) const {
         const auto ranks = static_cast<size_t>(members_);
         PieceTimes arrival(ranks, std::vector<std::vector<double>>(ranks));
         std::vector<double> out(ranks, 0), in(ranks, 0);  // when the links are free
-        for (int o = 1; o < members_; ++o) {
+        for (const auto& [o, piece] : steps(by_piece)) {
             for (int from = 0; from < members_; ++from) {
                 const int to = (from + o) % members_;
                 const int member = whose(from, to);
+                if (piece >= map_.pieces(member)) continue;
                 double& leaves = out[static_cast<size_t>(from)];
                 double& enters = in[static_cast<size_t>(to)];
-                auto& times = arrival[static_cast<size_t>(to)][static_cast<size_t>(from)];
-                for (int piece = 0; piece < map_.pieces(member); ++piece) {
-                    const double begin = std::max({leaves, enters, ready(from, to, piece)});
-                    leaves = enters = begin + occupied(member, piece);
-                    times.push_back(enters + static_cast<double>(link_.latency_ns));
-                }
+                const double begin = std::max({leaves, enters, ready(from, to, piece)});
+                leaves = enters = begin + occupied(member, piece);
+                arrival[static_cast<size_t>(to)][static_cast<size_t>(from)].push_back(
+                    enters + static_cast<double>(link_.latency_ns));
             }
         }
         return arrival;
@@ -130,6 +147,33 @@ public:
         return end;
     }
 
+    /// Panels of all rows: when each rank has multiplied all and received its own.
+    [[nodiscard]] std::vector<double> gemm_combine() const {
+        std::vector<double> done;  // the same on all ranks
+        double now = 0;
+        for (const auto& [o, panel] : steps(true)) {
+            if (o > 1) continue;
+            now += static_cast<double>(options_.piece_ns);
+            for (int member = 0; member < members_; ++member) {
+                if (panel >= map_.pieces(member)) continue;
+                now += static_cast<double>(map_.rows(member, panel).size()) * ns_per_row_;
+            }
+            done.push_back(now);
+        }
+        if (members_ == 1) now = static_cast<double>(map_.rows()) * ns_per_row_;
+        const PieceTimes arrival =
+            arrivals([&](int, int, int panel) { return done[static_cast<size_t>(panel)]; },
+                     [](int /*from*/, int to) { return to; }, true);
+        std::vector<double> end;
+        for (const auto& of_rank : arrival) {
+            end.push_back(now);
+            for (const std::vector<double>& from : of_rank) {
+                if (!from.empty()) end.back() = std::max(end.back(), from.back());
+            }
+        }
+        return end;
+    }
+
     /// One tensor's pieces: made (a hop) or there, on the link if there is one, used.
     [[nodiscard]] double stream(bool made, bool linked) const {
         double maker = 0, link = 0, user = 0;
@@ -154,7 +198,8 @@ public:
         } else {
             for (int member = 0; member < members_; ++member) {
                 if (member == rank) continue;
-                const bool own = op == OverlapOp::gemm_reduce_scatter;
+                const bool own =
+                    op == OverlapOp::gemm_reduce_scatter || op == OverlapOp::gemm_combine;
                 sum += message(map_.rows(own ? rank : member).size());
             }
         }
@@ -197,6 +242,10 @@ std::string_view to_string(OverlapOp op) {
             return "stream_in";
         case OverlapOp::hop:
             return "hop";
+        case OverlapOp::dispatch_gemm:
+            return "dispatch_gemm";
+        case OverlapOp::gemm_combine:
+            return "gemm_combine";
     }
     return "?";
 }
@@ -211,7 +260,11 @@ std::vector<OverlapTimes> overlap_of_ranks(OverlapOp op, const TileMap& map, int
     std::vector<double> end;
     switch (op) {
         case OverlapOp::all_gather_gemm:
+        case OverlapOp::dispatch_gemm:  // other tensors, the same steps
             end = team.all_gather_gemm();
+            break;
+        case OverlapOp::gemm_combine:
+            end = team.gemm_combine();
             break;
         case OverlapOp::gemm_reduce_scatter:
             end = team.gemm_reduce_scatter();
@@ -268,7 +321,8 @@ PieceChoice choose_tiles(const TileShape& shape, const TileRates& rates) {
     }
     const double flops = 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.inner) *
                          static_cast<double>(shape.columns);
-    const bool inputs = shape.op == OverlapOp::all_gather_gemm || shape.op == OverlapOp::stream_in;
+    const bool inputs = shape.op == OverlapOp::all_gather_gemm ||
+                        shape.op == OverlapOp::stream_in || shape.op == OverlapOp::dispatch_gemm;
     constexpr std::array kCandidates{1, 2, 4, 8, 16, 32, 64};
     return choose_pieces(
         {.op = shape.op,

@@ -106,6 +106,32 @@ TEST(Overlap, SharesThatTheDocumentsState) {
     }
 }
 
+TEST(Overlap, DispatchHidesWhatAnAllGatherHidesAndACombineAllButItsLastPanel) {
+    for (const int members : {2, 4, 8}) {
+        for (const int pieces : {1, 2, 4, 8}) {
+            for (const double ratio : {0.25, 1.0, 2.0}) {
+                const OverlapTimes gather =
+                    team(OverlapOp::all_gather_gemm, members, pieces, ratio);
+                const OverlapTimes dispatch =
+                    team(OverlapOp::dispatch_gemm, members, pieces, ratio);
+                EXPECT_EQ(dispatch.overlapped_ns, gather.overlapped_ns);
+                const OverlapTimes combine = team(OverlapOp::gemm_combine, members, pieces, ratio);
+                const double panel = static_cast<double>(kCompute) / pieces;
+                const double link = ratio * kCompute;
+                EXPECT_NEAR(in_double(combine.overlapped_ns),
+                            std::max(kCompute + link / pieces, panel + link), 10)
+                    << members << " " << pieces << " " << ratio;
+            }
+        }
+    }
+    // What docs/overlap.md says.
+    EXPECT_EQ(percent(team(OverlapOp::dispatch_gemm, 8, 4, 1).hidden()), 97);
+    EXPECT_EQ(percent(team(OverlapOp::dispatch_gemm, 2, 8, 1).hidden()), 94);
+    EXPECT_EQ(percent(team(OverlapOp::gemm_combine, 8, 8, 1).hidden()), 88);
+    EXPECT_EQ(percent(team(OverlapOp::gemm_combine, 2, 4, 1).hidden()), 75);
+    EXPECT_EQ(percent(team(OverlapOp::gemm_combine, 8, 1, 1).hidden()), 0);
+}
+
 TEST(Overlap, NaturalOrderHidesAThirdOnAverageAndATenthOnTheSlowestRank) {
     for (const auto& [pieces, average] : {std::pair(4, 36), std::pair(8, 37)}) {
         const int64_t rows = rows_for(8, pieces);
@@ -140,7 +166,8 @@ TEST(Overlap, NothingIsFasterThanComputingOrTheLinkAlone) {
         return static_cast<int>(random() % static_cast<unsigned>(most + 1));
     };
     for (int round = 0; round < 2000; ++round) {
-        const OverlapOp op = kOverlapOps[static_cast<size_t>(upto(3))];
+        const OverlapOp op =
+            kOverlapOps[static_cast<size_t>(upto(static_cast<int>(kOverlapOps.size()) - 1))];
         const bool is_stream = op == OverlapOp::stream_in || op == OverlapOp::hop;
         std::vector<int64_t> counts(static_cast<size_t>(is_stream ? 1 : 1 + upto(7)));
         for (int64_t& count : counts) count = upto(4) == 0 ? 0 : upto(500);

@@ -3,17 +3,14 @@
 
 #include "kernels/host/gemm.hpp"
 #include "src/runtime/tile_link/host.hpp"
-#include "src/runtime/transport/modelled_link.hpp"
+#include "src/train/measure/timed_experts.hpp"
+#include "src/train/measure/timed_team.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
-#include <functional>
 #include <limits>
 #include <numeric>
-#include <random>
 #include <span>
 #include <vector>
 
@@ -21,42 +18,9 @@ namespace vocabpipe {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Floats = std::vector<float>;
 
 constexpr int kRoot = 0;  // of a stream
-
-double largest(Communicator& world, double mine) {
-    double most = 0;
-    for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&mine, 1)))) {
-        double other = 0;
-        std::memcpy(&other, bytes.data(), sizeof other);
-        most = std::max(most, other);
-    }
-    return most;
-}
-
-/// The seconds of the slowest rank in its fastest round.
-double timed(Communicator& world, int rounds, const std::function<void()>& work) {
-    double best = std::numeric_limits<double>::infinity();
-    for (int round = 0; round <= rounds; ++round) {
-        world.barrier();
-        const auto begin = Clock::now();
-        work();
-        const double seconds =
-            largest(world, std::chrono::duration<double>(Clock::now() - begin).count());
-        if (round > 0) best = std::min(best, seconds);  // the first one warms up
-    }
-    return best;
-}
-
-Floats random_floats(int64_t count, int seed) {
-    std::minstd_rand random(static_cast<unsigned>(seed + 1));
-    std::uniform_real_distribution<float> numbers(-1, 1);
-    Floats values(static_cast<size_t>(count));
-    for (float& value : values) value = numbers(random);
-    return values;
-}
 
 /// The operation on one rank, by pieces of a map.
 class Team {
@@ -255,42 +219,11 @@ private:
     std::vector<int64_t> own_ends_;
 };
 
-int64_t differing(const Floats& a, const Floats& b) {
-    int64_t count = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-        count += std::memcmp(&a[i], &b[i], sizeof a[i]) != 0 ? 1 : 0;
-    }
-    return count;
-}
-
 }  // namespace
 
 OverlapTiming time_overlap(Communicator& world, const OverlapCase& c) {
-    Team team(world, c);
-    OverlapTiming timing;
-    timing.bytes = static_cast<int64_t>(largest(world, static_cast<double>(team.received_bytes())));
-    timing.compute = timed(world, c.rounds, [&] { team.compute(); });
-    Transport* transport = &world.transport();
-    std::unique_ptr<Transport> modelled;
-    if (c.modelled > 0) {
-        modelled =
-            make_modelled_link(*transport, {.bytes_per_ns = static_cast<double>(timing.bytes) /
-                                                            (c.modelled * timing.compute * 1e9)});
-        transport = modelled.get();
-    }
-    team.set_transport(*transport);
-    timing.link = timed(world, c.rounds, [&] { team.exchange(); });
-    timing.blocking = timed(world, c.rounds, [&] { team.blocking(); });
-    const Floats expected = team.result();
-    team.poison();
-    timing.overlapped = timed(world, c.rounds, [&] { team.overlapped(); });
-    const int64_t wrong = differing(team.result(), expected);
-    for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&wrong, 1)))) {
-        int64_t other = 0;
-        std::memcpy(&other, bytes.data(), sizeof other);
-        timing.wrong += other;
-    }
-    return timing;
+    const bool of_experts = c.op == OverlapOp::dispatch_gemm || c.op == OverlapOp::gemm_combine;
+    return of_experts ? time_experts(world, c) : time_team<Team>(world, c);
 }
 
 }  // namespace vocabpipe

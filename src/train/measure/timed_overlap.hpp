@@ -15,7 +15,7 @@ namespace vocabpipe {
 struct OverlapCase {
     OverlapOp op = OverlapOp::all_gather_gemm;  ///< no hop
     int pieces = 1;
-    int64_t rows = 1024;     ///< of all members
+    int64_t rows = 1024;     ///< of all members; of experts those that a member has on average
     int64_t inner = 1024;    ///< that a member's products sum over
     int64_t columns = 1024;  ///< of a member's product
     int rounds = 9;          ///< the fastest counts, of the slowest rank each
