@@ -79,8 +79,8 @@ struct OverlapTimes {
 /// proportion to rows. Streams have one member, whose rows are the tensor. Pieces travel in ring
 /// order: step (o, piece) from rank to rank + o, o = 1 .. members - 1; a rank sends, and receives,
 /// one piece at a time; panels one after the other, each in that order. Own rows are one product;
-/// pieces of a member that have arrived are one, too; those of a stream and those that leave are one
-/// each, as are panels. Adding up a reduce-scatter or a combine costs nothing here. Throws
+/// pieces of a member that have arrived are one, too; those of a stream and those that leave are
+/// one each, as are panels. Adding up a reduce-scatter or a combine costs nothing here. Throws
 /// UsageError for negative times, a rate that is not positive, or a stream of several members.
 [[nodiscard]] std::vector<OverlapTimes> overlap_of_ranks(OverlapOp op, const TileMap& map,
                                                          int64_t compute_ns, const Link& link,
