@@ -22,7 +22,7 @@ int main(int argc, char** argv) try {
 
     // The smallest memory is found by asking again with more recomputation until something fits.
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-        options.recompute = recompute;
+        options.recompute = {recompute};
         const Plan plan = make_plan(options);
         std::printf("%s on %d %s, recompute %s\n", options.model.name.c_str(), options.gpus,
                     options.device.name.c_str(), std::string(to_string(recompute)).c_str());

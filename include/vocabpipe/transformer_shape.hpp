@@ -54,20 +54,34 @@ struct TransformerShape {
     /// Throws UsageError naming the size that is missing or impossible.
     void check() const;
 
-    /// Parameters of one transformer layer.
-    [[nodiscard]] int64_t layer_parameters() const;
+    /// Elements of a layer's parameters, by which ranks share them.
+    struct LayerParameters {
+        double cut = 0;       ///< tensor ranks have a part each
+        double repeated = 0;  ///< every rank has all of them
+        double experts = 0;   ///< expert ranks have a part each, tensor ranks do not
+    };
+    /// Of the mean transformer layer.
+    [[nodiscard]] LayerParameters layer_parameters() const;
     /// Parameters of the whole model; a tied weight counts once.
     [[nodiscard]] int64_t parameters() const;
     /// Of them, those that compute one token: of experts, k per layer.
     [[nodiscard]] int64_t active_parameters() const;
 
+    /// How ranks share a matrix.
+    enum class Cut : uint8_t {
+        columns,   ///< tensor ranks have columns of its result: column-parallel
+        rows,      ///< tensor ranks have a part of what is summed over: row-parallel
+        repeated,  ///< every rank has it, for the tokens of its own
+        experts,   ///< expert ranks have some of the equal matrices
+    };
     /// The weight of a linear layer, [out, in].
     struct Matrix {
-        int64_t in = 0;        ///< elements per token that it reads
-        int64_t out = 0;       ///< and makes
-        int64_t count = 1;     ///< experts: equal matrices
-        double rows = 1;       ///< of a microbatch's tokens: how many each reads
-        double of_layers = 1;  ///< share of the layers that have it
+        int64_t in = 0;           ///< elements per token that it reads
+        int64_t out = 0;          ///< and makes
+        int64_t count = 1;        ///< experts: equal matrices
+        double rows = 1;          ///< of a microbatch's tokens: how many each reads
+        double of_layers = 1;     ///< share of the layers that have it
+        Cut cut = Cut::repeated;  ///< how ranks share it
     };
     /// One layer's: q, k and v together; the attention's output; the first of the feed-forward
     /// part, a gated one's two together; the second. Of experts, router and both of each; then
@@ -91,14 +105,19 @@ struct TransformerShape {
 
     /// Bytes per token that one layer keeps from F to the end of its backward: elements of the
     /// run's type and fp32 row statistics: inputs of all linear layers, norms and the activation,
-    /// and what attention needs; nothing of shape [s, s] (docs/memory.md).
-    [[nodiscard]] int64_t saved_bytes(int64_t element_bytes = 2) const;
+    /// and what attention needs; nothing of shape [s, s] (docs/memory.md). `expert_rows`: memory
+    /// for so many times the rows that experts have if all have equally many. Of t tensor ranks
+    /// each keeps 1/t.
+    [[nodiscard]] int64_t saved_bytes(int64_t element_bytes = 2, double expert_rows = 1) const;
     /// The part of saved_bytes() that R makes again.
-    [[nodiscard]] int64_t recomputed_bytes(Recompute recompute, int64_t element_bytes = 2) const;
+    [[nodiscard]] int64_t recomputed_bytes(Recompute recompute, int64_t element_bytes = 2,
+                                           double expert_rows = 1) const;
     /// Elements per token that one layer's selective R reads and writes.
     [[nodiscard]] double elementwise_recompute() const;
     /// Bytes per token that I keeps for W: the gradients of all linear layers' outputs.
-    [[nodiscard]] int64_t for_weight_bytes(int64_t element_bytes = 2) const;
+    [[nodiscard]] int64_t for_weight_bytes(int64_t element_bytes = 2, double expert_rows = 1) const;
+    /// Elements per token of the largest tensor that a pass makes and drops again.
+    [[nodiscard]] int64_t scratch_columns(double expert_rows = 1) const;
 };
 
 /// The shape of a model, without a name.

@@ -2,6 +2,7 @@
 #include "src/plan/candidates.hpp"
 
 #include "schedules/placement.hpp"
+#include "src/plan/list_steps.hpp"
 #include "src/plan/unit_costs.hpp"
 #include "src/support/nearest_name.hpp"
 #include "src/support/text_layout.hpp"
@@ -62,11 +63,10 @@ std::vector<LayerSplit> splits_of(VocabMode mode, int layers, int stages) {
     return {LayerSplit::front, LayerSplit::back};
 }
 
-std::vector<int> split_layers(const PlanOptions& options, LayerSplit split,
+std::vector<int> split_layers(const PlanOptions& options, const UnitCosts& units, LayerSplit split,
                               const std::vector<int>& rank_of_stage) {
     const TransformerShape& model = options.model;
     // A layer's forward and backward are three times these FLOPs, its R comes on top.
-    const UnitCosts units = unit_costs(options);
     const double longer = 1 + units.recompute / std::max(units.forward + units.backward, 1.0);
     const double layer = (model.dense_flops() + model.attention_flops(options.seq_length)) * longer;
     const double output =
@@ -79,12 +79,12 @@ std::vector<int> split_layers(const PlanOptions& options, LayerSplit split,
     return layers;
 }
 
-std::string refusal(const PlanOptions& options, const Generator& family, int chunks) {
+std::string refusal(const PlanOptions& options, const Generator& family, int ranks, int chunks) {
     if (chunks != family.chunks && !family.any_chunks) {
         return "has " + std::to_string(family.chunks) + " chunk" + (family.chunks == 1 ? "" : "s") +
                " per rank";
     }
-    const int64_t stages = int64_t{options.gpus} * chunks;
+    const int64_t stages = int64_t{ranks} * chunks;
     if (stages > std::numeric_limits<uint16_t>::max()) return "more than 65535 stages";
     // One stage per rank may be empty: there is no way to use the GPUs otherwise.
     if (chunks > 1 && stages > options.model.num_layers) {
@@ -98,6 +98,10 @@ std::string refusal(const PlanOptions& options, const Generator& family, int chu
 std::string other_passes(const PlannedPassTimes& times, const std::vector<int>& ranks,
                          VocabMode mode) {
     const std::string those = "the passes of " + times.name + " ";
+    const int pipeline = ranks.empty() ? 0 : 1 + *std::max_element(ranks.begin(), ranks.end());
+    if (times.rank_ns.size() != static_cast<size_t>(pipeline)) {
+        return those + "are of " + counted(std::ssize(times.rank_ns), "rank");
+    }
     if (times.rank_of_stage.size() != ranks.size()) {
         return those + "are of " + counted(std::ssize(times.rank_of_stage), "stage");
     }
@@ -126,38 +130,44 @@ std::string other_passes(const PlannedPassTimes& times, const std::vector<int>& 
     return {};
 }
 
-}  // namespace
-
-Candidates list_candidates(const PlanOptions& options) {
+/// All candidates of a mesh, microbatch size and recomputation.
+void add_candidates(const PlanOptions& options, const Candidate& step, Candidates& result) {
     constexpr VocabMode kModes[] = {VocabMode::none, VocabMode::redistributed,
                                     VocabMode::interlaced, VocabMode::one_barrier,
                                     VocabMode::two_barriers};
-    const std::span<const VocabMode> modes =
+    std::span<const VocabMode> modes =
         options.vocab_modes.empty() ? std::span(kModes) : std::span(options.vocab_modes);
-    Candidates result;
-    for (const Generator* family : families(options.schedules)) {
+    std::vector<const Generator*> of = families(options.schedules);
+    const int ranks = step.mesh.pipeline;
+    if (ranks == 1 && step.mesh.slices() > 1) {  // nothing to choose in a pipeline of one rank
+        modes = modes.first(1);
+        of.resize(1);
+    }
+    const UnitCosts units = unit_costs(options, step);
+    for (const Generator* family : of) {
         for (const VocabMode mode : modes) {
             for (const int chunks : chunks_of(*family, options.chunks)) {
-                Candidate candidate{
-                    .schedule = std::string(family->name), .vocab_mode = mode, .chunks = chunks};
-                if (std::string why = refusal(options, *family, chunks); !why.empty()) {
+                Candidate candidate = step;
+                candidate.schedule = std::string(family->name);
+                candidate.vocab_mode = mode;
+                candidate.chunks = chunks;
+                if (std::string why = refusal(options, *family, ranks, chunks); !why.empty()) {
                     result.skipped.emplace_back(candidate, std::move(why));
                     continue;
                 }
-                const int stages = options.gpus * chunks;
-                const std::vector<int> ranks =
-                    rank_of_stage(family->placement, options.gpus, chunks);
+                const std::vector<int> of_stage = rank_of_stage(family->placement, ranks, chunks);
                 if (options.pass_times) {
-                    if (std::string why = other_passes(*options.pass_times, ranks, mode);
+                    if (std::string why = other_passes(*options.pass_times, of_stage, mode);
                         !why.empty()) {
                         result.skipped.emplace_back(candidate, std::move(why));
                         continue;
                     }
                 }
+                const int stages = ranks * chunks;
                 for (const LayerSplit split : splits_of(mode, options.model.num_layers, stages)) {
                     candidate.split = split;
-                    candidate.layers_per_stage = split_layers(options, split, ranks);
-                    for (const int limit : memory_limits_of(*family, options.gpus)) {
+                    candidate.layers_per_stage = split_layers(options, units, split, of_stage);
+                    for (const int limit : memory_limits_of(*family, ranks)) {
                         candidate.memory_limit = limit;
                         result.possible.push_back(candidate);
                     }
@@ -165,6 +175,14 @@ Candidates list_candidates(const PlanOptions& options) {
             }
         }
     }
+}
+
+}  // namespace
+
+Candidates list_candidates(const PlanOptions& options) {
+    Candidates steps = list_steps(options);
+    Candidates result{.possible = {}, .skipped = std::move(steps.skipped)};
+    for (const Candidate& step : steps.possible) add_candidates(options, step, result);
     return result;
 }
 

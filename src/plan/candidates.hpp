@@ -14,9 +14,10 @@ struct Candidates {
     std::vector<std::pair<Candidate, std::string>> skipped;  ///< and why
 };
 
-/// Schedule x vocabulary mode x chunks x layer split, in this order. A family asked for another
-/// number of chunks than it has, or a split into more stages than layers although fewer chunks are
-/// possible, is skipped. Throws UsageError for unknown schedules.
+/// Mesh x microbatch size x recomputation x schedule x vocabulary mode x chunks x layer split, in
+/// this order. Skipped is a family that is asked for another number of chunks than it has, a split
+/// into more stages than layers although fewer chunks are possible, and what list_steps() skips.
+/// Throws UsageError for unknown schedules.
 [[nodiscard]] Candidates list_candidates(const PlanOptions& options);
 
 }  // namespace vocabpipe

@@ -2,6 +2,7 @@
 #include "src/plan/evaluate.hpp"
 
 #include "src/plan/list_memory.hpp"
+#include "src/plan/place_parameters.hpp"
 #include "src/plan/step_model.hpp"
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/pass_times.hpp"
@@ -26,11 +27,14 @@ struct Outcome {
 Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options) {
     const SimulateOptions how{.cores = options.profile ? options.profile->cores : 0};
     const LowerOptions ahead{.receive_ahead = options.receive_ahead};
-    const std::vector<Program> programs =
-        lower_step(schedule, step.sizes, step.costs, ahead, how).lowered.all();
-    const Simulation simulation = simulate(programs, step.costs, how);
-    Outcome outcome{.step_ns = simulation.summary.step_ns, .bubble = simulation.summary.bubble};
-    for (const Program& program : programs) {
+    const Lowered lowered = lower_step(schedule, step.sizes, step.costs, ahead, how).lowered;
+    const auto summary = [&](const std::vector<Program>& programs) {
+        return simulate(programs, step.costs, how).summary;
+    };
+    const bool alone = lowered.mesh.slices() == 1;
+    const TimelineSummary all = alone ? summary(lowered.pipeline) : summary(lowered.all());
+    Outcome outcome{.step_ns = all.step_ns, .bubble = all.bubble};
+    for (const Program& program : lowered.pipeline) {
         const auto bytes = [&](std::initializer_list<Purpose> purposes) {
             uint64_t sum = 0;
             for (const Purpose purpose : purposes) {
@@ -41,9 +45,33 @@ Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOpt
         outcome.live.push_back(
             {.activations = bytes({Purpose::boundary, Purpose::activation, Purpose::workspace}),
              .vocabulary = bytes({Purpose::vocabulary}),
-             .communication = bytes({Purpose::partial_sums, Purpose::report, Purpose::tied})});
+             .communication = bytes(
+                 {Purpose::partial_sums, Purpose::report, Purpose::tied, Purpose::replicas})});
     }
     return outcome;
+}
+
+/// Of one rank's weights that others have, too: adding up their gradients, and gathering what each
+/// updated.
+struct Exchange {
+    int64_t sum_ns = 0, gather_ns = 0;
+};
+Exchange exchange_of(const StepModel& step, int rank) {
+    Exchange exchange;
+    const Mesh mesh = step.sizes.mesh(step.placement.ranks);
+    if (mesh.slices() == 1) return exchange;
+    for (const GradientBucket& bucket : step.sizes.buckets[static_cast<size_t>(rank)]) {
+        const int64_t members = mesh.size_of(bucket.axis);
+        if (members == 1) continue;
+        const Group group{mesh.ranks_along(bucket.axis, {.pipeline = rank}), -1, bucket.axis};
+        const int64_t elements = bucket.first.back();
+        const int64_t own = elements / members;
+        exchange.sum_ns += step.costs.transfer_ns(Do::all_to_all, group, elements * 4) +
+                           step.costs.local_ns(Do::ordered_sum, (elements + own) * 4);
+        exchange.gather_ns +=
+            step.costs.transfer_ns(Do::all_gather_v, group, own * size_of(step.sizes.dtype));
+    }
+    return exchange;
 }
 
 /// Report, its all-gather and the optimizer step come after the passes on every rank, and a tied
@@ -51,7 +79,10 @@ Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOpt
 Outcome timed(const Schedule& schedule, const StepModel& step) {
     const PassTimes times = time_passes(schedule, step.generate.costs);
     Outcome outcome{.live = list_memory(schedule, step.sizes)};
-    const auto rank_pass = [&](int rank, Op op) { return step.costs.pass_ns(rank, {.op = op}); };
+    const Mesh mesh = step.sizes.mesh(schedule.ranks);
+    const auto rank_pass = [&](int rank, Op op) {
+        return step.costs.pass_ns(rank * mesh.slices(), {.op = op});
+    };
     std::vector<int64_t> busy = times.busy;
     int64_t gathered = 0;
     std::vector<int64_t> ends(static_cast<size_t>(schedule.ranks), 0);
@@ -63,12 +94,13 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
         const bool coincide = schedule.input == schedule.output;
         const int in = schedule.input.owners().front();
         const int out = schedule.output.owners().front();
-        const int64_t bytes = schedule.input.vocab_size() * step.sizes.hidden * 4;
+        const int64_t bytes =
+            largest_share(schedule.input.vocab_size(), mesh.tensor) * step.sizes.hidden * 4;
         int64_t arrive = 0;
         if (!coincide) {
             // Both ways, one after the other in the lane that they share.
             arrive = std::max(ends[static_cast<size_t>(in)], ends[static_cast<size_t>(out)]) +
-                     2 * step.costs.transfer_ns(Do::send, {{in, out}, -1}, bytes);
+                     2 * PipelineCosts(step.costs).transfer_ns(Do::send, {{in, out}, -1}, bytes);
         }
         for (int rank = 0; rank < schedule.ranks; ++rank) {
             if (schedule.input.rows(rank) == 0 && schedule.output.rows(rank) == 0) continue;
@@ -81,18 +113,22 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
             if (!coincide && bytes > live.total()) live = {.communication = bytes};
         }
     }
+    std::vector<Exchange> exchanges;
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         const auto r = static_cast<size_t>(rank);
+        exchanges.push_back(exchange_of(step, rank));
         busy[r] += rank_pass(rank, Report) + rank_pass(rank, Update);
-        gathered = std::max(gathered, ends[r] + rank_pass(rank, Report));
+        gathered = std::max(gathered, ends[r] + exchanges[r].sum_ns + rank_pass(rank, Report));
     }
-    if (schedule.ranks > 1) {
-        std::vector<int> everyone(static_cast<size_t>(schedule.ranks));
+    if (mesh.size() > 1) {
+        std::vector<int> everyone(static_cast<size_t>(mesh.size()));
         std::iota(everyone.begin(), everyone.end(), 0);
         gathered += step.costs.transfer_ns(Do::all_gather, {everyone, -1}, step.sizes.report_bytes);
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        outcome.step_ns = std::max(outcome.step_ns, gathered + rank_pass(rank, Update));
+        const int64_t updated = gathered + rank_pass(rank, Update);
+        outcome.step_ns =
+            std::max(outcome.step_ns, updated + exchanges[static_cast<size_t>(rank)].gather_ns);
     }
     outcome.step_ns += step.costs.fixed_step_ns();
     const double all = static_cast<double>(std::accumulate(busy.begin(), busy.end(), int64_t{0}));
@@ -103,15 +139,15 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
 
 }  // namespace
 
-Schedule order_passes(const PlanOptions& options, const Candidate& candidate, int microbatches) {
+Schedule order_passes(const PlanOptions& options, const Candidate& candidate) {
     return make_order(
-        {.name = candidate.schedule, .recompute = options.recompute != Recompute::none},
-        step_model(options, unit_costs(options), candidate, microbatches).generate);
+        {.name = candidate.schedule, .recompute = candidate.recompute != Recompute::none},
+        step_model(options, unit_costs(options, candidate), candidate).generate);
 }
 
 PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,
                  Evaluation evaluation) {
-    const StepModel step = step_model(options, unit_costs(options), candidate, order.microbatches);
+    const StepModel step = step_model(options, unit_costs(options, candidate), candidate);
     const Outcome outcome =
         evaluation == Evaluation::simulation ? simulated(order, step, options) : timed(order, step);
     PlanRow row{.candidate = candidate, .step_ns = outcome.step_ns, .bubble = outcome.bubble};
@@ -123,9 +159,9 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const S
         row.mfu = 3 * options.model.forward_flops(options.seq_length) * tokens /
                   (seconds * options.gpus * options.device.peak_tflops.value * 1e12);
     }
-    for (int rank = 0; rank < options.gpus; ++rank) {
-        PlannedMemory memory = step.persistent[static_cast<size_t>(rank)];
-        const LiveBytes& live = outcome.live[static_cast<size_t>(rank)];
+    for (size_t rank = 0; rank < step.persistent.size(); ++rank) {
+        PlannedMemory memory = step.persistent[rank];
+        const LiveBytes& live = outcome.live[rank];
         memory.activations = live.activations;
         memory.vocabulary = live.vocabulary;
         memory.communication = live.communication;
@@ -138,11 +174,12 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const S
     return row;
 }
 
-int64_t count_passes(const PlanOptions& options, const Candidate& candidate, int microbatches) {
-    const int recomputes = options.recompute == Recompute::none ? 0 : 1;
-    const int64_t transformer = int64_t{options.gpus} * candidate.chunks * (3 + recomputes);
-    const int64_t vocabulary = sharded(candidate.vocab_mode) ? int64_t{options.gpus} * 4 : 4;
-    return (transformer + vocabulary) * microbatches;
+int64_t count_passes(const Candidate& candidate) {
+    const int64_t ranks = candidate.mesh.pipeline;
+    const int recomputes = candidate.recompute == Recompute::none ? 0 : 1;
+    const int64_t transformer = ranks * candidate.chunks * (3 + recomputes);
+    const int64_t vocabulary = sharded(candidate.vocab_mode) ? ranks * 4 : 4;
+    return (transformer + vocabulary) * candidate.microbatches * candidate.mesh.slices();
 }
 
 }  // namespace vocabpipe

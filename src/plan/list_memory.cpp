@@ -15,9 +15,9 @@ class Walk {
 public:
     Walk(const Schedule& schedule, const StepSizes& sizes, int rank)
         : schedule_(schedule), sizes_(sizes), rank_(rank) {
-        boundary_ = sizes.tokens * sizes.hidden * size_of(sizes.dtype);
-        shards_ = static_cast<int64_t>(schedule.output.owners().size());
-        input_shards_ = static_cast<int64_t>(schedule.input.owners().size());
+        boundary_ = sizes.boundary_rows() * sizes.hidden * size_of(sizes.dtype);
+        shards_ = static_cast<int64_t>(schedule.output.owners().size()) * sizes.tensor;
+        input_shards_ = static_cast<int64_t>(schedule.input.owners().size()) * sizes.tensor;
         train_ = !schedule.forward_only();
         for (const Pass& pass : schedule.passes[static_cast<size_t>(rank)]) {
             if (pass.op == R) recomputed_.emplace(pass.stage, pass.microbatch);
@@ -83,7 +83,8 @@ private:
     int64_t kept_for_weight() const {
         const int64_t statistics = sizes_.tokens * sizes_.statistics * 4;
         const int64_t factors = sizes_.tokens * StepSizes::kFactors * 4;
-        return sizes_.shards[static_cast<size_t>(rank_)].exp_logits + boundary_ +
+        // All slices of X.
+        return sizes_.shards[static_cast<size_t>(rank_)].exp_logits + sizes_.tensor * boundary_ +
                statistics * (shards_ > 1 ? shards_ + 1 : 1) + (train_ ? factors : 0);
     }
     /// The shard's part of X's gradient in fp32, alive until it is reduced.
@@ -111,7 +112,7 @@ private:
                 break;
             case E:
                 if (holds_embedded()) alive_.activations += boundary_;
-                if (input_shards_ > 1) set_partial(embedded_, boundary_);
+                if (input_shards_ > 1) set_partial(embedded_, sizes_.tensor * boundary_);
                 break;
             default:
                 break;

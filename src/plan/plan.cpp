@@ -2,13 +2,14 @@
 #include "vocabpipe/plan.hpp"
 
 #include "src/plan/candidates.hpp"
+#include "src/plan/check_options.hpp"
+#include "src/plan/device_links.hpp"
 #include "src/plan/evaluate.hpp"
-#include "src/support/text_layout.hpp"
+#include "src/plan/layer_products.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <exception>
 #include <iterator>
 #include <mutex>
@@ -22,56 +23,6 @@ namespace {
 /// Lowering and simulating takes about 5 us per pass (docs/planning.md), so this many are 20 s of
 /// one core.
 constexpr int64_t kPassesToSimulate = 4'000'000;
-
-void require(const std::string& flag, int64_t value, int64_t least, int64_t most) {
-    if (value >= least && value <= most) return;
-    throw UsageError(flag + " " + std::to_string(value) + ": must be from " +
-                     std::to_string(least) + " to " + std::to_string(most));
-}
-
-int check(const PlanOptions& options) {
-    options.model.check();
-    require("--gpus", options.gpus, 1, 1 << 14);
-    require("--seq-length", options.seq_length, 1, int64_t{1} << 24);
-    require("--micro-batch-size", options.micro_batch_size, 1, 1 << 16);
-    require("--global-batch-size", options.global_batch_size, 1, int64_t{1} << 24);
-    if (!std::isfinite(options.memory_gib) || options.memory_gib < 0 || options.memory_gib > 1e6) {
-        throw UsageError("--memory-gib " + std::to_string(options.memory_gib) +
-                         ": must be above 0 and at most 1000000");
-    }
-    if (options.profile && options.memory_gib == 0) {
-        throw UsageError(
-            "--memory-gib: is required with --profile, because a profile does not record the size "
-            "of the memory");
-    }
-    if (options.profile && options.profile->sizes.tensor > 1) {
-        throw UsageError("--profile: was measured with --tensor-model-parallel-size " +
-                         std::to_string(options.profile->sizes.tensor) +
-                         ", which plans have none of; measure without");
-    }
-    if (options.pass_times &&
-        options.pass_times->rank_ns.size() != static_cast<size_t>(options.gpus)) {
-        throw UsageError("--gpus " + std::to_string(options.gpus) +
-                         ": does not match the passes of " + options.pass_times->name +
-                         ", which are for " +
-                         counted(std::ssize(options.pass_times->rank_ns), "rank"));
-    }
-    for (const int chunks : options.chunks) require("--chunks", chunks, 1, 1 << 10);
-    require("--threads", options.threads, 0, 1 << 10);
-    require("--sensitivity-rows", options.sensitivity_rows, 0, 1 << 10);
-    const TransformerShape& model = options.model;
-    if (model.learned_positions > 0 && options.seq_length > model.learned_positions) {
-        throw UsageError("--seq-length " + std::to_string(options.seq_length) + ": " + model.name +
-                         " has " + std::to_string(model.learned_positions) +
-                         " learned positions; use a shorter sequence or edit the model's file");
-    }
-    if (options.global_batch_size % options.micro_batch_size != 0) {
-        throw UsageError("--global-batch-size " + std::to_string(options.global_batch_size) +
-                         ": must be a multiple of --micro-batch-size " +
-                         std::to_string(options.micro_batch_size));
-    }
-    return static_cast<int>(options.global_batch_size / options.micro_batch_size);
-}
 
 /// Runs work(i) for every i < count on a few threads; the first exception by index is thrown.
 void for_all(size_t count, int threads, const std::function<void(size_t)>& work) {
@@ -119,6 +70,45 @@ constexpr std::string_view kVaried[] = {"dense_efficiency",       "attention_eff
                                         "elementwise_efficiency", "link_efficiency",
                                         "network_efficiency",     "overlap_efficiency"};
 
+/// Other assumptions, and what each of them changes.
+struct Variations {
+    std::vector<PlanOptions> settings;
+    std::vector<Sensitivity> results;
+};
+
+Variations efficiencies(const Plan& plan) {
+    Variations all;
+    for (const std::string_view key : kVaried) {
+        for (const double factor : {0.9, 1.1}) {
+            PlanOptions options = plan.options;
+            for (const DeviceFigure& figure : device_figures()) {
+                if (figure.key != key) continue;
+                Figure& varied = options.device.*figure.figure;
+                varied.value = std::min(varied.value * factor, 1.0);
+                all.results.push_back({.figure = key, .basis = varied.basis, .factor = factor});
+            }
+            all.settings.push_back(std::move(options));
+        }
+    }
+    return all;
+}
+
+/// Of a best row that shares experts.
+Variations imbalances(const Plan& plan) {
+    constexpr double kUneven = 1.5;
+    const double worst =
+        worst_imbalance(plan.options.model.moe, plan.rows.front().candidate.mesh.expert);
+    Variations all;
+    for (const double imbalance : {kUneven, worst}) {
+        if (imbalance <= 1) continue;
+        all.settings.push_back(plan.options);
+        all.settings.back().moe_imbalance = imbalance;
+        all.results.push_back(
+            {.figure = "moe_imbalance", .basis = Basis::assumed, .factor = imbalance});
+    }
+    return all;
+}
+
 void add_sensitivity(Plan& plan, Progress& progress) {
     const size_t rows =
         std::min(plan.rows.size(), static_cast<size_t>(plan.options.sensitivity_rows));
@@ -128,36 +118,29 @@ void add_sensitivity(Plan& plan, Progress& progress) {
     size_t rivals = 1;
     while (rivals < rows && plan.rows[rivals].fits() == fits) ++rivals;
 
-    std::vector<PlanOptions> settings;
-    for (const std::string_view key : kVaried) {
-        for (const double factor : {0.9, 1.1}) {
-            PlanOptions options = plan.options;
-            for (const DeviceFigure& figure : device_figures()) {
-                if (figure.key != key) continue;
-                Figure& varied = options.device.*figure.figure;
-                varied.value = std::min(varied.value * factor, 1.0);
-                plan.sensitivity.push_back(
-                    {.figure = key, .basis = varied.basis, .factor = factor});
-            }
-            settings.push_back(std::move(options));
-        }
-    }
-    std::vector<int64_t> step_ns(settings.size() * rivals);
+    Variations all = efficiencies(plan);
+    const size_t count = all.settings.size();
+    Variations uneven = imbalances(plan);
+    std::move(uneven.settings.begin(), uneven.settings.end(), std::back_inserter(all.settings));
+    std::move(uneven.results.begin(), uneven.results.end(), std::back_inserter(all.results));
+    std::vector<int64_t> step_ns(all.settings.size() * rivals);
     for_all(rivals, plan.options.threads, [&](size_t rival) {
         const Candidate& candidate = plan.rows[rival].candidate;
-        const Schedule order = order_passes(plan.options, candidate, plan.microbatches);
-        for (size_t s = 0; s < settings.size(); ++s) {
+        const Schedule order = order_passes(plan.options, candidate);
+        for (size_t s = 0; s < all.settings.size(); ++s) {
             step_ns[s * rivals + rival] =
-                evaluate(settings[s], candidate, order, plan.evaluation).step_ns;
+                evaluate(all.settings[s], candidate, order, plan.evaluation).step_ns;
         }
         progress.step();
     });
-    for (size_t s = 0; s < settings.size(); ++s) {
+    for (size_t s = 0; s < all.settings.size(); ++s) {
         const auto first = step_ns.begin() + static_cast<std::ptrdiff_t>(s * rivals);
         const auto best = std::min_element(first, first + static_cast<std::ptrdiff_t>(rivals));
-        plan.sensitivity[s].step_ns = *first;
-        plan.sensitivity[s].best_row = static_cast<size_t>(best - first);
-        plan.sensitivity[s].best_step_ns = *best;
+        Sensitivity& result = all.results[s];
+        result.step_ns = *first;
+        result.best_row = static_cast<size_t>(best - first);
+        result.best_step_ns = *best;
+        (s < count ? plan.sensitivity : plan.imbalance).push_back(result);
     }
 }
 
@@ -187,14 +170,34 @@ std::string schedule_text(const Candidate& candidate) {
     return candidate.schedule + " k=" + std::to_string(candidate.memory_limit);
 }
 
-std::string to_string(const Candidate& candidate) {
-    std::string text =
-        schedule_text(candidate) + " " + std::string(to_string(candidate.vocab_mode));
-    // The one way to redistribute has the name of its vocabulary mode.
-    if (candidate.split != LayerSplit::redistributed) {
-        text += " " + std::string(to_string(candidate.split));
+std::string mesh_text(const Mesh& mesh) {
+    std::string text = "p=" + std::to_string(mesh.pipeline);
+    for (const auto& [name, ranks] :
+         {std::pair{" t=", mesh.tensor}, {" d=", mesh.data}, {" e=", mesh.expert}}) {
+        if (ranks > 1) text += name + std::to_string(ranks);
     }
-    return text + " v=" + std::to_string(candidate.chunks);
+    return text;
+}
+
+std::string to_string(const Candidate& candidate) {
+    std::string text;
+    if (!candidate.schedule.empty()) {
+        text = schedule_text(candidate) + " " + std::string(to_string(candidate.vocab_mode));
+        // The one way to redistribute has the name of its vocabulary mode.
+        if (candidate.split != LayerSplit::redistributed) {
+            text += " " + std::string(to_string(candidate.split));
+        }
+        text += " v=" + std::to_string(candidate.chunks);
+    }
+    const auto add = [&](const std::string& more) { text += (text.empty() ? "" : " ") + more; };
+    if (candidate.schedule.empty() || candidate.mesh.slices() > 1) add(mesh_text(candidate.mesh));
+    if (candidate.micro_batch_size > 1) add("b=" + std::to_string(candidate.micro_batch_size));
+    if (candidate.recompute != Recompute::none) add(std::string(to_string(candidate.recompute)));
+    return text;
+}
+
+bool spans_nodes(const DeviceSpec& device, const Mesh& mesh, Axis axis) {
+    return DeviceLinks(device).spans_nodes(mesh, axis);
 }
 
 const std::array<MemoryPurpose, 7>& memory_purposes() {
@@ -212,7 +215,8 @@ const std::array<MemoryPurpose, 7>& memory_purposes() {
 }
 
 Plan make_plan(const PlanOptions& options) {
-    Plan plan{.options = options, .microbatches = check(options)};
+    check_options(options);
+    Plan plan{.options = options};
     Candidates candidates = list_candidates(options);
     plan.skipped = std::move(candidates.skipped);
     const std::vector<Candidate>& possible = candidates.possible;
@@ -220,9 +224,7 @@ Plan make_plan(const PlanOptions& options) {
     plan.evaluation = options.evaluation;
     if (plan.evaluation == Evaluation::automatic) {
         int64_t passes = 0;
-        for (const Candidate& candidate : possible) {
-            passes += count_passes(options, candidate, plan.microbatches);
-        }
+        for (const Candidate& candidate : possible) passes += count_passes(candidate);
         plan.evaluation =
             passes <= kPassesToSimulate ? Evaluation::simulation : Evaluation::pass_times;
     }
@@ -233,7 +235,7 @@ Plan make_plan(const PlanOptions& options) {
     Progress progress(options, possible.size() + varied);
     for_all(possible.size(), options.threads, [&](size_t i) {
         try {
-            const Schedule order = order_passes(options, possible[i], plan.microbatches);
+            const Schedule order = order_passes(options, possible[i]);
             rows[i] = evaluate(options, possible[i], order, plan.evaluation);
         } catch (const UsageError& error) {
             reasons[i] = error.what();

@@ -54,15 +54,43 @@ json memory_json(const PlannedMemory& memory) {
     return result;
 }
 
+/// Of all schedules together: what they have in common.
 json candidate_json(const Candidate& candidate) {
-    return {
-        {"schedule", candidate.schedule},         {"vocab_mode", to_string(candidate.vocab_mode)},
-        {"split", to_string(candidate.split)},    {"chunks", candidate.chunks},
-        {"memory_limit", candidate.memory_limit}, {"layers_per_stage", candidate.layers_per_stage}};
+    const Mesh& mesh = candidate.mesh;
+    json result = json::object();
+    if (!candidate.schedule.empty()) {
+        result = {{"schedule", candidate.schedule},
+                  {"vocab_mode", to_string(candidate.vocab_mode)},
+                  {"split", to_string(candidate.split)},
+                  {"chunks", candidate.chunks},
+                  {"memory_limit", candidate.memory_limit},
+                  {"layers_per_stage", candidate.layers_per_stage}};
+    }
+    result.update({{"pipeline", mesh.pipeline},
+                   {"tensor", mesh.tensor},
+                   {"data", mesh.data},
+                   {"expert", mesh.expert},
+                   {"micro_batch_size", candidate.micro_batch_size},
+                   {"microbatches", candidate.microbatches},
+                   {"recompute", to_string(candidate.recompute)}});
+    return result;
 }
 
-json row_json(const PlanRow& row) {
+/// Of every axis with several ranks: inside a node or between nodes.
+json links_json(const PlanOptions& options, const Mesh& mesh) {
+    json links = json::object();
+    if (options.profile) return links;
+    for (const Axis axis : {Axis::pipeline, Axis::tensor, Axis::expert, Axis::data}) {
+        if ((axis == Axis::pipeline ? mesh.pipeline : mesh.size_of(axis)) == 1) continue;
+        links[std::string(to_string(axis))] =
+            spans_nodes(options.device, mesh, axis) ? "network" : "link";
+    }
+    return links;
+}
+
+json row_json(const PlanOptions& options, const PlanRow& row) {
     json result = candidate_json(row.candidate);
+    result["links"] = links_json(options, row.candidate.mesh);
     result["step_ns"] = row.step_ns;
     result["tokens_per_second"] = row.tokens_per_second;
     result["mfu"] = row.mfu > 0 ? json(row.mfu) : json(nullptr);
@@ -75,11 +103,17 @@ json row_json(const PlanRow& row) {
     return result;
 }
 
+json sensitivity_json(const Sensitivity& s) {
+    return {{"figure", s.figure},     {"basis", to_string(s.basis)},
+            {"factor", s.factor},     {"step_ns", s.step_ns},
+            {"best_row", s.best_row}, {"best_step_ns", s.best_step_ns}};
+}
+
 }  // namespace
 
 std::string plan_json(const Plan& plan) {
     const PlanOptions& options = plan.options;
-    json result{{"version", 1},
+    json result{{"version", 2},
                 {"model", model_json(options.model)},
                 {"device", options.profile ? json(nullptr) : device_json(options.device)},
                 {"profile", options.profile ? profile_json(*options.profile) : json(nullptr)},
@@ -87,23 +121,18 @@ std::string plan_json(const Plan& plan) {
                 {"memory_gib",
                  options.memory_gib > 0 ? options.memory_gib : options.device.memory_gib.value},
                 {"seq_length", options.seq_length},
-                {"micro_batch_size", options.micro_batch_size},
                 {"global_batch_size", options.global_batch_size},
-                {"microbatches", plan.microbatches},
-                {"recompute", to_string(options.recompute)},
+                {"moe_imbalance", options.moe_imbalance},
                 {"evaluation", to_string(plan.evaluation)},
                 {"rows", json::array()},
                 {"sensitivity", json::array()},
+                {"imbalance", json::array()},
                 {"skipped", json::array()}};
-    for (const PlanRow& row : plan.rows) result["rows"].push_back(row_json(row));
+    for (const PlanRow& row : plan.rows) result["rows"].push_back(row_json(options, row));
     for (const Sensitivity& s : plan.sensitivity) {
-        result["sensitivity"].push_back({{"figure", s.figure},
-                                         {"basis", to_string(s.basis)},
-                                         {"factor", s.factor},
-                                         {"step_ns", s.step_ns},
-                                         {"best_row", s.best_row},
-                                         {"best_step_ns", s.best_step_ns}});
+        result["sensitivity"].push_back(sensitivity_json(s));
     }
+    for (const Sensitivity& s : plan.imbalance) result["imbalance"].push_back(sensitivity_json(s));
     for (const auto& [candidate, reason] : plan.skipped) {
         json entry = candidate_json(candidate);
         entry["reason"] = reason;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -31,6 +33,82 @@ std::string layers_text(const std::vector<int>& layers) {
     return text;
 }
 
+template <typename Holds>
+bool any(const Plan& plan, Holds&& holds) {
+    return std::any_of(plan.rows.begin(), plan.rows.end(),
+                       [&](const PlanRow& row) { return holds(row.candidate); });
+}
+
+bool has_slices(const Candidate& candidate) {
+    return candidate.mesh.slices() > 1;
+}
+
+template <typename T>
+bool varies(const Plan& plan, T Candidate::*what) {
+    const T& first = plan.rows.front().candidate.*what;
+    return any(plan, [&](const Candidate& c) { return c.*what != first; });
+}
+
+/// What the best row's axes communicate over.
+std::string links_text(const Plan& plan) {
+    const Mesh& mesh = plan.rows.front().candidate.mesh;
+    std::string text;
+    for (const auto& [axis, name] : {std::pair{Axis::tensor, "tensor"},
+                                     {Axis::expert, "expert"},
+                                     {Axis::data, "data"},
+                                     {Axis::pipeline, "pipeline"}}) {
+        const int members = axis == Axis::pipeline ? mesh.pipeline : mesh.size_of(axis);
+        if (members == 1) continue;
+        text += text.empty() ? "links    of the best row: " : ", ";
+        text += std::string(name) + (spans_nodes(plan.options.device, mesh, axis)
+                                         ? " ranks between nodes"
+                                         : " ranks inside a node");
+    }
+    return text.empty() ? text : text + "\n";
+}
+
+/// Columns of what differs between the candidates, or is not usual.
+struct StepColumns {
+    bool mesh = false, experts = false, size = false, recompute = false;
+    explicit StepColumns(const Plan& plan)
+        : mesh(any(plan, has_slices)),
+          experts(any(plan, [](const Candidate& c) { return c.mesh.expert > 1; })),
+          size(mesh || varies(plan, &Candidate::micro_batch_size)),
+          recompute(varies(plan, &Candidate::recompute)) {}
+
+    [[nodiscard]] std::vector<std::string> heads() const {
+        std::vector<std::string> cells;
+        if (mesh) cells.insert(cells.end(), {"p", "t", "d"});
+        if (experts) cells.emplace_back("e");
+        if (size) cells.insert(cells.end(), {"b", "m"});
+        if (recompute) cells.emplace_back("recompute");
+        return cells;
+    }
+    [[nodiscard]] std::vector<std::string> cells(const Candidate& candidate) const {
+        const Mesh& of = candidate.mesh;
+        std::vector<std::string> cells;
+        if (mesh) {
+            for (const int ranks : {of.pipeline, of.tensor, of.data}) {
+                cells.push_back(std::to_string(ranks));
+            }
+        }
+        if (experts) cells.push_back(std::to_string(of.expert));
+        if (size) {
+            cells.push_back(std::to_string(candidate.micro_batch_size));
+            cells.push_back(std::to_string(candidate.microbatches));
+        }
+        if (recompute) cells.emplace_back(to_string(candidate.recompute));
+        return cells;
+    }
+};
+
+std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b,
+                                const std::vector<std::string>& c) {
+    a.insert(a.end(), b.begin(), b.end());
+    a.insert(a.end(), c.begin(), c.end());
+    return a;
+}
+
 std::string head(const Plan& plan) {
     const PlanOptions& o = plan.options;
     std::string text;
@@ -40,13 +118,17 @@ std::string head(const Plan& plan) {
                o.model.num_layers, static_cast<long long>(o.model.hidden_size),
                static_cast<long long>(o.model.vocab_size), o.model.tied ? ", tied embeddings" : "");
     if (o.model.moe.layers > 0) {
-        text += format(
-            "         %lld experts in %d layers, %lld per token, %.2f B parameters active; all of "
-            "a "
-            "layer on one GPU\n",
-            static_cast<long long>(o.model.moe.experts), o.model.moe.layers,
-            static_cast<long long>(o.model.moe.per_token),
-            static_cast<double>(o.model.active_parameters()) * 1e-9);
+        text +=
+            format("         %lld experts in %d layers, %lld per token, %.2f B parameters active; ",
+                   static_cast<long long>(o.model.moe.experts), o.model.moe.layers,
+                   static_cast<long long>(o.model.moe.per_token),
+                   static_cast<double>(o.model.active_parameters()) * 1e-9);
+        text += any(plan, [](const Candidate& c) { return c.mesh.expert > 1; })
+                    ? format(
+                          "of ranks that share a layer's, the fullest has %.2f times the mean "
+                          "rows (assumed)\n",
+                          o.moe_imbalance)
+                    : "all of a layer on one GPU\n";
     }
     const double memory = o.memory_gib > 0 ? o.memory_gib : o.device.memory_gib.value;
     if (o.profile) {
@@ -60,16 +142,24 @@ std::string head(const Plan& plan) {
                    o.gpus, o.device.name.c_str(), o.device.gpus_per_node.value, memory,
                    o.device.peak_tflops.value);
     }
-    text += format(
-        "step     %lld sequences of %lld tokens, %d microbatches of %lld; "
-        "pipeline parallel over all GPUs\n",
-        static_cast<long long>(o.global_batch_size), static_cast<long long>(o.seq_length),
-        plan.microbatches, static_cast<long long>(o.micro_batch_size));
-    if (o.recompute != Recompute::none) {
-        text += "         " + std::string(to_string(o.recompute)) +
-                " recomputation before every backward";
+    const Candidate& best = plan.rows.front().candidate;
+    const bool shared = any(plan, has_slices);
+    text +=
+        format("step     %lld sequences of %lld tokens",
+               static_cast<long long>(o.global_batch_size), static_cast<long long>(o.seq_length));
+    if (!shared && !varies(plan, &Candidate::micro_batch_size)) {
+        text += format(", %d microbatches of %lld; pipeline parallel over all GPUs",
+                       best.microbatches, static_cast<long long>(best.micro_batch_size));
+    }
+    text += "\n";
+    if (any(plan, [](const Candidate& c) { return c.recompute != Recompute::none; })) {
+        text += "         ";
+        if (!varies(plan, &Candidate::recompute))
+            text += std::string(to_string(best.recompute)) + " ";
+        text += "recomputation before every backward";
         text += o.profile ? "\n" : ", whose FLOPs do not count in MFU\n";
     }
+    if (shared && !o.profile) text += links_text(plan);
     text += "times    ";
     text += plan.evaluation == Evaluation::simulation
                 ? "simulation of the lowered programs\n"
@@ -80,7 +170,9 @@ std::string head(const Plan& plan) {
 std::string rows_text(const Plan& plan, size_t rows) {
     const size_t shown = std::min(rows, plan.rows.size());
     TextTable times;
-    times.row({"", "schedule", "vocab mode", "v", "step ms", "tokens/s", "MFU %", "bubble %"},
+    const StepColumns steps(plan);
+    times.row(joined({"", "schedule", "vocab mode", "v"}, steps.heads(),
+                     {"step ms", "tokens/s", "MFU %", "bubble %"}),
               {false, true, true});
     TextTable memory;
     memory.row({"", "rank", "weights", "grads", "optim", "activ", "vocab", "comm", "total", "spare",
@@ -90,13 +182,14 @@ std::string rows_text(const Plan& plan, size_t rows) {
         const PlanRow& row = plan.rows[i];
         const PlannedMemory& worst = row.worst;
         const std::string number = std::to_string(i + 1);
-        times.row({number, schedule_text(row.candidate),
-                   std::string(to_string(row.candidate.vocab_mode)),
-                   std::to_string(row.candidate.chunks),
-                   format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
-                   format("%.0f", row.tokens_per_second),
-                   plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
-                   format("%.2f", 100 * row.bubble)});
+        times.row(joined(
+            {number, schedule_text(row.candidate), std::string(to_string(row.candidate.vocab_mode)),
+             std::to_string(row.candidate.chunks)},
+            steps.cells(row.candidate),
+            {format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
+             format("%.0f", row.tokens_per_second),
+             plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
+             format("%.2f", 100 * row.bubble)}));
         memory.row({number, std::to_string(worst.rank), gib(worst.weights), gib(worst.gradients),
                     gib(worst.optimizer), gib(worst.activations), gib(worst.vocabulary),
                     gib(worst.communication), gib(worst.total()), gib(row.spare_bytes),
@@ -117,8 +210,8 @@ std::string rows_text(const Plan& plan, size_t rows) {
     if (fitting == 0) {
         text += wrap_text(
                     "Nothing fits. Recomputation (--recompute-granularity), a smaller "
-                    "--micro-batch-size or more GPUs need less memory; replicas and tensor or "
-                    "expert parallel ranks are not considered.") +
+                    "--micro-batch-size, tensor or expert ranks (--tensor-model-parallel-size, "
+                    "--expert-model-parallel-size) or more GPUs need less memory.") +
                 "\n";
     }
     const double all = plan.options.memory_gib > 0 ? plan.options.memory_gib
@@ -179,12 +272,30 @@ std::string sensitivity_text(const Plan& plan) {
     return text;
 }
 
+std::string imbalance_text(const Plan& plan) {
+    if (plan.imbalance.empty()) return {};
+    const PlanRow& best = plan.rows.front();
+    std::string text = "\nIf the fullest rank had more of the experts' rows:\n";
+    TextTable table;
+    table.row({"times the mean", "step", "winner"}, {true, false, true});
+    for (const Sensitivity& s : plan.imbalance) {
+        const bool worst = &s == &plan.imbalance.back();
+        table.row(
+            {format(worst ? "%.2f (all tokens to one rank)" : "%.2f", s.factor),
+             format("%+.2f %%",
+                    100 * (static_cast<double>(s.step_ns) / static_cast<double>(best.step_ns) - 1)),
+             s.best_row == 0 ? "same" : to_string(plan.rows[s.best_row].candidate)});
+    }
+    return text + table.text();
+}
+
 std::string skipped_text(const Plan& plan) {
     std::map<std::string, std::pair<int, std::set<std::string>>> by_reason;
     for (const auto& [candidate, reason] : plan.skipped) {
         auto& [count, schedules] = by_reason[reason];
         ++count;
-        schedules.insert(candidate.schedule);
+        schedules.insert(candidate.schedule.empty() ? mesh_text(candidate.mesh)
+                                                    : candidate.schedule);
     }
     std::string text;
     for (const auto& [reason, entry] : by_reason) {
@@ -200,7 +311,7 @@ std::string skipped_text(const Plan& plan) {
 
 std::string plan_text(const Plan& plan, size_t rows) {
     return wrap_text(head(plan), 9) + "\n" + rows_text(plan, rows) +
-           wrap_text(skipped_text(plan), 2) + sensitivity_text(plan);
+           wrap_text(skipped_text(plan), 2) + sensitivity_text(plan) + imbalance_text(plan);
 }
 
 }  // namespace vocabpipe

@@ -10,28 +10,23 @@
 namespace vocabpipe {
 
 StepCosts::StepCosts(const DeviceSpec& device)
-    : gpus_per_node_(static_cast<int>(std::min(device.gpus_per_node.value, 1e6))),
-      inside_{device.link_latency_us.value * 1e3,
-              device.link_gb_per_s.value * device.link_efficiency.value},
-      between_{device.network_latency_us.value * 1e3,
-               device.network_gb_per_s.value * device.network_efficiency.value},
+    : links_(device),
       local_bytes_per_ns_(device.memory_gb_per_s.value * device.elementwise_efficiency.value) {}
 
 StepCosts::StepCosts(TableCosts links) : measured_(std::move(links)) {}
 
 int64_t StepCosts::pass_ns(int rank, const Pass& pass) const {
-    return cost_in(
-        traits(pass.op).has_stage ? stage_ns[pass.stage] : rank_ns[static_cast<size_t>(rank)],
-        pass.op);
+    return cost_in(traits(pass.op).has_stage ? stage_ns[pass.stage]
+                                             : rank_ns[static_cast<size_t>(rank / slices)],
+                   pass.op);
 }
 
 int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {
     if (measured_) return measured_->transfer_ns(what, group, bytes);
-    const auto [first, last] = std::minmax_element(group.ranks.begin(), group.ranks.end());
     const ActionTraits& row = traits(what);
-    const Link& link = *first / gpus_per_node_ == *last / gpus_per_node_ ? inside_ : between_;
+    const Link& link = links_->among(group.ranks);
     const auto members = static_cast<double>(group.ranks.size());
-    double latency = link.latency_ns;
+    auto latency = static_cast<double>(link.latency_ns);
     double sent = static_cast<double>(bytes);
     if (row.reaches_all) latency *= std::max(1.0, std::ceil(std::log2(members)));
     if (row.volume == Volume::per_peer) sent *= members - 1;
@@ -45,9 +40,12 @@ int64_t StepCosts::local_ns(Do what, int64_t bytes) const {
 }
 
 int64_t StepCosts::slowest_hop_ns(int ranks, int64_t bytes) const {
-    if (ranks < 2) return 0;
-    const int rank = ranks > gpus_per_node_ ? gpus_per_node_ : 1;
-    return transfer_ns(Do::send, {{rank - 1, rank}, -1}, bytes);
+    int64_t slowest = 0;
+    for (int rank = 0; rank + 1 < ranks; ++rank) {
+        slowest = std::max(
+            slowest, transfer_ns(Do::send, {{rank * slices, (rank + 1) * slices}, -1}, bytes));
+    }
+    return slowest;
 }
 
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/plan/device_links.hpp"
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/device_spec.hpp"
 
@@ -11,7 +12,7 @@
 namespace vocabpipe {
 
 /// Costs of one candidate's step on a device: passes by table, transfers by what connects the ranks
-/// that take part. Rank r is device r mod gpus_per_node of node r / gpus_per_node.
+/// that take part.
 class StepCosts final : public CostModel {
 public:
     explicit StepCosts(const DeviceSpec& device);
@@ -19,7 +20,9 @@ public:
     explicit StepCosts(TableCosts links);
 
     std::vector<TableCosts::OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W, R
-    std::vector<TableCosts::OpCosts> rank_ns;   ///< [rank][op]: E, G, S, T, Reduce, Report, Update
+    /// [pipeline rank][op]: E, G, S, T, Reduce, Report, Update
+    std::vector<TableCosts::OpCosts> rank_ns;
+    int slices = 1;  ///< Mesh::slices(): so many ranks of the world share a row
 
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
     /// Latency and bytes over bandwidth: broadcasts are pipelined along a ring, so the message
@@ -38,18 +41,35 @@ public:
         return measured_ ? measured_->communication_order() : CommunicationOrder::lanes;
     }
 
-    /// A message between neighbouring ranks: the slowest of `ranks` in a row.
+    /// A message between neighbours of a pipeline: the slowest of `ranks` in a row.
     [[nodiscard]] int64_t slowest_hop_ns(int ranks, int64_t bytes) const;
 
 private:
-    struct Link {
-        double latency_ns = 0;
-        double bytes_per_ns = 1;
-    };
-    int gpus_per_node_ = 1;
-    Link inside_, between_;
+    std::optional<DeviceLinks> links_;  ///< of a device
     double local_bytes_per_ns_ = 1;
     std::optional<TableCosts> measured_;
+};
+
+/// The same asked for pipeline ranks: of the first slice.
+class PipelineCosts final : public CostModel {
+public:
+    /// `costs` must outlive it.
+    explicit PipelineCosts(const StepCosts& costs) : costs_(costs) {}
+
+    [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override {
+        return costs_.pass_ns(rank * costs_.slices, pass);
+    }
+    [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override {
+        Group of_world = group;
+        for (int& rank : of_world.ranks) rank *= costs_.slices;
+        return costs_.transfer_ns(what, of_world, bytes);
+    }
+    [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override {
+        return costs_.local_ns(what, bytes);
+    }
+
+private:
+    const StepCosts& costs_;
 };
 
 }  // namespace vocabpipe

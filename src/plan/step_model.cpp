@@ -2,6 +2,8 @@
 #include "src/plan/step_model.hpp"
 
 #include "schedules/placement.hpp"
+#include "src/plan/layer_products.hpp"
+#include "src/plan/place_parameters.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -27,52 +29,20 @@ int64_t ns(double value) {
     return std::max<int64_t>(std::llround(value), 1);  // generators want costs of at least 1
 }
 
-Schedule place(const PlanOptions& options, const Candidate& candidate, int microbatches) {
+Schedule place(const PlanOptions& options, const Candidate& candidate) {
+    const int ranks = candidate.mesh.pipeline;
     Schedule placement;
-    placement.ranks = options.gpus;
-    placement.stages = options.gpus * candidate.chunks;
-    placement.microbatches = microbatches;
+    placement.ranks = ranks;
+    placement.stages = ranks * candidate.chunks;
+    placement.microbatches = candidate.microbatches;
     placement.rank_of_stage =
-        rank_of_stage(generator(candidate.schedule).placement, options.gpus, candidate.chunks);
+        rank_of_stage(generator(candidate.schedule).placement, ranks, candidate.chunks);
     place_vocabulary(placement, candidate.vocab_mode, options.model.vocab_size);
     return placement;
 }
 
-/// Parameters of a rank: of its transformer stages, and rows of both vocabulary layers.
-struct Parameters {
-    int64_t stages = 0;
-    int64_t embedding = 0;
-    int64_t output = 0;
-    bool shared = false;  ///< both layers hold the same rows here and the model ties them
-
-    [[nodiscard]] int64_t stored() const {
-        return stages + (shared ? embedding : embedding + output);
-    }
-    [[nodiscard]] int64_t differentiated() const { return stages + embedding + output; }
-};
-
-std::vector<Parameters> count_parameters(const TransformerShape& model, const Schedule& placement,
-                                         const std::vector<int>& layers) {
-    std::vector<Parameters> ranks(static_cast<size_t>(placement.ranks));
-    for (size_t stage = 0; stage < layers.size(); ++stage) {
-        Parameters& rank = ranks[static_cast<size_t>(placement.rank_of_stage[stage])];
-        rank.stages += layers[stage] * model.layer_parameters();
-        if (stage == 0) rank.stages += model.learned_positions * model.hidden_size;
-        if (stage + 1 == layers.size()) {
-            rank.stages += (model.layer_norm ? 2 : 1) * model.hidden_size;  // final norm
-        }
-    }
-    for (int r = 0; r < placement.ranks; ++r) {
-        Parameters& rank = ranks[static_cast<size_t>(r)];
-        rank.embedding = placement.input.rows(r) * model.hidden_size;
-        rank.output = placement.output.rows(r) * model.hidden_size;
-        rank.shared = model.tied && placement.input == placement.output;
-    }
-    return ranks;
-}
-
 void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candidate,
-               const std::vector<Parameters>& parameters, const PlanOptions& options) {
+               const std::vector<PlaceParameters>& parameters, const PlanOptions& options) {
     using enum Op;
     const auto set = [](TableCosts::OpCosts& costs, Op op, double value) {
         costs[static_cast<size_t>(op)] = ns(value);
@@ -87,7 +57,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         set(stage, I, all * units.input_gradient);
         set(stage, W, all * units.weight_gradient);
         set(stage, B, all * units.backward);
-        if (options.recompute != Recompute::none) set(stage, R, all * units.recompute);
+        if (candidate.recompute != Recompute::none) set(stage, R, all * units.recompute);
         step.costs.stage_ns.push_back(stage);
     }
     const double vocabulary = static_cast<double>(options.model.vocab_size);
@@ -97,9 +67,11 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     const double softmax =
         sharded(candidate.vocab_mode) ? units.softmax_per_row : units.whole_softmax_per_row;
     for (int r = 0; r < placement.ranks; ++r) {
-        const auto rows = static_cast<double>(placement.output.rows(r));
+        // Tensor ranks share the rows of a place, and work on all tokens.
+        const auto rows =
+            static_cast<double>(largest_share(placement.output.rows(r), candidate.mesh.tensor));
         const double input_share = static_cast<double>(placement.input.rows(r)) / vocabulary;
-        const Parameters& own = parameters[static_cast<size_t>(r)];
+        const PlaceParameters& own = parameters[static_cast<size_t>(r)];
         TableCosts::OpCosts rank{};
         const double gradient = units.output_gradient.of(rows);
         const double score = units.logits.of(rows) + rows * softmax * 2 / 3;
@@ -110,9 +82,9 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         set(rank, G,
             input_share > 0 ? units.vocabulary_pass + input_share * units.embedding_gradient : 0);
         const double byte = units.per_parameter_byte;
-        set(rank, Reduce, 3 * kGradient * static_cast<double>(own.embedding) * byte);
-        set(rank, Report, kNormTraffic * static_cast<double>(own.differentiated()) * byte);
-        set(rank, Update, kUpdateTraffic * static_cast<double>(own.stored()) * byte);
+        set(rank, Reduce, 3 * kGradient * static_cast<double>(own.embedding()) * byte);
+        set(rank, Report, kNormTraffic * static_cast<double>(own.reported()) * byte);
+        set(rank, Update, kUpdateTraffic * static_cast<double>(own.updated()) * byte);
         step.costs.rank_ns.push_back(rank);
     }
 }
@@ -134,76 +106,108 @@ void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
     }
 }
 
-StepSizes sizes_of(const PlanOptions& options, const Schedule& placement,
-                   const Candidate& candidate) {
+std::vector<StageBytes> stage_bytes(const PlanOptions& options, const Candidate& candidate,
+                                    const StepSizes& sizes) {
     const TransformerShape& model = options.model;
-    StepSizes sizes;
-    sizes.tokens = options.micro_batch_size * options.seq_length;
-    sizes.hidden = model.hidden_size;
-    sizes.dtype = dtype_of(options);
+    const Mesh& mesh = candidate.mesh;
     const int64_t element = size_of(sizes.dtype);
-    sizes.tied = model.tied;
-    sizes.report_bytes = kReport;
-    const int64_t boundary = sizes.tokens * model.hidden_size * element;
-    const int64_t gradients_of_layer = sizes.tokens * model.for_weight_bytes(element);
+    const int64_t own = sizes.boundary_rows();
+    const int64_t boundary = own * model.hidden_size * element;
+    const double held = expert_load(model.moe, mesh, 1).row_bound;
+    const int64_t gradients_of_layer = own * model.for_weight_bytes(element, held);
+    // What a pass gathers of all tensor ranks, and what arrives from them.
+    const int64_t gathered = mesh.tensor > 1 ? mesh.tensor * boundary : 0;
+    // Rows on their way to experts of other ranks and back.
+    const int64_t travelling = mesh.expert > 1 ? 2 * model.moe.per_token * boundary : 0;
+    const int64_t scratch = own * model.scratch_columns(held) * element + 2 * gathered + travelling;
+    std::vector<StageBytes> stages;
     for (size_t stage = 0; stage < candidate.layers_per_stage.size(); ++stage) {
         const int64_t layers = candidate.layers_per_stage[stage];
         const bool last = stage + 1 == candidate.layers_per_stage.size();
         StageBytes bytes;
         // The first layer's input is the stage's boundary, the last stage's norm has one of its
         // own.
-        bytes.saved = layers * sizes.tokens * model.saved_bytes(element) +
+        bytes.saved = layers * own * model.saved_bytes(element, held) +
                       ((last ? 1 : 0) - (layers > 0 ? 1 : 0)) * boundary;
         bytes.saved = std::max<int64_t>(bytes.saved, 0);
-        divide_saved(bytes, options.recompute,
-                     layers * sizes.tokens * model.recomputed_bytes(options.recompute, element));
+        divide_saved(bytes, candidate.recompute,
+                     layers * own * model.recomputed_bytes(candidate.recompute, element, held));
         bytes.for_weight = layers * gradients_of_layer + 2 * boundary;
-        bytes.forward_workspace = boundary;
-        bytes.backward_workspace = (layers > 0 ? gradients_of_layer : 0) + 3 * boundary;
-        bytes.input_gradient_workspace = boundary;
-        sizes.stages.push_back(bytes);
+        bytes.forward_workspace = scratch;
+        bytes.backward_workspace = (layers > 0 ? gradients_of_layer : 0) + scratch + 2 * boundary;
+        bytes.input_gradient_workspace = scratch;
+        bytes.weight_gradient_workspace = gathered;
+        stages.push_back(bytes);
     }
+    return stages;
+}
+
+StepSizes sizes_of(const PlanOptions& options, const Schedule& placement,
+                   const Candidate& candidate) {
+    const TransformerShape& model = options.model;
+    StepSizes sizes;
+    sizes.tokens = candidate.micro_batch_size * options.seq_length;
+    sizes.hidden = model.hidden_size;
+    sizes.dtype = dtype_of(options);
+    sizes.replicas = candidate.mesh.data;
+    sizes.tensor = candidate.mesh.tensor;
+    sizes.expert = candidate.mesh.expert;
+    sizes.has_experts.assign(candidate.layers_per_stage.size(), model.moe.layers > 0);
+    sizes.tied = model.tied;
+    sizes.report_bytes = kReport;
+    sizes.stages = stage_bytes(options, candidate, sizes);
     for (int rank = 0; rank < placement.ranks; ++rank) {
-        const int64_t logits = sizes.tokens * placement.output.rows(rank);
+        const int64_t logits =
+            sizes.tokens * largest_share(placement.output.rows(rank), candidate.mesh.tensor);
         // Exponentials stay from S to T; fp32 logits live within S.
-        sizes.shards.push_back({.exp_logits = logits * element, .score_workspace = logits * 4});
+        sizes.shards.push_back(
+            {.exp_logits = logits * size_of(sizes.dtype), .score_workspace = logits * 4});
     }
     return sizes;
 }
 
 }  // namespace
 
-StepModel step_model(const PlanOptions& options, const UnitCosts& units, const Candidate& candidate,
-                     int microbatches) {
+StepModel step_model(const PlanOptions& options, const UnitCosts& units,
+                     const Candidate& candidate) {
+    const Mesh& mesh = candidate.mesh;
     StepModel step{
-        .placement = place(options, candidate, microbatches),
+        .placement = place(options, candidate),
         .costs = options.profile ? StepCosts(options.profile->costs) : StepCosts(options.device)};
-    const std::vector<Parameters> parameters =
-        count_parameters(options.model, step.placement, candidate.layers_per_stage);
+    step.costs.slices = mesh.slices();
+    const std::vector<PlaceParameters> parameters =
+        count_parameters(options.model, step.placement, candidate);
     set_costs(step, units, candidate, parameters, options);
     if (options.pass_times) use_pass_times(step.costs, *options.pass_times);
     step.sizes = sizes_of(options, step.placement, candidate);
     const auto reserve =
         static_cast<int64_t>(options.device.reserve_gib.value * static_cast<double>(1 << 30));
-    for (int rank = 0; rank < options.gpus; ++rank) {
-        const Parameters& own = parameters[static_cast<size_t>(rank)];
-        step.persistent.push_back({.rank = rank,
+    for (int rank = 0; rank < mesh.pipeline; ++rank) {
+        const PlaceParameters& own = parameters[static_cast<size_t>(rank)];
+        step.persistent.push_back({.rank = rank * mesh.slices(),
                                    .weights = own.stored() * size_of(step.sizes.dtype),
                                    .gradients = own.differentiated() * kGradient,
-                                   .optimizer = own.stored() * optimizer_bytes(step.sizes.dtype),
+                                   .optimizer = own.updated() * optimizer_bytes(step.sizes.dtype),
                                    .reserve = reserve});
+        if (mesh.slices() > 1) step.sizes.buckets.push_back(own.buckets());
     }
-    step.generate = {.ranks = options.gpus,
-                     .microbatches = microbatches,
+    step.generate = {.ranks = mesh.pipeline,
+                     .microbatches = candidate.microbatches,
                      .vocab_mode = candidate.vocab_mode,
                      .vocab_size = options.model.vocab_size,
                      .chunks = candidate.chunks,
                      .memory_limit = candidate.memory_limit};
-    const bool recomputes = options.recompute != Recompute::none;
+    const bool recomputes = candidate.recompute != Recompute::none;
     PassCosts& costs = step.generate.costs;
-    costs = PassCosts::of(step.costs, step.sizes, step.placement);
-    costs.hop = step.costs.slowest_hop_ns(
-        options.gpus, step.sizes.tokens * step.sizes.hidden * size_of(step.sizes.dtype));
+    StepSizes of_slice = step.sizes;
+    of_slice.tokens = step.sizes.boundary_rows();  // what each slice sends and sums up
+    costs = PassCosts::of(PipelineCosts(step.costs), of_slice, step.placement);
+    const int64_t boundary = of_slice.tokens * of_slice.hidden * size_of(of_slice.dtype);
+    costs.hop = step.costs.slowest_hop_ns(mesh.pipeline, boundary);
+    if (mesh.tensor > 1) {  // slices of X are put together for S
+        costs.c0 += step.costs.transfer_ns(
+            Do::all_gather, {mesh.ranks_along(Axis::tensor, {}), -1, Axis::tensor}, boundary);
+    }
     // The paper's lists leave C0 no slack; build them for its latency and one hop
     // (docs/schedules.md, `--broadcast-margin`), within what a backward and its R can give.
     const PassCosts order = recomputes ? with_recomputation(costs) : costs;

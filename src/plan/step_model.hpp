@@ -18,10 +18,11 @@ struct StepModel {
     Schedule placement;  ///< no passes: ranks, stages, rank_of_stage, shard maps
     StepCosts costs;
     StepSizes sizes;
-    std::vector<PlannedMemory> persistent;  ///< [rank] weights, gradients, optimizer, reserve
+    /// [pipeline rank] weights, gradients, optimizer, reserve
+    std::vector<PlannedMemory> persistent;
 };
 
 [[nodiscard]] StepModel step_model(const PlanOptions& options, const UnitCosts& units,
-                                   const Candidate& candidate, int microbatches);
+                                   const Candidate& candidate);
 
 }  // namespace vocabpipe

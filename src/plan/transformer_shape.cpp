@@ -33,16 +33,6 @@ int64_t qkv(const TransformerShape& s) {
     return (s.num_attention_heads + 2 * s.num_key_value_heads) * s.head_size;
 }
 
-/// Of the mean layer; with correction biases.
-double matrix_parameters(const TransformerShape& s) {
-    double sum = 0;
-    for (const TransformerShape::Matrix& m : s.matrices()) {
-        sum += static_cast<double>(m.in * m.out * m.count) * m.of_layers;
-    }
-    if (s.moe.correction_bias) sum += static_cast<double>(s.moe.experts) * layers_with_experts(s);
-    return sum;
-}
-
 int64_t norm_parameters(const TransformerShape& s) {
     return (s.layer_norm ? 2 : 1) * s.hidden_size;
 }
@@ -57,12 +47,8 @@ int64_t qk_norm_parameters(const TransformerShape& s) {
     if (!s.qk_norms) return 0;
     return (s.qk_norms_by_head ? 2 : s.num_attention_heads + s.num_key_value_heads) * s.head_size;
 }
-double mean_layer_parameters(const TransformerShape& s) {
-    int64_t others = s.norms_per_layer * norm_parameters(s) + qk_norm_parameters(s);
-    if (s.qkv_bias) others += qkv(s);
-    if (s.attention_output_bias) others += s.hidden_size;
-    if (s.mlp_bias) others += (s.gated_mlp ? 2 : 1) * s.ffn_hidden_size + s.hidden_size;
-    return matrix_parameters(s) + static_cast<double>(others);
+double sum_of(const TransformerShape::LayerParameters& layer) {
+    return layer.cut + layer.repeated + layer.experts;
 }
 int64_t qkv_of_norms(const TransformerShape& s) {
     return s.qk_norms ? qkv(s) : 0;
@@ -97,7 +83,9 @@ FeedForward mlp(bool gated, int64_t ffn_hidden_size) {
 
 /// Of k gated experts of `experts`. Rows are copied and, with weights, added up again; backward
 /// they are copied, scaled in both sizes, multiplied for the weights' gradients, and added up.
-FeedForward routed(int64_t hidden_size, int64_t ffn_hidden_size, int64_t experts, int64_t k) {
+/// `held`: memory for so many times these rows.
+FeedForward routed(int64_t hidden_size, int64_t ffn_hidden_size, int64_t experts, int64_t k,
+                   double held) {
     const auto n = static_cast<double>(k);
     const double rows = n * static_cast<double>(hidden_size);
     const double inner = n * static_cast<double>(ffn_hidden_size);
@@ -105,22 +93,24 @@ FeedForward routed(int64_t hidden_size, int64_t ffn_hidden_size, int64_t experts
     return {.forward = 3 * rows + 3 * inner,
             .backward = 5 * rows + 9 * inner,
             .recompute = 2 * rows + 3 * inner,
-            .saved = rows + 3 * inner,
-            .recomputed = rows + inner,
-            .for_weight = e + rows + 2 * inner,
+            .saved = held * (rows + 3 * inner),
+            .recomputed = held * (rows + inner),
+            .for_weight = e + held * (rows + 2 * inner),
             .statistics = e + 1 + 4 * n};
 }
 
-/// Of the mean layer.
-FeedForward feed_forward(const TransformerShape& s) {
+/// Of the mean layer. `expert_rows` as in TransformerShape::saved_bytes().
+FeedForward feed_forward(const TransformerShape& s, double expert_rows = 1) {
     const double sparse = layers_with_experts(s);
     FeedForward mean;
     mean.add(mlp(s.gated_mlp, s.ffn_hidden_size), 1 - sparse);
     if (sparse == 0) return mean;
-    mean.add(routed(s.hidden_size, s.moe.ffn_hidden_size, s.moe.experts, s.moe.per_token), sparse);
+    mean.add(
+        routed(s.hidden_size, s.moe.ffn_hidden_size, s.moe.experts, s.moe.per_token, expert_rows),
+        sparse);
     const int64_t shared = s.moe.shared_ffn_hidden_size;
     if (shared == 0) return mean;
-    mean.add(s.moe.shared_gate ? routed(s.hidden_size, shared, 1, 1) : mlp(s.gated_mlp, shared),
+    mean.add(s.moe.shared_gate ? routed(s.hidden_size, shared, 1, 1, 1) : mlp(s.gated_mlp, shared),
              sparse);
     mean.for_weight += sparse * static_cast<double>(s.hidden_size);  // of x, through it
     return mean;
@@ -205,29 +195,53 @@ TransformerShape shape_of(const ModelConfig& c) {
 }
 
 std::vector<TransformerShape::Matrix> TransformerShape::matrices() const {
-    std::vector<Matrix> all{{hidden_size, qkv(*this)},
-                            {num_attention_heads * head_size, hidden_size}};
+    std::vector<Matrix> all{{hidden_size, qkv(*this), 1, 1, 1, Cut::columns},
+                            {num_attention_heads * head_size, hidden_size, 1, 1, 1, Cut::rows}};
     const double sparse = layers_with_experts(*this);
-    const auto add_mlp = [&](int64_t f, int64_t count, double rows, double of_layers) {
-        all.push_back({hidden_size, (gated_mlp ? 2 : 1) * f, count, rows, of_layers});
-        all.push_back({f, hidden_size, count, rows, of_layers});
+    const auto add_mlp = [&](int64_t f, double of_layers, Cut first, Cut second, int64_t count = 1,
+                             double rows = 1) {
+        all.push_back({hidden_size, (gated_mlp ? 2 : 1) * f, count, rows, of_layers, first});
+        all.push_back({f, hidden_size, count, rows, of_layers, second});
     };
-    if (sparse < 1) add_mlp(ffn_hidden_size, 1, 1, 1 - sparse);
+    if (sparse < 1) add_mlp(ffn_hidden_size, 1 - sparse, Cut::columns, Cut::rows);
     if (sparse == 0) return all;
     const double rows = static_cast<double>(moe.per_token) / static_cast<double>(moe.experts);
     all.push_back({hidden_size, moe.experts, 1, 1, sparse});
-    add_mlp(moe.ffn_hidden_size, moe.experts, rows, sparse);
-    if (moe.shared_ffn_hidden_size > 0) add_mlp(moe.shared_ffn_hidden_size, 1, 1, sparse);
+    add_mlp(moe.ffn_hidden_size, sparse, Cut::experts, Cut::experts, moe.experts, rows);
+    if (moe.shared_ffn_hidden_size > 0) {
+        // One with a gate is a mixture of one expert, which ranks do not share.
+        add_mlp(moe.shared_ffn_hidden_size, sparse, moe.shared_gate ? Cut::repeated : Cut::columns,
+                moe.shared_gate ? Cut::repeated : Cut::rows);
+    }
     if (moe.shared_gate) all.push_back({hidden_size, 1, 1, 1, sparse});
     return all;
 }
 
-int64_t TransformerShape::layer_parameters() const {
-    return std::llround(mean_layer_parameters(*this));
+TransformerShape::LayerParameters TransformerShape::layer_parameters() const {
+    LayerParameters layer;
+    for (const Matrix& m : matrices()) {
+        const double elements = static_cast<double>(m.in * m.out * m.count) * m.of_layers;
+        (m.cut == Cut::experts    ? layer.experts
+         : m.cut == Cut::repeated ? layer.repeated
+                                  : layer.cut) += elements;
+    }
+    int64_t cut = qkv_bias ? qkv(*this) : 0;
+    int64_t repeated = norms_per_layer * norm_parameters(*this) + qk_norm_parameters(*this);
+    if (attention_output_bias) repeated += hidden_size;
+    if (mlp_bias) {
+        cut += (gated_mlp ? 2 : 1) * ffn_hidden_size;
+        repeated += hidden_size;
+    }
+    layer.cut += static_cast<double>(cut);
+    layer.repeated += static_cast<double>(repeated);
+    if (moe.correction_bias) {
+        layer.repeated += static_cast<double>(moe.experts) * layers_with_experts(*this);
+    }
+    return layer;
 }
 
 int64_t TransformerShape::parameters() const {
-    return std::llround(num_layers * mean_layer_parameters(*this)) + norm_parameters(*this) +
+    return std::llround(num_layers * sum_of(layer_parameters())) + norm_parameters(*this) +
            learned_positions * hidden_size + (tied ? 1 : 2) * vocab_size * hidden_size;
 }
 
@@ -279,7 +293,7 @@ double TransformerShape::elementwise_backward() const {
            3 * static_cast<double>(qkv_of_norms(*this));
 }
 
-int64_t TransformerShape::saved_bytes(int64_t element_bytes) const {
+int64_t TransformerShape::saved_bytes(int64_t element_bytes, double expert_rows) const {
     // The residual stream before and, where the MLP reads it, after attention, what linear layers
     // read of it through norms, and sublayer outputs that are normalised.
     const int64_t before_linear = norms_before_linear(*this);
@@ -287,18 +301,19 @@ int64_t TransformerShape::saved_bytes(int64_t element_bytes) const {
     const int64_t residual = parallel_residual ? 1 : 2;
     const int64_t elements = (residual + before_linear + outputs) * hidden_size + qkv(*this) +
                              qkv_of_norms(*this) + num_attention_heads * head_size +
-                             std::llround(feed_forward(*this).saved);
+                             std::llround(feed_forward(*this, expert_rows).saved);
     const int64_t statistics = norms_per_layer * (layer_norm ? 2 : 1) + num_attention_heads +
                                normed_vectors(*this) + std::llround(feed_forward(*this).statistics);
     return elements * element_bytes + statistics * kStatistic;
 }
 
-int64_t TransformerShape::recomputed_bytes(Recompute recompute, int64_t element_bytes) const {
+int64_t TransformerShape::recomputed_bytes(Recompute recompute, int64_t element_bytes,
+                                           double expert_rows) const {
     if (recompute == Recompute::none) return 0;
-    if (recompute == Recompute::full) return saved_bytes(element_bytes);
+    if (recompute == Recompute::full) return saved_bytes(element_bytes, expert_rows);
     const int64_t norms = norms_before_linear(*this);
     return (norms * hidden_size + qkv_of_norms(*this) +
-            std::llround(feed_forward(*this).recomputed)) *
+            std::llround(feed_forward(*this, expert_rows).recomputed)) *
                element_bytes +
            (norms * (layer_norm ? 2 : 1) + normed_vectors(*this)) * kStatistic;
 }
@@ -309,10 +324,22 @@ double TransformerShape::elementwise_recompute() const {
            feed_forward(*this).recompute;
 }
 
-int64_t TransformerShape::for_weight_bytes(int64_t element_bytes) const {
+int64_t TransformerShape::for_weight_bytes(int64_t element_bytes, double expert_rows) const {
     return ((parallel_residual ? 3 : 4) * hidden_size + qkv(*this) + qkv_of_norms(*this) +
-            std::llround(feed_forward(*this).for_weight)) *
+            std::llround(feed_forward(*this, expert_rows).for_weight)) *
            element_bytes;
+}
+
+int64_t TransformerShape::scratch_columns(double expert_rows) const {
+    int64_t most = std::max(hidden_size, num_attention_heads * head_size);
+    const double sparse = layers_with_experts(*this);
+    if (gated_mlp && sparse < 1) most = std::max(most, ffn_hidden_size);
+    if (sparse > 0) {
+        const int64_t widest = std::max(hidden_size, moe.ffn_hidden_size);
+        const double of_rows = expert_rows * static_cast<double>(moe.per_token * widest);
+        most = std::max({most, moe.shared_ffn_hidden_size, int64_t{std::llround(of_rows)}});
+    }
+    return most;
 }
 
 }  // namespace vocabpipe

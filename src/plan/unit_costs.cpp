@@ -1,34 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/unit_costs.hpp"
 
+#include "src/plan/layer_products.hpp"
+
 #include <algorithm>
 
 namespace vocabpipe {
 
 namespace {
 
-/// Matrix products of a device: m x n outputs over k terms (DeviceSpec).
-class Products {
-public:
-    explicit Products(const DeviceSpec& device)
-        : flops_per_ns_(device.peak_tflops.value * 1e3 * device.dense_efficiency.value),
-          idle_(device.product_idle_outputs.value) {}
-    [[nodiscard]] double ns(double m, double n, double k) const {
-        return 2 * k * (m * n + idle_) / flops_per_ns_;
-    }
-    /// [m, rows] outputs, or [rows, m], over k terms.
-    [[nodiscard]] Rows rows_of_outputs(double m, double k) const {
-        return {.fixed = ns(m, 0, k), .per_row = ns(m, 1, k) - ns(m, 0, k)};
-    }
+/// [m, rows] outputs, or [rows, m], over k terms.
+Rows rows_of_outputs(const Products& products, double m, double k) {
+    return {.fixed = products.fixed_ns(k), .per_row = products.outputs_ns(m, 1, k)};
+}
 
-private:
-    double flops_per_ns_, idle_;
-};
-
-UnitCosts from_device(const PlanOptions& options) {
+UnitCosts from_device(const PlanOptions& options, const Candidate& candidate) {
     const TransformerShape& model = options.model;
     const DeviceSpec& device = options.device;
-    const auto tokens = static_cast<double>(options.micro_batch_size * options.seq_length);
+    const int64_t all_tokens = candidate.micro_batch_size * options.seq_length;
+    const auto tokens = static_cast<double>(all_tokens);
+    // Heads and rows of the residual stream alike.
+    const double own = tokens / candidate.mesh.tensor;
     const auto h = static_cast<double>(model.hidden_size);
     constexpr double kElement = 2;   // bytes of bf16
     constexpr double kGradient = 4;  // bytes of fp32
@@ -36,31 +28,28 @@ UnitCosts from_device(const PlanOptions& options) {
     const double peak = device.peak_tflops.value * 1e3;  // FLOPs per ns
     const double bytes_per_ns = device.memory_gb_per_s.value * device.elementwise_efficiency.value;
     const Products products(device);
-    const double attention = tokens * model.attention_flops(options.seq_length) /
+    const double attention = own * model.attention_flops(options.seq_length) /
                              (peak * device.attention_efficiency.value);
 
     UnitCosts costs;
-    for (const TransformerShape::Matrix& matrix : model.matrices()) {
-        const auto k = static_cast<double>(matrix.in);
-        const auto n = static_cast<double>(matrix.out);
-        const double rows = tokens * matrix.rows;
-        const double times = static_cast<double>(matrix.count) * matrix.of_layers;
-        costs.forward += times * products.ns(rows, n, k);
-        costs.input_gradient += times * products.ns(rows, k, n);
-        costs.weight_gradient += times * products.ns(k, n, rows);
-    }
-    costs.forward += attention + tokens * model.elementwise_forward() * kElement / bytes_per_ns;
+    const LayerProducts layer =
+        layer_products(model, device, candidate.mesh, all_tokens, options.moe_imbalance);
+    costs.forward =
+        layer.forward + attention + own * model.elementwise_forward() * kElement / bytes_per_ns;
     // Fused attention recomputes the scores: five products backward where there are two forward.
-    costs.input_gradient +=
-        2.5 * attention + tokens * model.elementwise_backward() * kElement / bytes_per_ns;
-    costs.backward = costs.input_gradient + costs.weight_gradient;
-    if (options.recompute == Recompute::full) costs.recompute = costs.forward;
-    if (options.recompute == Recompute::selective) {
-        costs.recompute = tokens * model.elementwise_recompute() * kElement / bytes_per_ns;
+    const double backward =
+        2.5 * attention + own * model.elementwise_backward() * kElement / bytes_per_ns;
+    costs.input_gradient = layer.input_gradient + backward;
+    costs.weight_gradient = layer.weight_gradient;
+    costs.backward = layer.backward + backward;
+    if (candidate.recompute == Recompute::full) costs.recompute = costs.forward;
+    if (candidate.recompute == Recompute::selective) {
+        costs.recompute =
+            layer.recompute + own * model.elementwise_recompute() * kElement / bytes_per_ns;
     }
-    costs.logits = products.rows_of_outputs(tokens, h);
+    costs.logits = rows_of_outputs(products, tokens, h);
     costs.output_gradient = {.per_row = products.ns(tokens, h, 1)};
-    costs.output_weight_gradient = products.rows_of_outputs(h, tokens);
+    costs.output_weight_gradient = rows_of_outputs(products, h, tokens);
     costs.softmax_per_row = tokens * device.softmax_bytes_per_logit.value / bytes_per_ns;
     costs.whole_softmax_per_row =
         tokens * device.whole_softmax_bytes_per_logit.value / bytes_per_ns;
@@ -74,7 +63,7 @@ UnitCosts from_device(const PlanOptions& options) {
 }
 
 /// Sums over stages or ranks, divided by the layers or rows that they ran.
-UnitCosts from_profile(const Profile& profile, const PlanOptions& options) {
+UnitCosts from_profile(const Profile& profile, const PlanOptions& options, Recompute recompute) {
     using enum Op;
     const auto sum = [](const std::vector<TableCosts::OpCosts>& table, Op op) {
         double total = 0;
@@ -91,7 +80,7 @@ UnitCosts from_profile(const Profile& profile, const PlanOptions& options) {
     costs.weight_gradient = sum(profile.costs.stage_ns, W) / layers;
     costs.backward = sum(profile.costs.stage_ns, B) / layers;
     costs.recompute =
-        recompute_ns_per_layer(profile, options.recompute, options.model.elementwise_recompute());
+        recompute_ns_per_layer(profile, recompute, options.model.elementwise_recompute());
     // S has two products with one barrier and one otherwise, T the others of three, and the softmax
     // is split two to one: two equations for a product and the softmax.
     const double products = profile.barriers == Barriers::one ? 2 : 1;
@@ -119,8 +108,9 @@ UnitCosts from_profile(const Profile& profile, const PlanOptions& options) {
 
 }  // namespace
 
-UnitCosts unit_costs(const PlanOptions& options) {
-    return options.profile ? from_profile(*options.profile, options) : from_device(options);
+UnitCosts unit_costs(const PlanOptions& options, const Candidate& candidate) {
+    return options.profile ? from_profile(*options.profile, options, candidate.recompute)
+                           : from_device(options, candidate);
 }
 
 }  // namespace vocabpipe

@@ -14,7 +14,7 @@ struct Rows {
     [[nodiscard]] double of(double rows) const { return fixed + rows * per_row; }
 };
 
-/// Nanoseconds of the units that every pass of a step is made of, for one microbatch.
+/// Nanoseconds of the units that every pass of a step is made of, for one microbatch on one rank.
 struct UnitCosts {
     double forward = 0;                ///< one transformer layer: F
     double input_gradient = 0;         ///< I
@@ -39,7 +39,7 @@ inline constexpr int64_t kUpdateTraffic = 4 + 2 * 4 + 2 * 8 + 2;
 inline constexpr int64_t kNormTraffic = 4;
 
 /// From FLOPs, bytes and the device's efficiencies (docs/planning.md, "Costs"); or from the
-/// profile, where the options have one.
-[[nodiscard]] UnitCosts unit_costs(const PlanOptions& options);
+/// profile, where the options have one. Of the candidate its mesh, microbatch and recomputation.
+[[nodiscard]] UnitCosts unit_costs(const PlanOptions& options, const Candidate& candidate);
 
 }  // namespace vocabpipe

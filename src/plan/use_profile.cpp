@@ -30,7 +30,7 @@ void use_profile(PlanOptions& options, Profile profile) {
                      .mlp_bias = true,
                      .tied = profile.sizes.tied};
     options.seq_length = model.seq_length;
-    options.micro_batch_size = model.micro_batch_size;
+    options.micro_batch_sizes = {model.micro_batch_size};
     options.device.name = profile.device;
     options.profile = std::move(profile);
 }

@@ -27,7 +27,8 @@ namespace {
 
 struct PlanArguments {
     std::string model, gpu, profile, pass_times, html;
-    std::string schedules, modes, chunks;  // comma-separated
+    // Comma-separated.
+    std::string schedules, modes, chunks, tensor, pipeline, data, expert, sizes, recompute;
     PlanOptions options;
     std::optional<int64_t> vocab_size;
     std::optional<double> memory_gib;
@@ -59,15 +60,37 @@ std::vector<std::string> words_of(const std::string& list) {
     return words;
 }
 
-int chunks_from(const std::string& text) {
-    int value = 0;
-    const char* const end = text.data() + text.size();
-    const auto read = std::from_chars(text.data(), end, value);
-    if (read.ec == std::errc() && read.ptr == end && (text.size() == 1 || text[0] != '0')) {
-        return value;
+/// The numbers of a list. An empty one leaves what is there.
+template <typename Number>
+void read_numbers(std::string_view flag, const std::string& list, std::vector<Number>& numbers) {
+    if (!list.empty()) numbers.clear();
+    for (const std::string& text : entries(flag, list)) {
+        Number value = 0;
+        const char* const end = text.data() + text.size();
+        const auto read = std::from_chars(text.data(), end, value);
+        if (read.ec != std::errc() || read.ptr != end || (text.size() > 1 && text[0] == '0')) {
+            throw UsageError(std::string(flag) + " " + text +
+                             ": is not a number, or is out of range; use a decimal integer");
+        }
+        numbers.push_back(value);
     }
-    throw UsageError("--chunks " + text +
-                     ": is not a number, or is out of range; use a decimal integer");
+}
+
+void read_lists(const PlanArguments& arguments, PlanOptions& options) {
+    read_numbers("--chunks", arguments.chunks, options.chunks);
+    read_numbers("--tensor-model-parallel-size", arguments.tensor, options.tensor);
+    read_numbers("--pipeline-model-parallel-size", arguments.pipeline, options.pipeline);
+    read_numbers("--data-parallel-size", arguments.data, options.data);
+    read_numbers("--expert-model-parallel-size", arguments.expert, options.expert);
+    read_numbers("--micro-batch-size", arguments.sizes, options.micro_batch_sizes);
+    if (!arguments.recompute.empty()) options.recompute.clear();
+    for (const std::string& name : entries("--recompute-granularity", arguments.recompute)) {
+        options.recompute.push_back(recompute_from(name));
+    }
+    options.schedules = entries("--schedules", arguments.schedules);
+    for (const std::string& name : entries("--vocab-modes", arguments.modes)) {
+        options.vocab_modes.push_back(vocab_mode_from(name));
+    }
 }
 
 void plan_steps(PlanArguments arguments) {
@@ -88,13 +111,7 @@ void plan_steps(PlanArguments arguments) {
     if (!arguments.pass_times.empty()) {
         options.pass_times = read_planned_pass_times(arguments.pass_times);
     }
-    options.schedules = entries("--schedules", arguments.schedules);
-    for (const std::string& name : entries("--vocab-modes", arguments.modes)) {
-        options.vocab_modes.push_back(vocab_mode_from(name));
-    }
-    for (const std::string& number : entries("--chunks", arguments.chunks)) {
-        options.chunks.push_back(chunks_from(number));
-    }
+    read_lists(arguments, options);
     std::unique_ptr<OutputFile> page;  // an impossible name shows before the work, not after
     if (!arguments.html.empty()) {
         OutputCheck({arguments.model, arguments.gpu, arguments.profile, arguments.pass_times})
@@ -128,91 +145,116 @@ Command plan_command() {
         .name = "plan",
         .description = "Predict step time, MFU and memory of every schedule and vocabulary mode",
         .flags =
-            {{.flags =
-                  {{.names = "--model",
-                    .value = &a->model,
-                    .help = "Built-in name or Hugging Face config.json: " + known_models(),
-                    .choices = words_of(known_models()),
-                    .free = true},
-                   {.names = "--gpus",
-                    .value = &o.gpus,
-                    .help = "Number of GPUs, one per rank of the pipeline",
-                    .required = true},
-                   {.names = "--gpu",
-                    .value = &a->gpu,
-                    .help = "Built-in name or hardware file: " + known_devices(),
-                    .choices = words_of(known_devices()),
-                    .free = true},
-                   {.names = "--seq-length",
-                    .value = &o.seq_length,
-                    .help = "Tokens per sequence",
-                    .absent = 0},
-                   {.names = "--profile",
-                    .value = &a->profile,
-                    .help = "Profile with the measured costs of a model on a machine; replaces "
-                            "--model, --gpu, --seq-length and --micro-batch-size",
-                    .excludes = {"--model", "--gpu", "--seq-length", "--micro-batch-size"}},
-                   {.names = "--pass-times",
-                    .value = &a->pass_times,
-                    .help = "CSV file (rank,op,stage,ns) of pass times that replace those of the "
-                            "GPU or profile; candidates with other stages are skipped"},
-                   {.names = "--vocab-size",
-                    .value = &a->vocab_size,
-                    .help = "Vocabulary size in rows",
-                    .range = at_least(1),
-                    .unset = "the model's"},
-                   {.names = "--micro-batch-size",
-                    .value = &o.micro_batch_size,
-                    .help = "Sequences per microbatch"},
-                   {.names = "--global-batch-size",
-                    .value = &o.global_batch_size,
-                    .help = "Sequences per step",
-                    .required = true},
-                   {.names = "--memory-gib",
-                    .value = &a->memory_gib,
-                    .help = "Memory per GPU, in GiB",
-                    .range = above(0),
-                    .unset = "the device's"},
-                   {.names = "--schedules",
-                    .value = &a->schedules,
-                    .help = "Names of schedules, separated by commas",
-                    .choices = schedule_names(),
-                    .free = true,
-                    .unset = "all"},
-                   {.names = "--vocab-modes",
-                    .value = &a->modes,
-                    .help = "Vocabulary modes, separated by commas: "
-                            "none,redistributed,interlaced,one_barrier,two_barriers",
-                    .choices = vocab_mode_names(),
-                    .free = true,
-                    .unset = "all"},
-                   {.names = "--chunks",
-                    .value = &a->chunks,
-                    .help = "Stages per rank, separated by commas",
-                    .unset = "the family's own; 2 and 4 where any number works"},
-                   {.names = "--recompute-granularity",
-                    .value = named(&o.recompute, recompute_from),
-                    .help =
-                        "What all candidates recompute before backwards: none, selective or full",
-                    .choices = recompute_names()},
-                   {.names = "--evaluation",
-                    .value = named(&o.evaluation, evaluation_from),
-                    .help = "How to predict times: auto, simulation or pass_times",
-                    .choices = names_of(
-                        {Evaluation::automatic, Evaluation::simulation, Evaluation::pass_times})},
-                   {.names = "--top",
-                    .value = &a->top,
-                    .help = "Number of rows to print",
-                    .range = at_least(1)},
-                   {.names = "--threads",
-                    .value = &o.threads,
-                    .help = "Number of threads; 0: as many as the machine runs at once"},
-                   {.names = "--json",
-                    .value = &a->json,
-                    .help = "Print everything as JSON to standard output"},
-                   {.names = "--html",
-                    .value = &a->html,
-                    .help = "Write a page with sortable tables to this file"}}}},
+            {{.flags = {{.names = "--model",
+                         .value = &a->model,
+                         .help = "Built-in name or Hugging Face config.json: " + known_models(),
+                         .choices = words_of(known_models()),
+                         .free = true},
+                        {.names = "--gpus",
+                         .value = &o.gpus,
+                         .help = "Number of GPUs, one per rank",
+                         .required = true},
+                        {.names = "--gpu",
+                         .value = &a->gpu,
+                         .help = "Built-in name or hardware file: " + known_devices(),
+                         .choices = words_of(known_devices()),
+                         .free = true},
+                        {.names = "--seq-length",
+                         .value = &o.seq_length,
+                         .help = "Tokens per sequence",
+                         .absent = 0},
+                        {.names = "--profile",
+                         .value = &a->profile,
+                         .help =
+                             "Profile with the measured costs of a model on a machine; replaces "
+                             "--model, --gpu, --seq-length and --micro-batch-size",
+                         .excludes = {"--model", "--gpu", "--seq-length", "--micro-batch-size"}},
+                        {.names = "--pass-times",
+                         .value = &a->pass_times,
+                         .help =
+                             "CSV file (rank,op,stage,ns) of pass times that replace those of the "
+                             "GPU or profile; candidates with other stages are skipped"},
+                        {.names = "--vocab-size",
+                         .value = &a->vocab_size,
+                         .help = "Vocabulary size in rows",
+                         .range = at_least(1),
+                         .unset = "the model's"},
+                        {.names = "--tensor-model-parallel-size",
+                         .value = &a->tensor,
+                         .help = "Ranks that share a stage, separated by commas",
+                         .unset = "1"},
+                        {.names = "--pipeline-model-parallel-size",
+                         .value = &a->pipeline,
+                         .help = "Ranks of a pipeline, separated by commas",
+                         .unset = "GPUs / (tensor ranks x replicas)"},
+                        {.names = "--data-parallel-size",
+                         .value = &a->data,
+                         .help = "Replicas, separated by commas",
+                         .unset = "what the other two leave; 1 where no pipeline size is set"},
+                        {.names = "--expert-model-parallel-size",
+                         .value = &a->expert,
+                         .help = "Ranks that share the experts of a layer, separated by commas",
+                         .unset = "1"},
+                        {.names = "--moe-imbalance",
+                         .value = &o.moe_imbalance,
+                         .help = "Greatest load of the ranks that share experts over their mean; "
+                                 "assumed",
+                         .range = at_least(1)},
+                        {.names = "--micro-batch-size",
+                         .value = &a->sizes,
+                         .help = "Sequences per microbatch, separated by commas",
+                         .unset = "1"},
+                        {.names = "--global-batch-size",
+                         .value = &o.global_batch_size,
+                         .help = "Sequences per step",
+                         .required = true},
+                        {.names = "--memory-gib",
+                         .value = &a->memory_gib,
+                         .help = "Memory per GPU, in GiB",
+                         .range = above(0),
+                         .unset = "the device's"},
+                        {.names = "--schedules",
+                         .value = &a->schedules,
+                         .help = "Names of schedules, separated by commas",
+                         .choices = schedule_names(),
+                         .free = true,
+                         .unset = "all"},
+                        {.names = "--vocab-modes",
+                         .value = &a->modes,
+                         .help = "Vocabulary modes, separated by commas: "
+                                 "none,redistributed,interlaced,one_barrier,two_barriers",
+                         .choices = vocab_mode_names(),
+                         .free = true,
+                         .unset = "all"},
+                        {.names = "--chunks",
+                         .value = &a->chunks,
+                         .help = "Stages per rank, separated by commas",
+                         .unset = "the family's own; 2 and 4 where any number works"},
+                        {.names = "--recompute-granularity",
+                         .value = &a->recompute,
+                         .help = "What candidates recompute before backwards, separated by commas: "
+                                 "none,selective,full",
+                         .choices = recompute_names(),
+                         .free = true,
+                         .unset = "none"},
+                        {.names = "--evaluation",
+                         .value = named(&o.evaluation, evaluation_from),
+                         .help = "How to predict times: auto, simulation or pass_times",
+                         .choices = names_of({Evaluation::automatic, Evaluation::simulation,
+                                              Evaluation::pass_times})},
+                        {.names = "--top",
+                         .value = &a->top,
+                         .help = "Number of rows to print",
+                         .range = at_least(1)},
+                        {.names = "--threads",
+                         .value = &o.threads,
+                         .help = "Number of threads; 0: as many as the machine runs at once"},
+                        {.names = "--json",
+                         .value = &a->json,
+                         .help = "Print everything as JSON to standard output"},
+                        {.names = "--html",
+                         .value = &a->html,
+                         .help = "Write a page with sortable tables to this file"}}}},
         .run = [a](const GivenFlags&) { plan_steps(*a); }};
 }
 

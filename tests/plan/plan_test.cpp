@@ -110,7 +110,7 @@ TEST(Plan, PassTimesAndSimulationAgree) {
           std::pair{false, Recompute::selective}, std::pair{false, Recompute::full}}) {
         PlanOptions options = small_plan();
         options.model.tied = tied;
-        options.recompute = recompute;
+        options.recompute = {recompute};
         options.sensitivity_rows = 0;
         options.evaluation = Evaluation::simulation;
         const auto simulated = by_name(make_plan(options));
@@ -139,7 +139,7 @@ TEST(Plan, RecomputationTakesTimeGivesMemoryAndDoesNotCountInMfu) {
     options.sensitivity_rows = 0;
     std::vector<PlanRow> rows;
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-        options.recompute = recompute;
+        options.recompute = {recompute};
         rows.push_back(make_plan(options).rows.front());
     }
     for (size_t i = 1; i < rows.size(); ++i) {
@@ -273,7 +273,7 @@ TEST(Plan, RecomputationMovesFewerLayersAwayFromTheOutputLayer) {
     options.schedules = {"1f1b"};
     options.vocab_modes = {VocabMode::redistributed};
     const auto of_last = [&](Recompute recompute) {
-        options.recompute = recompute;
+        options.recompute = {recompute};
         return list_candidates(options).possible.front().layers_per_stage.back();
     };
     EXPECT_EQ(of_last(Recompute::none), 1);
@@ -329,7 +329,7 @@ TEST(Plan, RefusesImpossibleOptionsByFlag) {
     EXPECT_THAT(error_of(options), HasSubstr("--gpus 0: must be"));
     options = small_plan();
     options.global_batch_size = 15;
-    options.micro_batch_size = 2;
+    options.micro_batch_sizes = {2};
     EXPECT_THAT(error_of(options), HasSubstr("--global-batch-size 15: must be a multiple"));
     options = small_plan();
     options.seq_length = 4096;

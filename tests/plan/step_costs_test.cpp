@@ -52,7 +52,7 @@ TEST(UnitCosts, SmallProductsAreLessEfficientThanLargeOnes) {
         options.model.hidden_size = 1024 * width;
         options.model.ffn_hidden_size = 4096 * width;
         options.model.num_attention_heads = options.model.num_key_value_heads = 16 * width;
-        return unit_costs(options).weight_gradient / options.model.dense_flops();
+        return unit_costs(options, {}).weight_gradient / options.model.dense_flops();
     };
     EXPECT_NEAR(per_flop(0, 2) / per_flop(0, 1), 1.0, 1e-12);
     const double idle = 3538944;
@@ -65,7 +65,7 @@ TEST(UnitCosts, SmallProductsAreLessEfficientThanLargeOnes) {
     for (const double outputs : {3.0, 1.0, 4.0, 4.0}) {
         ns += 2 * 1024 * (outputs * 1024 * 1024 + idle) / rate;
     }
-    EXPECT_NEAR(unit_costs(options).weight_gradient, ns, 1e-6 * ns);
+    EXPECT_NEAR(unit_costs(options, {}).weight_gradient, ns, 1e-6 * ns);
 }
 
 TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
@@ -90,11 +90,13 @@ TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
     options.gpus = 8;
     options.seq_length = 2048;
     options.global_batch_size = 128;
-    const UnitCosts units = unit_costs(options);
     Candidate candidate{.schedule = "1f1b",
                         .vocab_mode = VocabMode::none,
-                        .layers_per_stage = std::vector<int>(8, 4)};
-    const StepModel plain = step_model(options, units, candidate, 128);
+                        .layers_per_stage = std::vector<int>(8, 4),
+                        .mesh = {.pipeline = 8},
+                        .microbatches = 128};
+    const UnitCosts units = unit_costs(options, candidate);
+    const StepModel plain = step_model(options, units, candidate);
     const auto ms = [](const StepModel& step, int rank, Op op) {
         return static_cast<double>(step.costs.pass_ns(rank, {op, 1, 0})) * 1e-6;
     };
@@ -105,22 +107,25 @@ TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
     // One barrier: mean F 11.38 ms, B 22.41 ms, and S+T 8.356 ms at this vocabulary, 1.540 ms at an
     // eighth of it.
     candidate.vocab_mode = VocabMode::one_barrier;
-    const StepModel sharded = step_model(options, units, candidate, 128);
+    const StepModel sharded = step_model(options, units, candidate);
     EXPECT_NEAR(ms(sharded, 1, Op::F) + ms(sharded, 1, Op::B), 33.79, 0.15);
     EXPECT_NEAR(ms(sharded, 1, Op::S) + ms(sharded, 1, Op::T), 8.356, 0.1);
     options.model.vocab_size = 32000;
-    const StepModel small = step_model(options, units, candidate, 128);
+    const StepModel small = step_model(options, units, candidate);
     EXPECT_NEAR(ms(small, 1, Op::S) + ms(small, 1, Op::T), 1.540, 0.05);
 }
 
 TEST(StepModel, EveryParameterIsCountedOnceOverAllRanks) {
     PlanOptions options = small_plan();
     for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
-        const Candidate candidate{
-            .schedule = "1f1b", .vocab_mode = mode, .layers_per_stage = {2, 2, 2, 2}};
+        const Candidate candidate{.schedule = "1f1b",
+                                  .vocab_mode = mode,
+                                  .layers_per_stage = {2, 2, 2, 2},
+                                  .mesh = {.pipeline = 4},
+                                  .microbatches = 16};
         int64_t weights = 0;
         for (const PlannedMemory& rank :
-             step_model(options, unit_costs(options), candidate, 16).persistent) {
+             step_model(options, unit_costs(options, candidate), candidate).persistent) {
             weights += rank.weights;
             EXPECT_EQ(rank.optimizer, 6 * rank.weights);
             EXPECT_EQ(rank.gradients, 2 * rank.weights);
@@ -132,10 +137,12 @@ TEST(StepModel, EveryParameterIsCountedOnceOverAllRanks) {
     for (const bool sharded : {false, true}) {
         const Candidate candidate{.schedule = "1f1b",
                                   .vocab_mode = sharded ? VocabMode::one_barrier : VocabMode::none,
-                                  .layers_per_stage = {2, 2, 2, 2}};
+                                  .layers_per_stage = {2, 2, 2, 2},
+                                  .mesh = {.pipeline = 4},
+                                  .microbatches = 16};
         int64_t weights = 0;
         for (const PlannedMemory& rank :
-             step_model(options, unit_costs(options), candidate, 16).persistent) {
+             step_model(options, unit_costs(options, candidate), candidate).persistent) {
             weights += rank.weights;
         }
         const int64_t table = options.model.vocab_size * options.model.hidden_size;

@@ -35,8 +35,10 @@ TEST(TransformerShape, OfExpertsTheOnesOfATokenCountAsFlopsAndAllAsMemory) {
                 0.06e9);
     const double h = 4096, f = 14336, attention = h * (4096 + 2 * 1024) + 4096 * h;
     EXPECT_DOUBLE_EQ(mixtral.dense_flops(), 2 * (attention + h * 8 + 2 * 3 * h * f));
-    EXPECT_EQ(mixtral.layer_parameters(),
-              static_cast<int64_t>(attention + h * 8 + 8 * 3 * h * f + 2 * h));
+    const TransformerShape::LayerParameters layer = mixtral.layer_parameters();
+    EXPECT_EQ(layer.cut, attention);
+    EXPECT_EQ(layer.repeated, h * 8 + 2 * h);
+    EXPECT_EQ(layer.experts, 8 * 3 * h * f);
     // Of k rows: copies of h, and 3 f; logits, log Z, and four numbers per choice.
     EXPECT_EQ(mixtral.saved_bytes(),
               2 * (4 * 4096 + 6144 + 4096 + 2 * (4096 + 3 * 14336)) + 4 * (2 + 32 + 8 + 1 + 8));

@@ -64,8 +64,12 @@ PlanOptions profiled() {
 StepModel two_barriers(const PlanOptions& options, std::vector<int> layers) {
     const Candidate candidate{.schedule = "1f1b",
                               .vocab_mode = VocabMode::two_barriers,
-                              .layers_per_stage = std::move(layers)};
-    return step_model(options, unit_costs(options), candidate, 8);
+                              .layers_per_stage = std::move(layers),
+                              .mesh = {.pipeline = options.gpus},
+                              .micro_batch_size = options.micro_batch_sizes.front(),
+                              .recompute = options.recompute.front(),
+                              .microbatches = 8};
+    return step_model(options, unit_costs(options, candidate), candidate);
 }
 
 TEST(UseProfile, TheProfiledSplitHasTheMeasuredCosts) {
@@ -97,19 +101,19 @@ TEST(UseProfile, OtherSplitsAreScaledByLayersAndRows) {
 
 TEST(UseProfile, RecomputationCostsWhatWasMeasuredOrAllOfTheForward) {
     PlanOptions options = profiled();
-    options.recompute = Recompute::full;
+    options.recompute = {Recompute::full};
     EXPECT_EQ(two_barriers(options, {2, 2}).costs.pass_ns(1, {Op::R, 1, 0}), 20'000);
     for (auto& stage : options.profile->costs.stage_ns) stage[static_cast<size_t>(Op::R)] = 3'000;
     options.profile->sizes.stages.assign(2, {.saved = 100, .recomputed = 50});
     EXPECT_EQ(two_barriers(options, {2, 2}).costs.pass_ns(1, {Op::R, 1, 0}), 20'000);
-    options.recompute = Recompute::selective;
+    options.recompute = {Recompute::selective};
     EXPECT_EQ(two_barriers(options, {2, 2}).costs.pass_ns(1, {Op::R, 1, 0}), 3'000);
 }
 
 // Of 64 tokens and two layers 4 h + 2 f elements of 4 bytes are read and written.
 TEST(UseProfile, SelectiveRecomputationThatWasNotMeasuredTakesItsBytes) {
     PlanOptions options = profiled();
-    options.recompute = Recompute::selective;
+    options.recompute = {Recompute::selective};
     const auto cost = [&](double bytes_per_ns) {
         options.profile->costs.local_bytes_per_ns = bytes_per_ns;
         return two_barriers(options, {2, 2}).costs.pass_ns(1, {Op::R, 1, 0});
@@ -123,7 +127,7 @@ TEST(UseProfile, ABackwardAndItsRecomputationGiveTheMarginOfC0) {
     PlanOptions options = profiled();
     options.profile->costs.latency_ns = 1'000'000;
     EXPECT_EQ(two_barriers(options, {2, 2}).generate.broadcast_margin, 44'000 / 2);
-    options.recompute = Recompute::full;
+    options.recompute = {Recompute::full};
     EXPECT_EQ(two_barriers(options, {2, 2}).generate.broadcast_margin, (44'000 + 20'000) / 2);
 }
 

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/check_options.hpp"
+
+#include "src/support/text_layout.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+void require(const std::string& flag, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most) return;
+    throw UsageError(flag + " " + std::to_string(value) + ": must be from " +
+                     std::to_string(least) + " to " + std::to_string(most));
+}
+
+/// Times that were measured are of ranks that share no layer.
+void check_measured(const PlanOptions& options) {
+    if (!options.profile && !options.pass_times) return;
+    const std::string flag = options.profile ? "--profile" : "--pass-times";
+    const auto alone = [](const std::vector<int>& list) {
+        return std::all_of(list.begin(), list.end(), [](int ranks) { return ranks == 1; });
+    };
+    if (!alone(options.tensor) || !alone(options.expert)) {
+        throw UsageError(flag +
+                         ": has times of ranks that share no layer, which says nothing of tensor "
+                         "or expert ranks; use --gpu, or sizes of 1");
+    }
+    if (options.profile && options.micro_batch_sizes.size() != 1) {
+        throw UsageError(flag + ": was measured with one --micro-batch-size; list no others");
+    }
+    if (!options.pass_times || !options.pipeline.empty() || !options.data.empty()) return;
+    if (options.pass_times->rank_ns.size() != static_cast<size_t>(options.gpus)) {
+        throw UsageError("--gpus " + std::to_string(options.gpus) +
+                         ": does not match the passes of " + options.pass_times->name +
+                         ", which are for " +
+                         counted(std::ssize(options.pass_times->rank_ns), "rank"));
+    }
+}
+
+}  // namespace
+
+void check_options(const PlanOptions& options) {
+    options.model.check();
+    require("--gpus", options.gpus, 1, 1 << 14);
+    require("--seq-length", options.seq_length, 1, int64_t{1} << 24);
+    for (const int64_t size : options.micro_batch_sizes) {
+        require("--micro-batch-size", size, 1, 1 << 16);
+    }
+    for (const auto& [flag, list] : {std::pair{"--tensor-model-parallel-size", &options.tensor},
+                                     {"--pipeline-model-parallel-size", &options.pipeline},
+                                     {"--data-parallel-size", &options.data},
+                                     {"--expert-model-parallel-size", &options.expert}}) {
+        for (const int ranks : *list) require(flag, ranks, 1, options.gpus);
+    }
+    if (!std::isfinite(options.moe_imbalance) || options.moe_imbalance < 1) {
+        throw UsageError("--moe-imbalance " + std::to_string(options.moe_imbalance) +
+                         ": must be at least 1, where all ranks have equally many rows");
+    }
+    check_measured(options);
+    require("--global-batch-size", options.global_batch_size, 1, int64_t{1} << 24);
+    if (!std::isfinite(options.memory_gib) || options.memory_gib < 0 || options.memory_gib > 1e6) {
+        throw UsageError("--memory-gib " + std::to_string(options.memory_gib) +
+                         ": must be above 0 and at most 1000000");
+    }
+    if (options.profile && options.memory_gib == 0) {
+        throw UsageError(
+            "--memory-gib: is required with --profile, because a profile does not record the size "
+            "of the memory");
+    }
+    if (options.profile && options.profile->sizes.tensor > 1) {
+        throw UsageError("--profile: was measured with --tensor-model-parallel-size " +
+                         std::to_string(options.profile->sizes.tensor) +
+                         ", which plans from a profile have none of; measure without");
+    }
+    for (const int chunks : options.chunks) require("--chunks", chunks, 1, 1 << 10);
+    require("--threads", options.threads, 0, 1 << 10);
+    require("--sensitivity-rows", options.sensitivity_rows, 0, 1 << 10);
+    const TransformerShape& model = options.model;
+    if (model.learned_positions > 0 && options.seq_length > model.learned_positions) {
+        throw UsageError("--seq-length " + std::to_string(options.seq_length) + ": " + model.name +
+                         " has " + std::to_string(model.learned_positions) +
+                         " learned positions; use a shorter sequence or edit the model's file");
+    }
+    const auto divides = [&](int64_t size) { return options.global_batch_size % size == 0; };
+    if (std::none_of(options.micro_batch_sizes.begin(), options.micro_batch_sizes.end(), divides)) {
+        throw UsageError("--global-batch-size " + std::to_string(options.global_batch_size) +
+                         ": must be a multiple of --micro-batch-size " +
+                         std::to_string(options.micro_batch_sizes.front()));
+    }
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/plan.hpp"
+
+namespace vocabpipe {
+
+/// Throws UsageError naming the flag of an option that is out of range, or that does not go with
+/// others, whatever the mesh.
+void check_options(const PlanOptions& options);
+
+}  // namespace vocabpipe

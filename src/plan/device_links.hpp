@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What connects the ranks of a mesh: one class of link per axis.
+#pragma once
+
+#include "vocabpipe/device_spec.hpp"
+#include "vocabpipe/mesh.hpp"
+#include "vocabpipe/overlap.hpp"
+
+#include <span>
+
+namespace vocabpipe {
+
+/// The two kinds of links of a cluster. Rank r is device r mod gpus_per_node of node
+/// r / gpus_per_node, as mpirun places ranks.
+class DeviceLinks {
+public:
+    explicit DeviceLinks(const DeviceSpec& device);
+
+    /// The slowest link that these ranks of the world need.
+    [[nodiscard]] const Link& among(std::span<const int> ranks) const;
+    /// That of an axis' groups; the slowest of all, because a step waits for each of them.
+    [[nodiscard]] const Link& along(const Mesh& mesh, Axis axis) const {
+        return spans_nodes(mesh, axis) ? between_ : inside_;
+    }
+    /// Whether any group of the axis has ranks of several nodes. Of Axis::pipeline: any two
+    /// neighbours.
+    [[nodiscard]] bool spans_nodes(const Mesh& mesh, Axis axis) const;
+
+private:
+    int gpus_per_node_ = 1;
+    Link inside_, between_;
+};
+
+}  // namespace vocabpipe

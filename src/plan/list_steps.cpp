@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/list_steps.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <cstdint>
+
+namespace vocabpipe {
+
+namespace {
+
+std::string text(int64_t number) {
+    return std::to_string(number);
+}
+
+/// p, t and d that make up the GPUs.
+std::vector<Mesh> meshes(const PlanOptions& options) {
+    std::vector<Mesh> result;
+    const auto add = [&](int64_t pipeline, int tensor, int64_t data) {
+        if (pipeline * tensor * data != options.gpus) return;
+        result.push_back({.pipeline = static_cast<int>(pipeline),
+                          .data = static_cast<int>(data),
+                          .tensor = tensor});
+    };
+    const int64_t gpus = options.gpus;
+    for (const int tensor : options.tensor) {
+        if (!options.pipeline.empty() && !options.data.empty()) {
+            for (const int pipeline : options.pipeline) {
+                for (const int data : options.data) add(pipeline, tensor, data);
+            }
+        } else if (!options.pipeline.empty()) {
+            for (const int64_t pipeline : options.pipeline) {
+                add(pipeline, tensor, gpus / (pipeline * tensor));
+            }
+        } else if (!options.data.empty()) {
+            for (const int64_t data : options.data) add(gpus / (data * tensor), tensor, data);
+        } else {
+            add(gpus / tensor, tensor, 1);
+        }
+    }
+    if (result.empty()) {
+        throw UsageError("--gpus " + text(gpus) +
+                         ": is not the product of any listed --tensor-model-parallel-size, "
+                         "--pipeline-model-parallel-size and --data-parallel-size; list divisors");
+    }
+    return result;
+}
+
+/// Why tensor ranks cannot share the model's layers; empty: they can.
+std::string tensor_refusal(const TransformerShape& model, int ranks) {
+    if (ranks == 1) return {};
+    const auto refused = [&](int64_t count) { return count % ranks != 0; };
+    const auto why = [&](int64_t count, const char* what) {
+        return "t=" + text(ranks) + " does not divide the " + text(count) + " " + what;
+    };
+    if (refused(model.num_attention_heads)) return why(model.num_attention_heads, "heads");
+    if (refused(model.num_key_value_heads))
+        return why(model.num_key_value_heads, "key/value heads");
+    const bool has_mlp = model.moe.layers < model.num_layers;
+    if (has_mlp && refused(model.ffn_hidden_size)) {
+        return why(model.ffn_hidden_size, "columns of the MLP");
+    }
+    const int64_t shared = model.moe.layers > 0 ? model.moe.shared_ffn_hidden_size : 0;
+    if (shared > 0 && !model.moe.shared_gate && refused(shared)) {
+        return why(shared, "columns of the shared expert");
+    }
+    if (model.qk_norms && !model.qk_norms_by_head) {
+        return "norms of q and k over all heads are not cut: t must be 1";
+    }
+    return {};
+}
+
+/// The same of expert ranks.
+std::string expert_refusal(const TransformerShape& model, const Mesh& mesh) {
+    if (mesh.expert == 1) return {};
+    if (model.moe.layers == 0) return "the model has no experts: e must be 1";
+    const std::string e = "e=" + text(mesh.expert);
+    if (model.moe.experts % mesh.expert != 0) {
+        return e + " does not divide the " + text(model.moe.experts) + " experts";
+    }
+    if (mesh.slices() % mesh.expert != 0) return e + " does not divide t d";
+    if (mesh.tensor % mesh.expert != 0 && mesh.expert % mesh.tensor != 0) {
+        return e + " is neither a divisor nor a multiple of t=" + text(mesh.tensor);
+    }
+    return {};
+}
+
+/// And of the step.
+std::string batch_refusal(const PlanOptions& options, const Candidate& step) {
+    const Mesh& mesh = step.mesh;
+    const int64_t tokens = step.micro_batch_size * options.seq_length;
+    if (tokens % mesh.tensor != 0) {
+        return "t=" + text(mesh.tensor) + " does not divide the " + text(tokens) +
+               " tokens of a microbatch";
+    }
+    if (options.model.vocab_size / mesh.pipeline < mesh.tensor) {
+        return "fewer rows of the vocabulary than ranks";
+    }
+    if (options.global_batch_size % (step.micro_batch_size * mesh.data) != 0) {
+        return "the global batch does not divide among replicas and microbatches";
+    }
+    return {};
+}
+
+std::string refusal(const PlanOptions& options, const Candidate& step) {
+    for (std::string why :
+         {tensor_refusal(options.model, step.mesh.tensor), expert_refusal(options.model, step.mesh),
+          batch_refusal(options, step)}) {
+        if (!why.empty()) return why;
+    }
+    return {};
+}
+
+}  // namespace
+
+Candidates list_steps(const PlanOptions& options) {
+    Candidates result;
+    for (const Mesh& mesh : meshes(options)) {
+        for (const int expert : options.expert) {
+            for (const int64_t size : options.micro_batch_sizes) {
+                for (const Recompute recompute : options.recompute) {
+                    Candidate step{.mesh = mesh, .micro_batch_size = size, .recompute = recompute};
+                    step.mesh.expert = expert;
+                    if (std::string why = refusal(options, step); !why.empty()) {
+                        result.skipped.emplace_back(step, std::move(why));
+                        continue;
+                    }
+                    step.microbatches =
+                        static_cast<int>(options.global_batch_size / (size * mesh.data));
+                    result.possible.push_back(step);
+                }
+            }
+        }
+    }
+    return result;
+}
+
+}  // namespace vocabpipe
