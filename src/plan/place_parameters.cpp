@@ -69,18 +69,18 @@ std::vector<PlaceParameters> count_parameters(const TransformerShape& model,
                                         PlaceParameters(mesh));
     for (size_t stage = 0; stage < layers.size(); ++stage) {
         PlaceParameters& place = places[static_cast<size_t>(placement.rank_of_stage[stage])];
-        const double count = layers[stage];
-        double alike = count * layer.repeated;
-        if (stage == 0) alike += static_cast<double>(model.learned_positions * model.hidden_size);
-        if (stage + 1 == layers.size()) {  // final norm
-            alike += static_cast<double>((model.layer_norm ? 2 : 1) * model.hidden_size);
-        }
         const int s = static_cast<int>(stage);
-        place.add(GradientBucket::Of::stage, s, Axis::data,
-                  std::llround(count * layer.cut / mesh.tensor));
-        place.add(GradientBucket::Of::stage, s, repeated, std::llround(alike));
-        place.add(GradientBucket::Of::stage, s, mesh.expert > 1 ? Axis::expert_data : repeated,
-                  std::llround(count * layer.experts / mesh.expert));
+        const auto add = [&](Axis axis, double elements) {
+            place.add(GradientBucket::Of::stage, s, axis, std::llround(elements));
+        };
+        for (int i = 0; i < layers[stage]; ++i) {
+            add(Axis::data, layer.cut / mesh.tensor);
+            add(repeated, layer.repeated);
+            add(mesh.expert > 1 ? Axis::expert_data : repeated, layer.experts / mesh.expert);
+        }
+        const auto hidden = static_cast<double>(model.hidden_size);
+        if (stage == 0) add(repeated, static_cast<double>(model.learned_positions) * hidden);
+        if (stage + 1 == layers.size()) add(repeated, (model.layer_norm ? 2 : 1) * hidden);
     }
     for (int k = 0; k < placement.ranks; ++k) {
         PlaceParameters& place = places[static_cast<size_t>(k)];

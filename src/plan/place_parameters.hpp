@@ -37,7 +37,7 @@ public:
     [[nodiscard]] int64_t reported() const;
     /// Of the rows of the input layer.
     [[nodiscard]] int64_t embedding() const;
-    /// What is added up, each stage's at once.
+    /// What is added up, layer by layer as in a run.
     [[nodiscard]] std::vector<GradientBucket> buckets() const;
 
 private:

@@ -99,8 +99,8 @@ Variations imbalances(const Plan& plan) {
     const double worst =
         worst_imbalance(plan.options.model.moe, plan.rows.front().candidate.mesh.expert);
     Variations all;
-    for (const double imbalance : {kUneven, worst}) {
-        if (imbalance <= 1) continue;
+    if (worst <= 1) return all;
+    for (const double imbalance : {std::min(kUneven, worst), worst}) {
         all.settings.push_back(plan.options);
         all.settings.back().moe_imbalance = imbalance;
         all.results.push_back(

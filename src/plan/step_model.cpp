@@ -106,6 +106,12 @@ void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
     }
 }
 
+/// Of the table of rotary positions.
+int64_t rotary_bytes(const TransformerShape& model, int64_t seq_length) {
+    if (model.learned_positions > 0) return 0;
+    return seq_length * (model.rotary_size > 0 ? model.rotary_size : model.head_size) * 4;
+}
+
 std::vector<StageBytes> stage_bytes(const PlanOptions& options, const Candidate& candidate,
                                     const StepSizes& sizes) {
     const TransformerShape& model = options.model;
@@ -125,16 +131,20 @@ std::vector<StageBytes> stage_bytes(const PlanOptions& options, const Candidate&
         const int64_t layers = candidate.layers_per_stage[stage];
         const bool last = stage + 1 == candidate.layers_per_stage.size();
         StageBytes bytes;
-        // The first layer's input is the stage's boundary, the last stage's norm has one of its
-        // own.
-        bytes.saved = layers * own * model.saved_bytes(element, held) +
-                      ((last ? 1 : 0) - (layers > 0 ? 1 : 0)) * boundary;
+        // The first layer's input is the stage's boundary, unless positions were added to it; the
+        // last stage's norm has an input of its own, and statistics.
+        const bool adds_positions = stage == 0 && model.learned_positions > 0;
+        const int inputs = (last ? 1 : 0) - (layers > 0 && !adds_positions ? 1 : 0);
+        bytes.saved = layers * own * model.saved_bytes(element, held) + inputs * boundary;
+        if (last) bytes.saved += own * (model.layer_norm ? 2 : 1) * size_of(DType::fp32);
         bytes.saved = std::max<int64_t>(bytes.saved, 0);
         divide_saved(bytes, candidate.recompute,
                      layers * own * model.recomputed_bytes(candidate.recompute, element, held));
         bytes.for_weight = layers * gradients_of_layer + 2 * boundary;
         bytes.forward_workspace = scratch;
-        bytes.backward_workspace = (layers > 0 ? gradients_of_layer : 0) + scratch + 2 * boundary;
+        // The gradient of a layer's output is one of the two that take turns.
+        bytes.backward_workspace =
+            (layers > 0 ? gradients_of_layer - boundary : 0) + scratch + 2 * boundary;
         bytes.input_gradient_workspace = scratch;
         bytes.weight_gradient_workspace = gathered;
         stages.push_back(bytes);
@@ -182,10 +192,11 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
     step.sizes = sizes_of(options, step.placement, candidate);
     const auto reserve =
         static_cast<int64_t>(options.device.reserve_gib.value * static_cast<double>(1 << 30));
+    const int64_t rotary = rotary_bytes(options.model, options.seq_length);
     for (int rank = 0; rank < mesh.pipeline; ++rank) {
         const PlaceParameters& own = parameters[static_cast<size_t>(rank)];
         step.persistent.push_back({.rank = rank * mesh.slices(),
-                                   .weights = own.stored() * size_of(step.sizes.dtype),
+                                   .weights = own.stored() * size_of(step.sizes.dtype) + rotary,
                                    .gradients = own.differentiated() * kGradient,
                                    .optimizer = own.updated() * optimizer_bytes(step.sizes.dtype),
                                    .reserve = reserve});

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan counts from the sizes of a model is what a run plans: bytes of stages and shards,
+// weights, gradients and optimizer state of every place, for several meshes and families.
+#include "kernels/host/operators.hpp"
+#include "src/plan/evaluate.hpp"
+#include "src/plan/step_model.hpp"
+#include "vocabpipe/model_rank.hpp"
+#include "vocabpipe/step_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace vocabpipe::testing {
+namespace {
+
+/// Wide enough that padding to cache lines is little.
+ModelConfig model_of(std::string_view family) {
+    ModelConfig config;
+    config.num_layers = 4;
+    config.hidden_size = 256;
+    config.ffn_hidden_size = 640;
+    config.num_attention_heads = 8;
+    config.seq_length = config.max_position_embeddings = 64;
+    config.vocab_size = 1024;
+    config.dtype = DType::bf16;
+    set_family(config, family);
+    if (config.gated) config.num_query_groups = 4;
+    if (config.moe.experts > 0) {
+        config.moe.experts = 8;
+        config.moe.ffn_hidden_size = 192;
+    }
+    return config;
+}
+
+struct Case {
+    std::string family;
+    Mesh mesh;
+    Recompute recompute = Recompute::none;
+};
+
+std::vector<Case> cases() {
+    std::vector<Case> all;
+    for (const char* family : {"gpt2", "llama", "qwen3"}) {
+        for (const Mesh mesh : {Mesh{.pipeline = 2}, Mesh{.pipeline = 2, .tensor = 2},
+                                Mesh{.pipeline = 1, .data = 2, .tensor = 4},
+                                Mesh{.pipeline = 4, .data = 2, .tensor = 2}}) {
+            all.push_back({family, mesh});
+        }
+        for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+            all.push_back({family, {.pipeline = 2, .tensor = 2}, recompute});
+        }
+    }
+    for (const Mesh mesh : {Mesh{.pipeline = 2}, Mesh{.pipeline = 2, .data = 4}}) {
+        all.push_back({"mixtral", mesh});
+    }
+    return all;
+}
+
+class PlannedSizes : public ::testing::TestWithParam<Case> {
+protected:
+    PlannedSizes() {
+        const Case& of = GetParam();
+        options_.model = shape_of(config_);
+        options_.device = load_device("h100");
+        options_.device.reserve_gib.value = 0;
+        options_.gpus = of.mesh.size();
+        options_.seq_length = config_.seq_length;
+        candidate_ = {.schedule = "1f1b",
+                      .vocab_mode = VocabMode::one_barrier,
+                      .layers_per_stage = std::vector<int>(static_cast<size_t>(of.mesh.pipeline),
+                                                           4 / of.mesh.pipeline),
+                      .mesh = of.mesh,
+                      .micro_batch_size = 2,
+                      .recompute = of.recompute,
+                      .microbatches = 4};
+        partition_ = {.layers_per_stage = candidate_.layers_per_stage,
+                      .micro_batch_size = 2,
+                      .replicas = of.mesh.data,
+                      .tensor = of.mesh.tensor,
+                      .recompute = of.recompute};
+    }
+    /// Of one of the host's threads; the plan is for devices that need none.
+    int64_t attention_workspace() const {
+        const kernels::AttentionShape shape{
+            .sequences = 2,
+            .seq_length = config_.seq_length,
+            .heads = config_.num_attention_heads / GetParam().mesh.tensor,
+            .head_size = config_.head_size(),
+            .kv_heads = config_.kv_heads() / GetParam().mesh.tensor};
+        return kernels::host::operators().attention_workspace_bytes(shape, config_.dtype, 1);
+    }
+    StepModel planned() const {
+        return step_model(options_, unit_costs(options_, candidate_), candidate_);
+    }
+
+    ModelConfig config_ = model_of(GetParam().family);
+    PlanOptions options_;
+    Candidate candidate_;
+    ModelPartition partition_;
+};
+
+TEST_P(PlannedSizes, OfStagesAreThoseOfARun) {
+    const StepModel plan = planned();
+    const StepSizes run = step_sizes(config_, partition_, plan.placement);
+    ASSERT_EQ(plan.sizes.stages.size(), run.stages.size());
+    EXPECT_EQ(plan.sizes.boundary_rows(), run.boundary_rows());
+    for (size_t stage = 0; stage < run.stages.size(); ++stage) {
+        SCOPED_TRACE(stage);
+        for (const auto& [name, bytes, with_attention] :
+             {std::tuple{"saved", &StageBytes::saved, false},
+              {"recomputed", &StageBytes::recomputed, false},
+              {"for_weight", &StageBytes::for_weight, false},
+              {"forward_workspace", &StageBytes::forward_workspace, true},
+              {"backward_workspace", &StageBytes::backward_workspace, true},
+              {"input_gradient_workspace", &StageBytes::input_gradient_workspace, true},
+              {"weight_gradient_workspace", &StageBytes::weight_gradient_workspace, false}}) {
+            const int64_t wanted =
+                run.stages[stage].*bytes - (with_attention ? attention_workspace() : 0);
+            // Routers keep a few numbers whose tensors begin at cache lines.
+            const int64_t padding = config_.moe.experts > 0 ? wanted / 1000 : 0;
+            EXPECT_LE(std::abs(plan.sizes.stages[stage].*bytes - wanted), padding) << name;
+        }
+    }
+    for (size_t rank = 0; rank < run.shards.size(); ++rank) {
+        EXPECT_EQ(plan.sizes.shards[rank].exp_logits, run.shards[rank].exp_logits);
+    }
+}
+
+TEST_P(PlannedSizes, OfParametersAreThoseOfARun) {
+    const StepModel plan = planned();
+    const Mesh& mesh = candidate_.mesh;
+    for (int k = 0; k < mesh.pipeline; ++k) {
+        SCOPED_TRACE(k);
+        PersistentBytes most;
+        for (int slice = 0; slice < mesh.slices(); ++slice) {
+            const PersistentBytes bytes =
+                persistent_bytes(config_, partition_, plan.placement, k * mesh.slices() + slice);
+            most = {.weights = std::max(most.weights, bytes.weights),
+                    .gradients = std::max(most.gradients, bytes.gradients),
+                    .optimizer = std::max(most.optimizer, bytes.optimizer)};
+        }
+        const PlannedMemory& memory = plan.persistent[static_cast<size_t>(k)];
+        EXPECT_EQ(memory.weights, static_cast<int64_t>(most.weights));
+        // Sums of routers lie beside gradients.
+        const int64_t routers = config_.moe.experts > 0 ? 500 : 0;
+        EXPECT_LE(std::abs(memory.gradients - static_cast<int64_t>(most.gradients)), routers);
+        // Parts of a bucket are whole rows.
+        const int64_t rows = mesh.slices() > 1 ? memory.optimizer / 500 : 0;
+        EXPECT_LE(std::abs(memory.optimizer - static_cast<int64_t>(most.optimizer)), rows);
+    }
+}
+
+// Kept and passing tensors together at the worst moment, but for workspaces that depend on kernels.
+TEST_P(PlannedSizes, OfTheArenaAreThoseOfARun) {
+    options_.global_batch_size = 8 * candidate_.mesh.data;
+    options_.receive_ahead = 1;
+    const StepSizes planned_sizes = planned().sizes;
+    const PlanRow row =
+        evaluate(options_, candidate_, order_passes(options_, candidate_), Evaluation::simulation);
+    const StepPlan run = plan_step(
+        config_,
+        {.ranks = candidate_.mesh.pipeline,
+         .replicas = candidate_.mesh.data,
+         .tensor = candidate_.mesh.tensor},
+        {.name = candidate_.schedule,
+         .vocab_mode = candidate_.vocab_mode,
+         .recompute = candidate_.recompute,
+         .layers_per_stage = candidate_.layers_per_stage,
+         .receive_ahead = 1},
+        {.microbatches = candidate_.microbatches, .micro_batch_size = candidate_.micro_batch_size});
+    for (size_t k = 0; k < row.ranks.size(); ++k) {
+        const PlannedMemory& memory = row.ranks[k];
+        const int64_t planned = memory.activations + memory.vocabulary + memory.communication;
+        int64_t live = 0;
+        for (const uint64_t bytes : run.lowered.pipeline[k].peak_by_purpose) {
+            live += static_cast<int64_t>(bytes);
+        }
+        const int64_t of_kernels =
+            attention_workspace() +
+            std::abs(run.sizes.shards[k].score_workspace - planned_sizes.shards[k].score_workspace);
+        EXPECT_LE(std::abs(planned - live), of_kernels + live / 100) << planned << " " << live;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, PlannedSizes, ::testing::ValuesIn(cases()), [](const auto& info) {
+    const Case& of = info.param;
+    return of.family + "_p" + std::to_string(of.mesh.pipeline) + "_t" +
+           std::to_string(of.mesh.tensor) + "_d" + std::to_string(of.mesh.data) + "_e" +
+           std::to_string(of.mesh.expert) + "_" + std::string(to_string(of.recompute));
+});
+
+}  // namespace
+}  // namespace vocabpipe::testing
