@@ -59,6 +59,25 @@ TEST(PlanCommand, CountsExperts) {
               4 * 6 * 3 * 16 * 32);
 }
 
+TEST(PlanCommand, TakesListsOfEveryAxis) {
+    const TempFolder folder;
+    const Outcome outcome = vocabpipe_in(
+        folder,
+        "plan --model mixtral-8x7b --gpus 16 --gpu h100 --seq-length 512 --global-batch-size 32 "
+        "--schedules 1f1b --vocab-modes one_barrier --tensor-model-parallel-size 1,2 "
+        "--data-parallel-size 2,4 --expert-model-parallel-size 1,4 --micro-batch-size 1,2 "
+        "--recompute-granularity none,selective --moe-imbalance 1.2 --json");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    const auto plan = nlohmann::json::parse(outcome.output);
+    EXPECT_EQ(plan["rows"].size(), 4U * (4 + 3)) << "e = 4 does not divide t d = 2";
+    EXPECT_EQ(plan["moe_imbalance"], 1.2);
+    for (const auto& row : plan["rows"]) {
+        EXPECT_EQ(row["pipeline"].get<int>() * row["tensor"].get<int>() * row["data"].get<int>(),
+                  16);
+        EXPECT_EQ(row["ranks"].size(), row["pipeline"].get<size_t>());
+    }
+}
+
 TEST(PlanCommand, WritesJsonAndAPage) {
     const TempFolder folder;
     const Outcome outcome = vocabpipe_in(
@@ -69,7 +88,7 @@ TEST(PlanCommand, WritesJsonAndAPage) {
     const auto plan = nlohmann::json::parse(outcome.output);
     EXPECT_EQ(plan["model"]["vocab_size"], 32000);
     EXPECT_EQ(plan["memory_gib"], 40);
-    EXPECT_EQ(plan["microbatches"], 32);
+    EXPECT_EQ(plan["rows"][0]["microbatches"], 32);
     EXPECT_EQ(plan["evaluation"], "pass_times");
     EXPECT_EQ(plan["rows"].size(), 4U);
     EXPECT_THAT(testing::read_file(folder / "plan.html"), HasSubstr("<!doctype html>"));
@@ -168,6 +187,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"--model gemma-2-9b --vocab-modes one-barrier" + kRest, 2, "one-barrier"},
         BadInput{"--model gemma-2-9b --chunks 0" + kRest, 2, "--chunks 0: must be"},
         BadInput{"--model gemma-2-9b --chunks 02" + kRest, 2, "--chunks 02: is not a number"},
+        BadInput{"--model gemma-2-9b --tensor-model-parallel-size 1,8" + kRest, 2,
+                 "--tensor-model-parallel-size 8: must be from 1 to 4"},
+        BadInput{"--model gemma-2-9b --tensor-model-parallel-size 3" + kRest, 2,
+                 "--gpus 4: is not the product of any listed"},
+        BadInput{"--model gemma-2-9b --moe-imbalance 0.5" + kRest, 2, "--moe-imbalance 0.5"},
         BadInput{"--model gemma-2-9b --schedules 1f1b,,zb" + kRest, 2,
                  "--schedules 1f1b,,zb: has an empty entry"},
         BadInput{"--model gemma-2-9b --vocab-modes none," + kRest, 2,
