@@ -11,6 +11,7 @@ namespace vocabpipe {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Outcome;
 using testing::TempFolder;
 
@@ -26,7 +27,8 @@ TEST(PlanCommand, PlansGemmaOnSixteenGpus) {
     const TempFolder folder;
     const Outcome outcome = vocabpipe_in(folder, kGemma);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-    EXPECT_EQ(outcome.error, "");
+    // Beside progress, which a busy machine shows.
+    EXPECT_THAT(outcome.error, Not(HasSubstr("vocabpipe: ")));
     for (const char* part :
          {"model gemma-2-9b: 9.24 B parameters, 42 layers, hidden 3584, V 256000, tied",
           "machine 16 x H100 80 GB SXM, 8 per node, 79.65 GiB each; MFU of 989.4 TFLOP/s (dense)",
