@@ -143,7 +143,6 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
         modes = modes.first(1);
         of.resize(1);
     }
-    const bool tries_none = std::find(modes.begin(), modes.end(), VocabMode::none) != modes.end();
     const UnitCosts units = unit_costs(options, step);
     for (const Generator* family : of) {
         for (const VocabMode mode : modes) {
@@ -168,12 +167,6 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
                 for (const LayerSplit split : splits_of(mode, options.model.num_layers, stages)) {
                     candidate.split = split;
                     candidate.layers_per_stage = split_layers(options, units, split, of_stage);
-                    if (split == LayerSplit::redistributed && tries_none &&
-                        candidate.layers_per_stage ==
-                            split_layers(options, units, LayerSplit::front, of_stage)) {
-                        result.skipped.emplace_back(candidate, "has the layers of mode none");
-                        continue;
-                    }
                     for (const int limit : memory_limits_of(*family, ranks)) {
                         candidate.memory_limit = limit;
                         result.possible.push_back(candidate);

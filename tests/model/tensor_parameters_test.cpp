@@ -123,7 +123,9 @@ TEST(TensorParameters, AreUpdatedAndCountedOnce) {
                     for (const Parameter& p : model->parameters()) {
                         // Shares a weight, or is the bias that all replicas update alike.
                         if (!p.exp_avg && !p.correction_bias) continue;
-                        if (p.exp_avg) EXPECT_EQ(p.exp_avg.size(), p.owned.count);
+                        if (p.exp_avg) {
+                            EXPECT_EQ(p.exp_avg.size(), p.owned.count);
+                        }
                         count(p.counted_elsewhere ? copies : counted, p);
                     }
                 }
