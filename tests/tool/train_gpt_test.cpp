@@ -415,29 +415,30 @@ TEST_F(TrainGpt, SharesExpertsWithTheSameBitsEverywhere) {
 
 TEST_F(TrainGpt, RefusesExpertRanksThatDoNotDivideWhatTheyShare) {
     const std::string experts = " --model-type mixtral --num-experts 6 ";
+    using Refusal = std::pair<std::string, const char*>;
     for (const auto& [arguments, text] :
-         {std::pair(std::string("--ranks 2 --expert-model-parallel-size 2"),
-                    "--expert-model-parallel-size 2: must divide replicas x tensor ranks, which "
-                    "are 1 x 1; use a divisor of 1, or a smaller --pipeline-model-parallel-size"),
-          std::pair("--ranks 2 --pipeline-model-parallel-size 1 --expert-model-parallel-size 2",
-                    "--expert-model-parallel-size 2: --model-type gpt2 has no experts; use 1"),
-          std::pair("--ranks 4 --pipeline-model-parallel-size 1 --global-batch-size 8 "
-                    "--expert-model-parallel-size 4" +
-                        experts,
-                    "--expert-model-parallel-size 4: --num-experts is 6"),
-          std::pair("--ranks 6 --pipeline-model-parallel-size 1 --tensor-model-parallel-size 2 "
-                    "--expert-model-parallel-size 3" +
-                        experts,
-                    "--expert-model-parallel-size 3: must be a divisor or a multiple of "
-                    "--tensor-model-parallel-size 2; use 1"),
-          std::pair("--ranks 2 --pipeline-model-parallel-size 1 --profile p.json "
-                    "--expert-model-parallel-size 2" +
-                        experts,
-                    "--expert-model-parallel-size 2: --profile describes ranks without expert "
-                    "ranks; remove --profile"),
-          std::pair("--ranks 2 --moe-row-factor 0" + experts, "--moe-row-factor 0: must be "),
-          std::pair("--ranks 2 --expert-model-parallel-size 0" + experts,
-                    "--expert-model-parallel-size 0: must be at least 1")}) {
+         {Refusal("--ranks 2 --expert-model-parallel-size 2",
+                  "--expert-model-parallel-size 2: must divide replicas x tensor ranks, which "
+                  "are 1 x 1; use a divisor of 1, or a smaller --pipeline-model-parallel-size"),
+          Refusal("--ranks 2 --pipeline-model-parallel-size 1 --expert-model-parallel-size 2",
+                  "--expert-model-parallel-size 2: --model-type gpt2 has no experts; use 1"),
+          Refusal("--ranks 4 --pipeline-model-parallel-size 1 --global-batch-size 8 "
+                  "--expert-model-parallel-size 4" +
+                      experts,
+                  "--expert-model-parallel-size 4: --num-experts is 6"),
+          Refusal("--ranks 6 --pipeline-model-parallel-size 1 --tensor-model-parallel-size 2 "
+                  "--expert-model-parallel-size 3" +
+                      experts,
+                  "--expert-model-parallel-size 3: must be a divisor or a multiple of "
+                  "--tensor-model-parallel-size 2; use 1"),
+          Refusal("--ranks 2 --pipeline-model-parallel-size 1 --profile p.json "
+                  "--expert-model-parallel-size 2" +
+                      experts,
+                  "--expert-model-parallel-size 2: --profile describes ranks without expert "
+                  "ranks; remove --profile"),
+          Refusal("--ranks 2 --moe-row-factor 0" + experts, "--moe-row-factor 0: must be "),
+          Refusal("--ranks 2 --expert-model-parallel-size 0" + experts,
+                  "--expert-model-parallel-size 0: must be at least 1")}) {
         const Outcome refused = train("", "--transport threads " + arguments);
         EXPECT_EQ(refused.exit_code, 2) << arguments;
         EXPECT_THAT(refused.error, ::testing::HasSubstr(text));
