@@ -24,11 +24,12 @@ std::optional<std::string> recorded(const TrainingState& state, const std::strin
 }
 
 constexpr const char* kTensorRanks = "tensor-ranks";
+constexpr const char* kExpertRanks = "expert-ranks";
 
 /// The same of what some former version did not record, because there was no choice.
 std::optional<std::string> value_then(const TrainingState& state, const std::string& flag) {
     std::optional<std::string> value = recorded(state, flag);
-    if (!value && flag == kTensorRanks) value = "1";
+    if (!value && (flag == kTensorRanks || flag == kExpertRanks)) value = "1";
     return value;
 }
 
@@ -79,7 +80,7 @@ std::vector<std::string> bit_flags(const TrainOptions& options, Mesh mesh) {
     flags.push_back("ranks " + std::to_string(mesh.pipeline));
     flags.push_back("replicas " + std::to_string(mesh.data));
     flags.push_back(kTensorRanks + (" " + std::to_string(mesh.tensor)));
-    flags.push_back("expert-ranks " + std::to_string(mesh.expert));
+    flags.push_back(kExpertRanks + (" " + std::to_string(mesh.expert)));
     return flags;
 }
 
