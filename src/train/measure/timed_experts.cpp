@@ -102,10 +102,14 @@ public:
 
     [[nodiscard]] const Floats& result() const { return combines() ? out_ : product_; }
     void poison() {
-        for (Floats* of : {&product_, &out_}) {
-            std::ranges::fill(*of, std::numeric_limits<float>::quiet_NaN());
+        constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+        std::ranges::fill(out_, kNan);
+        if (combines()) return;
+        std::ranges::fill(rows_, kNan);
+        for (const RowRange rows : whole_.wave.rows) {  // there is memory for more, never written
+            std::fill_n(product_.begin() + rows.first * case_.columns, rows.size() * case_.columns,
+                        kNan);
         }
-        if (!combines()) std::ranges::fill(rows_, std::numeric_limits<float>::quiet_NaN());
     }
 
 private:
