@@ -57,7 +57,8 @@ namespace vocabpipe::testing {
             config.moe.shared_ffn_hidden_size = 40;
         }
         if (config.family == "dots1") config.moe.sparse = {false, true};
-        if (config.family == "mixtral") config.moe.ffn_hidden_size = 0;
+        // Their config.json has one size.
+        if (config.family == "mixtral" || config.family == "olmoe") config.moe.ffn_hidden_size = 0;
         models.push_back(config);
     }
     return models;

@@ -121,8 +121,9 @@ TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
                     // of Megatron's scripts
                     "--vocab-file", "--sequence-parallel", "--use-distributed-optimizer",
                     "--overlap-grad-reduce", "--overlap-param-gather", "--use-flash-attn",
-                    "--use-mcore-models", "--distributed-backend", "--attention-backend",
-                    "--transformer-impl", "--data-impl", "--tokenizer-type", "--merge-file"));
+                    "--use-mcore-models", "--moe-grouped-gemm", "--moe-token-dispatcher-type",
+                    "--distributed-backend", "--attention-backend", "--transformer-impl",
+                    "--data-impl", "--tokenizer-type", "--merge-file"));
     EXPECT_THAT(samples, UnorderedElementsAre("--seq-length", "--seed"));
 }
 
