@@ -92,6 +92,11 @@ struct Mesh {
     /// j, which experts a place holds among those that share them.
     [[nodiscard]] constexpr int expert_rank(Place place) const { return slice(place) % expert; }
 
+    /// The ranks of a tensor team are all in one expert team, or the other way round.
+    [[nodiscard]] constexpr bool teams_nest() const {
+        return tensor % expert == 0 || expert % tensor == 0;
+    }
+
     /// Slices that a group of the axis joins, seen from one of them, in the order of its members.
     [[nodiscard]] Slices slices_along(Axis axis, int slice) const;
     /// World ranks of the axis' group through a place, ascending.

@@ -18,6 +18,28 @@ float weight_of(ConstTensor weights, int64_t slot) {
     return weights.as<float>()[slot / weights.cols * weights.stride + slot % weights.cols];
 }
 
+/// y[n] = residual[n], or 0, and what add(n, sum) adds to it in fp32. `work`: of parallel_ranges().
+template <typename T, typename Add>
+void sum_rows(Context& ctx, int64_t work, ConstTensor residual, const Add& add, Tensor y) {
+    parallel_ranges(ctx, y.rows, work, [&](int64_t begin, int64_t end) {
+        std::vector<float> sums(static_cast<size_t>(y.cols));
+        float* const sum = sums.data();
+        for (int64_t n = begin; n < end; ++n) {
+            if (residual) {
+                const T* from = residual.as<T>() + n * residual.stride;
+#pragma omp simd
+                for (int64_t i = 0; i < y.cols; ++i) sum[i] = to_float(from[i]);
+            } else {
+                std::fill_n(sum, y.cols, 0.0F);
+            }
+            add(n, sum);
+            T* to = y.as<T>() + n * y.stride;
+#pragma omp simd
+            for (int64_t i = 0; i < y.cols; ++i) to[i] = from_float<T>(sum[i]);
+        }
+    });
+}
+
 }  // namespace
 
 void sort_by_expert(Context& /*ctx*/, std::span<const int32_t> choice, std::span<int32_t> row_begin,
@@ -64,66 +86,34 @@ void combine_rows(Context& ctx, ConstTensor rows, std::span<const int32_t> row_o
                   int64_t per_token, ConstTensor weights, ConstTensor residual, Tensor y) {
     require_combine_rows(rows, row_of_slot, per_token, weights, residual, y);
     with_type(rows.dtype, [&]<typename T>() {
-        parallel_ranges(ctx, y.rows, y.size() * per_token, [&](int64_t begin, int64_t end) {
-            std::vector<float> sum(static_cast<size_t>(y.cols));
-            for (int64_t n = begin; n < end; ++n) {
-                if (residual) {
-                    const T* from = residual.as<T>() + n * residual.stride;
+        const auto add = [&](int64_t n, float* sum) {
+            for (int64_t slot = n * per_token; slot < (n + 1) * per_token; ++slot) {
+                const int64_t row = row_of_slot[static_cast<size_t>(slot)];
+                if (row < 0) continue;
+                const T* from = rows.as<T>() + row * rows.stride;
+                const float weight = weight_of(weights, slot);
 #pragma omp simd
-                    for (int64_t i = 0; i < y.cols; ++i)
-                        sum[static_cast<size_t>(i)] = to_float(from[i]);
-                } else {
-                    std::fill(sum.begin(), sum.end(), 0.0F);
-                }
-                for (int64_t slot = n * per_token; slot < (n + 1) * per_token; ++slot) {
-                    const int64_t row = row_of_slot[static_cast<size_t>(slot)];
-                    if (row < 0) continue;
-                    const T* from = rows.as<T>() + row * rows.stride;
-                    const float weight = weight_of(weights, slot);
-#pragma omp simd
-                    for (int64_t i = 0; i < y.cols; ++i) {
-                        sum[static_cast<size_t>(i)] += weight * to_float(from[i]);
-                    }
-                }
-                T* to = y.as<T>() + n * y.stride;
-#pragma omp simd
-                for (int64_t i = 0; i < y.cols; ++i)
-                    to[i] = from_float<T>(sum[static_cast<size_t>(i)]);
+                for (int64_t i = 0; i < y.cols; ++i) sum[i] += weight * to_float(from[i]);
             }
-        });
+        };
+        sum_rows<T>(ctx, y.size() * per_token, residual, add, y);
     });
 }
 
 void combine_parts(Context& ctx, std::span<const ConstTensor> parts,
                    std::span<const int32_t> row_of_slot, ConstTensor residual, Tensor y) {
     require_combine_parts(parts, row_of_slot, residual, y);
-    const int64_t work = y.size() * std::ssize(parts);
     with_type(y.dtype, [&]<typename T>() {
-        parallel_ranges(ctx, y.rows, work, [&](int64_t begin, int64_t end) {
-            std::vector<float> sum(static_cast<size_t>(y.cols));
-            for (int64_t n = begin; n < end; ++n) {
-                if (residual) {
-                    const T* from = residual.as<T>() + n * residual.stride;
+        const auto add = [&](int64_t n, float* sum) {
+            for (size_t part = 0; part < parts.size(); ++part) {
+                const int64_t row = row_of_slot[static_cast<size_t>(n) * parts.size() + part];
+                if (row < 0) continue;
+                const T* from = parts[part].as<T>() + row * parts[part].stride;
 #pragma omp simd
-                    for (int64_t i = 0; i < y.cols; ++i)
-                        sum[static_cast<size_t>(i)] = to_float(from[i]);
-                } else {
-                    std::fill(sum.begin(), sum.end(), 0.0F);
-                }
-                for (size_t part = 0; part < parts.size(); ++part) {
-                    const int64_t row = row_of_slot[static_cast<size_t>(n) * parts.size() + part];
-                    if (row < 0) continue;
-                    const T* from = parts[part].as<T>() + row * parts[part].stride;
-#pragma omp simd
-                    for (int64_t i = 0; i < y.cols; ++i)
-                        sum[static_cast<size_t>(i)] += to_float(from[i]);
-                }
-                T* to = y.as<T>() + n * y.stride;
-#pragma omp simd
-                for (int64_t i = 0; i < y.cols; ++i)
-                    to[i] = from_float<T>(sum[static_cast<size_t>(i)]);
+                for (int64_t i = 0; i < y.cols; ++i) sum[i] += to_float(from[i]);
             }
-        });
+        };
+        sum_rows<T>(ctx, y.size() * std::ssize(parts), residual, add, y);
     });
 }
 

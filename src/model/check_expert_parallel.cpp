@@ -38,7 +38,7 @@ void check_expert_ranks(const Mesh& mesh) {
                                 text(mesh.slices()) +
                                 ", or a smaller --pipeline-model-parallel-size");
     }
-    if (mesh.tensor % mesh.expert != 0 && mesh.expert % mesh.tensor != 0) {
+    if (!mesh.teams_nest()) {
         refuse(mesh.expert, "must be a divisor or a multiple of --tensor-model-parallel-size " +
                                 text(mesh.tensor) + "; use " +
                                 text(std::gcd(mesh.expert, mesh.tensor)));

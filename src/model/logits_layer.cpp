@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/logits_layer.hpp"
 
+#include "src/model/views.hpp"
 #include "vocabpipe/operators.hpp"
 
 namespace vocabpipe {
@@ -19,8 +20,7 @@ void LogitsLayer::score(Context& ctx, const Microbatch&, ConstTensor x, Tensor, 
     ctx.operators().logits_forward(ctx, x.row_range(token_, 1), weight_.weight, softcap_,
                                    Tensor(memory_.data(), 1, rows, DType::fp32));
     // Other ranks are sent them, for a loss that nobody asks for.
-    ctx.operators().set_zero(
-        ctx, {static_cast<std::byte*>(statistics.data), static_cast<size_t>(statistics.bytes())});
+    ctx.operators().set_zero(ctx, bytes_of<std::byte>(statistics));
 }
 
 std::span<const float> LogitsLayer::logits() {

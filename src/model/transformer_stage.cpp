@@ -6,6 +6,7 @@
 #include "src/model/check_expert_parallel.hpp"
 #include "src/model/check_tensor_parallel.hpp"
 #include "src/model/parameters.hpp"
+#include "src/model/views.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/tile_link.hpp"
 
@@ -181,8 +182,7 @@ void TransformerStage::run_on_all_rows(StagePass pass, ConstTensor x, Tensor y, 
     const int64_t count = std::min(y.rows, tokens_.all - first);
     pass.op().convert(pass.ctx, ConstTensor(all_y).row_range(first, count), y.row_range(0, count));
     const Tensor added = y.row_range(count, y.rows - count);
-    pass.op().set_zero(pass.ctx, std::span(static_cast<std::byte*>(added.data),
-                                           static_cast<size_t>(added.bytes())));
+    pass.op().set_zero(pass.ctx, bytes_of<std::byte>(added));
 }
 
 void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,

@@ -4,9 +4,17 @@
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/tensor.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace vocabpipe {
+
+/// The memory of a dense tensor.
+template <typename Byte, typename Pointer>
+[[nodiscard]] std::span<Byte> bytes_of(const BasicTensor<Pointer>& dense) {
+    return {static_cast<Byte*>(dense.data), static_cast<size_t>(dense.bytes())};
+}
 
 /// Cuts a range of bytes into tensors, one after the other. With null memory it only counts, so
 /// that sizes and layouts come from the same code.

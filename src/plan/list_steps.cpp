@@ -79,7 +79,7 @@ std::string expert_refusal(const TransformerShape& model, const Mesh& mesh) {
         return e + " does not divide the " + text(model.moe.experts) + " experts";
     }
     if (mesh.slices() % mesh.expert != 0) return e + " does not divide t d";
-    if (mesh.tensor % mesh.expert != 0 && mesh.expert % mesh.tensor != 0) {
+    if (!mesh.teams_nest()) {
         return e + " is neither a divisor nor a multiple of t=" + text(mesh.tensor);
     }
     return {};

@@ -57,7 +57,7 @@ void Mesh::check() const {
                                        text(slices()) + " slices of " + text(data) + " data x " +
                                        text(tensor) + " tensor ranks; use a divisor of " +
                                        text(slices()));
-    expect(tensor % expert == 0 || expert % tensor == 0,
+    expect(teams_nest(),
            text(expert) + " expert ranks and " + text(tensor) +
                " tensor ranks do not nest; one of the two must be a multiple of the other");
 }

@@ -54,22 +54,6 @@ TrainingSetup expert_setup(const std::string& schedule, VocabMode mode, const Me
             .sequences = kExpertSequences};
 }
 
-/// Largest difference of any element, relative to the largest value of its tensor.
-double distance(const std::map<std::string, std::vector<float>>& expected,
-                const std::map<std::string, std::vector<float>>& actual) {
-    double worst = expected.empty() ? INFINITY : 0;
-    for (const auto& [name, want] : expected) {
-        const auto found = actual.find(name);
-        if (found == actual.end() || found->second.size() != want.size()) return INFINITY;
-        double largest = 1e-6;
-        for (const float value : want) largest = std::max(largest, std::abs(double{value}));
-        for (size_t i = 0; i < want.size(); ++i) {
-            worst = std::max(worst, std::abs(double{want[i]} - found->second[i]) / largest);
-        }
-    }
-    return worst;
-}
-
 /// Losses, norms and what routers did are those of `alone`, within rounding.
 void expect_follows(const Training& together, const Training& alone, double tolerance) {
     ASSERT_EQ(together.losses.size(), alone.losses.size());
@@ -123,7 +107,7 @@ TEST_P(ExpertRanks, TrainLikeReplicasWithAllExperts) {
     EXPECT_EQ(first_difference(together, train_on_threads(setup)), "");
     const Training alone = train_on_threads(without_teams(setup));
     expect_follows(together, alone, 2e-5);
-    EXPECT_LT(distance(alone.gradients, together.gradients), 2e-3);
+    EXPECT_LT(largest_difference(alone.gradients, together.gradients), 2e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Matrix, ExpertRanks, ::testing::ValuesIn(expert_cells()),
@@ -158,7 +142,7 @@ TEST_P(ExpertRanksOfFamilies, TrainLikeReplicasWithAllExperts) {
             } else {
                 EXPECT_NEAR(together.losses[0], alone.losses[0], 2e-2);
             }
-            EXPECT_LT(distance(alone.gradients, together.gradients), wide ? 1e-4 : 0.2);
+            EXPECT_LT(largest_difference(alone.gradients, together.gradients), wide ? 1e-4 : 0.2);
         }
     }
 }
@@ -177,7 +161,7 @@ TEST(ExpertRanks, TrainTheSameWithLessMemoryForRows) {
         const Training narrow = train_on_threads(setup);
         EXPECT_EQ(first_difference(narrow, train_on_threads(setup)), "");
         expect_follows(narrow, roomy, 2e-5);
-        EXPECT_LT(distance(roomy.gradients, narrow.gradients), 1e-3);
+        EXPECT_LT(largest_difference(roomy.gradients, narrow.gradients), 1e-3);
     }
 }
 

@@ -58,22 +58,6 @@ std::vector<std::string> tensor_families() {
     return names;
 }
 
-/// Largest difference of any element, relative to the largest value of its tensor.
-double distance(const std::map<std::string, std::vector<float>>& expected,
-                const std::map<std::string, std::vector<float>>& actual) {
-    double worst = 0;
-    for (const auto& [name, want] : expected) {
-        const auto found = actual.find(name);
-        if (found == actual.end() || found->second.size() != want.size()) return INFINITY;
-        double largest = 1e-6;
-        for (const float value : want) largest = std::max(largest, std::abs(double{value}));
-        for (size_t i = 0; i < want.size(); ++i) {
-            worst = std::max(worst, std::abs(double{want[i]} - found->second[i]) / largest);
-        }
-    }
-    return worst;
-}
-
 struct TensorCell {
     std::string schedule;
     VocabMode mode;
@@ -115,7 +99,7 @@ TEST_P(TensorRanks, TrainLikeOneRankPerStage) {
                     1e-4 * alone.grad_norms[step])
             << step;
     }
-    EXPECT_LT(distance(alone.gradients, together.gradients), 2e-3);
+    EXPECT_LT(largest_difference(alone.gradients, together.gradients), 2e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Matrix, TensorRanks, ::testing::ValuesIn(tensor_cells()),
@@ -138,7 +122,7 @@ TEST_P(TensorRanksOfFamilies, TrainLikeOneRankPerStage) {
         const Training alone = train_on_threads(setup);
         const bool wide = dtype == DType::fp32;
         EXPECT_NEAR(together.losses[0], alone.losses[0], wide ? 2e-5 : 2e-2);
-        EXPECT_LT(distance(alone.gradients, together.gradients), wide ? 1e-4 : 0.12);
+        EXPECT_LT(largest_difference(alone.gradients, together.gradients), wide ? 1e-4 : 0.12);
     }
 }
 

@@ -2,6 +2,7 @@
 #include "tests/train/training_run.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -125,6 +126,21 @@ Training train_on_threads(const TrainingSetup& setup) {
         }
     });
     return result;
+}
+
+double largest_difference(const std::map<std::string, std::vector<float>>& expected,
+                          const std::map<std::string, std::vector<float>>& actual) {
+    double worst = expected.empty() ? INFINITY : 0;
+    for (const auto& [name, want] : expected) {
+        const auto found = actual.find(name);
+        if (found == actual.end() || found->second.size() != want.size()) return INFINITY;
+        double largest = 1e-6;
+        for (const float value : want) largest = std::max(largest, std::abs(double{value}));
+        for (size_t i = 0; i < want.size(); ++i) {
+            worst = std::max(worst, std::abs(double{want[i]} - found->second[i]) / largest);
+        }
+    }
+    return worst;
 }
 
 std::string first_difference(const Training& expected, const Training& actual) {

@@ -58,6 +58,11 @@ struct Training {
 /// Microbatches replica, replica + replicas, ... of a batch: what that replica trains on.
 [[nodiscard]] Batch part_of(const Batch& batch, int replica, int replicas);
 
+/// Of any element of `expected`, weights or gradients, relative to the largest value of its tensor;
+/// infinite if a tensor is missing, or there is none.
+[[nodiscard]] double largest_difference(const std::map<std::string, std::vector<float>>& expected,
+                                        const std::map<std::string, std::vector<float>>& actual);
+
 /// Empty if equal bit for bit, else the first difference.
 [[nodiscard]] std::string first_difference(const Training& expected, const Training& actual);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/embedded_tokens.hpp"
 
+#include "src/model/views.hpp"
 #include "vocabpipe/tile_link.hpp"
 
 #include <algorithm>
@@ -72,8 +73,7 @@ void EmbeddedTokens::backward_weight(const StagePass& pass, ConstTensor dy) cons
         return;
     }
     if (!pass.weight_gradients.accumulate) {
-        pass.op().set_zero(pass.ctx, std::span(static_cast<std::byte*>(gradient.data),
-                                               static_cast<size_t>(gradient.bytes())));
+        pass.op().set_zero(pass.ctx, bytes_of<std::byte>(gradient));
     }
     each_range(pass, dy.rows, [&](RowRange rows, int64_t position, int64_t length) {
         pass.op().positions_gradient(pass.ctx, rows_of(dy, rows), length,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/tensor_team.hpp"
 
+#include "src/model/blocks/whole_exchange.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/tile_link.hpp"
 
@@ -12,11 +13,6 @@
 namespace vocabpipe {
 
 namespace {
-
-template <typename Byte, typename Pointer>
-std::span<Byte> bytes_of(const BasicTensor<Pointer>& dense) {
-    return {static_cast<Byte*>(dense.data), static_cast<size_t>(dense.bytes())};
-}
 
 /// (N, cols) in a tensor of the pass's scratch.
 Tensor all_rows(const StagePass& pass, Tensor memory, int64_t cols) {
@@ -39,20 +35,9 @@ void sum_on_all(const StagePass& pass, std::string_view name, const MakePartial&
     const Tensor partials(pass.scratch.received.data, link.size() * out.rows, out.cols, out.dtype);
     const auto of = [&](int member) { return partials.row_range(member * out.rows, out.rows); };
     const Tensor own = of(link.rank());
-    const int64_t all[] = {own.bytes()};
-    std::vector<TileLink::Outgoing> send(static_cast<size_t>(link.size()));
-    std::vector<TileLink::Incoming> receive(send.size());
-    for (int member = 0; member < link.size(); ++member) {
-        if (member == link.rank()) continue;
-        const auto at = static_cast<size_t>(member);
-        send[at] = {.bytes = bytes_of<const std::byte>(own), .ends = all};
-        receive[at] = {.bytes = bytes_of<std::byte>(of(member)), .ends = all};
-    }
-    const std::string what = "all-reduce for " + std::string(name);
-    TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
-    make({0, out.rows}, own);
-    for (int i = 1; i < link.size(); ++i) operation.release(link.to(i), 1);
-    operation.finish();
+    exchange_whole(link, "all-reduce for " + std::string(name), of, [&] {
+        make({0, out.rows}, own);
+    });
     pass.op().fold_partials(pass.ctx, partials, link.size(), addends.bias, addends.residual, out);
 }
 
@@ -140,17 +125,8 @@ void sum_numbers(const StagePass& pass, std::span<const Tensor> numbers, std::st
                        bytes_of<std::byte>(own.column_range(first, some.cols)));
         first += some.cols;
     }
-    const std::vector<int64_t> ends{own.bytes()};
-    std::vector<TileLink::Outgoing> send;
-    std::vector<TileLink::Incoming> receive;
-    for (int member = 0; member < link.size(); ++member) {
-        send.push_back({.bytes = bytes_of<const std::byte>(own), .ends = ends});
-        receive.push_back({.bytes = bytes_of<std::byte>(all.row_range(member, 1)), .ends = ends});
-    }
-    const std::string what = "sums for " + std::string(name);
-    TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
-    for (int i = 0; i < link.size(); ++i) operation.release(link.to(i), 1);
-    operation.finish();
+    exchange_whole(link, "sums for " + std::string(name),
+                   [&](int member) { return all.row_range(member, 1); });
     first = 0;
     for (const Tensor& some : numbers) {
         pass.op().fold_partials(pass.ctx, all.column_range(first, some.cols), link.size(), {}, {},

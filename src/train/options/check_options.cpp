@@ -97,26 +97,14 @@ void check_sizes(const ModelConfig& model) {
     demand(m.rope.theta > 1, "--rotary-base", m.rope.theta, "a finite number above 1");
 }
 
-namespace {
-
-Mesh checked(Mesh mesh) {
-    check_expert_ranks(mesh);
-    return mesh;
-}
-
-}  // namespace
-
 Mesh mesh_of(const TrainOptions& o, int ranks) {
     const int tensor = o.tensor_model_parallel_size;
     if (tensor < 1 || ranks % tensor != 0) {
         throw UsageError("--tensor-model-parallel-size " + text(tensor) +
                          ": must divide the number of ranks, " + text(ranks));
     }
-    const int pipeline = o.pipeline_model_parallel_size;
-    const int expert = o.expert_model_parallel_size;
-    if (pipeline == 0) {
-        return checked({.pipeline = ranks / tensor, .tensor = tensor, .expert = expert});
-    }
+    const int given = o.pipeline_model_parallel_size;
+    const int pipeline = given == 0 ? ranks / tensor : given;
     if (pipeline < 0 || ranks / tensor % pipeline != 0) {
         throw UsageError("--pipeline-model-parallel-size " + text(pipeline) +
                          (tensor == 1
@@ -125,10 +113,12 @@ Mesh mesh_of(const TrainOptions& o, int ranks) {
                                     ", must divide the " + text(ranks / tensor) + " groups of " +
                                     text(tensor) + " among " + text(ranks) + " ranks"));
     }
-    return checked({.pipeline = pipeline,
+    const Mesh mesh{.pipeline = pipeline,
                     .data = ranks / tensor / pipeline,
                     .tensor = tensor,
-                    .expert = expert});
+                    .expert = o.expert_model_parallel_size};
+    check_expert_ranks(mesh);
+    return mesh;
 }
 
 namespace {

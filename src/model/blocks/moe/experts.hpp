@@ -83,6 +83,7 @@ public:
     void backward_weight(const StagePass& pass, const ExpertRows& rows, const Saved& saved,
                          const Gradients& gradients) const;
 
+    [[nodiscard]] const ExpertWeights& weights() const { return weights_; }
     /// Of a forward, per token.
     [[nodiscard]] double flops() const;
     /// Elements that recompute() reads and writes, per token.

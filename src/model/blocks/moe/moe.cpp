@@ -33,9 +33,8 @@ Moe::Workspace Moe::workspace(Views& views, int64_t tokens, DType dtype) const {
 Moe::Moe(const MoeOptions& options, ParameterSource& parameters)
     : per_token_(options.experts.per_token),
       router_(router_options(options), parameters),
-      weights_(options.experts, parameters),
-      experts_(options.experts, weights_) {
-    if (options.experts.ranks > 1) team_.emplace(options.experts, weights_);
+      experts_(options.experts, ExpertWeights(options.experts, parameters)) {
+    if (options.experts.ranks > 1) team_.emplace(options.experts, experts_.weights());
 }
 
 Moe::Saved Moe::saved_views(SavedViews& views) const {

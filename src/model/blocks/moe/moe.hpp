@@ -59,7 +59,6 @@ private:
 
     int64_t per_token_;
     Router router_;
-    ExpertWeights weights_;
     Experts experts_;
     std::optional<TeamExperts> team_;  ///< in place of experts_'s passes and memory
 };

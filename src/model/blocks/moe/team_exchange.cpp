@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/moe/team_exchange.hpp"
 
+#include "src/model/blocks/whole_exchange.hpp"
 #include "vocabpipe/tile_link.hpp"
 
 #include <algorithm>
@@ -24,11 +25,6 @@ Bytes part_of(Bytes memory, int64_t first, int64_t count) {
 std::span<const int32_t> part_of(const std::vector<int32_t>& numbers, RowRange range) {
     return std::span(numbers).subspan(static_cast<size_t>(range.first),
                                       static_cast<size_t>(range.size()));
-}
-
-template <typename Byte, typename Pointer>
-std::span<Byte> bytes_of(const BasicTensor<Pointer>& dense) {
-    return {static_cast<Byte*>(dense.data), static_cast<size_t>(dense.bytes())};
 }
 
 /// Bytes of what one member sends another of `copies` tokens at the end of a wave.
@@ -247,7 +243,7 @@ void combine_at_home(const TeamWave& team, const MakePanel& make, const Combinat
         });
     }
     if (meanwhile) meanwhile();
-    // add(parts of all members) once the first `pieces` pieces are there.
+    // part(member) of every member that has some, once its first `pieces` pieces are there.
     const auto at_home = [&](int pieces, const auto& part) {
         std::vector<ConstTensor> parts(static_cast<size_t>(link.size()));
         for (int i = 0; i < link.size(); ++i) {
@@ -285,17 +281,7 @@ void gather_routes(const StagePass& pass, ConstTensor choice, ConstTensor weight
                    bytes_of<std::byte>(own.row_range(0, choice.rows)));
     pass.op().copy(pass.ctx, bytes_of<const std::byte>(weights),
                    bytes_of<std::byte>(own.row_range(choice.rows, weights.rows)));
-    const std::vector<int64_t> ends{own.bytes()};
-    std::vector<TileLink::Outgoing> send;
-    std::vector<TileLink::Incoming> receive;
-    for (int member = 0; member < link.size(); ++member) {
-        send.push_back({.bytes = bytes_of<const std::byte>(own), .ends = ends});
-        receive.push_back({.bytes = bytes_of<std::byte>(part(member)), .ends = ends});
-    }
-    const std::string what = "choices for " + std::string(name);
-    TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
-    for (int i = 0; i < link.size(); ++i) operation.release(link.to(i), 1);
-    operation.finish();
+    exchange_whole(link, "choices for " + std::string(name), part);
 }
 
 }  // namespace vocabpipe

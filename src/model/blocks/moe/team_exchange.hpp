@@ -62,7 +62,7 @@ using MakePanel = std::function<void(RowRange, Tensor)>;
 void dispatch_tokens(const TeamWave& team, ConstTensor own, const Meanwhile& meanwhile, Tensor rows,
                      const WorkOnRows& work);
 
-/// What combine_rows_at_home() adds up.
+/// What combine_at_home() adds up.
 struct Combination {
     ConstTensor weights = {};   ///< of rows: TeamMemory::weights; empty: 1
     ConstTensor residual = {};  ///< (n, h) or empty

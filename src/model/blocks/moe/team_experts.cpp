@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/moe/team_experts.hpp"
 
+#include "src/model/blocks/whole_exchange.hpp"
 #include "vocabpipe/tile_link.hpp"
 
 #include <optional>
@@ -43,13 +44,28 @@ Tensor rows_in(const RoutingWave& wave, Tensor of_budget) {
 /// What the functions below share.
 struct TeamExperts::Pass {
     const StagePass& pass;
-    const TeamSizes& sizes;
+    const TeamSizes sizes;
+    const Routed routed;  ///< once all members' choices are there
     const TeamMemory& memory;
     ConstTensor dy, x;
     Tensor routes;
     const Experts::Saved& saved;
     const Experts::Gradients* gradients;
 
+    Pass(const TeamExperts& experts, const StagePass& of, const TeamMemory& with, ConstTensor out,
+         ConstTensor in, Tensor chosen, const Experts::Saved& left,
+         const Experts::Gradients* made = nullptr)
+        : pass(of),
+          sizes(experts.sizes(in.rows, in.dtype)),
+          routed(of, sizes.shape, chosen),
+          memory(with),
+          dy(out),
+          x(in),
+          routes(chosen),
+          saved(left),
+          gradients(made) {}
+
+    [[nodiscard]] const RoutingPlan& plan() const { return routed.plan(); }
     [[nodiscard]] const kernels::Operators& op() const { return pass.op(); }
     [[nodiscard]] TeamWave team(const RoutingWave& wave, std::string_view name) const {
         return {.pass = pass, .sizes = sizes, .wave = wave, .memory = memory, .name = name};
@@ -130,19 +146,10 @@ void TeamExperts::forward(const StagePass& pass, const TeamMemory& memory, Const
                           const ExpertRows& chosen, Tensor routes, const Experts::Saved& saved,
                           ConstTensor residual, Tensor out, const Meanwhile& meanwhile) const {
     gather_routes(pass, chosen.choice, chosen.weights, routes, options_.name);
-    const TeamSizes sizes = this->sizes(x.rows, x.dtype);
-    const Routed routed(pass, sizes.shape, routes);
-    const Pass of{.pass = pass,
-                  .sizes = sizes,
-                  .memory = memory,
-                  .dy = {},
-                  .x = x,
-                  .routes = routes,
-                  .saved = saved,
-                  .gradients = nullptr};
-    const int waves = out ? routed.plan().waves() : 1;
+    const Pass of(*this, pass, memory, {}, x, routes, saved);
+    const int waves = out ? of.plan().waves() : 1;
     for (int i = 1; i <= waves; ++i) {
-        const RoutingWave wave = routed.plan().wave(i % waves);  // 0 last: the backward needs it
+        const RoutingWave wave = of.plan().wave(i % waves);  // 0 last: the backward needs it
         make_inside(of, wave, i == 1 ? meanwhile : Meanwhile());
         if (!out) return;
         const auto make = [&](RowRange columns, Tensor panel) {
@@ -160,12 +167,9 @@ void TeamExperts::forward(const StagePass& pass, const TeamMemory& memory, Const
 
 void TeamExperts::recompute(const StagePass& pass, const TeamMemory& memory, ConstTensor x,
                             Tensor routes, const Experts::Saved& saved) const {
-    const TeamSizes sizes = this->sizes(x.rows, x.dtype);
-    const Routed routed(pass, sizes.shape, routes);
-    const RoutingWave wave = routed.plan().wave(0);
-    const TeamWave team{
-        .pass = pass, .sizes = sizes, .wave = wave, .memory = memory, .name = options_.name};
-    dispatch_tokens(team, x, {}, saved.in, {});
+    const Pass of(*this, pass, memory, {}, x, routes, saved);
+    const RoutingWave wave = of.plan().wave(0);
+    dispatch_tokens(of.team(wave, options_.name), x, {}, saved.in, {});
     pass.op().gated_forward(pass.ctx, options_.activation, rows_in(wave, saved.gate_up),
                             rows_in(wave, saved.act));
 }
@@ -182,8 +186,7 @@ void TeamExperts::make_gradients(const Pass& of, const RoutingWave& wave,
         });
     const Tensor weights = of.weights(wave);
     const Tensor dweights = of.memory.dweights.row_range(0, wave.copy_count());
-    op.set_zero(ctx, {static_cast<std::byte*>(dweights.data),
-                      static_cast<size_t>(dweights.bytes())});  // of other members' experts
+    op.set_zero(ctx, bytes_of<std::byte>(dweights));  // of other members' experts
     // <dy, W act> = <W^T dy, act>: what the experts made need not be kept.
     op.combine_backward_weights(ctx, rows_in(wave, dact), rows_in(wave, of.saved.act),
                                 wave.slot_of_row, dweights);
@@ -208,19 +211,10 @@ void TeamExperts::backward_input(const StagePass& pass, const TeamMemory& memory
                                  ConstTensor x, Tensor routes, const Experts::Saved& saved,
                                  const Experts::Gradients& gradients, Tensor dweights, Tensor dx,
                                  const Meanwhile& meanwhile) const {
-    const TeamSizes sizes = this->sizes(x.rows, x.dtype);
-    const Routed routed(pass, sizes.shape, routes);
-    const Pass of{.pass = pass,
-                  .sizes = sizes,
-                  .memory = memory,
-                  .dy = dy,
-                  .x = x,
-                  .routes = routes,
-                  .saved = saved,
-                  .gradients = &gradients};
-    const int waves = routed.plan().waves();
+    const Pass of(*this, pass, memory, dy, x, routes, saved, &gradients);
+    const int waves = of.plan().waves();
     for (int i = 0; i < waves; ++i) {
-        const RoutingWave wave = routed.plan().wave(i);
+        const RoutingWave wave = of.plan().wave(i);
         if (i > 0) make_inside(of, wave, {});
         make_gradients(of, wave, i == 0 ? meanwhile : Meanwhile());
         const auto make = [&](RowRange columns, Tensor panel) {
@@ -244,7 +238,7 @@ void TeamExperts::backward_input(const StagePass& pass, const TeamMemory& memory
     }
     if (waves == 1 || pass.weight_gradients.with_input) return;
     // W is to find wave 0.
-    const RoutingWave wave = routed.plan().wave(0);
+    const RoutingWave wave = of.plan().wave(0);
     make_inside(of, wave, {});
     make_gradients(of, wave, {});
 }
@@ -253,18 +247,9 @@ void TeamExperts::backward_weight(const StagePass& pass, const TeamMemory& memor
                                   ConstTensor x, Tensor routes, const Experts::Saved& saved,
                                   const Experts::Gradients& gradients) const {
     if (pass.weight_gradients.with_input) return;
-    const TeamSizes sizes = this->sizes(x.rows, x.dtype);
-    const Routed routed(pass, sizes.shape, routes);
-    const Pass of{.pass = pass,
-                  .sizes = sizes,
-                  .memory = memory,
-                  .dy = dy,
-                  .x = x,
-                  .routes = routes,
-                  .saved = saved,
-                  .gradients = &gradients};
-    for (int i = 0; i < routed.plan().waves(); ++i) {
-        const RoutingWave wave = routed.plan().wave(i);
+    const Pass of(*this, pass, memory, dy, x, routes, saved, &gradients);
+    for (int i = 0; i < of.plan().waves(); ++i) {
+        const RoutingWave wave = of.plan().wave(i);
         if (i > 0) {
             make_inside(of, wave, {});
             make_gradients(of, wave, {});

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/whole_exchange.hpp"
+
+#include "src/model/views.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+void exchange_whole(TileLink& link, std::string_view what, const std::function<Tensor(int)>& part,
+                    const std::function<void()>& make) {
+    const Tensor own = part(link.rank());
+    const std::vector<int64_t> ends{own.bytes()};
+    std::vector<TileLink::Outgoing> send;
+    std::vector<TileLink::Incoming> receive;
+    for (int member = 0; member < link.size(); ++member) {
+        send.push_back({.bytes = bytes_of<const std::byte>(own), .ends = ends});
+        receive.push_back({.bytes = bytes_of<std::byte>(part(member)), .ends = ends});
+    }
+    TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
+    if (make) make();
+    for (int i = 0; i < link.size(); ++i) operation.release(link.to(i), 1);
+    operation.finish();
+}
+
+}  // namespace vocabpipe
