@@ -36,7 +36,7 @@ import torch.nn.functional as F
 
 # As train_gpt's defaults.
 ADAMW = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8}
-WEIGHT_DECAY = 0.1  # of matrices
+WEIGHT_DECAY = 0.1  # of matrices, also where one tensor holds those of all experts
 CLIP_GRAD = 1.0
 
 
@@ -133,8 +133,8 @@ def loss_of(logits, labels):
 
 
 def make_optimizer(model):
-    decayed = [p for p in model.parameters() if p.dim() == 2]
-    others = [p for p in model.parameters() if p.dim() != 2]
+    decayed = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() <= 1]
     groups = [
         {"params": decayed, "weight_decay": WEIGHT_DECAY},
         {"params": others, "weight_decay": 0.0},

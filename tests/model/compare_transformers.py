@@ -3,7 +3,7 @@
 """Compares models of every family here and in transformers, both ways, on small random ones.
 
     python3 -m venv venv && venv/bin/pip install torch transformers safetensors
-    venv/bin/python tests/model/compare_transformers.py build/bin [--cases 6] [--seed 1]
+    venv/bin/python tests/model/compare_transformers.py [build/bin] [--cases 6] [--seed 1] [--family mixtral olmoe]
 
 What docs/models.md reports was run with torch 2.8.0 and transformers 5.23.0, what
 docs/checkpoints.md reports also with 4.51.3.
@@ -436,17 +436,17 @@ class Comparison:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("programs", type=pathlib.Path,
-                        help="folder of model_outputs, train_gpt and vocabpipe")
+    parser.add_argument("programs", type=pathlib.Path, nargs="?", default=pathlib.Path("build/bin"),
+                        help="folder of model_outputs, train_gpt and vocabpipe (default: %(default)s)")
     parser.add_argument("--cases", type=int, default=6, help="of every family")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--family", choices=FAMILIES)
+    parser.add_argument("--family", choices=FAMILIES, nargs="+", default=FAMILIES)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     good, worst, parameters = True, {}, {}
-    for family in [arguments.family] if arguments.family else FAMILIES:
+    for family in arguments.family:
         for case in range(arguments.cases):
             with tempfile.TemporaryDirectory() as folder:
                 one = Comparison(arguments.programs.resolve(), pathlib.Path(folder), family, case,
