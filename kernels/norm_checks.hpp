@@ -4,6 +4,7 @@
 
 #include "kernels/check.hpp"
 #include "vocabpipe/attention_shape.hpp"
+#include "vocabpipe/rms_norm_options.hpp"
 
 namespace vocabpipe::kernels {
 
@@ -35,6 +36,23 @@ inline void require_norm_backward_input(ConstTensor dy, ConstTensor x, ConstTens
                                         ConstTensor residual, ConstTensor dx) {
     require(same_shape(dy, dx) && dy.dtype == dx.dtype, "equal shapes and types of dy and dx");
     require_norm_forward(x, gamma, residual, dx);
+}
+
+inline void require_norm_sums(const RmsNormOptions& options, ConstTensor x) {
+    if (!options.sums) return;
+    require(has_shape(options.sums, 1, x.rows) && options.sums.dtype == DType::fp32 &&
+                options.columns >= x.cols,
+            "fp32 sums (1, N) of at least x's columns");
+}
+
+/// dy, gamma and statistics are empty, or none of them is.
+inline void require_norm_sums(ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                              ConstTensor statistics, ConstTensor sums) {
+    require(has_shape(sums, 1, x.rows) && sums.dtype == DType::fp32, "fp32 sums (1, N)");
+    if (!dy && !gamma && !statistics) return;
+    require(same_shape(dy, x) && dy.dtype == x.dtype, "equal shapes and types of x and dy");
+    require_norm_weight(gamma, x);
+    require_norm_statistics(statistics, x.rows, kRmsNormStatistics);
 }
 
 /// Called for dgamma and, where there is one, for dbeta.

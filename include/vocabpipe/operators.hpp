@@ -87,6 +87,11 @@ struct Operators {
     void (*rms_norm_backward_input)(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
                                     const RmsNormOptions& options, ConstTensor statistics,
                                     ConstTensor residual, Tensor dx);
+    /// What rms_norm_forward() or rms_norm_backward_input() takes the mean of, added up over the
+    /// columns of each row: x^2 if dy, gamma and statistics are empty, else g * z. sums (1, N)
+    /// fp32.
+    void (*rms_norm_sums)(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
+                          const RmsNormOptions& options, ConstTensor statistics, Tensor sums);
     /// dgamma = sum over rows of dy * z. dgamma (1, h) fp32.
     void (*rms_norm_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x,
                                      ConstTensor statistics, Tensor dgamma, bool accumulate);

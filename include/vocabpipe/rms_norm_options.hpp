@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/tensor.hpp"
+
+#include <cstdint>
+
 namespace vocabpipe::kernels {
 
 /// Of Operators::rms_norm_forward() and head_norm_forward(), and of their gradients.
 struct RmsNormOptions {
     float epsilon = 1e-6F;    ///< Llama's
     float weight_offset = 0;  ///< 1 where files keep gamma - 1 (Gemma)
+    /// (1, N) fp32: what Operators::rms_norm_sums() made of all columns, where x has some of them
+    /// (tensor ranks); empty: x has all. Not of heads.
+    ConstTensor sums = {};
+    int64_t columns = 0;  ///< all of them, with `sums`
 };
 
 }  // namespace vocabpipe::kernels

@@ -98,7 +98,7 @@ void layer_norm_backward_input(Context& ctx, ConstTensor dy, ConstTensor x, Cons
     require_norm_backward_input(dy, x, gamma, residual, dx);
     require_norm_statistics(statistics, x.rows, kLayerNormStatistics);
     if (x.size() == 0) return;
-    norm_backward<true>(ctx, dy, x, gamma, 0.0F, statistics, residual, dx, {}, {}, false);
+    norm_backward<true>(ctx, dy, x, {gamma, {}}, statistics, residual, dx, {}, {}, false);
 }
 
 void layer_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor statistics,
@@ -106,7 +106,7 @@ void layer_norm_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, Con
     require_norm_backward_weight(dy, x, dgamma);
     require_norm_backward_weight(dy, x, dbeta);
     require_norm_statistics(statistics, x.rows, kLayerNormStatistics);
-    norm_backward<true>(ctx, dy, x, {}, 0.0F, statistics, {}, {}, dgamma, dbeta, accumulate);
+    norm_backward<true>(ctx, dy, x, {}, statistics, {}, {}, dgamma, dbeta, accumulate);
 }
 
 void layer_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
@@ -116,7 +116,7 @@ void layer_norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTenso
     require_norm_backward_weight(dy, x, dgamma);
     require_norm_backward_weight(dy, x, dbeta);
     require_norm_statistics(statistics, x.rows, kLayerNormStatistics);
-    norm_backward<true>(ctx, dy, x, gamma, 0.0F, statistics, residual, dx, dgamma, dbeta,
+    norm_backward<true>(ctx, dy, x, {gamma, {}}, statistics, residual, dx, dgamma, dbeta,
                         accumulate);
 }
 

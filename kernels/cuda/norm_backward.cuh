@@ -15,6 +15,7 @@
 #include "kernels/cuda/column_reduce.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/norm_checks.hpp"
+#include "vocabpipe/rms_norm_options.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -69,7 +70,9 @@ struct InputGradient {
     const T* gamma;
     const T* residual;  ///< or null
     T* dx;
+    const float* sums;  ///< of g z over `columns` columns, of which x has h; or null
     int64_t residual_stride, dx_stride;
+    float columns;
     float weight_offset;  ///< added to gamma
 };
 
@@ -102,7 +105,6 @@ __global__ void __launch_bounds__(kMostRowThreads)
     __shared__ float by_warp[2][kRows * kSums][kWarpThreads];
     const int64_t begin = int64_t{blockIdx.x} * in.rows_per_piece;
     const int64_t end = in.end_of(begin);
-    const auto size = static_cast<float>(in.h);
 
     Vector<kCount> gamma[kKept];
     const auto load_gamma = [&](int64_t col, int slot) {
@@ -146,8 +148,10 @@ __global__ void __launch_bounds__(kMostRowThreads)
         for (int r = 0; r < kRows; ++r) {
             if (first + r >= end) break;
             const float inverse = in.inverse_of(first + r);
-            const float mean_gz = means[r * kSums] / size;
-            const float mean_g = kCentred ? means[r * kSums + kSums - 1] / size : 0.0F;
+            const float sum_gz =
+                of_input.sums == nullptr ? means[r * kSums] : of_input.sums[first + r];
+            const float mean_gz = sum_gz / of_input.columns;
+            const float mean_g = kCentred ? means[r * kSums + kSums - 1] / of_input.columns : 0.0F;
             for_columns<kCount, kSlots>(in.h, [&](int64_t col, int slot) {
                 if constexpr (kSlots == 0) load(r, col, slot);
                 Vector<kCount> result;
@@ -215,12 +219,23 @@ void with_norm_shape(int64_t h, Launcher&& launcher) {
     return std::max<int64_t>((rows + pieces - 1) / pieces, 1);
 }
 
+/// What the gradient of x needs besides; LayerNorm's options are those by default.
+struct NormGain {
+    ConstTensor gamma;
+    RmsNormOptions options;
+};
+
+/// Columns that a mean is over.
+[[nodiscard]] inline float columns_of(const RmsNormOptions& options, ConstTensor x) {
+    return static_cast<float>(options.sums ? options.columns : x.cols);
+}
+
 /// Gradients of a norm whose arguments have been checked. dx empty: those of the parameters only,
-/// without gamma and residual; dgamma empty: dx only. dbeta: of a centred norm.
+/// without gain and residual; dgamma empty: dx only. dbeta: of a centred norm.
 template <bool kCentred>
-void norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
-                   float weight_offset, ConstTensor statistics, ConstTensor residual, Tensor dx,
-                   Tensor dgamma, Tensor dbeta, bool accumulate) {
+void norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, const NormGain& gain,
+                   ConstTensor statistics, ConstTensor residual, Tensor dx, Tensor dgamma,
+                   Tensor dbeta, bool accumulate) {
     constexpr int kSums = kCentred ? 2 : 1;
     if (x.cols == 0) return;
     ColumnTotals<kSums> totals{{dgamma.as<float>()}, accumulate};
@@ -238,12 +253,14 @@ void norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamm
                                          .x_stride = x.stride,
                                          .statistics_stride = statistics.stride,
                                          .rows_per_piece = rows_per_piece};
-        const InputGradient<T> of_input{.gamma = gamma.as<T>(),
+        const InputGradient<T> of_input{.gamma = gain.gamma.as<T>(),
                                         .residual = residual.as<T>(),
                                         .dx = dx.as<T>(),
+                                        .sums = gain.options.sums.as<float>(),
                                         .residual_stride = residual.stride,
                                         .dx_stride = dx.stride,
-                                        .weight_offset = weight_offset};
+                                        .columns = columns_of(gain.options, x),
+                                        .weight_offset = gain.options.weight_offset};
         const auto weight_alone = [&]<int kCount>() {
             const dim3 grid(blocks_for(x.cols, kNormWeightThreads * kCount), pieces);
             launch(ctx, norm_weight_kernel<T, kCentred, kCount>, grid, dim3(kNormWeightThreads),
@@ -264,7 +281,7 @@ void norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamm
             });
         };
         if (dx) {
-            with_vectors(input, dy, x, gamma, residual, dx);
+            with_vectors(input, dy, x, gain.gamma, residual, dx);
         } else {
             with_vectors(weight_alone, dy, x);
         }

@@ -20,6 +20,7 @@ const Operators& operators() {
         .layer_norm_backward = layer_norm_backward,
         .rms_norm_forward = rms_norm_forward,
         .rms_norm_backward_input = rms_norm_backward_input,
+        .rms_norm_sums = rms_norm_sums,
         .rms_norm_backward_weight = rms_norm_backward_weight,
         .rms_norm_backward = rms_norm_backward,
         .head_norm_forward = head_norm_forward,

@@ -37,6 +37,7 @@ void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q, Const
                        Tensor statistics) {
     require_head_norm(qkv, out, statistics, shape);
     require_head_gammas(gamma_q, gamma_k, shape, qkv.dtype);
+    const auto size = static_cast<float>(shape.head_size);
     with_type(qkv.dtype, [&]<typename T>() {
         for_each_row(ctx, shape, [&](int64_t n, int64_t v, int64_t count) {
             const T* from = qkv.as<T>() + n * qkv.stride;
@@ -45,7 +46,8 @@ void head_norm_forward(Context& ctx, ConstTensor qkv, ConstTensor gamma_q, Const
             for (int64_t head = 0; head < normed_heads(shape); ++head) {
                 const T* gamma = (head < shape.heads ? gamma_q : gamma_k).as<T>();
                 const int64_t at = head * shape.head_size;
-                inverse_rms[head] = rms_norm_row<false, T>(from + at, gamma, options, nullptr,
+                const float mean = row_squares(from + at, shape.head_size) / size;
+                inverse_rms[head] = rms_norm_row<false, T>(from + at, gamma, options, mean, nullptr,
                                                            shape.head_size, to + at);
             }
             std::copy_n(from + v, count, to + v);
@@ -59,6 +61,7 @@ void head_norm_backward_input(Context& ctx, ConstTensor dout, ConstTensor qkv, C
     require_head_norm(qkv, dout, statistics, shape);
     require_head_norm(qkv, dqkv, statistics, shape);
     require_head_gammas(gamma_q, gamma_k, shape, qkv.dtype);
+    const auto size = static_cast<float>(shape.head_size);
     with_type(qkv.dtype, [&]<typename T>() {
         for_each_row(ctx, shape, [&](int64_t n, int64_t v, int64_t count) {
             const T* gradient = dout.as<T>() + n * dout.stride;
@@ -68,9 +71,13 @@ void head_norm_backward_input(Context& ctx, ConstTensor dout, ConstTensor qkv, C
             for (int64_t head = 0; head < normed_heads(shape); ++head) {
                 const T* gamma = (head < shape.heads ? gamma_q : gamma_k).as<T>();
                 const int64_t at = head * shape.head_size;
+                const float mean_gz =
+                    row_gz(gradient + at, before + at, gamma, options.weight_offset,
+                           inverse_rms[head], shape.head_size) /
+                    size;
                 rms_norm_backward_row<false, T>(gradient + at, before + at, gamma, options,
-                                                inverse_rms[head], nullptr, shape.head_size,
-                                                to + at);
+                                                inverse_rms[head], mean_gz, nullptr,
+                                                shape.head_size, to + at);
             }
             std::copy_n(gradient + v, count, to + v);
         });

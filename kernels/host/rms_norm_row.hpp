@@ -11,14 +11,31 @@
 
 namespace vocabpipe::kernels::host {
 
-/// Returns inverse_rms.
-template <bool kResidual, typename T>
-float rms_norm_row(const T* x, const T* gamma, const RmsNormOptions& options, const T* residual,
-                   int64_t h, T* y) {
+template <typename T>
+float row_squares(const T* x, int64_t h) {
     float squares = 0.0F;
 #pragma omp simd reduction(+ : squares)
     for (int64_t i = 0; i < h; ++i) squares += to_float(x[i]) * to_float(x[i]);
-    const float inverse_rms = 1.0F / std::sqrt(squares / static_cast<float>(h) + options.epsilon);
+    return squares;
+}
+
+/// Sum of g z.
+template <typename T>
+float row_gz(const T* dy, const T* x, const T* gamma, float offset, float inverse_rms, int64_t h) {
+    float sum_gz = 0.0F;
+#pragma omp simd reduction(+ : sum_gz)
+    for (int64_t i = 0; i < h; ++i) {
+        const float g = to_float(dy[i]) * (to_float(gamma[i]) + offset);
+        sum_gz += g * (to_float(x[i]) * inverse_rms);
+    }
+    return sum_gz;
+}
+
+/// Returns inverse_rms. `mean`: of the squares.
+template <bool kResidual, typename T>
+float rms_norm_row(const T* x, const T* gamma, const RmsNormOptions& options, float mean,
+                   const T* residual, int64_t h, T* y) {
+    const float inverse_rms = 1.0F / std::sqrt(mean + options.epsilon);
     const float offset = options.weight_offset;
 #pragma omp simd
     for (int64_t i = 0; i < h; ++i) {
@@ -31,15 +48,8 @@ float rms_norm_row(const T* x, const T* gamma, const RmsNormOptions& options, co
 
 template <bool kResidual, typename T>
 void rms_norm_backward_row(const T* dy, const T* x, const T* gamma, const RmsNormOptions& options,
-                           float inverse_rms, const T* residual, int64_t h, T* dx) {
+                           float inverse_rms, float mean_gz, const T* residual, int64_t h, T* dx) {
     const float offset = options.weight_offset;
-    float sum_gz = 0.0F;
-#pragma omp simd reduction(+ : sum_gz)
-    for (int64_t i = 0; i < h; ++i) {
-        const float g = to_float(dy[i]) * (to_float(gamma[i]) + offset);
-        sum_gz += g * (to_float(x[i]) * inverse_rms);
-    }
-    const float mean_gz = sum_gz / static_cast<float>(h);
 #pragma omp simd
     for (int64_t i = 0; i < h; ++i) {
         const float g = to_float(dy[i]) * (to_float(gamma[i]) + offset);

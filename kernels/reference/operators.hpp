@@ -20,6 +20,7 @@ FunctionOf<&Operators::layer_norm_backward_input> layer_norm_backward_input;
 FunctionOf<&Operators::layer_norm_backward_weight> layer_norm_backward_weight;
 FunctionOf<&Operators::rms_norm_forward> rms_norm_forward;
 FunctionOf<&Operators::rms_norm_backward_input> rms_norm_backward_input;
+FunctionOf<&Operators::rms_norm_sums> rms_norm_sums;
 FunctionOf<&Operators::rms_norm_backward_weight> rms_norm_backward_weight;
 FunctionOf<&Operators::head_norm_forward> head_norm_forward;
 FunctionOf<&Operators::head_norm_backward_input> head_norm_backward_input;

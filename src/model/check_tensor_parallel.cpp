@@ -21,10 +21,6 @@ std::string flag(int ranks) {
 void check_tensor_parallel(const ModelConfig& config, int ranks, int64_t tokens) {
     if (ranks == 1) return;
     if (ranks < 1) throw UsageError(flag(ranks) + ": must be at least 1");
-    if (config.qk_norm && !config.qk_norm_by_head) {
-        throw UsageError(flag(ranks) + ": --model-type " + std::string(config.family) +
-                         " takes norms over the heads of all ranks; use 1");
-    }
     const auto divide = [&](int64_t count, const std::string& what) {
         if (count % ranks == 0) return;
         throw UsageError(flag(ranks) + ": " + what + " is " + std::to_string(count) +

@@ -64,9 +64,6 @@ std::string tensor_refusal(const TransformerShape& model, int ranks) {
     if (shared > 0 && !model.moe.shared_gate && refused(shared)) {
         return why(shared, "columns of the shared expert");
     }
-    if (model.qk_norms && !model.qk_norms_by_head) {
-        return "norms of q and k over all heads are not cut: t must be 1";
-    }
     return {};
 }
 

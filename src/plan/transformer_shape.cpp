@@ -226,7 +226,8 @@ TransformerShape::LayerParameters TransformerShape::layer_parameters() const {
                                   : layer.cut) += elements;
     }
     int64_t cut = qkv_bias ? qkv(*this) : 0;
-    int64_t repeated = norms_per_layer * norm_parameters(*this) + qk_norm_parameters(*this);
+    int64_t repeated = norms_per_layer * norm_parameters(*this);
+    (qk_norms_by_head ? repeated : cut) += qk_norm_parameters(*this);
     if (attention_output_bias) repeated += hidden_size;
     if (mlp_bias) {
         cut += (gated_mlp ? 2 : 1) * ffn_hidden_size;

@@ -108,6 +108,59 @@ TEST_P(RmsNormOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
     }
 }
 
+// Two tensor ranks have some of the columns each.
+TEST_P(RmsNormOfType, OfSomeColumnsAgreesWithTheReferenceOfAll) {
+    const DType type = GetParam();
+    const RmsNormOptions options{.epsilon = 1e-2F, .weight_offset = 1};
+    for (const RmsNormSizes& sizes : kRmsNormSizes) {
+        const int64_t n = sizes.n, h = sizes.h + 1, cut = h / 2;
+        SCOPED_TRACE(testing::Message() << n << " x " << h);
+        const auto x = Matrix::random(n, h, type, 1, -0.5, 1.5);
+        const auto dy = Matrix::random(n, h, type, 2);
+        const auto gamma = Matrix::random(1, h, type, 3, -0.5, 1.5);
+        Matrix exact(n, h, DType::fp64), exact_dx(n, h, DType::fp64), all(n, 1, DType::fp32);
+        reference::rms_norm_forward(ctx, x, gamma, options, {}, exact, all);
+        reference::rms_norm_backward_input(ctx, dy, x, gamma, options, all, {}, exact_dx);
+        Matrix y(n, h, type), dx(n, h, type), statistics(n, 1, DType::fp32);
+        const RowRange parts[] = {{0, cut}, {cut, h}};
+        const auto columns = [](auto tensor, RowRange part) {
+            return tensor.column_range(part.first, part.size());
+        };
+        const auto sums = [&](auto&& of_part) {
+            Matrix own(1, n, DType::fp32), sum = own.mapped(DType::fp32, [](double) { return 0; });
+            for (const RowRange part : parts) {
+                of_part(part, own);
+                for (int64_t i = 0; i < n; ++i) sum.set(0, i, sum.get(0, i) + own.get(0, i));
+            }
+            return sum;
+        };
+        const Matrix squares = sums([&](RowRange part, Tensor own) {
+            host::rms_norm_sums(ctx, {}, columns(x.view(), part), {}, options, {}, own);
+        });
+        const Matrix gz = sums([&](RowRange part, Tensor own) {
+            host::rms_norm_sums(ctx, columns(dy.view(), part), columns(x.view(), part),
+                                columns(gamma.view(), part), options, all, own);
+        });
+        RmsNormOptions of_part = options;
+        of_part.columns = h;
+        of_part.sums = squares.view();
+        for (const RowRange part : parts) {
+            host::rms_norm_forward(ctx, columns(x.view(), part), columns(gamma.view(), part),
+                                   of_part, {}, columns(Tensor(y), part), statistics);
+        }
+        of_part.sums = gz.view();
+        for (const RowRange part : parts) {
+            host::rms_norm_backward_input(ctx, columns(dy.view(), part), columns(x.view(), part),
+                                          columns(gamma.view(), part), of_part, all, {},
+                                          columns(Tensor(dx), part));
+        }
+        const RmsNormErrors errors{x, gamma, options, all, type};
+        expect_close(statistics, all.as(DType::fp64), errors.of_statistics());
+        expect_close(y, exact, errors.of_forward(exact));
+        expect_close(dx, exact_dx, errors.of_backward_input(dy, exact_dx));
+    }
+}
+
 TEST_P(RmsNormOfType, BitsAreTheSameForOneAndTwoThreads) {
     const DType type = GetParam();
     Context two({.threads = 2, .poll = {}});

@@ -105,10 +105,6 @@ TEST(PlanMesh, LeavesOutWhatTheModelOrTheBatchRulesOut) {
     options.seq_length = 1023;
     EXPECT_THAT(reasons(options),
                 ElementsAre("t=2 does not divide the 1023 tokens of a microbatch"));
-    options.model.qk_norms = true;
-    options.model.qk_norms_by_head = false;
-    EXPECT_THAT(reasons(options),
-                ElementsAre("norms of q and k over all heads are not cut: t must be 1"));
 }
 
 TEST(PlanMesh, ReportsCountWhatWasLeftOut) {

@@ -52,8 +52,7 @@ std::vector<std::string> tensor_families() {
     std::vector<std::string> names;
     for (const std::string& name : model_families()) {
         const ModelConfig config = small_family(name, 2, 7, kTensorVocabulary, false);
-        const bool norms_of_all_heads = config.qk_norm && !config.qk_norm_by_head;
-        if (config.moe.experts == 0 && !norms_of_all_heads) names.push_back(name);
+        if (config.moe.experts == 0) names.push_back(name);
     }
     return names;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/attention.hpp"
 
+#include <algorithm>
+
 namespace vocabpipe {
 
 namespace {
@@ -73,8 +75,9 @@ Attention::Gradients Attention::gradient_views(TokenViews& views) const {
 }
 
 ScratchSize Attention::scratch(const ScratchFor& use) const {
-    const int64_t workspace = use.operators.attention_workspace_bytes(
+    int64_t workspace = use.operators.attention_workspace_bytes(
         shape(use.sequences, use.seq_length), use.dtype, use.threads);
+    if (qk_norm_) workspace = std::max(workspace, qk_norm_->workspace_bytes(use));
     return ScratchSize{.columns = shape_.query_columns(), .workspace = workspace}.or_larger(
         proj_.scratch());
 }

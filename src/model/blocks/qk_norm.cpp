@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/qk_norm.hpp"
 
+#include "src/model/blocks/tensor_team.hpp"
+#include "src/model/views.hpp"
+#include "vocabpipe/tile_link.hpp"
+
+#include <array>
+
 namespace vocabpipe {
 
 namespace {
@@ -9,7 +15,8 @@ LogicalParameter gamma_of(const std::string& name, int64_t cols, const QkNormOpt
     return {.name = name + ".weight",
             .rows = 1,
             .cols = cols,
-            .init_constant = 1 - options.rms_norm.weight_offset};
+            .init_constant = 1 - options.rms_norm.weight_offset,
+            .cut = options.by_head ? TensorCut::repeated : TensorCut::columns};
 }
 
 // Columns of (N, qkv_columns).
@@ -27,6 +34,13 @@ AnyTensor v_of(const kernels::AttentionShape& shape, AnyTensor qkv) {
     return qkv.column_range(shape.query_columns() + shape.kv_columns(), shape.kv_columns());
 }
 
+/// Sums of the rows of q and of k: (1, N) fp32 each.
+struct RowSums {
+    RowSums(Views& views, int64_t rows)
+        : q(views.take(1, rows, DType::fp32)), k(views.take(1, rows, DType::fp32)) {}
+    Tensor q, k;
+};
+
 Statistics q_statistics(const QkNorm::Saved& saved) {
     return saved.statistics.column_range(0, 1);
 }
@@ -34,11 +48,33 @@ Statistics k_statistics(const QkNorm::Saved& saved) {
     return saved.statistics.column_range(1, 1);
 }
 
+/// Tensor ranks have some of the columns that a norm is over. What make(sums) makes of these
+/// becomes the sum of all ranks'. Calls norm(options of q, options of k).
+template <typename Make, typename Norm>
+void norm_over_ranks(const StagePass& pass, const kernels::AttentionShape& shape,
+                     const kernels::RmsNormOptions& options, const std::string& name, Make&& make,
+                     Norm&& norm) {
+    if (!pass.team) return norm(options, options);
+    Views views(pass.scratch.workspace);
+    const RowSums sums(views, shape.tokens());
+    make(sums);
+    StagePass of_sums = pass;
+    of_sums.scratch.workspace = pass.scratch.workspace.subspan(static_cast<size_t>(views.used()));
+    sum_numbers(of_sums, std::array{sums.q, sums.k}, name);
+    kernels::RmsNormOptions of_q = options, of_k = options;
+    of_q.sums = sums.q;
+    of_q.columns = shape.query_columns() * pass.team.link->size();
+    of_k.sums = sums.k;
+    of_k.columns = shape.kv_columns() * pass.team.link->size();
+    norm(of_q, of_k);
+}
+
 }  // namespace
 
 QkNorm::QkNorm(const QkNormOptions& options, const kernels::AttentionShape& shape,
                ParameterSource& parameters)
-    : rms_norm_(options.rms_norm),
+    : name_(options.q_name),
+      rms_norm_(options.rms_norm),
       by_head_(options.by_head),
       q_(parameters.next(
           gamma_of(options.q_name, by_head_ ? shape.head_size : shape.query_columns(), options))),
@@ -50,6 +86,15 @@ QkNorm::Saved QkNorm::saved_views(const kernels::AttentionShape& shape, SavedVie
             .statistics = views.cheap.statistics(by_head_ ? shape.heads + shape.kv_heads : 2)};
 }
 
+int64_t QkNorm::workspace_bytes(const ScratchFor& use) const {
+    if (by_head_ || use.tensor == 1) return 0;
+    const int64_t tokens = use.sequences * use.seq_length;
+    Views views;
+    (void)RowSums(views, tokens);
+    (void)views.take(use.tensor, 2 * tokens, DType::fp32);  // sum_numbers()
+    return views.used();
+}
+
 void QkNorm::forward(const StagePass& pass, const kernels::AttentionShape& shape,
                      const Saved& saved, Tensor out) const {
     const kernels::Operators& op = pass.op();
@@ -58,10 +103,19 @@ void QkNorm::forward(const StagePass& pass, const kernels::AttentionShape& shape
                              saved.statistics);
         return;
     }
-    op.rms_norm_forward(pass.ctx, q_of(shape, saved.before), q_->weight, rms_norm_, {},
-                        q_of(shape, out), q_statistics(saved));
-    op.rms_norm_forward(pass.ctx, k_of(shape, saved.before), k_->weight, rms_norm_, {},
-                        k_of(shape, out), k_statistics(saved));
+    const ConstTensor q = q_of(shape, saved.before), k = k_of(shape, saved.before);
+    norm_over_ranks(
+        pass, shape, rms_norm_, name_,
+        [&](const RowSums& sums) {
+            op.rms_norm_sums(pass.ctx, {}, q, {}, rms_norm_, {}, sums.q);
+            op.rms_norm_sums(pass.ctx, {}, k, {}, rms_norm_, {}, sums.k);
+        },
+        [&](const kernels::RmsNormOptions& of_q, const kernels::RmsNormOptions& of_k) {
+            op.rms_norm_forward(pass.ctx, q, q_->weight, of_q, {}, q_of(shape, out),
+                                q_statistics(saved));
+            op.rms_norm_forward(pass.ctx, k, k_->weight, of_k, {}, k_of(shape, out),
+                                k_statistics(saved));
+        });
     op.convert(pass.ctx, v_of(shape, saved.before), v_of(shape, out));
 }
 
@@ -73,10 +127,20 @@ void QkNorm::backward_input(const StagePass& pass, const kernels::AttentionShape
                                     saved.statistics, shape, dx);
         return;
     }
-    op.rms_norm_backward_input(pass.ctx, q_of(shape, dy), q_of(shape, saved.before), q_->weight,
-                               rms_norm_, q_statistics(saved), {}, q_of(shape, dx));
-    op.rms_norm_backward_input(pass.ctx, k_of(shape, dy), k_of(shape, saved.before), k_->weight,
-                               rms_norm_, k_statistics(saved), {}, k_of(shape, dx));
+    const ConstTensor q = q_of(shape, saved.before), k = k_of(shape, saved.before);
+    const ConstTensor dq = q_of(shape, dy), dk = k_of(shape, dy);
+    norm_over_ranks(
+        pass, shape, rms_norm_, name_,
+        [&](const RowSums& sums) {
+            op.rms_norm_sums(pass.ctx, dq, q, q_->weight, rms_norm_, q_statistics(saved), sums.q);
+            op.rms_norm_sums(pass.ctx, dk, k, k_->weight, rms_norm_, k_statistics(saved), sums.k);
+        },
+        [&](const kernels::RmsNormOptions& of_q, const kernels::RmsNormOptions& of_k) {
+            op.rms_norm_backward_input(pass.ctx, dq, q, q_->weight, of_q, q_statistics(saved), {},
+                                       q_of(shape, dx));
+            op.rms_norm_backward_input(pass.ctx, dk, k, k_->weight, of_k, k_statistics(saved), {},
+                                       k_of(shape, dx));
+        });
     op.convert(pass.ctx, v_of(shape, dy), v_of(shape, dx));
 }
 

@@ -17,7 +17,8 @@ struct QkNormOptions {
 };
 
 /// RMSNorm of q and of k; v stays. By head: over the head_size of each, with one gamma for the
-/// heads of q and one for those of k (Qwen 3). Else over all columns of q and all of k (OLMo 2).
+/// heads of q and one for those of k (Qwen 3). Else over all columns of q and all of k (OLMo 2); of
+/// these tensor ranks have some each, and add up what they made of them.
 class QkNorm {
 public:
     /// What F leaves.
@@ -26,11 +27,13 @@ public:
         Statistics statistics;  ///< (N, heads + kv_heads), or (N, 2): of q, of k
     };
 
-    /// `shape`: of attention, which it comes before; likewise below.
+    /// `shape`: of attention, which it comes before, of all heads; below of the rank's.
     QkNorm(const QkNormOptions& options, const kernels::AttentionShape& shape,
            ParameterSource& parameters);
 
     [[nodiscard]] Saved saved_views(const kernels::AttentionShape& shape, SavedViews& views) const;
+    /// Of Scratch.
+    [[nodiscard]] int64_t workspace_bytes(const ScratchFor& use) const;
     /// out (N, qkv_columns) = what saved.before is with its norms.
     void forward(const StagePass& pass, const kernels::AttentionShape& shape, const Saved& saved,
                  Tensor out) const;
@@ -41,6 +44,7 @@ public:
                          ConstTensor dy, const Saved& saved) const;
 
 private:
+    std::string name_;  ///< for messages
     kernels::RmsNormOptions rms_norm_;
     bool by_head_;
     Parameter* q_;

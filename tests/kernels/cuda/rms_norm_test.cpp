@@ -132,6 +132,65 @@ TEST_P(CudaRmsNorm, WeightGradientAgreesWithTheReferenceAndAccumulates) {
     }
 }
 
+// Two tensor ranks have some of the columns each.
+TEST_P(CudaRmsNorm, OfSomeColumnsAgreesWithTheReferenceOfAll) {
+    const DType type = GetParam();
+    Device device;
+    Context& ctx = device.context();
+    const RmsNormOptions& options = kRmsNormOptions[1];
+    for (const auto& [n, part, gap] :
+         {RmsNormSizes{1, 1, 3}, {5, 17, 3}, {9, 64, 8}, {2, 4160, 8}}) {
+        SCOPED_TRACE(testing::Message() << n << " x " << 2 * part);
+        const int64_t h = 2 * part;
+        const auto x = random_with_gap(n, h, type, gap, 1, -0.5, 1.5);
+        const auto dy = random_with_gap(n, h, type, gap, 2);
+        const auto gamma = random_with_gap(1, h, type, gap, 3, -0.5, 1.5);
+        Matrix exact(n, h, DType::fp64), exact_dx(n, h, DType::fp64), all(n, 1, DType::fp32);
+        reference::rms_norm_forward(host, x, gamma, options, {}, exact, all);
+        reference::rms_norm_backward_input(host, dy, x, gamma, options, all, {}, exact_dx);
+        const DeviceMatrix x_in(device, x), dy_in(device, dy), gamma_in(device, gamma);
+        const DeviceMatrix y(device, Matrix(n, h, type, gap)), dx(device, Matrix(n, h, type, gap));
+        const DeviceMatrix inverse_rms(device, all), statistics(device, all);
+        const auto half = [&, part = part](const DeviceMatrix& of, int i) {
+            return of.view().column_range(i * part, part);
+        };
+        RmsNormOptions of_part = options;
+        of_part.columns = h;
+        for (const bool with_dy : {false, true}) {
+            Matrix sums(1, n, DType::fp32);
+            for (const int i : {0, 1}) {
+                const DeviceMatrix own(device, sums);
+                cuda::rms_norm_sums(ctx, with_dy ? half(dy_in, i) : Tensor{}, half(x_in, i),
+                                    with_dy ? half(gamma_in, i) : Tensor{}, options,
+                                    with_dy ? inverse_rms.view() : Tensor{}, own);
+                const Matrix made = own.download();
+                for (int64_t row = 0; row < n; ++row) {
+                    sums.set(0, row, made.get(0, row) + (i == 0 ? 0 : sums.get(0, row)));
+                }
+            }
+            const DeviceMatrix of_all(device, sums);
+            of_part.sums = of_all;
+            for (const int i : {0, 1}) {
+                if (with_dy) {
+                    cuda::rms_norm_backward_input(ctx, half(dy_in, i), half(x_in, i),
+                                                  half(gamma_in, i), of_part, inverse_rms, {},
+                                                  half(dx, i));
+                } else {
+                    cuda::rms_norm_forward(ctx, half(x_in, i), half(gamma_in, i), of_part, {},
+                                           half(y, i), statistics);
+                }
+            }
+            const RmsNormErrors errors{x, gamma, options, all, type};
+            if (with_dy) {
+                expect_close(dx.download(), exact_dx, errors.of_backward_input(dy, exact_dx));
+            } else {
+                expect_close(y.download(), exact, errors.of_forward(exact));
+                expect_close(statistics.download(), all.as(DType::fp64), errors.of_statistics());
+            }
+        }
+    }
+}
+
 // Split backwards must have the bits of whole ones.
 TEST_P(CudaRmsNorm, AllGradientsAtOnceHaveTheBitsOfEachAlone) {
     const DType type = GetParam();
