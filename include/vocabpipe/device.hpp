@@ -16,7 +16,10 @@ namespace vocabpipe {
 
 class Communicator;
 class Lanes;
+class TileLink;
 class Transport;
+struct TileLinkOptions;
+struct WaitOptions;
 
 /// Memory of a device, page-aligned and zeroed; given back by the destructor.
 class DeviceMemory {
@@ -87,6 +90,12 @@ public:
     /// What moves this device's memory between the ranks; null: the communicator's own transport
     /// does. Collective.
     [[nodiscard]] virtual std::unique_ptr<Transport> open_transport(Communicator& communicator) = 0;
+    /// For passes that a team of ranks runs together on their devices of this kind. `transport`
+    /// moves the memory; it and `wait` must outlive the link. Before the first step. Collective
+    /// over the world: every rank opens one, of teams that have no rank in common. Throws
+    /// UsageError unless the team's ranks are distinct, exist, and have this rank among them.
+    [[nodiscard]] virtual std::unique_ptr<TileLink> open_tile_link(
+        Transport& transport, const WaitOptions& wait, const TileLinkOptions& options) = 0;
 };
 
 [[nodiscard]] std::unique_ptr<Device> make_host_device();

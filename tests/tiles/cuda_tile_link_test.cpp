@@ -55,9 +55,8 @@ struct PassEnd {
     [[nodiscard]] std::unique_ptr<TileLink> link(std::vector<int> ranks = {},
                                                  Channel channel = Channel::tensor) const {
         if (ranks.empty()) ranks = all_ranks(control.size());
-        return make_stream_tile_link(
-            *transport, control.wait_options(),
-            {.ranks = std::move(ranks), .channel = channel, .pass = pass.get()});
+        return make_stream_tile_link(*transport, control.wait_options(), pass.get(),
+                                     {.ranks = std::move(ranks), .channel = channel, .poll = {}});
     }
     /// A pass writes to, or reads from, the GPU's memory. `host` must stay until it is drained.
     void write(std::span<std::byte> target, const HostBytes& host) const {
@@ -417,13 +416,13 @@ TEST_P(CudaTileLink, HostWaitsForNoStream) {
 TEST_P(CudaTileLink, RefusesWhatDoesNotFit) {
     run([&](Communicator& c, const PassEnd& pass) {
         const auto refused = [&](std::vector<int> ranks) {
-            return make_stream_tile_link(*pass.transport, c.wait_options(),
-                                         {.ranks = std::move(ranks), .pass = pass.pass.get()});
+            return make_stream_tile_link(*pass.transport, c.wait_options(), pass.pass.get(),
+                                         {.ranks = std::move(ranks), .poll = {}});
         };
         EXPECT_THROW((void)refused({c.rank(), c.rank()}), UsageError);
         EXPECT_THROW((void)refused({c.rank(), c.size()}), UsageError);
-        EXPECT_THROW((void)make_stream_tile_link(c.transport(), c.wait_options(),
-                                                 {.ranks = all_ranks(c.size())}),
+        EXPECT_THROW((void)make_stream_tile_link(c.transport(), c.wait_options(), pass.pass.get(),
+                                                 {.ranks = all_ranks(c.size()), .poll = {}}),
                      UsageError);
         const auto link = pass.link();
         Ends ends(static_cast<size_t>(c.size()));

@@ -22,7 +22,8 @@ struct CudaDeviceOptions {
     CudaTransport transport = CudaTransport::nccl;  ///< what moves memory between the ranks' GPUs
     /// Multiprocessors that matrix products leave to others, because NCCL's kernels stay on theirs
     /// while they wait for other ranks, and a product spread over all of them waits for those, up
-    /// to twice its time. Empty: nccl_multiprocessors() where NCCL joins several ranks, else 0.
+    /// to twice its time. Empty: nccl_multiprocessors(), with the links that are opened, where NCCL
+    /// joins several ranks, else 0.
     /// Bits depend on it: a run on one rank that is to have those of several sets it.
     std::optional<int> left_multiprocessors = {};
     /// What time_products() returned in an earlier run (product_choices.hpp), the same on every
@@ -41,8 +42,9 @@ struct CudaDeviceOptions {
 /// there.
 void prepare_cuda(bool nccl_joins_ranks);
 
-/// Multiprocessors that NCCL's kernels of a rank hold at the same time, at most.
-[[nodiscard]] int nccl_multiprocessors();
+/// Multiprocessors that NCCL's kernels of a rank hold at the same time, at most. `links`: tile
+/// links of the rank; one where tensor ranks share stages.
+[[nodiscard]] int nccl_multiprocessors(int links = 0);
 
 /// GPUs that this process sees; 0 without a driver. Prepares CUDA for a process without NCCL.
 [[nodiscard]] int cuda_device_count();

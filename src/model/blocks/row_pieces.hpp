@@ -21,6 +21,18 @@ template <typename Pointer>
     return !tensor || rows.end < 0 ? tensor : tensor.row_range(rows.first, rows.size());
 }
 
+/// While it lives, operators work on pieces of tensors of so many rows (Context::take_part_of).
+class PartOfRows {
+public:
+    PartOfRows(Context& ctx, int64_t rows) : ctx_(ctx) { ctx_.take_part_of(rows); }
+    ~PartOfRows() { ctx_.take_part_of(0); }
+    PartOfRows(const PartOfRows&) = delete;
+    PartOfRows& operator=(const PartOfRows&) = delete;
+
+private:
+    Context& ctx_;
+};
+
 /// The rows that a block uses or makes, in the pieces in which they travel between ranks. By
 /// default all rows at once, which nobody waits for.
 class RowPieces {
@@ -73,7 +85,7 @@ public:
             work(kAllRows);
             return;
         }
-        const Part part(*ctx_, pieces_.back().end);
+        const PartOfRows part(*ctx_, pieces_.back().end);
         for (const RowRange piece : pieces_) {
             if (before_) before_(piece);
             work(piece);
@@ -86,15 +98,6 @@ public:
     }
 
 private:
-    /// Operators work on pieces of so many rows.
-    struct Part {
-        Part(Context& of, int64_t rows) : ctx(of) { ctx.take_part_of(rows); }
-        ~Part() { ctx.take_part_of(0); }
-        Part(const Part&) = delete;
-        Part& operator=(const Part&) = delete;
-        Context& ctx;
-    };
-
     RowPieces(Context& ctx, int64_t rows, int count) : ctx_(&ctx) {
         const TileMap map = TileMap::even(rows, 1, count);
         for (int i = 0; i < map.pieces(0); ++i) pieces_.push_back(map.rows(0, i));

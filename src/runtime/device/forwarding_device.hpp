@@ -4,6 +4,7 @@
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "vocabpipe/device.hpp"
+#include "vocabpipe/tile_link.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -52,6 +53,10 @@ public:
     [[nodiscard]] std::unique_ptr<Lanes> open_lanes() override { return inner_->open_lanes(); }
     [[nodiscard]] std::unique_ptr<Transport> open_transport(Communicator& communicator) override {
         return inner_->open_transport(communicator);
+    }
+    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(
+        Transport& transport, const WaitOptions& wait, const TileLinkOptions& options) override {
+        return inner_->open_tile_link(transport, wait, options);
     }
 
 private:

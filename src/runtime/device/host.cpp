@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/tile_link/host.hpp"
 #include "kernels/host/operators.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/transport/transport.hpp"
@@ -55,6 +56,10 @@ public:
     }
     [[nodiscard]] std::unique_ptr<Lanes> open_lanes() override { return std::make_unique<Lanes>(); }
     [[nodiscard]] std::unique_ptr<Transport> open_transport(Communicator&) override { return {}; }
+    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(
+        Transport& transport, const WaitOptions& wait, const TileLinkOptions& options) override {
+        return make_host_tile_link(transport, wait, options);
+    }
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ class HostExchange;
 struct HostTeam {
     Transport& transport;
     const WaitOptions& wait;
-    HostLinkOptions options;
+    TileLinkOptions options;
     int self = 0;                             ///< this rank's number in the team
     std::vector<std::array<int, 2>> to = {};  ///< (this rank, member) for transfers
     std::vector<std::array<int, 2>> from = {};

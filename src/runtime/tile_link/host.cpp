@@ -9,7 +9,7 @@ namespace vocabpipe {
 
 namespace {
 
-HostTeam make_team(Transport& transport, const WaitOptions& wait, HostLinkOptions options) {
+HostTeam make_team(Transport& transport, const WaitOptions& wait, TileLinkOptions options) {
     HostTeam team{.transport = transport, .wait = wait, .options = std::move(options)};
     team.self = tile_link::own_member(team.options.ranks, transport.rank(), transport.size());
     for (const int peer : team.options.ranks) {
@@ -22,7 +22,7 @@ HostTeam make_team(Transport& transport, const WaitOptions& wait, HostLinkOption
 }  // namespace
 
 std::unique_ptr<TileLink> make_host_tile_link(Transport& transport, const WaitOptions& wait,
-                                              HostLinkOptions options) {
+                                              TileLinkOptions options) {
     return std::make_unique<tile_link::LinkOfTeam<HostTeam, HostExchange>>(
         make_team(transport, wait, std::move(options)));
 }

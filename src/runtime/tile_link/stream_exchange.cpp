@@ -32,7 +32,7 @@ StreamExchange::StreamExchange(StreamTeam& team, std::string name,
     team_.current = this;
     try {
         // What the pass's stream still does with the memory comes before anything is received.
-        check(cudaEventRecord(team_.begin.get(), team_.options.pass), "cudaEventRecord");
+        check(cudaEventRecord(team_.begin.get(), team_.pass), "cudaEventRecord");
         check(cudaStreamWaitEvent(team_.stream.get(), team_.begin.get(), 0), "cudaStreamWaitEvent");
         hand_over();
     } catch (...) {  // no destructor runs
@@ -89,10 +89,10 @@ void StreamExchange::copy_own(int pieces) {
         const auto target = tile_link::piece_of(in.part, out.released);
         if (bytes.empty() || bytes.data() == target.data()) continue;
         check(cudaMemcpyAsync(target.data(), bytes.data(), bytes.size(), cudaMemcpyDeviceToDevice,
-                              team_.options.pass),
+                              team_.pass),
               "cudaMemcpyAsync");
     }
-    check(cudaEventRecord(team_.own.get(), team_.options.pass), "cudaEventRecord");
+    check(cudaEventRecord(team_.own.get(), team_.pass), "cudaEventRecord");
 }
 
 void StreamExchange::release(int member, int pieces) {
@@ -104,7 +104,7 @@ void StreamExchange::release(int member, int pieces) {
         return;
     }
     const cudaEvent_t ready = team_.ready[releases_++];
-    check(cudaEventRecord(ready, team_.options.pass), "cudaEventRecord");
+    check(cudaEventRecord(ready, team_.pass), "cudaEventRecord");
     while (out.released < pieces) out.ready[static_cast<size_t>(out.released++)] = ready;
     hand_over();
 }
@@ -175,7 +175,7 @@ void StreamExchange::await(size_t steps) {
         if (verdict == IdleWait::Verdict::go_on) continue;
         throw CommunicationError(awaited() + idle.outcome(verdict));
     }
-    check(cudaStreamWaitEvent(team_.options.pass, team_.done[steps - 1], 0), "cudaStreamWaitEvent");
+    check(cudaStreamWaitEvent(team_.pass, team_.done[steps - 1], 0), "cudaStreamWaitEvent");
     awaited_ = steps;
 }
 

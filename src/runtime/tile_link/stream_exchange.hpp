@@ -28,7 +28,8 @@ struct StreamTeam {
     Transport& transport;
     LinkTransport& steps;
     const WaitOptions& wait;
-    StreamLinkOptions options;
+    cudaStream_t pass = nullptr;  ///< where passes run
+    TileLinkOptions options;
     int self = 0;                                            ///< this rank's number in the team
     int number = 0;                                          ///< the team's, of `steps`
     cuda::Stream stream{};                                   ///< the link's own

@@ -27,10 +27,12 @@ cuda::Stream make_link_stream() {
     return cuda::make_stream(greatest);
 }
 
-StreamTeam make_team(Transport& transport, const WaitOptions& wait, StreamLinkOptions options) {
+StreamTeam make_team(Transport& transport, const WaitOptions& wait, cudaStream_t pass,
+                     TileLinkOptions options) {
     StreamTeam team{.transport = transport,
                     .steps = steps_of(transport),
                     .wait = wait,
+                    .pass = pass,
                     .options = std::move(options)};
     team.self = tile_link::own_member(team.options.ranks, transport.rank(), transport.size());
     team.stream = make_link_stream();
@@ -41,9 +43,9 @@ StreamTeam make_team(Transport& transport, const WaitOptions& wait, StreamLinkOp
 }  // namespace
 
 std::unique_ptr<TileLink> make_stream_tile_link(Transport& transport, const WaitOptions& wait,
-                                                StreamLinkOptions options) {
+                                                cudaStream_t pass, TileLinkOptions options) {
     return std::make_unique<tile_link::LinkOfTeam<StreamTeam, StreamExchange>>(
-        make_team(transport, wait, std::move(options)));
+        make_team(transport, wait, pass, std::move(options)));
 }
 
 void join_no_tile_link(Transport& transport) {

@@ -1,36 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/runtime/tile_link/options.hpp"
 #include "src/runtime/transport/link_transport.hpp"
 #include "vocabpipe/tile_link.hpp"
 #include "vocabpipe/world.hpp"
 
-#include <functional>
 #include <memory>
-#include <vector>
 
 namespace vocabpipe {
-
-/// What a link on a GPU is made of.
-struct StreamLinkOptions {
-    std::vector<int> ranks;             ///< members, in the ranks of the transport
-    Channel channel = Channel::tensor;  ///< nothing else uses it between these ranks
-    cudaStream_t pass = nullptr;        ///< where the passes that use the link run
-    /// Called while the host waits for another host, so that other lanes go on; may be empty.
-    std::function<void()> poll;
-};
 
 /// A link of copy engines: it has a stream of its own, on which steps run one after the other. Step
 /// (o, piece) sends a piece to member rank + o and receives that of rank - o: o = 1, 2, ..., all
 /// pieces of one o before the next. release() records an event on the pass's stream, wait() lets
 /// that stream wait for the step's event; no multiprocessor waits for a signal, and the host waits
-/// for no stream (docs/overlap.md). `transport` is of transports between GPUs: a LinkTransport,
-/// too. It and `wait` must outlive the link. On the calling thread's current GPU. Collective over
-/// the world, whose ranks all make a link, of teams that have no rank in common. Throws UsageError
-/// as make_host_tile_link().
+/// for no stream (docs/overlap.md). `pass`: where the passes that use the link run. `transport` is
+/// of transports between GPUs: a LinkTransport, too. It and `wait` must outlive the link. On the
+/// calling thread's current GPU. Collective over the world, whose ranks all make a link, of teams
+/// that have no rank in common. Throws UsageError as make_host_tile_link().
 [[nodiscard]] std::unique_ptr<TileLink> make_stream_tile_link(Transport& transport,
                                                               const WaitOptions& wait,
-                                                              StreamLinkOptions options);
+                                                              cudaStream_t pass,
+                                                              TileLinkOptions options);
 
 /// For a rank of no team, while others make theirs.
 void join_no_tile_link(Transport& transport);

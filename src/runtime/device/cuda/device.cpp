@@ -4,6 +4,7 @@
 #include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/product_choices.hpp"
 #include "src/runtime/device/cuda/lanes.hpp"
+#include "src/runtime/tile_link/streams.hpp"
 #include "src/runtime/transport/device_copies/transport.hpp"
 #include "src/runtime/transport/nccl/transport.hpp"
 #include "vocabpipe/cuda/stream.hpp"
@@ -145,10 +146,16 @@ public:
         if (options_.transport == CudaTransport::copies) {
             return device_copies::make_transport(communicator, streams);
         }
-        if (communicator.size() > 1 && !options_.left_multiprocessors) {
-            engine_.leave_multiprocessors(nccl_multiprocessors());
-        }
+        if (communicator.size() > 1) leave_to_nccl();
         return nccl::make_transport(communicator, streams);
+    }
+    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(
+        Transport& transport, const WaitOptions& wait, const TileLinkOptions& options) override {
+        std::unique_ptr<TileLink> link =
+            make_stream_tile_link(transport, wait, streams_.of(Lane::compute), options);
+        ++links_;
+        if (options_.transport == CudaTransport::nccl) leave_to_nccl();
+        return link;
     }
 
 private:
@@ -172,6 +179,10 @@ private:
     [[nodiscard]] kernels::cuda::Engine::Queue queue(Lane lane, const DeviceMemory& workspace) {
         return {streams_.of(lane), workspace.bytes()};
     }
+    void leave_to_nccl() {
+        if (options_.left_multiprocessors) return;
+        engine_.leave_multiprocessors(nccl_multiprocessors(links_));
+    }
     void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
         const cudaStream_t stream = streams_.of(Lane::compute);
         check(cudaSetDevice(ordinal_), "cudaSetDevice");  // a thread that saves begins with GPU 0
@@ -190,6 +201,7 @@ private:
         allocate(kernels::cuda::kCombineWorkspaceBytes, "the workspace of the combines");
     std::array<kernels::cuda::Engine::Queue, kLanes> queues_;
     kernels::cuda::Engine engine_;
+    int links_ = 0;  ///< that have been opened
 };
 
 }  // namespace
@@ -214,8 +226,8 @@ int cuda_device_count() {
     return count;
 }
 
-int nccl_multiprocessors() {
-    return nccl::Options{}.most_ctas();
+int nccl_multiprocessors(int links) {
+    return nccl::Options{}.most_ctas(links);
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {

@@ -19,15 +19,17 @@ namespace vocabpipe::nccl {
 
 struct Options {
     /// Most thread blocks of one launch. Each takes an SM from the pass that runs beside it, and a
-    /// boundary has a whole pass to travel. Chosen, not measured yet.
-    /// Tile links take as many.
+    /// boundary has a whole pass to travel. Steps of tile links take as many, for a team is one of
+    /// neighbours. Chosen, not measured yet.
     int message_ctas = 4;
     /// The same for collectives, which passes of all ranks wait for: somewhat more haste.
     int collective_ctas = 8;
 
-    /// Thread blocks that may be there at the same time: each of the three streams runs one launch
-    /// after the other, whatever their communicators. Without links: no pass uses one yet.
-    [[nodiscard]] constexpr int most_ctas() const { return 2 * message_ctas + collective_ctas; }
+    /// Thread blocks that may be there at the same time: each of the three streams, and that of a
+    /// tile link, runs one launch after the other, whatever their communicators.
+    [[nodiscard]] constexpr int most_ctas(int links) const {
+        return (2 + links) * message_ctas + collective_ctas;
+    }
 };
 
 /// Transfers as stream-ordered NCCL operations on device memory.
