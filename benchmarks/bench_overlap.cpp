@@ -4,10 +4,13 @@
 //     bench_overlap --virtual [--ranks 8 --pieces 1,4,8 --ratio 0.5,1,2 --op all_gather_gemm,...]
 //     bench_overlap --ranks 2 [--link modelled:0.5] [--rows 1024 --inner 1024 --columns 1024]
 //     mpirun -np 2 bench_overlap [--link modelled:0.5]
+//     mpirun -np 2 bench_overlap --link nccl      a GPU per process; with --ranks 2 per thread
+//     bench_overlap --ranks 2 --link copies       threads that share GPUs
 //
 // --virtual: computed, no clock, the same on every machine. Else by the clock, with real products
 // of one thread per rank (fp32) and real messages, or ones that a modelled link delays (it takes
-// RATIO of the time of the products).
+// RATIO of the time of the products). Times are the host's, on GPUs from the first launch until the
+// device is idle.
 //
 // Columns: ratio, the link's time over computing's; bytes that the rank receives that receives
 // most; compute, link, blocking, overlapped in us, of the slowest rank in its fastest round; hidden
@@ -17,14 +20,18 @@
 // al. 2022), what blocking hides being 0; #wrong: elements of the overlapped result that differ
 // from the blocking one in a bit.
 #include "benchmarks/team_bench.hpp"
+#include "src/runtime/transport/transport.hpp"
+#include "src/tool/devices.hpp"
 #include "src/tool/launch.hpp"
 #include "src/train/measure/timed_overlap.hpp"
+#include "src/train/run/rank_placement.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/overlap.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -49,10 +56,6 @@ struct Options {
 
 bool wanted(const Options& o, OverlapOp op) {
     return o.ops.empty() || std::find(o.ops.begin(), o.ops.end(), to_string(op)) != o.ops.end();
-}
-
-bool is_of_experts(OverlapOp op) {
-    return op == OverlapOp::dispatch_gemm || op == OverlapOp::gemm_combine;
 }
 
 void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
@@ -102,26 +105,50 @@ void print_virtual(const Options& o) {
     }
 }
 
+bool on_gpus(const Options& o) {
+    return o.link == "nccl" || o.link == "copies";
+}
+
+/// Whether ranks on such devices do it.
+bool is_measured(const Options& o, OverlapOp op) {
+    return op != OverlapOp::hop && !(on_gpus(o) && is_of_experts(op));
+}
+
+/// Of this rank.
+std::unique_ptr<Device> make_device(Communicator& world, const Options& o) {
+    const std::vector<RankPlacement> placements = find_placements(world);
+    std::unique_ptr<Device> device;
+    world.agree([&] {
+        const auto make = tool::device_factory(on_gpus(o) ? "cuda" : "host", o.link == "copies");
+        device = make ? make(placements[static_cast<size_t>(world.rank())]) : make_host_device();
+    });
+    return device;
+}
+
 /// Elements that were wrong.
 int64_t measure(Communicator& world, const Options& o) {
     OverlapCase c = o.shape;
-    c.modelled = bench::modelled_ratio(o.link);
+    if (!on_gpus(o)) c.modelled = bench::modelled_ratio(o.link);
+    const std::unique_ptr<Device> device = make_device(world, o);
+    const std::unique_ptr<Transport> opened = device->open_transport(world);
+    const std::unique_ptr<TileLink> link =
+        link_of_all(world, *device, opened ? *opened : world.transport());
     const bool prints = world.rank() == 0;
     if (prints) {
-        std::printf("# by the clock, %d ranks, %s link, %lld x %lld by %lld x %lld, fp32\n",
-                    world.size(), o.link.c_str(), static_cast<long long>(c.rows),
-                    static_cast<long long>(c.inner), static_cast<long long>(c.inner),
-                    static_cast<long long>(c.columns));
+        std::printf("# by the clock, %d ranks, %s, %s link, %lld x %lld by %lld x %lld, fp32\n",
+                    world.size(), device->name().c_str(), o.link.c_str(),
+                    static_cast<long long>(c.rows), static_cast<long long>(c.inner),
+                    static_cast<long long>(c.inner), static_cast<long long>(c.columns));
         std::printf("%-20s %5s %6s %10s %9s %9s %9s %10s %8s %7s\n", "# op", "ratio", "pieces",
                     "bytes", "compute", "link", "blocking", "overlapped", "hidden", "#wrong");
     }
     int64_t wrong = 0;
     for (const OverlapOp op : kOverlapOps) {
-        if (op == OverlapOp::hop || !wanted(o, op)) continue;
+        if (!is_measured(o, op) || !wanted(o, op)) continue;
         for (const int pieces : o.pieces) {
             c.op = op;
             c.pieces = pieces;
-            const OverlapTiming t = time_overlap(world, c);
+            const OverlapTiming t = time_overlap(world, *device, *link, c);
             wrong += t.wrong;
             if (!prints) continue;
             std::printf("%-20s %5.2f %6d %10lld %9.1f %9.1f %9.1f %10.1f %7.1f%% %7lld\n",
@@ -136,7 +163,17 @@ int64_t measure(Communicator& world, const Options& o) {
 }
 
 int run_by_the_clock(const Options& o) {
-    (void)bench::modelled_ratio(o.link);
+    if (!on_gpus(o)) (void)bench::modelled_ratio(o.link);
+    if (o.link == "copies" && o.ranks == 0 && tool::started_by_mpirun()) {
+        throw UsageError(
+            "--link copies: moves memory between threads of one process; start it without mpirun");
+    }
+    for (const OverlapOp op : kOverlapOps) {
+        if (o.ops.empty() || !wanted(o, op) || is_measured(o, op)) continue;
+        throw UsageError("--op " + std::string(to_string(op)) + ": not by the clock" +
+                         (on_gpus(o) ? " with --link " + o.link : "") + "; use " +
+                         (op == OverlapOp::hop ? "--virtual" : "--link real"));
+    }
     return bench::run_team(kProgram, o.ranks,
                            [&](Communicator& world) { return measure(world, o); });
 }
@@ -150,7 +187,8 @@ int main(int argc, char** argv) {
     for (const OverlapOp op : kOverlapOps) names.emplace_back(to_string(op));
     app.add_flag("--virtual", options.in_virtual_time, "Computed, not measured");
     app.add_option("--ranks", options.ranks, "Members of the team")->check(CLI::Range(2, 1024));
-    app.add_option("--link", options.link, "real, or modelled:RATIO: by the clock")
+    app.add_option("--link", options.link,
+                   "real, modelled:RATIO, or of GPUs: nccl, copies; by the clock")
         ->capture_default_str();
     const auto size = [&](const char* name, int64_t& value, const char* help) {
         app.add_option(name, value, help)->check(CLI::Range(1, 1 << 20))->capture_default_str();

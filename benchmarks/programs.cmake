@@ -13,6 +13,10 @@ set(VOCABPIPE_BENCH_STEP_SOURCES
   ${PROJECT_SOURCE_DIR}/src/tool/devices.cpp)
 set(VOCABPIPE_BENCH_STEP_CUDA_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/product_timer_cuda.cpp)
+set(VOCABPIPE_BENCH_OVERLAP_SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/bench_overlap.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/team_bench.cpp
+  ${launch_sources})
 set(VOCABPIPE_BENCH_COMM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/bench_comm.cpp
   ${CMAKE_CURRENT_LIST_DIR}/comm_bench.cpp

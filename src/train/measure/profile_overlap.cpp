@@ -74,15 +74,19 @@ OverlapTable profile_overlap(Communicator& communicator, const TrainOptions& opt
                        .command = options.command,
                        .members = communicator.size(),
                        .shapes = overlap_shapes(options, communicator.size())};
+    const std::unique_ptr<Device> device = make_host_device();
+    const std::unique_ptr<TileLink> link =
+        link_of_all(communicator, *device, communicator.transport());
     for (MeasuredOverlap& m : table.shapes) {
         for (const int pieces : kPieces) {
             const OverlapTiming timing =
-                time_overlap(communicator, {.op = m.op,
-                                            .pieces = pieces,
-                                            .rows = m.rows,
-                                            .inner = m.inner,
-                                            .columns = m.columns,
-                                            .rounds = static_cast<int>(options.train_iters)});
+                time_overlap(communicator, *device, *link,
+                             {.op = m.op,
+                              .pieces = pieces,
+                              .rows = m.rows,
+                              .inner = m.inner,
+                              .columns = m.columns,
+                              .rounds = static_cast<int>(options.train_iters)});
             communicator.agree([&] {
                 const int signal = options.terminated ? options.terminated() : 0;
                 if (signal != 0) {

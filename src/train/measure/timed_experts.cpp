@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/measure/timed_experts.hpp"
 
-#include "kernels/host/operators.hpp"
 #include "src/model/blocks/moe/team_exchange.hpp"
-#include "src/runtime/tile_link/host.hpp"
 #include "src/train/measure/timed_team.hpp"
 
 #include <algorithm>
@@ -51,15 +49,13 @@ std::vector<std::vector<int32_t>> random_choices(const RoutingShape& shape) {
 /// The operation on one rank.
 class ExpertTeam {
 public:
-    ExpertTeam(Communicator& world, const OverlapCase& c)
+    ExpertTeam(Communicator& world, Device& device, const OverlapCase& c)
         : world_(world),
           case_(c),
-          context_({.threads = 1,
-                    .poll =
-                        [this] {
-                            if (link_) link_->poll();
-                        },
-                    .operators = &kernels::host::operators()}),
+          context_(device.context(1,
+                                  [this] {
+                                      if (link_ != nullptr) link_->poll();
+                                  })),
           by_pieces_(*this, combines() ? 1 : c.pieces, combines() ? c.pieces : 1),
           whole_(*this, 1, 1) {
         const RoutingShape& shape = whole_.sizes.shape;
@@ -70,13 +66,7 @@ public:
         out_.resize(own_.size());
     }
 
-    void set_transport(Transport& transport) {
-        std::vector<int> everyone(static_cast<size_t>(world_.size()));
-        std::iota(everyone.begin(), everyone.end(), 0);
-        wait_ = world_.wait_options();
-        link_ = make_host_tile_link(transport, wait_,
-                                    {.ranks = everyone, .channel = Channel::expert, .poll = {}});
-    }
+    void use(TileLink& link) { link_ = &link; }
     /// Bytes that this rank receives.
     [[nodiscard]] int64_t received_bytes() const {
         const RoutingWave& wave = whole_.wave;
@@ -152,7 +142,7 @@ private:
             tensor(weight_, case_.inner), rows, columns.first, product);
     }
     void run(const Planned& plan, bool with_products) {
-        const StagePass pass{.ctx = context_, .microbatch = microbatch_, .experts = link_.get()};
+        const StagePass pass{.ctx = context_, .microbatch = microbatch_, .experts = link_};
         const TeamWave team{.pass = pass,
                             .sizes = plan.sizes,
                             .wave = plan.wave,
@@ -177,8 +167,7 @@ private:
 
     Communicator& world_;
     OverlapCase case_;
-    std::unique_ptr<TileLink> link_;
-    WaitOptions wait_;
+    TileLink* link_ = nullptr;
     Context context_;
     Microbatch microbatch_;
     Planned by_pieces_, whole_;
@@ -187,8 +176,9 @@ private:
 
 }  // namespace
 
-OverlapTiming time_experts(Communicator& world, const OverlapCase& c) {
-    return time_team<ExpertTeam>(world, c);
+OverlapTiming time_experts(Communicator& world, Device& device, TileLink& link,
+                           const OverlapCase& c) {
+    return time_team<ExpertTeam>(world, device, link, c);
 }
 
 }  // namespace vocabpipe

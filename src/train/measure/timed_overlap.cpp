@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/measure/timed_overlap.hpp"
 
-#include "kernels/host/gemm.hpp"
-#include "src/runtime/tile_link/host.hpp"
+#include "src/model/blocks/row_pieces.hpp"
 #include "src/train/measure/timed_experts.hpp"
 #include "src/train/measure/timed_team.hpp"
 #include "vocabpipe/context.hpp"
+#include "vocabpipe/modules.hpp"
+#include "vocabpipe/operators.hpp"
 #include "vocabpipe/tensor.hpp"
 
-#include <algorithm>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -22,41 +21,71 @@ using Floats = std::vector<float>;
 
 constexpr int kRoot = 0;  // of a stream
 
+/// A dense fp32 matrix in the memory of a device.
+class DeviceMatrix {
+public:
+    DeviceMatrix(Device& device, int64_t rows, int64_t cols)
+        : device_(device),
+          memory_(device.allocate(static_cast<uint64_t>(rows * cols) * sizeof(float),
+                                  "a matrix to measure with")),
+          view_(memory_.data(), rows, cols, DType::fp32) {}
+
+    [[nodiscard]] Tensor rows(RowRange range) const {
+        return view_.row_range(range.first, range.size());
+    }
+    [[nodiscard]] Tensor all() const { return view_; }
+    [[nodiscard]] Bytes bytes(RowRange range) const {
+        const Tensor part = rows(range);
+        return {static_cast<std::byte*>(part.data), static_cast<size_t>(part.bytes())};
+    }
+    void write(const Floats& values) {
+        device_.upload(std::as_bytes(std::span(values)), memory_.data());
+    }
+    void poison(RowRange range) {
+        const Floats nan(static_cast<size_t>(range.size() * view_.cols),
+                         std::numeric_limits<float>::quiet_NaN());
+        device_.upload(std::as_bytes(std::span(nan)), bytes(range).data());
+    }
+    [[nodiscard]] Floats read() const {
+        Floats values(static_cast<size_t>(view_.size()));
+        device_.download(memory_.data(), std::as_writable_bytes(std::span(values)));
+        return values;
+    }
+
+private:
+    Device& device_;
+    DeviceMemory memory_;
+    Tensor view_;
+};
+
 /// The operation on one rank, by pieces of a map.
 class Team {
 public:
-    Team(Communicator& world, const OverlapCase& c)
+    Team(Communicator& world, Device& device, const OverlapCase& c)
         : world_(world),
           case_(c),
           members_(c.op == OverlapOp::stream_in ? 1 : world.size()),
-          context_({.threads = 1, .poll = [this] { poll(); }}),
-          weight_(random_floats(c.columns * c.inner, world.rank())),
-          input_(random_floats(c.rows * c.inner, 1000 + world.rank())),
-          product_(static_cast<size_t>(c.rows * c.columns)) {
-        if (c.op == OverlapOp::gemm_reduce_scatter) {
-            const int64_t own = map(1).rows(world.rank()).size();
-            partials_.assign(static_cast<size_t>(world.size()),
-                             Floats(static_cast<size_t>(own * c.columns)));
-        }
+          context_(device.context(1, [this] { poll(); })),
+          weight_(device, c.columns, c.inner),
+          input_(device, c.rows, c.inner),
+          product_(device, c.rows, c.columns),
+          partials_(device, scatters() ? world.size() * own().size() : 0, c.columns),
+          folded_(device, scatters() ? own().size() : 0, c.columns) {
+        weight_.write(random_floats(c.columns * c.inner, world.rank()));
+        input_.write(random_floats(c.rows * c.inner, 1000 + world.rank()));
     }
 
-    void set_transport(Transport& transport) {
-        std::vector<int> everyone(static_cast<size_t>(world_.size()));
-        std::iota(everyone.begin(), everyone.end(), 0);
-        wait_ = world_.wait_options();
-        link_ = make_host_tile_link(transport, wait_, {.ranks = everyone, .poll = {}});
-    }
+    void use(TileLink& link) { link_ = &link; }
     [[nodiscard]] TileMap map(int pieces) const {
         return TileMap::even(case_.rows, members_, pieces);
     }
     /// Bytes that this rank receives.
     [[nodiscard]] int64_t received_bytes() const {
-        const TileMap whole = map(1);
         if (case_.op == OverlapOp::stream_in) {
-            return world_.rank() == kRoot ? 0 : whole.rows() * row_bytes();
+            return world_.rank() == kRoot ? 0 : case_.rows * row_bytes();
         }
-        const int64_t own = whole.rows(world_.rank()).size();
-        return row_bytes() * (scatters() ? own * (world_.size() - 1) : whole.rows() - own);
+        return row_bytes() *
+               (scatters() ? own().size() * (world_.size() - 1) : case_.rows - own().size());
     }
 
     /// All rows at once.
@@ -79,6 +108,7 @@ public:
         }
     }
     void overlapped() {
+        const PartOfRows part(context_, case_.rows);
         const TileMap pieces = map(case_.pieces);
         TileLink::Operation operation = start(pieces);
         if (scatters()) {
@@ -110,41 +140,34 @@ public:
         operation.finish();
     }
 
-    [[nodiscard]] const Floats& result() const { return scatters() ? folded_ : product_; }
+    [[nodiscard]] Floats result() const { return scatters() ? folded_.read() : product_.read(); }
     /// Forgets what blocking has left, so that overlapped finds nothing ready.
     void poison() {
         if (!scatters()) {
-            const RowRange own = case_.op == OverlapOp::stream_in
-                                     ? RowRange{0, world_.rank() == kRoot ? case_.rows : 0}
-                                     : map(1).rows(world_.rank());
-            for (int64_t row = 0; row < case_.rows; ++row) {
-                if (row >= own.first && row < own.end) continue;
-                const auto begin = input_.begin() + row * case_.inner;
-                std::fill(begin, begin + case_.inner, std::numeric_limits<float>::quiet_NaN());
-            }
+            const bool stream = case_.op == OverlapOp::stream_in;
+            const RowRange kept =
+                stream ? RowRange{0, world_.rank() == kRoot ? case_.rows : 0} : own();
+            input_.poison({0, kept.first});
+            input_.poison({kept.end, case_.rows});
+        } else {
+            partials_.poison({0, partials_.all().rows});
+            folded_.poison({0, folded_.all().rows});
         }
-        std::fill(product_.begin(), product_.end(), std::numeric_limits<float>::quiet_NaN());
-        std::fill(folded_.begin(), folded_.end(), std::numeric_limits<float>::quiet_NaN());
-        for (Floats& partial : partials_) {
-            std::fill(partial.begin(), partial.end(), std::numeric_limits<float>::quiet_NaN());
-        }
+        product_.poison({0, case_.rows});
     }
 
 private:
     [[nodiscard]] bool scatters() const { return case_.op == OverlapOp::gemm_reduce_scatter; }
+    [[nodiscard]] RowRange own() const { return map(1).rows(world_.rank()); }
     [[nodiscard]] int64_t row_bytes() const {
         return int64_t{sizeof(float)} * (scatters() ? case_.columns : case_.inner);
     }
-    void poll() {
-        if (link_) link_->poll();
-    }
     void multiply(RowRange rows) {
-        const ConstTensor x(input_.data() + rows.first * case_.inner, rows.size(), case_.inner,
-                            DType::fp32);
-        const ConstTensor w(weight_.data(), case_.columns, case_.inner, DType::fp32);
-        const Tensor y(product_.data() + rows.first * case_.columns, rows.size(), case_.columns,
-                       DType::fp32);
-        kernels::host::gemm(context_, x, false, w, true, y, false);
+        context_.operators().linear_forward(context_, input_.rows(rows), weight_.all(), {},
+                                            product_.rows(rows));
+    }
+    void poll() {
+        if (link_ != nullptr) link_->poll();
     }
     /// Receives are posted; nothing has been released.
     TileLink::Operation start(const TileMap& pieces) {
@@ -153,36 +176,26 @@ private:
         ends_.assign(members, {});
         std::vector<TileLink::Outgoing> send(members);
         std::vector<TileLink::Incoming> receive(members);
-        const auto rows_of = [&](Floats& all, RowRange rows, int64_t width) {
-            return std::as_writable_bytes(std::span(all).subspan(
-                static_cast<size_t>(rows.first * width), static_cast<size_t>(rows.size() * width)));
-        };
+        own_ends_ = case_.op == OverlapOp::stream_in ? std::vector<int64_t>()
+                                                     : pieces.ends(rank, row_bytes());
         for (size_t m = 0; m < members; ++m) {
             const int member = static_cast<int>(m);
             if (case_.op == OverlapOp::stream_in) {
                 ends_[m] = pieces.ends(0, row_bytes());
-                const auto all = std::as_writable_bytes(std::span(input_));
+                const Bytes all = input_.bytes({0, case_.rows});
                 if (rank == kRoot) send[m] = {.bytes = all, .ends = ends_[m]};
                 if (member == kRoot) receive[m] = {.bytes = all, .ends = ends_[m]};
-            } else if (scatters()) {
-                ends_[m] = pieces.ends(member, row_bytes());
-                send[m] = {.bytes = rows_of(product_, pieces.rows(member), case_.columns),
-                           .ends = ends_[m]};
-            } else {
-                ends_[m] = pieces.ends(member, row_bytes());
-                receive[m] = {.bytes = rows_of(input_, pieces.rows(member), case_.inner),
-                              .ends = ends_[m]};
+                continue;
             }
-        }
-        own_ends_ = case_.op == OverlapOp::stream_in ? std::vector<int64_t>()
-                                                     : pieces.ends(rank, row_bytes());
-        for (size_t m = 0; m < members && case_.op != OverlapOp::stream_in; ++m) {
+            ends_[m] = pieces.ends(member, row_bytes());
             if (scatters()) {
-                receive[m] = {.bytes = std::as_writable_bytes(std::span(partials_[m])),
+                const int64_t count = own().size();
+                send[m] = {.bytes = product_.bytes(pieces.rows(member)), .ends = ends_[m]};
+                receive[m] = {.bytes = partials_.bytes({member * count, (member + 1) * count}),
                               .ends = own_ends_};
             } else {
-                send[m] = {.bytes = rows_of(input_, pieces.rows(rank), case_.inner),
-                           .ends = own_ends_};
+                send[m] = {.bytes = input_.bytes(pieces.rows(rank)), .ends = own_ends_};
+                receive[m] = {.bytes = input_.bytes(pieces.rows(member)), .ends = ends_[m]};
             }
         }
         return link_->all_to_all(send, receive, {to_string(case_.op)});
@@ -200,30 +213,28 @@ private:
     }
     /// In the order of members, whoever came first.
     void fold() {
-        folded_ = partials_.front();
-        for (size_t m = 1; m < partials_.size(); ++m) {
-            for (size_t i = 0; i < folded_.size(); ++i) folded_[i] += partials_[m][i];
-        }
+        context_.operators().fold_partials(context_, partials_.all(), world_.size(), {}, {},
+                                           folded_.all());
     }
 
     Communicator& world_;
+    TileLink* link_ = nullptr;
     OverlapCase case_;
     int members_;
-    std::unique_ptr<TileLink> link_;
-    WaitOptions wait_;
     Context context_;
-    Floats weight_, input_, product_;
-    std::vector<Floats> partials_;  ///< a reduce-scatter's own rows, by member
-    Floats folded_;
+    DeviceMatrix weight_, input_, product_;
+    DeviceMatrix partials_;  ///< of a reduce-scatter's own rows, by member
+    DeviceMatrix folded_;
     std::vector<std::vector<int64_t>> ends_;  ///< of the pieces of members
     std::vector<int64_t> own_ends_;
 };
 
 }  // namespace
 
-OverlapTiming time_overlap(Communicator& world, const OverlapCase& c) {
-    const bool of_experts = c.op == OverlapOp::dispatch_gemm || c.op == OverlapOp::gemm_combine;
-    return of_experts ? time_experts(world, c) : time_team<Team>(world, c);
+OverlapTiming time_overlap(Communicator& world, Device& device, TileLink& link,
+                           const OverlapCase& c) {
+    const auto time = is_of_experts(c.op) ? time_experts : time_team<Team>;
+    return time(world, device, link, c);
 }
 
 }  // namespace vocabpipe

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/runtime/transport/transport.hpp"
+#include "vocabpipe/device.hpp"
 #include "vocabpipe/overlap.hpp"
+#include "vocabpipe/tile_link.hpp"
 #include "vocabpipe/world.hpp"
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct OverlapCase {
     int64_t inner = 1024;    ///< that a member's products sum over
     int64_t columns = 1024;  ///< of a member's product
     int rounds = 9;          ///< the fastest counts, of the slowest rank each
-    double modelled = 0;     ///< the link's time over computing's; 0: the transport as it is
+    double modelled = 0;     ///< the link's time over computing's; 0: the link as it is
 };
 
 /// Seconds, the same on every rank.
@@ -34,7 +35,19 @@ struct OverlapTiming {
     [[nodiscard]] double hidden() const { return (compute + link - overlapped) / link; }
 };
 
-/// Collective.
-[[nodiscard]] OverlapTiming time_overlap(Communicator& world, const OverlapCase& c);
+/// Whether ranks that share experts do it (timed_experts.hpp), which are on hosts.
+[[nodiscard]] constexpr bool is_of_experts(OverlapOp op) {
+    return op == OverlapOp::dispatch_gemm || op == OverlapOp::gemm_combine;
+}
+
+/// A link of all ranks, on devices of one kind; `transport`: what device.open_transport() gives, or
+/// the world's. Collective.
+[[nodiscard]] std::unique_ptr<TileLink> link_of_all(Communicator& world, Device& device,
+                                                    Transport& transport);
+
+/// With products of the device, and the link of link_of_all(). A modelled link is one of hosts, and
+/// so is what experts do. Collective.
+[[nodiscard]] OverlapTiming time_overlap(Communicator& world, Device& device, TileLink& link,
+                                         const OverlapCase& c);
 
 }  // namespace vocabpipe

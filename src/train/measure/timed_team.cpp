@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/measure/timed_team.hpp"
 
+#include "src/runtime/tile_link/host.hpp"
+#include "src/runtime/transport/modelled_link.hpp"
+#include "src/runtime/wait.hpp"
+#include "vocabpipe/error.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <span>
+#include <string>
 
 namespace vocabpipe {
 
@@ -23,7 +30,32 @@ std::vector<Number> of_all_ranks(Communicator& world, Number mine) {
     return numbers;
 }
 
+std::vector<int> all_ranks(const Communicator& world) {
+    std::vector<int> everyone(static_cast<size_t>(world.size()));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    return everyone;
+}
+
+void until_idle(const Communicator& world, Device& device) {
+    const IdleWait::Verdict verdict =
+        poll_until(world.wait_options(), [&] { return device.idle(); });
+    if (verdict == IdleWait::Verdict::go_on) return;
+    throw CommunicationError("rank " + std::to_string(world.rank()) +
+                             ": its device did not end in time");
+}
+
 }  // namespace
+
+std::unique_ptr<TileLink> link_of_all(Communicator& world, Device& device, Transport& transport) {
+    return device.open_tile_link(transport, world.wait_options(),
+                                 {.ranks = all_ranks(world), .poll = {}});
+}
+
+ModelledTeamLink::ModelledTeamLink(Communicator& world, int64_t bytes, double seconds)
+    : transport_(make_modelled_link(
+          world.transport(), {.bytes_per_ns = static_cast<double>(bytes) / (seconds * 1e9)})),
+      link_(make_host_tile_link(*transport_, world.wait_options(),
+                                {.ranks = all_ranks(world), .poll = {}})) {}
 
 double largest_of_ranks(Communicator& world, double mine) {
     return std::ranges::max(of_all_ranks(world, mine));
@@ -35,12 +67,14 @@ int64_t sum_of_ranks(Communicator& world, int64_t mine) {
     return sum;
 }
 
-double timed_rounds(Communicator& world, int rounds, const std::function<void()>& work) {
+double timed_rounds(Communicator& world, Device& device, int rounds,
+                    const std::function<void()>& work) {
     double best = std::numeric_limits<double>::infinity();
     for (int round = 0; round <= rounds; ++round) {
         world.barrier();
         const auto begin = Clock::now();
         work();
+        until_idle(world, device);
         const double seconds =
             largest_of_ranks(world, std::chrono::duration<double>(Clock::now() - begin).count());
         if (round > 0) best = std::min(best, seconds);  // the first one warms up
