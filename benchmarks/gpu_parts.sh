@@ -73,12 +73,14 @@ part_tests() {
     attempt_shards test-step 120 in_turn "$programs/bin/cuda_step_test"
     attempt_shards test-equality 150 together "$programs/bin/cuda_equality_test"
     attempt_shards test-training 120 in_turn "$programs/bin/cuda_training_test"
+    attempt_shards test-tensor 150 together "$programs/bin/cuda_tensor_ranks_test"
 }
 
 rows_tests() {
     tests_row test-step "steps and faults"
     tests_row test-equality "every schedule has the bits of one rank"
     tests_row test-training "training follows the host"
+    tests_row test-tensor "tensor ranks have the bits of a team that blocks"
 }
 
 # The largest distance of two loss curves, relative to the first one's loss.
@@ -190,6 +192,27 @@ part_nccl() {
         LD_LIBRARY_PATH=$path attempt comm-nccl-mpi 60 mpirun -np "$gpu_count" \
             "$programs/bin/bench_comm" --transport nccl -b 8 -e $last -f 8
     fi
+    overlap_of_gpus "$path"
+}
+
+# What tensor ranks exchange, beside their products: by pieces and all at once. Products of 8192 rows take
+# milliseconds.
+overlap_of_gpus() { # library path
+    local sizes=(--rows 8192 --inner 4096 --columns 4096)
+    [ "$quick" = 1 ] && sizes=()
+    LD_LIBRARY_PATH=$1 attempt_shards links 90 in_turn "$programs/bin/cuda_links_test"
+    LD_LIBRARY_PATH=$1 attempt overlap 60 "$programs/bin/bench_overlap" --link nccl --ranks "$gpu_count" "${sizes[@]}"
+    if mpi_is_here && [ "$build" = 1 ]; then
+        LD_LIBRARY_PATH=$1 attempt overlap-mpi 60 mpirun -np "$gpu_count" \
+            "$programs/bin/bench_overlap" --link nccl "${sizes[@]}"
+    fi
+}
+
+overlap_rows() { # log, label
+    [ -e "$work/$1.log" ] || return 0
+    grep -v '^#' "$work/$1.log" | awk -v label="$2" 'NF == 10 {
+        printf "| %s, %s, %d pieces: compute %.0f us, link %.0f, blocking %.0f, overlapped %.0f | %s hidden, %d wrong | > 1 | %.2f |\n",
+            label, $1, $3, $5, $6, $7, $8, $9, $10, $7 / $8 }'
 }
 
 # Two ranks, threads of one process, on one GPU, which NCCL has let them share since 2.30. Its implicit
@@ -221,6 +244,9 @@ rows_nccl() {
     tests_row nccl-equality "schedules over NCCL, 2 ranks of one GPU, have the bits of one rank"
     comm_rows comm-nccl "NCCL, ${gpu_count:-} ranks"
     comm_rows comm-nccl-mpi "NCCL under mpirun, ${gpu_count:-} ranks"
+    tests_row links "tile links"
+    overlap_rows overlap "overlap over NCCL, ${gpu_count:-} ranks"
+    overlap_rows overlap-mpi "overlap over NCCL under mpirun, ${gpu_count:-} ranks"
 }
 
 sanitize() { # tool

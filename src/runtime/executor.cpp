@@ -4,8 +4,9 @@
 #include "src/runtime/clock_alignment.hpp"
 #include "src/runtime/executor_internals.hpp"
 #include "src/runtime/run_step.hpp"
-#include "src/runtime/tile_link/host.hpp"
+#include "src/runtime/tile_link/options.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/tile_link.hpp"
 
 #include <array>
 #include <cstring>
@@ -26,8 +27,8 @@ public:
           sizes_(sizes),
           memory_(device, modules_, sizes_),
           context_(device.context(options.threads, [this] { poll(); })),
-          links_{connect_team(Axis::tensor, Channel::tensor),
-                 connect_team(Axis::expert, Channel::expert)},
+          links_{connect_team(device, Axis::tensor, Channel::tensor),
+                 connect_team(device, Axis::expert, Channel::expert)},
           runner_({.communicator = communicator,
                    .device = device,
                    .lanes = *lanes_,
@@ -105,20 +106,23 @@ private:
     }
 
     /// To those that this rank computes layers with. Null where that is nobody.
-    std::unique_ptr<TileLink> connect_team(Axis axis, Channel channel) {
+    std::unique_ptr<TileLink> connect_team(Device& device, Axis axis, Channel channel) {
         const Mesh mesh = sizes_.mesh(communicator_.size() / (sizes_.replicas * sizes_.tensor));
         const int members = mesh.size_of(axis);
         if (members == 1) return nullptr;
-        if (asynchronous_) {
-            throw UsageError("executor: " + std::to_string(members) + " " +
-                             std::string(to_string(axis)) +
-                             " ranks on devices with streams; use hosts, or 1");
+        if (asynchronous_ && axis == Axis::expert) {
+            throw UsageError("executor: " + std::to_string(members) +
+                             " expert ranks on devices with streams; use hosts, or 1");
         }
-        return make_host_tile_link(
-            transport_, communicator_.wait_options(),
-            {.ranks = mesh.ranks_along(axis, mesh.place(communicator_.rank())),
-             .channel = channel,
-             .poll = [this] { runner_.poll(); }});
+        const TileLinkOptions options{
+            .ranks = mesh.ranks_along(axis, mesh.place(communicator_.rank())),
+            .channel = channel,
+            .poll = [this] { runner_.poll_within_pass(); }};
+        std::unique_ptr<TileLink> link;
+        with_peers([&] {
+            link = device.open_tile_link(transport_, communicator_.wait_options(), options);
+        });
+        return link;
     }
 
     /// Work that enqueues what waits for other ranks: a step, or the first messages. A rank whom it

@@ -100,6 +100,12 @@ void StepRunner::poll() {
     start_behind_pass();
 }
 
+void StepRunner::poll_within_pass() {
+    if (!running_) return;
+    tell_where([this] { progress(); });
+    settle();
+}
+
 /// Advances what has been enqueued; whether anything did.
 bool StepRunner::look() {
     const size_t before = progress_.moves();

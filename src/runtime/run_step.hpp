@@ -44,6 +44,9 @@ public:
              int64_t step);
     /// Lets communication advance; called by passes between parts of their work.
     void poll();
+    /// The same while a pass waits for other ranks inside: no part of it ends, so on a device with
+    /// streams the host waits for none.
+    void poll_within_pass();
 
 private:
     bool advance();

@@ -161,6 +161,7 @@ export GTEST_FILTER='$3'" '"$@"'
 }
 # shellcheck disable=SC2016  # expanded by the programs
 program gpu_probe gpu_probe_on_stand_in '
+[ -e /two_gpus ] && export VOCABPIPE_STAND_IN_DEVICES=2
 [ -e /broken ] && { echo "gpus: 1"; echo "gpu 0: a GPU, an error that it reports"; exit 1; }
 [ -e /dev_without_gpu ] && export VOCABPIPE_STAND_IN_DEVICES=0
 case ":$LD_LIBRARY_PATH" in *:/nccl_2.30:*) "${0%/*}/gpu_probe_on_stand_in" | sed "s/^nccl: .*/nccl: 2.30.7/"; exit ;; esac'
@@ -170,6 +171,8 @@ tests cuda_equality_test cuda_equality_on_stand_in_test '*/1f1b_*_p2_*'
 tests cuda_step_test cuda_step_on_stand_in_test '*Timeline*'
 tests cuda_training_test cuda_training_on_stand_in_test '*EndsAfterTheStep*:*WithoutACountedToken*'
 tests cuda_nccl_test nccl_transport_test 'NcclPair.*'
+tests cuda_links_test cuda_tile_link_test '*RefusesWhatDoesNotFit*:*DoNotDisturb*'
+tests cuda_tensor_ranks_test cuda_tensor_ranks_on_stand_in_test '*/zb_h1_*_p1_d1_t2_*'
 # Two more lines, as a GPU might print them, for rows that no stand-in can run.
 # shellcheck disable=SC2016
 program bench_vocab_cuda bench_vocab_on_stand_in 'echo run >>/vocab_runs
@@ -178,6 +181,9 @@ program bench_vocab_cuda bench_vocab_on_stand_in 'echo run >>/vocab_runs
 program bench_step bench_step_on_stand_in '' --device cuda --num-layers 1 --hidden-size 32 --num-attention-heads 2 \
     --seq-length 8 --vocab-size 61 --micro-batch-size 1 --microbatches 2 --steps 1
 program bench_comm bench_comm_on_stand_in '' --transport copies --ranks 2 -b 8 -e 1M -f 512 -n 2 -w 1
+# shellcheck disable=SC2016
+program bench_overlap bench_overlap_on_stand_in 'export VOCABPIPE_STAND_IN_DEVICES=2' --link nccl --ranks 2 \
+    --pieces 1,2 --rows 128 --inner 16 --columns 16 --rounds 1
 # With four ranks it hangs for the first time, so that the machine can be taken away.
 # shellcheck disable=SC2016
 program train_gpt train_gpt_on_stand_in '
@@ -250,6 +256,14 @@ gpu_sh 0 "${given[@]}" --nccl /nccl_2.30 nccl vocab
 table_has "^| NCCL's transport, 2 ranks of one GPU, NCCL 2.30.7 | [1-9]"
 table_has '^| schedules over NCCL, 2 ranks of one GPU, .* | [1-9][0-9]* passed, 0 failed'
 [ "$(wc -l <"$root/vocab_runs")" = 2 ] || failed "part vocab did not run again"
+
+# Two GPUs: what tensor ranks exchange, overlapped.
+touch "$root/two_gpus"
+gpu_sh 0 "${given[@]}" nccl
+table_has "^| NCCL's transport | [1-9]"
+table_has '^| tile links | [1-9][0-9]* passed, 0 failed'
+table_has '^| overlap over NCCL, 2 ranks, all_gather_gemm, 2 pieces: .* hidden, 0 wrong | > 1 |'
+rm "$root/two_gpus"
 
 # A GPU that does not work is a failure.
 touch "$root/broken"

@@ -9,6 +9,7 @@
 #   tests/cuda_stand_in/mutations.sh streams    waits of streams, and of the host for streams
 #   tests/cuda_stand_in/mutations.sh links      those of tile links, under ThreadSanitizer alone
 #   tests/cuda_stand_in/mutations.sh pieces     those of streamed edges, under ThreadSanitizer alone
+#   tests/cuda_stand_in/mutations.sh tensor     those in steps of tensor ranks, under ThreadSanitizer alone
 #
 # It works on a copy of the working tree, where every place asks at run time whether it is the one to
 # leave out: one build serves all. VOCABPIPE_MUTATIONS_DIR keeps the copy (default: build-mutations).
@@ -17,10 +18,10 @@ set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 
 case "${1:-all}" in
-    all) groups="kernels streams links pieces" ;;
-    kernels | streams | links | pieces) groups=$1 ;;
+    all) groups="kernels streams links pieces tensor" ;;
+    kernels | streams | links | pieces | tensor) groups=$1 ;;
     *)
-        echo "mutations.sh: error: $1: kernels, streams, links, pieces or nothing" >&2
+        echo "mutations.sh: error: $1: kernels, streams, links, pieces, tensor or nothing" >&2
         exit 2
         ;;
 esac
@@ -54,6 +55,10 @@ places() { # group: file:line
             grep -nHE "$row_waits" src/runtime/run_step.cpp src/runtime/run_streams.cpp
             grep -nHE "$stream_waits" src/runtime/device/cuda/lanes.cpp src/runtime/run_step.cpp \
                 src/runtime/transport/device_copies/transport.cpp
+            ;;
+        tensor)
+            grep -nHE "$stream_waits" src/runtime/tile_link/stream_exchange.cpp src/runtime/run_step.cpp \
+                src/runtime/transport/nccl/link_steps.cpp src/runtime/transport/device_copies/transport.cpp
             ;;
     esac | grep -vE '^[^:]*:[0-9]*: *//' | cut -d: -f1,2
 }
@@ -97,7 +102,7 @@ variants() { # group
     case $1 in
         kernels) echo plain ;;
         streams) echo plain tsan ;;
-        links | pieces) echo tsan ;;
+        links | pieces | tensor) echo tsan ;;
     esac
 }
 programs() { # group
@@ -106,6 +111,7 @@ programs() { # group
         streams) echo cuda_step_on_stand_in_test cuda_equality_on_stand_in_test ;;
         links) echo cuda_tile_link_test ;;
         pieces) echo cuda_stream_on_stand_in_test ;;
+        tensor) echo cuda_tensor_ranks_on_stand_in_test ;;
     esac
 }
 # Of the equality matrix what covers every kind of message and lane. ThreadSanitizer sees a race however
@@ -116,6 +122,7 @@ filter() { # variant group
         plain-kernels | tsan-links) echo '*' ;;
         plain-streams) echo "$streams" ;;
         tsan-streams) echo "$streams-*StreamsAreDelayed*" ;;
+        tsan-tensor) echo '*/1f1b_*:*/zb_h1_*_p1_d1_t2_*' ;;
         tsan-pieces) echo '*CudaPieces*:*/1f1b_two_barriers_*:*/zb_h1_one_barrier_*:*/gpipe_none_*' ;;
     esac
 }
@@ -174,7 +181,7 @@ reason() {
     echo "$how in $test"
 }
 
-mapfile -t all < <(for group in kernels streams links pieces; do places $group; done | awk '!seen[$0]++')
+mapfile -t all < <(for group in kernels streams links pieces tensor; do places $group; done | awk '!seen[$0]++')
 total=0
 caught=0
 table=

@@ -20,37 +20,48 @@ namespace {
 
 constexpr std::array kRanks{2, 3, 4};
 
-StepSizes some_sizes(const Schedule& schedule, int replicas) {
+/// What a bucket's axis adds up, in parts of one size.
+GradientBucket bucket_of(GradientBucket::Of of, int stage, Axis axis, const Mesh& mesh) {
+    GradientBucket bucket{.of = of, .stage = stage, .axis = axis, .first = {}};
+    for (int i = 0; i <= mesh.size_of(axis); ++i) bucket.first.push_back(64 * i);
+    return bucket;
+}
+
+StepSizes some_sizes(const Schedule& schedule, int replicas, int tensor) {
     StepSizes sizes;
     sizes.tokens = 24;
     sizes.hidden = 8;
     sizes.report_bytes = 64;
     sizes.replicas = replicas;
+    sizes.tensor = tensor;
     sizes.stages.assign(static_cast<size_t>(schedule.stages), {.saved = 100, .for_weight = 50});
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         sizes.shards.push_back({.exp_logits = 24 * schedule.output.rows(rank) * 4});
     }
-    if (replicas == 1) return sizes;
+    if (replicas * tensor == 1) return sizes;
+    const Mesh mesh = sizes.mesh(schedule.ranks);
     sizes.buckets.resize(static_cast<size_t>(schedule.ranks));
     for (int stage = 0; stage < schedule.stages; ++stage) {
-        GradientBucket bucket{.of = GradientBucket::Of::stage, .stage = stage, .first = {}};
-        for (int i = 0; i <= replicas; ++i) bucket.first.push_back(64 * i);
-        sizes.buckets[static_cast<size_t>(schedule.rank_of_stage[static_cast<size_t>(stage)])]
-            .push_back(bucket);
+        auto& buckets =
+            sizes.buckets[static_cast<size_t>(schedule.rank_of_stage[static_cast<size_t>(stage)])];
+        if (replicas > 1)
+            buckets.push_back(bucket_of(GradientBucket::Of::stage, stage, Axis::data, mesh));
+        if (tensor > 1)
+            buckets.push_back(bucket_of(GradientBucket::Of::stage, stage, Axis::data_tensor, mesh));
     }
     return sizes;
 }
 
-std::vector<Program> programs_of(const ScheduleCase& c, int microbatches, int replicas,
+std::vector<Program> programs_of(const ScheduleCase& c, int microbatches, int replicas, int tensor,
                                  int64_t tokens = 24, int pieces = 1) {
     const Schedule schedule = vocabpipe::make_schedule(
         c.family,
         {.ranks = c.ranks, .microbatches = microbatches, .vocab_mode = c.mode, .vocab_size = 53});
     TableCosts costs = TableCosts::uniform(c.ranks, schedule.stages, 1000, 2000, 500);
-    costs.slices = replicas;
+    costs.slices = replicas * tensor;
     costs.latency_ns = 30;
     costs.communication = CommunicationOrder::launches;
-    StepSizes sizes = some_sizes(schedule, replicas);
+    StepSizes sizes = some_sizes(schedule, replicas, tensor);
     sizes.tokens = tokens;
     return lower(schedule, sizes, costs, {.pieces = pieces});
 }
@@ -198,10 +209,12 @@ protected:
     void each(const std::function<void(const std::vector<Program>&)>& check) const {
         const ScheduleCase& c = GetParam();
         for (const int microbatches : {c.ranks - 1, 2 * c.ranks + 1}) {
-            for (const int replicas : {1, 2}) {
+            for (const auto& [replicas, tensor] :
+                 {std::pair{1, 1}, std::pair{2, 1}, std::pair{1, 2}}) {
                 SCOPED_TRACE(std::to_string(microbatches) + " microbatches, " +
-                             std::to_string(replicas) + " replicas");
-                check(programs_of(c, microbatches, replicas));
+                             std::to_string(replicas) + " replicas, " + std::to_string(tensor) +
+                             " tensor ranks");
+                check(programs_of(c, microbatches, replicas, tensor));
             }
         }
     }
@@ -260,6 +273,8 @@ TEST_P(EnqueueOrder, PutsNothingBehindAPassThatItNeedNotWaitFor) {
     });
 }
 
+/// Passes of a stage that tensor ranks share are communication, too: their steps come at the place
+/// of the pass.
 TEST_P(EnqueueOrder, EndsEvenIfTheHostWaitsForThePartnersOfEveryCommunication) {
     each([](const std::vector<Program>& programs) {
         std::vector<Program> queues;
@@ -278,7 +293,7 @@ TEST_P(EnqueueOrder, OfPiecesEndsHoweverTheHostWaits) {
         SCOPED_TRACE(std::to_string(pieces) + " pieces");
         int within_passes = 0;
         std::vector<Program> queues;
-        for (const Program& program : programs_of(c, 2 * c.ranks + 1, 1, kTokens, pieces)) {
+        for (const Program& program : programs_of(c, 2 * c.ranks + 1, 1, 1, kTokens, pieces)) {
             const QueueOfPieces queue(program, enqueue_order(program), kTokens);
             within_passes += queue.within_passes();
             queues.push_back(queue.program());

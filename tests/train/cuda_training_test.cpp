@@ -192,6 +192,26 @@ TEST_F(CudaTraining, OfReplicasHasTheSameBitsOnEveryTransportAndFollowsTheHost) 
     }
 }
 
+TEST_F(CudaTraining, OfTensorRanksFollowsTheHostInTheMemoryThatWasPlanned) {
+    TrainOptions options = this->options();
+    options.tensor_model_parallel_size = 2;
+    options.train_iters = 6;
+    const std::vector<json> host = run(4, options);
+    options.device = "cuda";
+    options.report = folder_ / "report.json";
+    for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
+        if (transport == CudaTransport::nccl && gpus_for_nccl() < 4) continue;
+        options.make_device = on(transport);
+        const std::vector<json> cuda = run(4, options);
+        ASSERT_EQ(cuda.size(), host.size());
+        for (size_t i = 0; i < host.size(); ++i) {  // the bound of CudaCurve
+            EXPECT_NEAR(cuda[i].at("loss"), host[i].at("loss"), 2e-5) << "step " << i + 1;
+        }
+        const json report = json::parse(read_file(folder_ / "report.json"));
+        EXPECT_LT(std::abs(report.at("memory_error").get<double>()), 0.01);
+    }
+}
+
 TEST_F(CudaTraining, WithoutACountedTokenChangesNoWeight) {
     for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
         TrainingSetup setup{.ranks = 2, .mode = mode, .steps = 0};

@@ -11,6 +11,7 @@
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/trained_rank.hpp"
+#include "vocabpipe/with_recomputation.hpp"
 
 namespace vocabpipe::testing {
 
@@ -68,11 +69,13 @@ Batch part_of(const Batch& batch, int replica, int replicas) {
 }
 
 Training train_on_threads(const TrainingSetup& setup) {
-    const Schedule schedule = make_schedule(setup.family, {.ranks = setup.ranks,
-                                                           .microbatches = setup.microbatches,
-                                                           .vocab_mode = setup.mode,
-                                                           .vocab_size = setup.config.vocab_size});
+    Schedule schedule = make_schedule(setup.family, {.ranks = setup.ranks,
+                                                     .microbatches = setup.microbatches,
+                                                     .vocab_mode = setup.mode,
+                                                     .vocab_size = setup.config.vocab_size});
+    if (setup.recompute != Recompute::none) schedule = with_recomputation(schedule);
     ModelPartition partition = even_partition(setup.config, schedule, setup.sequences);
+    partition.recompute = setup.recompute;
     partition.optimizer = true;
     partition.replicas = setup.replicas;
     partition.tensor = setup.tensor;

@@ -4,6 +4,7 @@
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/learning_rate.hpp"
 #include "vocabpipe/optimizer_step.hpp"
+#include "vocabpipe/recompute.hpp"
 
 #include <functional>
 #include <map>
@@ -25,6 +26,7 @@ struct TrainingSetup {
     double moe_row_factor = kMoeRowFactor;  ///< memory for their rows
     int microbatches = 4;                   ///< of a replica
     VocabMode mode = VocabMode::none;
+    Recompute recompute = Recompute::none;
     int steps = 30;
     int64_t sequences = 2;
     LearningRateSchedule learning_rate{

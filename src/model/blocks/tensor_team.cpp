@@ -41,6 +41,12 @@ void sum_on_all(const StagePass& pass, std::string_view name, const MakePartial&
     pass.op().fold_partials(pass.ctx, partials, link.size(), addends.bias, addends.residual, out);
 }
 
+/// An exchange is as many products, and as many waits, as there are pieces of all members: a device
+/// with streams takes no second one before the first has begun to run.
+void end_part(const StagePass& pass) {
+    pass.ctx.poll();
+}
+
 }  // namespace
 
 ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view name,
@@ -66,6 +72,7 @@ ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view
     for (int i = 0; i < link.size(); ++i) {
         operation.release(link.to(i), tiles.pieces(link.rank()));
     }
+    const PartOfRows part(pass.ctx, tiles.rows());
     for (int i = 0; work && i < link.size(); ++i) {
         const int member = link.from(i);
         for (int piece = 0; piece < tiles.pieces(member);) {
@@ -76,6 +83,7 @@ ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view
         }
     }
     operation.finish();
+    end_part(pass);
     return all;
 }
 
@@ -100,6 +108,7 @@ void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& m
     }
     const std::string what = "reduce-scatter for " + std::string(name);
     TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
+    const PartOfRows part(pass.ctx, tiles.rows());
     for (int i = 1; i < link.size(); ++i) {
         const int member = link.to(i);
         for (int piece = 0; piece < tiles.pieces(member); ++piece) {
@@ -111,6 +120,7 @@ void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& m
     make(tiles.rows(link.rank()), partials.row_range(link.rank() * out.rows, out.rows));
     operation.finish();
     pass.op().fold_partials(pass.ctx, partials, link.size(), addends.bias, addends.residual, out);
+    end_part(pass);
 }
 
 void sum_numbers(const StagePass& pass, std::span<const Tensor> numbers, std::string_view name) {

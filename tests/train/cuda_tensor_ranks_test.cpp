@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks on CUDA devices that share stages (tensor parallelism): the bits of a team whose exchanges
+// stop everything, whatever moves the pieces and however many there are; and the host's numbers.
+#include "tests/runtime/cuda_devices.hpp"
+#include "tests/support/blocking_device.hpp"
+#include "tests/support/schedule_cases.hpp"
+#include "tests/train/tensor_setup.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+namespace {
+
+/// For all transports alike, because bits depend on it.
+CudaDeviceOptions options_of(CudaTransport transport, int rank) {
+    return {.ordinal = transport == CudaTransport::nccl ? gpu_of(rank) : 0,
+            .transport = transport,
+            .left_multiprocessors = nccl_multiprocessors(/*links=*/1)};
+}
+
+Training train_blocking(TrainingSetup setup) {
+    setup.tensor_pieces = 1;
+    setup.make_device = [](int rank) {
+        return make_blocking_device(make_cuda_device(options_of(CudaTransport::copies, rank)));
+    };
+    return train_on_threads(setup);
+}
+
+Training train_on(TrainingSetup setup, CudaTransport transport) {
+    setup.make_device = [=](int rank) { return make_cuda_device(options_of(transport, rank)); };
+    return train_on_threads(setup);
+}
+
+/// Rows enough for four pieces of each member of a team of two.
+void take_four_pieces(TrainingSetup& setup) {
+    setup.config.seq_length = setup.config.max_position_embeddings = 32;
+    setup.sequences = 8;
+    setup.tensor_pieces = 4;
+}
+
+std::string name_of(CudaTransport transport) {
+    return transport == CudaTransport::nccl ? "nccl" : "copies";
+}
+
+struct CudaTensorCell {
+    std::string schedule = "1f1b";
+    VocabMode mode = VocabMode::none;
+    Mesh mesh{.pipeline = 2, .tensor = 2};
+    CudaTransport transport = CudaTransport::copies;
+    int pieces = 1;
+    Recompute recompute = Recompute::none;
+
+    [[nodiscard]] std::string name() const {
+        constexpr std::array kRecompute{"", "_selective", "_full"};
+        return schedule + "_" + std::string(to_string(mode)) + "_p" +
+               std::to_string(mesh.pipeline) + "_d" + std::to_string(mesh.data) + "_t" +
+               std::to_string(mesh.tensor) + "_" + name_of(transport) + "_" +
+               std::to_string(pieces) + kRecompute.at(static_cast<size_t>(recompute));
+    }
+    friend void PrintTo(const CudaTensorCell& cell, std::ostream* out) { *out << cell.name(); }
+};
+
+/// Every family and mode with both transports and numbers of pieces in a full run, else every
+/// family with one of each, few of them by pieces: they have many rows. And meshes of four ranks.
+std::vector<CudaTensorCell> cuda_tensor_cells() {
+    constexpr std::array kTransports{CudaTransport::copies, CudaTransport::nccl};
+    constexpr std::array kRecomputes{Recompute::none, Recompute::selective, Recompute::full};
+    std::vector<CudaTensorCell> all;
+    const auto add = [&](const CudaTensorCell& cell) {
+        const bool fits =
+            cell.transport == CudaTransport::copies || cell.mesh.size() <= gpus_for_nccl();
+        if (fits) all.push_back(cell);
+    };
+    size_t turn = 0;
+    for (const Generator& family : generators()) {
+        for (size_t m = 0; m < kEveryVocabMode.size(); ++m) {
+            for (size_t i = 0; i < 4; ++i) {
+                const bool in_turn =
+                    m == turn % kEveryVocabMode.size() && i == turn % 2 + (turn < 2 ? 0 : 2);
+                if (!full_run() && !in_turn) continue;
+                add({.schedule = std::string(family.name),
+                     .mode = kEveryVocabMode.at(m),
+                     .transport = kTransports.at(i % 2),
+                     .pieces = i < 2 ? 4 : 1,
+                     .recompute = kRecomputes.at((turn + i) % 3)});
+            }
+        }
+        ++turn;
+    }
+    for (const VocabMode mode : kEveryVocabMode) {
+        for (const Mesh mesh : {Mesh{1, 1, 2}, Mesh{1, 2, 2}, Mesh{1, 1, 4}}) {
+            const CudaTransport transport = kTransports.at(turn++ % 2);
+            if (full_run() || turn % 2 == 0) {
+                add({.schedule = "zb-h1", .mode = mode, .mesh = mesh, .transport = transport});
+            }
+        }
+    }
+    return all;
+}
+
+class CudaTensorRanks : public ::testing::TestWithParam<CudaTensorCell> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+TEST_P(CudaTensorRanks, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
+    const CudaTensorCell& c = GetParam();
+    TrainingSetup setup = tensor_setup(c.schedule, c.mode, c.mesh, "llama", DType::fp32, 2);
+    setup.recompute = c.recompute;
+    if (c.pieces > 1) take_four_pieces(setup);
+    const Training blocking = train_blocking(setup);
+    const Training together = train_on(setup, c.transport);
+    EXPECT_EQ(first_difference(blocking, together), "");
+    EXPECT_EQ(blocking.gradients, together.gradients);
+    const Training host = train_on_threads(setup);
+    for (size_t step = 0; step < host.losses.size(); ++step) {
+        EXPECT_NEAR(together.losses[step], host.losses[step], 2e-5) << step;
+    }
+    EXPECT_LT(largest_difference(host.gradients, together.gradients), 2e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, CudaTensorRanks, ::testing::ValuesIn(cuda_tensor_cells()),
+                         [](const auto& info) { return test_name(info.param.name()); });
+
+class CudaTensorRanksOfFamilies : public ::testing::TestWithParam<std::string> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+TEST_P(CudaTensorRanksOfFamilies, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        TrainingSetup setup = tensor_setup("zb-h1", VocabMode::one_barrier,
+                                           {.pipeline = 1, .tensor = 2}, GetParam(), dtype, 1);
+        if (full_run()) take_four_pieces(setup);
+        const Training together = train_on(setup, CudaTransport::copies);
+        EXPECT_EQ(first_difference(train_blocking(setup), together), "");
+        const Training host = train_on_threads(setup);
+        const bool wide = dtype == DType::fp32;
+        EXPECT_NEAR(together.losses[0], host.losses[0], wide ? 2e-5 : 2e-2);
+        EXPECT_LT(largest_difference(host.gradients, together.gradients), wide ? 1e-4 : 0.12);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaTensorRanksOfFamilies, ::testing::ValuesIn(tensor_families()),
+                         [](const auto& info) { return test_name(info.param); });
+
+#ifdef VOCABPIPE_ON_STAND_IN
+TEST(CudaTensorTeams, HaveTheSameBitsHoweverTheirStreamsAreDelayed) {
+    for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
+        (void)gpus_for_nccl();
+        TrainingSetup setup = tensor_setup("zb-h1", VocabMode::two_barriers,
+                                           {.pipeline = 2, .tensor = 2}, "gpt2", DType::bf16, 1);
+        const Training expected = train_on(setup, transport);
+        for (const uint64_t seed : {1, 2}) {
+            cuda_stand_in::set_delays({.seed = seed, .longest = std::chrono::microseconds(200)});
+            const Training delayed = train_on(setup, transport);
+            cuda_stand_in::set_delays({});
+            EXPECT_EQ(first_difference(expected, delayed), "") << name_of(transport) << " " << seed;
+        }
+    }
+}
+
+/// What the host waits for, and allocates, in two steps.
+cuda_stand_in::Counters counted(TrainingSetup setup, CudaTransport transport) {
+    const auto counters_of = [&](int steps) {
+        setup.steps = steps;
+        cuda_stand_in::reset_counters();
+        (void)train_on(setup, transport);
+        return cuda_stand_in::counters();
+    };
+    const cuda_stand_in::Counters one = counters_of(1);
+    cuda_stand_in::Counters three = counters_of(3);
+    three.device_synchronisations -= one.device_synchronisations;
+    three.stream_synchronisations -= one.stream_synchronisations;
+    three.event_synchronisations -= one.event_synchronisations;
+    three.blocking_copies -= one.blocking_copies;
+    three.allocations -= one.allocations;
+    return three;
+}
+
+TEST(CudaTensorTeams, WaitForNoStreamAndAllocateNothing) {
+    for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
+        (void)gpus_for_nccl();
+        TrainingSetup setup = tensor_setup("1f1b", VocabMode::one_barrier,
+                                           {.pipeline = 2, .tensor = 2}, "gpt2", DType::fp32, 1);
+        const cuda_stand_in::Counters together = counted(setup, transport);
+        setup.ranks *= setup.tensor;
+        setup.tensor = 1;
+        const cuda_stand_in::Counters alone = counted(setup, transport);
+        EXPECT_EQ(together.device_synchronisations, alone.device_synchronisations);
+        EXPECT_EQ(together.stream_synchronisations, alone.stream_synchronisations);
+        EXPECT_EQ(together.event_synchronisations, alone.event_synchronisations);
+        EXPECT_EQ(together.blocking_copies, alone.blocking_copies);
+        EXPECT_EQ(together.allocations, 0U);
+        EXPECT_EQ(together.blocked_launches, 0U);
+    }
+}
+#endif
+
+}  // namespace
+}  // namespace vocabpipe::testing

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small models on meshes with tensor ranks.
+#pragma once
+
+#include "tests/model/model_cases.hpp"
+#include "tests/train/training_run.hpp"
+#include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/mesh.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+
+// 4 sequences of 7 tokens: 28 rows, 14 or 7 for each of 2 or 4 tensor ranks, so that the rows of a
+// rank begin inside a sequence.
+inline constexpr int64_t kTensorSequences = 4;
+inline constexpr int64_t kTensorVocabulary = 40;  // rows that any of the meshes divides evenly
+
+inline TrainingSetup tensor_setup(const std::string& schedule, VocabMode mode, Mesh mesh,
+                                  const std::string& family, DType dtype, int steps) {
+    const Schedule placed = make_schedule(schedule, {.ranks = mesh.pipeline,
+                                                     .microbatches = 2,
+                                                     .vocab_mode = mode,
+                                                     .vocab_size = kTensorVocabulary});
+    TrainingSetup setup{
+        .config = small_family(family, placed.stages + 1, 7, kTensorVocabulary, false),
+        .family = schedule,
+        .ranks = mesh.pipeline,
+        .replicas = mesh.data,
+        .tensor = mesh.tensor,
+        .microbatches = 2,
+        .mode = mode,
+        .steps = steps,
+        .sequences = kTensorSequences};
+    setup.config.dtype = dtype;
+    setup.config.ffn_hidden_size = 32;
+    setup.config.num_attention_heads = 4;
+    if (setup.config.num_query_groups != 0)
+        setup.config.num_query_groups = std::max(2, mesh.tensor);
+    return setup;
+}
+
+/// Those that tensor ranks can share.
+inline std::vector<std::string> tensor_families() {
+    std::vector<std::string> names;
+    for (const std::string& name : model_families()) {
+        const ModelConfig config = small_family(name, 2, 7, kTensorVocabulary, false);
+        if (config.moe.experts == 0) names.push_back(name);
+    }
+    return names;
+}
+
+}  // namespace vocabpipe::testing
