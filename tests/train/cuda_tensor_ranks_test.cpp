@@ -116,7 +116,13 @@ TEST_P(CudaTensorRanks, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
     setup.recompute = c.recompute;
     if (c.pieces > 1) take_four_pieces(setup);
     const Training blocking = train_blocking(setup);
+#ifdef VOCABPIPE_ON_STAND_IN
+    cuda_stand_in::reset_counters();
+#endif
     const Training together = train_on(setup, c.transport);
+#ifdef VOCABPIPE_ON_STAND_IN
+    EXPECT_EQ(cuda_stand_in::counters().blocked_launches, 0U);
+#endif
     EXPECT_EQ(first_difference(blocking, together), "");
     EXPECT_EQ(blocking.gradients, together.gradients);
     const Training host = train_on_threads(setup);
@@ -136,6 +142,7 @@ protected:
     }
 };
 
+/// With experts, bf16 may choose others than the host does.
 TEST_P(CudaTensorRanksOfFamilies, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
     for (const DType dtype : {DType::fp32, DType::bf16}) {
         TrainingSetup setup = tensor_setup("zb-h1", VocabMode::one_barrier,
@@ -143,14 +150,18 @@ TEST_P(CudaTensorRanksOfFamilies, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) 
         if (full_run()) take_four_pieces(setup);
         const Training together = train_on(setup, CudaTransport::copies);
         EXPECT_EQ(first_difference(train_blocking(setup), together), "");
-        const Training host = train_on_threads(setup);
         const bool wide = dtype == DType::fp32;
+        if (!wide && setup.config.moe.experts > 0) continue;
+        const Training host = train_on_threads(setup);
         EXPECT_NEAR(together.losses[0], host.losses[0], wide ? 2e-5 : 2e-2);
         EXPECT_LT(largest_difference(host.gradients, together.gradients), wide ? 1e-4 : 0.12);
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaTensorRanksOfFamilies, ::testing::ValuesIn(tensor_families()),
+                         [](const auto& info) { return test_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Experts, CudaTensorRanksOfFamilies,
+                         ::testing::Values("mixtral", "qwen2_moe", "dots1"),
                          [](const auto& info) { return test_name(info.param); });
 
 #ifdef VOCABPIPE_ON_STAND_IN
