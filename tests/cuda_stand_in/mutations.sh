@@ -9,7 +9,7 @@
 #   tests/cuda_stand_in/mutations.sh streams    waits of streams, and of the host for streams
 #   tests/cuda_stand_in/mutations.sh links      those of tile links, under ThreadSanitizer alone
 #   tests/cuda_stand_in/mutations.sh pieces     those of streamed edges, under ThreadSanitizer alone
-#   tests/cuda_stand_in/mutations.sh tensor     those in steps of tensor ranks, under ThreadSanitizer alone
+#   tests/cuda_stand_in/mutations.sh tensor     those in steps of tensor ranks, by bits alone
 #
 # It works on a copy of the working tree, where every place asks at run time whether it is the one to
 # leave out: one build serves all. VOCABPIPE_MUTATIONS_DIR keeps the copy (default: build-mutations).
@@ -100,9 +100,9 @@ END
 # gives wrong bits under random delays, or else ThreadSanitizer sees it.
 variants() { # group
     case $1 in
-        kernels) echo plain ;;
+        kernels | tensor) echo plain ;;
         streams) echo plain tsan ;;
-        links | pieces | tensor) echo tsan ;;
+        links | pieces) echo tsan ;;
     esac
 }
 programs() { # group
@@ -122,7 +122,7 @@ filter() { # variant group
         plain-kernels | tsan-links) echo '*' ;;
         plain-streams) echo "$streams" ;;
         tsan-streams) echo "$streams-*StreamsAreDelayed*" ;;
-        tsan-tensor) echo '*/1f1b_*:*/zb_h1_*_p1_d1_t2_*' ;;
+        plain-tensor) echo '*StreamsAreDelayed' ;;
         tsan-pieces) echo '*CudaPieces*:*/1f1b_two_barriers_*:*/zb_h1_one_barrier_*:*/gpipe_none_*' ;;
     esac
 }

@@ -453,14 +453,14 @@ void walk_programs(const Kind& kind, int ranks, int tensor, int microbatches, in
 }
 
 TEST_P(NcclPrograms, BringEveryPassWhatItNeedsWithoutBreakingARule) {
-    cuda_stand_in::set_device_count(6);
+    cuda_stand_in::set_device_count(4);
     for (const int ranks : {1, 2, 3, 4}) {
         // More microbatches than ranks, fewer, and a vocabulary that leaves a rank without rows.
         for (const auto& [microbatches, vocab_size] : {std::pair{ranks + 2, 53}, std::pair{1, 2}}) {
             walk_programs(GetParam(), ranks, 1, microbatches, vocab_size);
         }
     }
-    for (const int ranks : {1, 2, 3}) walk_programs(GetParam(), ranks, 2, ranks + 1, 53);
+    walk_programs(GetParam(), 2, 2, 3, 53);
     walk_programs(GetParam(), 1, 3, 2, 53);
 }
 
