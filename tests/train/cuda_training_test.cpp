@@ -195,7 +195,7 @@ TEST_F(CudaTraining, OfReplicasHasTheSameBitsOnEveryTransportAndFollowsTheHost) 
 TEST_F(CudaTraining, OfTensorRanksFollowsTheHostInTheMemoryThatWasPlanned) {
     TrainOptions options = this->options();
     options.tensor_model_parallel_size = 2;
-    options.train_iters = 6;
+    options.train_iters = 3;
     const std::vector<json> host = run(4, options);
     options.device = "cuda";
     options.report = folder_ / "report.json";
