@@ -327,7 +327,8 @@ std::unique_ptr<TransformerStage> ModelRankInternals::forward_stage(
     ModelConfig config = model.config_;
     config.seq_length = length;
     const auto s = static_cast<size_t>(stage);
-    StageOptions options = stage_options(partition, stages_of(config, partition)[s], place.tensor);
+    StageOptions options = stage_options(partition, stages_of(config, partition)[s], place.tensor,
+                                         model.mesh_.expert_rank(place));
     options.cache = &cache;
     return std::make_unique<TransformerStage>(config, options, model.device_.operators(),
                                               model.stages_[s]->parameters(), &rotary);

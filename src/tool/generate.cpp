@@ -43,6 +43,7 @@ struct GenerateArguments {
     uint64_t seed = 1234;
     Launch launch{.transport = started_by_mpirun() ? "mpi" : "threads"};
     int tensor = 1;  // --tensor-model-parallel-size
+    int expert = 1;  // --expert-model-parallel-size
     std::string device = "host";
     int threads_per_rank = 0;  // 0: the rank's share of the cores
 };
@@ -170,15 +171,24 @@ bool told_to_end(Communicator& world) {
     });
 }
 
-/// Throws UsageError unless so many ranks divide into groups that share a stage.
-void check_tensor_ranks(const GenerateArguments& o, int ranks) {
-    if (o.tensor == 1) return;
-    const std::string flag = "--tensor-model-parallel-size " + std::to_string(o.tensor);
-    if (o.device != "host") {
-        throw UsageError(flag + ": tensor ranks run on the host only; use --device host, or 1");
-    }
-    if (ranks % o.tensor != 0) {
-        throw UsageError(flag + ": must divide the number of ranks, " + std::to_string(ranks));
+/// Ranks at one place of the pipeline.
+int ranks_of_stage(const GenerateArguments& o) {
+    return std::max(o.tensor, o.expert);
+}
+
+/// Throws UsageError unless so many ranks divide into groups that share a stage or its experts.
+void check_teams(const GenerateArguments& o, int ranks) {
+    for (const auto& [kind, size] : {std::pair("tensor", o.tensor), {"expert", o.expert}}) {
+        if (size == 1) continue;
+        const std::string flag =
+            "--" + std::string(kind) + "-model-parallel-size " + std::to_string(size);
+        if (o.device != "host") {
+            throw UsageError(flag + ": " + kind +
+                             " ranks run on the host only; use --device host, or 1");
+        }
+        if (ranks % size != 0) {
+            throw UsageError(flag + ": must divide the number of ranks, " + std::to_string(ranks));
+        }
     }
 }
 
@@ -186,7 +196,7 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
     std::optional<Checkpoint> checkpoint;
     std::optional<Text> text;  // of rank 0
     world.agree([&] {
-        check_tensor_ranks(o, world.size());
+        check_teams(o, world.size());
         checkpoint.emplace(find_checkpoint(o.load, /*weights_only=*/true));
         const int64_t positions = checkpoint->config().max_position_embeddings;
         if (o.seq_length > positions) {
@@ -201,8 +211,10 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
     std::vector<RankPlacement> placements = find_placements(world);
     const RankPlacement& place = placements[static_cast<size_t>(world.rank())];
     std::unique_ptr<Device> device;
-    TextGeneratorOptions options{
-        .model = checkpoint->config(), .ranks = world.size() / o.tensor, .tensor = o.tensor};
+    TextGeneratorOptions options{.model = checkpoint->config(),
+                                 .ranks = world.size() / ranks_of_stage(o),
+                                 .tensor = o.tensor,
+                                 .expert = o.expert};
     world.agree([&] {
         const auto make = device_factory(o.device, o.launch.ranks_are_threads());
         device = make ? make(place) : make_host_device();
@@ -236,7 +248,7 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
 }
 
 void generate_text(GenerateArguments& o) {
-    if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = o.tensor;
+    if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = ranks_of_stage(o);
     check_launch(o.launch);
     install_run_signals();
     const int code =
@@ -312,6 +324,13 @@ Command generate_command() {
                          .help = "Ranks that share each stage of the pipeline, which the other "
                                  "ranks make longer. Any number, whatever the model was trained "
                                  "with",
+                         .unit = "RANKS",
+                         .range = at_least(1)},
+                        {.names = "--expert-model-parallel-size",
+                         .value = &o->expert,
+                         .help = "Ranks that share the experts of each layer: the tensor ranks of "
+                                 "a stage, some of them, or several such groups. Any number, "
+                                 "whatever the model was trained with",
                          .unit = "RANKS",
                          .range = at_least(1)},
                         {.names = "--device",

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "tests/tool/run_program.hpp"
 
@@ -84,6 +85,40 @@ TEST_F(GenerateCommand, SaysTheSameOnTensorRanks) {
     const Outcome heads = generate(arguments + "--tensor-model-parallel-size 4");
     EXPECT_EQ(heads.exit_code, 2);
     EXPECT_THAT(heads.error, HasSubstr("--tensor-model-parallel-size 4: --num-query-groups is 2"));
+}
+
+TEST_F(GenerateCommand, SaysTheSameOnExpertRanks) {
+    const Outcome made = in_folder(
+        "'" TRAIN_GPT_PROGRAM
+        "' --transport threads --ranks 2 --expert-model-parallel-size 2 --data-path set "
+        "--vocab-size 257 --model-type mixtral --num-experts 4 --num-layers 2 --hidden-size 32 "
+        "--num-attention-heads 4 --num-query-groups 2 --untie-embeddings-and-output-weights "
+        "--pipeline-model-parallel-size 1 --seq-length 32 --global-batch-size 4 --train-iters 100 "
+        "--lr 1e-2 --save experts");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    const std::string arguments = "--load experts --prompt cdab --temperature 0 ";
+    const Outcome alone = generate(arguments + "--max-new-tokens 40");
+    EXPECT_THAT(alone.output, StartsWith("cdabcdabcdab")) << alone.error;
+    for (const std::string ranks :
+         {"2", "4", "2 --ranks 4", "2 --tensor-model-parallel-size 2", "4 --threads-per-rank 2"}) {
+        const Outcome shared =
+            generate(arguments + "--max-new-tokens 40 --expert-model-parallel-size " + ranks);
+        EXPECT_EQ(shared.output, alone.output) << ranks << ": " << shared.error;
+    }
+    for (const auto& [flags, why] :
+         {std::pair("2 --ranks 3", "2: must divide the number of ranks, 3"),
+          {"8",
+           "8: --num-experts is 4, of which every rank needs equally many; use a divisor of "
+           "4"},
+          {"3 --tensor-model-parallel-size 2 --ranks 6",
+           "3: must divide replicas x tensor ranks"}}) {
+        const Outcome refused = generate(arguments + "--expert-model-parallel-size " + flags);
+        EXPECT_EQ(refused.exit_code, 2);
+        EXPECT_THAT(refused.error, HasSubstr("--expert-model-parallel-size " + std::string(why)));
+    }
+    const Outcome none = generate("--load steps --prompt ab --expert-model-parallel-size 2");
+    EXPECT_EQ(none.exit_code, 2);
+    EXPECT_THAT(none.error, HasSubstr("--model-type llama has no experts; use 1"));
 }
 
 TEST_F(GenerateCommand, SaysTheSameUnderMpirun) {

@@ -127,6 +127,7 @@ MoeOptions moe_options(const ModelConfig& config, int layer, const LayerTeams& t
                         .down_init_std = init_std_into_residual(config),
                         .cut = TensorCut::experts,
                         .ranks = teams.expert,
+                        .all_tokens = teams.all_tokens,
                         .row_factor = teams.row_factor}};
 }
 

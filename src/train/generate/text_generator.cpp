@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/generate/text_generator.hpp"
 
+#include "src/model/check_expert_parallel.hpp"
 #include "src/model/key_value_cache.hpp"
 #include "src/model/logits_layer.hpp"
 #include "src/model/model_rank_internals.hpp"
@@ -27,8 +28,11 @@ ModelConfig filled_up(const TextGeneratorOptions& options, int64_t tokens) {
 
 /// A forward of `tokens` tokens of one sequence, through the same stages for every number of them.
 StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
+    check_expert_ranks(options.mesh());
     const StepCluster cluster{.ranks = options.ranks,
+                              .replicas = options.mesh().data,
                               .tensor = options.tensor,
+                              .expert = options.expert,
                               .threads_per_rank = options.threads_per_rank,
                               .operators = options.operators};
     const StepWork work{.evaluation = true, .optimizer = false, .training = false};
@@ -162,7 +166,7 @@ public:
     }
 
     [[nodiscard]] LogitsShard logits() {
-        if (!output_) return {};
+        if (!output_ || plan_.mesh().replica(world_.rank()) > 0) return {};
         return {output_->logits(), output_->first_row()};
     }
     [[nodiscard]] Communicator& world() { return world_; }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -31,6 +32,7 @@ void generate(const ModelConfig& config, const Mesh& mesh, const OnRank& body, i
                                 {.model = config,
                                  .ranks = mesh.pipeline,
                                  .tensor = mesh.tensor,
+                                 .expert = mesh.expert,
                                  .threads_per_rank = threads});
         generator.model().initialise(generator.context(), kSeed);
         body(world, generator);
@@ -114,29 +116,53 @@ std::vector<std::string> tensor_families() {
     return families;
 }
 
-class TextGeneratorOfTensorRanks : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(TextGeneratorOfTensorRanks, LogitsAreThoseOfOneRankWithinRounding) {
-    const ModelConfig config = small_family(GetParam(), 3, 11, kTensorVocabulary, false);
+/// Of an odd number of tokens at once, then one by one, of the full context at last.
+void expect_logits_of_one_rank(const ModelConfig& config, const std::vector<Mesh>& meshes) {
     const Batch batch = random_batch(config, 1, 1, 5);
-    // An odd number of tokens at once, then one by one, of the full context at last.
     const auto alone = logits_of_prefixes(config, {1}, batch.tokens[0], 5);
-    for (const int pipeline : {1, 2}) {
-        const auto shared =
-            logits_of_prefixes(config, {.pipeline = pipeline, .tensor = 2}, batch.tokens[0], 5);
+    for (const Mesh& mesh : meshes) {
+        const auto shared = logits_of_prefixes(config, mesh, batch.tokens[0], 5);
         ASSERT_EQ(shared.size(), alone.size());
         for (size_t n = 0; n < alone.size(); ++n) {
             ASSERT_EQ(shared[n].size(), alone[n].size());
             for (size_t i = 0; i < alone[n].size(); ++i) {
                 EXPECT_NEAR(shared[n][i], alone[n][i], 5e-6 * (1 + std::abs(alone[n][i])))
-                    << pipeline << " x 2 ranks, prefix " << n << ", token " << i;
+                    << "p " << mesh.pipeline << " t " << mesh.tensor << " e " << mesh.expert
+                    << ", prefix " << n << ", token " << i;
             }
         }
     }
 }
 
+class TextGeneratorOfTensorRanks : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TextGeneratorOfTensorRanks, LogitsAreThoseOfOneRankWithinRounding) {
+    expect_logits_of_one_rank(small_family(GetParam(), 3, 11, kTensorVocabulary, false),
+                              {{.tensor = 2}, {.pipeline = 2, .tensor = 2}});
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, TextGeneratorOfTensorRanks,
                          ::testing::ValuesIn(tensor_families()),
+                         [](const auto& info) { return info.param; });
+
+class TextGeneratorOfExpertRanks : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TextGeneratorOfExpertRanks, LogitsAreThoseOfOneRankWithinRounding) {
+    ModelConfig config = small_family(GetParam(), 3, 11, kTensorVocabulary, false);
+    config.moe.experts = 4;
+    std::vector<Mesh> meshes{{.data = 2, .expert = 2},
+                             {.pipeline = 2, .data = 2, .expert = 2},
+                             {.data = 4, .expert = 4}};  // some without a row of a token
+    const std::vector<std::string> of_tensor_ranks = tensor_families();
+    if (std::ranges::find(of_tensor_ranks, config.family) != of_tensor_ranks.end()) {
+        meshes.push_back({.tensor = 2, .expert = 2});
+        meshes.push_back({.data = 2, .tensor = 2, .expert = 4});
+    }
+    expect_logits_of_one_rank(config, meshes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TextGeneratorOfExpertRanks,
+                         ::testing::Values("mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1"),
                          [](const auto& info) { return info.param; });
 
 TEST(TextGeneratorOfFourTensorRanks, ReadsFewerTokensThanThereAreRanks) {
@@ -205,6 +231,12 @@ TEST(TextGenerator, TakesTheMemoryOfWeightsAndContextAlone) {
     EXPECT_NEAR(static_cast<double>(TextGenerator::bytes(shared, 1).context),
                 static_cast<double>(bytes.context), 0.3 * static_cast<double>(bytes.context))
         << "heads of one in place of layers";
+    ModelConfig mixtral = small_family("mixtral", 2, 64, 29, true);
+    mixtral.moe.experts = 4;
+    const TextGeneratorBytes all = TextGenerator::bytes({.model = mixtral}, 0);
+    const TextGeneratorBytes half = TextGenerator::bytes({.model = mixtral, .expert = 2}, 1);
+    const int64_t of_an_expert = 3 * mixtral.hidden_size * mixtral.ffn_hidden_size * 4;
+    EXPECT_EQ(all.weights - half.weights, 2 * 2 * of_an_expert) << "two layers, two experts";
     TextGeneratorOptions twice = options;
     twice.model.seq_length = 128;
     EXPECT_NEAR(static_cast<double>(TextGenerator::bytes(twice, 0).context),

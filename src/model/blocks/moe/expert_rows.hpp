@@ -19,12 +19,12 @@ struct ExpertRows {
     int64_t per_token = 0;  ///< k
     Tensor weights;         ///< (N, k) fp32
     Tensor choice;          ///< (N, k) integers
-    // Of experts that the rank has alone; a team's rows are those of a RoutingPlan.
+    // Of all tokens that the rank has; a team that dispatches them has those of a RoutingPlan.
     Tensor row_of_slot;  ///< (N, k) integers
     Tensor slot_of_row;  ///< (N, k) integers
     Tensor row_begin;    ///< (1, E + 1) integers
 
-    /// `alone`: the rank has all experts.
+    /// `alone`: no other rank sends it tokens.
     [[nodiscard]] static ExpertRows views(int64_t experts, int64_t per_token, bool alone,
                                           TokenViews& views) {
         ExpertRows rows{.experts = experts,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/moe/experts.hpp"
 
+#include "src/model/blocks/whole_exchange.hpp"
+#include "vocabpipe/tile_link.hpp"
+
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -68,20 +70,53 @@ int64_t Experts::scratch_columns() const {
     return options_.per_token * std::max(options_.hidden_size, options_.ffn_hidden_size);
 }
 
+Tensor Experts::partials(Views& views, int64_t tokens, DType dtype) const {
+    return views.take(options_.ranks * tokens, options_.hidden_size, dtype);
+}
+
+int64_t Experts::workspace_bytes(const ScratchFor& use) const {
+    if (options_.ranks == 1) return 0;
+    Views views;
+    (void)partials(views, use.sequences * use.seq_length, use.dtype);
+    return views.used();
+}
+
 void Experts::forward(const StagePass& pass, ConstTensor x, const ExpertRows& rows,
                       const Saved& saved, ConstTensor residual, Tensor out) const {
     const kernels::Operators& op = pass.op();
-    const std::vector<RowRange> of_experts = rows.on_host(pass);
-    op.gather_rows(pass.ctx, x, ExpertRows::integers(rows.slot_of_row), rows.per_token, {},
-                   saved.in);
+    const std::vector<RowRange> of_all = rows.on_host(pass);
+    const int rank = options_.ranks == 1 ? 0 : pass.experts->rank();
+    const size_t count = of_all.size() / static_cast<size_t>(options_.ranks);
+    const auto of_experts = std::span(of_all).subspan(static_cast<size_t>(rank) * count, count);
+    const RowRange own{of_experts.front().first, of_experts.back().end};
+    const Tensor slots = rows_of(rows_of_slots(rows.slot_of_row, rows.per_token), own);
+    op.gather_rows(pass.ctx, x, ExpertRows::integers(slots), rows.per_token, {},
+                   rows_of(saved.in, own));
     op.grouped_linear_forward(pass.ctx, saved.in, weights_.gate_up->weight, of_experts, 0,
                               saved.gate_up);
-    op.gated_forward(pass.ctx, options_.activation, saved.gate_up, saved.act);
+    op.gated_forward(pass.ctx, options_.activation, rows_of(saved.gate_up, own),
+                     rows_of(saved.act, own));
     if (!out) return;
     const Tensor made = pass.scratch.own_rows(saved.act.rows, options_.hidden_size);
     op.grouped_linear_forward(pass.ctx, saved.act, weights_.down->weight, of_experts, 0, made);
-    op.combine_rows(pass.ctx, made, ExpertRows::integers(rows.row_of_slot), rows.per_token,
-                    rows.weights, residual, out);
+    const auto combine = [&](ConstTensor addend, Tensor sum) {
+        op.combine_rows(pass.ctx, made, ExpertRows::integers(rows.row_of_slot), rows.per_token,
+                        rows.weights, addend, sum);
+    };
+    if (options_.ranks == 1) {
+        combine(residual, out);
+        return;
+    }
+
+    for (const RowRange of_others : {RowRange{0, own.first}, RowRange{own.end, made.rows}}) {
+        op.set_zero(pass.ctx, bytes_of<std::byte>(rows_of(made, of_others)));
+    }
+    Views views(pass.scratch.workspace);
+    const Tensor sums = partials(views, x.rows, x.dtype);
+    const auto of = [&](int member) { return sums.row_range(member * x.rows, x.rows); };
+    exchange_whole(*pass.experts, "all-reduce for " + options_.name, of,
+                   [&] { combine({}, of(rank)); });
+    op.fold_partials(pass.ctx, sums, options_.ranks, {}, residual, out);
 }
 
 void Experts::recompute(const StagePass& pass, ConstTensor x, const ExpertRows& rows,

@@ -5,6 +5,7 @@
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
 #include "src/model/parameter_source.hpp"
+#include "src/model/views.hpp"
 #include "vocabpipe/activation.hpp"
 
 #include <cstdint>
@@ -27,7 +28,9 @@ struct ExpertsOptions {
     /// experts: the ranks of an expert team have E / `ranks` experts each, rank j those from
     /// E j / ranks on; repeated: this rank has all of them.
     TensorCut cut = TensorCut::repeated;
-    int ranks = 1;                      ///< e
+    int ranks = 1;  ///< e
+    /// Generation: every member of the team has all tokens, and adds up what the members made.
+    bool all_tokens = false;
     int dispatch_pieces = 4;            ///< K of a member's copies on their way to another
     int combine_panels = 4;             ///< P of columns on their way home
     double row_factor = kMoeRowFactor;  ///< ModelPartition::moe_row_factor
@@ -42,7 +45,8 @@ struct ExpertWeights {
 };
 
 /// Gated MLPs, one per expert, on the rows that the router sends to each: grouped products, whose
-/// work is that of N k rows however they are spread. The rank has all experts (TeamExperts: some).
+/// work is that of N k rows however they are spread. The rank has all experts, or it has all tokens
+/// and forwards alone (ExpertsOptions::all_tokens); else see TeamExperts.
 class Experts {
 public:
     /// What F leaves, of N k rows sorted by expert.
@@ -64,8 +68,12 @@ public:
     /// Columns per own token.
     [[nodiscard]] int64_t scratch_columns() const;
 
+    /// Of Scratch, for its forward.
+    [[nodiscard]] int64_t workspace_bytes(const ScratchFor& use) const;
+
     /// out = residual + for every token the weighted sum of what its experts make. An empty `out`
-    /// is not computed.
+    /// is not computed. In a team members' sums are added up in member order, the same on all of
+    /// them, and rows of others' experts are not computed.
     void forward(const StagePass& pass, ConstTensor x, const ExpertRows& rows, const Saved& saved,
                  ConstTensor residual, Tensor out) const;
     /// Makes the cheap tensors of `saved` again.
@@ -90,6 +98,9 @@ public:
     [[nodiscard]] int64_t recompute_traffic() const;
 
 private:
+    /// (e N, h): of all members.
+    [[nodiscard]] Tensor partials(Views& views, int64_t tokens, DType dtype) const;
+
     ExpertsOptions options_;
     ExpertWeights weights_;
 };

@@ -12,7 +12,7 @@ namespace {
 
 RouterBlockOptions router_options(const MoeOptions& options) {
     RouterBlockOptions router = options.router;
-    router.alone = options.experts.ranks == 1;
+    router.alone = options.experts.ranks == 1 || options.experts.all_tokens;
     return router;
 }
 
@@ -34,7 +34,9 @@ Moe::Moe(const MoeOptions& options, ParameterSource& parameters)
     : per_token_(options.experts.per_token),
       router_(router_options(options), parameters),
       experts_(options.experts, ExpertWeights(options.experts, parameters)) {
-    if (options.experts.ranks > 1) team_.emplace(options.experts, experts_.weights());
+    if (options.experts.ranks > 1 && !options.experts.all_tokens) {
+        team_.emplace(options.experts, experts_.weights());
+    }
 }
 
 Moe::Saved Moe::saved_views(SavedViews& views) const {
@@ -57,7 +59,9 @@ ScratchSize Moe::scratch(const ScratchFor& use, const ScratchSize& beside) const
     (void)workspace(views, use.own_tokens(), use.dtype);
     ScratchSize size = beside;
     size.workspace = views.used() + std::max(router_.workspace_bytes(use), beside.workspace);
-    if (!team_) size.own_columns = std::max(size.own_columns, experts_.scratch_columns());
+    if (team_) return size;
+    size.own_columns = std::max(size.own_columns, experts_.scratch_columns());
+    size.workspace = std::max(size.workspace, experts_.workspace_bytes(use));
     return size;
 }
 

@@ -21,7 +21,7 @@ struct RouterBlockOptions {
     std::string correction_bias;
     float aux_loss = 0;  ///< coefficient of the load balancing loss
     float z_loss = 0;    ///< of the squared log partition function
-    bool alone = true;   ///< the rank has all experts (ExpertRows::views())
+    bool alone = true;   ///< ExpertRows::views()
     float init_std = 0;
 };
 
