@@ -115,12 +115,16 @@ public:
                 block_.backward_weight(b, rows(dy), rows(x), left, of_weight);
             });
         }
+        results_.x.push_back(values_of(rows(x)));
+        results_.residual.push_back(values_of(rows(residual)));
+        results_.dy.push_back(values_of(rows(dy)));
         results_.y.push_back(values_of(rows(y)));
         results_.dx.push_back(values_of(rows(dx)));
     }
 
     ExpertResults results() {
         for (const Parameter& p : held_) {
+            results_.weights[p.name] = values_of(p.weight);
             if (p.gradient) results_.gradients[p.name] = values_of(p.gradient);
         }
         return std::move(results_);

@@ -36,8 +36,10 @@ struct ExpertBytes {
     friend bool operator==(const ExpertBytes&, const ExpertBytes&) = default;
 };
 
-/// What one member makes.
+/// What one member is given and makes.
 struct ExpertResults {
+    std::vector<std::vector<float>> x, residual, dy;      ///< [microbatch] (n, h)
+    std::map<std::string, std::vector<float>> weights;    ///< of its parameters
     std::vector<std::vector<float>> y, dx;                ///< [microbatch] (n, h)
     std::map<std::string, std::vector<float>> gradients;  ///< of its parameters
     ExpertBytes bytes;
