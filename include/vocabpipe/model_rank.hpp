@@ -30,6 +30,7 @@ struct ModelPartition {
     int tensor = 1;  ///< Mesh::tensor: ranks that share a stage and the vocabulary rows of a place
     int expert = 1;  ///< Mesh::expert: ranks that share the experts of a layer
     double moe_row_factor = kMoeRowFactor;  ///< memory of expert rows, where `expert` is above 1
+    ExpertPieces expert_pieces = {};        ///< in which expert ranks exchange rows
     int tensor_pieces = 1;                  ///< in which tensor ranks exchange each one's rows
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
     Recompute recompute = Recompute::none;  ///< what stages leave to R

@@ -16,6 +16,13 @@ inline constexpr int64_t kMostExperts = int64_t{1} << 12;
 /// experts have equally many: real routing stays below, and what exceeds it takes more time.
 inline constexpr double kMoeRowFactor = 1.25;
 
+/// In which parts ranks that share experts exchange rows, while they compute others. No bit depends
+/// on them.
+struct ExpertPieces {
+    int dispatch = 4;  ///< pieces of the copies that one member sends another
+    int combine = 4;   ///< panels of columns of what the experts made
+};
+
 /// A mixture of experts in place of the MLP: a router sends every token to `top_k` of the experts,
 /// gated MLPs of their own. No token is dropped.
 struct MoeConfig {

@@ -29,6 +29,10 @@ enum class OverlapOp : uint8_t {
     /// them goes to all members when its product over all rows is done.
     gemm_combine,
 };
+/// Whether ranks that share experts do it.
+[[nodiscard]] constexpr bool is_of_experts(OverlapOp op) {
+    return op == OverlapOp::dispatch_gemm || op == OverlapOp::gemm_combine;
+}
 inline constexpr std::array kOverlapOps{OverlapOp::all_gather_gemm, OverlapOp::gemm_reduce_scatter,
                                         OverlapOp::stream_in,       OverlapOp::hop,
                                         OverlapOp::dispatch_gemm,   OverlapOp::gemm_combine};

@@ -14,21 +14,21 @@ namespace vocabpipe {
 struct MeasuredOverlap {
     /// With so many pieces of each member.
     struct Candidate {
-        int pieces = 1;             ///< of each member, as asked for
+        int pieces = 1;             ///< of each member, as asked for; panels of a combine
         int64_t overlapped_ns = 0;  ///< products and messages by pieces
         /// Member by member.
         friend bool operator==(const Candidate&, const Candidate&) = default;
     };
 
     OverlapOp op = OverlapOp::all_gather_gemm;  ///< no hop
-    int64_t rows = 0;                           ///< of all members
-    int64_t inner = 0;                          ///< that a member's products sum over
-    int64_t columns = 0;                        ///< of a member's product
-    int64_t compute_ns = 0;                     ///< one product of all rows
-    int64_t link_ns = 0;                        ///< the exchange alone
-    int64_t blocking_ns = 0;                    ///< exchange and product one after the other
-    std::vector<Candidate> candidates;          ///< by ascending pieces; at least one
-    int pieces = 1;                             ///< the chosen one
+    int64_t rows = 0;         ///< of all members; of experts those that a member has on average
+    int64_t inner = 0;        ///< that a member's products sum over
+    int64_t columns = 0;      ///< of a member's product
+    int64_t compute_ns = 0;   ///< one product of all rows
+    int64_t link_ns = 0;      ///< the exchange alone
+    int64_t blocking_ns = 0;  ///< exchange and product one after the other
+    std::vector<Candidate> candidates;  ///< by ascending pieces; at least one
+    int pieces = 1;                     ///< the chosen one
     /// Member by member.
     friend bool operator==(const MeasuredOverlap&, const MeasuredOverlap&) = default;
 };
@@ -50,9 +50,10 @@ struct OverlapTable {
 /// than blocking.
 [[nodiscard]] int best_pieces(const MeasuredOverlap& measured);
 
-/// One rate for all shapes of a table: FLOPs over the time of products, bytes over the time of the
-/// link, and as price of a piece the median of what the shapes' largest number of pieces took
-/// longer than their smallest, for each product more. Throws UsageError without shapes.
+/// One rate for all shapes of a table but those of experts, of which a table does not say how many
+/// rows travel: FLOPs over the time of products, bytes over the time of the link, and as price of a
+/// piece the median of what the shapes' largest number of pieces took longer than their smallest,
+/// for each product more. Throws UsageError without shapes.
 [[nodiscard]] TileRates fit_rates(const OverlapTable& table);
 
 /// Pieces of each member for a product: those of the shape if it was measured, else of the smallest

@@ -59,8 +59,10 @@ struct StepSchedule {
     std::optional<PassCosts> costs;
     int receive_ahead = 0;  ///< as in LowerOptions; 0: as early as it pays and memory allows
     Reductions reductions = Reductions::ordered;  ///< the same bits on every transport
-    /// LowerOptions::pieces. 0: those of the shortest step under the cluster's measured costs
-    /// (choose_step_pieces()), and whole messages where nothing was measured.
+    /// LowerOptions::pieces, and those of what tensor ranks and expert ranks exchange. 0: those of
+    /// the shortest step under the cluster's measured costs (choose_step_pieces()), and whole
+    /// messages where nothing was measured; of what such ranks exchange those of the cluster's
+    /// table, and without one whole messages of tensor ranks and the default of ExpertPieces.
     int pieces = 1;
     double moe_row_factor = kMoeRowFactor;  ///< as in ModelPartition
 };

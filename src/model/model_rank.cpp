@@ -152,7 +152,8 @@ StageOptions stage_options(const ModelPartition& partition, const StageLayers& l
             .tensor = {.rank = tensor_rank, .ranks = partition.tensor},
             .tensor_pieces = partition.tensor_pieces,
             .expert = {.rank = expert_rank, .ranks = partition.expert},
-            .moe_row_factor = partition.moe_row_factor};
+            .moe_row_factor = partition.moe_row_factor,
+            .expert_pieces = partition.expert_pieces};
 }
 
 const kernels::Operators& operators_of(const ModelPartition& partition) {

@@ -64,6 +64,7 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
     const LayerTeams teams{.tensor = options.tensor.ranks,
                            .expert = options.expert.ranks,
                            .row_factor = options.moe_row_factor,
+                           .expert_pieces = options.expert_pieces,
                            .all_tokens = options.cache != nullptr};
     // In the order of stage_parameters().
     HeldParameters held(parameters);

@@ -45,6 +45,7 @@ struct StageOptions {
     int tensor_pieces = 1;  ///< K, pieces of a member's rows in what these ranks exchange
     TeamPlace expert = {};  ///< e ranks share the experts of its layers
     double moe_row_factor = kMoeRowFactor;  ///< as in ModelPartition
+    ExpertPieces expert_pieces = {};        ///< likewise
     /// Where W adds up what routers did; null: nowhere.
     const RouterSums* router_sums = nullptr;
 };

@@ -46,10 +46,10 @@ int best_pieces(const MeasuredOverlap& measured) {
 }
 
 TileRates fit_rates(const OverlapTable& table) {
-    if (table.shapes.empty()) throw UsageError("fit_rates: no shapes; measure at least one");
     double flops = 0, compute_ns = 0, bytes = 0, link_ns = 0;
     std::vector<double> prices;
     for (const MeasuredOverlap& m : table.shapes) {
+        if (is_of_experts(m.op)) continue;
         flops += 2 * product_of(m);
         compute_ns += static_cast<double>(m.compute_ns);
         bytes += received_bytes(m, table.members, table.element_bytes);
@@ -62,6 +62,7 @@ TileRates fit_rates(const OverlapTable& table) {
         const auto longer = static_cast<double>(many.overlapped_ns - few.overlapped_ns);
         prices.push_back(std::max(0.0, longer / more));
     }
+    if (flops == 0) throw UsageError("fit_rates: no shapes; measure at least one");
     TileRates rates{.flops_per_ns = flops / std::max(compute_ns, 1.0),
                     .link = {.bytes_per_ns = bytes / std::max(link_ns, 1.0)}};
     if (!prices.empty()) {

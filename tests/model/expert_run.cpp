@@ -32,8 +32,7 @@ std::vector<float> values_of(ConstTensor from) {
 FeedForwardOptions options_of(const ExpertRun& run, int ranks) {
     FeedForwardOptions options = feed_forward_options(
         run.config, run.layer, {.expert = ranks, .row_factor = run.row_factor});
-    options.moe->experts.dispatch_pieces = run.pieces;
-    options.moe->experts.combine_panels = run.panels;
+    options.moe->experts.pieces = {.dispatch = run.pieces, .combine = run.panels};
     return options;
 }
 

@@ -54,7 +54,25 @@ OverlapTable some_table() {
                      .link_ns = 500,
                      .blocking_ns = 16500,
                      .candidates = {{1, 16600}, {16, 17000}},
-                     .pieces = 1}};
+                     .pieces = 1},
+                    {.op = OverlapOp::dispatch_gemm,
+                     .rows = 512,
+                     .inner = 256,
+                     .columns = 128,
+                     .compute_ns = 3000,
+                     .link_ns = 900,
+                     .blocking_ns = 3900,
+                     .candidates = {{1, 3500}, {2, 3400}},
+                     .pieces = 2},
+                    {.op = OverlapOp::gemm_combine,
+                     .rows = 512,
+                     .inner = 128,
+                     .columns = 256,
+                     .compute_ns = 3000,
+                     .link_ns = 900,
+                     .blocking_ns = 3900,
+                     .candidates = {{1, 3900}, {4, 3300}},
+                     .pieces = 4}};
     return table;
 }
 

@@ -78,9 +78,31 @@ TEST(ProfileOverlap, NamesTheProductsOfATeam) {
                              Shape{kScatter, 20, 32}, Shape{OverlapOp::stream_in, 32, 26}));
 }
 
+/// Four experts, of which three ranks cannot have equally many.
+TrainOptions tiny_team_of_experts() {
+    TrainOptions options = tiny_team();
+    set_family(options.model, "mixtral");
+    options.model.tied = false;
+    options.model.moe = {.experts = 4, .top_k = 2};
+    return options;
+}
+
+TEST(ProfileOverlap, NamesTheLargestProductsOfExperts) {
+    const auto shapes = [](int members) {
+        std::vector<std::tuple<OverlapOp, int64_t, int64_t, int64_t>> list;
+        for (const MeasuredOverlap& m : overlap_shapes(tiny_team_of_experts(), members)) {
+            if (is_of_experts(m.op)) list.emplace_back(m.op, m.rows, m.inner, m.columns);
+        }
+        return list;
+    };
+    EXPECT_THAT(shapes(2), ElementsAre(std::tuple(OverlapOp::dispatch_gemm, 192, 32, 160),
+                                       std::tuple(OverlapOp::gemm_combine, 192, 160, 32)));
+    EXPECT_THAT(shapes(3), ElementsAre());
+}
+
 TEST(ProfileOverlap, MeasuresEveryShapeWithEveryNumberOfPieces) {
     for (const int ranks : {2, 3}) {
-        const TrainOptions options = tiny_team();
+        const TrainOptions options = tiny_team_of_experts();
         const OverlapTable table = measured_table(ranks, options);
         EXPECT_EQ(table.members, ranks);
         EXPECT_EQ(table.element_bytes, 4);

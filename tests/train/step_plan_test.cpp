@@ -146,6 +146,38 @@ TEST(StepPlan, ChoosesPiecesOfTensorRanksByTheTable) {
     EXPECT_EQ(plan({.ranks = 1, .tensor = 2}, automatic), 1);
 }
 
+TEST(StepPlan, ChoosesPiecesOfExpertRanksByTheTable) {
+    ModelConfig model = six_layers();
+    set_family(model, "mixtral");
+    model.moe = {.experts = 4, .top_k = 2};
+    model.tied = false;
+    const StepSchedule automatic{.vocab_mode = VocabMode::none, .pieces = 0};
+    const int64_t rows = 2 * kWork.micro_batch_size * model.seq_length;
+    const int64_t gates = 2 * model.ffn_hidden_size;
+    OverlapTable table{.members = 2, .element_bytes = 4};
+    table.shapes = {{.op = OverlapOp::dispatch_gemm,
+                     .rows = rows,
+                     .inner = model.hidden_size,
+                     .columns = gates,
+                     .pieces = 2},
+                    {.op = OverlapOp::gemm_combine,
+                     .rows = rows,
+                     .inner = gates,
+                     .columns = model.hidden_size,
+                     .pieces = 8}};
+    const auto expect = [&](const StepCluster& cluster, const StepSchedule& schedule, int dispatch,
+                            int combine) {
+        const ExpertPieces by = plan_step(model, cluster, schedule, kWork).partition.expert_pieces;
+        EXPECT_EQ(by.dispatch, dispatch);
+        EXPECT_EQ(by.combine, combine);
+    };
+    const StepCluster cluster{.ranks = 1, .replicas = 2, .expert = 2, .overlap = table};
+    expect(cluster, automatic, 2, 8);
+    expect(cluster, {.pieces = 3}, 3, 3);
+    expect({.ranks = 1, .replicas = 2, .expert = 2}, automatic, ExpertPieces().dispatch,
+           ExpertPieces().combine);
+}
+
 TEST(StepPlan, RecomputesAndEvaluates) {
     const ModelConfig model = six_layers();
     const StepPlan full =

@@ -128,6 +128,7 @@ MoeOptions moe_options(const ModelConfig& config, int layer, const LayerTeams& t
                         .cut = TensorCut::experts,
                         .ranks = teams.expert,
                         .all_tokens = teams.all_tokens,
+                        .pieces = teams.expert_pieces,
                         .row_factor = teams.row_factor}};
 }
 

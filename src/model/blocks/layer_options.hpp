@@ -19,6 +19,7 @@ struct LayerTeams {
     int tensor = 1;                     ///< t, ranks that share it
     int expert = 1;                     ///< e, ranks that share its experts
     double row_factor = kMoeRowFactor;  ///< ModelPartition::moe_row_factor
+    ExpertPieces expert_pieces = {};    ///< of what expert ranks exchange
     bool all_tokens = false;            ///< ExpertsOptions::all_tokens
 };
 

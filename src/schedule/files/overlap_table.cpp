@@ -24,7 +24,8 @@ constexpr int64_t kMostPiecesOfMember = 1 << 16;
 constexpr size_t kMostShapes = 1 << 16;
 constexpr size_t kMostCandidates = 64;
 constexpr std::array kTableOps{OverlapOp::all_gather_gemm, OverlapOp::gemm_reduce_scatter,
-                               OverlapOp::stream_in};
+                               OverlapOp::stream_in, OverlapOp::dispatch_gemm,
+                               OverlapOp::gemm_combine};
 
 OverlapOp read_op(const StrictJson& from) {
     const std::string text = from.text();

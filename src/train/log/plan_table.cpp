@@ -121,6 +121,11 @@ void print_plan(const TrainingPlan& plan) {
         std::printf("boundaries between stages travel by %d pieces%s\n", pieces,
                     options.tile_pieces == 0 ? ", which simulates the shortest step" : "");
     }
+    if (plan.mesh().expert > 1) {
+        const ExpertPieces& by = plan.steps().front().partition.expert_pieces;
+        std::printf("tokens travel to their experts by %d pieces, and home by %d panels\n",
+                    by.dispatch, by.combine);
+    }
     if (const std::string text = teams_across_hosts(plan); !text.empty()) {
         std::printf("%s\n", wrap_text(text, 2).c_str());
     }

@@ -44,7 +44,7 @@ void check_team(const TrainOptions& options, int ranks) {
 
 std::vector<MeasuredOverlap> overlap_shapes(const TrainOptions& options, int members) {
     const ModelConfig& m = options.model;
-    const int64_t rows = options.micro_batch_size * m.seq_length;
+    int64_t rows = options.micro_batch_size * m.seq_length;
     const int64_t h = m.hidden_size;
     std::vector<MeasuredOverlap> shapes;
     const auto add = [&](OverlapOp op, int64_t inner, int64_t columns) {
@@ -61,6 +61,11 @@ std::vector<MeasuredOverlap> overlap_shapes(const TrainOptions& options, int mem
         add(OverlapOp::gemm_reduce_scatter, part, h);
     }
     add(OverlapOp::stream_in, h, share(m.vocab_size, members));
+    if (m.moe.experts > 0 && m.moe.experts % members == 0) {
+        rows *= m.moe.top_k;  // of each member, on average
+        add(OverlapOp::dispatch_gemm, h, 2 * m.expert_ffn_hidden_size());
+        add(OverlapOp::gemm_combine, 2 * m.expert_ffn_hidden_size(), h);
+    }
     return shapes;
 }
 
@@ -86,6 +91,8 @@ OverlapTable profile_overlap(Communicator& communicator, const TrainOptions& opt
                               .rows = m.rows,
                               .inner = m.inner,
                               .columns = m.columns,
+                              .experts = options.model.moe.experts / communicator.size(),
+                              .per_token = options.model.moe.top_k,
                               .rounds = static_cast<int>(options.train_iters)});
             communicator.agree([&] {
                 const int signal = options.terminated ? options.terminated() : 0;

@@ -12,7 +12,9 @@ namespace vocabpipe {
 /// The products of a model's layers on a team of `members`: of column-parallel linears forwards and
 /// of row-parallel ones backwards behind an all-gather, the others before a reduce-scatter, and the
 /// output layer's behind a broadcast. Sizes that the team cannot share evenly are those of the
-/// member that has most. No two are alike; nothing is measured yet.
+/// member that has most. Of experts that the team can share, the largest product that rows are
+/// dispatched to and the largest whose rows are combined. No two are alike; nothing is measured
+/// yet.
 [[nodiscard]] std::vector<MeasuredOverlap> overlap_shapes(const TrainOptions& options, int members);
 
 /// Measures them on the machine under the ranks, all of them one team, over the world's own

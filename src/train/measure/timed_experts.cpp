@@ -18,14 +18,11 @@ namespace {
 
 using Floats = std::vector<float>;
 
-constexpr int64_t kExpertsOfMember = 4;
-constexpr int64_t kChosen = 2;
-
 RoutingShape shape_of(int members, const OverlapCase& c, int pieces) {
     RoutingShape shape{.members = members,
-                       .tokens = std::max<int64_t>(1, c.rows / kChosen),
-                       .experts = members * kExpertsOfMember,
-                       .per_token = kChosen,
+                       .tokens = std::max<int64_t>(1, c.rows / c.per_token),
+                       .experts = members * c.experts,
+                       .per_token = c.per_token,
                        .budget = 0,
                        .pieces = pieces};
     shape.budget = shape.most_rows();
@@ -59,7 +56,7 @@ public:
           by_pieces_(*this, combines() ? 1 : c.pieces, combines() ? c.pieces : 1),
           whole_(*this, 1, 1) {
         const RoutingShape& shape = whole_.sizes.shape;
-        weight_ = random_floats(kExpertsOfMember * c.columns * c.inner, world.rank());
+        weight_ = random_floats(c.experts * c.columns * c.inner, world.rank());
         rows_ = random_floats(shape.budget * c.inner, 1000 + world.rank());
         product_.resize(static_cast<size_t>(shape.budget * c.columns));
         own_ = random_floats(shape.tokens * hidden(), 2000 + world.rank());

@@ -19,6 +19,8 @@ struct OverlapCase {
     int64_t rows = 1024;     ///< of all members; of experts those that a member has on average
     int64_t inner = 1024;    ///< that a member's products sum over
     int64_t columns = 1024;  ///< of a member's product
+    int64_t experts = 4;     ///< of a member; of operations of experts
+    int64_t per_token = 2;   ///< experts that a token chooses
     int rounds = 9;          ///< the fastest counts, of the slowest rank each
     double modelled = 0;     ///< the link's time over computing's; 0: the link as it is
 };
@@ -35,18 +37,13 @@ struct OverlapTiming {
     [[nodiscard]] double hidden() const { return (compute + link - overlapped) / link; }
 };
 
-/// Whether ranks that share experts do it (timed_experts.hpp), which are on hosts.
-[[nodiscard]] constexpr bool is_of_experts(OverlapOp op) {
-    return op == OverlapOp::dispatch_gemm || op == OverlapOp::gemm_combine;
-}
-
 /// A link of all ranks, on devices of one kind; `transport`: what device.open_transport() gives, or
 /// the world's. Collective.
 [[nodiscard]] std::unique_ptr<TileLink> link_of_all(Communicator& world, Device& device,
                                                     Transport& transport);
 
 /// With products of the device, and the link of link_of_all(). A modelled link is one of hosts, and
-/// so is what experts do. Collective.
+/// so is what experts do (timed_experts.hpp). Collective.
 [[nodiscard]] OverlapTiming time_overlap(Communicator& world, Device& device, TileLink& link,
                                          const OverlapCase& c);
 

@@ -289,8 +289,10 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                 {.names = "--tile-pieces",
                  .value = number_or_auto(t.tile_pieces, tile_pieces_from),
                  .help = "By how many pieces boundaries between stages travel while they are made "
-                         "and used; or auto: as many as simulate the shortest step under "
-                         "measured --schedule-costs or the rates of --overlap-table, else 1",
+                         "and used, and what tensor and expert ranks exchange; or auto: as many "
+                         "as simulate the shortest step under measured --schedule-costs or the "
+                         "rates of --overlap-table, else 1; of what ranks exchange what the table "
+                         "found fastest",
                  .unit = "PIECES",
                  .choices = {"auto"},
                  .free = true,

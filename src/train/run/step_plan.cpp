@@ -9,6 +9,7 @@
 #include "vocabpipe/step_pieces.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -97,6 +98,26 @@ int tensor_pieces_of(const ModelConfig& model, const StepCluster& cluster,
                                          .element_bytes = static_cast<int>(size_of(model.dtype))});
 }
 
+/// Of what expert ranks exchange: by the table for the largest product that rows are dispatched to,
+/// the gates forwards, and for the largest whose rows are combined, the gates' backwards.
+ExpertPieces expert_pieces_of(const ModelConfig& model, const StepCluster& cluster,
+                              const StepSchedule& schedule, const StepWork& work) {
+    if (schedule.pieces != 0) return {.dispatch = schedule.pieces, .combine = schedule.pieces};
+    if (cluster.expert == 1 || !cluster.overlap) return {};
+    TileShape shape{.op = OverlapOp::dispatch_gemm,
+                    .rows = work.micro_batch_size * model.seq_length / cluster.tensor *
+                            static_cast<int64_t>(model.moe.top_k),
+                    .inner = model.hidden_size,
+                    .columns = 2 * model.expert_ffn_hidden_size(),
+                    .members = cluster.expert,
+                    .element_bytes = static_cast<int>(size_of(model.dtype))};
+    ExpertPieces pieces{.dispatch = pieces_for(*cluster.overlap, shape)};
+    shape.op = OverlapOp::gemm_combine;
+    std::swap(shape.inner, shape.columns);
+    pieces.combine = pieces_for(*cluster.overlap, shape);
+    return pieces;
+}
+
 void check_stages(const char* what, size_t given, int stages) {
     if (given == 0 || given == static_cast<size_t>(stages)) return;
     throw UsageError(std::string(what) + " are set for " + std::to_string(given) +
@@ -121,6 +142,7 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
                       .tensor = cluster.tensor,
                       .expert = cluster.expert,
                       .moe_row_factor = schedule.moe_row_factor,
+                      .expert_pieces = expert_pieces_of(model, cluster, schedule, work),
                       .tensor_pieces = tensor_pieces_of(model, cluster, schedule, work),
                       .threads_per_rank = cluster.threads_per_rank,
                       .recompute = schedule.recompute,

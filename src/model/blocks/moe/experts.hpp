@@ -7,6 +7,7 @@
 #include "src/model/parameter_source.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/activation.hpp"
+#include "vocabpipe/moe_config.hpp"
 
 #include <cstdint>
 #include <span>
@@ -31,8 +32,7 @@ struct ExpertsOptions {
     int ranks = 1;  ///< e
     /// Generation: every member of the team has all tokens, and adds up what the members made.
     bool all_tokens = false;
-    int dispatch_pieces = 4;            ///< K of a member's copies on their way to another
-    int combine_panels = 4;             ///< P of columns on their way home
+    ExpertPieces pieces = {};
     double row_factor = kMoeRowFactor;  ///< ModelPartition::moe_row_factor
 };
 

@@ -93,12 +93,12 @@ TeamSizes TeamExperts::sizes(int64_t tokens, DType dtype) const {
                        .experts = options_.experts,
                        .per_token = options_.per_token,
                        .budget = 0,
-                       .pieces = options_.dispatch_pieces};
+                       .pieces = options_.pieces.dispatch};
     shape.budget = row_budget(shape, options_.row_factor);
     return {.shape = shape,
             .hidden_size = options_.hidden_size,
             .ffn_hidden_size = options_.ffn_hidden_size,
-            .panels = options_.combine_panels,
+            .panels = options_.pieces.combine,
             .dtype = dtype};
 }
 
