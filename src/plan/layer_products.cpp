@@ -26,7 +26,8 @@ public:
     Team(int members, const Link& link) : members_(members), link_(link) {}
 
     /// Of a product of `rows` rows (all members', or those that experts get), of which a row of
-    /// `row_bytes` travels before it or after it. `fixed_ns`: a product costs besides, `piece_ns`:
+    /// `row_bytes` travels before it or after it; in a combine by panels of columns in place of
+    /// pieces of rows. `fixed_ns`: a product costs besides, `piece_ns`:
     /// every further one.
     [[nodiscard]] double ns(OverlapOp op, double rows, double row_bytes, double rows_ns,
                             double fixed_ns, double piece_ns) const {
@@ -142,8 +143,8 @@ private:
             return expert_.ns(op, rows, moved, products_.outputs_ns(rows, n, k),
                               experts * products_.fixed_ns(k), 0);
         };
-        const double forward = travelling(first ? all_gather_gemm : gemm_reduce_scatter, out, in);
-        double input = travelling(first ? gemm_reduce_scatter : all_gather_gemm, in, out);
+        const double forward = travelling(first ? dispatch_gemm : gemm_combine, out, in);
+        double input = travelling(first ? gemm_combine : dispatch_gemm, in, out);
         const double weight =
             products_.outputs_ns(in, out, rows) + experts * products_.fixed_ns(rows / experts);
         // Of rows beyond the memory only those of the first wave are kept: the others are
