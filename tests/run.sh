@@ -54,6 +54,8 @@ slice='_p3|p4_|RunAgain|Transport|TileLink|Abort|Deadline'
 families='ModelFamilies.*gemma2_v_half'
 # Stages that tensor ranks share: learned positions, and the family that has everything.
 teams='TensorTeams.*(gpt2|gemma2)|CutLinears'
+# Ranks that share experts: the family that has a shared expert beside.
+experts='ExpertTeams.*qwen2_moe|ExpertWaves.Leave'
 # Batches are made on a thread beside the steps.
 loaders='BatchLoader'
 # Streams of the stand-in toolkit are threads: a missing wait between lanes is a race. Its tests are
@@ -63,14 +65,14 @@ streams="$streams|CudaStandIn.*(llama|gemma2)_recompute_full"
 on_stand_in= with_streams= stalls=
 if [ $full = 1 ]; then
     slice='.'
-    stalls=soak_test
+    stalls="soak_test expert_ranks_test"
     with_streams=cuda_equality_on_stand_in_test
     on_stand_in="cuda_kernels_on_stand_in_test cuda_stand_in_test nccl_stand_in_test nccl_transport_test"
     # Slow to build for what they find beyond runtime_test.
     on_stand_in="$on_stand_in schedule_test model_test"
 fi
-sanitize tsan "runtime_test transport_test tile_link_test tensor_test mesh_test train_inputs_test $with_streams $stalls" \
-    "^([^C]|C[^u]).*($slice|$families|$teams)|$loaders|$streams"
+sanitize tsan "runtime_test transport_test tile_link_test tensor_test expert_test mesh_test train_inputs_test $with_streams $stalls" \
+    "^([^C]|C[^u]).*($slice|$families|$teams|$experts)|$loaders|$streams"
 sanitize asan "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
     "$slice|$families|$loaders|Models/Recomputation"
 

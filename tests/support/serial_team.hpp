@@ -69,7 +69,9 @@ private:
                 if (from.name != offer_.name || sent.size() != place.size()) {
                     throw std::logic_error(offer_.name + ": another member is at " + from.name);
                 }
-                if (!sent.empty()) std::memmove(place.data(), sent.data(), sent.size());
+                // An own part may be where it shall be, and others read it meanwhile.
+                if (sent.empty() || sent.data() == place.data()) continue;
+                std::memmove(place.data(), sent.data(), sent.size());
             }
             team_.barrier_.arrive_and_wait();
             exchanged_ = true;
